@@ -23,9 +23,10 @@ INSTALLED := .venv/installed
 demo: $(INSTALLED)
 	.venv/bin/mtf-imaging demo --output_dir demo $(if $(DATA),--input_dir "$(DATA)")
 
-# Three processes of up to 2 GiB each, because tests of several processes wait for each other. The tests of one file
-# share fixtures, so they run in the same process.
-PYTEST := .venv/bin/python -m pytest --numprocesses 3 --dist loadfile
+# Three processes of up to 2 GiB each, because tests of several processes wait for each other. Each process takes
+# neighboring tests, which share fixtures. They keep compiled modules, even if the environment forbids it, because all
+# processes that tests start import them.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -m pytest --numprocesses 3 --dist worksteal
 
 test: $(INSTALLED)
 	$(PYTEST) -m "not slow"

@@ -6,6 +6,7 @@ part of them runs in a graph (`program_class`).
 """
 
 import dataclasses
+import functools
 import itertools
 import zlib
 
@@ -70,8 +71,17 @@ class Case:
 
     def allows(self, layout):
         """Returns whether all rules of a layout are for dimensions of the inputs; any number of slices is legal."""
-        names = {name for shape in self.shapes.values() for name, _ in parse_shape(shape)}
-        return all(dim in names for dim, _ in parse_layout(layout))
+        return _dims(layout) <= set().union(*(_names(shape) for shape in self.shapes.values()))
+
+
+@functools.cache
+def _names(shape):
+    return frozenset(name for name, _ in parse_shape(shape))
+
+
+@functools.cache
+def _dims(layout):
+    return frozenset(dim for dim, _ in parse_layout(layout))
 
 
 def sample(rows, part):

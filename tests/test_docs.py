@@ -44,6 +44,7 @@ def _python_blocks(page):
     return [] if page.name == "notebooks.md" else pages.blocks(page, "python")
 
 
+@pytest.mark.mostly_slow(fast=0.4)
 @pytest.mark.parametrize("code", _of_pages(_python_blocks))
 def test_python_blocks_run(code):
     exec(compile(code, "documentation", "exec"), {"__name__": "documentation"})

@@ -63,6 +63,7 @@ def content(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 @setups
 def test_the_segmentations_are_the_same_files(groups, folders, tmp_path, name):
     setup, mesh, layout = SETUPS[name]
@@ -83,6 +84,7 @@ def labels_of(path):
     return len(np.unique(np.asarray(nibabel.load(path).dataobj)))
 
 
+@pytest.mark.slow
 @setups
 def test_the_scores_are_the_same(groups, folders, tmp_path, name):
     setup, mesh, layout = SETUPS[name]
@@ -95,6 +97,7 @@ def test_the_scores_are_the_same(groups, folders, tmp_path, name):
     assert 0 < json.loads(files["metrics.json"])[LARGEST[setup.data]]["dice_per_case"] < 1
 
 
+@pytest.mark.mostly_slow(fast=0.3)
 @setups
 def test_held_out_scores_are_the_same(groups, folders, tmp_path, name):
     setup, mesh, layout = SETUPS[name]

@@ -29,6 +29,7 @@ def run(capsys, *argv):
     return code, out, err
 
 
+@pytest.mark.mostly_slow(fast=0.3)
 @pytest.mark.parametrize(
     "argv",
     [

@@ -65,7 +65,7 @@ def test_the_oldest_options_draw_the_same_numbers_as_in_the_first_release():
         np.testing.assert_array_equal(found[1], labels)
 
 
-@pytest.mark.mostly_slow(fast=0.25)
+@pytest.mark.mostly_slow(fast=0.1)
 @pytest.mark.parametrize("name", [*OPTIONS, "all"])
 @pytest.mark.parametrize("channels", [1, 2])
 def test_a_sample_depends_only_on_seed_and_number_and_stays_valid(name, channels):

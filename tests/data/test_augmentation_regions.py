@@ -102,7 +102,7 @@ def assert_equal(found, expected, region):
         assert part.dtype == mine.dtype
 
 
-@pytest.mark.mostly_slow(fast=0.05)
+@pytest.mark.mostly_slow(fast=0.03)
 @pytest.mark.parametrize(
     ("name", "counts"),
     [*itertools.product([*OPTIONS, "all"], PARTITIONS), ("recipe", "2 x 2"), ("recipe", "16 slices")],

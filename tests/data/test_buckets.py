@@ -224,6 +224,7 @@ def test_batches_have_one_grid_and_all_cases_occur_equally_often(records):
     assert [batch["cases"] for batch in batches] != [batch["cases"] for batch in other]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parts", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_batches_do_not_depend_on_the_start(records, parts):
     options = {"seed": 1, "parts": parts, "augmentation": Augmentation(flips=("x",), noise=0.1)}

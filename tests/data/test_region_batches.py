@@ -182,6 +182,7 @@ def chunk_bytes(path, bounds, chunk):
     return sum((path / "c" / "/".join(map(str, reversed(at)))).stat().st_size for at in itertools.product(*ranges))
 
 
+@pytest.mark.mostly_slow(fast=0.5)
 @pytest.mark.parametrize("augmentation", ["none", "moved", "painted", "custom by region"])
 def test_only_the_chunks_that_a_region_needs_are_read(folders, monkeypatch, augmentation):
     opened, region = [], tuple(slice(*each) for each in REGIONS["corner"][1:])

@@ -58,7 +58,7 @@ def halves(grid):
     return list(itertools.product(*cuts))
 
 
-@pytest.mark.mostly_slow(fast=0.4)
+@pytest.mark.mostly_slow(fast=0.2)
 @pytest.mark.parametrize("slab_bytes", [1, 3000, 1 << 25])
 @pytest.mark.parametrize(("grid", "spacing"), GRIDS.values(), ids=GRIDS)
 @pytest.mark.parametrize("order", ORDERS, ids=str)

@@ -41,6 +41,7 @@ def drawn(sample, **options):
     return affine.numpy(), translation.numpy(), None if bends is None else bends.numpy()
 
 
+@pytest.mark.mostly_slow(fast=0.5)
 @pytest.mark.parametrize("slab", [1, 3 * 9 * 14, 1 << 15])
 @pytest.mark.parametrize("sample", range(3))
 def test_labels_come_from_the_same_voxels_as_the_image(sample, slab, monkeypatch):

@@ -68,6 +68,7 @@ def dense(data, spans):
     )
 
 
+@pytest.mark.mostly_slow(fast=0.4)
 @pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)
 @pytest.mark.parametrize("slab", [1, 3000, 1 << 25], ids=lambda slab: f"{slab} bytes")
 def test_a_prediction_equals_the_plain_formula(tmp_path, sampling, slab, monkeypatch):
@@ -142,6 +143,7 @@ def small_slabs(monkeypatch):
     monkeypatch.setattr(stored, "_SLAB_VOXELS", 1 << 16)
 
 
+@pytest.mark.mostly_slow(fast=0.4)
 @pytest.mark.parametrize("dtype", ["int16", "uint16", ">i2", "float32", "float64"])
 @pytest.mark.parametrize("suffix", ["nii", "nii.gz"])
 def test_a_volume_is_read_into_two_bytes_a_voxel(tmp_path, small_slabs, dtype, suffix):

@@ -88,7 +88,7 @@ def test_the_best_checkpoint_has_the_best_mean(regions):
     assert (regions / "run/best").is_dir()
 
 
-@pytest.mark.mostly_slow(fast=0.3)
+@pytest.mark.slow
 @pytest.mark.parametrize("data", ["regions", "organs"])
 def test_evaluation_and_prediction_agree(data, request, tmp_path):
     folder = request.getfixturevalue(data)
@@ -110,6 +110,7 @@ def test_evaluation_and_prediction_agree(data, request, tmp_path):
         np.testing.assert_array_equal(labels, nibabel.load(tmp_path / "scores/predictions" / path.name).dataobj)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("data", ["regions", "organs"])
 def test_prediction_sees_the_image_of_the_training(data, request):
     folder = request.getfixturevalue(data)

@@ -383,6 +383,7 @@ class Parts(LiverTumorSegmentation):
         return {"a": image, "b": super().predict(image)}
 
 
+@pytest.mark.mostly_slow(fast=0.5)
 @pytest.mark.parametrize(
     ("change", "error", "text"),
     [

@@ -31,6 +31,7 @@ def check_nodes(monkeypatch):
     return check
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("norm", "mesh_shape", "layout", "mesh_impl", "num_devices"),
     [

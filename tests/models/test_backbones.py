@@ -115,6 +115,7 @@ def test_numbers_of_weights(network, weights, published):
     assert backbones.count_weights(functools.partial(network, is_training=True)) == published
 
 
+@pytest.mark.mostly_slow(fast=0.5)
 @pytest.mark.parametrize(
     ("output_stride", "strides", "sizes"),
     [

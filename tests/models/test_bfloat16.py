@@ -45,6 +45,7 @@ def gradients(dtype, *mesh):
     return mi.Program(fn, make_task().inputs(2, SIZES, dtype), *mesh)(**batch())
 
 
+@pytest.mark.mostly_slow(fast=0.5)
 @pytest.mark.parametrize("optimizer", [Adam(), Adafactor(beta1=0.5, min_dim_size_to_factor=2)])
 def test_variables_losses_and_gradients_are_float32(optimizer):
     program = training(optimizer, "bfloat16")

@@ -61,6 +61,7 @@ def tf_decoder(image, weights):
     return logits[::-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sizes", [pytest.param(SIZES, marks=pytest.mark.slow), (7, 9, 6)], ids=str)
 def test_values_and_gradients_equal_plain_tensorflow(sizes):
     program, given = build_program(LiverTumorSegmentation(NETWORK, dice="classes"), sizes), batch(sizes)

@@ -93,6 +93,7 @@ def reference(kind):
 _SLOW = ("2x2", "8x1", "batch")
 
 
+@pytest.mark.mostly_slow(fast=0.5)
 @pytest.mark.parametrize("kind", ["random", "ties", "empty"])
 @pytest.mark.parametrize("layout", [pytest.param(k, marks=[pytest.mark.slow] * (k in _SLOW)) for k in LAYOUTS])
 def test_objects_are_assigned_as_in_the_reference(layout, kind):

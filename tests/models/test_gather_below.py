@@ -32,7 +32,7 @@ def whole():
     return values(build_program(task(0), SIZES))
 
 
-@pytest.mark.mostly_slow(fast=0.3)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("gather_below", "mesh_shape", "layout", "mesh_impl", "changes"),
     [

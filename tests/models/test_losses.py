@@ -88,6 +88,7 @@ ALL = [(name, tuple(LAYOUTS)[number % 3]) for number, name in enumerate(CHOICES)
 ALL += [("adaptive", layout) for layout in LAYOUTS if ("adaptive", layout) not in ALL]
 
 
+@pytest.mark.mostly_slow(fast=0.5)
 @pytest.mark.parametrize(
     ("name", "layout"), [*FAST, *(pytest.param(*row, marks=pytest.mark.slow) for row in ALL if row not in FAST)]
 )

@@ -157,6 +157,7 @@ def head_program():
     return program
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", [False, True])
 def test_heads_equal_the_reference(head_program, norm):
     program, rng = head_program(norm), np.random.default_rng(0)

@@ -151,6 +151,7 @@ def test_equal_random_numbers_select_the_first_anchors(monkeypatch):
     assert not np.any(chosen[1])
 
 
+@pytest.mark.mostly_slow(fast=0.4)
 @pytest.mark.parametrize(
     ("per_level", "number", "threshold", "layout"),
     [

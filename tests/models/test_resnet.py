@@ -82,7 +82,7 @@ def test_values_and_gradients_equal_plain_tensorflow(sizes):
     assert_equal(program(**inputs), want)
 
 
-@pytest.mark.mostly_slow(fast=0.15)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sizes", "mesh_shape", "layout", "mesh_impl"),
     [

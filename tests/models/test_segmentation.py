@@ -111,7 +111,7 @@ def whole(name):
     return numbers(program(**inputs(name))), weights
 
 
-@pytest.mark.mostly_slow(fast=0.4)
+@pytest.mark.mostly_slow(fast=0.1)
 @pytest.mark.parametrize("name", CHOICES)
 def test_values_and_gradients_equal_plain_tensorflow(name):
     got, weights = whole(name)

@@ -46,7 +46,7 @@ def assert_equal(got, want, tolerance):
         np.testing.assert_allclose(got[name], want[name], rtol=0, atol=tolerance * max(scale, 1e-3), err_msg=name)
 
 
-@pytest.mark.mostly_slow(fast=0.3)
+@pytest.mark.mostly_slow(fast=0.15)
 @pytest.mark.parametrize(
     ("norm", "sizes"),
     [
@@ -69,7 +69,7 @@ def test_values_and_gradients_equal_plain_tensorflow(norm, sizes):
     assert_equal(program(**inputs), {name: value.numpy() for name, value in want.items()}, 1e-9)
 
 
-@pytest.mark.mostly_slow(fast=0.2)
+@pytest.mark.mostly_slow(fast=0.1)
 @pytest.mark.parametrize(
     ("sizes", "mesh_shape", "layout", "mesh_impl"),
     [
@@ -97,7 +97,7 @@ def whole(sizes):
     return task, inputs, {name: value.numpy() for name, value in build_program(task, sizes)(**inputs).items()}
 
 
-@pytest.mark.mostly_slow(fast=0.3)
+@pytest.mark.slow
 @pytest.mark.parametrize("norm", ["instance", "group"])
 @pytest.mark.parametrize(
     ("mesh_shape", "layout"), [("rows:2,cols:2,cores:2", "x:rows,y:cols,batch:cores"), ("model:4", "channels:model")]

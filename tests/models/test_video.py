@@ -146,6 +146,7 @@ def test_stages_with_small_slices_are_gathered(gather_below, changes):
     assert_equal(compute(programs, batch()), whole(SIZES))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("time_stride", "mesh_shape", "layout"),
     [slow(1, "", ""), slow(2, "", ""), (2, "frames:3,rows:2", "time:frames,height:rows")],

@@ -105,7 +105,7 @@ def _suppress(boxes, scores):
     return boxes, tf.where(kept, tf.gather(scores, indices, batch_dims=1), 0), tf.where(kept, indices, -1), number
 
 
-@pytest.mark.mostly_slow(fast=0.3)
+@pytest.mark.mostly_slow(fast=0.15)
 @pytest.mark.parametrize("impl", ["stacked", "placement"])
 @pytest.mark.parametrize(
     ("mesh", "layout"),

@@ -25,6 +25,7 @@ def _graph(fn, mesh_shape, layout, mesh_impl):
     return [(n.name, n.op, list(n.input), {name: str(value) for name, value in n.attr.items()}) for n in nodes]
 
 
+@pytest.mark.mostly_slow(fast=0.3)
 @pytest.mark.parametrize(
     ("fn", "name", "pairs"),
     [

@@ -142,7 +142,7 @@ def _infinite(fn, *args):
     return ~np.isfinite(tf.function(fn)(*args).numpy())
 
 
-@pytest.mark.mostly_slow(fast=0.4)
+@pytest.mark.mostly_slow(fast=0.2)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("padding", ["SAME", "VALID"])
 @pytest.mark.parametrize("dilations", [(1, 1, 2), (3, 1, 2), (2, 2, 2), (1, 3), (2, 2), (2,)], ids=str)

@@ -110,7 +110,7 @@ def _table():
     return rows
 
 
-@pytest.mark.mostly_slow(fast=0.08)
+@pytest.mark.mostly_slow(fast=0.04)
 @pytest.mark.parametrize(("row", "setup"), _table(), ids=str)
 def test_operations_of_mi_ops(row, setup):
     inputs = {name: row.values()[name] for name in row.shapes}

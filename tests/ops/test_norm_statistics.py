@@ -139,7 +139,7 @@ ROWS = pairwise(
 )
 
 
-@pytest.mark.mostly_slow(fast=0.15)
+@pytest.mark.mostly_slow(fast=0.07)
 @pytest.mark.parametrize(("slices", "norm", "mesh_impl", "dtype"), ROWS)
 @pytest.mark.filterwarnings("ignore:no rule of layout")
 def test_uneven_slices_are_as_precise_as_the_whole_tensor(slices, norm, mesh_impl, dtype):

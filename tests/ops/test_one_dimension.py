@@ -136,6 +136,7 @@ def test_all_pairs_of_an_operation_a_layout_and_a_mesh_implementation_occur():
     assert {case.name for case, (_, layout), _ in rows if layout} == {case.name for case in CASES + BROAD}
 
 
+@pytest.mark.mostly_slow(fast=0.5)
 @pytest.mark.parametrize(("case", "mesh", "layout", "impl"), _table())
 def test_equals_the_whole(case, mesh, layout, impl):
     check(case, "float32", mesh, layout, impl, CPUS[: 5 if mesh == "rows:5" else 4])

@@ -29,7 +29,7 @@ def case(names):
     return Case(f"gather {names}", lambda x, f: resharded(names, x, f), reference, SHAPES)
 
 
-@pytest.mark.mostly_slow(fast=0.2)
+@pytest.mark.mostly_slow(fast=0.12)
 @pytest.mark.parametrize("mesh_impl", ["stacked", "placement"])
 @pytest.mark.parametrize(
     ("names", "mesh_shape", "layout"),

@@ -36,7 +36,7 @@ ROWS = pairwise(itertools.product(CASES[:2], LAYOUTS, ["stacked", "placement"]))
 ROWS += [(CASES[0], layout, impl) for layout, impl in zip(OF_GATHERED, ["stacked", "placement"])]
 
 
-@pytest.mark.mostly_slow(fast=0.25)
+@pytest.mark.mostly_slow(fast=0.12)
 @pytest.mark.parametrize(("case", "split", "impl"), ROWS, ids=str)
 def test_equals_the_whole(case, split, impl):
     check(case, "float64", *split, impl)

@@ -160,7 +160,7 @@ def _of_an_operation(row):
     return setting.op, len(setting.lines), option
 
 
-@pytest.mark.mostly_slow(fast=0.5)
+@pytest.mark.mostly_slow(fast=0.3)
 @pytest.mark.parametrize("mesh_impl", IMPLS)
 @pytest.mark.parametrize("setting", FEW, ids=str)
 def test_equals_the_whole(setting, mesh_impl):
@@ -256,6 +256,7 @@ def _check_any(setting, mesh_impl, most):
     _check(setting, "float32", mesh_impl, most)
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(any_settings(), st.sampled_from(IMPLS), st.sampled_from([2, 3, 4, 8]))
 def test_any_setting(setting, mesh_impl, most):

@@ -251,6 +251,7 @@ OPTIMIZERS = {
 }
 
 
+@pytest.mark.mostly_slow(fast=0.4)
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_optimizer_state_is_not_sent_with_the_weights(optimizer):
     """If a weight is not split, only the device that keeps it computes its update."""

@@ -61,7 +61,7 @@ UNETS = [
 ]
 
 
-@pytest.mark.mostly_slow(fast=0.15)
+@pytest.mark.slow
 @pytest.mark.parametrize(("mesh_shape", "layout", "options"), UNETS, ids=lambda value: str(value).replace("'", ""))
 def test_a_step_of_the_unet(mesh_shape, layout, options):
     fn, inputs = unet(**options)
@@ -162,7 +162,7 @@ LAYOUTS = [
 ]
 
 
-@pytest.mark.mostly_slow(fast=0.3)
+@pytest.mark.mostly_slow(fast=0.18)
 @pytest.mark.parametrize(
     ("name", "split", "dtype"),
     pairwise(itertools.product(FUNCTIONS, LAYOUTS, ["float32", "bfloat16"])),  # every function under every layout

@@ -122,6 +122,7 @@ def contents(folder):
     return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
+@pytest.mark.mostly_slow(fast=0.5)
 @pytest.mark.parametrize(
     ("change", "text"),
     [

@@ -115,6 +115,7 @@ def keras_sgd(schedule, use_nesterov):
     return lambda step, gradients, variables: optimizer.apply_gradients(zip(gradients, variables))
 
 
+@pytest.mark.mostly_slow(fast=0.4)
 @pytest.mark.parametrize("layout", [("", ""), ("rows:2,cols:2,cores:2", "x:rows,outputs:cols,batch:cores")], ids=str)
 @pytest.mark.parametrize("use_nesterov", [False, True], ids=["momentum", "nesterov"])
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def _table():
                 yield pytest.param(layer, producer, setup, id=f"{layer}-{producer}-{setup}")
 
 
-@pytest.mark.mostly_slow(fast=0.05)
+@pytest.mark.mostly_slow(fast=0.02)
 @pytest.mark.parametrize(("layer", "producer", "setup"), list(_table()))
 def test_a_layer_equals_the_whole(layer, producer, setup):
     expected = _expected(layer, producer)

@@ -90,6 +90,7 @@ def test_reductions_ignore_infinite_tails(infinity):
             np.testing.assert_allclose(value, expected, rtol=1e-10, atol=1e-12, err_msg=name)
 
 
+@pytest.mark.slow
 def test_some_operations_against_numpy():
     # The test above compares with one processor, so its results must be correct.
     whole, (a, b) = _results("", "", "stacked", 1), inputs()
@@ -156,6 +157,7 @@ def test_variables_are_whole(mesh_impl, num_devices):
 # Random numbers.
 
 
+@pytest.mark.mostly_slow(fast=0.4)
 @pytest.mark.parametrize(("mesh_impl", "num_devices"), [("stacked", 1), ("placement", 2), ("placement", 8)])
 def test_random_numbers_do_not_depend_on_the_layout(mesh_impl, num_devices):
     def fn(x):
