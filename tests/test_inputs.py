@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
+from mtf_imaging.program.inputs import Input
 
 DTYPES = ("bool", "uint8", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64")
 
@@ -100,6 +101,20 @@ def test_values_that_a_cast_would_change_are_refused(programs, value, dtype, mes
 def test_values_that_are_no_numbers_are_refused(programs, value, message):
     with pytest.raises(mi.ShapeError, match=f"^input 'x' must be an array of float32, {message}.*Fix: pass "):
         programs["float32"](x=value)
+
+
+@pytest.mark.parametrize("value", [[1, 2, 3], [1], [[1, 2]], 1], ids=str)
+def test_values_of_another_shape_are_refused(programs, value):
+    shape = str(list(np.shape(value))).replace("[", r"\[")
+    with pytest.raises(mi.ShapeError, match=rf"^input 'x' must have shape \[x:2\], not {shape}$"):
+        programs["float32"](x=value)
+
+
+def test_a_value_of_a_region_has_the_shape_of_the_region():
+    x, region = Input("x", "x:8,y:3"), (slice(3, 6), slice(0, 3))
+    assert x.convert(np.ones([3, 3]), region).shape == [3, 3]
+    with pytest.raises(mi.ShapeError, match=r"^input 'x' must have shape \[x:3,y:3\], not \[6, 3\]$"):
+        x.convert(np.ones([6, 3]), region)
 
 
 def test_the_dtype_of_an_input_is_a_dtype_of_numbers():

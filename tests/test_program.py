@@ -124,6 +124,36 @@ def test_the_step_counts_calls_that_assign():
     assert int(q.step) == 0
 
 
+@pytest.mark.parametrize(("updates", "steps"), [("all", 2), ("variables", 0), ("none", 0)])
+def test_a_program_runs_all_updates_or_those_of_variables_or_none(updates, steps):
+    p = mi.Program(_training, {"image": SHAPE}, updates=updates)
+    before = p.variables["scale"].numpy()
+    for _ in range(2):
+        p(image=_image())
+    assert np.array_equal(p.variables["scale"], before) == (updates == "none")
+    assert int(p.step) == steps
+
+
+def test_a_call_that_fails_updates_nothing():
+    """The output fails after a long computation, of which the update is independent."""
+
+    def fn(image):
+        y = image
+        for _ in range(300):
+            y = mtf.sin(y)
+        y = mtf.slicewise(lambda y: tf.debugging.check_numerics(y, "a sine"), [y])
+        count = mtf.get_variable(image.mesh, "count", mtf.Shape([]), initializer=tf.zeros_initializer())
+        mtf.assign_add(count, mtf.ones(image.mesh, mtf.Shape([])))
+        return mtf.reduce_sum(y)
+
+    p = mi.Program(fn, {"image": SHAPE})
+    with pytest.raises(tf.errors.InvalidArgumentError, match="a sine"):
+        p(image=_image() * np.nan)
+    assert (float(p.variables["count"]), int(p.step)) == (0, 0)
+    p(image=_image())
+    assert (float(p.variables["count"]), int(p.step)) == (1, 1)
+
+
 def test_the_adafactor_of_mesh_tensorflow_reads_the_step():
     def fn(image):
         loss = mtf.reduce_mean(mtf.square(_scaled(image) - 1))
@@ -185,6 +215,23 @@ def test_programs_share_variables():
     assert int(q.step) == 1
     with pytest.raises(mi.CheckpointError, match=r"'scale' is float32 \[3\] in this program, but float32 \[2\] in"):
         mi.Program(_scaled, {"image": "batch:1,x:6,y:4,channels:3"}, variables=p)
+
+
+def test_a_variable_that_one_of_the_sharing_programs_adds_belongs_to_all():
+    p = mi.Program(_scaled, {"image": SHAPE})
+    q, r = (mi.Program(lambda image: _scaled(image, "more"), {"image": SHAPE}, variables=p, seed=s) for s in (1, 2))
+    assert set(p.variables) == {"scale", "more"}
+    assert q.variables["more"] is r.variables["more"]
+
+
+def test_programs_that_share_variables_have_the_same_dtypes():
+    p = mi.Program(_scaled, {"image": SHAPE})
+
+    def doubled(image):
+        return image * mtf.get_variable(image.mesh, "scale", mtf.Shape(image.shape.dims[-1:]), dtype=tf.float64)
+
+    with pytest.raises(mi.CheckpointError, match=r"'scale' is float64 \[2\] in this program, but float32 \[2\] in"):
+        mi.Program(doubled, {"image": (SHAPE, tf.float64)}, variables=p)
 
 
 def _dropped(image):
@@ -306,6 +353,14 @@ def test_all_faults_of_a_layout_are_reported_at_once():
     assert "conv3d 'down1/conv0': cannot split 'fz' (size 3) over 'cols' (size 2)" in text
 
 
+def test_all_faults_of_an_operation_are_reported():
+    inputs = {"image": "batch:1,x:4,y:4,z:4,channels:3", "kernel": KERNEL}
+    text = _error(_stem, inputs, "rows:2,cols:2", "fx:rows,fz:cols")
+    assert "has 2 faults" in text
+    assert "cannot split 'fx' (size 3) over 'rows' (size 2)" in text
+    assert "cannot split 'fz' (size 3) over 'cols' (size 2)" in text
+
+
 def test_a_mesh_dimension_may_split_one_dimension_of_a_tensor():
     inputs = {"image": "batch:1,x:4,y:4,z:4,channels:3", "kernel": KERNEL}
     text = _error(_stem, inputs, "rows:2", "x:rows,y:rows")
@@ -333,6 +388,8 @@ def test_wrong_inputs():
         p(image=[1.0])
     with pytest.raises(mi.ShapeError, match="has the inputs image, but 'img' is unknown, 'image' is missing"):
         p(img=_image())
+    with pytest.raises(mi.ShapeError, match=r"has the inputs image, but 'img' is unknown$"):
+        p(image=_image(), img=_image())
     with pytest.raises(mi.ShapeError, match="input 'image' must be an array of float32, not of type str"):
         p(image="text")
 

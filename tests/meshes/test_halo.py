@@ -85,6 +85,8 @@ SPLITS = [
     Split(((4,), 1), (3, 5), ((1, 2), (2, 1)), (0, None)),
     Split(((4,), 1), (3, 5), ((2, 1), (1, 3)), (0, None), 8),
     Split(((4,), 1), (3, 5), ((2, 1), (1, 2)), (None, 0), 8),
+    # The margins of both neighbors overlap in a slice, with one slice per device.
+    Split(((4,), 4), (3, 5), ((2, 2), (1, 0)), (0, None)),
     # Two dimensions are split, so corners must be exchanged. Rows are gathered from 48 bytes (6 channels) up.
     Split(((2, 2), 1), (3, 2), ((1, 2), (2, 1)), (0, 1)),
     Split(((2, 2), 1), (3, 2), ((1, 2), (2, 1)), (0, 1), 8),

@@ -175,3 +175,15 @@ def test_map_slices_of_a_function_that_cannot_be_vectorized():
     x, w = images[:, 0, :, 0], filters[:, :, 0, 0]
     expected = x[:, :-1] * w[:, :1] + x[:, 1:] * w[:, 1:]
     np.testing.assert_allclose(actual[:, 0, :, 0], expected)
+
+
+def test_a_reshape_to_an_earlier_shape_adds_no_node():
+    """Operations before and after both reshapes are then neighbors in the graph, so TensorFlow may fuse them."""
+
+    @tf.function(autograph=False)
+    def there_and_back(x):
+        y = tf.reshape(tf.reshape(x, [3, 2, 4]), [24])
+        assert local.reshape(y, x.shape) is x
+        return local.reshape(y, [4, 6])
+
+    assert there_and_back(tf.zeros([6, 4])).shape == [4, 6]

@@ -72,5 +72,10 @@ def test_infinite_tails():
         assert _sums("x:rows") == [-np.inf, 40]
 
 
+def test_without_poison_an_operation_reads_the_tails_that_the_previous_one_filled():
+    with poison.removed():
+        assert _sums("x:rows") == [40, 40]
+
+
 def test_a_difference_that_is_not_a_number_is_infinite():
     assert max(0.0, difference([1, np.nan], np.ones(2))) == np.inf

@@ -199,7 +199,7 @@ MUTANTS = [
         ("axis not in axes and axis not in summed_axes and local[axis] > 1", "axis not in axes and local[axis] > 1"),
         (
             "order += [axes.index(dim)] if dim in axes else []\n        order.append(len(axes) + dim)",
-            "order.append(len(axes) + dim)\n        order += [axes.index(dim)] if dim in axes else []",
+            "order += [axes[::-1].index(dim)] if dim in axes else []\n        order.append(len(axes) + dim)",
         ),
         (
             "        view = tf.broadcast_to(view, [*local, *slice_shape])\n    return tf.reshape(view,",

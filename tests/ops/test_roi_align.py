@@ -116,9 +116,10 @@ def test_features_are_not_gathered():
 
 
 @pytest.mark.parametrize("layout", ["", "height:rows,width:cols"])
-def test_a_value_that_is_not_a_number_reaches_only_the_samples_around_it(layout):
+@pytest.mark.parametrize(("pixel", "reached"), [((3, 4), 2), ((0, 0), 0)], ids=str)
+def test_a_value_that_is_not_a_number_reaches_only_the_samples_around_it(layout, pixel, reached):
     features, nan = np.zeros((1, 8, 8, 1), np.float32), np.nan
-    features[0, 3, 4] = nan
+    features[(0, *pixel)] = nan
     boxes = np.array([[[0, 0, 8, 8], [2.5, 4, 4.5, 5], [2, 2, 3, 3], [4, 5, 6, 7]]], np.float32)
 
     def fn(features, boxes):
@@ -126,7 +127,7 @@ def test_a_value_that_is_not_a_number_reaches_only_the_samples_around_it(layout)
 
     specs = {"features": "batch:1,height:8,width:8,channels:1", "boxes": "batch:1,rois:4,coords:4"}
     y = mi.Program(fn, specs, "rows:3,cols:5", layout)(features=features, boxes=boxes)
-    np.testing.assert_array_equal(y.numpy().ravel(), [nan, nan, 0, 0])
+    np.testing.assert_array_equal(y.numpy().ravel(), [nan] * reached + [0] * (4 - reached))
 
 
 def test_boxes_and_levels_without_meaning_change_no_other_crop():
