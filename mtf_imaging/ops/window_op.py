@@ -193,7 +193,7 @@ def make_geometry(
         )
     spatial = dims[-1 - num_spatial : -1]
     windows = make_windows(title, num_spatial, kernel, strides, dilations, padding)
-    # TensorFlow's SAME padding is wrong in float64 if the stride is larger than the window (2.21, conv3d on the CPU).
+    # TensorFlow's SAME padding is wrong if the stride is larger than the window (2.21, conv3d on the CPU).
     pads_itself = pads_itself or any(w.stride > w.extent for w in windows)
     sizes = tuple(sizes or (d.size for d in spatial))
     for dim, size, window in zip(spatial, sizes, windows):
