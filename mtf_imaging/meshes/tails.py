@@ -159,6 +159,20 @@ def repeat_last(mesh: ShardMeshImpl, x: LaidOutTensor, tails: Sequence[Tail]) ->
     return LaidOutTensor(stacks)
 
 
+def valid_integers(mesh: ShardMeshImpl, x: LaidOutTensor, shape: mtf.Shape) -> LaidOutTensor:
+    """Returns a laid-out tensor whose tails have values that a function accepts, such as a divisor other than 0.
+
+    They repeat the last true element. Slices without a true element are 1.
+
+    Args:
+      mesh: a `ShardMeshImpl`.
+      x: a laid-out tensor of integers.
+      shape: shape of the whole tensor.
+    """
+    uneven = tails_of(mesh, shape)
+    return repeat_last(mesh, fill(mesh, x, uneven, 1), uneven) if uneven else x
+
+
 def zero_empty_slices(mesh: ShardMeshImpl, x: LaidOutTensor, tails: Sequence[Tail]) -> LaidOutTensor:
     """Returns a laid-out tensor that is 0 on the processors whose slices of other tensors have no true element.
 

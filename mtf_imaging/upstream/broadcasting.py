@@ -18,6 +18,7 @@ from mtf_imaging.meshes.laid_out import LaidOutTensor
 from mtf_imaging.meshes.local import first_slice
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 
+_DIVISIONS = tf.compat.v1.floordiv, tf.compat.v1.mod
 _REDUCTIONS = {"SUM": tf.reduce_sum, "MAX": tf.reduce_max, "MIN": tf.reduce_min}
 
 
@@ -44,6 +45,9 @@ def lower_binary(op: mtf.BinaryOpWithBroadcasting, lowering: mtf.Lowering) -> No
     """Lowers a binary operation; a sum of two deferred sums stays deferred."""
     mesh, (y,), fn = lowering.mesh_impl(op), op.outputs, compat.binary_function(op)
     values = [lowering.tensors[x] for x in op.inputs]
+    divisor = op.inputs[1]
+    if fn in _DIVISIONS and divisor.dtype.is_integer:
+        values[1] = tails.valid_integers(mesh, values[1].to_laid_out_tensor(), divisor.shape)
     if all(x.shape == y.shape for x in op.inputs):
         call = mesh.slicewise_delay_allreduce if fn == tf.add else mesh.elementwise
         values = values if fn == tf.add else [value.to_laid_out_tensor() for value in values]

@@ -98,13 +98,17 @@ def _summed_tails(op: mtf.Operation, mesh: ShardMeshImpl) -> dict[str, tails.Tai
 def lower(op: mtf.Operation, lowering: mtf.Lowering) -> None:
     """Lowers an `mtf.SlicewiseOperation`."""
     mesh, function = lowering.mesh_impl(op), compat.slice_function(op)
+    inputs = [lowering.tensors[x].to_laid_out_tensor() for x in op.inputs]
     # A function may refuse integers that do not exist in the whole tensor, such as a divisor of 0.
-    inputs = [lowering.tensors[x] if x.dtype.is_floating else lowering.masked(x) for x in op.inputs]
+    inputs = [
+        tails.valid_integers(mesh, value, x.shape) if x.dtype.is_integer else value
+        for x, value in zip(op.inputs, inputs, strict=True)
+    ]
     if compat.gradient_function(op) is None:
         summed = _summed_tails(op, mesh)
         # A derivative at an undefined element may be NaN, and NaN times a cotangent of 0 would enter the sum.
         defined = [
-            tails.repeat_last(mesh, value.to_laid_out_tensor(), tails.tails_of(mesh, x.shape, summed))
+            tails.repeat_last(mesh, value, tails.tails_of(mesh, x.shape, summed))
             for x, value in zip(op.inputs, inputs, strict=True)
         ]
         arguments = [_argument(mesh, op, value) for value in defined]
@@ -118,7 +122,7 @@ def lower(op: mtf.Operation, lowering: mtf.Lowering) -> None:
         )
     else:
         call = mesh.elementwise if compat.is_own_function(function) else mesh.slicewise
-        values = _as_tuple(call(function, *[value.to_laid_out_tensor() for value in inputs]))
+        values = _as_tuple(call(function, *inputs))
     for y, value in zip(op.outputs, values, strict=True):
         lowering.set_tensor_lowering(y, value)
 

@@ -44,6 +44,12 @@ def test_boxes_are_those_of_the_image():
     )
 
 
+def test_boxes_are_padding_without_a_score_or_a_class():
+    padded = {"scores": np.array([0.5, 0.4, 0.0]), "classes": np.array([-1, 0, 1])}
+    found = predict_objects(PIXELS, network(**padded), TWO, SIZE)
+    assert (found.scores.tolist(), found.classes.tolist()) == ([0.4], [0])
+
+
 def test_detections_are_sorted_by_their_scores():
     scores = {"scores": np.array([0.4, 0.4, 0.9]), "classes": np.array([1.0, 0.0, 0.0])}
     found = predict_objects(PIXELS, network(**scores), TWO, SIZE)

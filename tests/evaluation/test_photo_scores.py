@@ -80,6 +80,7 @@ def test_a_class_of_the_prediction_only_lowers_the_mean_iou():
     counts = confusion(prediction, reference, 4)
     assert counts.mean_iou == pytest.approx((3 / 4 + 0) / 2)
     assert counts.mean_class_accuracy == pytest.approx(3 / 4)
+    assert counts.frequency_weighted_iou == pytest.approx(3 / 4)
 
 
 def test_a_photo_without_counted_pixels_has_no_values():

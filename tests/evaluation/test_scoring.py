@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from mtf_imaging.evaluation.scoring.case import score_case
 from mtf_imaging.evaluation.scoring.components import find_components
-from mtf_imaging.evaluation.scoring.lesions import find_lesions
-from mtf_imaging.evaluation.scoring.overlap import overlap
+from mtf_imaging.evaluation.scoring.lesions import Lesion, find_lesions
+from mtf_imaging.evaluation.scoring.overlap import Overlap, overlap
 from mtf_imaging.evaluation.scoring.summary import summarize
 from mtf_imaging.evaluation.scoring.surface import surface_distances, surface_points
 from tests.evaluation import by_hand
@@ -103,6 +103,11 @@ def test_the_diameter_of_a_lesion_is_that_of_its_reference(prediction, reference
     """The size bins count reference lesions; only a lesion without a reference has its predicted size."""
     (lesion,) = find_lesions(find_components(row(prediction), row(reference)), (1, 1, 2))
     assert np.pi / 6 * lesion.diameter**3 == pytest.approx(voxels * 2)
+
+
+@pytest.mark.parametrize(("diameter", "size_bin"), [(9.9, "below 10 mm"), (10, "10 to 20 mm"), (20, "above 20 mm")])
+def test_a_size_bin_includes_its_lower_bound(diameter, size_bin):
+    assert Lesion(Overlap(0, 0, 1), None, diameter).size_bin == size_bin
 
 
 def test_surfaces_end_at_the_edge_of_the_volume():

@@ -127,7 +127,7 @@ MUTANTS = [
         ("            self._touching.append(_pairs(self._last, pieces[0])[:2])\n", "            pass\n"),
         ("self._last = pieces[-1].copy()", "self._last = pieces[0].copy()"),
         ("        pieces[inside] += self._count\n", ""),
-        ("np.argsort(np.argsort(first_piece))[component]", "np.argsort(first_piece)[component]"),
+        ("np.add.at(sizes, numbers, np.concatenate(self._sizes))", "sizes[numbers] = np.concatenate(self._sizes)"),
         ("            first += count\n", ""),
     ),
     *mutants(
@@ -148,6 +148,7 @@ MUTANTS = [
         "tests/evaluation/test_object_infer.py boxes_are or sorted or pasted",
         ('np.argsort(-scores, kind="stable")', 'np.argsort(scores, kind="stable")'),
         ("(scores[order] > 0) & (classes[order] >= 0)", "(classes[order] >= 0)"),
+        ("(scores[order] > 0) & (classes[order] >= 0)", "(scores[order] > 0)"),
         ('boxes = arrays["boxes"][order].astype', 'boxes = arrays["boxes"].astype'),
     ),
     *mutants(

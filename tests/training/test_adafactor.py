@@ -175,6 +175,16 @@ def test_a_variable_whose_gradient_is_zero_stays():
         np.testing.assert_array_equal(p.variables[name], before[name])
 
 
+def test_weights_that_are_zero_move_by_the_least_scale():
+    p = program(Adafactor(0.5, epsilon2=1e-2), "float64")
+    for name in SHAPES:
+        p.variables[name].assign(np.zeros(p.variables[name].shape))
+    given = {name: np.where(value < 0, -1.0, 1.0) for name, value in gradients(0).items()}
+    p(**given)
+    for name in SHAPES:  # g / sqrt(g^2) is the sign of g
+        np.testing.assert_allclose(p.variables[name], -0.5 * 1e-2 * given[name], rtol=1e-12)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", UPSTREAM_SETTINGS, ids=str)
 def test_a_run_equals_mesh_tensorflows(settings):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging.layout import Layout
@@ -31,6 +32,32 @@ def test_it_is_the_loss_without_dropout_and_changes_nothing():
     assert loss == pytest.approx(np.mean(np.square(errors)), rel=1e-14)
     assert int(program.step) == 0
     np.testing.assert_array_equal(program.variables["linear/weights"], weights)
+
+
+def test_assignments_of_the_loss_are_those_of_training_only():
+    class Counting(linear.Linear):
+        def loss(self, image, target):
+            options = {"initializer": tf.zeros_initializer(), "trainable": False}
+            counter = mi.mtf.get_variable(image.mesh, "counter", mi.mtf.Shape([]), dtype=image.dtype, **options)
+            mi.mtf.assign(image.graph.name_to_variable["counter"], counter + 1)
+            return super().loss(image, target)
+
+    task = Counting()
+    program = linear.program(SGD(0.1), task=task)
+    HeldOutLoss(task, task.inputs(2), variables=program)(linear.take(3))
+    assert (int(program.step), float(program.variables["counter"])) == (0, 0)
+    program(**next(linear.take(1)))
+    assert (int(program.step), float(program.variables["counter"])) == (1, 1)
+
+
+def test_the_loss_of_a_batch_is_the_mean_over_its_micro_batches():
+    task = linear.Linear()
+    program = linear.program(SGD(0.1), task=task)
+    weights = program.variables["linear/weights"].numpy()
+    loss = HeldOutLoss(task, part_inputs(task.inputs(2), 2), 2, variables=program)
+    errors = [batch["image"] @ weights - batch["target"] for batch in linear.take(3)]
+    found = loss([parts(batch, 2) for batch in linear.take(3)])
+    assert found == pytest.approx(np.mean(np.square(errors)), rel=1e-14)
 
 
 def test_it_follows_the_program_that_trains():

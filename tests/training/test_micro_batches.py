@@ -149,7 +149,7 @@ def test_random_values_of_a_micro_batch_match_the_whole_batch():
 
 
 def test_all_batches_are_grouped():
-    small = ({"x": i, "cases": [str(i)]} for i in range(6))
+    small = ({"x": i, "cases": [f"{i}a", f"{i}b"]} for i in range(6))
     grouped = in_parts(small, 3)
-    assert next(grouped) == {"parts": [{"x": 0}, {"x": 1}, {"x": 2}], "cases": ["0", "1", "2"]}
-    assert next(grouped)["cases"] == ["3", "4", "5"]
+    assert next(grouped) == {"parts": [{"x": 0}, {"x": 1}, {"x": 2}], "cases": ["0a", "0b", "1a", "1b", "2a", "2b"]}
+    assert next(grouped)["cases"] == ["3a", "3b", "4a", "4b", "5a", "5b"]

@@ -10,6 +10,7 @@ import pytest
 import mtf_imaging as mi
 from mtf_imaging.meshes.group import Group
 from mtf_imaging.processes import Processes
+from mtf_imaging.training import stopping
 from mtf_imaging.training.stopping import AgreedStop
 from tests import waiting
 
@@ -101,6 +102,30 @@ def test_fast_steps_rarely_exchange():
     results, exchanges = together(2, run)
     assert results == [None, None]
     assert exchanges < 100
+
+
+def test_processes_of_different_speeds_exchange_at_the_same_steps_of_process_0(monkeypatch):
+    """A step takes 1 / 8 s in process 0, so four steps take half a second, and less in process 1."""
+    clock = threading.local()
+    monkeypatch.setattr(stopping.time, "monotonic", lambda: getattr(clock, "now", 0.0))
+
+    def run(group):
+        asked = []
+        step = 0
+
+        def stop():
+            asked.append(step)
+
+        agreed = AgreedStop(stop, group)
+        while len(asked) < 6:
+            step += 1
+            clock.now = step * (0.125 if group.is_first else 0.03125)
+            agreed()
+        return asked
+
+    results, _ = together(2, run)
+    assert results[0] == results[1]
+    assert np.diff(results[0])[-4:].tolist() == [4] * 4
 
 
 def test_now_exchanges_in_every_call():

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging.upstream import slicewise
+from tests import poison
 from tests.exchanges import check_exchanges
 
 mtf = mi.mtf
@@ -110,6 +111,58 @@ def test_the_gradient_is_zero_if_the_function_does_not_depend_on_an_input(setup)
     np.testing.assert_allclose(ds, b)
     for zero in (dv, dt, second):
         np.testing.assert_array_equal(zero, np.zeros_like(a))
+
+
+@pytest.mark.parametrize("setup", SETUPS[1:], ids=str)
+def test_the_gradients_of_results_of_different_splits_are_added(setup):
+    """The first result is split like `a`, the second one like `b`."""
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((7, 4, 3)), rng.standard_normal(3)
+
+    def fn(a, b):
+        shapes = [a.shape, b.shape]
+        y, z = mtf.slicewise(lambda u, v: (tf.sinh(u) * v, tf.exp(v)), [a, b], shapes, [a.dtype] * 2, a.shape.dims)
+        return mtf.gradients([mtf.reduce_sum(y) + mtf.reduce_sum(z)], [a, b])
+
+    da, db = _run(fn, setup, a=(("x", "y", "channels"), a), b=(("channels",), b))
+    np.testing.assert_allclose(da, np.cosh(a) * b, rtol=1e-12)
+    np.testing.assert_allclose(db, np.sinh(a).sum((0, 1)) + np.exp(b), rtol=1e-12)
+
+
+@pytest.mark.parametrize("setup", SETUPS[1:3], ids=str)
+def test_a_function_with_a_gradient_of_its_own_gets_slices(setup):
+    """A reversal of an axis is not elementwise, so it must not be applied to the stack of all slices."""
+    x, weights = np.random.default_rng(0).standard_normal((2, 7, 4, 3))
+
+    def reverse(t, grad_function=None):
+        return mtf.slicewise(
+            lambda u: tf.reverse(u, [2]), [t], splittable_dims=t.shape.dims[:2], grad_function=grad_function
+        )
+
+    def fn(x, w):
+        y = reverse(x, lambda op, dy: [3.0 * reverse(dy)])
+        return y, *mtf.gradients([mtf.reduce_sum(y * w)], [x])
+
+    dims = ("x", "y", "channels")
+    y, dx = _run(fn, setup, x=(dims, x), w=(dims, weights))
+    np.testing.assert_array_equal(y, x[..., ::-1])
+    np.testing.assert_array_equal(dx, 3 * weights[..., ::-1])
+
+
+@pytest.mark.parametrize("value", [0, poison.INTEGER])
+@pytest.mark.parametrize("mesh", ["rows:3", "rows:5"])
+def test_tails_have_no_integers_that_a_function_refuses(monkeypatch, mesh, value):
+    """TensorFlow refuses a divisor of 0 and an index outside of a table, so the tails must not have either."""
+    monkeypatch.setattr(poison, "INTEGER", value)
+    a, b, table = np.arange(5, 26, 3), np.arange(1, 8), np.arange(8) ** 2
+
+    def fn(a, b):
+        quotient = mtf.cwise(lambda u, v: u // v, [a, b])
+        return quotient, a // b, a % b, 50 // b, mtf.cwise(lambda v: tf.gather(tf.constant(table, tf.int32), v), [b])
+
+    results = mi.Program(fn, {"a": ("x:7", "int32"), "b": ("x:7", "int32")}, mesh, "x:rows")(a=a, b=b)
+    for result, expected in zip(results, (a // b, a // b, a % b, 50 // b, table[b]), strict=True):
+        np.testing.assert_array_equal(result, expected)
 
 
 def test_a_lost_path_is_an_error(monkeypatch):

@@ -205,3 +205,16 @@ def test_a_constant_may_be_an_array_with_a_shape(layout):
 
     x = np.ones((4, 3), np.float32)
     np.testing.assert_array_equal(mi.Program(fn, {"x": "x:4,channels:3"}, "rows:2", layout)(x=x), x * [1, 2, 3])
+
+
+@pytest.mark.parametrize("layout", ["", "x:rows", "channels:rows"])
+def test_the_axes_of_a_constant_are_the_dimensions_of_its_shape_in_order(layout):
+    values = np.arange(12).reshape(4, 3)
+
+    def fn(x):
+        return x + mtf.constant(x.mesh, values, x.shape, dtype=x.dtype)
+
+    result = mi.Program(fn, {"x": "x:4,channels:3"}, "rows:2", layout)(x=np.ones((4, 3)))
+    np.testing.assert_array_equal(result, 1 + values)
+    with pytest.raises(mi.ShapeError, match=r"^mtf.constant: the value is an array of shape \[3, 4\], but"):
+        mi.Program(lambda x: mtf.constant(x.mesh, values.T, x.shape), {"x": "x:4,channels:3"})

@@ -265,6 +265,23 @@ def test_condition_and_body_share_a_variable(layout):
     np.testing.assert_array_equal(run(fn, **LAYOUTS[layout])[0], np.full(SIZES, 7.0))  # three times 2, and 1
 
 
+@pytest.mark.parametrize("mesh_impl", ["stacked", "placement"])
+def test_a_convolution_after_a_loop_does_not_share_the_halos_of_the_loop(mesh_impl):
+    """Both widen the slices of the same tensor by the same halos, but tensors of a body must not leave the loop."""
+    x, f = np.random.default_rng(0).standard_normal((1, 8, 6, 1)), np.ones((3, 3, 1, 1))
+
+    def fn(x, f):
+        def convolve():
+            return mtf.rename_dimension(mi.ops.conv2d(x, f), "filters", "channels")
+
+        return loop(x, lambda t: convolve(), 3), convolve()
+
+    specs = {"x": ("batch:1,x:8,y:6,channels:1", "float64"), "f": ("fx:3,fy:3,channels:1,filters:1", "float64")}
+    total, once = mi.Program(fn, specs, "rows:2", "x:rows", mesh_impl)(x=x, f=f)
+    np.testing.assert_allclose(once, tf.nn.conv2d(x, f, 1, "SAME"), rtol=1e-12)
+    np.testing.assert_allclose(total, 3 * once, rtol=1e-12)
+
+
 def _stored(how):
     """Returns a function that uses a tensor of a loop outside of it."""
 
