@@ -1,8 +1,8 @@
 """Runs the fast tests on each mutant: `python -m tests.mutants [--only WORDS] [--jobs N]`.
 
-A mutant is killed if a test fails, or if the tests do not end. If a test file cannot be imported, the mutant is
-invalid. Each mutant runs in a process that is forked from one that has imported TensorFlow, and the fault exists only
-in this process.
+A mutant is killed if a test fails, or if the tests do not end. It is invalid if its fragment is not in the file, or if
+a test file cannot be imported. Each mutant runs in a process that is forked from one that has imported TensorFlow, and
+the fault exists only in this process.
 """
 
 import argparse
@@ -12,6 +12,7 @@ import os
 import sys
 import tempfile
 import time
+import traceback
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ from tests.selection.imports import ROOT
 LEAST = 0.95  # the share of mutants that must be killed
 SECONDS = 600  # a mutant that hangs is killed, too
 PASSED, FAILED = 0, 1  # exit codes of pytest
-NOT_COLLECTED = 2
+INVALID = 2
 
 
 class _Collection:
@@ -41,8 +42,12 @@ def _run(tests: str, mutant: Mutant | None, log: Path) -> None:
     out = os.open(log, os.O_WRONLY | os.O_CREAT)
     os.dup2(out, 1)
     os.dup2(out, 2)
-    if mutant:
-        install(mutant)
+    try:
+        if mutant:
+            install(mutant)
+    except Exception:
+        traceback.print_exc()  # the fragment is no longer in the file
+        os._exit(INVALID)
     names = [word for word in tests.split() if word.endswith(".py")]
     keywords = " ".join(word for word in tests.split() if not word.endswith(".py"))
     options = [
@@ -61,7 +66,7 @@ def _run(tests: str, mutant: Mutant | None, log: Path) -> None:
     collection = _Collection()
     code = pytest.main([*options, *(["-k", keywords] if keywords else [])], [collection])
     sys.stdout.flush()
-    os._exit(NOT_COLLECTED if collection.failed else int(code))
+    os._exit(INVALID if collection.failed else int(code))
 
 
 def _results(tasks: list[tuple[str, Mutant | None]], jobs: int, folder: Path):
