@@ -83,6 +83,14 @@ def test_pasting_inverts_cropping():
         assert (pasted & disc).sum() / (pasted | disc).sum() > 0.97
 
 
+@pytest.mark.parametrize("size", [(8, 18), (3, 4)])
+def test_pasted_masks_are_scaled_as_by_tensorflow(size):
+    probabilities = np.random.default_rng(4).random((5, 6), np.float32)
+    expected = tf.image.resize(probabilities[..., None], size)[..., 0] >= 0.5
+    pasted = paste_mask(probabilities, (2, 1, 2 + size[0], 1 + size[1]), 12, 20)
+    np.testing.assert_array_equal(pasted[2 : 2 + size[0], 1 : 1 + size[1]], expected)
+
+
 def test_pasting_outside_of_the_image():
     ones = np.ones((4, 4), np.float32)
     assert not paste_mask(ones, (-9, 2, -1, 6), 10, 10).any()

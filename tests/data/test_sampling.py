@@ -123,6 +123,14 @@ def test_voxels_beyond_get_the_given_value_and_do_not_affect_voxels_inside():
     assert Span(0.0, 10.0, 5).inside(0) == slice(0, 0)
 
 
+@pytest.mark.parametrize("size", [5, 8, 16])
+def test_voxels_inside_are_those_that_overlap_the_axis(size):
+    for start in np.arange(-13, 13) / 4:
+        ends = start + np.arange(size + 1) * 10 / size
+        overlapping = np.flatnonzero((ends[1:] > 1e-6) & (ends[:-1] < 6 - 1e-6))
+        assert Span(start, 10.0, size).inside(6) == slice(overlapping[0], overlapping[-1] + 1)
+
+
 @given(sizes, sizes)
 def test_a_grid_over_the_whole_field_ignores_the_spacing(shape, grid):
     assert Sampling(grid).spans(shape, (1.5, 0.1, 7.0)) == whole_field(shape, grid)

@@ -96,15 +96,18 @@ def test_a_rotation_is_about_its_axis(axis):
 
 
 def test_draws_stay_within_their_ranges():
+    volumes = []
     for sample in range(30):
         affine, translation, bends = drawn(sample)
-        assert 1 / 1.2**3 - 1e-5 <= np.linalg.det(affine) <= 1.2**3 + 1e-5
+        volumes.append(np.linalg.det(affine))
+        assert 1 / 1.2**3 - 1e-5 <= volumes[-1] <= 1.2**3 + 1e-5
         assert np.all(np.abs(translation) <= 0.1 * np.array(SIZES))
         assert np.all(np.abs(bends) <= 2 * 0.05 * np.array(SIZES) + 1e-5)
         only_z = drawn(sample, rotation=(0.0, 0.0, 20.0), zoom=0.0, elastic=0.0)
         assert only_z[2] is None
         np.testing.assert_allclose(only_z[0][2], [0, 0, 1], atol=1e-6)
         assert only_z[0][0, 0] >= np.cos(np.radians(20)) - 1e-6
+    assert 5 < sum(volume < 1 for volume in volumes) < 25  # some samples are magnified, others are reduced
 
 
 def test_the_strongest_elastic_warp_does_not_fold():

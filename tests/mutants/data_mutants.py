@@ -4,6 +4,7 @@ from tests.mutants.mutant import mutants
 
 _SAMPLING = "tests/data/test_sampling.py tests/data/test_resample.py"
 _WARP = "tests/data/test_warp.py tests/data/test_augmentation.py"
+_SMALL = "tests/data/test_small_faults.py sampled_labels or normal_values"
 
 MUTANTS = [
     *mutants(
@@ -36,12 +37,22 @@ MUTANTS = [
         "mtf_imaging/data/augmentation/warp.py",
         _WARP,
         ("tf.clip_by_value(at + 1.0, 0.0, n + 1.0)", "tf.clip_by_value(at + 1.5, 0.0, n + 1.0)"),
-        ("nearest = floor + tf.cast(part + 0.5, tf.int32) - 1", "nearest = floor + tf.cast(part, tf.int32) - 1"),
-        ("tf.where(mirrored[axis], n - 1 - nearest, nearest)", "tf.where(mirrored[axis], n - nearest, nearest)"),
+        (
+            "nearest = floor + tf.cast(part + 0.5, tf.int32) - 1",
+            "nearest = floor + tf.cast(part, tf.int32) - 1",
+            "",
+            _SMALL,
+        ),
+        (
+            "tf.where(mirrored[axis], n - 1 - nearest, nearest)",
+            "tf.where(mirrored[axis], n - nearest, nearest)",
+            "",
+            _SMALL,
+        ),
         ("index + tf.cast(part + 0.5, tf.int32)) * stride", "index + tf.cast(part + 1.0, tf.int32)) * stride"),
         ("parts[depth] * (second - first)", "(1 - parts[depth]) * (second - first)"),
         ("for step in (0, strides[depth]))", "for step in (strides[depth], 0))"),
-        ("return _turn(angles) / factor, moved, bends", "return _turn(angles) * factor, moved, bends"),
+        ('draws.uniform("warp/zoom", -1.0, 1.0)', 'draws.uniform("warp/zoom", 0.0, 1.0)'),
         ("np.radians(rotation)", "np.degrees(rotation)"),
         (
             "            [cos, -sin, none],\n            [sin, cos, none],",
@@ -113,8 +124,10 @@ MUTANTS = [
         (
             "    labels[inside] = description.to_labels(probabilities)[inside]",
             "    labels[:] = description.to_labels(probabilities)",
+            "",
+            _SAMPLING,
         ),
-        ("for axis in (2, 0, 1):", "for axis in (0, 1, 2):"),
+        ("rows[:, source[axis].start : source[axis].stop]", "rows[:, : source[axis].stop - source[axis].start]"),
     ),
     *mutants(
         "mtf_imaging/data/images/orientation.py",
@@ -157,7 +170,12 @@ MUTANTS = [
         "mtf_imaging/data/augmentation/moves.py",
         "tests/data/test_augmentation_regions.py make_up or mirrored or own_voxels or labels_of_the_whole",
         ("            source = mirror_bounds(source, self.mirrored, self.sizes)\n", ""),
-        ("tf.where(mirrored[axis], n - 1 - at, at)", "tf.where(mirrored[axis], n - at - 1, n - at - 1)"),
+        (
+            "tf.where(mirrored[axis], n - 1 - at, at)",
+            "tf.where(mirrored[axis], n - at - 1, n - at - 1)",
+            "",
+            _SMALL,
+        ),
     ),
     *mutants(
         "mtf_imaging/data/augmentation/corruption.py",
@@ -180,22 +198,17 @@ MUTANTS = [
     ),
     *mutants(
         "mtf_imaging/data/augmentation/noise.py",
-        "tests/data/test_augmentation.py noise",
+        "tests/data/test_augmentation.py tests/data/test_small_faults.py noise",
         ('draws.uniform(f"multiscale_noise/sd{name}", 0.0, largest)', "largest"),
         (
             'draws.chance("multiscale_noise", probability), noisy, lambda: image)',
             'draws.chance("multiscale_noise", probability), lambda: image, noisy)',
         ),
-        (
-            'if channel else f"{scale}"',
-            'if False else f"{scale}"',
-            "",
-            "tests/data/test_augmentation.py tests/data/test_small_faults.py noise",
-        ),
+        ('if channel else f"{scale}"', 'if False else f"{scale}"'),
     ),
     *mutants(
         "mtf_imaging/data/augmentation/normals.py",
-        "tests/data/test_augmentation_regions.py normal_values",
+        _SMALL,
         (
             "group, skipped = first // _GROUP, first % _GROUP",
             "group, skipped = first // _GROUP, 0 * first",
