@@ -1,11 +1,13 @@
 """The list of mutants: its fragments exist, and every package has some."""
 
 import collections
+import importlib.util
+import sys
 
 import pytest
 
 from tests.mutants.all_mutants import MUTANTS
-from tests.mutants.mutant import Mutant, install
+from tests.mutants.mutant import Mutant, _Loader, install
 from tests.selection.imports import ROOT
 
 LEAST = {
@@ -52,3 +54,16 @@ def test_a_module_that_is_imported_cannot_be_changed():
     with pytest.raises(RuntimeError, match=r"^mtf_imaging\.layout\.slices is imported"):
         install(mutant)
     assert slices.Slices(5, 4).size == 2
+
+
+def test_a_function_that_autograph_converts_keeps_its_fault(tmp_path, monkeypatch):
+    import tensorflow as tf
+
+    path = tmp_path / "converted.py"
+    path.write_text("def number():\n    return 1\n")
+    loader = _Loader("converted", str(path))
+    loader.source = path.read_text().replace("1", "2")
+    module = importlib.util.module_from_spec(importlib.util.spec_from_file_location("converted", path, loader=loader))
+    monkeypatch.setitem(sys.modules, "converted", module)
+    loader.exec_module(module)
+    assert module.number() == tf.autograph.to_graph(module.number)() == 2

@@ -64,12 +64,19 @@ def mutants(file: str, tests: str, *changes: tuple) -> list[Mutant]:
 
 
 class _Loader(importlib.machinery.SourceFileLoader):
-    """Loads a module from another source than that of its file."""
+    """Loads a module from another source than that of its file.
+
+    AutoGraph and `inspect` read the source of a function again, from the file of its code. This file does not exist, so
+    they call `get_source`.
+    """
 
     source = ""
 
     def get_code(self, fullname):
-        return compile(self.source, self.path, "exec", dont_inherit=True)
+        return compile(self.source, f"{self.path}.mutant", "exec", dont_inherit=True)
+
+    def get_source(self, fullname):
+        return self.source
 
 
 class _Finder(importlib.abc.MetaPathFinder):
