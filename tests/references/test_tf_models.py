@@ -7,10 +7,13 @@ import tf_keras
 from official.projects.volumetric_models.losses.segmentation_losses import SegmentationLossDiceScore
 from official.vision.losses.retinanet_losses import focal_loss as reference_focal_loss
 from official.vision.modeling.backbones.resnet import ResNet
+from official.vision.modeling.layers.detection_generator import MultilevelDetectionGenerator
 from official.vision.ops.anchor import Anchor
+from official.vision.ops.spatial_transform_ops import multilevel_crop_and_resize
 
 import mtf_imaging as mi
 from mtf_imaging.models.detection.anchors import Anchors
+from mtf_imaging.models.detection.detections import non_maximum_suppression
 from mtf_imaging.models.detection.losses import focal_loss
 from mtf_imaging.models.resnet import WEIGHT_FORMATS, ResNetBackbone
 from mtf_imaging.training.checkpoints.initial_weights import InitialWeights
@@ -113,3 +116,64 @@ def test_anchors():
         spec = (f"batch:1,height:{rows},width:{columns},channels:1", tf.float32)
         found = mi.Program(fn, {"feature": spec}, "rows:2", "height:rows")(feature=np.zeros((1, rows, columns, 1)))
         np.testing.assert_allclose(found, tf.reshape(expected[str(level)], [rows, columns, 9, 4]), atol=1e-3)
+
+
+def random_boxes(number, height, width, smallest=4):
+    """Returns boxes (y0, x0, y1, x1) in an image, [1, number, 4]."""
+    low = RNG.uniform(0, [height - 2 * smallest, width - 2 * smallest], (number, 2))
+    high = RNG.uniform(low + smallest, [height, width])
+    return np.concatenate([low, high], -1)[None].astype(np.float32)
+
+
+@pytest.mark.parametrize(("mesh_shape", "layout"), LAYOUTS)
+def test_roi_align(mesh_shape, layout):
+    """Pixel i lies at i in their coordinates of a level, and at i + 1/2 in ours."""
+    strides, sizes = (4, 8, 16, 32), (512, 640)
+    features = {
+        level: RNG.normal(size=(1, *(size // stride for size in sizes), 2)).astype(np.float32)
+        for level, stride in enumerate(strides, 2)
+    }
+    boxes = random_boxes(30, *sizes)
+    expected = multilevel_crop_and_resize({str(k): tf.constant(v) for k, v in features.items()}, boxes, 7)
+    side = np.sqrt((boxes[..., 2] - boxes[..., 0]) * (boxes[..., 3] - boxes[..., 1]))
+    levels = np.clip(np.floor(np.log2(side / 224)) + 4, 2, 5).astype(np.int32) - 2
+    assert len(np.unique(levels)) > 2
+
+    def fn(boxes, levels, **features):
+        return mi.ops.roi_align(list(features.values()), boxes, levels, strides, 7)
+
+    specs = {
+        f"level{k}": (f"batch:1,height:{v.shape[1]},width:{v.shape[2]},channels:2", tf.float32)
+        for k, v in features.items()
+    }
+    specs |= {"boxes": ("batch:1,rois:30,coords:4", tf.float32), "levels": ("batch:1,rois:30", tf.int32)}
+    shifted = boxes + np.array(strides, np.float32)[levels][..., None] / 2
+    program = mi.Program(fn, specs, mesh_shape, layout)
+    found = program(boxes=shifted, levels=levels, **{f"level{k}": v for k, v in features.items()})
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("threshold", [0.3, 0.5])
+def test_non_maximum_suppression(threshold):
+    """Their version 2 is written with other operations than the one of TensorFlow that ours calls."""
+    number, classes, size = 40, 3, (64, 64)
+    boxes, logits = random_boxes(number, *size), RNG.normal(0, 2, (1, number, classes)).astype(np.float32)
+    options = {"nms_iou_threshold": threshold, "max_num_detections": 30, "nms_version": "v2"}
+    background = np.zeros((1, number, 1), np.float32)
+    expected = MultilevelDetectionGenerator(**options)(
+        {"3": tf.zeros([1, number, 1, 4])},
+        {"3": tf.constant(np.concatenate([background, logits], -1)[:, :, None])},
+        {"3": tf.constant(boxes)},
+        tf.constant([size], tf.float32),
+    )
+
+    def fn(boxes, logits):
+        return non_maximum_suppression(boxes, mi.mtf.sigmoid(logits), threshold, number=30)
+
+    specs = {"boxes": f"batch:1,top:{number},coords:4", "logits": f"batch:1,top:{number},classes:{classes}"}
+    found = mi.Program(fn, specs)(boxes=boxes, logits=logits)
+    valid = int(expected["num_detections"][0])
+    assert 5 < valid < number
+    np.testing.assert_allclose(found["scores"][0, :valid], expected["detection_scores"][0, :valid], rtol=1e-5)
+    np.testing.assert_allclose(found["boxes"][0, :valid], expected["detection_boxes"][0, :valid], atol=1e-3)
+    np.testing.assert_array_equal(found["classes"][0, :valid] + 1, expected["detection_classes"][0, :valid])
