@@ -187,3 +187,14 @@ def test_a_reshape_to_an_earlier_shape_adds_no_node():
         return local.reshape(y, [4, 6])
 
     assert there_and_back(tf.zeros([6, 4])).shape == [4, 6]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_a_sum_of_pieces_takes_only_existing_elements(size):
+    """The first slice has 4 elements; the second one has fewer, and a tail that must not be read."""
+    values = _numbers(2, 1, 4, 3)  # [processors, batch, elements, channels]
+    stored = values.copy()
+    stored[1, :, size:] = np.nan
+    pieces = [local.Piece({0: [0]}, [{1: 4}]), local.Piece({0: [1]}, [{1: size}])]
+    total = local.fold_sum_of_pieces(lambda x: tf.reduce_sum(x, [0, 1]), [tf.constant(stored)], pieces, [2], [0], [], 1)
+    np.testing.assert_allclose(total, [values[0].sum((0, 1)) + values[1, :, :size].sum((0, 1))])
