@@ -1,12 +1,12 @@
 # make demo              installs the package and runs the demo on synthetic CTs: 6 minutes on 2 cores
 # make demo DATA=folder  runs the demo on a folder of LiTS cases (volume-N.nii.gz, segmentation-N.nii.gz)
-# make test              runs the tests that must pass before every commit: 12 minutes on 2 cores
+# make test              runs the tests that must pass before every commit: 16 minutes on 2 busy cores
 # make test-changed      also runs the slow tests that a change can break, and an eighth of the others
 # make test-changed SINCE=commit  compares with a commit; default: the newest one that is a day older than the last
-# make test-all          also runs all slow tests: 90 minutes on 2 cores
+# make test-all          also runs all slow tests: 100 minutes on 2 busy cores
 # make test-kill         kills commands at random moments, ten times each: 5 minutes on 2 cores
 # make test-references   compares scores and files with other programs, in an environment of its own
-# make mutants           runs the fast tests on 201 faulty versions of the code: MM minutes on 2 cores
+# make mutants           runs the fast tests on faulty versions of the code: 30 minutes on 2 cores
 # make figures           measures every Dice score of the documentation, into figures/: an hour on 2 cores
 # make figures REAL_CT=folder  includes the scores of real CTs; the folder contains train/ and test/
 # make lint              runs ruff, mypy and codespell
