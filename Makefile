@@ -23,20 +23,21 @@ INSTALLED := .venv/installed
 demo: $(INSTALLED)
 	.venv/bin/mtf-imaging demo --output_dir demo $(if $(DATA),--input_dir "$(DATA)")
 
-# Three processes of up to 2 GiB each, because tests of several processes wait for each other. Each process takes
-# neighboring tests, which share fixtures. They keep compiled modules, even if the environment forbids it, because all
-# processes that tests start import them.
-PYTEST := env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -m pytest --numprocesses 3 --dist worksteal
+# Three processes of up to 2 GiB each, because tests of several processes wait for each other. They keep compiled modules,
+# even if the environment forbids it, because all processes that tests start import them.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -m pytest --numprocesses 3
 
+# Each process takes neighboring tests, which share fixtures.
 test: $(INSTALLED)
-	$(PYTEST) -m "not slow"
+	$(PYTEST) --dist worksteal -m "not slow"
 
+# Slow tests of one file share programs and trained runs, so they run in the same process.
 test-all: $(INSTALLED)
-	$(PYTEST) -m "not kill"
+	$(PYTEST) --dist loadfile -m "not kill"
 
 # Without SINCE, changes are those since the newest commit that is a day older than the last one.
 test-changed: $(INSTALLED)
-	$(PYTEST) -m "not kill" --changed-since "$(SINCE)"
+	$(PYTEST) --dist loadfile -m "not kill" --changed-since "$(SINCE)"
 
 test-kill: $(INSTALLED)
 	$(PYTEST) -m kill tests/cli/test_kill.py tests/jobs/test_kill_processes.py
