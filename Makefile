@@ -40,7 +40,7 @@ test-changed: $(INSTALLED)
 	$(PYTEST) --dist loadfile -m "not kill" --changed-since "$(SINCE)"
 
 test-kill: $(INSTALLED)
-	$(PYTEST) -m kill tests/cli/test_kill.py tests/jobs/test_kill_processes.py
+	$(PYTEST) --dist loadfile -m kill tests/cli/test_kill.py tests/jobs/test_kill_processes.py
 
 mutants: $(INSTALLED)
 	.venv/bin/python -m tests.mutants
