@@ -1,9 +1,9 @@
 # make demo              installs the package and runs the demo on synthetic CTs: 6 minutes on 2 cores
 # make demo DATA=folder  runs the demo on a folder of LiTS cases (volume-N.nii.gz, segmentation-N.nii.gz)
-# make test              runs the tests that must pass before every commit: 16 minutes on 2 busy cores
+# make test              runs the tests that must pass before every commit: 16 minutes on 2 slow cores
 # make test-changed      also runs the slow tests that a change can break, and an eighth of the others
 # make test-changed SINCE=commit  compares with a commit; default: the newest one that is a day older than the last
-# make test-all          also runs all slow tests: 100 minutes on 2 busy cores
+# make test-all          also runs all slow tests: 100 minutes on 2 slow cores, an estimate
 # make test-kill         kills commands at random moments, ten times each: 5 minutes on 2 cores
 # make test-references   compares scores and files with other programs, in an environment of its own
 # make mutants           runs the fast tests on faulty versions of the code: 30 minutes on 2 cores
@@ -23,8 +23,8 @@ INSTALLED := .venv/installed
 demo: $(INSTALLED)
 	.venv/bin/mtf-imaging demo --output_dir demo $(if $(DATA),--input_dir "$(DATA)")
 
-# Three processes of up to 2 GiB each, because tests of several processes wait for each other. They keep compiled modules,
-# even if the environment forbids it, because all processes that tests start import them.
+# Three processes of up to 2 GiB each, because tests of several processes wait for each other. PYTHONDONTWRITEBYTECODE is
+# unset, so that the processes that tests start do not compile every module again.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -m pytest --numprocesses 3
 
 # Each process takes neighboring tests, which share fixtures.

@@ -23,9 +23,8 @@ hypothesis.settings.load_profile("repeatable")
 
 def _configure_tensorflow(tensorflow):
     gc.freeze()  # excludes hundreds of thousands of objects from every full garbage collection
-    gc.set_threshold(
-        100_000, 50, 1000
-    )  # graphs consist of many small objects; the usual collections take 15 % of the time
+    # Graphs consist of many small objects, and Python's usual thresholds spend 15% of the time on collections.
+    gc.set_threshold(100_000, 50, 1000)
     cpu = tensorflow.config.list_physical_devices("CPU")[0]
     parts = [tensorflow.config.LogicalDeviceConfiguration()] * NUM_CPUS
     tensorflow.config.set_logical_device_configuration(cpu, parts)

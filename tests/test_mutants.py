@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tests.mutants.all_mutants import MUTANTS
-from tests.mutants.mutant import Mutant, _Loader, install
+from tests.mutants.mutant import FaultyLoader, Mutant, install
 from tests.selection.imports import ROOT
 
 LEAST = {
@@ -61,7 +61,7 @@ def test_a_function_that_autograph_converts_keeps_its_fault(tmp_path, monkeypatc
 
     path = tmp_path / "converted.py"
     path.write_text("def number():\n    return 1\n")
-    loader = _Loader("converted", str(path))
+    loader = FaultyLoader("converted", str(path))
     loader.source = path.read_text().replace("1", "2")
     module = importlib.util.module_from_spec(importlib.util.spec_from_file_location("converted", path, loader=loader))
     monkeypatch.setitem(sys.modules, "converted", module)

@@ -160,9 +160,9 @@ def repeat_last(mesh: ShardMeshImpl, x: LaidOutTensor, tails: Sequence[Tail]) ->
 
 
 def valid_integers(mesh: ShardMeshImpl, x: LaidOutTensor, shape: mtf.Shape) -> LaidOutTensor:
-    """Returns a laid-out tensor whose tails have values that a function accepts, such as a divisor other than 0.
+    """Fills the tails of integers with values that functions accept: neither a divisor of 0 nor an index out of range.
 
-    They repeat the last true element. Slices without a true element are 1.
+    A tail repeats the last true element of its slice. A slice without a true element is filled with 1.
 
     Args:
       mesh: a `ShardMeshImpl`.

@@ -225,7 +225,7 @@ def test_batches_have_one_grid_and_all_cases_occur_equally_often(records):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("parts", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.parametrize("parts", [1, 2])
 def test_batches_do_not_depend_on_the_start(records, parts):
     options = {"seed": 1, "parts": parts, "augmentation": Augmentation(flips=("x",), noise=0.1)}
     all_batches = take(training_batches(records, 1, **options), 12)

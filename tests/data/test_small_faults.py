@@ -83,7 +83,7 @@ def test_the_axis_that_shrinks_most_is_interpolated_first():
 
 @pytest.mark.parametrize("codes", ALL_CODES)
 def test_geometry_of_every_orientation(codes):
-    """Regions and planes of the stored array are those of nibabel's closest canonical image."""
+    """The regions and planes of a file hold the same voxels as those of the image that nibabel reorients to RAS."""
     shape = (4, 3, 2)
     turn = orientations.ornt_transform(orientations.axcodes2ornt(codes), orientations.axcodes2ornt("RAS"))
     affine = np.linalg.inv(orientations.inv_ornt_aff(turn, shape))

@@ -100,9 +100,9 @@ def cast(inputs):
 @pytest.mark.parametrize(
     ("layout", "micro_batches"),
     [
-        pytest.param(mi.Layout(), 1, marks=pytest.mark.slow),
+        (mi.Layout(), 1),
         (UNEVEN, 1),
-        pytest.param(UNEVEN, 2, marks=pytest.mark.slow),
+        (UNEVEN, 2),
     ],
 )
 def test_training_equals_separate_programs(folder, tmp_path, layout, micro_batches):

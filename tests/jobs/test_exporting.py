@@ -134,7 +134,7 @@ def test_a_grid_and_a_whole_volume_of_lits(folder, isolated, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", [pytest.param("float64", marks=pytest.mark.slow), "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float64", "bfloat16"])
 def test_other_dtypes(folder, isolated, tmp_path, dtype):
     train(LIVER, folder / "records", tmp_path / "run", num_steps=1, dtype=dtype)
     export(LIVER, tmp_path / "run", tmp_path / "model", dtype=dtype)
@@ -220,8 +220,8 @@ def regions(tmp_path_factory):
     "schemes",
     [
         {},
-        pytest.param({"FLAIR": "percentiles", "T1w": "z-score of nonzero voxels"}, marks=pytest.mark.slow),
-        pytest.param({"FLAIR": "rescale_to_0_1", "T1w": "none"}, marks=pytest.mark.slow),
+        {"FLAIR": "percentiles", "T1w": "z-score of nonzero voxels"},
+        {"FLAIR": "rescale_to_0_1", "T1w": "none"},
     ],
     ids=str,
 )

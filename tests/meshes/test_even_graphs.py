@@ -35,11 +35,11 @@ def check_nodes(monkeypatch):
 @pytest.mark.parametrize(
     ("norm", "mesh_shape", "layout", "mesh_impl", "num_devices"),
     [
-        pytest.param("batch", "", "", "stacked", 1, marks=pytest.mark.slow),
-        pytest.param("batch", "rows:2,cols:2", "x:rows,y:cols", "stacked", 1, marks=pytest.mark.slow),
+        ("batch", "", "", "stacked", 1),
+        ("batch", "rows:2,cols:2", "x:rows,y:cols", "stacked", 1),
         ("instance", "rows:2,cols:2,cores:2", "x:rows,y:cols,batch:cores", "stacked", 1),
-        pytest.param("batch", "rows:2,cols:2", "x:rows,y:cols", "placement", 4, marks=pytest.mark.slow),
-        pytest.param("group", "rows:2,cores:2", "x:rows,batch:cores", "placement", 2, marks=pytest.mark.slow),
+        ("batch", "rows:2,cols:2", "x:rows,y:cols", "placement", 4),
+        ("group", "rows:2,cores:2", "x:rows,batch:cores", "placement", 2),
     ],
 )
 def test_a_step_of_the_unet(check_nodes, norm, mesh_shape, layout, mesh_impl, num_devices):
@@ -53,7 +53,7 @@ def test_a_step_of_the_unet(check_nodes, norm, mesh_shape, layout, mesh_impl, nu
     ("mesh_shape", "layout", "mesh_impl", "num_devices"),
     [
         ("rows:2,cols:2", "x:rows,y:cols", "stacked", 1),
-        pytest.param("m:2,spare:3,k:2", "channels:m,x:k", "placement", 2, marks=pytest.mark.slow),
+        ("m:2,spare:3,k:2", "channels:m,x:k", "placement", 2),
     ],
 )
 def test_operations_of_mesh_tensorflow(check_nodes, mesh_shape, layout, mesh_impl, num_devices):

@@ -49,7 +49,7 @@ def reference(network):
     ("network", "size", "layout", "is_training"),
     [
         *(pytest.param(*row, id=" ".join(map(str, row))) for row in FAST),
-        *(pytest.param(*row, id=" ".join(map(str, row)), marks=pytest.mark.slow) for row in SLOW),
+        *(pytest.param(*row, id=" ".join(map(str, row))) for row in SLOW),
     ],
 )
 def test_values_and_gradients_equal_plain_tensorflow(network, size, layout, is_training):

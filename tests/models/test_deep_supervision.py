@@ -62,7 +62,7 @@ def tf_decoder(image, weights):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sizes", [pytest.param(SIZES, marks=pytest.mark.slow), (7, 9, 6)], ids=str)
+@pytest.mark.parametrize("sizes", [SIZES, (7, 9, 6)], ids=str)
 def test_values_and_gradients_equal_plain_tensorflow(sizes):
     program, given = build_program(LiverTumorSegmentation(NETWORK, dice="classes"), sizes), batch(sizes)
     weights = {name: tf.constant(v) for name, v in program.variables.items() if v.trainable}
@@ -88,12 +88,13 @@ DEEP = UNet3D(base_filters=2, depth=4, convs=1, dropout_rate=0.5, deep_supervisi
         (NETWORK, (7, 9, 6), ("rows:2,cols:4,cores:2", "x:rows,y:cols,batch:cores"), "stacked"),
         # Coarser levels that are gathered, labels that are gathered before and after the sampling, dropout, batch norm.
         (dataclasses.replace(DEEP, gather_below=2), (24, 8, 8), ("rows:12,cols:2", "x:rows,y:cols"), "stacked"),
-        pytest.param(
-            *(dataclasses.replace(DEEP, gather_below=2, recompute=True), (24, 8, 8)),
-            *(("rows:4,cols:4", "x:rows,y:cols"), "placement"),
-            marks=pytest.mark.slow,
+        (
+            dataclasses.replace(DEEP, gather_below=2, recompute=True),
+            (24, 8, 8),
+            ("rows:4,cols:4", "x:rows,y:cols"),
+            "placement",
         ),
-        pytest.param(NETWORK, (8, 8, 8), ("rows:2,cols:2", "z:rows,x:cols"), "placement", marks=pytest.mark.slow),
+        (NETWORK, (8, 8, 8), ("rows:2,cols:2", "z:rows,x:cols"), "placement"),
     ],
     ids=["xy batch", "xy batch uneven", "xy gathered", "xy gathered, recomputed", "xz"],
 )

@@ -36,7 +36,7 @@ def small_task(**kwargs):
     ("sizes", "options"),
     [
         ((33, 22), {"backbone": TinyBackbone(8), "decoder_convs": 2}),
-        pytest.param((32, 33), {"separable": True}, marks=pytest.mark.slow),
+        ((32, 33), {"separable": True}),
     ],
     ids=["plain", "separable"],
 )
@@ -109,7 +109,7 @@ SLOW = [
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("sizes", "options", "mesh_shape", "layout", "mesh_impl", "changes"),
-    [*QUICK, *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW)],
+    [*QUICK, *SLOW],
 )
 def test_results_do_not_depend_on_the_layout(sizes, options, mesh_shape, layout, mesh_impl, changes):
     """Compares training with dropout, moving statistics, and evaluation."""

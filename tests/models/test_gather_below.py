@@ -40,7 +40,7 @@ def whole():
         (1, "rows:12", "x:rows", "stacked", []),
         # x is gathered before the pool, because a pool of 2 does not divide slices of 3 voxels.
         (3, "rows:8", "x:rows", "stacked", ["pool1_gather", "grow0_scatter"]),
-        pytest.param(*(2, "rows:12", "x:rows", "placement", ["pool1_gather", "grow0_scatter"]), marks=pytest.mark.slow),
+        (2, "rows:12", "x:rows", "placement", ["pool1_gather", "grow0_scatter"]),
         # x, in slices of 3 voxels, is gathered before the pool; y, in slices of 2, after it. The decoder reverses the
         # order.
         (
@@ -48,26 +48,19 @@ def whole():
             ["pool1_gather", "pool1_gather_1", "grow0_scatter", "grow0_scatter_1"],
         ),
         # One dimension is gathered from the first level on, the other from the second.
-        pytest.param(
+        (
             *(3, "rows:4,cols:4", "x:rows,y:cols", "placement"),
             ["pool1_gather", "pool2_gather", "grow1_scatter", "grow0_scatter"],
-            marks=pytest.mark.slow,
         ),
         # One dimension is gathered, the others never are.
-        pytest.param(
-            *(2, "rows:2,cols:4,cores:2", "x:rows,y:cols,batch:cores", "stacked", ["pool1_gather", "grow0_scatter"]),
-            marks=pytest.mark.slow,
-        ),
+        (2, "rows:2,cols:4,cores:2", "x:rows,y:cols,batch:cores", "stacked", ["pool1_gather", "grow0_scatter"]),
         (
             *(2, "rows:12,cols:2,planes:2", "x:rows,y:cols,z:planes", "stacked"),
             ["pool1_gather", "pool2_gather", "grow1_scatter", "grow0_scatter"],
         ),
         # Slices of 5 and 3 voxels, of which the last ones are shorter, and slices of 2 voxels before the pool.
         (2, "rows:5,cols:3", "x:rows,y:cols", "stacked", ["pool2_gather", "grow1_scatter"]),
-        pytest.param(
-            *(9, "rows:2,cols:2", "x:rows,y:cols", "placement", ["pool1_gather", "grow0_scatter"]),
-            marks=pytest.mark.slow,
-        ),
+        (9, "rows:2,cols:2", "x:rows,y:cols", "placement", ["pool1_gather", "grow0_scatter"]),
     ],
 )
 def test_values_and_all_gradients_equal_the_whole(gather_below, mesh_shape, layout, mesh_impl, changes, whole):

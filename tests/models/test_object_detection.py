@@ -47,7 +47,7 @@ _SPLIT = Layout.parse("rows:3,cores:2", "height:rows,batch:cores")
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("layout", [{}, pytest.param({"layout": _SPLIT}, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("layout", [{}, {"layout": _SPLIT}])
 def test_micro_batches_train_like_the_whole_batch(layout):
     task, sizes, optimizer = ObjectDetection(NoNorms(), 4, max_boxes=4), (20, 12), SGD(0.1)
     inputs = task.inputs(4, sizes, tf.float64)

@@ -52,9 +52,9 @@ def kept():
     [
         ("whole", 1),
         ("stacked", 1),
-        pytest.param("placement", 1, marks=pytest.mark.slow),
+        ("placement", 1),
         ("gathered", 1),
-        pytest.param("stacked", 2, marks=pytest.mark.slow),
+        ("stacked", 2),
     ],
 )
 def test_training_equals_training_without_recomputation(kept, layout, parts):

@@ -77,16 +77,15 @@ def test_detections_equal_the_reference():
     ("options", "mesh_shape", "layout", "mesh_impl", "changes"),
     [
         ({}, *_4X2, "stacked", []),
-        pytest.param({}, *_2X2, "placement", [], marks=pytest.mark.slow),
-        pytest.param({}, *_8X1, "stacked", [], marks=pytest.mark.slow),
+        ({}, *_2X2, "placement", []),
+        ({}, *_8X1, "stacked", []),
         # Levels of 5 x 3 and 3 x 2 pixels in 2 x 2 slices.
-        pytest.param(
+        (
             {"gather_below": 3},
             "rows:2,cols:2,cores:2",
             "height:rows,width:cols,batch:cores",
             "stacked",
             ["fpn/level3_gather", "fpn/level4_gather"],
-            marks=pytest.mark.slow,
         ),
     ],
 )

@@ -133,9 +133,7 @@ ALL = itertools.product(CHOICES, LAYOUTS)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "layout"), [*FAST, *(pytest.param(*row, marks=pytest.mark.slow) for row in ALL if row not in FAST)]
-)
+@pytest.mark.parametrize(("name", "layout"), [*FAST, *(row for row in ALL if row not in FAST)])
 def test_values_and_gradients_do_not_depend_on_the_layout(name, layout):
     mesh_shape, rules, mesh_impl = LAYOUTS[layout]
     program = build_program(create_task(name), SIZES, mesh_shape, rules, mesh_impl=mesh_impl)

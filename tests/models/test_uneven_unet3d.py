@@ -49,9 +49,9 @@ def whole(**settings):
         ("two axes", "stacked"),
         ("empty slices", "stacked"),
         ("three axes", "stacked"),
-        pytest.param("batch and channels", "stacked", marks=pytest.mark.slow),
-        pytest.param("two axes", "placement", marks=pytest.mark.slow),
-        pytest.param("three axes", "placement", marks=pytest.mark.slow),
+        ("batch and channels", "stacked"),
+        ("two axes", "placement"),
+        ("three axes", "placement"),
     ],
 )
 def test_values_and_gradients_equal_those_of_one_processor(layout, mesh_impl):

@@ -63,11 +63,11 @@ def mutants(file: str, tests: str, *changes: tuple) -> list[Mutant]:
     return found
 
 
-class _Loader(importlib.machinery.SourceFileLoader):
-    """Loads a module from another source than that of its file.
+class FaultyLoader(importlib.machinery.SourceFileLoader):
+    """Loads a module from source code with a fault, and leaves its file unchanged.
 
-    AutoGraph and `inspect` read the source of a function again, from the file of its code. This file does not exist, so
-    they call `get_source`.
+    AutoGraph and `inspect` read the source of a function again from the file that its code names. The name given here
+    is that of no file, so they call `get_source` instead.
     """
 
     source = ""
@@ -86,7 +86,7 @@ class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(self, fullname, path=None, target=None):
         if fullname != self._name:
             return None
-        loader = _Loader(fullname, str(ROOT / self._mutant.file))
+        loader = FaultyLoader(fullname, str(ROOT / self._mutant.file))
         loader.source = self._mutant.source
         return importlib.util.spec_from_file_location(fullname, loader.path, loader=loader)
 

@@ -73,7 +73,7 @@ def noted(fn, inputs, mesh_shape, layout, mesh_impl="stacked", devices=None):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("num_devices", [1, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("num_devices", [1, 4])
 def test_a_mesh_notes_what_it_exchanges(num_devices):
     step, mesh = unet(), ("rows:2,cols:2", "x:rows,y:cols")
     devices = [f"CPU:{number}" for number in range(num_devices)]

@@ -77,7 +77,6 @@ def test_micro_batches_train_like_the_whole_batch(at_once, count, layout):
 
 
 @pytest.mark.slow
-@pytest.mark.mostly_slow(fast=0.3)
 @pytest.mark.parametrize(("norm", "layout"), [("group", "stacked"), ("instance", "whole"), ("group", "uneven")])
 def test_norms_per_case_are_exact_in_micro_batches(norm, layout):
     task = unet(norm)

@@ -22,7 +22,7 @@ SPLIT = {"layout": Layout.parse("rows:2,cores:2", "x:rows,batch:cores")}
         pytest.param({}, id="whole"),
         pytest.param(SPLIT | {"mesh_impl": "stacked"}, id="stacked"),
         pytest.param({"layout": Layout.parse("rows:5,cores:3", "x:rows,batch:cores")}, id="uneven"),
-        pytest.param(SPLIT | {"mesh_impl": "placement"}, id="placement", marks=pytest.mark.slow),
+        pytest.param(SPLIT | {"mesh_impl": "placement"}, id="placement"),
     ],
 )
 def test_it_follows_the_program_that_trains(tmp_path, layout):
