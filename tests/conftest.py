@@ -49,7 +49,10 @@ def pytest_configure(config):
         try:
             config.selected = selection.Selection.since(commit)
         except subprocess.CalledProcessError as error:
-            raise pytest.UsageError(f"--changed-since {commit}: {error.stderr.strip()}") from None
+            why = error.stderr.strip()
+            raise pytest.UsageError(
+                f"--changed-since {commit}: {why}. Fix: name a commit of this repository."
+            ) from None
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist

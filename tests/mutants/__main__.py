@@ -115,6 +115,11 @@ def main() -> None:
     options = parser.parse_args()
     mutants = [mutant for mutant in MUTANTS if options.only in f"{mutant.file} {mutant.old} {mutant.new}"]
 
+    if not mutants:
+        parser.error(
+            f"--only {options.only!r}: no mutant contains these words. Fix: use a part of a file name or fragment"
+        )
+
     import tensorflow  # noqa: F401 - after conftest, which sets it up
 
     os.chdir(ROOT)
