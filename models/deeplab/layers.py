@@ -80,17 +80,19 @@ class Layers:
         return mi.mtf.broadcast(mean, mi.mtf.Shape([batch, height, width, channels]))
 
 
-def classify(x, name, classes):
+def classify(x, name, classes, biases=None):
     """Computes the logits of each pixel with a 1 x 1 convolution and a bias.
 
-    Tensor[batch, height, width, channels] -> Tensor[batch, height, width, classes], float32 or larger.
+    Tensor[batch, height, width, channels] -> Tensor[batch, height, width, classes], float32 or larger. `biases` are the
+    initial biases, None for 0.
     """
     outputs = mi.mtf.Dimension("classes", classes)
     with tf.compat.v1.variable_scope(name):
         normal = tf.compat.v1.truncated_normal_initializer(stddev=0.01)
         kernel = variable(x, "filter", [*kernel_dims(x, 1), x.shape.dims[-1], outputs], normal)
         y = mi.ops.conv2d(x, kernel, name=name)
-        y = mi.ops.add_bias(y, variable(y, "bias", [outputs], tf.zeros_initializer()))
+        initial = tf.zeros_initializer() if biases is None else tf.constant_initializer(list(biases))
+        y = mi.ops.add_bias(y, variable(y, "bias", [outputs], initial))
     return mi.mtf.cast(y, mi.ops.master_dtype(y.dtype))
 
 

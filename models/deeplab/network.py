@@ -7,6 +7,7 @@ import gin
 import tensorflow as tf
 
 import mtf_imaging as mi
+from mtf_imaging.models.class_biases import check_biases
 from mtf_imaging.models.deeplab import layers
 from mtf_imaging.models.deeplab.gathering import gather_small_slices
 from mtf_imaging.models.deeplab.layers import Layers
@@ -64,6 +65,8 @@ class DeepLab:
         `explain` estimates both.
       multiple: prediction pads images that are larger than the crops of the training to a multiple of this size in
         pixels, so that images of similar sizes share a program.
+      class_biases: initial bias of each class. None for 0, or, in training, for the biases that follow from the
+        frequencies of the classes (`class_biases.softmax_biases`).
     """
 
     backbone: Any = None
@@ -79,6 +82,7 @@ class DeepLab:
     norm_epsilon: float = 1e-5
     gather_below: int | None = None
     multiple: int = 64
+    class_biases: tuple[float, ...] | None = None
 
     def __post_init__(self):
         _check_backbone(self.backbone)
@@ -118,11 +122,17 @@ class DeepLab:
             low_level = split_like(low_level, image, "low_level_scatter")
             deep = split_like(self._aspp(block, deep), image, "aspp_scatter")
             x = self._decoder(block, low_level, deep)
-            return layers.resize(layers.classify(x, "classes", self.classes or _CLASSES), image, "logits_resize")
+            classes = self.classes or _CLASSES
+            check_biases("DeepLab.class_biases", self.class_biases, classes)
+            return layers.resize(layers.classify(x, "classes", classes, self.class_biases), image, "logits_resize")
 
     def with_classes(self, classes):
         """Returns this network with a number of classes, or the network itself if its number of classes is set."""
         return dataclasses.replace(self, classes=classes) if self.classes is None else self
+
+    def with_class_biases(self, biases):
+        """Returns this network with initial biases of the classes, or the network itself if they are set."""
+        return dataclasses.replace(self, class_biases=tuple(biases)) if self.class_biases is None else self
 
     @property
     def atrous_rates(self):

@@ -7,6 +7,7 @@ import gin
 import tensorflow as tf
 
 import mtf_imaging as mi
+from mtf_imaging.models.class_biases import check_frequencies, softmax_biases
 
 
 @gin.configurable(module="deeplab")
@@ -63,6 +64,26 @@ class SemanticSegmentation:
         task = copy.copy(self)
         task.classes, task.ignore_label = len(names), description.ignore_label
         task.check_network()
+        return task
+
+    def with_class_frequencies(self, frequencies):
+        """Returns this task with a network whose first predictions are the frequencies of the classes.
+
+        Args:
+          frequencies: the fraction of the pixels that belong to each class.
+
+        Returns:
+          A task. It has the same network if the network has no method `with_class_biases(biases)`.
+
+        Raises:
+          ConfigError: there is not one frequency for each class, or a frequency is not from 0 to 1.
+        """
+        check_frequencies(frequencies, [f"class {label}" for label in range(self.classes)])
+        with_class_biases = getattr(self.network, "with_class_biases", None)
+        if with_class_biases is None:
+            return self
+        task = copy.copy(self)
+        task.network = with_class_biases(softmax_biases(frequencies))
         return task
 
     def check_network(self):

@@ -13,7 +13,7 @@ CHANNELS = "channels"
 _AXES = ("x", "y", "z")
 
 
-def conv(x, name, filters, kernel_size=3, use_bias=True, output_name=CHANNELS):
+def conv(x, name, filters, kernel_size=3, use_bias=True, output_name=CHANNELS, biases=None):
     """Computes `y = conv(x, filter) + bias` with "SAME" padding.
 
     Args:
@@ -23,6 +23,7 @@ def conv(x, name, filters, kernel_size=3, use_bias=True, output_name=CHANNELS):
       kernel_size: size of the kernel in voxels along each dimension.
       use_bias: whether to add a bias.
       output_name: name of the result's channel dimension.
+      biases: initial value of the bias of each channel; None for 0.
 
     Returns:
       Tensor[batch, x, y, z, `output_name`=filters]
@@ -31,7 +32,7 @@ def conv(x, name, filters, kernel_size=3, use_bias=True, output_name=CHANNELS):
     with tf.compat.v1.variable_scope(name):
         kernel = _weights(x, [*_kernel(x, kernel_size), x.shape.dims[-1], outputs], "fan_in", 2.0)
         y = _operation(x, "conv{}d")(x, kernel, name=name)
-        return _rename_and_bias(y, outputs, use_bias, output_name)
+        return _rename_and_bias(y, outputs, use_bias, output_name, biases)
 
 
 def conv_transpose(x, name, filters, sizes, kernel_size=2):
@@ -150,12 +151,13 @@ def _weights(x, dims, mode, scale):
     return _variable(x, "filter", dims, tf.compat.v1.variance_scaling_initializer(scale, mode))
 
 
-def _rename_and_bias(y, dim, use_bias, output_name):
+def _rename_and_bias(y, dim, use_bias, output_name, biases=None):
     """Renames the channel dimension `dim` of `y`, and adds a bias."""
     y = mi.mtf.rename_dimension(y, dim.name, output_name)
     if not use_bias:
         return y
-    return mi.ops.add_bias(y, _variable(y, "bias", y.shape.dims[-1:], tf.zeros_initializer()))
+    initializer = tf.zeros_initializer() if biases is None else tf.constant_initializer(list(biases))
+    return mi.ops.add_bias(y, _variable(y, "bias", y.shape.dims[-1:], initializer))
 
 
 def _variable(x, name, dims, initializer):

@@ -7,6 +7,7 @@ import gin
 import tensorflow as tf
 
 import mtf_imaging as mi
+from mtf_imaging.models.class_biases import check_biases
 from mtf_imaging.models.unet3d import layers
 
 _CLASSES = 3  # background, liver and lesion
@@ -47,6 +48,8 @@ class UNet3D:
       deep_supervision: number of coarser levels of the decoder that also return logits in training, each through a
         1 x 1 x 1 convolution. True selects all `depth - 2` levels, and False selects none. Prediction does not use
         these logits.
+      class_biases: initial bias of each class. None for 0, or, in training, for the biases that follow from the
+        frequencies of the classes (`class_biases.softmax_biases`).
     """
 
     classes: int | None = None
@@ -64,6 +67,7 @@ class UNet3D:
     double_before_pool: bool = False
     recompute: bool = False
     deep_supervision: bool | int = False
+    class_biases: tuple[float, ...] | None = None
 
     def __post_init__(self):
         for name in ("classes", "base_filters", "depth", "convs", "kernel_size"):
@@ -120,13 +124,19 @@ class UNet3D:
         """Returns this network with a number of classes, or the network itself if its number of classes is set."""
         return dataclasses.replace(self, classes=classes) if self.classes is None else self
 
+    def with_class_biases(self, biases):
+        """Returns this network with initial biases of the classes, or the network itself if they are set."""
+        return dataclasses.replace(self, class_biases=tuple(biases)) if self.class_biases is None else self
+
     @property
     def _supervised(self):
         """The coarsest level that returns logits."""
         return self.depth - 2 if self.deep_supervision is True else int(self.deep_supervision)
 
     def _logits(self, x, name):
-        return layers.conv(x, name, self.classes or _CLASSES, kernel_size=1, output_name="classes")
+        classes, biases = self.classes or _CLASSES, self.class_biases
+        check_biases("UNet3D.class_biases", biases, classes)
+        return layers.conv(x, name, classes, kernel_size=1, output_name="classes", biases=biases)
 
     def _down(self, level, is_training, x):
         if level:

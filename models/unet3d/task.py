@@ -5,6 +5,7 @@ import copy
 import tensorflow as tf
 
 import mtf_imaging as mi
+from mtf_imaging.models.class_biases import check_frequencies, sigmoid_biases, softmax_biases
 from mtf_imaging.models.unet3d.losses import RegionLoss, SoftmaxLoss
 from mtf_imaging.models.unet3d.network import UNet3D
 from mtf_imaging.models.unet3d.supervision import labels_of_level, level_weights
@@ -74,6 +75,28 @@ class SegmentationTask:
         task = copy.copy(self)
         task.description = description
         task.check_description()
+        return task
+
+    def with_class_frequencies(self, frequencies):
+        """Returns this task with a network whose first predictions are the frequencies of the classes.
+
+        Args:
+          frequencies: the fraction of the voxels that belong to each output of the network: to the background and each
+            label, or to each region.
+
+        Returns:
+          A task. It has the same network if the network has no method `with_class_biases(biases)`.
+
+        Raises:
+          ConfigError: there is not one frequency for each output, or a frequency is not from 0 to 1.
+        """
+        check_frequencies(frequencies, self._output_names())
+        with_class_biases = getattr(self.network, "with_class_biases", None)
+        if with_class_biases is None:
+            return self
+        task = copy.copy(self)
+        biases = sigmoid_biases if self.description.has_regions else softmax_biases
+        task.network = with_class_biases(biases(frequencies))
         return task
 
     def check_channels(self, description):
@@ -202,8 +225,7 @@ class SegmentationTask:
 
     def _output_names(self):
         """Returns the names of the network's outputs: the masks of regions, or the background and the labels."""
-        description = self.description
-        return list(description.masks) if description.has_regions else ["background", *description.labels]
+        return list(self.description.outputs)
 
 
 def _with_dims(x, dims):

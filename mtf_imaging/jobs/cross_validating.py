@@ -26,6 +26,7 @@ from mtf_imaging.evaluation.segment.cleanup import AS_FOUND, Cleanup
 from mtf_imaging.jobs.agreement import check_agreement
 from mtf_imaging.jobs.as_text import as_text
 from mtf_imaging.jobs.choosing import choose_layout
+from mtf_imaging.jobs.class_frequencies import FROM_DATA, ClassFrequencies
 from mtf_imaging.jobs.data import TrainingData, as_training_data
 from mtf_imaging.jobs.devices import AUTO, Devices
 from mtf_imaging.jobs.evaluating import evaluate
@@ -65,6 +66,7 @@ def cross_validate(
     seed: int = 0,
     initial_weights: str | Path | None = None,
     initial_weights_except: str | Sequence[str] = (),
+    class_frequencies: ClassFrequencies = FROM_DATA,
     checkpoint_every: int = 100,
     checkpoints_kept: int = 3,
     checkpoint_async: bool = False,
@@ -110,6 +112,7 @@ def cross_validate(
       dtype: the dtype of images and activations.
       seed: the seed of weights, data order and random operations.
       initial_weights, initial_weights_except: the weights that every fold starts from, the same as in `train`.
+      class_frequencies: the same as in `train`; "data" are the labels of the training cases of each fold.
       checkpoint_every, checkpoints_kept, checkpoint_async, eval_every, monitor: the same as in `train`.
       cleanup: the postprocessing of the segmentations.
       flips: axes to flip at test time.
@@ -140,6 +143,8 @@ def cross_validate(
     settings |= {"batch_size": batch_size, "micro_batches": micro_batches, "seed": seed}
     if initial_weights is not None:
         settings |= {"initial_weights": str(initial_weights), "initial_weights_except": initial_weights_except}
+    if class_frequencies != FROM_DATA:
+        settings |= {"class_frequencies": class_frequencies}
     settings |= {"window": tuple(window), "cleanup": cleanup, "flips": tuple(flips)}
     with contextlib.ExitStack() as stack:
         if handle_signals:
@@ -194,6 +199,7 @@ def cross_validate(
                 seed=seed,
                 initial_weights=initial_weights,
                 initial_weights_except=initial_weights_except,
+                class_frequencies=class_frequencies,
                 checkpoint_every=checkpoint_every,
                 checkpoints_kept=checkpoints_kept,
                 checkpoint_async=checkpoint_async,

@@ -32,6 +32,8 @@ class Facts:
       photos: the fields of the `PhotoDescription` of the training; None for other data than photos.
       objects: the fields of the `ObjectDescription` of the training; None for other data than objects.
       held_out_split: the list of held-out photos, or the split of held-out objects; None for other data.
+      class_frequencies: the frequency of each output of the network, from which its first biases follow; None if they
+        were 0.
     """
 
     resolution: str
@@ -41,6 +43,7 @@ class Facts:
     photos: dict[str, Any] | None = None
     objects: dict[str, Any] | None = None
     held_out_split: str | None = None
+    class_frequencies: list[float] | None = None
 
     @property
     def is_custom(self) -> bool:
@@ -64,7 +67,7 @@ class Facts:
     def save(self, model_dir: str | Path) -> None:
         """Writes `run.json` to the folder of the run."""
         fields = dataclasses.asdict(self)
-        for name in ("description", "photos", "objects", "held_out_split"):
+        for name in ("description", "photos", "objects", "held_out_split", "class_frequencies"):
             if fields[name] is None:
                 del fields[name]  # as in earlier releases
         text = json.dumps(fields, indent=1) + "\n"

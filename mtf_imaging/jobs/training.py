@@ -1,6 +1,7 @@
 """Training of a network: combines data, network, program and training loop."""
 
 import contextlib
+import dataclasses
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,6 +24,13 @@ from mtf_imaging.jobs.agreement import check_agreement
 from mtf_imaging.jobs.batches import check_data, open_batches
 from mtf_imaging.jobs.buckets import build_steps, each_step, open_buckets
 from mtf_imaging.jobs.choosing import choose_layout
+from mtf_imaging.jobs.class_frequencies import (
+    FROM_DATA,
+    ClassFrequencies,
+    check_class_frequencies,
+    resolve_frequencies,
+    with_frequencies,
+)
 from mtf_imaging.jobs.data import TrainingData, as_training_data
 from mtf_imaging.jobs.devices import AUTO, Devices
 from mtf_imaging.jobs.explaining import explain_step
@@ -65,6 +73,7 @@ def train(
     seed: int = 0,
     initial_weights: str | Path | None = None,
     initial_weights_except: str | Sequence[str] = (),
+    class_frequencies: ClassFrequencies = FROM_DATA,
     checkpoint_every: int = 100,
     checkpoints_kept: int = 3,
     checkpoint_async: bool = False,
@@ -105,6 +114,9 @@ def train(
         folder of another run, or the path of a checkpoint. Variables that both networks have are set, by name.
       initial_weights_except: the scopes, or the scope, whose variables are not set, such as "deeplab/classes" for a
         network with other classes.
+      class_frequencies: the frequencies of the classes that a new network predicts before its first step: "data" for
+        those of the labels of the training data, a fraction for each output of the network, or None to start from
+        biases of 0. Networks without the method `with_class_biases` start from their own biases.
       checkpoint_every: number of steps between checkpoints.
       checkpoints_kept: number of most recent checkpoints to keep.
       checkpoint_async: whether to write checkpoints in the background, while the next steps run. This takes host memory
@@ -137,6 +149,7 @@ def train(
     eval_every = checkpoint_every if eval_every is None else eval_every
     check_count("eval_every", eval_every)
     check_choice("dtype", dtype, DTYPES)
+    check_class_frequencies(class_frequencies)
     devices = devices or Devices()
     traced = None if profile_steps is None else parse_steps(profile_steps, num_steps)
     arguments: dict[str, Any] = {
@@ -148,7 +161,12 @@ def train(
     arguments |= {"batch_size": batch_size, "micro_batches": micro_batches, "dtype": dtype, "seed": seed}
     arguments |= {"checkpoint_every": checkpoint_every, "checkpoint_async": checkpoint_async, "eval_every": eval_every}
     arguments |= {"initial_weights": str(initial_weights), "initial_weights_except": initial_weights_except}
-    arguments |= {"monitor": monitor, "dry_run": dry_run, "model_dir": str(model_dir)}
+    arguments |= {
+        "class_frequencies": class_frequencies,
+        "monitor": monitor,
+        "dry_run": dry_run,
+        "model_dir": str(model_dir),
+    }
     with contextlib.ExitStack() as stack:
         if handle_signals:
             signals, own_stop = stack.enter_context(StopSignals()), stop
@@ -165,6 +183,9 @@ def train(
         fold = folds.resolve_fold(data, model_dir)
         data = fold.data if fold else data
         task = task_for(task, data.description)
+        counted = None if dry_run else class_frequencies  # they do not change the cost of a step
+        frequencies = group.first(lambda: resolve_frequencies(counted, task, data, model_dir))
+        task = with_frequencies(task, frequencies)
         monitor = monitor or default_measure(data)
         if layout == AUTO:
             step = TrainingStep(
@@ -212,7 +233,7 @@ def train(
             initial.apply(program)
 
         def save_facts() -> str:
-            facts = _facts(data, sizes, fold)
+            facts = dataclasses.replace(_facts(data, sizes, fold), class_frequencies=frequencies)
             configuration = save_configuration(facts, layout) if save_configuration else str(step)
             facts.save(model_dir)
             if fold:

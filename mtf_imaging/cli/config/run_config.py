@@ -4,6 +4,7 @@ import logging
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import gin
 
@@ -102,8 +103,10 @@ def save_config(model_dir: str | Path, facts: Facts, setup: JobSetup, layout: La
     Returns:
       The saved text.
     """
-    decided = {"setup.resolution": facts.resolution, "setup.spacing": facts.spacing}
+    decided: dict[str, Any] = {"setup.resolution": facts.resolution, "setup.spacing": facts.spacing}
     decided["train.fold_digest"] = facts.fold_digest
+    if facts.class_frequencies is not None:
+        decided["train.class_frequencies"] = tuple(facts.class_frequencies)
     if setup.cluster:  # a run can resume on any hosts
         decided["setup.cluster"] = ""
     if setup.has_auto_layout:  # a run that resumes keeps its layout

@@ -33,6 +33,9 @@ class Training:
         folder of another run, or the path of a checkpoint. Variables that both networks have are set, by name.
       initial_weights_except: scopes, or one scope, whose variables `initial_weights` does not set, such as
         "deeplab/classes" for a network with other classes.
+      class_frequencies: frequencies of the classes that a new network predicts before its first step: "data" for those
+        of the training data, a fraction for each output of the network, or None to start from biases of 0. train saves
+        the fractions in the run's config.gin.
       data: the data set, a `training.data_set.DataSet`; None for records. `job.window` and `augmentation` apply only to
         records.
       augmentation: a function like a `data.augmentation.Augmentation`, or None.
@@ -58,6 +61,7 @@ class Training:
     seed: int = 0
     initial_weights: str | None = None
     initial_weights_except: str | tuple[str, ...] = ()
+    class_frequencies: str | tuple[float, ...] | None = "data"
     data: DataSet | None = None
     augmentation: Callable | None = None
     checkpoint_every: int = 100
@@ -98,6 +102,7 @@ def training_arguments(setup: JobSetup, data_dir: str, eval_dir: str | None) -> 
     """Returns the keyword arguments of `jobs.train` for the bound job."""
     job, training = Job(), Training()
     same = ("optimizer", "num_steps", "seed", "checkpoint_every", "checkpoints_kept", "checkpoint_async", "eval_every")
+    same += ("monitor", "initial_weights", "initial_weights_except", "class_frequencies")
     return {
         "task": job.task,
         "data": training.source(job, setup, data_dir, eval_dir),
@@ -107,7 +112,7 @@ def training_arguments(setup: JobSetup, data_dir: str, eval_dir: str | None) -> 
         "batch_size": setup.batch_size,
         "micro_batches": setup.micro_batches,
         "dtype": job.dtype,
-        **{name: getattr(training, name) for name in (*same, "monitor", "initial_weights", "initial_weights_except")},
+        **{name: getattr(training, name) for name in same},
     }
 
 

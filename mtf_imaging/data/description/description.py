@@ -62,9 +62,16 @@ class Description:
         return self.region_order is not None
 
     @property
+    def outputs(self) -> dict[str, tuple[int, ...]]:
+        """{name: labels} of the values that the network predicts for a voxel: of masks, or of background and labels."""
+        if self.has_regions:
+            return dict(self.masks)
+        return {"background": (BACKGROUND,)} | {name: (value,) for name, value in self.labels.items()}
+
+    @property
     def num_outputs(self) -> int:
-        """The number of values that the network predicts for a voxel: of masks, or of labels with the background."""
-        return len(self.masks) if self.has_regions else 1 + len(self.labels)
+        """The number of values that the network predicts for a voxel."""
+        return len(self.outputs)
 
     def mask(self, name: str, labels: np.ndarray) -> np.ndarray:
         """Returns the voxels of a mask.

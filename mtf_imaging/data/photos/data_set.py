@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.data.augmentation.draws import Draws
@@ -14,6 +15,7 @@ from mtf_imaging.data.photos.crop_axis import check_size
 from mtf_imaging.data.photos.crop_reader import CropReader
 from mtf_imaging.data.photos.description import PhotoDescription
 from mtf_imaging.data.photos.folders import Photo, find_photos, photo_description
+from mtf_imaging.data.photos.label_counts import count_labels
 from mtf_imaging.data.photos.scaling import fault_of_scaling
 from mtf_imaging.data.records.pipeline import case_of_sample
 from mtf_imaging.errors import ConfigError, DataError
@@ -70,6 +72,10 @@ class Photos:
     def sizes(self, data_dir: str | Path) -> tuple[int, int]:
         """Returns the height and width of the crops."""
         return self.size
+
+    def label_counts(self, data_dir: str | Path) -> np.ndarray:
+        """Returns the number of pixels of each label, int64 `[256]`, in up to 64 of the photos to train on."""
+        return count_labels(self.photos(data_dir), self.description(data_dir))
 
     def batches(
         self, data_dir: str | Path, *, batch_size: int, sizes: tuple[int, int], seed: int, start_step: int

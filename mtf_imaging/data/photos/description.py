@@ -64,6 +64,16 @@ class PhotoDescription:
             raise DataError(fault)
 
     @property
+    def ignore(self) -> int:
+        """The label of pixels without a class."""
+        return self.ignore_label
+
+    @property
+    def outputs(self) -> dict[str, tuple[int, ...]]:
+        """{class: its label} of the values that the network predicts for a pixel."""
+        return {name: (label,) for label, name in enumerate(self.classes)}
+
+    @property
     def padding(self) -> np.ndarray:
         """The pixel value, float32 `[3]`, beyond the borders of a photo; `scale` maps it to 0."""
         return padding_value(self.scaling)

@@ -5,7 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
+from mtf_imaging.data.records.label_counts import count_labels
 from mtf_imaging.data.records.manifest import open_records
 from mtf_imaging.data.records.pipeline import RegionsByGrid, training_batches
 from mtf_imaging.data.records.splits import Subset
@@ -45,6 +48,10 @@ class Records:
     def grids(self, data_dir: str | Path | Subset) -> list[Grid]:
         """Returns the grid of each record."""
         return open_records(data_dir, spacing=self.spacing).grids
+
+    def label_counts(self, data_dir: str | Path | Subset) -> np.ndarray:
+        """Returns the number of voxels of each label, int64 `[256]`, in up to 64 of the records."""
+        return count_labels(data_dir)
 
     def batches(self, data_dir: str, *, batch_size: int, sizes: Grid, seed: int, start_step: int) -> Iterator[dict]:
         """Returns shuffled batches; see `training_batches`."""

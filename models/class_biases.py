@@ -1,0 +1,62 @@
+"""The first biases of the class layer, from the frequencies of the classes.
+
+With biases of zero, a network first predicts every class with the same probability, and spends its first steps on the
+frequencies of the classes. Meanwhile, the gradients of a class with one voxel in a thousand say little but that the
+class is rare, and some runs never find it. For the same reason, Lin et al. 2017, "Focal Loss for Dense Object
+Detection", section 4.1, start the rare class of their detector with its prior probability.
+docs/evidence/learning.md compares both starts.
+"""
+
+import math
+
+import mtf_imaging as mi
+
+_LEAST = 1e-6  # of a class without voxels, whose logarithm would be infinite
+
+
+def check_frequencies(frequencies, names):
+    """Checks the frequencies of the outputs of a network.
+
+    Args:
+      frequencies: the fraction of the voxels or pixels that belong to each output.
+      names: the names of the outputs.
+
+    Raises:
+      ConfigError: there is not one frequency for each output, or a frequency is not from 0 to 1.
+    """
+    if len(frequencies) != len(names) or not all(0 <= frequency <= 1 for frequency in frequencies):
+        raise mi.ConfigError(
+            f"class_frequencies = {tuple(frequencies)}: there must be a number from 0 to 1 for each of the "
+            f"{len(names)} outputs of the network, {', '.join(names)}. "
+            'Fix: give these fractions, "data" to count the labels of the data, or None for biases of 0.'
+        )
+
+
+def check_biases(name, biases, classes):
+    """Raises ConfigError if initial biases are not None and there is not one for each class."""
+    if biases is not None and len(biases) != classes:
+        raise mi.ConfigError(
+            f"{name} = {tuple(biases)}: it has {len(biases)} values, but the network has {classes} classes. "
+            "Fix: give a bias for each class, or None."
+        )
+
+
+def softmax_biases(frequencies):
+    """Returns the biases with which a softmax predicts the frequencies of the classes, `log f` with a mean of zero.
+
+    >>> [round(bias, 3) for bias in softmax_biases((0.8, 0.2))]
+    [0.693, -0.693]
+    """
+    logs = [math.log(max(frequency, _LEAST)) for frequency in frequencies]
+    mean = sum(logs) / len(logs)
+    return tuple(log - mean for log in logs)
+
+
+def sigmoid_biases(frequencies):
+    """Returns the biases with which a sigmoid predicts the frequency of each mask, `log(f / (1 - f))`.
+
+    >>> [round(bias, 3) for bias in sigmoid_biases((0.5, 0.1))]
+    [0.0, -2.197]
+    """
+    clipped = [min(max(frequency, _LEAST), 1 - _LEAST) for frequency in frequencies]
+    return tuple(math.log(frequency / (1 - frequency)) for frequency in clipped)

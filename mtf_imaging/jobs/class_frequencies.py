@@ -1,0 +1,76 @@
+"""The frequencies of the classes that a new run starts from."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mtf_imaging.data.class_frequencies import class_frequencies
+from mtf_imaging.data.objects.description import ObjectDescription
+from mtf_imaging.errors import ConfigError
+from mtf_imaging.jobs.data import TrainingData
+from mtf_imaging.jobs.run import read_facts
+from mtf_imaging.training.checkpoints.checkpoints import last_checkpoint
+
+if TYPE_CHECKING:
+    from mtf_imaging.training.task import Task
+
+FROM_DATA = "data"
+ClassFrequencies = str | Sequence[float] | None
+
+
+def check_class_frequencies(setting: ClassFrequencies) -> None:
+    """Checks the setting `class_frequencies`.
+
+    Raises:
+      ConfigError: it is neither "data", None, nor numbers.
+    """
+    is_numbers = isinstance(setting, list | tuple) and all(
+        isinstance(number, int | float) and not isinstance(number, bool) for number in setting
+    )
+    if setting is not None and setting != FROM_DATA and not is_numbers:
+        raise ConfigError(
+            f"class_frequencies = {setting!r} is not known. "
+            'Fix: use "data", None, or a tuple with a fraction for each output of the network.',
+            ["class_frequencies"],
+        )
+
+
+def resolve_frequencies(
+    setting: ClassFrequencies, task: "Task", data: TrainingData, model_dir: str | Path
+) -> list[float] | None:
+    """Returns the frequency of each output of the network of a task.
+
+    Args:
+      setting: "data" to count the labels of the data; or the frequencies; or None.
+      task: the task.
+      data: the training data.
+      model_dir: the folder of the run. A run that resumes keeps the frequencies that it began with.
+
+    Returns:
+      A fraction of the labeled voxels or pixels for each output. None if the setting is None; if the task cannot use
+      frequencies; or if the data is a custom data set without the method `label_counts`.
+
+    Raises:
+      DataError: a record or a label image is damaged.
+    """
+    if setting is None or not hasattr(task, "with_class_frequencies"):
+        return None
+    if setting != FROM_DATA:
+        return [float(frequency) for frequency in setting]
+    if last_checkpoint(model_dir) is not None:
+        facts = read_facts(model_dir)
+        return facts.class_frequencies if facts else None
+    description, label_counts = data.description, getattr(data.data_set, "label_counts", None)
+    if label_counts is None or description is None or isinstance(description, ObjectDescription):
+        return None
+    frequencies = class_frequencies(label_counts(data.data_dir), list(description.outputs.values()), description.ignore)
+    return None if frequencies is None else list(frequencies)
+
+
+def with_frequencies(task: Any, frequencies: Sequence[float] | None) -> Any:
+    """Returns a task whose network first predicts these frequencies; the same task if they are None.
+
+    Raises:
+      ConfigError: there is not one frequency for each output of the network, or one is not from 0 to 1.
+    """
+    return task if frequencies is None else task.with_class_frequencies(frequencies)
