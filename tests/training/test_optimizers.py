@@ -222,3 +222,53 @@ def test_a_weight_that_the_loss_does_not_use_is_reported():
 
     with pytest.raises(TrainingError, match="the loss does not depend on unused/weights"):
         linear.program(optimizers.SGD(0.1), task=Idle())
+
+
+@pytest.mark.parametrize("layout", [("", ""), ("rows:2,cols:2,cores:2", "x:rows,outputs:cols,batch:cores")], ids=str)
+def test_gradients_are_clipped_by_their_common_norm(layout):
+    (batch,) = linear.take(1)
+    gradients = recorded(batch)
+    want, norm = tf.clip_by_global_norm(gradients, 0.5)
+    assert 0.5 < norm < 100
+    np.testing.assert_allclose(
+        np.concatenate([g.ravel() for g in recorded(batch, 0.5, layout)]),
+        np.concatenate([g.numpy().ravel() for g in want]),
+        rtol=1e-12,
+    )
+    for got, whole in zip(recorded(batch, 100, layout), gradients):
+        np.testing.assert_allclose(got, whole, rtol=1e-12)
+
+
+def recorded(batch, clip_norm=None, layout=("", "")):
+    """Returns the gradients of the kernel and the bias that an optimizer gets."""
+    program = linear.program(_Recorded(clip_norm), *layout, task=Layer())
+    program(**batch)
+    return [program.variables[f"{name}/gradient"].numpy() for name in ("kernel", "bias")]
+
+
+@pytest.mark.parametrize(
+    "optimizer", [optimizers.SGD(0.1, 0.0, clip_norm=1e-3), optimizers.Adam(0.1, epsilon=1.0, clip_norm=1e-3)]
+)
+def test_optimizers_pass_the_norm_on(optimizer):
+    program = linear.program(optimizer)
+    weights = program.variables["linear/weights"]
+    before = weights.numpy()
+    program(**next(linear.take(1)))
+    assert np.linalg.norm(weights - before) <= 1e-4 * (1 + 1e-9)
+    optimizers.Adafactor(0.1, clip_norm=1e-3)
+
+
+class _Recorded(optimizers.Optimizer):
+    """Keeps the gradients that it is given."""
+
+    def __init__(self, clip_norm=None):
+        super().__init__(0.0, clip_norm)
+
+    def update(self, gradient, variable, step):
+        mi.mtf.assign(self.slot(variable, "gradient"), gradient)
+
+
+@pytest.mark.parametrize("norm", [0, -1.0, float("nan"), float("inf"), "1", True], ids=str)
+def test_an_invalid_clip_norm_is_refused(norm):
+    with pytest.raises(ConfigError, match=r"Adam: clip_norm = .*: it must be a positive number. Fix: use None"):
+        optimizers.Adam(0.1, clip_norm=norm)

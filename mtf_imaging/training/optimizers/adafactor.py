@@ -30,6 +30,7 @@ class Adafactor(Optimizer):
       min_dim_size_to_factor: v is factored only if the variable's second largest dimension has at least this size.
       epsilon1: a constant added to g^2.
       epsilon2: minimum scale of a variable.
+      clip_norm: the largest norm of the gradient over all variables, None for no limit; see `Optimizer`.
     """
 
     def __init__(
@@ -43,8 +44,9 @@ class Adafactor(Optimizer):
         min_dim_size_to_factor: int = 128,
         epsilon1: float = 1e-30,
         epsilon2: float = 1e-3,
+        clip_norm: float | None = None,
     ) -> None:
-        super().__init__(learning_rate)
+        super().__init__(learning_rate, clip_norm)
         self._multiply_by_parameter_scale, self._clipping_threshold = multiply_by_parameter_scale, clipping_threshold
         self._decay_exponent, self._beta1 = decay_exponent, beta1
         self._factored, self._min_dim_size_to_factor = factored, min_dim_size_to_factor

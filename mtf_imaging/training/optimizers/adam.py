@@ -19,6 +19,7 @@ class Adam(Optimizer):
       beta1: b1, the fraction of the mean gradient m that a step keeps.
       beta2: b2, the fraction of the mean squared gradient v that a step keeps.
       epsilon: a constant added to the square root of the corrected v.
+      clip_norm: the largest norm of the gradient over all variables, None for no limit; see `Optimizer`.
     """
 
     def __init__(
@@ -27,8 +28,9 @@ class Adam(Optimizer):
         beta1: float = 0.9,
         beta2: float = 0.999,
         epsilon: float = 1e-8,
+        clip_norm: float | None = None,
     ) -> None:
-        super().__init__(learning_rate)
+        super().__init__(learning_rate, clip_norm)
         self._beta1, self._beta2, self._epsilon = beta1, beta2, epsilon
 
     def prepare(self, step: mtf.Tensor) -> None:

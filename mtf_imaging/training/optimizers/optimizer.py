@@ -1,5 +1,6 @@
 """The base class of optimizers."""
 
+import math
 from collections.abc import Callable, Sequence
 
 import tensorflow as tf
@@ -18,6 +19,11 @@ class Optimizer:
 
     Args:
       learning_rate: a number, or a function of the step; see `schedules`.
+      clip_norm: the largest norm of the gradient, over all variables together. A longer gradient is multiplied by
+        `clip_norm / norm` (Pascanu et al. 2013, algorithm 1). None leaves gradients as they are.
+
+    Raises:
+      ConfigError: `clip_norm` is not a positive number.
 
     Attributes:
       rate: learning rate of the step, Tensor[] of float64; set before `prepare` and `update` are called.
@@ -25,8 +31,15 @@ class Optimizer:
 
     rate: mtf.Tensor
 
-    def __init__(self, learning_rate: float | Callable) -> None:
+    def __init__(self, learning_rate: float | Callable, clip_norm: float | None = None) -> None:
         self._schedule = as_schedule(learning_rate)
+        is_number = isinstance(clip_norm, int | float) and not isinstance(clip_norm, bool)
+        if clip_norm is not None and not (is_number and 0 < clip_norm < math.inf):
+            raise ConfigError(
+                f"{type(self).__name__}: clip_norm = {clip_norm!r}: it must be a positive number. "
+                "Fix: use None to leave gradients as they are."
+            )
+        self._clip_norm = clip_norm
 
     def learning_rate(self, step: int) -> float:
         """Returns the learning rate of step number `step`, counted from 0."""
@@ -45,8 +58,11 @@ class Optimizer:
             step = ops.step(variables[0].mesh, tf.float64)
             self.rate = mtf.cwise(self._schedule, [step], name="learning_rate")
             self.prepare(step)
+            gradients = [mtf.cast(gradient, v.master_dtype) for gradient, v in zip(gradients, variables, strict=True)]
+            if self._clip_norm is not None:
+                gradients = _clipped(gradients, self._clip_norm)
             for gradient, variable in zip(gradients, variables, strict=True):
-                self.update(mtf.cast(gradient, variable.master_dtype), variable, step)
+                self.update(gradient, variable, step)
         finally:  # drop the tensors of this graph, so that the optimizer can be pickled and used with other graphs
             vars(self).clear()
             vars(self).update(own)
@@ -94,3 +110,12 @@ class Optimizer:
     def slot_name(self, variable: mtf.Variable, name: str) -> str:
         """Returns the name of a slot in the program and its checkpoints: `VARIABLE/NAME`."""
         return f"{variable.name}/{name}"
+
+
+def _clipped(gradients: Sequence[mtf.Tensor], clip_norm: float) -> list[mtf.Tensor]:
+    """Returns gradients whose common norm, over all slices of all variables, is at most `clip_norm`."""
+    squares = [mtf.cast(mtf.reduce_sum(mtf.square(gradient)), tf.float64) for gradient in gradients]
+    norm = mtf.sqrt(mtf.add_n(squares))
+    # The larger of both in the denominator, so that a gradient of 0 stays 0.
+    factor = clip_norm / mtf.maximum(norm, clip_norm)
+    return [gradient * mtf.cast(factor, gradient.dtype) for gradient in gradients]

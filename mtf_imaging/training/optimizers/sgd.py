@@ -29,9 +29,10 @@ class SGD(Optimizer):
       momentum: the fraction of the velocity that a step keeps, at least 0 and below 1; 0 stores no velocity.
       nesterov: whether to use Nesterov momentum, which adds the gradient to the next step along the velocity.
       weight_decay: the fraction of each kernel that is added to its gradient, at least 0.
+      clip_norm: the largest norm of the gradient over all variables, None for no limit; see `Optimizer`.
 
     Raises:
-      ConfigError: `weight_decay` is not a number of at least 0.
+      ConfigError: `weight_decay` is not a number of at least 0, or `clip_norm` is not a positive number.
     """
 
     def __init__(
@@ -40,8 +41,9 @@ class SGD(Optimizer):
         momentum: float = 0.9,
         nesterov: bool = False,
         weight_decay: float = 0.0,
+        clip_norm: float | None = None,
     ) -> None:
-        super().__init__(learning_rate)
+        super().__init__(learning_rate, clip_norm)
         number = isinstance(weight_decay, int | float) and not isinstance(weight_decay, bool)
         if not (number and 0 <= weight_decay < math.inf):
             raise ConfigError(
