@@ -1,6 +1,8 @@
 """Chooses the grid of records, or several grids, from the sizes of the cases."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from mtf_imaging.data.cases.cases import Case
 from mtf_imaging.data.description.description import Description
@@ -16,10 +18,11 @@ from mtf_imaging.data.sampling.buckets import (
     make_sampling,
     padding,
 )
-from mtf_imaging.data.sampling.grid import AXIS_NAMES, format_grid
+from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid, format_grid
 from mtf_imaging.data.sampling.sampling import Sampling, Spacing, format_spacing, smallest_box
 
 _SHOWN = 8  # cases of a grid that are named
+_COARSER = 1.25  # times the voxels of the cases; records with larger voxels lose detail
 
 
 def choose_sampling(
@@ -44,6 +47,31 @@ def choose_sampling(
         if isinstance(sampling, Samplings):
             return sampling, _text_of_grids(geometries, sampling, one, multiple)
     return one, _text_of_box(geometries, one, multiple)
+
+
+def propose_spacing(volumes: Sequence[tuple[Grid, Spacing]], grid: Grid) -> str | None:
+    """Returns a line that proposes the spacing of the cases, if records of their whole fields of view lose detail.
+
+    >>> propose_spacing([((120, 100, 30), (3.0, 3.0, 3.0))], (64, 64, 64))
+    'voxels: 3,3,3 mm in the median case, 5.62,4.69,1.41 mm in its record: x, y lose detail. Spacing 3,3,3 keeps it.'
+
+    Args:
+      volumes: the shape of each case and its voxel size in mm.
+      grid: voxels of a record along x, y and z.
+
+    Returns:
+      The line; None if the records have voxels of about the same size, or smaller ones.
+    """
+    shape, spacing = (np.median(values, axis=0) for values in zip(*volumes, strict=True))
+    resampled = shape * spacing / grid
+    coarse = [name for name, mm, own in zip(AXIS_NAMES, resampled, spacing, strict=True) if mm > _COARSER * own]
+    if not coarse:
+        return None
+    own, record = (",".join(f"{mm:.3g}" for mm in values) for values in (spacing, resampled))
+    return (
+        f"voxels: {own} mm in the median case, {record} mm in its record: {', '.join(coarse)} lose detail. "
+        f"Spacing {own} keeps it."
+    )
 
 
 def is_flat(description: Description) -> bool:

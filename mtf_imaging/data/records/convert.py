@@ -12,7 +12,7 @@ from mtf_imaging.data.cases.cases import Case, find_data_set, natural_key
 from mtf_imaging.data.description.description import LITS_RULES, Description
 from mtf_imaging.data.images.spacing_table import read_spacing_table
 from mtf_imaging.data.images.voxel_values import any_label
-from mtf_imaging.data.records.choose_sampling import choose_sampling, is_flat
+from mtf_imaging.data.records.choose_sampling import choose_sampling, is_flat, propose_spacing
 from mtf_imaging.data.records.conversion import Conversion, Converted
 from mtf_imaging.data.records.formats import ENDINGS, TFRECORD, ZARR, check_format, list_records, parse_chunk
 from mtf_imaging.data.records.manifest import (
@@ -127,6 +127,10 @@ def convert(
         write_manifest(output_dir, Manifest(sampling, sources, description, record_format))
     if progress:
         print(_summary(sources, output_dir, len(cases) - len(missing)))
+        if sampling.spacing is None and not is_flat(description):
+            volumes = [(source.shape, source.spacing) for source in sources.values()]
+            if proposal := propose_spacing(volumes, sampling.grids[-1]):
+                print(f"  {proposal}")
     return list(sources)
 
 
