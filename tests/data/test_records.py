@@ -292,3 +292,15 @@ def test_a_case_too_large_for_memory_is_named(tmp_path, lits_dir, monkeypatch):
         "workers if there are several, or use a machine with more memory."
     )
     assert error.value.settings == ("workers",)
+
+
+def test_convert_proposes_the_voxels_of_the_cases_if_records_lose_detail(lits_dir, tmp_path, capsys):
+    x, y, z = np.median([read_volume(case.volume).geometry.spacing for case in find_cases(lits_dir)], axis=0)
+    text = f"Spacing {x:.3g},{y:.3g},{z:.3g} keeps it."
+    convert(lits_dir, tmp_path / "coarse", resolution="x:4,y:6,z:6")
+    printed = capsys.readouterr().out
+    assert text in printed
+    assert "in its record: x lose detail" in printed
+    convert(lits_dir, tmp_path / "fine", resolution=8)
+    convert(lits_dir, tmp_path / "spacing", spacing=9)
+    assert "lose detail" not in capsys.readouterr().out
