@@ -1,0 +1,76 @@
+"""The contenders: our jobs with their settings, and the Keras program."""
+
+import dataclasses
+
+JOB = "unet3d_real_ct"
+# The conversion that the job's file names: the voxels of the CTs, and no more padding than an even size needs.
+DOCUMENTED = ("--spacing", "3", "--multiple", "2")
+CUBE = ("--resolution", "64")
+
+_TASK, _NETWORK = "unet3d.LiverTumorSegmentation", "unet3d.UNet3D"
+_PAPER_LOSS = (f"{_TASK}.dice = 'lesion'", f"{_TASK}.dice_weight = 0.2")
+_ZERO = ("train.class_frequencies = None",)
+_STEP_DECAY = (
+    "Adam.learning_rate = @StepDecay()",
+    "StepDecay.initial = 0.003",
+    "StepDecay.factor = 0.3",
+    "StepDecay.every = {two_thirds}",
+)
+_WARM_UP = ("Adam.learning_rate = @WarmUp()", "WarmUp.schedule = @PolyDecay()", "WarmUp.steps = {tenth}")
+_WARP = ("Augmentation.rotation = 10.0", "Augmentation.zoom = 0.1", "Augmentation.elastic = 0.02")
+
+
+@dataclasses.dataclass(frozen=True)
+class Contender:
+    """One way to train.
+
+    Attributes:
+      name: its name on the command line.
+      title: what differs from the documented job.
+      conversion: flags of `convert`; None for the Keras program, which reads the files itself.
+      settings: gin bindings on top of the job, in which {steps}, {tenth} and {two_thirds} are numbers of steps; or
+        flags of the Keras program.
+    """
+
+    name: str
+    title: str
+    conversion: tuple[str, ...] | None = DOCUMENTED
+    settings: tuple[str, ...] = ()
+
+    @property
+    def is_keras(self) -> bool:
+        """Whether it is the Keras program."""
+        return self.conversion is None
+
+    def bindings(self, steps: int) -> list[str]:
+        """Returns the gin bindings of a run of `steps` steps; schedules end with the run."""
+        numbers = {"steps": steps, "tenth": max(1, steps // 10), "two_thirds": max(1, steps * 2 // 3)}
+        ours = ["PolyDecay.steps = {steps}", *self.settings]
+        return [binding.format(**numbers) for binding in ours]
+
+
+ALL = {
+    contender.name: contender
+    for contender in (
+        Contender("documented", "the job as documented"),
+        Contender("keras_whole", "plain Keras, whole volumes", None),
+        Contender("keras_patches", "plain Keras, patches of 64 x 64 x 32 voxels", None, ("--patches",)),
+        Contender("zero_biases", "first biases of 0", settings=_ZERO),
+        Contender("cube", "records of 64^3 instead of the CTs' voxels", CUBE),
+        Contender("paper_loss", "the loss of the paper: Dice of the lesion, weight 0.2", settings=_PAPER_LOSS),
+        Contender("equal_weights", "class weights 1, 1, 1", settings=(f"{_TASK}.class_weights = (1, 1, 1)",)),
+        Contender("batch_norm", "batch norm", settings=(f"{_NETWORK}.norm = 'batch'",)),
+        Contender("step_decay", "StepDecay: a factor of 0.3 after two thirds of the steps", settings=_STEP_DECAY),
+        Contender("warm_up", "a warm-up of a tenth of the steps", settings=_WARM_UP),
+        Contender("clip", "gradients clipped to a norm of 1", settings=("Adam.clip_norm = 1.0",)),
+        Contender("supervision", "deep supervision", settings=(f"{_NETWORK}.deep_supervision = True",)),
+        Contender("warp", "rotation, zoom and elastic deformation", settings=_WARP),
+        Contender("lesions", "synthetic lesions in half of the samples", settings=("Augmentation.lesions = 0.5",)),
+        Contender("batch_of_2", "batches of 2, half as many steps", settings=("setup.batch_size = 2",)),
+        Contender(
+            "paper_zero_biases",
+            "batch norm, the paper's loss and StepDecay, first biases of 0",
+            settings=(*_PAPER_LOSS, f"{_NETWORK}.norm = 'batch'", *_STEP_DECAY, *_ZERO),
+        ),
+    )
+}

@@ -1,0 +1,119 @@
+"""The results of all runs as two CSV files, a table and a figure."""
+
+import csv
+import json
+import statistics
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from benchmarks.learning.contenders import ALL
+
+RESULTS, SNAPSHOTS, FIGURE = "learning.csv", "snapshots.csv", "learning.png"
+_COLUMNS = ("contender", "seed", "steps", "cpu_seconds", "liver", "lesion", "liver_0.90_s", "lesion_0.50_s")
+_SNAPSHOT_COLUMNS = ("contender", "seed", "step", "cpu_seconds", "liver", "lesion")
+_GOALS = {"liver": 0.9, "lesion": 0.5}
+
+
+def write(output_dir: Path) -> None:
+    """Collects the results of all finished runs in a folder, and draws them."""
+    results, snapshots = [], []
+    order = {name: number for number, name in enumerate(ALL)}
+    folders = [path.parent for path in output_dir.glob("*/result.json")]
+    for folder in sorted(folders, key=lambda f: (order.get(f.name.rpartition("-")[0], len(order)), f.name)):
+        result = json.loads((folder / "result.json").read_text())
+        rows = json.loads((folder / "snapshots.json").read_text())
+        snapshots += [[result["contender"], result["seed"], *row] for row in rows]
+        times = {f"{name}_{goal:.2f}_s": time_to(rows, name, goal) for name, goal in _GOALS.items()}
+        results.append([(result | times)[name] for name in _COLUMNS])
+    _write(output_dir / RESULTS, _COLUMNS, results)
+    _write(output_dir / SNAPSHOTS, _SNAPSHOT_COLUMNS, snapshots)
+    draw(output_dir / SNAPSHOTS, output_dir / FIGURE)
+
+
+def time_to(rows: Iterable[Sequence[float]], name: str, goal: float) -> float | None:
+    """Returns the CPU seconds of the first snapshot whose Dice reaches a goal; None if none does.
+
+    Args:
+      rows: (step, CPU seconds, Dice of the liver, Dice of the lesions) of each snapshot.
+      name: "liver" or "lesion".
+      goal: the Dice.
+    """
+    column = 2 if name == "liver" else 3
+    return next((row[1] for row in rows if row[column] >= goal), None)
+
+
+def text(path: Path) -> str:
+    """Returns a Markdown table: the mean over seeds, with the range in parentheses."""
+    by_name: dict[str, list[dict[str, str]]] = {}
+    for row in _read(path):
+        by_name.setdefault(row["contender"], []).append(row)
+    head = ["contender", "seeds", "steps", "lesion", "liver", "s to lesion 0.50", "s to liver 0.90"]
+    lines = [head, ["---"] * len(head)]
+    for name, rows in by_name.items():
+        title = ALL[name].title if name in ALL else name
+        cells = [f"`{name}`: {title}", str(len(rows)), rows[0]["steps"]]
+        cells += [mean_and_range([float(row[mask]) for row in rows]) for mask in ("lesion", "liver")]
+        cells += [_times([row[column] for row in rows]) for column in ("lesion_0.50_s", "liver_0.90_s")]
+        lines.append(cells)
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def mean_and_range(values: Sequence[float]) -> str:
+    """Returns a mean with the range of its values.
+
+    >>> mean_and_range([0.5, 0.7])
+    '0.600 (0.500 to 0.700)'
+    """
+    return f"{statistics.mean(values):.3f} ({min(values):.3f} to {max(values):.3f})"
+
+
+def _times(values: Sequence[str]) -> str:
+    """Returns the mean of the seconds that are known, and the number of runs that did not get there."""
+    reached = [float(value) for value in values if value]
+    missed = len(values) - len(reached)
+    mean = f"{statistics.mean(reached):.0f}" if reached else "-"
+    return f"{mean}; {missed} of {len(values)} never" if missed else mean
+
+
+def draw(
+    path: Path, picture: Path, names: Sequence[str] = ("documented", "zero_biases", "keras_whole", "keras_patches")
+) -> None:
+    """Draws the Dice of the held-out cases against CPU seconds: the mean over seeds, and the range."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    rows = _read(path)
+    figure, axes = pyplot.subplots(1, 2, figsize=(9, 3.6), sharex=True)
+    for axis, mask in zip(axes, ("lesion", "liver"), strict=True):
+        for name in names:
+            by_step: dict[int, list[dict[str, str]]] = {}
+            for row in rows:
+                if row["contender"] == name:
+                    by_step.setdefault(int(row["step"]), []).append(row)
+            if not by_step:
+                continue
+            points = [by_step[step] for step in sorted(by_step)]
+            seconds = [statistics.mean(float(row["cpu_seconds"]) for row in point) for point in points]
+            dice = [[float(row[mask]) for row in point] for point in points]
+            (line,) = axis.plot(seconds, [statistics.mean(values) for values in dice], label=name)
+            axis.fill_between(seconds, list(map(min, dice)), list(map(max, dice)), color=line.get_color(), alpha=0.15)
+        axis.set(title=f"held-out Dice: {mask}", xlabel="CPU seconds", ylim=(0, 1))
+        axis.grid(alpha=0.3)
+    axes[0].legend(fontsize=8)
+    figure.tight_layout()
+    figure.savefig(picture, dpi=120)
+    pyplot.close(figure)
+
+
+def _read(path: Path) -> list[dict[str, str]]:
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _write(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    partial = path.with_name(f".{path.name}")
+    with open(partial, "w", newline="") as file:
+        csv.writer(file).writerows([columns, *rows])
+    partial.rename(path)
