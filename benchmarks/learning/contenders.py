@@ -8,7 +8,7 @@ DOCUMENTED = ("--spacing", "3", "--multiple", "2")
 CUBE = ("--resolution", "64")
 
 _TASK, _NETWORK = "unet3d.LiverTumorSegmentation", "unet3d.UNet3D"
-_PAPER_LOSS = (f"{_TASK}.dice = 'lesion'", f"{_TASK}.dice_weight = 0.2")
+_PAPER_LOSS = (f"{_TASK}.dice = 'lesion'", f"{_TASK}.dice_weight = 0.2", f"{_TASK}.class_weights = (1, 8, 16)")
 _ZERO = ("train.class_frequencies = None",)
 _STEP_DECAY = (
     "Adam.learning_rate = @StepDecay()",
@@ -57,8 +57,12 @@ ALL = {
         Contender("keras_patches", "plain Keras, patches of 64 x 64 x 32 voxels", None, ("--patches",)),
         Contender("zero_biases", "first biases of 0", settings=_ZERO),
         Contender("cube", "records of 64^3 instead of the CTs' voxels", CUBE),
-        Contender("paper_loss", "the loss of the paper: Dice of the lesion, weight 0.2", settings=_PAPER_LOSS),
-        Contender("equal_weights", "class weights 1, 1, 1", settings=(f"{_TASK}.class_weights = (1, 1, 1)",)),
+        Contender(
+            "paper_loss",
+            "the loss of the paper: class weights 1, 8, 16, Dice of the lesion, weight 0.2",
+            settings=_PAPER_LOSS,
+        ),
+        Contender("weights", "class weights 1, 8, 16", settings=(f"{_TASK}.class_weights = (1, 8, 16)",)),
         Contender("batch_norm", "batch norm", settings=(f"{_NETWORK}.norm = 'batch'",)),
         Contender("step_decay", "StepDecay: a factor of 0.3 after two thirds of the steps", settings=_STEP_DECAY),
         Contender("warm_up", "a warm-up of a tenth of the steps", settings=_WARM_UP),
