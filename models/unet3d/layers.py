@@ -5,6 +5,8 @@ layer. Weights are float32 or larger, and are cast to the dtype of the activatio
 are therefore float32 or larger, too.
 """
 
+import math
+
 import tensorflow as tf
 
 import mtf_imaging as mi
@@ -20,7 +22,7 @@ def conv(x, name, filters, kernel_size=3, use_bias=True, output_name=CHANNELS, b
       x: Tensor[batch, x, y, z, channels]
       name: scope of the weights.
       filters: number of channels of the result.
-      kernel_size: size of the kernel in voxels along each dimension.
+      kernel_size: size of the kernel in voxels along each dimension: an int, or one for x, y and z.
       use_bias: whether to add a bias.
       output_name: name of the result's channel dimension.
       biases: initial value of the bias of each channel; None for 0.
@@ -46,7 +48,7 @@ def conv_transpose(x, name, filters, sizes, kernel_size=2):
       name: scope of the weights.
       filters: number of channels of the result.
       sizes: sizes of the result along x, y and z; divided by `kernel_size` and rounded up, they are the sizes of `x`.
-      kernel_size: kernel size and stride in voxels.
+      kernel_size: kernel size and stride in voxels: an int, or one for x, y and z.
 
     Returns:
       Tensor[batch, *sizes, channels=filters]
@@ -55,30 +57,37 @@ def conv_transpose(x, name, filters, sizes, kernel_size=2):
     with tf.compat.v1.variable_scope(name):
         # Windows do not overlap, so each voxel is a sum over one tap of every input channel: the fan is the number of
         # input channels. The initializer's "fan_out" also counts all taps; the scale compensates for them.
-        taps = kernel_size ** len(sizes)
-        kernel = _weights(x, [*_kernel(x, kernel_size), outputs, x.shape.dims[-1]], "fan_out", 2.0 * taps)
-        y = _operation(x, "conv{}d_transpose")(x, kernel, strides=kernel_size, output_sizes=sizes, name=name)
+        strides = per_axis(x, kernel_size)
+        kernel_dims = [*_kernel(x, kernel_size), outputs, x.shape.dims[-1]]
+        kernel = _weights(x, kernel_dims, "fan_out", 2.0 * math.prod(strides))
+        y = _operation(x, "conv{}d_transpose")(x, kernel, strides=strides, output_sizes=sizes, name=name)
         return _rename_and_bias(y, outputs, True, CHANNELS)
 
 
-def pool(x, name, gather_below=0):
-    """Halves each size of `x` with a max pool, rounded up, and gathers dimensions with small slices.
+def pool(x, name, gather_below=0, strides=2):
+    """Divides each size of `x` by a stride with a max pool, rounded up, and gathers dimensions with small slices.
 
     Args:
       x: Tensor[batch, x, y, z, channels]
       name: name of the operation.
       gather_below: minimum size of a slice of the result in voxels. Dimensions with smaller slices are gathered. 0
         gathers no dimension.
+      strides: sizes and strides of the windows: an int, or one for x, y and z. A dimension with a stride of 1 keeps its
+        size and is not gathered.
 
     Returns:
-      Tensor[batch, x / 2, y / 2, z / 2, channels] with sizes rounded up, in which gathered dimensions have the names of
-      `mi.ops.gather_slices`.
+      Tensor[batch, x / 2, y / 2, z / 2, channels] for strides of 2, with sizes rounded up, in which gathered dimensions
+      have the names of `mi.ops.gather_slices`.
     """
-    dims = spatial_dims(x) if gather_below else []
-    split = [dim for dim in dims if mi.ops.slices_per_dimension(x)[dim.name] > 1]
-    late, early = divisible_slices(x, [dim for dim in split if -(-_slice_size(x, dim) // 2) < gather_below], 2)
+    sizes = per_axis(x, strides)
+    small = {}
+    for dim, stride in zip(spatial_dims(x), sizes):
+        is_split = gather_below and mi.ops.slices_per_dimension(x)[dim.name] > 1
+        if is_split and stride > 1 and -(-_slice_size(x, dim) // stride) < gather_below:
+            small[dim] = stride
+    late, early = divisible_slices(x, small)
     x = mi.ops.gather_slices(x, early, f"{name}_gather")
-    x = max_pool(x, 2, 2, "SAME", name=name)
+    x = max_pool(x, sizes, sizes, "SAME", name=name)
     return mi.ops.gather_slices(x, late, f"{name}_gather")
 
 
@@ -92,36 +101,48 @@ def spatial_dims(x):
     return x.shape.dims[1:-1]
 
 
-def divisible_slices(x, dims, stride):
-    """Returns the names of the dimensions of `x` whose slices a stride divides, and the names of the others.
+def per_axis(x, sizes):
+    """Returns one size for each spatial dimension of `x`, given an int, or one for x, y and z."""
+    number = len(spatial_dims(x))
+    return [sizes] * number if isinstance(sizes, int) else list(sizes[:number])
 
-    An operation with this stride then sends nothing along the dimensions of the first list. They are therefore gathered
-    after it, where they have fewer voxels. Those of the second list are gathered before it, which sends their voxels
-    once.
+
+def divisible_slices(x, strides):
+    """Returns the names of the dimensions of `x` whose slices their strides divide, and the names of the others.
+
+    An operation with these strides then sends nothing along the dimensions of the first list. They are therefore
+    gathered after it, where they have fewer voxels. Those of the second list are gathered before it, which sends their
+    voxels once.
+
+    Args:
+      x: a tensor.
+      strides: {dimension of `x`: stride}.
     """
     lists = [], []
-    for dim in dims:
+    for dim, stride in strides.items():
         lists[_slice_size(x, dim) % stride != 0].append(dim.name)
     return lists
 
 
-def grow(x, like, name, filters):
-    """Doubles each size of `x` with a transposed convolution, and splits dimensions again that are split in `like`.
+def grow(x, like, name, filters, strides=2):
+    """Multiplies each size of `x` with a transposed convolution, and splits dimensions again that are split in `like`.
 
     Args:
       x: Tensor[batch, x / 2, y / 2, z / 2, channels] with sizes rounded up, computed from the result of `pool(like)`.
       like: Tensor[batch, x, y, z, channels]
       name: scope of the weights.
       filters: number of channels of the result.
+      strides: the strides of the pool: an int, or one for x, y and z.
 
     Returns:
       Tensor[batch, x, y, z, channels=filters], with the dimension names of `like`.
     """
     dims = spatial_dims(like)
-    gathered = [dim for dim, now in zip(dims, spatial_dims(x)) if dim.name != now.name]
-    early, late = divisible_slices(like, gathered, 2)  # the reverse of `pool`
+    rows = zip(dims, spatial_dims(x), per_axis(x, strides))
+    # the reverse of `pool`
+    early, late = divisible_slices(like, {dim: stride for dim, now, stride in rows if dim.name != now.name})
     x = mi.ops.scatter_slices(x, early, f"{name}_scatter")
-    x = conv_transpose(x, name, filters, [dim.size for dim in dims])
+    x = conv_transpose(x, name, filters, [dim.size for dim in dims], strides)
     return mi.ops.scatter_slices(x, late, f"{name}_scatter")
 
 
@@ -143,7 +164,7 @@ def _operation(x, name):
 
 
 def _kernel(x, size):
-    return [mi.mtf.Dimension(f"kernel_{axis}", size) for axis, _ in zip(_AXES, spatial_dims(x))]
+    return [mi.mtf.Dimension(f"kernel_{axis}", number) for axis, number in zip(_AXES, per_axis(x, size))]
 
 
 def _weights(x, dims, mode, scale):

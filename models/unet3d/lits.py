@@ -19,8 +19,9 @@ class LiverTumorSegmentation(SegmentationTask):
     weighted mean of the losses of all resolutions (`supervision.level_weights`).
 
     Attributes:
-      network: a function (image, is_training) -> logits. In training, it may return a list of logits, each of half the
-        sizes of the previous ones, rounded up. The default is a `UNet3D`.
+      network: a function (image, is_training) -> logits. In training, it may return a list of logits: each has half
+        the sizes of the previous ones, rounded up, or the strides in the network's attribute `level_strides`. The
+        default is a `UNet3D`.
       class_weights: weights of background, liver and lesion voxels in the cross entropy.
       dice_weight: weight of the Dice loss, from 0 to 1.
       dice: the Dice loss. "lesion" is the loss of the lesion, "classes" is the mean of the losses of liver and lesion,

@@ -2,13 +2,14 @@
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 
 import gin
 import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging.models.class_biases import check_biases
-from mtf_imaging.models.unet3d import layers
+from mtf_imaging.models.unet3d import layers, levels
 
 _CLASSES = 3  # background, liver and lesion
 _NORMS = ("batch", "instance", "group", "none")
@@ -24,6 +25,9 @@ class UNet3D:
 
     Images of any size are accepted. Each level halves the sizes of the previous one and rounds up: 67 voxels become 34,
     17 and 9. The decoder returns to the same sizes. For 2-D images, all convolutions and pools are 2-D.
+
+    `kernel_sizes` and `pool_sizes` fit the network to voxels that are longer along one axis, as in nnU-Net (Isensee et
+    al. 2021). `residual` selects the encoder of nnU-Net's residual presets (Isensee et al. 2024, arXiv:2404.09556).
 
     Attributes:
       classes: number of classes. None selects the number that the task needs; without a task, it is 3.
@@ -48,6 +52,15 @@ class UNet3D:
       deep_supervision: number of coarser levels of the decoder that also return logits in training, each through a
         1 x 1 x 1 convolution. True selects all `depth - 2` levels, and False selects none. Prediction does not use
         these logits.
+      kernel_sizes: sizes of the kernels along x, y and z for each level, such as `((3, 3, 1), (3, 3, 3))` for 2 levels.
+        They apply to the encoder and the decoder. None uses `kernel_size` everywhere. 2-D images use the sizes along x
+        and y.
+      pool_sizes: sizes of the pools along x, y and z between each level and the next one, such as `((2, 2, 1),)` for 2
+        levels: 2 halves an axis, and 1 keeps it. None halves all axes. 2-D images use the sizes along x and y.
+      max_filters: the largest number of filters of a level, which caps `base_filters 2^l`. None sets no cap.
+      residual: whether the encoder consists of residual blocks: the input of a block is added to its last convolution,
+        after the norm and before the leaky ReLU (He et al. 2016). Where a block changes the number of channels, a
+        1 x 1 x 1 convolution with a norm changes it in the input as well.
       class_biases: initial bias of each class. None for 0, or, in training, for the biases that follow from the
         frequencies of the classes (`class_biases.softmax_biases`).
     """
@@ -67,6 +80,10 @@ class UNet3D:
     double_before_pool: bool = False
     recompute: bool = False
     deep_supervision: bool | int = False
+    kernel_sizes: Sequence[Sequence[int]] | None = None
+    pool_sizes: Sequence[Sequence[int]] | None = None
+    max_filters: int | None = None
+    residual: bool = False
     class_biases: tuple[float, ...] | None = None
 
     def __post_init__(self):
@@ -90,7 +107,7 @@ class UNet3D:
             raise mi.ConfigError(
                 f"UNet3D.dropout_rate = {self.dropout_rate}: it must be at least 0 (no dropout) and below 1."
             )
-
+        self._check_levels()
         self._check_supervision()
 
     def __call__(self, image, is_training):
@@ -103,7 +120,7 @@ class UNet3D:
 
         Returns:
           logits Tensor[batch, x, y, z, classes], without z if the image has none. In training with `deep_supervision`,
-          it is a list of logits, each of half the sizes of the previous ones, rounded up.
+          it is a list of logits, each at the resolution of the next level (`level_strides`).
         """
         with tf.compat.v1.variable_scope("unet3d"):
             x, skips, coarser = image, [], []
@@ -129,6 +146,20 @@ class UNet3D:
         return dataclasses.replace(self, class_biases=tuple(biases)) if self.class_biases is None else self
 
     @property
+    def level_strides(self):
+        """The strides of each level along x, y and z, relative to the image: the products of the pool sizes.
+
+        >>> UNet3D(depth=3, pool_sizes=((2, 2, 1), (2, 2, 2))).level_strides
+        ((1, 1, 1), (2, 2, 1), (4, 4, 2))
+        """
+        return levels.cumulative_strides(self._pools)
+
+    @property
+    def _pools(self):
+        """The sizes of the pools along x, y and z, from the finest level to the coarsest."""
+        return ((2, 2, 2),) * (self.depth - 1) if self.pool_sizes is None else self.pool_sizes
+
+    @property
     def _supervised(self):
         """The coarsest level that returns logits."""
         return self.depth - 2 if self.deep_supervision is True else int(self.deep_supervision)
@@ -140,29 +171,46 @@ class UNet3D:
 
     def _down(self, level, is_training, x):
         if level:
-            x = layers.pool(x, f"pool{level}", self.gather_below)
-        filters = [self.base_filters * 2**level] * (self.convs - 1) + [self._filters(level)]
-        return self._block(x, f"down{level}", filters, is_training, first=level == 0)
+            x = layers.pool(x, f"pool{level}", self.gather_below, self._pools[level - 1])
+        filters = [self._number(level)] * (self.convs - 1) + [self._filters(level)]
+        return self._block(x, f"down{level}", level, filters, is_training, first=level == 0, residual=self.residual)
 
     def _up(self, level, is_training, x, skip):
-        x = layers.grow(x, skip, f"grow{level}", self._filters(level + self.double_before_pool))
+        filters = self._filters(level + self.double_before_pool)
+        x = layers.grow(x, skip, f"grow{level}", filters, self._pools[level])
         x = layers.concat_channels([x, skip])
-        return self._block(x, f"up{level}", [self._filters(level)] * self.convs, is_training, last=level == 0)
+        return self._block(x, f"up{level}", level, [self._filters(level)] * self.convs, is_training, last=level == 0)
 
     def _filters(self, level):
         """Returns the number of filters of a block's last convolution."""
-        return self.base_filters * 2 ** (level + self.double_before_pool)
+        return self._number(level + self.double_before_pool)
 
-    def _block(self, x, name, filters, is_training, first=False, last=False):
+    def _number(self, doublings):
+        """Returns the number of filters after a number of doublings."""
+        number = self.base_filters * 2**doublings
+        return number if self.max_filters is None else min(number, self.max_filters)
+
+    def _block(self, x, name, level, filters, is_training, first=False, last=False, residual=False):
+        kernel_size = self.kernel_size if self.kernel_sizes is None else self.kernel_sizes[level]
+        image = x
         with tf.compat.v1.variable_scope(name):
             for i, number in enumerate(filters):
-                x = layers.conv(x, f"conv{i}", number, self.kernel_size, use_bias=self.norm == "none")
+                x = layers.conv(x, f"conv{i}", number, kernel_size, use_bias=self.norm == "none")
                 x = self._normalize(x, f"norm{i}", is_training)
+                if residual and i == self.convs - 1:
+                    x += self._shortcut(image, number, is_training)
                 x = mi.ops.leaky_relu(x, self.negative_slope)
                 skip_dropout = (first and i == 0) or (last and i == self.convs - 1)
                 if is_training and self.dropout_rate and not skip_dropout:
                     x = mi.ops.dropout(x, self.dropout_rate, name=f"{name}/dropout{i}")
         return x
+
+    def _shortcut(self, x, filters, is_training):
+        """Returns the input of a residual block with the number of channels of its result."""
+        if x.shape.dims[-1].size == filters:
+            return x
+        x = layers.conv(x, "shortcut", filters, 1, use_bias=self.norm == "none")
+        return self._normalize(x, "shortcut_norm", is_training)
 
     def _normalize(self, x, name, is_training):
         if self.norm == "batch":
@@ -173,14 +221,28 @@ class UNet3D:
             return mi.ops.group_norm(x, self.norm_groups, self.norm_epsilon, name=name)
         return x
 
+    def _check_levels(self):
+        """Checks the kernels, the pools and the cap on the filters; lists, as gin has them, become tuples."""
+        for field, owners, number in (("kernel_sizes", "levels", self.depth), ("pool_sizes", "pools", self.depth - 1)):
+            if getattr(self, field) is not None:
+                sizes = levels.as_tuples(f"UNet3D.{field}", getattr(self, field), owners, number, self.depth)
+                object.__setattr__(self, field, sizes)
+        levels.check_pools("UNet3D.pool_sizes", self._pools)
+        levels.check_filters("UNet3D.max_filters", self.max_filters)
+        if self.norm == "group" and self.max_filters is not None and self.max_filters % self.norm_groups:
+            raise mi.ConfigError(
+                f"UNet3D.max_filters = {self.max_filters}: UNet3D.norm_groups = {self.norm_groups} must divide it. "
+                f"Fix: use a multiple of {self.norm_groups}."
+            )
+
     def _check_supervision(self):
-        levels, available = self.deep_supervision, self.depth - 2
-        if not isinstance(levels, int) or levels < 0 or (levels and not 1 <= self._supervised <= available):
+        supervised, available = self.deep_supervision, self.depth - 2
+        if not isinstance(supervised, int) or supervised < 0 or (supervised and not 1 <= self._supervised <= available):
             fix = (
                 f"use a number from 1 to {available}, True for all" if available > 0 else "use UNet3D.depth = 3 or more"
             )
             raise mi.ConfigError(
-                f"UNet3D.deep_supervision = {levels!r}: with UNet3D.depth = {self.depth}, the decoder has "
+                f"UNet3D.deep_supervision = {supervised!r}: with UNet3D.depth = {self.depth}, the decoder has "
                 f"{max(available, 0)} levels that are coarser than the image. Fix: {fix}, or False for none."
             )
 

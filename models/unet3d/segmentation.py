@@ -23,9 +23,9 @@ class Segmentation(SegmentationTask):
     `task.for_data(description)` replaces all of them by those of a data set.
 
     Attributes:
-      network: a function (image, is_training) -> logits. In training, it may return a list of logits, each of half the
-        sizes of the previous ones, rounded up. The default is a `UNet3D`, whose number of classes follows from the
-        labels or regions.
+      network: a function (image, is_training) -> logits. In training, it may return a list of logits: each has half
+        the sizes of the previous ones, rounded up, or the strides in the network's attribute `level_strides`. The
+        default is a `UNet3D`, whose number of classes follows from the labels or regions.
       channels: number of channels of an image, or their names.
       labels: number of labels without the background, or their names in the order of their values 1, 2, .... An
         `mi.data.Description` sets the channels, regions and the ignore label, too.

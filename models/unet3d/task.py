@@ -20,9 +20,10 @@ class SegmentationTask:
     A subclass chooses the parameters that gin files can set, and their defaults.
 
     Attributes:
-      network: a function (image, is_training) -> logits. In training, it may return a list of logits, each of half the
-        sizes of the previous ones, rounded up. If it has a method `with_classes(number)`, the task calls this method to
-        get a network with the number of outputs that it needs. The default is a `UNet3D`.
+      network: a function (image, is_training) -> logits. In training, it may return a list of logits: each has half
+        the sizes of the previous ones, rounded up, or the strides in the network's attribute `level_strides`. If it
+        has a method `with_classes(number)`, the task calls this method to get a network with the number of outputs that
+        it needs. The default is a `UNet3D`.
       description: the channels, labels and masks, an `mi.data.Description`.
       class_weights: weight of each output of the network in the cross entropy; None weights all by 1.
       dice_weight: weight of the Dice loss, from 0 to 1.
@@ -162,11 +163,13 @@ class SegmentationTask:
         """
         self.check_description()
         image, labels = self._in_plane(image), self._in_plane(labels)
-        logits = self._network()(image, is_training=True)
+        network = self._network()
+        logits = network(image, is_training=True)
         levels = [self._to_float32(x) for x in (logits if isinstance(logits, list | tuple) else [logits])]
         losses, measures = [], {}
+        strides = getattr(network, "level_strides", [(2**level,) * 3 for level in range(len(levels))])
         for level, (logits, weight) in enumerate(zip(levels, level_weights(len(levels)))):
-            loss, masks = self._loss(logits, labels_of_level(labels, logits, level))
+            loss, masks = self._loss(logits, labels_of_level(labels, logits, strides[level], level))
             losses.append(weight * loss)
             if not level:
                 measures = {name: overlap.soft_dice() for name, overlap in masks.items()}

@@ -14,13 +14,7 @@ from mtf_imaging.errors import ConfigError
 from mtf_imaging.files.workers import default_workers
 from mtf_imaging.jobs.choices.choice import Choice
 from mtf_imaging.jobs.choices.fitting import Variant, fit
-from mtf_imaging.jobs.choices.network import (
-    choose_depth,
-    choose_dropout,
-    choose_filters,
-    choose_loss,
-    choose_norm,
-)
+from mtf_imaging.jobs.choices.network import choose_loss, choose_network
 from mtf_imaging.jobs.choices.recipe import (
     choose_augmentation,
     choose_checkpoints,
@@ -45,7 +39,7 @@ class TaskBuilder(Protocol):
 
         Args:
           description: the channels, labels and masks.
-          network: keyword arguments of the network: base_filters, depth, norm, dropout_rate and recompute.
+          network: keyword arguments of the network: those of `choices.network.choose_network`, and recompute.
           loss: keyword arguments of the task: class_weights and dice_weight.
         """
         ...
@@ -101,8 +95,9 @@ def plan(
 ) -> JobPlan:
     """Plans a training job for a data set and devices.
 
-    The finest spacing and the largest batch are chosen whose training step fits on the devices under some layout, by
-    the estimates of `search`. No device is used.
+    The step with the finest spacing, then the most filters, then the largest batch is chosen that fits on the devices
+    under some layout, by the estimates of `search`. The levels of the network follow from the grid and the spacing. No
+    device is used.
 
     Args:
       task: a function that builds the task, such as `mi.models.unet3d.build_task`.
@@ -145,16 +140,9 @@ def plan_fingerprint(
     """Does the same as `plan`, for a fingerprint that was read before."""
     dtype, loss = _choose_dtype(hardware), choose_loss(fingerprint)
 
-    def network(variant: Variant) -> dict[str, Choice]:
-        return {
-            "base_filters": choose_filters(variant.filters),
-            "depth": choose_depth(variant.grid),
-            "norm": choose_norm(),
-            "dropout_rate": choose_dropout(),
-        }
-
     def search(variant: Variant) -> Searched:
-        built = task(fingerprint.description, _values(network(variant)), _values(loss))
+        network = choose_network(variant.grid, variant.spacing, variant.filters)
+        built = task(fingerprint.description, _values(network), _values(loss))
         step = TrainingStep(built, Adam(), variant.grid, variant.batch_size, dtype=dtype.value)
         return search_step(step, num_devices, hardware, None, num_hosts, progress=False)
 
@@ -180,7 +168,7 @@ def plan_fingerprint(
         num_steps=steps,
         checkpoint_every=choose_checkpoints(steps.value),
         learning_rate=choose_learning_rate(),
-        network=network(Variant(grid, fitted.filters, batch_size)) | {"recompute": fitted.recompute},
+        network=choose_network(grid, fitted.spacing.value, fitted.filters) | {"recompute": fitted.recompute},
         loss=loss,
         augmentation=choose_augmentation(fingerprint, grid, fitted.spacing.value),
         found=fitted.found,

@@ -1,5 +1,6 @@
 """Exported models, in a process without this package, give the results of `predict`."""
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -131,6 +132,23 @@ def test_a_grid_and_a_whole_volume_of_lits(folder, isolated, tmp_path):
     assert (image["dtype"], image["dims"], image["shape"]) == ("float32", ["x", "y", "z"], [12, 10, 9])
     assert "RAS+ orientation" in image["meaning"]
     assert "| input | `image` | float32 | x: 12, y: 10, z: 9 |" in (tmp_path / "model/README.md").read_text()
+
+
+@pytest.mark.slow
+def test_a_network_that_fits_long_voxels(folder, isolated, tmp_path):
+    """The levels have uneven sizes of 12 x 10 x 9, 6 x 5 x 9 and 3 x 5 x 5 voxels."""
+    levels = {"kernel_sizes": ((3, 3, 1), (3, 3, 3), (1, 3, 3)), "pool_sizes": ((2, 2, 1), (2, 1, 2))}
+    task = LiverTumorSegmentation(dataclasses.replace(NETWORK, depth=3, residual=True, max_filters=4, **levels))
+    split = {"layout": mi.Layout.parse("rows:5,cols:2", "x:rows,z:cols"), "mesh_impl": "stacked"}
+    layout = {"layout": split["layout"], "devices": mi.jobs.Devices(mesh_impl="stacked")}
+    train(task, folder / "records", tmp_path / "run", dtype="float64", **layout)
+    export(task, tmp_path / "run", tmp_path / "model", dtype="float64")
+    options = {"task": task, "sizes": (12, 10, 9), "model_dir": tmp_path / "run", "dtype": "float64"}
+    image = np.random.default_rng(0).integers(-900, 900, (12, 10, 9)).astype(np.float32)
+    found = isolated.call(tmp_path / "model", "serving_default", image=image)["probabilities"]
+    inputs = np.clip(image[..., None] / 1024 + 0.5, 0, 1).astype(np.float32)
+    np.testing.assert_array_equal(found, predictor(**options)(inputs).astype(np.float32))
+    np.testing.assert_allclose(predictor(**options, **split)(inputs), predictor(**options)(inputs), rtol=0, atol=1e-12)
 
 
 @pytest.mark.slow

@@ -13,13 +13,13 @@ from mtf_imaging.data.records.convert import max_voxels
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs.choices.fitting import fit
-from mtf_imaging.jobs.choices.network import batch_sizes, choose_depth, choose_loss
+from mtf_imaging.jobs.choices.network import batch_sizes, choose_levels, choose_loss, choose_network, pad_to_levels
 from mtf_imaging.jobs.choices.recipe import choose_augmentation, choose_steps
 from mtf_imaging.jobs.choices.spacing import choose_grid, choose_spacing, coarser
 from mtf_imaging.jobs.planning import plan_fingerprint
 from mtf_imaging.jobs.searching import search_step
 from mtf_imaging.layout import ONE_PROCESSOR
-from mtf_imaging.models.unet3d import LiverTumorSegmentation, Segmentation, build_task
+from mtf_imaging.models.unet3d import LiverTumorSegmentation, Segmentation, UNet3D, build_task
 from mtf_imaging.planner.cost.hardware import HARDWARE, Hardware
 from mtf_imaging.planner.search.search import Searched
 from mtf_imaging.training.optimizers import Adam
@@ -84,14 +84,17 @@ def test_fine_axes_become_coarser_first():
 
 def test_the_grid_covers_every_case_of_a_small_data_set():
     data = fingerprint(((100, 90, 33), (1.0, 1.0, 2.0)), ((50, 120, 20), (1.0, 1.0, 2.0)))
-    assert choose_grid(data, (1.0, 1.0, 2.0)).value == (112, 128, 48)
+    choice = choose_grid(data, (1.0, 1.0, 2.0))
+    # 4 pools along x and y and 3 along z; 120 + 8 voxels are a multiple of 16, but 100 and 33 only of 8 and 4.
+    assert choice.value == (104, 128, 36)
+    assert choice.reason.endswith("covers every case, and x 4, y 8, z 3 more voxels, so that pools halve them evenly")
 
 
 def test_one_huge_case_of_many_does_not_set_the_grid_but_its_labels_fit():
     usual, huge = ((100, 100, 100), (1.0, 1.0, 1.0)), ((100, 100, 900), (1.0, 1.0, 1.0))
     data = fingerprint(*[usual] * 300, huge)
     choice = choose_grid(data, (1.0, 1.0, 1.0))
-    assert choice.value == (112, 112, 464)  # 450 mm of labels in the center, and a voxel at each end
+    assert choice.value == (104, 104, 480)  # 450 mm of labels in the center, a voxel at each end, and padding
     assert "the margins of 1 large case" in choice.reason
     span = Sampling(choice.value, (1.0, 1.0, 1.0)).spans(*huge)[2]
     assert span.start <= 225
@@ -101,22 +104,56 @@ def test_one_huge_case_of_many_does_not_set_the_grid_but_its_labels_fit():
 def test_pictures_have_one_plane():
     flat = Description(("gray",), {"cell": 1}, {"cell": (1,)}, file_ending=".png")
     data = fingerprint(((500, 300, 1), (1.0, 1.0, 1.0)), description=flat)
-    assert choose_grid(data, (1.0, 1.0, 1.0)).value == (512, 304, 1)
-    assert choose_depth((512, 304, 1)).value == 5
-    recipe = choose_augmentation(data, (512, 304, 1), (1.0, 1.0, 1.0))
+    assert choose_grid(data, (1.0, 1.0, 1.0)).value == (512, 320, 1)
+    network = choose_network((512, 320, 1), (1.0, 1.0, 1.0), 32)
+    assert (network["depth"].value, network["max_filters"].value) == (7, 512)
+    assert network["pool_sizes"].value == ((2, 2, 1),) * 6
+    recipe = choose_augmentation(data, (512, 320, 1), (1.0, 1.0, 1.0))
     assert recipe["flips"].value == ("x", "y")
     assert recipe["rotation"].value == (0.0, 0.0, 15.0)
 
 
-@pytest.mark.parametrize(("shortest", "depth"), [(1, 5), (4, 1), (7, 2), (16, 3), (32, 4), (64, 5), (512, 5)])
-def test_the_depth_leaves_four_voxels_along_the_shortest_axis(shortest, depth):
-    chosen = choose_depth((512, 512, shortest)).value
-    assert chosen == depth
-    assert shortest == 1 or math.ceil(shortest / 2 ** (chosen - 1)) >= 4
+# grid and spacing; the sizes along z of the kernels, and the pools, as nnU-Net plans them
+LEVELS = [
+    # 4 pools turn voxels of 0.625 x 0.625 x 3.6 mm into 10 x 10 x 14.4 mm; z then has 5 voxels.
+    (
+        *((320, 320, 20), (0.625, 0.625, 3.6)),
+        (1, 1, 3, 3, 3, 3, 3),
+        ("220", "220", "222", "222", "220", "220"),
+    ),
+    (*((128, 128, 128), (1.0, 1.0, 1.0)), (3,) * 6, ("222",) * 5),
+    (*((512, 512, 512), (1.0, 1.0, 1.0)), (3,) * 7, ("222",) * 6),  # 8 voxels could be halved again
+    (*((40, 40, 40), (1.0, 1.0, 2.0)), (1, 3, 3, 3), ("220", "222", "222")),  # exactly twice as long
+    (*((64, 8, 8), (1.0, 1.0, 1.0)), (3,) * 4, ("222", "200", "200")),  # x ends at 8 voxels, less than 12
+    (*((8, 7, 7), (1.0, 1.0, 1.0)), (3,), ()),
+    (*((12, 7, 7), (1.0, 1.0, 1.0)), (3, 3), ("200",)),
+]
+
+
+@pytest.mark.parametrize(("grid", "spacing", "kernels", "pools"), LEVELS, ids=str)
+def test_levels_are_those_of_nnunet(grid, spacing, kernels, pools):
+    levels = choose_levels(grid, spacing)
+    assert [kernel[2] for kernel in levels.kernel_sizes] == list(kernels)
+    assert {kernel[:2] for kernel in levels.kernel_sizes} == {(3, 3)}
+    assert levels.pool_sizes == tuple(tuple(2 if size == "2" else 1 for size in pool) for pool in pools)
+    network = choose_network(grid, spacing, 32)
+    UNet3D(**{name: choice.value for name, choice in network.items()})
+    assert network["depth"].value == len(kernels)
+    assert network["deep_supervision"].value == max(len(kernels) - 3, 0)
+
+
+def test_padding_adds_at_most_a_tenth_and_keeps_the_levels():
+    for grid, spacing in [((310, 310, 19), (0.625, 0.625, 3.6)), ((33, 65, 127), (1.0,) * 3), ((9, 9, 9), (1.0,) * 3)]:
+        padded = pad_to_levels(grid, spacing)
+        assert all(size <= more <= 1.1 * size for size, more in zip(grid, padded, strict=True))
+        assert choose_levels(padded, spacing) == choose_levels(grid, spacing)
+    assert pad_to_levels((310, 310, 19), (0.625, 0.625, 3.6)) == (320, 320, 20)
+    assert pad_to_levels((9, 9, 9), (1.0,) * 3) == (9, 9, 9)  # 10 voxels would be 11% more
 
 
 def test_a_batch_has_at_most_a_twentieth_of_the_cases():
-    assert [batch_sizes(number) for number in (1, 2, 131, 5000)] == [[1], [2, 1], [4, 2, 1], [8, 4, 2, 1]]
+    assert [batch_sizes(number) for number in (1, 2, 7, 5000)] == [[1], [2, 1], [2, 1], [8, 4, 2, 1]]
+    assert [batch_sizes(number)[0] for number in (8, 131, 159, 160)] == [4, 4, 4, 8]
 
 
 def test_weights_grow_with_the_rarity_of_a_label():
@@ -173,10 +210,13 @@ def test_the_steps_grow_with_the_cases():
 
 
 class Planned:
-    """A search in which memory is proportional to voxels, filters and the batch, and halves with recomputation."""
+    """A search in which memory is proportional to voxels, filters and the batch, and halves with recomputation.
 
-    def __init__(self, available):
-        self.available, self.tried = available, []
+    A step takes `seconds` for each volume.
+    """
+
+    def __init__(self, available, seconds):
+        self.available, self.seconds, self.tried = available, seconds, []
 
     def __call__(self, variant):
         self.tried.append(variant)
@@ -185,7 +225,8 @@ class Planned:
         for recompute in (False, True):
             need = memory // (1 + recompute)
             fits = need <= self.available
-            found.append(_Found(ONE_PROCESSOR, recompute, _Plan(need), None, fits))
+            time = _Time(self.seconds * variant.batch_size)
+            found.append(_Found(ONE_PROCESSOR, recompute, _Plan(need), time, fits))
         return Searched(tuple(sorted(found, key=lambda one: not one.fits)), {})
 
 
@@ -194,19 +235,25 @@ class _Plan:
         self.memory = memory
 
 
+class _Time:
+    def __init__(self, total):
+        self.total = total
+
+
 class _Found:
     def __init__(self, layout, recompute, plan, time, fits):
         self.layout, self.recompute, self.plan, self.time, self.fits = layout, recompute, plan, time, fits
 
 
-def fitted(data, available):
+def fitted(data, available, seconds=0.1):
     hardware = Hardware("gpu", available, 1, 1, 1, usable=1.0)
-    search = Planned(available)
+    search = Planned(available, seconds)
     return fit(data, search, hardware, 1, lambda _: None), search
 
 
 CUBE = 64**3
 CASES = [((60, 60, 60), (1.0, 1.0, 1.0))] * 100
+FEW = CASES[:12]
 
 
 def test_the_largest_batch_that_fits_is_chosen():
@@ -217,6 +264,24 @@ def test_the_largest_batch_that_fits_is_chosen():
     assert (chosen.batch_size.value, chosen.recompute.value) == (2, False)
     chosen, _ = fitted(fingerprint(*CASES), CUBE * 32)
     assert (chosen.batch_size.value, chosen.recompute.value) == (1, False)
+
+
+def test_a_small_data_set_has_a_larger_batch_if_memory_and_time_allow():
+    chosen, _ = fitted(fingerprint(*FEW), CUBE * 32 * 8)
+    assert (chosen.batch_size.value, chosen.recompute.value) == (4, False)
+    chosen, _ = fitted(fingerprint(*FEW), CUBE * 32 * 2)
+    assert (chosen.batch_size.value, chosen.batch_size.reason) == (2, "a larger batch does not fit")
+    # 4,000 steps of 4 volumes take 44 hours at 10 s for each volume, and those of 2 volumes take 22 hours.
+    chosen, _ = fitted(fingerprint(*FEW), CUBE * 32 * 8, seconds=10)
+    assert chosen.batch_size.value == 2
+    assert chosen.batch_size.reason.startswith(
+        "a batch of 4 would train for 44 hours, an estimate; batches of more than"
+    )
+    # 2 volumes are in the rule of nnU-Net, however long they take.
+    chosen, _ = fitted(fingerprint(*FEW), CUBE * 32 * 8, seconds=1000)
+    assert chosen.batch_size.value == 2
+    chosen, _ = fitted(fingerprint(*CASES), CUBE * 32 * 8, seconds=1)
+    assert chosen.batch_size.value == 4
 
 
 def test_recomputation_then_fewer_filters_then_a_coarser_spacing():
@@ -296,7 +361,7 @@ def test_a_device_without_bfloat16_computes_in_float32():
 
 def test_more_devices_than_voxels_are_refused():
     data = fingerprint(((8, 8, 8), (1.0, 1.0, 1.0)))
-    with pytest.raises(ConfigError, match=r"no layout keeps 31 devices busy with one volume of x:16,y:16,z:16: .* Fix"):
+    with pytest.raises(ConfigError, match=r"no layout keeps 31 devices busy with one volume of x:8,y:8,z:8: .* Fix"):
         plan_fingerprint(data, build_task, 31, HARDWARE["a100"], progress=False)
 
 

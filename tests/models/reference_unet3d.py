@@ -6,10 +6,12 @@ import itertools
 import tensorflow as tf
 
 
-def max_pool(x):
-    """Computes a max pool of 2^3 voxels with SAME padding. TensorFlow has no float64 `max_pool3d` on the CPU."""
-    x = tf.pad(x, [[0, 0], *[[0, size % 2] for size in x.shape[1:4]], [0, 0]], constant_values=x.dtype.min)
-    windows = [x[:, i::2, j::2, k::2] for i, j, k in itertools.product((0, 1), repeat=3)]
+def max_pool(x, sizes=(2, 2, 2)):
+    """Computes a max pool with SAME padding. TensorFlow has no float64 `max_pool3d` on the CPU."""
+    pads = [[0, -size % pool] for size, pool in zip(x.shape[1:4], sizes, strict=True)]
+    x = tf.pad(x, [[0, 0], *pads, [0, 0]], constant_values=x.dtype.min)
+    p, q, r = sizes
+    windows = [x[:, i::p, j::q, k::r] for i, j, k in itertools.product(*map(range, sizes))]
     return functools.reduce(tf.maximum, windows)
 
 
@@ -25,7 +27,7 @@ def normalize(x, scale, offset, norm, groups):
     return tf.reshape((x - mean) / tf.sqrt(variance + 1e-6), shape) * scale + offset
 
 
-def logits(image, weights, depth, norm="batch", groups=None):
+def logits(image, weights, depth, norm="batch", groups=None, pools=None, residual=False):
     """Computes the logits of a U-Net with 2 convolutions in each block.
 
     Args:
@@ -34,28 +36,36 @@ def logits(image, weights, depth, norm="batch", groups=None):
       depth: number of resolutions.
       norm: "batch" (by the statistics of the batch), "instance", "group" or "none".
       groups: number of groups of the group norm.
+      pools: sizes of the pools along x, y and z, for each pool; None for 2 along each axis.
+      residual: whether the encoder has residual blocks.
     """
+    pools = pools or [(2, 2, 2)] * (depth - 1)
 
     def conv(x, name):
         y = tf.nn.conv3d(x, weights[f"unet3d/{name}/filter"], [1] * 5, "SAME")
         return y + weights[f"unet3d/{name}/bias"] if f"unet3d/{name}/bias" in weights else y
 
-    def block(x, name):
-        for i in range(2):
-            x = conv(x, f"{name}/conv{i}")
-            if norm != "none":
-                parameters = [weights[f"unet3d/{name}/norm{i}/{key}"] for key in ("scale", "offset")]
-                x = normalize(x, *parameters, norm, groups)
-            x = tf.nn.leaky_relu(x, 0.1)
-        return x
+    def conv_and_norm(x, conv_name, norm_name):
+        x = conv(x, conv_name)
+        if norm == "none":
+            return x
+        return normalize(x, *[weights[f"unet3d/{norm_name}/{key}"] for key in ("scale", "offset")], norm, groups)
 
-    x, skips = block(image, "down0"), []
+    def block(x, name, residual=False):
+        shortcut = 0
+        if residual:
+            is_wider = f"unet3d/{name}/shortcut/filter" in weights
+            shortcut = conv_and_norm(x, f"{name}/shortcut", f"{name}/shortcut_norm") if is_wider else x
+        x = tf.nn.leaky_relu(conv_and_norm(x, f"{name}/conv0", f"{name}/norm0"), 0.1)
+        return tf.nn.leaky_relu(conv_and_norm(x, f"{name}/conv1", f"{name}/norm1") + shortcut, 0.1)
+
+    x, skips = block(image, "down0", residual), []
     for level in range(1, depth):
         skips.append(x)
-        x = block(max_pool(x), f"down{level}")
+        x = block(max_pool(x, pools[level - 1]), f"down{level}", residual)
     for level in reversed(range(depth - 1)):
         skip, kernel = skips.pop(), weights[f"unet3d/grow{level}/filter"]
-        x = tf.nn.conv3d_transpose(x, kernel, [*skip.shape[:4], kernel.shape[3]], [1, 2, 2, 2, 1])
+        x = tf.nn.conv3d_transpose(x, kernel, [*skip.shape[:4], kernel.shape[3]], [1, *pools[level], 1])
         x += weights[f"unet3d/grow{level}/bias"]
         x = block(tf.concat([x, skip], -1), f"up{level}")
     return conv(x, "classes")

@@ -30,6 +30,10 @@ LAYOUTS = {
     "2 x 2": ("rows:2,cols:2", "x:rows,y:cols"),
     "3 x 5": ("rows:3,cols:5", "x:rows,y:cols"),
 }
+SHAPES = {
+    "kernel_sizes": ((3, 3, 1), (3, 3, 1), (3, 3, 3), (3, 3, 3)),
+    "pool_sizes": ((2, 2, 1), (2, 1, 2), (2, 2, 2)),
+}
 
 
 def network(depth=4, **settings):
@@ -70,6 +74,10 @@ def test_values_and_gradients_equal_those_of_one_processor(layout, mesh_impl):
         ("three axes", {"norm": "instance", "deep_supervision": True}),
         ("three axes", {"norm": "none", "gather_below": 4, "deep_supervision": True, "recompute": True}),
         ("two axes", {"norm": "batch", "double_before_pool": True, "kernel_size": 5}),
+        (
+            "three axes",
+            {"norm": "instance", "residual": True, "max_filters": 5, "deep_supervision": 1, **SHAPES},
+        ),
     ],
     ids=str,
 )

@@ -58,6 +58,8 @@ UNETS = [
     ("rows:2,cols:2", "x:rows,y:cols", {"kernel_size": 5, "task": {"dice": "adaptive"}}),
     ("rows:3,cores:2", "x:rows,batch:cores", {"batch": 3, "sizes": (12, 8, 8)}),
     ("rows:5,cols:3", "x:rows,y:cols", {"recompute": True, "norm": "group", "norm_groups": 2}),
+    ("rows:2,planes:2", "x:rows,z:planes", {"kernel_sizes": ((3, 3, 1), (3, 3, 3)), "pool_sizes": ((2, 2, 1),)}),
+    ("rows:3,cols:2", "x:rows,y:cols", {"depth": 3, "pool_sizes": ((2, 1, 1), (1, 2, 2)), "residual": True}),
 ]
 
 

@@ -9,11 +9,14 @@ from mtf_imaging.data.sampling.grid import Grid, format_grid
 from mtf_imaging.data.sampling.sampling import Spacing, format_spacing
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs.choices.choice import Choice
-from mtf_imaging.jobs.choices.network import FILTERS, MOST, NNUNET, batch_sizes
+from mtf_imaging.jobs.choices.network import FILTERS, MOST, NNUNET, SMALL_BATCH, batch_sizes, is_large_batch
+from mtf_imaging.jobs.choices.recipe import choose_steps
 from mtf_imaging.jobs.choices.spacing import COARSEST, choose_grid, choose_spacing, coarser, is_flat
 from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.planner.search.search import Found, Searched
 from mtf_imaging.program.memory import format_bytes
+
+_LONGEST_HOURS = 24  # of training with a batch of more than 5% of the cases
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,11 +24,13 @@ class Variant:
     """One training step that a plan considers.
 
     Attributes:
+      spacing: voxel size in mm along x, y and z.
       grid: voxels along x, y and z.
       filters: filters of the first level of the network.
       batch_size: volumes in a step.
     """
 
+    spacing: Spacing
     grid: Grid
     filters: int
     batch_size: int
@@ -72,7 +77,9 @@ def fit(
     available = hardware.memory * hardware.usable
     first = choose_spacing(fingerprint)
     grids = {spacing: choose_grid(fingerprint, spacing) for spacing in _spacings(first.value, is_flat(fingerprint))}
-    steps = [(spacing, Variant(grid.value, filters, 1)) for spacing, grid in grids.items() for filters in FILTERS]
+    steps = [
+        (spacing, Variant(spacing, grid.value, filters, 1)) for spacing, grid in grids.items() for filters in FILTERS
+    ]
     failures: Failures = []
     for spacing, variant in steps:
         is_last = (spacing, variant) == steps[-1]  # its memory is in the error message
@@ -114,19 +121,35 @@ def _certainly_too_large(variant: Variant, failures: Failures, available: float)
 def _largest_batch(
     alone: Found, variant: Variant, num_cases: int, search: Search, note: Callable[[str], None]
 ) -> tuple[Found, Choice]:
-    """Returns the layout and the size of the largest batch that fits without recomputation."""
+    """Returns the layout and the size of the largest batch that fits without recomputation.
+
+    A batch of more than 5% of the cases also needs a training of at most `_LONGEST_HOURS`, because it takes longer: a
+    plan of few cases has the same number of steps for all batches.
+    """
     most = batch_sizes(num_cases)[0]
     if most > 1 and alone.recompute:
         return alone, Choice(1, "even one volume fits only with recomputed activations")
+    least = f"at least 2, or {SMALL_BATCH} from {2 * SMALL_BATCH} cases on"
+    limit = f"the most for {num_cases} cases: 5% of them ({NNUNET}), but {least}, and at most {MOST}"
     for size in batch_sizes(num_cases)[:-1]:
         note(f"batch of {size}")
         best = search(dataclasses.replace(variant, batch_size=size)).best
-        if best is not None and not best.recompute:
-            limit = f"the most for {num_cases} cases: 5% of them ({NNUNET}), but at least 2 and at most {MOST}"
-            limit = limit if size == most else "a larger batch does not fit"
+        if best is None or best.recompute:
+            limit = "a larger batch does not fit"
+        elif is_large_batch(size, num_cases) and _hours(best, num_cases, size) > _LONGEST_HOURS:
+            limit = (
+                f"a batch of {size} would train for {_hours(best, num_cases, size):.0f} hours, an estimate; batches of "
+                f"more than 5% of the cases may take {_LONGEST_HOURS}"
+            )
+        else:
             return best, Choice(size, limit)
-    larger = "a larger batch does not fit; a whole volume has more voxels than a batch of patches"
+    larger = f"{limit}; a whole volume has more voxels than a batch of patches"
     return alone, Choice(1, larger if most > 1 else "there is one case")
+
+
+def _hours(found: Found, num_cases: int, batch_size: int) -> float:
+    """Returns the duration of a whole training."""
+    return found.time.total * choose_steps(num_cases, batch_size).value / 3600
 
 
 def _fitted(spacing: Choice, grid: Choice, filters: int, batch: Choice, found: Found, num_devices: int) -> Fitted:

@@ -8,9 +8,10 @@ import numpy as np
 
 from mtf_imaging.data.fingerprint import Fingerprint
 from mtf_imaging.data.listing.image_formats import is_picture_ending
-from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid
-from mtf_imaging.data.sampling.sampling import BOX_MULTIPLE, Spacing, format_spacing, smallest_box
+from mtf_imaging.data.sampling.grid import AXIS_NAMES
+from mtf_imaging.data.sampling.sampling import Spacing, format_spacing, smallest_box
 from mtf_imaging.jobs.choices.choice import Choice
+from mtf_imaging.jobs.choices.network import pad_to_levels
 
 ANISOTROPY = 3  # the ratio of voxel sizes from which nnU-Net treats an axis on its own
 COARSER = 1.25  # each step to a coarser spacing halves the number of voxels, roughly
@@ -70,7 +71,7 @@ def choose_grid(fingerprint: Fingerprint, spacing: Spacing) -> Choice:
     """Chooses the number of voxels along x, y and z at a spacing.
 
     The box covers 99% of the fields of view along each axis, and all labeled voxels. It is larger by one voxel at each
-    end, because `convert` shifts the box by up to a voxel.
+    end, because `convert` shifts the box by up to a voxel. It is padded as `pad_to_levels` describes.
     """
     extents = np.array([case.extent_mm for case in fingerprint.cases])
     most = np.quantile(extents, _COVERED, axis=0, method="higher")
@@ -78,24 +79,22 @@ def choose_grid(fingerprint: Fingerprint, spacing: Spacing) -> Choice:
     margin = 2 * np.array(spacing)
     wanted = np.minimum(extents.max(axis=0), np.maximum(most, labeled + margin))
     x, y, z = map(float, wanted)
-    grid = smallest_box([((1, 1, 1), (x, y, z))], spacing)
+    box = smallest_box([((1, 1, 1), (x, y, z))], spacing, multiple=1)
+    if is_flat(fingerprint):
+        box = (*box[:2], 1)
+    grid = pad_to_levels(box, spacing)
     what = f"the smallest box of {format_spacing(spacing)} mm that covers"
     cropped = int((extents > wanted + 1e-3).any(axis=1).sum())
     whole = "every case" if not cropped else f"all labels, and all but the margins of {cropped} large case(s)"
-    reason = f"{what} {whole}, in multiples of {BOX_MULTIPLE} voxels"
-    if is_flat(fingerprint):
-        return Choice((*grid[:2], 1), f"{reason}; the images have one plane")
-    return Choice(grid, reason)
+    added = [f"{axis} {size - own}" for axis, own, size in zip(AXIS_NAMES, box, grid, strict=True) if size > own]
+    padding = f", and {', '.join(added)} more voxels, so that pools halve them evenly" if added else ""
+    flat = "; the images have one plane" if is_flat(fingerprint) else ""
+    return Choice(grid, f"{what} {whole}{padding}{flat}")
 
 
 def is_flat(fingerprint: Fingerprint) -> bool:
     """Returns whether the images are pictures, which are volumes of one plane."""
     return is_picture_ending(fingerprint.description.file_ending)
-
-
-def voxels_along(grid: Grid) -> list[int]:
-    """Returns the numbers of voxels along the axes that have more than one."""
-    return [size for size in grid if size > 1]
 
 
 def _rounded(spacing: list[float]) -> Spacing:
