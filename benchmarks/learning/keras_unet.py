@@ -26,14 +26,14 @@ PATCH = (64, 64, 32)
 RATE, POWER = 3e-3, 0.9
 
 
-def network():
-    """Returns a U-Net: [batch, x, y, z, 1] -> logits [batch, x, y, z, classes]."""
+def network(pool=keras.layers.MaxPooling3D):
+    """Returns a U-Net: [batch, x, y, z, 1] -> logits [batch, x, y, z, classes]. `pool` halves sizes."""
     image = keras.Input((None, None, None, 1))
     x, skips = image, []
     for level in range(LEVELS):
         if level:
             skips.append(x)
-            x = keras.layers.MaxPooling3D(2, name=f"pool{level}")(x)
+            x = pool(2, name=f"pool{level}")(x)
         x = _block(x, f"down{level}", FILTERS * 2**level)
     for level in reversed(range(LEVELS - 1)):
         x = keras.layers.Conv3DTranspose(FILTERS * 2**level, 2, 2, kernel_initializer="he_normal", name=f"grow{level}")(
@@ -53,12 +53,12 @@ def _block(x, name, filters):
     return x
 
 
-def loss(labels, logits):
+def loss(labels, logits, smooth=1.0):
     """Returns the cross entropy plus the mean Dice loss of liver and lesion."""
     entropy = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
     p, t = tf.nn.softmax(logits)[..., 1:], tf.one_hot(labels, CLASSES, dtype=logits.dtype)[..., 1:]
     axes = [0, 1, 2, 3]
-    dice = (2 * tf.reduce_sum(p * t, axes) + 1) / (tf.reduce_sum(p, axes) + tf.reduce_sum(t, axes) + 1)
+    dice = (2 * tf.reduce_sum(p * t, axes) + smooth) / (tf.reduce_sum(p, axes) + tf.reduce_sum(t, axes) + smooth)
     return entropy + 1 - tf.reduce_mean(dice)
 
 
