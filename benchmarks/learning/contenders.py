@@ -30,12 +30,15 @@ class Contender:
       conversion: flags of `convert`; None for the Keras program, which reads the files itself.
       settings: gin bindings on top of the job, in which {steps}, {tenth} and {two_thirds} are numbers of steps; or
         flags of the Keras program.
+      cost_of: the contender whose steps cost the same, because only weights, losses or schedules differ; None for its
+        own pilot.
     """
 
     name: str
     title: str
     conversion: tuple[str, ...] | None = DOCUMENTED
     settings: tuple[str, ...] = ()
+    cost_of: str | None = None
 
     @property
     def is_keras(self) -> bool:
