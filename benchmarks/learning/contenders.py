@@ -8,7 +8,9 @@ DOCUMENTED = ("--spacing", "3", "--multiple", "2")
 CUBE = ("--resolution", "64")
 
 _TASK, _NETWORK = "unet3d.LiverTumorSegmentation", "unet3d.UNet3D"
-_PAPER_LOSS = (f"{_TASK}.dice = 'lesion'", f"{_TASK}.dice_weight = 0.2", f"{_TASK}.class_weights = (1, 8, 16)")
+_WEIGHTS = (f"{_TASK}.class_weights = (1, 8, 16)",)
+_PAPER_LOSS = (f"{_TASK}.dice = 'lesion'", f"{_TASK}.dice_weight = 0.2", *_WEIGHTS)
+_BATCH_NORM = (f"{_NETWORK}.norm = 'batch'",)
 _ZERO = ("train.class_frequencies = None",)
 _STEP_DECAY = (
     "Adam.learning_rate = @StepDecay()",
@@ -58,26 +60,33 @@ ALL = {
         Contender("documented", "the job as documented"),
         Contender("keras_whole", "plain Keras, whole volumes", None),
         Contender("keras_patches", "plain Keras, patches of 64 x 64 x 32 voxels", None, ("--patches",)),
-        Contender("zero_biases", "first biases of 0", settings=_ZERO),
+        Contender("zero_biases", "first biases of 0", settings=_ZERO, cost_of="documented"),
         Contender("cube", "records of 64^3 instead of the CTs' voxels", CUBE),
+        Contender("weights", "class weights 1, 8, 16", settings=_WEIGHTS, cost_of="documented"),
         Contender(
             "paper_loss",
             "the loss of the paper: class weights 1, 8, 16, Dice of the lesion, weight 0.2",
             settings=_PAPER_LOSS,
+            cost_of="documented",
         ),
-        Contender("weights", "class weights 1, 8, 16", settings=(f"{_TASK}.class_weights = (1, 8, 16)",)),
-        Contender("batch_norm", "batch norm", settings=(f"{_NETWORK}.norm = 'batch'",)),
-        Contender("step_decay", "StepDecay: a factor of 0.3 after two thirds of the steps", settings=_STEP_DECAY),
-        Contender("warm_up", "a warm-up of a tenth of the steps", settings=_WARM_UP),
-        Contender("clip", "gradients clipped to a norm of 1", settings=("Adam.clip_norm = 1.0",)),
+        Contender("batch_norm", "batch norm", settings=_BATCH_NORM),
+        Contender(
+            "step_decay",
+            "StepDecay: a factor of 0.3 after two thirds of the steps",
+            settings=_STEP_DECAY,
+            cost_of="documented",
+        ),
+        Contender("warm_up", "a warm-up of a tenth of the steps", settings=_WARM_UP, cost_of="documented"),
+        Contender("clip", "gradients clipped to a norm of 1", settings=("Adam.clip_norm = 1.0",), cost_of="documented"),
         Contender("supervision", "deep supervision", settings=(f"{_NETWORK}.deep_supervision = True",)),
         Contender("warp", "rotation, zoom and elastic deformation", settings=_WARP),
         Contender("lesions", "synthetic lesions in half of the samples", settings=("Augmentation.lesions = 0.5",)),
-        Contender("batch_of_2", "batches of 2, half as many steps", settings=("setup.batch_size = 2",)),
+        Contender("batch_of_2", "batches of 2", settings=("setup.batch_size = 2",)),
         Contender(
             "paper_zero_biases",
             "batch norm, the paper's loss and StepDecay, first biases of 0",
-            settings=(*_PAPER_LOSS, f"{_NETWORK}.norm = 'batch'", *_STEP_DECAY, *_ZERO),
+            settings=(*_PAPER_LOSS, *_BATCH_NORM, *_STEP_DECAY, *_ZERO),
+            cost_of="batch_norm",
         ),
     )
 }
