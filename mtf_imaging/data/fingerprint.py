@@ -28,8 +28,9 @@ from mtf_imaging.files.workers import in_parallel
 
 FILE = "fingerprint.json"
 WORKER_BYTES = 2 << 30  # as for a conversion, which reads the same voxels
-_FORMAT = 1
-_LOW, _HIGH = PERCENTAGES
+# Dense near the ends, so that the percentiles of all cases together follow from those of each case.
+FOREGROUND_PERCENTAGES = (0, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 75, 90, 95, 97.5, 99, 99.5, 99.75, 99.9, 100)
+_FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -38,14 +39,12 @@ class Foreground:
 
     Attributes:
       mean, sd: mean and standard deviation.
-      low_percentile, median, high_percentile: percentiles 0.5, 50 and 99.5.
+      percentiles: the percentiles at `FOREGROUND_PERCENTAGES`.
     """
 
     mean: float
     sd: float
-    low_percentile: float
-    median: float
-    high_percentile: float
+    percentiles: tuple[float, ...]
 
 
 @dataclass(frozen=True)
@@ -100,6 +99,21 @@ class Fingerprint:
     def median_shape(self) -> tuple[float, ...]:
         """The median number of voxels along each axis."""
         return tuple(float(size) for size in np.median([case.shape for case in self.cases], axis=0))
+
+    def foreground_percentiles(self, channel: int) -> tuple[float, float]:
+        """Returns percentiles 0.5 and 99.5 of one channel in the labeled voxels of all cases.
+
+        Each case counts the same, as in nnU-Net, which draws the same number of voxels from each. The percentiles are
+        interpolated between those of the cases.
+
+        Args:
+          channel: index of the channel.
+        """
+        rows = [case.foreground[channel].percentiles for case in self.cases if case.foreground]
+        values = np.unique(rows)
+        below = np.mean([np.interp(values, row, FOREGROUND_PERCENTAGES) for row in rows], axis=0)
+        low, high = np.interp(PERCENTAGES, below, values)
+        return float(low), float(high)
 
     def frequency(self, label: int) -> float:
         """Returns the fraction of all counted voxels that have a label; voxels with the ignore label do not count."""
@@ -211,9 +225,9 @@ def _labeled_mm(labeled: np.ndarray, spacing: Spacing) -> tuple[float, float, fl
 
 
 def _foreground(values: np.ndarray) -> Foreground:
-    low, median, high = np.percentile(values, (_LOW, 50, _HIGH))
+    percentiles = np.percentile(values, FOREGROUND_PERCENTAGES)
     mean, sd = values.mean(dtype=np.float64), values.std(dtype=np.float64)
-    return Foreground(*map(float, (mean, sd, low, median, high)))
+    return Foreground(float(mean), float(sd), tuple(map(float, percentiles)))
 
 
 def _read_all(reader, cases: list[Case], workers, progress, prepare) -> dict[str, CaseFingerprint]:
@@ -278,7 +292,10 @@ def _case(fields: dict[str, Any]) -> CaseFingerprint:
         | {
             "voxels": {int(label): number for label, number in fields["voxels"].items()},
             "channels": tuple(ChannelStatistics(**channel) for channel in fields["channels"]),
-            "foreground": tuple(Foreground(**channel) for channel in fields["foreground"]),
+            "foreground": tuple(
+                Foreground(**channel | {"percentiles": tuple(channel["percentiles"])})
+                for channel in fields["foreground"]
+            ),
             "files": {name: tuple(stamp) for name, stamp in fields["files"].items()},
         }
     )

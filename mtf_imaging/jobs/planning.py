@@ -21,6 +21,7 @@ from mtf_imaging.jobs.choices.recipe import (
     choose_learning_rate,
     choose_steps,
 )
+from mtf_imaging.jobs.choices.window import choose_window
 from mtf_imaging.jobs.searching import search_step
 from mtf_imaging.jobs.settings import check_count
 from mtf_imaging.jobs.subjects.folders import check_volumes
@@ -55,6 +56,7 @@ class JobPlan:
       num_devices: number of devices.
       num_hosts: number of hosts.
       spacing, grid, dtype, batch_size, layout, num_steps, checkpoint_every, learning_rate: the choices.
+      window: the window in HU of the CT channel; None without such a channel, or if the data set names its window.
       network: {keyword argument of the network: choice}.
       loss: {keyword argument of the task: choice}.
       augmentation: {parameter of `data.augmentation.Augmentation`: choice}.
@@ -73,6 +75,7 @@ class JobPlan:
     num_steps: Choice
     checkpoint_every: Choice
     learning_rate: Choice
+    window: Choice | None
     network: Mapping[str, Choice]
     loss: Mapping[str, Choice]
     augmentation: Mapping[str, Choice]
@@ -168,6 +171,7 @@ def plan_fingerprint(
         num_steps=steps,
         checkpoint_every=choose_checkpoints(steps.value),
         learning_rate=choose_learning_rate(),
+        window=choose_window(fingerprint),
         network=choose_network(grid, fitted.spacing.value, fitted.filters) | {"recompute": fitted.recompute},
         loss=loss,
         augmentation=choose_augmentation(fingerprint, grid, fitted.spacing.value),

@@ -50,6 +50,10 @@ def test_every_choice_has_a_reason(planned):
         "setup.spacing": "# The median voxel size of the cases.",
         "setup.resolution": "# The smallest box of",
         "setup.mesh_shape": "# The fastest for 2 devices.",
+        "unet3d.UNet3D.depth": "# The coarsest level has 5 x 6 x 5 voxels; pools leave",
+        "unet3d.UNet3D.kernel_sizes": "# No axis has voxels that are twice as long",
+        "unet3d.UNet3D.pool_sizes": "# Sizes along x, y and z between two levels: 2 where",
+        "unet3d.UNet3D.deep_supervision": "# The number of coarser levels with logits",
         "job.dtype": "# Bfloat16 is not faster on t4.",
         "train.num_steps": "# To change both the steps and the decay",
         "Augmentation.flips": "# No label names a side",
@@ -83,7 +87,7 @@ def test_the_commands_of_the_plan_convert_and_build_the_training(planned, capsys
     text = (planned / "plan.gin").read_text()
     assert f"setup.resolution = '{format_grid(manifest.sampling.grid)}'" in text
     capsys.readouterr()
-    assert run(*named["train"], "--mesh_impl", "stacked", "--dry_run", "--gin.UNet3D.depth=2") == 0
+    assert run(*named["train"], "--mesh_impl", "stacked", "--dry_run", "--gin.UNet3D.base_filters=2") == 0
     assert not (planned / "run").exists() or not list((planned / "run").glob("*.index"))
 
 
@@ -93,7 +97,7 @@ def test_planning_again_reads_no_case(planned, capsys, monkeypatch):
     words = ["plan", "--data_dir", planned / "raw", "--num_devices", 1, "--hardware", "h200", "--output", output]
     assert run(*words) == 0
     out = capsys.readouterr().out
-    assert "volume       48 x 48 x 48 voxels of 4.397,4.532,4.535 mm" in out
+    assert "volume       40 x 48 x 36 voxels of 4.397,4.532,4.535 mm" in out
     assert "layout       no split on 1 x h200" in out
     assert "regions whole_tumor, tumor_core, enhancing_tumor" in out
     assert " convert --input_dir " in out.splitlines()[-1]
@@ -117,7 +121,7 @@ def test_an_existing_file_is_kept_unless_overwritten(planned, tmp_path, capsys):
         (["--hardware", "a1000"], "hardware 'a1000' is unknown. Did you mean 'a100'?"),
         (["--hardware", "a100", "--memory", "4x"], "--memory 4x: is not a size. Fix: give the memory of a device"),
         (["--hardware", "a100", "--output", "plan.txt"], "must be a gin file. Fix: --output plan.gin"),
-        (["--hardware", "a100", "--memory", "2M"], "holds a training step of one volume: it needs"),
+        (["--hardware", "a100", "--memory", "1M"], "holds a training step of one volume: it needs"),
         (["--hardware", "a100", "--data_dir", "nowhere"], "nowhere"),
     ],
 )
@@ -129,6 +133,23 @@ def test_mistakes(planned, tmp_path, monkeypatch, capsys, words, message):
     assert message in error
     assert "Traceback" not in error
     assert not list(tmp_path.glob("*.gin"))
+
+
+def test_the_window_of_a_ct_is_measured(tmp_path, capsys):
+    write_phantom(tmp_path / "raw", 1, seed=1)
+    for path in (tmp_path / "raw").glob("*.nii.gz"):
+        nibabel.load(path).slicer[::4, ::4, ::4].to_filename(path.with_name(f"small-{path.name}"))
+        path.with_name(f"small-{path.name}").replace(path)
+    output = tmp_path / "plan.gin"
+    words = ["--num_devices", 1, "--hardware", "t4", "--workers", 1, "--output", output]
+    assert run("plan", "--data_dir", tmp_path / "raw", *words) == 0
+    hu = np.asarray(nibabel.load(tmp_path / "raw/volume-0.nii.gz").dataobj)
+    labels = np.asarray(nibabel.load(tmp_path / "raw/segmentation-0.nii.gz").dataobj)
+    low, high = np.percentile(hu[labels > 0], (0.5, 99.5))
+    window = (np.floor(low / 5) * 5, np.ceil(high / 5) * 5)
+    assert f"job.window = ({window[0]:.1f}, {window[1]:.1f})" in output.read_text()
+    table = " ".join(capsys.readouterr().out.split())
+    assert f"window {window[0]:g} to {window[1]:g} HU: percentiles 0.5 and 99.5 of the labeled voxels" in table
 
 
 @pytest.mark.slow

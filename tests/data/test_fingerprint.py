@@ -10,7 +10,14 @@ import pytest
 
 from mtf_imaging.data import fingerprint as module
 from mtf_imaging.data.cases.cases import find_data_set
-from mtf_imaging.data.fingerprint import read_fingerprint
+from mtf_imaging.data.description.description import LITS
+from mtf_imaging.data.fingerprint import (
+    FOREGROUND_PERCENTAGES,
+    CaseFingerprint,
+    Fingerprint,
+    Foreground,
+    read_fingerprint,
+)
 from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.errors import DataError
 
@@ -58,8 +65,8 @@ def test_a_fingerprint_has_the_numbers_of_the_files(phantoms):
             assert channel.mean == pytest.approx(values.mean())
             assert channel.nonzero_sd == pytest.approx(values[values != 0].std(), rel=1e-4)
             assert foreground.mean == pytest.approx(values[labels > 0].mean())
-            expected = np.percentile(values[labels > 0], (0.5, 50, 99.5))
-            assert (foreground.low_percentile, foreground.median, foreground.high_percentile) == pytest.approx(expected)
+            expected = np.percentile(values[labels > 0], FOREGROUND_PERCENTAGES)
+            assert foreground.percentiles == pytest.approx(expected.tolist())
         for axis, wide in enumerate(case.labeled_mm):
             used = np.flatnonzero(labels.any(axis=tuple({0, 1, 2} - {axis})))
             margin = min(used[0], labels.shape[axis] - 1 - used[-1])
@@ -68,6 +75,26 @@ def test_a_fingerprint_has_the_numbers_of_the_files(phantoms):
     assert fingerprint.frequency(3) == pytest.approx(sum(case.voxels[3] for case in fingerprint.cases) / total)
     assert fingerprint.prevalence(3) == 1
     assert fingerprint.prevalence(9) == fingerprint.frequency(9) == 0
+
+
+def _case(values):
+    foreground = Foreground(0.0, 1.0, tuple(np.percentile(values, FOREGROUND_PERCENTAGES)))
+    return CaseFingerprint("case", (8, 8, 8), (1.0, 1.0, 1.0), {1: 1}, (1.0, 1.0, 1.0), (), (foreground,), {})
+
+
+def test_percentiles_of_all_cases_count_each_case_the_same():
+    rng = np.random.default_rng(0)
+    samples = [rng.normal(mean, sd, 20_000) for mean, sd in ((40, 10), (60, 20), (150, 40), (55, 5))]
+    fingerprint = Fingerprint(LITS, tuple(map(_case, samples)))
+    low, high = fingerprint.foreground_percentiles(0)
+    expected = np.percentile(np.concatenate(samples), (0.5, 99.5))
+    assert (low, high) == pytest.approx(expected.tolist(), abs=2)
+    # A case with more voxels has the same weight.
+    repeated = Fingerprint(LITS, tuple(_case(np.repeat(values, 1 + index)) for index, values in enumerate(samples)))
+    assert repeated.foreground_percentiles(0) == pytest.approx((low, high), abs=1e-2)
+    assert Fingerprint(LITS, (_case(samples[0]),)).foreground_percentiles(0) == pytest.approx(
+        np.percentile(samples[0], (0.5, 99.5)).tolist(), rel=1e-9
+    )
 
 
 def test_both_layouts_of_files_have_the_same_fingerprint(phantoms):
@@ -121,7 +148,7 @@ def test_workers_have_the_same_result(phantoms):
     )
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"format": 1}', '{"format": 1, "spacing_table": {}, "description": {}}'])
+@pytest.mark.parametrize("text", ["{", "[]", '{"format": 2}', '{"format": 2, "spacing_table": {}, "description": {}}'])
 def test_another_file_is_not_overwritten(phantoms, tmp_path, text):
     file = tmp_path / "fingerprint.json"
     file.write_text(text)

@@ -1,13 +1,15 @@
 """The choices of a plan, as functions of hand-made fingerprints, and whole plans of phantoms."""
 
+import dataclasses
 import math
 
+import numpy as np
 import pytest
 
 import mtf_imaging as mi
 from mtf_imaging.data.description.description import LITS, Description
-from mtf_imaging.data.fingerprint import CaseFingerprint, Fingerprint, Foreground
-from mtf_imaging.data.intensities import ChannelStatistics
+from mtf_imaging.data.fingerprint import FOREGROUND_PERCENTAGES, CaseFingerprint, Fingerprint, Foreground
+from mtf_imaging.data.intensities import WINDOW, ChannelStatistics, Intensity
 from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.data.records.convert import max_voxels
 from mtf_imaging.data.sampling.sampling import Sampling
@@ -16,6 +18,7 @@ from mtf_imaging.jobs.choices.fitting import fit
 from mtf_imaging.jobs.choices.network import batch_sizes, choose_levels, choose_loss, choose_network, pad_to_levels
 from mtf_imaging.jobs.choices.recipe import choose_augmentation, choose_steps
 from mtf_imaging.jobs.choices.spacing import choose_grid, choose_spacing, coarser
+from mtf_imaging.jobs.choices.window import choose_window
 from mtf_imaging.jobs.planning import plan_fingerprint
 from mtf_imaging.jobs.searching import search_step
 from mtf_imaging.layout import ONE_PROCESSOR
@@ -35,7 +38,8 @@ SMALL = (40, 40, 40)
 def fingerprint(*cases, description=ORGANS):
     """Returns the fingerprint of cases (shape, spacing), with 90%, 9% and 1% of the voxels in the labels 0, 1 and 2."""
     statistics = ChannelStatistics(0, 1, 0, 1, -1, 1, -2, 2)
-    foreground = Foreground(50, 20, -30, 50, 120)
+    percentiles = np.interp(FOREGROUND_PERCENTAGES, (0, 0.5, 50, 99.5, 100), (-90, -31, 50, 121, 300))
+    foreground = Foreground(50, 20, tuple(percentiles))
     made = []
     for number, (shape, spacing) in enumerate(cases):
         volume = math.prod(shape)
@@ -87,7 +91,9 @@ def test_the_grid_covers_every_case_of_a_small_data_set():
     choice = choose_grid(data, (1.0, 1.0, 2.0))
     # 4 pools along x and y and 3 along z; 120 + 8 voxels are a multiple of 16, but 100 and 33 only of 8 and 4.
     assert choice.value == (104, 128, 36)
-    assert choice.reason.endswith("covers every case, and x 4, y 8, z 3 more voxels, so that pools halve them evenly")
+    assert choice.reason.endswith(
+        "covers every case, and x 4, y 8, z 3 more voxels, so that more levels have even sizes"
+    )
 
 
 def test_one_huge_case_of_many_does_not_set_the_grid_but_its_labels_fit():
@@ -207,6 +213,28 @@ def test_the_steps_grow_with_the_cases():
         39300,
         60000,
     ]
+
+
+def test_the_window_of_a_ct_is_the_range_of_the_labeled_voxels():
+    choice = choose_window(fingerprint((SMALL, (1.0,) * 3)))
+    assert choice.value == (-35.0, 125.0)
+    assert "percentiles 0.5 and 99.5 of the labeled voxels, -31 and 121 HU, as in Isensee et al. 2021" in choice.reason
+    assert choose_window(fingerprint((SMALL, (1.0,) * 3), description=LITS)).value == (-35.0, 125.0)
+
+
+def test_a_window_that_the_data_set_names_is_kept():
+    named = dataclasses.replace(ORGANS, intensities=(Intensity(WINDOW, (-160.0, 240.0)),))
+    assert choose_window(fingerprint((SMALL, (1.0,) * 3), description=named)) is None
+    assert choose_window(fingerprint((SMALL, (1.0,) * 3), description=REGIONS)) is None
+
+
+def test_labeled_voxels_of_one_value_have_the_default_window():
+    data = fingerprint((SMALL, (1.0,) * 3))
+    constant = Foreground(7, 0, (7.0,) * len(FOREGROUND_PERCENTAGES))
+    case = dataclasses.replace(data.cases[0], foreground=(constant,))
+    choice = choose_window(Fingerprint(ORGANS, (case,)))
+    assert choice.value == (-512.0, 512.0)
+    assert choice.reason == "HU, the default, because all labeled voxels have 7 HU"
 
 
 class Planned:

@@ -11,6 +11,7 @@ from mtf_imaging.cli.runtime.usage import PROGRAM
 from mtf_imaging.data.description.description import LITS_RULES, Description
 from mtf_imaging.data.fingerprint import Fingerprint
 from mtf_imaging.data.intensities import WINDOW
+from mtf_imaging.data.modality import is_ct
 from mtf_imaging.data.sampling.grid import format_grid
 from mtf_imaging.data.sampling.sampling import format_spacing
 from mtf_imaging.jobs.choices.choice import Choice
@@ -73,7 +74,7 @@ def gin_text(plan: JobPlan, data_dir: str, lines: Mapping[str, str]) -> str:
         ),
         *_comment(f"Memory: {_memory(plan)}, an estimate."),
         *_comment(f"Takes: {_time(plan)}, an estimate."),
-        *_comment(_intensities(plan.fingerprint)),
+        *_comment(_intensities(plan)),
         *_comment(
             "Sources: Hou et al. 2019 (High Resolution Medical Image Analysis with Spatial Partitioning); Isensee "
             "et al. 2021 (nnU-Net, Nature Methods 18, 203-211)."
@@ -88,6 +89,7 @@ def gin_text(plan: JobPlan, data_dir: str, lines: Mapping[str, str]) -> str:
         *_bound("setup.mesh_shape", _as(plan.layout, lambda layout: layout.mesh_string)),
         f"setup.layout = {plan.layout.value.rules_string!r}",
         *_bound("job.dtype", plan.dtype),
+        *(_bound("job.window", plan.window) if plan.window is not None else ()),
         "",
         *_bound("num_steps", plan.num_steps),
         *_comment("To change both the steps and the decay of the learning rate, use --gin.num_steps=NUMBER."),
@@ -121,6 +123,7 @@ def plan_table(plan: JobPlan) -> str:
         "network": f"{network['depth'].value} levels, {network['base_filters'].value} filters, {plan.dtype.value}"
         + (", recomputed activations" if network["recompute"].value else ""),
         "batch": f"{plan.batch_size.value}, {plan.num_steps.value:,} steps",
+        **({} if plan.window is None else {"window": _window(plan.window)}),
         "layout": f"{plan.layout.value.rules_string or 'no split'} on {_devices(plan)}",
         "memory": _memory(plan),
         "time": _time(plan),
@@ -184,19 +187,23 @@ def _data(fingerprint: Fingerprint) -> str:
     return f"{number} case{'s' * (number != 1)}, {', '.join(description.channels)}; {kind} {', '.join(names)}"
 
 
-def _intensities(fingerprint: Fingerprint) -> str:
+def _intensities(plan: JobPlan) -> str:
     """Returns the intensity scheme of each channel, with the values of the labeled voxels."""
-    texts = []
-    for index, (name, scheme) in enumerate(
-        zip(fingerprint.description.channels, fingerprint.description.intensities, strict=True)
-    ):
-        values = [case.foreground[index] for case in fingerprint.cases if case.foreground]
-        low, high = min(one.low_percentile for one in values), max(one.high_percentile for one in values)
-        text = f"{name} ({scheme}; labeled voxels have {low:.4g} to {high:.4g}, percentiles 0.5 to 99.5"
-        if scheme.kind == WINDOW and not scheme.window[0] <= low <= high <= scheme.window[1]:
+    description, texts = plan.fingerprint.description, []
+    for index, (name, scheme) in enumerate(zip(description.channels, description.intensities, strict=True)):
+        low, high = plan.fingerprint.foreground_percentiles(index)
+        is_planned = plan.window is not None and is_ct(name)
+        own = "with the window below" if is_planned else str(scheme)
+        text = f"{name} ({own}; labeled voxels have {low:.4g} to {high:.4g}, percentiles 0.5 to 99.5"
+        if not is_planned and scheme.kind == WINDOW and not scheme.window[0] <= low <= high <= scheme.window[1]:
             text += ", which the window clips"
         texts.append(f"{text})")
     return f"Intensities: as the data set names them: {', '.join(texts)}."
+
+
+def _window(window: Choice) -> str:
+    low, high = window.value
+    return f"{low:g} to {high:g} {window.reason}"
 
 
 def _devices(plan: JobPlan) -> str:

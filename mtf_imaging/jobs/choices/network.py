@@ -114,7 +114,7 @@ def choose_network(grid: Grid, spacing: Spacing, filters: int) -> dict[str, Choi
     most = _MOST_FILTERS if dims > 2 else _MOST_FILTERS_2D
     return {
         "base_filters": choose_filters(filters),
-        "max_filters": Choice(most, f"the most filters of a level, as in {NNUNET} for {max(dims, 2)}-D"),
+        "max_filters": Choice(most, f"the most filters of a level, as in nnU-Net for {max(dims, 2)}-D"),
         "depth": _choose_depth(grid, levels),
         "kernel_sizes": _choose_kernels(levels),
         "pool_sizes": Choice(
@@ -123,7 +123,7 @@ def choose_network(grid: Grid, spacing: Spacing, filters: int) -> dict[str, Choi
             "and 1 otherwise, so that voxels become cubes",
         ),
         "deep_supervision": Choice(
-            max(depth - 3, 0), f"the number of coarser levels with logits: all but the two coarsest, as in {NNUNET}"
+            max(depth - 3, 0), "the number of coarser levels with logits: all but the two coarsest, as in nnU-Net"
         ),
         "norm": choose_norm(),
         "dropout_rate": choose_dropout(),

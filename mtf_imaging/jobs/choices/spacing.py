@@ -87,7 +87,7 @@ def choose_grid(fingerprint: Fingerprint, spacing: Spacing) -> Choice:
     cropped = int((extents > wanted + 1e-3).any(axis=1).sum())
     whole = "every case" if not cropped else f"all labels, and all but the margins of {cropped} large case(s)"
     added = [f"{axis} {size - own}" for axis, own, size in zip(AXIS_NAMES, box, grid, strict=True) if size > own]
-    padding = f", and {', '.join(added)} more voxels, so that pools halve them evenly" if added else ""
+    padding = f", and {', '.join(added)} more voxels, so that more levels have even sizes" if added else ""
     flat = "; the images have one plane" if is_flat(fingerprint) else ""
     return Choice(grid, f"{what} {whole}{padding}{flat}")
 
