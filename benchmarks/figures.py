@@ -3,9 +3,10 @@
     python -m benchmarks.figures --output_dir figures                        # an hour on 2 cores
     python -m benchmarks.figures --output_dir figures --real_ct_dir FOLDER   # includes real CTs
 
-Each score is a mean over three seeds with its range. `mtf-imaging study` runs the trainings, so this command resumes
-after an interruption. It keeps the scores of all runs in docs/figures/ and builds the tables and the figure of the
-documentation from these files. FOLDER contains LiTS cases in train/ and held-out cases in test/.
+Each score is a mean over at least three seeds with its range. `mtf-imaging study` and `benchmarks.learning` run the
+trainings, so this command resumes after an interruption. It keeps the scores of all runs in docs/figures/ and builds
+the tables and the figures of the documentation from these files. FOLDER contains LiTS cases in train/ and held-out
+cases in test/; real CTs take 4 more hours.
 """
 
 import argparse
@@ -16,16 +17,19 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.learning import table as learning_table
 from mtf_imaging.evaluation.resolution_study import MEASURES, Run, dice_values, mean_and_range, read_study, resolutions
 
 ROOT = Path(__file__).parents[1]
-FIGURES = ROOT / "docs/figures"
-# rows of the table in the README: name of the study -> data, job
-JOBS = {
-    "demo": ("phantoms: 12 to train on, 4 held out", "`unet3d_demo`, 550 steps, 4 x 4 mesh"),
-    "real_ct": ("real CT, one patient warped: 12 to train on, 4 held out", "`unet3d_real_ct`, 600 steps"),
+FIGURES, PICTURES = ROOT / "docs/figures", ROOT / "docs/pictures"
+PAGES = {
+    "quality": ROOT / "README.md",
+    "resolution": ROOT / "docs/evidence/resolution.md",
+    "learning": ROOT / "docs/evidence/learning.md",
 }
-PAGES = {"quality": ROOT / "README.md", "resolution": ROOT / "docs/evidence/resolution.md"}
+_DEMO = ("phantoms at 64^3: 12 to train on, 4 held out", "`unet3d_demo`, 550 steps, 4 x 4 mesh")
+_REAL_CT = "real CT at 3 mm, one patient warped: 12 to train on, 4 held out"
+_DOCUMENTED = "documented"  # the contender of benchmarks.learning that trains the job as documented
 
 
 def measure(output_dir: Path, real_ct_dir: Path | None) -> None:
@@ -35,32 +39,43 @@ def measure(output_dir: Path, real_ct_dir: Path | None) -> None:
         _command("phantom", "--output_dir", demo_cases, "--num_cases", "16", "--seed", "1")
     job = ["--resolutions", "64", "--seeds", "1,2,3", "--gin_file"]
     studies = {"demo": ["--input_dir", demo_cases, *job, "unet3d_demo", "--gin_file", "4x4"]}
-    if real_ct_dir:
-        folders = ["--input_dir", real_ct_dir / "train", "--held_out_dir", real_ct_dir / "test"]
-        studies["real_ct"] = [*folders, *job, "unet3d_real_ct"]
     studies["resolution"] = ["--resolutions", "32,64,96", "--seeds", "1,2,3"]
     for name, words in studies.items():
         _command("study", "--output_dir", output_dir / name, *words)
         FIGURES.mkdir(exist_ok=True)
         shutil.copyfile(output_dir / name / "study.csv", FIGURES / f"{name}.csv")
-    shutil.copyfile(output_dir / "resolution/study.png", ROOT / "docs/pictures/resolution.png")
+    shutil.copyfile(output_dir / "resolution/study.png", PICTURES / "resolution.png")
+    if real_ct_dir:
+        learning = output_dir / "learning"
+        _run("benchmarks.learning", "--cases", real_ct_dir, "--output_dir", learning, "--contenders", "all")
+        copy_learning(learning)
+
+
+def copy_learning(folder: Path) -> None:
+    """Copies the results of `benchmarks.learning` to the documentation."""
+    for name in (learning_table.RESULTS, learning_table.SNAPSHOTS):
+        shutil.copyfile(folder / name, FIGURES / name)
+    shutil.copyfile(folder / learning_table.FIGURE, PICTURES / learning_table.FIGURE)
 
 
 def tables() -> dict[str, str]:
     """Returns the tables of the documentation in Markdown, from the files in `FIGURES`."""
     return {
-        "quality": quality_table({name: read_study(FIGURES / f"{name}.csv") for name in JOBS}),
+        "quality": quality_table(read_study(FIGURES / "demo.csv"), FIGURES / learning_table.RESULTS),
         "resolution": resolution_table(read_study(FIGURES / "resolution.csv")),
+        "learning": learning_table.text(FIGURES / learning_table.RESULTS),
     }
 
 
-def quality_table(studies: dict[str, Sequence[Run]]) -> str:
-    """Returns a table with one row for each job in `JOBS`."""
+def quality_table(demo: Sequence[Run], learning: Path) -> str:
+    """Returns a table with a row for the demo and a row for real CTs."""
+    real = learning_table.read(learning, _DOCUMENTED)
+    steps = f"`unet3d_real_ct`, {real[0]['steps']} steps"
     rows = [
-        [*JOBS[name], *(mean_and_range(dice_values(runs, 64, mask)) for mask in ("liver", "lesion"))]
-        for name, runs in studies.items()
+        [*_DEMO, *(mean_and_range(dice_values(demo, 64, mask)) for mask in ("liver", "lesion"))],
+        [_REAL_CT, steps, *(mean_and_range([float(row[mask]) for row in real]) for mask in ("liver", "lesion"))],
     ]
-    return _markdown(["data, at 64^3 with 8 base filters", "job", "liver Dice per case", "lesion Dice per case"], rows)
+    return _markdown(["data", "job, with 8 base filters", "liver Dice per case", "lesion Dice per case"], rows)
 
 
 def resolution_table(runs: Sequence[Run]) -> str:
@@ -97,7 +112,11 @@ def _markdown(head: list[str], rows: list[list[str]]) -> str:
 
 
 def _command(*words: object) -> None:
-    command = [sys.executable, "-m", "mtf_imaging.cli.main", *map(str, words)]
+    _run("mtf_imaging.cli.main", *words)
+
+
+def _run(module: str, *words: object) -> None:
+    command = [sys.executable, "-m", module, *map(str, words)]
     if subprocess.run(command, cwd=ROOT).returncode:
         sys.exit("A command failed. Fix: correct the error above and run the same command again; it resumes.")
 

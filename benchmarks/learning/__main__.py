@@ -7,7 +7,8 @@
 FOLDER contains LiTS cases in train/ and held-out cases in test/. Every run has one core of its own. A pilot measures
 the CPU seconds of the start and of a step of each contender; the number of steps is what fits into --cpu_seconds.
 Held-out cases are scored ten times during training, which is not part of the CPU time, and by `mtf-imaging score`
-afterwards. Results go to learning.csv and snapshots.csv. The same command continues after an interruption, and only
+afterwards. Results go to learning.csv and
+learning_snapshots.csv. The same command continues after an interruption, and only
 prints the table if every run is finished.
 """
 

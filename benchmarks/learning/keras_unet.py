@@ -117,6 +117,14 @@ def predict(model, image, patches):
     return np.argmax(total, -1)[tuple(map(slice, shape))]
 
 
+def save(labels, image, path):
+    """Saves labels in RAS on the voxels of the file that they belong to."""
+    ras = nibabel.orientations.io_orientation(nibabel.as_closest_canonical(image).affine)
+    stored = nibabel.orientations.ornt_transform(ras, nibabel.io_orientation(image.affine))
+    labels = nibabel.orientations.apply_orientation(labels.astype(np.uint8), stored)
+    nibabel.save(nibabel.Nifti1Image(labels, image.affine), path)
+
+
 def dice(labels, reference):
     """Returns the Dice of the liver, which includes its lesions, and of the lesions."""
     pairs = [(labels > 0, reference > 0), (labels == 2, reference == 2)]
@@ -159,11 +167,7 @@ def main():
     with open(flags.output / "snapshots.csv", "w", newline="") as file:
         csv.writer(file).writerows([["step", "cpu_seconds", "liver", "lesion"], *rows])
     for name, values, _, image in test if flags.snapshots else []:
-        labels = predict(model, values, flags.patches).astype(np.uint8)
-        ras = nibabel.orientations.io_orientation(nibabel.as_closest_canonical(image).affine)
-        stored = nibabel.orientations.ornt_transform(ras, nibabel.io_orientation(image.affine))
-        labels = nibabel.orientations.apply_orientation(labels, stored)
-        nibabel.save(nibabel.Nifti1Image(labels, image.affine), flags.output / name)
+        save(predict(model, values, flags.patches), image, flags.output / name)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from benchmarks.learning.contenders import ALL
+from mtf_imaging.evaluation.resolution_study import mean_and_range
 
-RESULTS, SNAPSHOTS, FIGURE = "learning.csv", "snapshots.csv", "learning.png"
+RESULTS, SNAPSHOTS, FIGURE = "learning.csv", "learning_snapshots.csv", "learning.png"
 _COLUMNS = ("contender", "seed", "steps", "cpu_seconds", "liver", "lesion", "liver_0.90_s", "lesion_0.50_s")
 _SNAPSHOT_COLUMNS = ("contender", "seed", "step", "cpu_seconds", "liver", "lesion")
 _GOALS = {"liver": 0.9, "lesion": 0.5}
@@ -42,6 +43,11 @@ def time_to(rows: Iterable[Sequence[float]], name: str, goal: float) -> float | 
     return next((row[1] for row in rows if row[column] >= goal), None)
 
 
+def read(path: Path, contender: str) -> list[dict[str, str]]:
+    """Returns the rows of a contender."""
+    return [row for row in _read(path) if row["contender"] == contender]
+
+
 def text(path: Path) -> str:
     """Returns a Markdown table: the mean over seeds, with the range in parentheses."""
     by_name: dict[str, list[dict[str, str]]] = {}
@@ -56,15 +62,6 @@ def text(path: Path) -> str:
         cells += [_times([row[column] for row in rows]) for column in ("lesion_0.50_s", "liver_0.90_s")]
         lines.append(cells)
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
-
-
-def mean_and_range(values: Sequence[float]) -> str:
-    """Returns a mean with the range of its values.
-
-    >>> mean_and_range([0.5, 0.7])
-    '0.600 (0.500 to 0.700)'
-    """
-    return f"{statistics.mean(values):.3f} ({min(values):.3f} to {max(values):.3f})"
 
 
 def _times(values: Sequence[str]) -> str:
