@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mtf_imaging.data.class_frequencies import class_frequencies
+from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.objects.description import ObjectDescription
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs.data import TrainingData
+from mtf_imaging.jobs.network import AnyDescription
 from mtf_imaging.jobs.run import read_facts
 from mtf_imaging.training.checkpoints.checkpoints import last_checkpoint
 
@@ -74,3 +76,23 @@ def with_frequencies(task: Any, frequencies: Sequence[float] | None) -> Any:
       ConfigError: there is not one frequency for each output of the network, or one is not from 0 to 1.
     """
     return task if frequencies is None else task.with_class_frequencies(frequencies)
+
+
+def labeled_masks(description: AnyDescription | None, frequencies: Sequence[float] | None) -> list[str]:
+    """Returns the masks of a data set that have a labeled voxel, as far as the frequencies tell.
+
+    Args:
+      description: the description of the training data; None for a custom data set.
+      frequencies: the frequency of each output of the network; None if they were not counted.
+    """
+    if not isinstance(description, Description):
+        return []
+    if frequencies is None:
+        return list(description.masks)
+    labels = {
+        value
+        for values, frequency in zip(description.outputs.values(), frequencies, strict=True)
+        for value in values
+        if frequency
+    }
+    return [name for name, values in description.masks.items() if labels & {*values}]

@@ -28,6 +28,7 @@ from mtf_imaging.jobs.class_frequencies import (
     FROM_DATA,
     ClassFrequencies,
     check_class_frequencies,
+    labeled_masks,
     resolve_frequencies,
     with_frequencies,
 )
@@ -45,6 +46,7 @@ from mtf_imaging.training import loop
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints, last_checkpoint
 from mtf_imaging.training.checkpoints.initial_weights import InitialWeights
 from mtf_imaging.training.describe import describe_run, describe_slices, fenced
+from mtf_imaging.training.observers.early_warnings import EarlyWarnings
 from mtf_imaging.training.observers.events import TrainingEvents
 from mtf_imaging.training.observers.loss_log import LossLog
 from mtf_imaging.training.observers.observer import Observer
@@ -251,6 +253,8 @@ def train(
                 "config": "\n".join(fenced(configuration)),
             }
             rate = step.optimizer.learning_rate
+            masks = labeled_masks(data.description, frequencies)
+            observers.append(EarlyWarnings(folder / "losses.csv", masks, num_steps, rate))
             observers.insert(1, TrainingEvents(folder / TRAIN, learning_rate=rate, batch_size=batch_size, texts=texts))
             if traced:
                 observers.append(StepTrace(folder / TRAIN, traced))

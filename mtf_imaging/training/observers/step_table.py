@@ -10,6 +10,20 @@ from mtf_imaging.errors import about
 from mtf_imaging.files.atomic import atomic_path
 
 
+def read_rows(path: str | Path, step: int) -> list[dict[str, str]]:
+    """Returns the complete rows of a table for the steps before `step`, dicts of strings by column.
+
+    Args:
+      path: the file; without it, there are no rows.
+      step: number of the first step that is left out.
+    """
+    if not Path(path).is_file():
+        return []
+    with open(path, newline="") as file:
+        columns, *rows = list(csv.reader(file)) or [[]]
+    return [dict(zip(columns, row, strict=True)) for row in rows if len(row) == len(columns) and int(row[0]) < step]
+
+
 class StepTable:
     """Appends one row per step, and drops the rows that a killed run wrote after its last checkpoint.
 
@@ -30,14 +44,10 @@ class StepTable:
         Returns:
           The remaining rows in the order of the file: dicts of strings by column.
         """
-        rows: list[list[str]] = []
-        if self._path.is_file():
-            with open(self._path, newline="") as file:
-                rows = list(csv.reader(file))
-        kept = [row for row in rows[1:] if len(row) == len(rows[0]) and int(row[0]) < step]
-        self._columns = rows[0] if kept else []
-        self._rewrite([self._columns, *kept] if kept else [])
-        return [dict(zip(self._columns, row, strict=True)) for row in kept]
+        kept = read_rows(self._path, step)
+        self._columns = [*kept[0]] if kept else []
+        self._rewrite([self._columns, *([*row.values()] for row in kept)] if kept else [])
+        return kept
 
     def _rewrite(self, rows: Iterable[Sequence[str]]) -> None:
         """Replaces the file atomically and opens it to append rows."""

@@ -1,0 +1,116 @@
+"""Warnings about a training that learns nothing, while there is time to change it."""
+
+import logging
+import statistics
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from mtf_imaging.training.observers.observer import Observer
+from mtf_imaging.training.observers.step_table import read_rows
+
+_FEWEST = 50  # steps before any warning; fewer say little
+_MOST_UNTIL_MASK, _MOST_UNTIL_LOSS = 2000, 1000  # steps, in long runs
+_ABSENT, _FOUND = 0.01, 0.1  # soft Dice of a mask that is not predicted, and of one that is
+_WINDOW = 20  # steps of a moving mean of the Dice, which differs between cases
+_FALLEN = 0.97  # a loss above this fraction of the first one has not fallen
+_DECAYED = 0.5  # a rate below this fraction of the highest one has decayed
+
+_logger = logging.getLogger(__name__)
+
+
+class EarlyWarnings(Observer):
+    """Warns once for each of these faults:
+
+    - The soft Dice of a labeled mask is still about 0 after half of the steps, or after 2000 steps.
+    - The loss has not fallen after a quarter of the steps, or after 1000 steps.
+    - The learning rate has decayed below half of its maximum before the soft Dice of a labeled mask reached 0.1.
+
+    Args:
+      losses: the `losses.csv` of the run, with the steps of earlier calls.
+      masks: the measures that are the soft Dice of a mask with a label in the training data.
+      num_steps: number of steps of the run.
+      learning_rate: the rate by the number of the step.
+    """
+
+    def __init__(
+        self, losses: str | Path, masks: Sequence[str], num_steps: int, learning_rate: Callable[[int], float]
+    ) -> None:
+        self._path, self._rate = Path(losses), learning_rate
+        self._mask_step = max(_FEWEST, min(num_steps // 2, _MOST_UNTIL_MASK))
+        self._loss_step = max(_FEWEST, min(num_steps // 4, _MOST_UNTIL_LOSS))
+        self._losses: list[float] = []
+        self._dice: dict[str, list[float]] = {mask: [] for mask in masks}
+        self._best = dict.fromkeys(masks, 0.0)
+        self._highest, self._has_decayed = 0.0, False
+        self._absent: list[str] = []
+
+    def begin(self, step: int) -> None:
+        for number, row in enumerate(read_rows(self._path, step)):
+            self._add(number, {name: float(row.get(name, "nan")) for name in ("loss", *self._dice)})
+            self._note_rate(number)
+
+    def after(self, step: int, values: dict[str, Any], cases: list[str], seconds: float, waited: float) -> None:
+        self._add(step, values)
+        if len(self._losses) == self._loss_step:
+            self._check_loss()
+        if len(self._losses) == self._mask_step:
+            self._check_masks()
+        if self._note_rate(step) and len(self._losses) >= _FEWEST:
+            self._check_rate(step)
+
+    def _add(self, step: int, values: dict[str, Any]) -> None:
+        self._losses.append(float(values["loss"]))
+        for mask, dice in self._dice.items():
+            dice.append(float(values.get(mask, 0.0)))
+            self._best[mask] = max(self._best[mask], statistics.fmean(dice[-_WINDOW:]))
+
+    def _note_rate(self, step: int) -> bool:
+        """Returns whether the learning rate has decayed in this step."""
+        rate = self._rate(step)
+        self._highest = max(self._highest, rate)
+        had, self._has_decayed = self._has_decayed, self._has_decayed or rate < _DECAYED * self._highest
+        return self._has_decayed and not had
+
+    def _check_loss(self) -> None:
+        steps = len(self._losses)
+        few = max(steps // 10, 10)
+        first, last = statistics.fmean(self._losses[:few]), statistics.fmean(self._losses[-max(steps // 4, 10) :])
+        if last > _FALLEN * first:
+            _logger.warning(
+                "%s: the loss has not fallen in %d steps: its mean was %.4g in the first %d, and is %.4g now. Fix: try "
+                "a learning rate 10 times lower or higher, and check the labels and the intensity window.",
+                self._path.parent,
+                steps,
+                first,
+                few,
+                last,
+            )
+
+    def _check_masks(self) -> None:
+        for mask, dice in self._dice.items():
+            if self._best[mask] < _ABSENT:
+                self._absent.append(mask)
+                _logger.warning(
+                    "%s: the soft Dice of %s is still %.3f after %d steps, although the training data contain it. Fix: "
+                    "start from the frequencies of the labels (class_frequencies), give the Dice loss or this label "
+                    "more weight, and check the labels.",
+                    self._path.parent,
+                    mask,
+                    statistics.fmean(dice[-_WINDOW:]),
+                    len(dice),
+                )
+
+    def _check_rate(self, step: int) -> None:
+        missing = [mask for mask, best in self._best.items() if best < _FOUND and mask not in self._absent]
+        if missing:
+            _logger.warning(
+                "%s: the learning rate of step %d is %.3g, less than half of its maximum of %.3g, but the soft Dice of "
+                "%s has not reached %g yet. Fix: let the rate decay later, or train for more steps.",
+                self._path.parent,
+                step,
+                self._rate(step),
+                self._highest,
+                " and ".join(missing),
+                _FOUND,
+            )
