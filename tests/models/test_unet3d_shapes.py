@@ -173,6 +173,15 @@ def test_numbers_of_weights_equal_counts_by_hand():
     assert sum(residual.values()) == plain + 48
 
 
+def test_weights_have_the_variance_of_their_windows():
+    """He-normal weights have a variance of 2 / fan, also in transposed convolutions, whose windows do not overlap."""
+    network = UNet3D(2, base_filters=48, depth=2, kernel_sizes=KERNELS[:2], pool_sizes=((2, 2, 1),))
+    inputs = {"image": ("batch:1,x:4,y:4,z:4,channels:1", tf.float32)}
+    program = mi.Program(lambda image: network(image, is_training=False), inputs)
+    for name, fan in {"down0/conv1": 9 * 48, "down1/conv1": 27 * 96, "grow0": 96}.items():
+        np.testing.assert_allclose(np.std(program.variables[f"unet3d/{name}/filter"]), np.sqrt(2 / fan), rtol=0.02)
+
+
 def test_the_cap_includes_filters_that_double_before_the_pool():
     weights = _weights(UNet3D(2, base_filters=4, depth=2, double_before_pool=True, max_filters=7, norm="none"))
     # 1 -> 4 -> 7 | 7 -> 7 -> 7 | 7 -> 7, concatenated with 7 -> 7 -> 7
