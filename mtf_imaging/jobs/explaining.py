@@ -7,12 +7,22 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from mtf_imaging.data.sampling.sampling import parse_spacing
 from mtf_imaging.errors import ConfigError, LayoutError, MtfImagingError, ShapeError
-from mtf_imaging.jobs.settings import DTYPES, Resolution, check_choice, check_count, check_price, parse_resolution
+from mtf_imaging.jobs.settings import (
+    DTYPES,
+    Resolution,
+    Spacing,
+    check_choice,
+    check_count,
+    check_price,
+    parse_resolution,
+)
 from mtf_imaging.layout import MESH_IMPLS, ONE_PROCESSOR, Layout, parse_shape
 from mtf_imaging.planner.cost.explained import Explained
 from mtf_imaging.planner.cost.hardware import Hardware, find_hardware
 from mtf_imaging.planner.cost.plan import Plan, make_plan
+from mtf_imaging.planner.cost.receptive_field import ReceptiveField, receptive_field
 from mtf_imaging.planner.cost.recipe import UNKNOWN_RECIPE, Recipe
 from mtf_imaging.planner.cost.uneven import LIMIT, Unevenness, better_sizes, growing_halos
 from mtf_imaging.planner.render.picture import LayoutPicture
@@ -40,6 +50,7 @@ def explain(
     mesh_impl: str = "auto",
     num_steps: int | None = None,
     price_per_hour: float | None = None,
+    spacing: Spacing | None = None,
 ) -> Explained:
     """Returns the cost of a training step under a layout: memory, exchanges, start-up and, for known hardware, time.
 
@@ -60,6 +71,7 @@ def explain(
       num_steps: number of steps of the training, to compute its hours; None for the steps per second only.
       price_per_hour: price of one device for one hour, in any currency, to compute the cost of the training; needs
         `hardware`.
+      spacing: voxel size in mm along x, y and z, to report the receptive field in mm, too.
 
     Raises:
       LayoutError: the layout is illegal; the message lists all its faults.
@@ -69,7 +81,7 @@ def explain(
     step = planned_step(task, resolution, optimizer, batch_size, micro_batches, dtype)
     kind = find_hardware(hardware) if isinstance(hardware, str) else hardware
     recipe = planned_recipe(num_steps, price_per_hour)
-    return explain_step(step, layout, kind, num_hosts, mesh_impl, recipe)
+    return explain_step(step, layout, kind, num_hosts, mesh_impl, recipe, parse_spacing(spacing))
 
 
 def planned_step(
@@ -124,6 +136,7 @@ def explain_step(
     num_hosts: int = 1,
     mesh_impl: str = "auto",
     recipe: Recipe = UNKNOWN_RECIPE,
+    spacing: tuple[float, float, float] | None = None,
 ) -> Explained:
     """Returns the cost of a training step under a layout.
 
@@ -134,6 +147,7 @@ def explain_step(
       num_hosts: number of hosts; see `explain`.
       mesh_impl: the mesh implementation; see `explain`.
       recipe: the length of the training and the price of a device.
+      spacing: voxel size in mm along x, y and z; None if it is not known.
 
     Raises:
       LayoutError: the layout is illegal; the message lists all its faults.
@@ -170,7 +184,16 @@ def explain_step(
         _unevenness(step, traced, plan),
         _batch_bytes(step),
         recipe,
+        receptive_field_of(step, spacing),
     )
+
+
+def receptive_field_of(step: TrainingStep, spacing: tuple[float, float, float] | None = None) -> ReceptiveField | None:
+    """Returns the receptive field of the network of a step; None if it is not known; see `receptive_field`."""
+    try:
+        return receptive_field(step.task, volume_of(step), spacing)
+    except MtfImagingError:  # the network accepts only its own size
+        return None
 
 
 def _batch_bytes(step: TrainingStep) -> int:

@@ -22,10 +22,12 @@ from mtf_imaging.jobs.choices.recipe import (
     choose_steps,
 )
 from mtf_imaging.jobs.choices.window import choose_window
+from mtf_imaging.jobs.explaining import receptive_field_of
 from mtf_imaging.jobs.searching import search_step
 from mtf_imaging.jobs.settings import check_count
 from mtf_imaging.jobs.subjects.folders import check_volumes
 from mtf_imaging.planner.cost.hardware import Hardware, find_hardware
+from mtf_imaging.planner.cost.receptive_field import ReceptiveField
 from mtf_imaging.planner.search.search import Found, Searched
 from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.step import TrainingStep
@@ -61,6 +63,7 @@ class JobPlan:
       loss: {keyword argument of the task: choice}.
       augmentation: {parameter of `data.augmentation.Augmentation`: choice}.
       found: the layout with its costs.
+      receptive_field: the part of a volume that a voxel of the output depends on; None if it is not known.
     """
 
     fingerprint: Fingerprint
@@ -80,6 +83,7 @@ class JobPlan:
     loss: Mapping[str, Choice]
     augmentation: Mapping[str, Choice]
     found: Found
+    receptive_field: ReceptiveField | None = None
 
 
 def plan(
@@ -143,11 +147,13 @@ def plan_fingerprint(
     """Does the same as `plan`, for a fingerprint that was read before."""
     dtype, loss = _choose_dtype(hardware), choose_loss(fingerprint)
 
-    def search(variant: Variant) -> Searched:
+    def step_of(variant: Variant) -> TrainingStep:
         network = choose_network(variant.grid, variant.spacing, variant.filters)
         built = task(fingerprint.description, _values(network), _values(loss))
-        step = TrainingStep(built, Adam(), variant.grid, variant.batch_size, dtype=dtype.value)
-        return search_step(step, num_devices, hardware, None, num_hosts, progress=False)
+        return TrainingStep(built, Adam(), variant.grid, variant.batch_size, dtype=dtype.value)
+
+    def search(variant: Variant) -> Searched:
+        return search_step(step_of(variant), num_devices, hardware, None, num_hosts, progress=False)
 
     with tqdm(desc="search", unit="step", file=sys.stderr, disable=not progress, leave=False) as bar:
 
@@ -156,7 +162,7 @@ def plan_fingerprint(
             bar.update()
 
         fitted = fit(fingerprint, search, hardware, num_devices, note)
-    grid, batch_size = fitted.grid.value, fitted.batch_size.value
+    grid, spacing, batch_size = fitted.grid.value, fitted.spacing.value, fitted.batch_size.value
     steps = choose_steps(len(fingerprint.cases), batch_size)
     return JobPlan(
         fingerprint=fingerprint,
@@ -172,10 +178,11 @@ def plan_fingerprint(
         checkpoint_every=choose_checkpoints(steps.value),
         learning_rate=choose_learning_rate(),
         window=choose_window(fingerprint),
-        network=choose_network(grid, fitted.spacing.value, fitted.filters) | {"recompute": fitted.recompute},
+        network=choose_network(grid, spacing, fitted.filters) | {"recompute": fitted.recompute},
         loss=loss,
-        augmentation=choose_augmentation(fingerprint, grid, fitted.spacing.value),
+        augmentation=choose_augmentation(fingerprint, grid, spacing),
         found=fitted.found,
+        receptive_field=receptive_field_of(step_of(Variant(grid, spacing, fitted.filters, 1)), spacing),
     )
 
 

@@ -36,6 +36,15 @@ def define_flags(values: flags.FlagValues) -> None:
     setup_flags.define(values, without=["cluster"])
 
 
+def records_spacing(data_dir: str | None) -> str | None:
+    """Returns the voxel size of records, in the format of --spacing; None for other data."""
+    from mtf_imaging.data.records.manifest import read_manifest
+    from mtf_imaging.data.sampling.sampling import format_spacing
+
+    manifest = None if data_dir is None else read_manifest(data_dir)
+    return None if manifest is None else format_spacing(manifest.sampling.spacing)
+
+
 def run(values: flags.FlagValues) -> str | None:
     if values.picture is not None and Path(values.picture).suffix.lower() != ".png":
         raise ConfigError(
@@ -51,6 +60,7 @@ def run(values: flags.FlagValues) -> str | None:
     import_tensorflow()
     from mtf_imaging.cli.config.hardware import hardware_of
     from mtf_imaging.cli.config.training_settings import bound_step, planned_num_steps
+    from mtf_imaging.data.sampling.sampling import parse_spacing
     from mtf_imaging.jobs.explaining import explain_step, picture_of, planned_recipe, volume_of
     from mtf_imaging.planner.render import as_json
     from mtf_imaging.planner.render import text as report
@@ -61,7 +71,8 @@ def run(values: flags.FlagValues) -> str | None:
     step = bound_step(setup, values.data_dir)
     hardware = hardware_of(values.hardware)
     recipe = planned_recipe(planned_num_steps(), price)
-    explained = explain_step(step, setup.parsed_layout, hardware, values.num_hosts, setup.mesh_impl, recipe)
+    spacing = parse_spacing(setup.spacing or records_spacing(values.data_dir))
+    explained = explain_step(step, setup.parsed_layout, hardware, values.num_hosts, setup.mesh_impl, recipe, spacing)
     if values.json:
         print(json.dumps(as_json.as_dict(explained), indent=1))
     else:

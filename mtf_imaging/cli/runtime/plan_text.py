@@ -16,6 +16,7 @@ from mtf_imaging.data.sampling.grid import format_grid
 from mtf_imaging.data.sampling.sampling import format_spacing
 from mtf_imaging.jobs.choices.choice import Choice
 from mtf_imaging.jobs.planning import JobPlan
+from mtf_imaging.planner.cost.receptive_field import ReceptiveField
 from mtf_imaging.planner.render.text import format_seconds
 from mtf_imaging.program.memory import format_bytes
 
@@ -122,6 +123,7 @@ def plan_table(plan: JobPlan) -> str:
         "volume": f"{_sizes(plan.grid.value)} voxels of {format_spacing(plan.spacing.value)} mm",
         "network": f"{network['depth'].value} levels, {network['base_filters'].value} filters, {plan.dtype.value}"
         + (", recomputed activations" if network["recompute"].value else ""),
+        **({} if plan.receptive_field is None else {"sees": _field(plan.receptive_field)}),
         "batch": f"{plan.batch_size.value}, {plan.num_steps.value:,} steps",
         **({} if plan.window is None else {"window": _window(plan.window)}),
         "layout": f"{plan.layout.value.rules_string or 'no split'} on {_devices(plan)}",
@@ -132,6 +134,12 @@ def plan_table(plan: JobPlan) -> str:
         textwrap.fill(text, _WIDTH, initial_indent=f"{name:<13}", subsequent_indent=" " * 13)
         for name, text in rows.items()
     )
+
+
+def _field(field: ReceptiveField) -> str:
+    """Returns the receptive field, with a warning if it does not cover the volume."""
+    missing = "" if field.covers_image else "; a voxel of the output sees only a part of a volume"
+    return f"{field}{missing}"
 
 
 def _task(plan: JobPlan) -> Iterator[str]:

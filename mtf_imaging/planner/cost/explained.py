@@ -4,6 +4,7 @@ import dataclasses
 
 from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.planner.cost.plan import Plan
+from mtf_imaging.planner.cost.receptive_field import ReceptiveField
 from mtf_imaging.planner.cost.recipe import UNKNOWN_RECIPE, Recipe, RecipeCost, recipe_cost
 from mtf_imaging.planner.cost.start_up import StartUp, start_ups
 from mtf_imaging.planner.cost.step_time import StepTime, step_time
@@ -26,6 +27,7 @@ class Explained:
       unevenness: the effects of uneven slices.
       batch: bytes of the inputs of a whole batch.
       recipe: the length of the training and the price of a device.
+      receptive_field: the part of the image that a voxel of the output depends on; None if it is not known.
     """
 
     plan: Plan
@@ -38,6 +40,7 @@ class Explained:
     unevenness: Unevenness
     batch: int
     recipe: Recipe = UNKNOWN_RECIPE
+    receptive_field: ReceptiveField | None = None
 
     @property
     def kept(self) -> Plan | None:

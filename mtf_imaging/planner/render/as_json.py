@@ -10,7 +10,7 @@ from mtf_imaging.planner.cost.step_time import traffic_totals
 def as_dict(explained: Explained) -> dict:
     """Returns the explanation as a dict of JSON types."""
     plan, time, hardware, uneven = explained.plan, explained.time, explained.hardware, explained.unevenness
-    cost = explained.recipe_cost
+    cost, field = explained.recipe_cost, explained.receptive_field
 
     connected, (within, between) = plan.interconnect, traffic_totals(plan)
 
@@ -34,6 +34,13 @@ def as_dict(explained: Explained) -> dict:
         "batch_size": explained.batch_size,
         "micro_batches": plan.parts,
         "dtype": explained.dtype,
+        "receptive_field": field
+        and {
+            "voxels": dict(field.voxels),
+            "image": dict(field.image),
+            "spacing_mm": field.spacing and list(field.spacing),
+            "covers_image": field.covers_image,
+        },
         "memory_a_device": {
             name: memory(variant)
             for name, variant in (("kept", explained.kept), ("recomputed", explained.recomputed))

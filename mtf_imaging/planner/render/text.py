@@ -57,6 +57,7 @@ def _summary(explained, paint):
     if explained.repeated:
         yield f"no rule uses {' or '.join(explained.repeated)}, so processors repeat the same work there"
     yield from _uneven_lines(explained, paint)
+    yield from _field_lines(explained, paint)
     if plan.changes:
         yield ""
         yield "changes of the layout within the network"
@@ -186,6 +187,19 @@ def _uneven_lines(explained, paint):
         sizes = " or ".join(f"{growing.dim}:{size}" for size in growing.better)
         coarse = growing.window.output_size(growing.whole) < uneven.image.get(growing.dim, 0)
         yield paint(f"  notice: {growing}. {_fix(sizes, coarse)}", _RED)
+
+
+def _field_lines(explained, paint):
+    """Yields the receptive field, and a notice if it is smaller than the image."""
+    field = explained.receptive_field
+    if field is None:
+        return
+    yield f"receptive field: {field}"
+    if not field.covers_image:
+        notice = (
+            "a voxel of the output sees only a part of the image. Fix: use more levels (a greater depth) to see more."
+        )
+        yield paint(f"  notice: {notice}", _RED)
 
 
 def _fix(sizes, coarse):

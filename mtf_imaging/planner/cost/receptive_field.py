@@ -1,0 +1,140 @@
+"""The receptive field of a network: the part of the image on which one voxel of its output depends.
+
+The field is exact: the interval of image voxels behind each voxel is followed from operation to operation. It is wider
+than the formula for a chain of convolutions: after a pool and a transposed convolution, the window of a voxel is not
+centered on it. Statistics of a whole image, for instance in a batch norm, depend on every voxel; as in the literature,
+they do not count.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from mtf_imaging.compat import mtf
+from mtf_imaging.ops.conv.operations import Conv, ConvInputGrad
+from mtf_imaging.ops.pool.operations import AvgPool, MaxPool
+from mtf_imaging.ops.window_op import WindowOperation
+from mtf_imaging.program.tracing import trace_only
+from mtf_imaging.training.task import Task, task_inputs
+
+_BIG = 1024  # voxels along each axis of the image that is followed, more than any receptive field of interest
+
+# The first and the last image voxel behind each voxel of a tensor, int64 [2, size], by the name of the dimension.
+_Intervals = dict[str, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class ReceptiveField:
+    """The receptive field of a network, and the image that it is applied to.
+
+    Attributes:
+      voxels: {dimension: the widest interval of image voxels behind one voxel}.
+      image: {dimension: voxels of the image}.
+      spacing: voxel size in mm along each dimension; None if it is not known.
+    """
+
+    voxels: Mapping[str, int]
+    image: Mapping[str, int]
+    spacing: tuple[float, ...] | None = None
+
+    @property
+    def covers_image(self) -> bool:
+        """Whether the field is at least as wide as the image along every dimension."""
+        return all(self.voxels[name] >= size for name, size in self.image.items())
+
+    def __str__(self) -> str:
+        """Returns the field and the image, for example "100 x 100 x 100 of 256 x 256 x 256 voxels"."""
+        field, image = (" x ".join(str(sizes[name]) for name in self.image) for sizes in (self.voxels, self.image))
+        text = f"{field} of {image} voxels"
+        if self.spacing is None:
+            return text
+        mm, of = (
+            " x ".join(f"{sizes[name] * mm:.0f}" for name, mm in zip(self.image, self.spacing))
+            for sizes in (self.voxels, self.image)
+        )
+        return f"{text}, {mm} of {of} mm"
+
+
+def receptive_field(
+    task: Task, dims: Sequence[tuple[str, int]], spacing: tuple[float, ...] | None = None
+) -> ReceptiveField | None:
+    """Returns the receptive field of the predictions of a task.
+
+    Args:
+      task: the task; its method `predict` takes `image`.
+      dims: pairs (name, voxels) of the spatial dimensions of the image.
+      spacing: voxel size in mm; None if it is not known.
+
+    Returns:
+      The field; None if the prediction is not a map with the dimensions of the image, or if an operation of the network
+      resizes or moves voxels in a way that is not followed, such as an interpolation.
+    """
+    image = dict(dims)
+    big = [size if size == 1 else max(size, _BIG) for size in image.values()]
+    traced = trace_only(task.predict, task_inputs(task, 1, big, labels=False))
+    known: dict[mtf.Tensor, _Intervals | None] = {}
+    for operation in traced.needed:
+        given = [known.get(x) for x in operation.inputs]
+        for y in operation.outputs:
+            if not operation.inputs and "batch" in y.shape.dimension_names:  # the image
+                known[y] = {d.name: np.tile(np.arange(d.size), (2, 1)) for d in y.shape.dims if d.name in image}
+            else:
+                known[y] = _behind(operation, y, given)
+    output = traced.outputs
+    found = known.get(output) if isinstance(output, mtf.Tensor) else None
+    if found is None or not {name for name, size in image.items() if size > 1} <= set(found):
+        return None
+    voxels = {name: int((last - first).max()) + 1 for name, (first, last) in found.items()}
+    return ReceptiveField({name: voxels.get(name, 1) for name in image}, image, spacing)
+
+
+def _behind(operation: mtf.Operation, y: mtf.Tensor, given: Sequence[_Intervals | None]) -> _Intervals | None:
+    """Returns the intervals of the output of an operation; None if they are not known.
+
+    Args:
+      operation: the operation.
+      y: its output.
+      given: the intervals of its inputs; empty for weights and for statistics of the whole image.
+    """
+    if any(intervals is None for intervals in given):
+        return None
+    if isinstance(operation, WindowOperation):
+        return _of_windows(operation, given)
+    result: _Intervals = {}
+    sizes = {dim.name: dim.size for dim in y.shape.dims}
+    for intervals in given:
+        for name, interval in (intervals or {}).items():
+            if name not in sizes:  # a sum or a mean over the dimension
+                continue
+            if sizes[name] != interval.shape[1]:
+                return None
+            result[name] = _union(result.get(name, interval), interval)
+    return result
+
+
+def _of_windows(operation: WindowOperation, given: Sequence[_Intervals | None]) -> _Intervals | None:
+    intervals = dict(given[0] or {})
+    if not isinstance(operation, Conv | ConvInputGrad | MaxPool | AvgPool):
+        return None
+    geometry = operation.geometry
+    for name, size, window in zip(geometry.names, geometry.sizes, geometry.windows):
+        if name not in intervals:
+            return None
+        count = window.output_size(size)
+        # taps[i, k]: the voxel under tap k of window i
+        starts = np.arange(count) * window.stride - window.pads(size)[0]
+        taps = starts[:, np.newaxis] + np.arange(window.kernel) * window.dilation
+        inside = (taps >= 0) & (taps < size)
+        windows, voxels = np.nonzero(inside)[0], taps[inside]
+        transposed = isinstance(operation, ConvInputGrad)
+        targets, sources, number = (voxels, windows, size) if transposed else (windows, voxels, count)
+        first, last = np.full(number, np.iinfo(np.int64).max), np.full(number, -1)
+        np.minimum.at(first, targets, intervals[name][0][sources])
+        np.maximum.at(last, targets, intervals[name][1][sources])
+        intervals[name] = np.stack([np.where(last < 0, 0, first), last])
+    return intervals
+
+
+def _union(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.stack([np.minimum(a[0], b[0]), np.maximum(a[1], b[1])])
