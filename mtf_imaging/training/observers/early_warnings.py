@@ -20,7 +20,7 @@ _logger = logging.getLogger(__name__)
 
 
 class EarlyWarnings(Observer):
-    """Warns once for each of these faults:
+    """Warns once about each sign of a training that learns nothing.
 
     - The soft Dice of a labeled mask is still about 0 after half of the steps, or after 2000 steps.
     - The loss has not fallen after a quarter of the steps, or after 1000 steps.
