@@ -196,9 +196,7 @@ def _field_lines(explained, paint):
         return
     yield f"receptive field: {field}"
     if not field.covers_image:
-        notice = (
-            "a voxel of the output sees only a part of the image. Fix: use more levels (a greater depth) to see more."
-        )
+        notice = "a voxel of the output sees only a part of the image. Fix: use more levels (a greater depth)."
         yield paint(f"  notice: {notice}", _RED)
 
 
