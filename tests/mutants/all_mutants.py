@@ -4,6 +4,7 @@ from tests.mutants import (
     data_mutants,
     evaluation_mutants,
     layout_mutants,
+    learning_mutants,
     mesh_mutants,
     ops_mutants,
     program_mutants,
@@ -13,6 +14,6 @@ from tests.mutants import (
 
 _MODULES = (
     *(layout_mutants, mesh_mutants, ops_mutants, upstream_mutants),
-    *(program_mutants, training_mutants, evaluation_mutants, data_mutants),
+    *(program_mutants, training_mutants, learning_mutants, evaluation_mutants, data_mutants),
 )
 MUTANTS = [mutant for module in _MODULES for mutant in module.MUTANTS]
