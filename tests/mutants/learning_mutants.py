@@ -11,6 +11,23 @@ MUTANTS = [
         ("counted[list(values)].sum() / total", "counted[list(values)].sum() / counts.sum()"),
     ),
     *mutants(
+        "models/class_biases.py",
+        "tests/models/test_class_biases.py",
+        ("tuple(log - mean for log in logs)", "tuple(logs)"),
+        ("math.log(frequency / (1 - frequency))", "math.log(frequency)"),
+        ("len(frequencies) != len(names) or ", ""),
+    ),
+    *mutants(
+        "models/unet3d/task.py",
+        "tests/models/test_class_biases.py",
+        ("sigmoid_biases if self.description.has_regions else softmax_biases", "softmax_biases"),
+    ),
+    *mutants(
+        "models/unet3d/network.py",
+        "tests/models/test_class_biases.py",
+        ("class_biases=tuple(biases)) if self.class_biases is None else self", "class_biases=tuple(biases))"),
+    ),
+    *mutants(
         "mtf_imaging/data/records/label_counts.py",
         "tests/data/test_class_frequencies.py records",
         ("range(0, x, _PLANES)", "range(0, x - _PLANES, _PLANES)"),
