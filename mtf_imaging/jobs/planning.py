@@ -43,7 +43,7 @@ class TaskBuilder(Protocol):
         Args:
           description: the channels, labels and masks.
           network: keyword arguments of the network: those of `choices.network.choose_network`, and recompute.
-          loss: keyword arguments of the task: class_weights and dice_weight.
+          loss: keyword arguments of the task, such as class_weights and dice_weight.
         """
         ...
 

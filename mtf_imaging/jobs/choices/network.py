@@ -201,15 +201,14 @@ def is_large_batch(size: int, num_cases: int) -> bool:
 def choose_loss(fingerprint: Fingerprint) -> dict[str, Choice]:
     """Chooses the loss, {keyword argument of the task: choice}."""
     description = fingerprint.description
+    dice_weight = Choice(0.5, f"cross entropy and Dice count the same, as in {NNUNET}")
     if description.rules == LITS_RULES:
         return {
-            "class_weights": Choice((1.0, 8.0, 16.0), "background, liver and lesion, as in Hou et al. 2019"),
-            "dice_weight": Choice(0.2, "as in Hou et al. 2019"),
+            "class_weights": Choice((1.0, 1.0, 1.0), "background, liver and lesion: Dice balances them"),
+            "dice": Choice("classes", f"the Dice of liver and of lesions, as in {NNUNET}"),
+            "dice_weight": dice_weight,
         }
-    return {
-        "class_weights": _class_weights(fingerprint, description),
-        "dice_weight": Choice(0.5, f"cross entropy and Dice count the same, as in {NNUNET}"),
-    }
+    return {"class_weights": _class_weights(fingerprint, description), "dice_weight": dice_weight}
 
 
 def _class_weights(fingerprint: Fingerprint, description: Description) -> Choice:
