@@ -61,7 +61,11 @@ MUTANTS = [
     *mutants(
         "mtf_imaging/planner/cost/receptive_field.py",
         "tests/planner/test_receptive_field.py",
-        ("window.pads(size)[0]", "window.pads(size)[1]"),
+        (
+            "window.pads(size)[0]",
+            "window.pads(size)[1]",
+            "SAME padding is the same before and after, or differs for all windows alike: the mirrored field is as wide",
+        ),
         ("np.arange(window.kernel) * window.dilation", "np.arange(window.kernel - 1) * window.dilation"),
         ("isinstance(operation, ConvInputGrad)\n", "False\n"),
         ("np.minimum(a[0], b[0]), np.maximum(a[1], b[1])", "np.maximum(a[0], b[0]), np.minimum(a[1], b[1])"),

@@ -119,8 +119,8 @@ def _of_windows(operation: WindowOperation, given: Sequence[_Intervals | None]) 
         return None
     geometry = operation.geometry
     for name, size, window in zip(geometry.names, geometry.sizes, geometry.windows):
-        if name not in intervals:
-            return None
+        if name not in intervals:  # of weights, or of a statistic of the whole image
+            continue
         count = window.output_size(size)
         # taps[i, k]: the voxel under tap k of window i
         starts = np.arange(count) * window.stride - window.pads(size)[0]
