@@ -64,7 +64,7 @@ MUTANTS = [
         (
             "window.pads(size)[0]",
             "window.pads(size)[1]",
-            "SAME padding is the same before and after, or differs for all windows alike: the mirrored field is as wide",
+            "SAME padding differs before and after in all windows alike, and the mirrored field is as wide",
         ),
         ("np.arange(window.kernel) * window.dilation", "np.arange(window.kernel - 1) * window.dilation"),
         ("isinstance(operation, ConvInputGrad)\n", "False\n"),
