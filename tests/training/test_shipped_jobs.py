@@ -49,7 +49,8 @@ OF_DETECTORS = {
 }
 # The jobs of the demo on objects: the number of variables.
 OF_OBJECTS = {"gin/mask_rcnn_objects.gin": 94, "gin/retinanet_objects.gin": 81}
-OF_OTHERS = {*FOR_GPUS, *OF_IMAGES, *OF_LARGE_PHOTOS, *OF_DETECTORS, *OF_OBJECTS}
+BEST = "gin/unet3d_lits_best.gin"  # six levels, the coarsest of which are gathered
+OF_OTHERS = {BEST, *FOR_GPUS, *OF_IMAGES, *OF_LARGE_PHOTOS, *OF_DETECTORS, *OF_OBJECTS}
 OF_VOLUMES = [job for job in JOBS if job not in OF_OTHERS]
 # The network halves the image three times, so each of the 16 slices along x and y keeps a voxel.
 SMALL = ["--resolution", "x:128,y:128,z:16", "--batch_size", "2"]
@@ -163,6 +164,32 @@ def test_a_job_has_its_own_layout(job, image, capsys):
 
 
 @pytest.mark.slow
+def test_our_job_for_lits_is_planned_and_builds_under_its_layout(capsys):
+    assert run("explain", "--gin_file", BEST, "--resolution", "x:416,y:416,z:512", "--spacing", "1") == 0
+    out = capsys.readouterr().out
+    assert "receptive field: 412 x 412 x 412 of 416 x 416 x 512 voxels, 412 x 412 x 412 of 416 x 416 x 512 mm" in out
+    assert "2 x 104 x 208 x 512 x 32" in next(line for line in out.splitlines() if "down0/conv1/conv1 " in line)
+    small = ["--gin.UNet3D.base_filters=2", "--gin.UNet3D.convs=1", "--resolution", "x:130,y:70,z:32"]
+    assert dry_run("--gin_file", BEST, *small) == 0
+    assert "unet3d/pool3_gather gathers x" in capsys.readouterr().out
+
+
+def test_our_job_for_lits_has_the_settings_of_its_reasons():
+    gin.clear_config()
+    try:
+        gin_config.bind([gin_config.find_gin_file(BEST)], [], {})
+        setup, training, task = JobSetup(), Training(), Job().task
+    finally:
+        gin.clear_config()
+    assert training.class_frequencies == "data"
+    assert (task.dice, task.dice_weight, task.class_weights) == ("classes", 0.5, (1, 1, 1))
+    assert (task.network.norm, task.network.depth, task.network.deep_supervision) == ("instance", 6, True)
+    assert (setup.batch_size, setup.micro_batches) == (2, 1)
+    rates = [training.optimizer.learning_rate(step) for step in (0, training.num_steps)]
+    np.testing.assert_allclose(rates, [0.001, 0.0])
+
+
+@pytest.mark.slow
 def test_a_mesh_too_large_for_deep_levels_builds_and_may_gather_them(capsys):
     job = ["--gin_file", "unet3d_demo", "--gin_file", "16x16x2", "--gin.UNet3D.base_filters=2", "--gin.UNet3D.convs=1"]
     sizes = ["--resolution", "x:64,y:64,z:16", "--batch_size", "2"]
@@ -254,6 +281,7 @@ def test_the_job_of_the_paper_has_its_settings(job):
         assert setup.batch_size == 32
         assert setup.micro_batches == (32 if job in FOR_GPUS else 1)
         assert isinstance(training.optimizer, Adafactor)
+        assert training.class_frequencies is None
         assert (training.augmentation.flips, training.augmentation.half_turn) == (("x", "y", "z"), 0.5)
         least, most = training.augmentation.lesion_diameter
         voxels = int(setup.resolution)
