@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from mtf_imaging.data.class_frequencies import class_frequencies
 from mtf_imaging.data.description.description import Description
-from mtf_imaging.data.objects.description import ObjectDescription
+from mtf_imaging.data.photos.description import PhotoDescription
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs.data import TrainingData
 from mtf_imaging.jobs.network import AnyDescription
@@ -62,8 +62,9 @@ def resolve_frequencies(
     if last_checkpoint(model_dir) is not None:
         facts = read_facts(model_dir)
         return facts.class_frequencies if facts else None
-    description, label_counts = data.description, getattr(data.data_set, "label_counts", None)
-    if label_counts is None or description is None or isinstance(description, ObjectDescription):
+    label_counts = getattr(data.data_set, "label_counts", None)
+    description = data.description or getattr(task, "description", None)  # a custom data set has none
+    if label_counts is None or not isinstance(description, Description | PhotoDescription):
         return None
     frequencies = class_frequencies(label_counts(data.data_dir), list(description.outputs.values()), description.ignore)
     return None if frequencies is None else list(frequencies)

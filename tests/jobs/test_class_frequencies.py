@@ -80,8 +80,13 @@ def test_other_tasks_and_data_sets_start_from_zero(records, tmp_path):
         def sizes(self, data_dir):
             return (4, 4, 4)
 
+    class Counted(Own):
+        def label_counts(self, data_dir):
+            return np.array([60, 30, 10] + [0] * 253)
+
     task = SETTINGS["task"]
     assert resolve_frequencies("data", task, mi.jobs.TrainingData(records, Own()), tmp_path) is None
+    assert resolve_frequencies("data", task, mi.jobs.TrainingData(records, Counted()), tmp_path) == [0.6, 0.3, 0.1]
     assert resolve_frequencies("data", object(), mi.jobs.TrainingData(records), tmp_path) is None
     assert resolve_frequencies("data", task, mi.jobs.TrainingData(records), tmp_path) is not None
 
