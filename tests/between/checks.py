@@ -477,6 +477,7 @@ def chunks_read_by_training(folder, augmentation, options, mesh_shape, layout, m
     model_dir = Path(folder).parent / f"chunks-{mesh_impl}-{zlib.crc32(f'{options} {mesh_shape} {layout}'.encode()):x}"
     data = mi.jobs.TrainingData(folder, Records(augmentation=augmentation))
     shared = {"task": _JOB, "optimizer": Adam(0.01), "progress": False, "num_steps": 1, "model_dir": model_dir}
+    shared["class_frequencies"] = None  # process 0 would count the labels of whole cases first
     where = {"layout": Layout.parse(mesh_shape, layout), "devices": mi.jobs.Devices(mesh_impl=mesh_impl)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(zarr_record, "CheckedFolder", Watched)

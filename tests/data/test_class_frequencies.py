@@ -56,6 +56,9 @@ def test_labels_of_records_are_counted(lits_dir, tmp_path, record_format):
     first, *others = each
     np.testing.assert_array_equal(count_labels(Subset(tmp_path, tuple(others))), sum(each[key] for key in others))
     np.testing.assert_array_equal(count_labels(tmp_path, most=1), each[first])
+    slabs = [labels[key][start : start + 16] for key in labels for start in (0, 32)]  # every second one
+    third = count_labels(tmp_path, most_voxels=sum(each.values()).sum() * 2 // 3)
+    np.testing.assert_array_equal(third, np.bincount(np.concatenate(slabs, None), minlength=256))
     damaged = manifest.record_path(tmp_path, others[-1])
     damage(damaged / "labels" if damaged.is_dir() else damaged)
     with pytest.raises(DataError, match="Fix: run convert again; it replaces damaged records"):

@@ -30,7 +30,8 @@ MUTANTS = [
     *mutants(
         "mtf_imaging/data/records/label_counts.py",
         "tests/data/test_class_frequencies.py records",
-        ("range(0, x, _PLANES)", "range(0, x - _PLANES, _PLANES)"),
+        ("range(0, x, step)", "range(0, x - _PLANES, step)"),
+        ("math.ceil(voxels / most_voxels)", "math.ceil(most_voxels / voxels)"),
         ("counts += np.bincount", "counts = np.bincount"),
         ("evenly_spread(manifest.cases, most)", "manifest.cases"),
     ),

@@ -30,8 +30,9 @@ class Mutant:
 
     @property
     def package(self) -> str:
-        """The package of the file, such as "ops" or "data"."""
-        return self.file.split("/")[1]
+        """The package of the file, such as "ops", "data" or "models"."""
+        first, second, *_ = self.file.split("/")
+        return first if first == "models" else second
 
     @property
     def source(self) -> str:

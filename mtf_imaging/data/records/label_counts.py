@@ -1,5 +1,6 @@
 """Counts the labels of records."""
 
+import math
 from pathlib import Path
 
 import numpy as np
@@ -10,27 +11,32 @@ from mtf_imaging.data.records.opening import open_record
 from mtf_imaging.data.records.splits import Subset
 
 _PLANES = 16  # read at a time
+_MOST_VOXELS = 1 << 30  # read in seconds
 
 
-def count_labels(data_dir: str | Path | Subset, most: int = MOST_IMAGES) -> np.ndarray:
+def count_labels(data_dir: str | Path | Subset, most: int = MOST_IMAGES, most_voxels: int = _MOST_VOXELS) -> np.ndarray:
     """Counts the voxels of each label in the records of a folder.
 
     Args:
       data_dir: a folder of records, or a subset of it.
       most: the number of records to read if the folder has more. They are spread evenly over the list of cases.
+      most_voxels: the number of voxels to read, about, if these records have more: then only every n-th slab of planes
+        of each record is read.
 
     Returns:
-      int64 `[256]`, the number of voxels of each label.
+      int64 `[256]`, the number of voxels of each label among those that are read.
 
     Raises:
       DataError: the folder is incomplete, or a record is damaged.
     """
     manifest = open_records(data_dir)
-    counts = np.zeros(NUM_VALUES, np.int64)
-    for key in evenly_spread(manifest.cases, most):
+    counts, keys = np.zeros(NUM_VALUES, np.int64), evenly_spread(manifest.cases, most)
+    voxels = sum(math.prod(manifest.case_sampling(key).grid) for key in keys)
+    step = _PLANES * math.ceil(voxels / most_voxels)
+    for key in keys:
         record = open_record(manifest.record_path(data_dir, key), manifest.case_sampling(key))
         x, y, z = record.grid
-        for start in range(0, x, _PLANES):  # bincount takes 8 bytes per voxel
+        for start in range(0, x, step):  # slabs, because bincount takes 8 bytes per voxel
             planes = record.labels((slice(start, min(start + _PLANES, x)), slice(0, y), slice(0, z)))
             counts += np.bincount(planes.ravel(), minlength=NUM_VALUES)
     return counts
