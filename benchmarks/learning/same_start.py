@@ -52,6 +52,7 @@ def our_losses(batches, layout=""):
 def keras_losses(batches, weights):
     """Returns the losses of the Keras network with these first weights."""
     keras.config.set_floatx("float64")
+    keras.config.set_dtype_policy("float64")  # of layers; an earlier layer of the process fixes it otherwise
     model = keras_unet.network(pool=_MaxPool)
     for layer in model.layers:
         if layer.get_weights():

@@ -120,7 +120,7 @@ def test_the_keras_program_has_the_network_of_the_job_and_keeps_the_voxels_of_a_
     rng = np.random.default_rng(0)
     flipped = np.diag([-3.0, -3, 3, 1])
     labels = (rng.random((9, 8, 7)) > 0.7).astype(np.uint8) + (rng.random((9, 8, 7)) > 0.9)
-    nibabel.save(nibabel.Nifti1Image((300 * labels).astype(np.int16), flipped), tmp_path / "volume-1.nii.gz")
+    nibabel.save(nibabel.Nifti1Image(300 * labels.astype(np.int16), flipped), tmp_path / "volume-1.nii.gz")
     nibabel.save(nibabel.Nifti1Image(labels.astype(np.uint8), flipped), tmp_path / "segmentation-1.nii.gz")
     ((name, image, turned, file),) = keras_unet.read(tmp_path)
     np.testing.assert_array_equal(turned, labels[::-1, ::-1])

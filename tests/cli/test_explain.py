@@ -64,7 +64,7 @@ def test_uneven_slices_are_reported(run):
         "  x: 36 over rows:16 -> slices of 3, 4 of 16 empty",
         "  x: 18 over rows:16 -> slices of 2, 7 of 16 empty",
     ]
-    assert out.count("notice: ") == 2
+    assert out.count("notice: ") == 3  # also of the receptive field
     assert "Fix: use x:38 instead of 36, or use fewer processors, or gather coarse levels with gather_below." in out
     assert "3 is not 2 x 2, so halos grow along rows, up to 9 voxels. Fix: use x:32 or x:61, or use fewer" in out
     report = json.loads(run("explain", *words, "--json")[1])

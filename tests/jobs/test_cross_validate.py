@@ -54,6 +54,7 @@ def task(depth=2):
 def arguments(folder, **changes):
     given = {"task": task(), "optimizer": Adam(0.05), "num_steps": STEPS, "batch_size": 1, "checkpoint_every": 1}
     given |= {"data": mi.jobs.TrainingData(folder / "records", num_folds=FOLDS), "eval_every": STEPS, "workers": 1}
+    given["class_frequencies"] = None  # so that the networks of a few steps predict other labels than the background
     return given | {"input_dir": folder / "cases", "output_dir": folder / "cv", "progress": False} | changes
 
 

@@ -176,5 +176,6 @@ def test_runs_on_lits_store_no_description(tmp_path):
         input_dir=tmp_path / "cases", output_dir=tmp_path / "records", resolution=SIZE, workers=1, progress=False
     )
     mi.jobs.train(task=task(), data=tmp_path / "records", model_dir=tmp_path / "run", num_steps=1, progress=False)
-    assert json.loads((tmp_path / "run/run.json").read_text()).keys() == {"resolution", "spacing", "fold_digest"}
+    facts = json.loads((tmp_path / "run/run.json").read_text())
+    assert facts.keys() == {"resolution", "spacing", "fold_digest", "class_frequencies"}
     assert read_facts(tmp_path / "run").description is None
