@@ -116,6 +116,7 @@ def test_a_resumed_fold_equals_a_run_of_its_own(folder, tmp_path):
     given = arguments(folder)
     data = mi.jobs.TrainingData(folder / "records", fold=1, num_folds=FOLDS)
     names = ("task", "optimizer", "num_steps", "batch_size", "checkpoint_every", "eval_every", "progress")
+    names += ("class_frequencies",)
     mi.jobs.train(**{name: given[name] for name in names}, data=data, model_dir=tmp_path / "run")
     assert (tmp_path / "run/losses.csv").read_text() == (folder / "cv/fold_1/losses.csv").read_text()
     shared = {"task": task(), "model_dir": tmp_path / "run", "input_dir": folder / "cases", "progress": False}
