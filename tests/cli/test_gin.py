@@ -229,3 +229,20 @@ def test_the_default_job_is_used_without_another_job(here):
     assert setup_of("--gin_file=mine", **job).batch_size == 1, "a custom gin file replaces the default job"
     gin.clear_config()
     assert setup_of(saved=here / "mine.gin", **job).batch_size == 1, "an earlier run replaces the default job"
+
+
+@pytest.mark.parametrize("steps", [None, 700])
+def test_a_flag_sets_the_macro_that_its_parameter_is_bound_to(steps):
+    from mtf_imaging.cli.config.training_settings import Training
+
+    gin.clear_config()
+    try:
+        values = {} if steps is None else {"train.num_steps": steps}
+        gin_config.bind([gin_config.find_gin_file("unet3d_real_ct")], [], values)
+        training = Training()
+    finally:
+        gin.clear_config()
+    last = steps or 400
+    assert training.num_steps == last
+    rates = [training.optimizer.learning_rate(step) for step in (last // 2, last - 1, last)]
+    assert rates[0] > 0.001 > rates[1] > rates[2] == 0

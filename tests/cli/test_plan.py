@@ -55,7 +55,7 @@ def test_every_choice_has_a_reason(planned):
         "unet3d.UNet3D.pool_sizes": "# Sizes along x, y and z between two levels: 2 where",
         "unet3d.UNet3D.deep_supervision": "# The number of coarser levels with logits",
         "job.dtype": "# Bfloat16 is not faster on t4.",
-        "train.num_steps": "# To change both the steps and the decay",
+        "train.num_steps": "# --num_steps changes the steps and",
         "Augmentation.flips": "# No label names a side",
         "CosineDecay.initial": "# The default of Adam",
     }

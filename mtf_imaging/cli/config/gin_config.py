@@ -53,7 +53,8 @@ def bind(files: Iterable[Path], bindings: Iterable[str], values: dict) -> None:
     Args:
       files: gin files. `find_gin_file` finds the files that they `include`, in the working folder or in their own.
       bindings: strings of the form `name.parameter = value`, in gin's syntax.
-      values: {"name.parameter": Python value}.
+      values: {"name.parameter": Python value}. If a file binds the parameter to a macro, the macro gets the value, so
+        that all parameters that share it agree: the number of steps and the end of the schedule, for example.
 
     Raises:
       ConfigError: a file or binding cannot be read, or a name does not exist.
@@ -81,7 +82,7 @@ def bind(files: Iterable[Path], bindings: Iterable[str], values: dict) -> None:
         with _explained(f"gin parameter {binding}", binding):
             gin.parse_config(binding)
     for name, value in values.items():
-        gin.bind_parameter(name, value)
+        gin.bind_parameter(_macro_of(name) or name, value)
     for binding in bindings:
         name = binding.partition("=")[0].strip()
         if name.isidentifier() and not re.search(rf"%{name}\b", gin.config_str()):
@@ -91,6 +92,16 @@ def bind(files: Iterable[Path], bindings: Iterable[str], values: dict) -> None:
             )
     with _explained("the gin configuration"):
         gin.finalize()
+
+
+def _macro_of(name: str) -> str | None:
+    """Returns the parameter of the macro that a parameter is bound to; None if it is not bound to a macro."""
+    try:
+        bound = gin.query_parameter(name)
+    except ValueError:  # it is not bound
+        return None
+    is_macro = isinstance(bound, gin.config.ConfigurableReference) and bound.selector.split(".")[-1] == "macro"
+    return f"{bound.scoped_selector}.value" if is_macro else None
 
 
 def _owner_hint(parameter: str) -> str:

@@ -93,7 +93,7 @@ def gin_text(plan: JobPlan, data_dir: str, lines: Mapping[str, str]) -> str:
         *(_bound("job.window", plan.window) if plan.window is not None else ()),
         "",
         *_bound("num_steps", plan.num_steps),
-        *_comment("To change both the steps and the decay of the learning rate, use --gin.num_steps=NUMBER."),
+        *_comment("--num_steps changes the steps and the end of the learning rate's decay."),
         "train.num_steps = %num_steps",
         *_bound("train.checkpoint_every", plan.checkpoint_every),
         "train.optimizer = @Adam()",
