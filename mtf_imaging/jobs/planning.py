@@ -182,7 +182,7 @@ def plan_fingerprint(
         loss=loss,
         augmentation=choose_augmentation(fingerprint, grid, spacing),
         found=fitted.found,
-        receptive_field=receptive_field_of(step_of(Variant(grid, spacing, fitted.filters, 1)), spacing),
+        receptive_field=receptive_field_of(step_of(Variant(spacing, grid, fitted.filters, 1)), spacing),
     )
 
 

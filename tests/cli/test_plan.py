@@ -1,5 +1,7 @@
 """`mtf-imaging plan`: the gin file that it writes is ready to convert and to train."""
 
+import contextlib
+import io
 import shlex
 
 import gin
@@ -33,7 +35,10 @@ def planned(tmp_path_factory):
         nibabel.load(path).slicer[::3, ::3, ::3].to_filename(path.with_name(f"small-{path.name}"))
         path.with_name(f"small-{path.name}").replace(path)
     output = folder / "plan.gin"
-    assert run("plan", "--data_dir", folder / "raw", "--workers", 1, *DEVICES, "--output", output) == 0
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        assert run("plan", "--data_dir", folder / "raw", "--workers", 1, *DEVICES, "--output", output) == 0
+    (folder / "table.txt").write_text(printed.getvalue())
     return folder
 
 
@@ -75,6 +80,10 @@ def test_explain_reads_the_plan_without_data(planned, capsys):
     kept = "recomputed" if "recompute = True" in text else "kept"
     (line,) = [line for line in out.splitlines() if line.strip().startswith(f"activations {kept}")]
     assert memory in line
+    (field,) = (line for line in out.splitlines() if line.startswith("receptive field: "))
+    assert field.endswith(" mm")
+    (sees,) = (line for line in (planned / "table.txt").read_text().splitlines() if line.startswith("sees "))
+    assert " ".join(sees.split()).startswith("sees " + field.removeprefix("receptive field: ")[:20])
     assert "2 processors on 2 devices" in out
 
 

@@ -28,6 +28,7 @@ def train(folder, model_dir, layout, steps, recompute=False, **options):
     from mtf_imaging.training.optimizers import Adam
 
     common = settings(recompute) | {"optimizer": Adam(0.01), "batch_size": 2, "checkpoint_every": 2, "monitor": "liver"}
+    common["class_frequencies"] = None  # so that the networks of a few steps predict other labels than the background
     data = mi.jobs.TrainingData(
         folder / "records", eval_dir=folder / "held_out" if options.pop("eval", False) else None
     )
