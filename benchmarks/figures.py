@@ -27,7 +27,7 @@ PAGES = {
     "resolution": ROOT / "docs/evidence/resolution.md",
     "learning": ROOT / "docs/evidence/learning.md",
 }
-_DEMO = ("phantoms at 64^3: 12 to train on, 4 held out", "`unet3d_demo`, 550 steps, 4 x 4 mesh")
+_DEMO = ("phantoms at 64^3: 12 to train on, 4 held out", "`unet3d_demo`, 400 steps, 4 x 4 mesh")
 _REAL_CT = "real CT at 3 mm, one patient warped: 12 to train on, 4 held out"
 _DOCUMENTED = "documented"  # the contender of benchmarks.learning that trains the job as documented
 
