@@ -8,7 +8,7 @@
 # make test-references   compares scores and files with other programs, in an environment of its own
 # make mutants           runs the fast tests on faulty versions of the code: 30 minutes on 2 cores
 # make figures           measures every Dice score of the documentation, into figures/: an hour on 2 cores
-# make figures REAL_CT=folder  includes the scores of real CTs; the folder contains train/ and test/
+# make figures REAL_CT=folder  includes the scores of real CTs, 4 more hours; the folder contains train/ and test/
 # make lint              runs ruff, mypy and codespell
 # make docs              builds the documentation site into site/html, without the network; a warning is an error
 # make docs-serve        builds the site and serves it at http://localhost:8000
