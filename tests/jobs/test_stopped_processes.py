@@ -3,6 +3,7 @@
 import os
 import signal
 
+import gin
 import pytest
 
 import mtf_imaging as mi
@@ -12,6 +13,14 @@ from mtf_imaging.jobs.devices import Devices
 from mtf_imaging.processes import format_tf_config
 from mtf_imaging.servers import parse_servers
 from tests.jobs.launched import Launched, assert_same_weights, launch, losses, train_command, wait_for_step
+
+
+@pytest.fixture(autouse=True)
+def no_gin_configuration():
+    """Other tests of this process must not get the settings that the commands bind."""
+    yield
+    gin.clear_config()
+
 
 STEPS = 60
 
