@@ -1,1 +1,1 @@
-"""How well training learns: our jobs compared with a plain Keras program, in equal CPU time."""
+"""How well training learns: our jobs compared with a plain Keras program, in about equal CPU time."""

@@ -1,4 +1,4 @@
-"""Compares how well our training and a plain Keras program learn in the same CPU time.
+"""Compares how well our training and a plain Keras program learn in about the same CPU time.
 
     python -m benchmarks.learning --cases FOLDER --output_dir DIR                    # documented and Keras: 40 minutes
     python -m benchmarks.learning --cases FOLDER --output_dir DIR --contenders all   # every row: 3 hours
@@ -6,6 +6,7 @@
 
 FOLDER contains LiTS cases in train/ and held-out cases in test/. Every run has one core of its own. A pilot measures
 the CPU seconds of the start and of a step of each contender; the number of steps is what fits into --cpu_seconds.
+The seconds in the results follow from the pilot; they are not measured in the runs themselves.
 Held-out cases are scored ten times during training, which is not part of the CPU time, and by `mtf-imaging score`
 afterwards. Results go to learning.csv and
 learning_snapshots.csv. The same command continues after an interruption, and only
