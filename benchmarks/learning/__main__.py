@@ -15,7 +15,6 @@ prints the table if every run is finished.
 
 import argparse
 import concurrent.futures
-import csv
 import json
 import os
 import queue
@@ -27,6 +26,7 @@ from pathlib import Path
 
 from benchmarks.learning import contenders, table
 from benchmarks.learning.contenders import Contender
+from mtf_imaging.files.atomic import write_bytes
 
 ROOT = Path(__file__).parents[2]
 KERAS = Path(__file__).with_name("keras_unet.py")
@@ -43,7 +43,7 @@ class Runner:
     Args:
       cases: folder with the cases in train/ and test/.
       output_dir: folder of all results.
-      spacing_csv: the voxel sizes of files whose headers lack them, for our commands; None if there are none.
+      spacing_csv: the table of voxel sizes that our commands read, for files whose headers lack them; or None.
     """
 
     def __init__(self, cases: Path, output_dir: Path, spacing_csv: Path | None) -> None:
@@ -85,12 +85,12 @@ class Runner:
         self._train(contender, seed, steps, folder, core, SNAPSHOTS)
         predictions = folder
         if contender.is_keras:
-            rows = _read(folder / "snapshots.csv")
+            rows = table.read(folder / "snapshots.csv")
         else:
             predictions = folder / "evaluation/predictions"
             words = ["--model_dir", folder, "--input_dir", self._cases / "test", *self._table]
             _ours("evaluate", *words, "--output_dir", folder / "evaluation", core=core)
-            rows = _read(folder / "eval/scores.csv")
+            rows = table.read(folder / "eval/scores.csv")
         scores = folder / "scores"
         _ours("score", "--reference_dir", self._cases / "test", "--prediction_dir", predictions, "--output_dir", scores)
         official = json.loads((scores / "metrics.json").read_text())["official"]
@@ -142,6 +142,7 @@ def _command(words: Sequence[object], core: int | None) -> float:
         cwd=ROOT,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
+        env=os.environ | {"TF_ENABLE_ONEDNN_OPTS": "1"},  # our commands set it, so the Keras program gets it, too
         preexec_fn=pin,
     )
     text = process.stderr.read() if process.stderr else b""
@@ -152,16 +153,8 @@ def _command(words: Sequence[object], core: int | None) -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def _read(path: Path) -> list[dict[str, str]]:
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}")
-    partial.write_text(text)
-    partial.rename(path)
+    write_bytes(path, text.encode())
 
 
 def _lost_sizes(cases: Path) -> str | None:

@@ -22,7 +22,7 @@ SIZES, VOLUMES = (24, 16, 16), 3
 RATE, BETA1, BETA2 = 2**-8, 1 - 2**-3, 1 - 2**-10  # exact in float32, in which Keras stores them
 EPSILON = 1e-30  # the programs add it at different places, so it must not matter
 SMOOTH = 0.1  # of our Dice loss
-LIMIT = 1e-9
+LIMIT = 1e-12
 SPLIT = mi.Layout.parse("rows:2,cols:2", "x:rows,y:cols")
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from benchmarks.learning.contenders import ALL
 from mtf_imaging.evaluation.resolution_study import mean_and_range
+from mtf_imaging.files.atomic import atomic_path
 
 RESULTS, SNAPSHOTS, FIGURE = "learning.csv", "learning_snapshots.csv", "learning.png"
 _COLUMNS = ("contender", "seed", "steps", "cpu_seconds", "liver", "lesion", "liver_0.90_s", "lesion_0.50_s")
@@ -43,15 +44,16 @@ def time_to(rows: Iterable[Sequence[float]], name: str, goal: float) -> float | 
     return next((row[1] for row in rows if row[column] >= goal), None)
 
 
-def read(path: Path, contender: str) -> list[dict[str, str]]:
-    """Returns the rows of a contender."""
-    return [row for row in _read(path) if row["contender"] == contender]
+def read(path: Path) -> list[dict[str, str]]:
+    """Returns the rows of a CSV file as dicts of strings by column."""
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def text(path: Path) -> str:
     """Returns a Markdown table: the mean over seeds, with the range in parentheses."""
     by_name: dict[str, list[dict[str, str]]] = {}
-    for row in _read(path):
+    for row in read(path):
         by_name.setdefault(row["contender"], []).append(row)
     head = ["contender", "seeds", "steps", "lesion", "liver", "s to lesion 0.50", "s to liver 0.90"]
     lines = [head, ["---"] * len(head)]
@@ -81,7 +83,7 @@ def draw(
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    rows = _read(path)
+    rows = read(path)
     figure, axes = pyplot.subplots(1, 2, figsize=(9, 3.6), sharex=True)
     for axis, mask in zip(axes, ("lesion", "liver"), strict=True):
         for name in names:
@@ -104,13 +106,6 @@ def draw(
     pyplot.close(figure)
 
 
-def _read(path: Path) -> list[dict[str, str]]:
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def _write(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    partial = path.with_name(f".{path.name}")
-    with open(partial, "w", newline="") as file:
+    with atomic_path(path) as temporary, open(temporary, "w", newline="") as file:
         csv.writer(file).writerows([columns, *rows])
-    partial.rename(path)

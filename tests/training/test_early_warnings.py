@@ -88,6 +88,28 @@ def test_a_run_that_resumes_warns_as_an_unbroken_one(caplog, tmp_path, values, s
     assert [text.replace(f"{tmp_path}/parts", str(tmp_path)) for part in parts for text in part] == want
 
 
+def test_masks_that_are_no_measures_of_the_task_are_left_out(caplog, tmp_path):
+    def without_masks(step):
+        return {"loss": healthy(step)["loss"], "accuracy": 0.5}
+
+    assert messages(caplog, tmp_path, without_masks) == []
+
+
+def test_a_resumed_run_computes_few_learning_rates(caplog, tmp_path):
+    rates, steps = [], 350
+
+    def rate(step):
+        rates.append(step)
+        return 0.003
+
+    messages(caplog, tmp_path, healthy, range(steps))
+    messages(caplog, tmp_path, healthy, range(steps, steps + 1), rate=rate)
+    assert rates == []  # all masks were found before
+    messages(caplog, tmp_path / "lost", without_lesions, range(steps))
+    messages(caplog, tmp_path / "lost", without_lesions, range(steps, steps + 1), rate=rate)
+    assert len(rates) == 201 < steps
+
+
 def test_short_runs_have_no_warning(caplog, tmp_path):
     assert messages(caplog, tmp_path, flat, range(49)) == []
 

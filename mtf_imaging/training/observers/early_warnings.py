@@ -1,5 +1,6 @@
 """Warnings about a training that learns nothing, while there is time to change it."""
 
+import collections
 import logging
 import statistics
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ _MOST_UNTIL_MASK, _MOST_UNTIL_LOSS = 2000, 1000  # steps, in long runs
 _ABSENT, _FOUND = 0.01, 0.1  # soft Dice of a mask that is not predicted, and of one that is
 _WINDOW = 20  # steps of a moving mean of the Dice, which differs between cases
 _FALLEN = 0.97  # a loss above this fraction of the first one has not fallen
+_SAMPLES = 200  # earlier steps whose learning rate a resumed run looks at
 _DECAYED = 0.5  # a rate below this fraction of the highest one has decayed
 
 _logger = logging.getLogger(__name__)
@@ -26,9 +28,12 @@ class EarlyWarnings(Observer):
     - The loss has not fallen after a quarter of the steps, or after 1000 steps.
     - The learning rate has decayed below half of its maximum before the soft Dice of a labeled mask reached 0.1.
 
+    Nothing is computed once all masks have been found and the loss has been checked.
+
     Args:
       losses: the `losses.csv` of the run, with the steps of earlier calls.
-      masks: the measures that are the soft Dice of a mask with a label in the training data.
+      masks: the measures that are the soft Dice of a mask with a label in the training data. Names that are not
+        measures of the task are left out.
       num_steps: number of steps of the run.
       learning_rate: the rate by the number of the step.
     """
@@ -40,30 +45,36 @@ class EarlyWarnings(Observer):
         self._mask_step = max(_FEWEST, min(num_steps // 2, _MOST_UNTIL_MASK))
         self._loss_step = max(_FEWEST, min(num_steps // 4, _MOST_UNTIL_LOSS))
         self._losses: list[float] = []
-        self._dice: dict[str, list[float]] = {mask: [] for mask in masks}
-        self._best = dict.fromkeys(masks, 0.0)
+        self._best = dict.fromkeys(masks, 0.0)  # of the masks that have not been found
+        self._recent: dict[str, collections.deque[float]] = {mask: collections.deque(maxlen=_WINDOW) for mask in masks}
         self._highest, self._has_decayed = 0.0, False
         self._absent: list[str] = []
 
     def begin(self, step: int) -> None:
         for number, row in enumerate(read_rows(self._path, step)):
-            self._add(number, {name: float(row.get(name, "nan")) for name in ("loss", *self._dice)})
-            self._note_rate(number)
+            self._add(number, {name: float(row[name]) for name in ("loss", *self._best) if name in row})
+        if self._best:  # a rate takes too long to compute for each earlier step
+            for number in sorted({step * index // _SAMPLES for index in range(_SAMPLES)} if step else ()):
+                self._note_rate(number)
 
     def after(self, step: int, values: dict[str, Any], cases: list[str], seconds: float, waited: float) -> None:
         self._add(step, values)
-        if len(self._losses) == self._loss_step:
+        if step + 1 == self._loss_step:
             self._check_loss()
-        if len(self._losses) == self._mask_step:
-            self._check_masks()
-        if self._note_rate(step) and len(self._losses) >= _FEWEST:
+        if step + 1 == self._mask_step:
+            self._check_masks(step + 1)
+        if self._best and self._note_rate(step) and step + 1 >= _FEWEST:
             self._check_rate(step)
 
     def _add(self, step: int, values: dict[str, Any]) -> None:
-        self._losses.append(float(values["loss"]))
-        for mask, dice in self._dice.items():
-            dice.append(float(values.get(mask, 0.0)))
-            self._best[mask] = max(self._best[mask], statistics.fmean(dice[-_WINDOW:]))
+        if step < self._loss_step:
+            self._losses.append(float(values["loss"]))
+        for mask in [*self._best]:
+            if mask in values:
+                self._recent[mask].append(float(values[mask]))
+                self._best[mask] = max(self._best[mask], statistics.fmean(self._recent[mask]))
+            if mask not in values or self._best[mask] >= _FOUND:
+                del self._best[mask]
 
     def _note_rate(self, step: int) -> bool:
         """Returns whether the learning rate has decayed in this step."""
@@ -87,9 +98,9 @@ class EarlyWarnings(Observer):
                 last,
             )
 
-    def _check_masks(self) -> None:
-        for mask, dice in self._dice.items():
-            if self._best[mask] < _ABSENT:
+    def _check_masks(self, steps: int) -> None:
+        for mask, best in self._best.items():
+            if best < _ABSENT:
                 self._absent.append(mask)
                 _logger.warning(
                     "%s: the soft Dice of %s is still %.3f after %d steps, although the training data contain it. Fix: "
@@ -97,12 +108,12 @@ class EarlyWarnings(Observer):
                     "more weight, and check the labels.",
                     self._path.parent,
                     mask,
-                    statistics.fmean(dice[-_WINDOW:]),
-                    len(dice),
+                    statistics.fmean(self._recent[mask]),
+                    steps,
                 )
 
     def _check_rate(self, step: int) -> None:
-        missing = [mask for mask, best in self._best.items() if best < _FOUND and mask not in self._absent]
+        missing = [mask for mask in self._best if mask not in self._absent]
         if missing:
             _logger.warning(
                 "%s: the learning rate of step %d is %.3g, less than half of its maximum of %.3g, but the soft Dice of "
