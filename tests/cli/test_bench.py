@@ -163,7 +163,7 @@ def test_the_layout_of_the_job_is_compared_with_one_processor(capsys):
     training = out.partition("all setups agree: ")[2].splitlines()[1:]
     assert training[1].split() == ["measured", "from", "the", "measured", "step"]
     assert [line.split("  ")[0] for line in training[3:5]] == ["one processor", "rows:2,cols:2/x:rows,y:cols"]
-    assert training[5].startswith("hours: 550 steps of the measured time, without start-up")
+    assert training[5].startswith("hours: 400 steps of the measured time, without start-up")
     assert training[6] == "cost: 1.50 per device-hour"
 
 

@@ -269,7 +269,7 @@ def test_search_computes_the_training_with_the_first_layout(run):
     first = out.partition("training with the first layout (computed")[2].splitlines()[1:4]
     explained = run("explain", *words, *layout)[1].partition("training (computed")[2].splitlines()[1:4]
     assert first == explained
-    assert "550 steps: " in first[1]
+    assert "400 steps: " in first[1]
     code, out, _ = run("search", "--num_devices", "2", *words, "--memory_limit", "0.02", "--max_resolution")
     assert code == 0
     assert " h on 2 devices" in out

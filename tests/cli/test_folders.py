@@ -13,6 +13,7 @@ from mtf_imaging.data.phantom.phantom import make_case
 TINY = [
     *("--gin_file", "unet3d_demo", "--gin.UNet3D.base_filters=2", "--gin.UNet3D.depth=2", "--gin.UNet3D.convs=1"),
     *("--num_steps", "2"),
+    "--gin.train.class_frequencies=None",  # with first biases, a network of two steps predicts background only
 ]
 # Every 4th voxel of a synthetic case, for instance 29 x 29 x 15 voxels of 11 x 11 x 14 mm; one is stored RAS, one LPS.
 CASES = (0, 1)

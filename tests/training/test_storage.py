@@ -18,6 +18,7 @@ STEPS = 6
 TINY = [
     *("--gin_file", "unet3d_demo", "--gin.UNet3D.base_filters=4", "--gin.UNet3D.depth=2", "--gin.UNet3D.convs=1"),
     *("--gin.train.checkpoint_every=2", "--seed", "3"),
+    "--gin.Adam.learning_rate=0.003",  # the job's schedule ends with the run, and these runs resume with more steps
 ]
 
 
