@@ -1,4 +1,4 @@
-"""The results of all runs as two CSV files, a table and a figure."""
+"""The results of all runs as CSV files, a table and a figure."""
 
 import csv
 import json
@@ -10,25 +10,29 @@ from benchmarks.learning.contenders import ALL
 from mtf_imaging.evaluation.resolution_study import mean_and_range
 from mtf_imaging.files.atomic import atomic_path
 
-RESULTS, SNAPSHOTS, FIGURE = "learning.csv", "learning_snapshots.csv", "learning.png"
+RESULT = "result.json"
+RESULTS, SNAPSHOTS, CASES, FIGURE = "learning.csv", "learning_snapshots.csv", "learning_cases.csv", "learning.png"
+SNAPSHOT_VALUES = ("step", "cpu_seconds", "liver", "lesion")
+BASELINE = "documented"
 _COLUMNS = ("contender", "seed", "steps", "cpu_seconds", "liver", "lesion", "liver_0.90_s", "lesion_0.50_s")
-_SNAPSHOT_COLUMNS = ("contender", "seed", "step", "cpu_seconds", "liver", "lesion")
 _GOALS = {"liver": 0.9, "lesion": 0.5}
 
 
 def write(output_dir: Path) -> None:
     """Collects the results of all finished runs in a folder, and draws them."""
-    results, snapshots = [], []
     order = {name: number for number, name in enumerate(ALL)}
-    folders = [path.parent for path in output_dir.glob("*/result.json")]
-    for folder in sorted(folders, key=lambda f: (order.get(f.name.rpartition("-")[0], len(order)), f.name)):
-        result = json.loads((folder / "result.json").read_text())
-        rows = json.loads((folder / "snapshots.json").read_text())
-        snapshots += [[result["contender"], result["seed"], *row] for row in rows]
-        times = {f"{name}_{goal:.2f}_s": time_to(rows, name, goal) for name, goal in _GOALS.items()}
-        results.append([(result | times)[name] for name in _COLUMNS])
+    runs = [json.loads(path.read_text()) for path in output_dir.glob(f"*/{RESULT}")]
+    runs.sort(key=lambda run: (order.get(run["contender"], len(order)), run["seed"]))
+    results, snapshots, cases = [], [], []
+    for run in runs:
+        times = {f"{name}_{goal:.2f}_s": time_to(run["snapshots"], name, goal) for name, goal in _GOALS.items()}
+        results.append([(run | times)[name] for name in _COLUMNS])
+        key = [run["contender"], run["seed"]]
+        snapshots += [[*key, int(step), *values] for step, *values in run["snapshots"]]
+        cases += [[*key, case, dice["liver"], dice["lesion"]] for case, dice in run["cases"].items()]
     _write(output_dir / RESULTS, _COLUMNS, results)
-    _write(output_dir / SNAPSHOTS, _SNAPSHOT_COLUMNS, snapshots)
+    _write(output_dir / SNAPSHOTS, ("contender", "seed", *SNAPSHOT_VALUES), snapshots)
+    _write(output_dir / CASES, ("contender", "seed", "case", "liver", "lesion"), cases)
     draw(output_dir / SNAPSHOTS, output_dir / FIGURE)
 
 
@@ -40,7 +44,7 @@ def time_to(rows: Iterable[Sequence[float]], name: str, goal: float) -> float | 
       name: "liver" or "lesion".
       goal: the Dice.
     """
-    column = 2 if name == "liver" else 3
+    column = SNAPSHOT_VALUES.index(name)
     return next((row[1] for row in rows if row[column] >= goal), None)
 
 
@@ -51,17 +55,40 @@ def read(path: Path) -> list[dict[str, str]]:
 
 
 def text(path: Path) -> str:
-    """Returns a Markdown table: the mean over seeds, with the range in parentheses."""
+    """Returns a Markdown table: the mean over seeds, with the range in parentheses.
+
+    The column "difference" compares the lesion Dice with the documented job's run of the same seed.
+    """
     by_name: dict[str, list[dict[str, str]]] = {}
     for row in read(path):
         by_name.setdefault(row["contender"], []).append(row)
-    head = ["contender", "seeds", "steps", "lesion", "liver", "s to lesion 0.50", "s to liver 0.90"]
+    baseline = {row["seed"]: float(row["lesion"]) for row in by_name.get(BASELINE, [])}
+    head = ["contender", "seeds", "steps", "CPU s", "lesion", "difference", "liver", "s to lesion 0.50"]
+    head += ["s to liver 0.90"]
     lines = [head, ["---"] * len(head)]
     for name, rows in by_name.items():
         title = ALL[name].title if name in ALL else name
-        cells = [f"`{name}`: {title}", str(len(rows)), rows[0]["steps"]]
-        cells += [mean_and_range([float(row[mask]) for row in rows]) for mask in ("lesion", "liver")]
+        seconds = statistics.mean(float(row["cpu_seconds"]) for row in rows)
+        pairs = [float(row["lesion"]) - baseline[row["seed"]] for row in rows if row["seed"] in baseline]
+        lesion, liver = (mean_and_range([float(row[mask]) for row in rows]) for mask in ("lesion", "liver"))
+        cells = [f"`{name}`: {title}", str(len(rows)), rows[0]["steps"], f"{seconds:.0f}", lesion]
+        cells += [mean_and_range(pairs) if pairs and name != BASELINE else "", liver]
         cells += [_times([row[column] for row in rows]) for column in ("lesion_0.50_s", "liver_0.90_s")]
+        lines.append(cells)
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+
+
+def by_case(path: Path) -> str:
+    """Returns a Markdown table of the lesion and liver Dice of each case, the mean over seeds."""
+    rows = read(path)
+    cases = list(dict.fromkeys(row["case"] for row in rows))
+    lines = [["contender", *(f"case {case}" for case in cases)], ["---"] * (len(cases) + 1)]
+    for name in dict.fromkeys(row["contender"] for row in rows):
+        cells = [f"`{name}`"]
+        for case in cases:
+            own = [row for row in rows if row["contender"] == name and row["case"] == case]
+            lesion, liver = (statistics.mean(float(row[mask]) for row in own) for mask in ("lesion", "liver"))
+            cells.append(f"{lesion:.3f} / {liver:.3f}")
         lines.append(cells)
     return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
 
@@ -75,7 +102,7 @@ def _times(values: Sequence[str]) -> str:
 
 
 def draw(
-    path: Path, picture: Path, names: Sequence[str] = ("documented", "zero_biases", "keras_whole", "keras_patches")
+    path: Path, picture: Path, names: Sequence[str] = (BASELINE, "zero_biases", "keras_whole", "keras_patches")
 ) -> None:
     """Draws the Dice of the held-out cases against CPU seconds: the mean over seeds, and the range."""
     import matplotlib
