@@ -2,7 +2,7 @@
 
     python benchmarks/learning/keras_unet.py --train FOLDER --test FOLDER --output FOLDER --steps 300 [--patches]
 
-It imports nothing of this package. The network is that of the job `unet3d_real_ct` with batch norms, and has 350,827
+It does not use this package. The network is that of the job `unet3d_real_ct` with batch norms, and has 350,827
 weights. Cases are read with nibabel, turned to RAS by their headers, and kept on their own voxels. Training takes whole
 volumes, padded to multiples of 8, or patches of 64 x 64 x 32 voxels, every third of which has a labeled voxel in its
 center, as in nnU-Net. The program writes segmentations of the test cases, and at each snapshot a row of

@@ -1,0 +1,206 @@
+"""The choices of a plan, one by one, as functions of fingerprints."""
+
+import dataclasses
+import math
+
+import pytest
+
+import mtf_imaging as mi
+from mtf_imaging.data.description.description import LITS, Description
+from mtf_imaging.data.fingerprint import FOREGROUND_PERCENTAGES, Fingerprint, Foreground
+from mtf_imaging.data.intensities import WINDOW, Intensity
+from mtf_imaging.data.sampling.sampling import Sampling
+from mtf_imaging.jobs.choices.network import batch_sizes, choose_levels, choose_loss, choose_network, pad_to_levels
+from mtf_imaging.jobs.choices.recipe import choose_augmentation, choose_steps
+from mtf_imaging.jobs.choices.spacing import choose_grid, choose_spacing, coarser
+from mtf_imaging.jobs.choices.window import choose_window
+from mtf_imaging.models.unet3d import UNet3D
+from tests.jobs.fingerprints import ORGANS, REGIONS, SMALL, fingerprint
+
+
+def test_the_spacing_of_isotropic_data_is_the_median():
+    data = fingerprint((SMALL, (1.0, 1.0, 1.2)), (SMALL, (1.1, 1.1, 1.0)), (SMALL, (2.0, 2.0, 3.0)))
+    assert choose_spacing(data).value == (1.1, 1.1, 1.2)
+
+
+def test_the_coarsest_axis_of_anisotropic_data_has_a_low_percentile():
+    thick, thin = ((512, 512, 40), (0.8, 0.8, 5.0)), ((512, 512, 160), (0.8, 0.8, 1.25))
+    choice = choose_spacing(fingerprint(*[thick] * 8, *[thin] * 2))
+    assert choice.value == (0.8, 0.8, 1.25)
+    assert "10th percentile along z: the median of 5 mm" in choice.reason
+    # Every case has thick slices, so there is no finer detail to keep.
+    assert choose_spacing(fingerprint(*[thick] * 8)).value == (0.8, 0.8, 5.0)
+    # Voxels are long along z, but there are as many of them as along x: nnU-Net does not treat this as anisotropic.
+    long = ((64, 64, 64), (0.8, 0.8, 5.0)), ((64, 64, 64), (0.8, 0.8, 1.25))
+    assert choose_spacing(fingerprint(*[long[0]] * 8, *[long[1]] * 2)).value == (0.8, 0.8, 5.0)
+
+
+def test_the_percentile_is_not_finer_than_the_other_axes():
+    thick, finer = ((512, 512, 40), (0.8, 0.8, 5.0)), ((512, 512, 600), (0.8, 0.8, 0.5))
+    assert choose_spacing(fingerprint(*[thick] * 7, *[finer] * 3)).value == (0.8, 0.8, 0.8)
+
+
+def test_fine_axes_become_coarser_first():
+    spacing = (0.8, 0.8, 4.0)
+    for _ in range(5):
+        spacing = coarser(spacing)
+    assert spacing[2] == 4.0
+    assert spacing[0] > 2.0
+    assert coarser(spacing) == pytest.approx(tuple(1.25 * mm for mm in spacing), abs=1e-3)
+    assert coarser((1.0, 1.0, 1.0), flat=True) == (1.25, 1.25, 1.0)
+
+
+def test_the_grid_covers_every_case_of_a_small_data_set():
+    data = fingerprint(((100, 90, 33), (1.0, 1.0, 2.0)), ((50, 120, 20), (1.0, 1.0, 2.0)))
+    choice = choose_grid(data, (1.0, 1.0, 2.0))
+    # 4 pools along x and y and 3 along z; 120 + 8 voxels are a multiple of 16, but 100 and 33 only of 8 and 4.
+    assert choice.value == (104, 128, 36)
+    assert choice.reason.endswith(
+        "covers every case, and x 4, y 8, z 3 more voxels, so that more levels have even sizes"
+    )
+
+
+def test_one_huge_case_of_many_does_not_set_the_grid_but_its_labels_fit():
+    usual, huge = ((100, 100, 100), (1.0, 1.0, 1.0)), ((100, 100, 900), (1.0, 1.0, 1.0))
+    data = fingerprint(*[usual] * 300, huge)
+    choice = choose_grid(data, (1.0, 1.0, 1.0))
+    assert choice.value == (104, 104, 480)  # 450 mm of labels in the center, a voxel at each end, and padding
+    assert "the margins of 1 large case" in choice.reason
+    span = Sampling(choice.value, (1.0, 1.0, 1.0)).spans(*huge)[2]
+    assert span.start <= 225
+    assert span.start + span.length >= 675
+
+
+def test_pictures_have_one_plane():
+    flat = Description(("gray",), {"cell": 1}, {"cell": (1,)}, file_ending=".png")
+    data = fingerprint(((500, 300, 1), (1.0, 1.0, 1.0)), description=flat)
+    assert choose_grid(data, (1.0, 1.0, 1.0)).value == (512, 320, 1)
+    network = choose_network((512, 320, 1), (1.0, 1.0, 1.0), 32)
+    assert (network["depth"].value, network["max_filters"].value) == (7, 512)
+    assert network["pool_sizes"].value == ((2, 2, 1),) * 6
+    recipe = choose_augmentation(data, (512, 320, 1), (1.0, 1.0, 1.0))
+    assert recipe["flips"].value == ("x", "y")
+    assert recipe["rotation"].value == (0.0, 0.0, 15.0)
+
+
+# grid and spacing; the sizes along z of the kernels, and the pools, as nnU-Net plans them
+LEVELS = [
+    # 4 pools turn voxels of 0.625 x 0.625 x 3.6 mm into 10 x 10 x 14.4 mm; z then has 5 voxels.
+    (
+        *((320, 320, 20), (0.625, 0.625, 3.6)),
+        (1, 1, 3, 3, 3, 3, 3),
+        ("220", "220", "222", "222", "220", "220"),
+    ),
+    (*((128, 128, 128), (1.0, 1.0, 1.0)), (3,) * 6, ("222",) * 5),
+    (*((512, 512, 512), (1.0, 1.0, 1.0)), (3,) * 7, ("222",) * 6),  # 8 voxels could be halved again
+    (*((40, 40, 40), (1.0, 1.0, 2.0)), (1, 3, 3, 3), ("220", "222", "222")),  # exactly twice as long
+    (*((64, 8, 8), (1.0, 1.0, 1.0)), (3,) * 4, ("222", "200", "200")),  # x ends at 8 voxels, less than 12
+    (*((8, 7, 7), (1.0, 1.0, 1.0)), (3,), ()),
+    (*((12, 7, 7), (1.0, 1.0, 1.0)), (3, 3), ("200",)),
+]
+
+
+@pytest.mark.parametrize(("grid", "spacing", "kernels", "pools"), LEVELS, ids=str)
+def test_levels_are_those_of_nnunet(grid, spacing, kernels, pools):
+    levels = choose_levels(grid, spacing)
+    assert [kernel[2] for kernel in levels.kernel_sizes] == list(kernels)
+    assert {kernel[:2] for kernel in levels.kernel_sizes} == {(3, 3)}
+    assert levels.pool_sizes == tuple(tuple(2 if size == "2" else 1 for size in pool) for pool in pools)
+    network = choose_network(grid, spacing, 32)
+    UNet3D(**{name: choice.value for name, choice in network.items()})
+    assert network["depth"].value == len(kernels)
+    assert network["deep_supervision"].value == max(len(kernels) - 3, 0)
+
+
+def test_padding_adds_at_most_a_tenth_and_keeps_the_levels():
+    for grid, spacing in [((310, 310, 19), (0.625, 0.625, 3.6)), ((33, 65, 127), (1.0,) * 3), ((9, 9, 9), (1.0,) * 3)]:
+        padded = pad_to_levels(grid, spacing)
+        assert all(size <= more <= 1.1 * size for size, more in zip(grid, padded, strict=True))
+        assert choose_levels(padded, spacing) == choose_levels(grid, spacing)
+    assert pad_to_levels((310, 310, 19), (0.625, 0.625, 3.6)) == (320, 320, 20)
+    assert pad_to_levels((9, 9, 9), (1.0,) * 3) == (9, 9, 9)  # 10 voxels would be 11% more
+
+
+def test_a_batch_has_at_most_a_twentieth_of_the_cases():
+    assert [batch_sizes(number) for number in (1, 2, 7, 5000)] == [[1], [2, 1], [2, 1], [8, 4, 2, 1]]
+    assert [batch_sizes(number)[0] for number in (8, 131, 159, 160)] == [4, 4, 4, 8]
+
+
+def test_weights_grow_with_the_rarity_of_a_label():
+    loss = choose_loss(fingerprint((SMALL, (1.0,) * 3)))
+    assert loss["class_weights"].value == pytest.approx((1.0, math.sqrt(10), math.sqrt(90)), abs=0.06)
+    named = Description(("CT",), {"spleen": 1, "duct": 2, "none": 4}, {"spleen": (1,), "duct": (2,), "none": (4,)})
+    absent = choose_loss(fingerprint((SMALL, (1.0,) * 3), description=named))["class_weights"]
+    assert absent.value[3] == 1
+    assert "no case has none" in absent.reason
+    assert choose_loss(fingerprint((SMALL, (1.0,) * 3), description=REGIONS))["class_weights"].value is None
+    of_lits = choose_loss(fingerprint((SMALL, (1.0,) * 3), description=LITS))
+    assert {name: choice.value for name, choice in of_lits.items()} == {
+        "class_weights": (1, 1, 1),
+        "dice": "classes",
+        "dice_weight": 0.5,
+    }
+
+
+def test_ignored_voxels_do_not_count():
+    ignoring = Description(("CT",), {"spleen": 1}, {"spleen": (1,)}, ignore=2)
+    data = fingerprint((SMALL, (1.0,) * 3), description=ignoring)
+    assert data.frequency(1) == pytest.approx(9 / 99)
+
+
+@pytest.mark.parametrize(
+    ("names", "flips"),
+    [
+        (("left_kidney", "spleen"), ("y", "z")),
+        (("Kidney Right",), ("y", "z")),
+        (("kidney_l",), ("y", "z")),
+        (("cleft", "bright"), ("x", "y", "z")),
+        (("liver",), ("x", "y", "z")),
+    ],
+)
+def test_labels_that_name_a_side_are_not_mirrored(names, flips):
+    labels = {name: value for value, name in enumerate(names, 1)}
+    description = Description(("CT",), labels, {name: (value,) for name, value in labels.items()})
+    data = fingerprint((SMALL, (1.0,) * 3), description=description)
+    choice = choose_augmentation(data, SMALL, (1.0,) * 3)["flips"]
+    assert choice.value == flips
+    assert (names[0] in choice.reason) == ("x" not in flips)
+
+
+def test_anisotropic_volumes_rotate_only_within_the_fine_plane():
+    data = fingerprint((SMALL, (1.0,) * 3))
+    assert choose_augmentation(data, SMALL, (1.0, 1.0, 5.0))["rotation"].value == (0.0, 0.0, 15.0)
+    assert choose_augmentation(data, SMALL, (5.0, 1.0, 1.0))["rotation"].value == (15.0, 0.0, 0.0)
+    assert choose_augmentation(data, SMALL, (1.0, 1.0, 2.0))["rotation"].value == 15.0
+    mi.data.Augmentation(**{name: one.value for name, one in choose_augmentation(data, SMALL, (1.0,) * 3).items()})
+
+
+def test_the_steps_grow_with_the_cases():
+    assert [choose_steps(*given).value for given in ((10, 2), (100, 2), (131, 1), (5000, 8))] == [
+        4000,
+        15000,
+        39300,
+        60000,
+    ]
+
+
+def test_the_window_of_a_ct_is_the_range_of_the_labeled_voxels():
+    choice = choose_window(fingerprint((SMALL, (1.0,) * 3)))
+    assert choice.value == (-35.0, 125.0)
+    assert "percentiles 0.5 and 99.5 of the labeled voxels, -31 and 121 HU, as in Isensee et al. 2021" in choice.reason
+    assert choose_window(fingerprint((SMALL, (1.0,) * 3), description=LITS)).value == (-35.0, 125.0)
+
+
+def test_a_window_that_the_data_set_names_is_kept():
+    named = dataclasses.replace(ORGANS, intensities=(Intensity(WINDOW, (-160.0, 240.0)),))
+    assert choose_window(fingerprint((SMALL, (1.0,) * 3), description=named)) is None
+    assert choose_window(fingerprint((SMALL, (1.0,) * 3), description=REGIONS)) is None
+
+
+def test_labeled_voxels_of_one_value_have_the_default_window():
+    data = fingerprint((SMALL, (1.0,) * 3))
+    constant = Foreground(7, 0, (7.0,) * len(FOREGROUND_PERCENTAGES))
+    case = dataclasses.replace(data.cases[0], foreground=(constant,))
+    choice = choose_window(Fingerprint(ORGANS, (case,)))
+    assert choice.value == (-512.0, 512.0)
+    assert choice.reason == "HU, the default, because all labeled voxels have 7 HU"
