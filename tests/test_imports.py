@@ -16,11 +16,8 @@ FILES = sorted([*(ROOT / PACKAGE).rglob("*.py"), *(ROOT / "models").rglob("*.py"
 LAYERS = [
     {"errors", "__version__"},
     {"spelling"},
-    {"layout", "servers", "files"},
-    {"slurm"},
+    {"layout", "files"},
     {"processes"},
-    {"heartbeats"},
-    {"peers"},
     {"compat"},
     {"reads"},
     {"meshes"},

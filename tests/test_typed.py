@@ -22,11 +22,9 @@ TYPED = [
     "layout",
     "meshes",
     "ops",
-    "processes.py",
+    "processes",
     "program",
     "reads.py",
-    "servers.py",
-    "slurm.py",
     "training",
     "upstream",
 ]

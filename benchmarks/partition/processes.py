@@ -12,8 +12,8 @@ import sys
 from benchmarks.partition import tensorflow_setup, worker
 from benchmarks.partition.ours import Stacked
 from mtf_imaging import meshes
-from mtf_imaging.processes import TF_CONFIG, TIMEOUT, format_tf_config
-from mtf_imaging.servers import Server, free_port
+from mtf_imaging.processes.processes import TF_CONFIG, TIMEOUT, format_tf_config
+from mtf_imaging.processes.servers import Server, free_port
 
 _TIMEOUT = "250"  # seconds; many processes import TensorFlow at the same time
 

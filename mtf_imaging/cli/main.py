@@ -7,7 +7,7 @@ from mtf_imaging.cli.commands.all_commands import ANYWHERE, COMMANDS, TOGETHER, 
 from mtf_imaging.cli.runtime import messages, next_step, usage
 from mtf_imaging.cli.runtime.failures import exit_code, explain
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.processes import find_processes
+from mtf_imaging.processes.processes import find_processes
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from mtf_imaging.errors import ClusterError, ConfigError, reason
 from mtf_imaging.meshes.devices import SERVER_JOB, default_devices
-from mtf_imaging.servers import Server, free_port, own_address, parse_servers, wait_for
+from mtf_imaging.processes.servers import Server, free_port, own_address, parse_servers, wait_for
 
 _OWN_JOB = "localhost"  # the job name of this process, which is also TensorFlow's name for it without servers
 _PEAK = re.compile(r"^VmHWM:\s*(\d+) kB", re.MULTILINE)

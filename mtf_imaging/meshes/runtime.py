@@ -2,8 +2,8 @@
 
 TensorFlow's own collective runtime carries the messages. It waits forever for a process that was lost, and its errors
 name no process. (Its timeouts start one thread for each exchange, which sleeps for the whole timeout.) Therefore
-threads of `mtf_imaging.peers` watch the other processes. If one of them is lost, or all wait for each other, the
-exchanges of this process are aborted, and the error names the process.
+threads of `mtf_imaging.processes.peers` watch the other processes. If one of them is lost, or all wait for each other,
+the exchanges of this process are aborted, and the error names the process.
 """
 
 import contextlib
@@ -22,14 +22,14 @@ import tensorflow as tf
 
 from mtf_imaging.compat import abort_collectives, start_collectives
 from mtf_imaging.errors import ClusterError, ConfigError, MtfImagingError, reason
-from mtf_imaging.heartbeats import check_own_port
 from mtf_imaging.meshes.between_processes import BetweenProcesses, Numbers
 from mtf_imaging.meshes.devices import PROCESS_JOB
 from mtf_imaging.meshes.gpus import grow_memory
 from mtf_imaging.meshes.grid import ShardGrid
 from mtf_imaging.meshes.transport import Message
-from mtf_imaging.peers import Peers
-from mtf_imaging.processes import Processes, find_processes
+from mtf_imaging.processes.heartbeats import check_own_port
+from mtf_imaging.processes.peers import Peers
+from mtf_imaging.processes.processes import Processes, find_processes
 
 _logger = logging.getLogger(__name__)
 # TensorFlow's errors after the loss of a process. Other errors are those of the program itself.

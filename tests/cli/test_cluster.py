@@ -18,9 +18,9 @@ from mtf_imaging.cli.commands import serve
 from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.layout import Layout
-from mtf_imaging.servers import Server, free_port, silence, stranger
+from mtf_imaging.processes.servers import Server, free_port, silence, stranger
 from tests import forked, waiting
-from tests.test_servers import grpc_service, web_server
+from tests.processes.test_servers import grpc_service, web_server
 
 TINY = [
     "--gin_file=unet3d_demo",

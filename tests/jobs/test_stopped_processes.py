@@ -10,8 +10,8 @@ import mtf_imaging as mi
 from mtf_imaging.cli.main import main
 from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.jobs.devices import Devices
-from mtf_imaging.processes import format_tf_config
-from mtf_imaging.servers import parse_servers
+from mtf_imaging.processes.processes import format_tf_config
+from mtf_imaging.processes.servers import parse_servers
 from tests.jobs.launched import Launched, assert_same_weights, launch, losses, train_command, wait_for_step
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 import mtf_imaging as mi
 from mtf_imaging.cli.runtime.failures import exit_code, explain
-from tests.processes import start_together
+from tests.processes.starting import start_together
 
 mtf, mode = mi.mtf, os.environ["MODE"]
 

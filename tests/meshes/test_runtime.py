@@ -13,7 +13,7 @@ import os, sys, threading, time
 import numpy as np
 import mtf_imaging as mi
 from mtf_imaging.cli.runtime.failures import exit_code, explain
-from tests.processes import start_together
+from tests.processes.starting import start_together
 
 mtf = mi.mtf
 

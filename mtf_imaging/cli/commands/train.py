@@ -10,7 +10,7 @@ from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.files.run_folder import CONFIG
 from mtf_imaging.jobs import run as run_folder
 from mtf_imaging.jobs.stop_signals import StopSignals
-from mtf_imaging.processes import find_processes
+from mtf_imaging.processes.processes import find_processes
 
 SUMMARY = "trains a network under a layout, or resumes a run that was stopped."
 EXAMPLE = "mtf-imaging train --data_dir records --model_dir run --gin_file unet3d_demo --gin_file 4x4"

@@ -5,8 +5,8 @@ import os
 import socket
 from collections.abc import Mapping
 
-from mtf_imaging.processes import DEFAULT_TIMEOUT, TF_CONFIG, TIMEOUT, format_tf_config
-from mtf_imaging.servers import Server
+from mtf_imaging.processes.processes import DEFAULT_TIMEOUT, TF_CONFIG, TIMEOUT, format_tf_config
+from mtf_imaging.processes.servers import Server
 
 _HOST = "127.0.0.1"
 # Not TF_NUM_INTEROP_THREADS: with too few of these threads, an operation that waits for another process blocks the

@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from mtf_imaging.errors import ConfigError, reason
-from mtf_imaging.processes import Processes
-from mtf_imaging.servers import is_loopback
+from mtf_imaging.processes.processes import Processes
+from mtf_imaging.processes.servers import is_loopback
 
 _ALL = 16
 EVERY = 0.5  # seconds between two messages

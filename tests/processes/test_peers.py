@@ -13,12 +13,12 @@ import time
 
 import pytest
 
-from mtf_imaging import heartbeats, peers
 from mtf_imaging.errors import ClusterError, ConfigError
-from mtf_imaging.heartbeats import Heartbeats, Status, check_own_port, decode, encode, watched_by, watchers
-from mtf_imaging.peers import Peers
-from mtf_imaging.processes import Processes
-from mtf_imaging.servers import Server
+from mtf_imaging.processes import heartbeats, peers
+from mtf_imaging.processes.heartbeats import Heartbeats, Status, check_own_port, decode, encode, watched_by, watchers
+from mtf_imaging.processes.peers import Peers
+from mtf_imaging.processes.processes import Processes
+from mtf_imaging.processes.servers import Server
 from tests import waiting
 
 TIMEOUT = 2.0

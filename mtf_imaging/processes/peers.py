@@ -30,9 +30,9 @@ from collections.abc import Callable, Iterator
 
 from mtf_imaging.errors import ClusterError, ConfigError, reason
 from mtf_imaging.files import workers
-from mtf_imaging.heartbeats import EVERY, Heartbeats, Status, make_roll, watched_by, watchers
-from mtf_imaging.processes import Processes
-from mtf_imaging.servers import silence, stranger
+from mtf_imaging.processes.heartbeats import EVERY, Heartbeats, Status, make_roll, watched_by, watchers
+from mtf_imaging.processes.processes import Processes
+from mtf_imaging.processes.servers import silence, stranger
 
 _PATIENCE = 5  # timeouts
 _FRESH = 4 * EVERY  # seconds for which a status is believed

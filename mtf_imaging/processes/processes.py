@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.servers import Server, parse_servers
-from mtf_imaging.slurm import find_step
+from mtf_imaging.processes.servers import Server, parse_servers
+from mtf_imaging.processes.slurm import find_step
 
 TF_CONFIG = "TF_CONFIG"
 TIMEOUT = "MTF_IMAGING_TIMEOUT"

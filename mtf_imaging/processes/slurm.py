@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.servers import Server
+from mtf_imaging.processes.servers import Server
 
 _TASK, _NUM_TASKS, _NUM_TASKS_OF_JOB = "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"
 _STEP, _JOB = "SLURM_STEP_ID", "SLURM_JOB_ID"

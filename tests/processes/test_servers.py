@@ -12,7 +12,16 @@ from concurrent import futures
 import pytest
 
 from mtf_imaging.errors import ClusterError, ConfigError
-from mtf_imaging.servers import Server, Watch, free_port, own_address, parse_servers, silence, stranger, wait_for
+from mtf_imaging.processes.servers import (
+    Server,
+    Watch,
+    free_port,
+    own_address,
+    parse_servers,
+    silence,
+    stranger,
+    wait_for,
+)
 from tests import waiting
 
 

@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.processes import Processes, find_processes, format_tf_config
-from mtf_imaging.servers import Server
-from mtf_imaging.slurm import expand_counts, expand_nodes
+from mtf_imaging.processes.processes import Processes, find_processes, format_tf_config
+from mtf_imaging.processes.servers import Server
+from mtf_imaging.processes.slurm import expand_counts, expand_nodes
 
 A, B, C = Server("a", 1), Server("a", 2), Server("b", 1)
 
@@ -281,5 +281,5 @@ def test_a_formatted_tf_config_is_parsed(index):
 
 
 def test_tensorflow_is_not_imported():
-    check = "import sys, mtf_imaging.processes; assert not {'tensorflow', 'numpy'} & set(sys.modules)"
+    check = "import sys, mtf_imaging.processes.processes; assert not {'tensorflow', 'numpy'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", check], check=True)
