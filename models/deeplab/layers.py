@@ -8,8 +8,8 @@ import dataclasses
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.models.resnet.conv_norm import ConvNorm
-from mtf_imaging.models.resnet.layers import CHANNELS, kernel_dims, mean_over_image, relu, variable
+from mtf_imaging.models.backbones.conv_norm import ConvNorm
+from mtf_imaging.models.backbones.layers import CHANNELS, kernel_dims, mean_over_image, relu, variable
 
 
 @dataclasses.dataclass(frozen=True)

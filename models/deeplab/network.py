@@ -7,13 +7,13 @@ import gin
 import tensorflow as tf
 
 import mtf_imaging as mi
+from mtf_imaging.models.backbones.checks import check_count, check_norm, is_count
+from mtf_imaging.models.backbones.conv_norm import ConvNorm
+from mtf_imaging.models.backbones.layers import split_like
 from mtf_imaging.models.class_biases import check_biases
 from mtf_imaging.models.deeplab import layers
 from mtf_imaging.models.deeplab.gathering import gather_small_slices
 from mtf_imaging.models.deeplab.layers import Layers
-from mtf_imaging.models.resnet.checks import check_count, check_norm, is_count
-from mtf_imaging.models.resnet.conv_norm import ConvNorm
-from mtf_imaging.models.resnet.layers import split_like
 
 _CLASSES = 21  # those of PASCAL VOC
 _RATES, _RATES_STRIDE = (6, 12, 18), 16  # the rates of the paper, and the output stride that they belong to

@@ -5,9 +5,9 @@ import dataclasses
 import tensorflow as tf
 
 import mtf_imaging as mi
+from mtf_imaging.models.backbones.checks import check_count, check_norm, is_count
+from mtf_imaging.models.backbones.layers import gather_small_slices, relu, split_like
 from mtf_imaging.models.detection.layers import conv, gather_small
-from mtf_imaging.models.resnet.checks import check_count, check_norm, is_count
-from mtf_imaging.models.resnet.layers import gather_small_slices, relu, split_like
 
 
 @dataclasses.dataclass(frozen=True)

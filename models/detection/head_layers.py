@@ -5,7 +5,7 @@ import dataclasses
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.models.resnet.layers import CHANNELS, relu, variable
+from mtf_imaging.models.backbones.layers import CHANNELS, relu, variable
 
 
 @dataclasses.dataclass(frozen=True)

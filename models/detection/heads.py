@@ -6,9 +6,9 @@ import math
 import tensorflow as tf
 
 import mtf_imaging as mi
+from mtf_imaging.models.backbones.layers import relu
 from mtf_imaging.models.detection.anchors import COORDS
 from mtf_imaging.models.detection.layers import conv
-from mtf_imaging.models.resnet.layers import relu
 
 _PRIOR = 0.01  # the initial probability of each class, so that the many negative anchors have a small first loss
 

@@ -7,6 +7,7 @@ import gin
 import tensorflow as tf
 
 import mtf_imaging as mi
+from mtf_imaging.models.backbones.checks import check_count
 from mtf_imaging.models.detection.boxes import clip_to_image, decode, encode
 from mtf_imaging.models.detection.checks import (
     check_classes,
@@ -21,7 +22,6 @@ from mtf_imaging.models.detection.mask_targets import mask_targets
 from mtf_imaging.models.detection.proposals import PROPOSALS, propose
 from mtf_imaging.models.detection.rpn import AnchorSampling, mean_box_loss, rpn_losses
 from mtf_imaging.models.detection.sampling import ROIS, ROIS_WHOLE, sample_rois
-from mtf_imaging.models.resnet.checks import check_count
 
 _BOX_WEIGHTS = (10.0, 10.0, 5.0, 5.0)
 _HUBER_DELTA = 1.0

@@ -3,7 +3,7 @@
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.models.resnet.layers import CHANNELS, kernel_dims, variable
+from mtf_imaging.models.backbones.layers import CHANNELS, kernel_dims, variable
 
 
 def conv(x, name, filters, kernel_size, stride=1, initializer=None, bias=0.0, scope=None):

@@ -6,6 +6,7 @@ from typing import Any
 import gin
 
 import mtf_imaging as mi
+from mtf_imaging.models.backbones.checks import check_count
 from mtf_imaging.models.detection.anchors import Anchors
 from mtf_imaging.models.detection.checks import check_number
 from mtf_imaging.models.detection.fpn import FeaturePyramid, check_backbone
@@ -14,7 +15,6 @@ from mtf_imaging.models.detection.head_layers import HeadLayers
 from mtf_imaging.models.detection.roi_heads import BoxHead, MaskHead, RoIFeatures
 from mtf_imaging.models.detection.rpn import RPNHead
 from mtf_imaging.models.detection.sampling import ROIS
-from mtf_imaging.models.resnet.checks import check_count
 
 _CLASSES = 90  # those of COCO, whose categories are numbered from 1 to 90
 

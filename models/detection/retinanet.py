@@ -6,10 +6,10 @@ from typing import Any
 import gin
 
 import mtf_imaging as mi
+from mtf_imaging.models.backbones.checks import check_count
 from mtf_imaging.models.detection.anchors import Anchors
 from mtf_imaging.models.detection.fpn import FeaturePyramid, check_backbone, check_levels
 from mtf_imaging.models.detection.heads import RetinaHeads
-from mtf_imaging.models.resnet.checks import check_count
 
 _CLASSES = 90  # those of COCO, including the numbers that it leaves out
 

@@ -7,6 +7,7 @@ import gin
 import tensorflow as tf
 
 import mtf_imaging as mi
+from mtf_imaging.models.backbones.checks import check_count
 from mtf_imaging.models.detection import detections
 from mtf_imaging.models.detection.boxes import clip_to_image, encode, intersection_over_union
 from mtf_imaging.models.detection.checks import (
@@ -18,7 +19,6 @@ from mtf_imaging.models.detection.checks import (
 )
 from mtf_imaging.models.detection.losses import focal_loss, huber_loss
 from mtf_imaging.models.detection.matching import match, select
-from mtf_imaging.models.resnet.checks import check_count
 
 
 @gin.configurable(module="detection")

@@ -5,9 +5,9 @@ import dataclasses
 import gin
 import tensorflow as tf
 
-from mtf_imaging.models.resnet import layers
-from mtf_imaging.models.resnet.checks import check_count
-from mtf_imaging.models.resnet.residual import ResNetBackbone
+from mtf_imaging.models.backbones import layers
+from mtf_imaging.models.backbones.checks import check_count
+from mtf_imaging.models.backbones.residual import ResNetBackbone
 
 
 @gin.configurable(module="resnet")

@@ -1,6 +1,6 @@
 """The convolution of R(2+1)D, with a padding that may be causal."""
 
-from mtf_imaging.models.resnet import layers
+from mtf_imaging.models.backbones import layers
 
 
 def conv(x, name, filters, kernel_size, strides, causal=False):

@@ -6,9 +6,9 @@ import gin
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.models.resnet import layers
-from mtf_imaging.models.resnet.checks import check_count, check_norm, is_count
-from mtf_imaging.models.resnet.layers import relu
+from mtf_imaging.models.backbones import layers
+from mtf_imaging.models.backbones.checks import check_count, check_norm, is_count
+from mtf_imaging.models.backbones.layers import relu
 from mtf_imaging.models.video.layers import conv
 
 TIME_KERNEL = 3

@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
+from mtf_imaging.models.backbones.weights import Structure
 from mtf_imaging.models.resnet import WEIGHT_FORMATS, ResNetBackbone
-from mtf_imaging.models.resnet.weights import Structure
 from mtf_imaging.training.checkpoints.initial_weights import InitialWeights
 from tests.models import reference_checkpoints as reference
 from tests.models.backbones import trace_features

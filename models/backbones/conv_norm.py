@@ -5,7 +5,7 @@ import dataclasses
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.models.resnet import layers
+from mtf_imaging.models.backbones import layers
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from mtf_imaging.models.resnet.blocks import EXPANSION
+from mtf_imaging.models.backbones.blocks import EXPANSION
 
 Shape = tuple[int, ...]
 

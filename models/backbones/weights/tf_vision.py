@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 
 import mtf_imaging as mi
-from mtf_imaging.models.resnet.weights.structure import NameTable, Shape, Structure, name_table
+from mtf_imaging.models.backbones.weights.structure import NameTable, Shape, Structure, name_table
 
 # Layers and attributes of blocks: official/vision/modeling/backbones/resnet.py and
 # official/vision/modeling/layers/nn_blocks.py. Epsilon and momentum: configs/image_classification.py, image values:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 
 import mtf_imaging as mi
-from mtf_imaging.models.resnet.weights.structure import NameTable, Shape, Structure, name_table
+from mtf_imaging.models.backbones.weights.structure import NameTable, Shape, Structure, name_table
 
 # Names and strides: research/slim/nets/resnet_v1.py and resnet_utils.py (epsilon, decay, padding), and the stem of
 # three convolutions research/deeplab/core/resnet_v1_beta.py, in github.com/tensorflow/models. Image values:

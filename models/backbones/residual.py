@@ -7,10 +7,10 @@ import gin
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.models.resnet.backbone import Backbone
-from mtf_imaging.models.resnet.blocks import basic_block, bottleneck_block
-from mtf_imaging.models.resnet.checks import check_choice, is_count
-from mtf_imaging.models.resnet.stems import STEMS
+from mtf_imaging.models.backbones.backbone import Backbone
+from mtf_imaging.models.backbones.blocks import basic_block, bottleneck_block
+from mtf_imaging.models.backbones.checks import check_choice, is_count
+from mtf_imaging.models.backbones.stems import STEMS
 
 
 @gin.configurable(module="resnet")

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import gin
 import tensorflow as tf
 
-from mtf_imaging.models.resnet.backbone import Backbone
-from mtf_imaging.models.resnet.checks import check_count
-from mtf_imaging.models.resnet.layers import relu
+from mtf_imaging.models.backbones.backbone import Backbone
+from mtf_imaging.models.backbones.checks import check_count
+from mtf_imaging.models.backbones.layers import relu
 
 
 class _Block(NamedTuple):

@@ -1,7 +1,7 @@
 """The stems of residual networks, which reduce an image to a quarter of its size."""
 
 import mtf_imaging as mi
-from mtf_imaging.models.resnet.layers import relu
+from mtf_imaging.models.backbones.layers import relu
 
 
 def stem_7x7(conv_norm, image, filters):

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 import mtf_imaging as mi
-from mtf_imaging.models.resnet.weights.structure import NameTable, Shape, Structure, name_table
+from mtf_imaging.models.backbones.weights.structure import NameTable, Shape, Structure, name_table
 
 # Order of the layers, epsilon and momentum: models/official/resnet/resnet_model.py, and for detectors (scope
 # "resnet50/") models/official/detection/modeling/architecture/{resnet,nn_blocks,nn_ops}.py. Image values:

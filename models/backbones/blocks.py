@@ -4,7 +4,7 @@ If the result of a block has another shape than its input, a 1 x 1 convolution a
 sum.
 """
 
-from mtf_imaging.models.resnet.layers import relu
+from mtf_imaging.models.backbones.layers import relu
 
 
 def basic_block(conv_norm, x, filters, stride=1, dilation=1):

@@ -4,10 +4,10 @@ A table maps the names of the variables of a `ResNetBackbone` to those of a chec
 shapes of the checkpoint alone, which show the number of blocks, the stem and the number of filters.
 """
 
-from mtf_imaging.models.resnet.weights.structure import NameTable, Structure
-from mtf_imaging.models.resnet.weights.tf_slim import TFSlim
-from mtf_imaging.models.resnet.weights.tf_vision import TFVision
-from mtf_imaging.models.resnet.weights.tpu import TPU
+from mtf_imaging.models.backbones.weights.structure import NameTable, Structure
+from mtf_imaging.models.backbones.weights.tf_slim import TFSlim
+from mtf_imaging.models.backbones.weights.tf_vision import TFVision
+from mtf_imaging.models.backbones.weights.tpu import TPU
 
 WEIGHT_FORMATS = (TPU(), TFSlim(), TFVision())
 
