@@ -23,6 +23,7 @@ from mtf_imaging.data.augmentation import Augmentation
 from mtf_imaging.data.phantom.phantom import write_phantom
 from mtf_imaging.data.records.convert import convert
 from mtf_imaging.data.records.pipeline import training_batches
+from mtf_imaging.evaluation.report.colors import LITS_COLORS
 
 GRID, WINDOW, SEED = "x:160,y:160,z:48", (-160.0, 240.0), 0
 COLUMNS, COLORS, SAMPLES = 4, 96, 8
@@ -94,7 +95,7 @@ def draw(axes, shown, title, lines):
     for at in (x, y) if lines else ():
         at = np.where(inside > 0.99, at, np.nan)
         axes.contour(at, levels=np.arange(1, 10) / 10, colors=["#58a6ff"], linewidths=0.5, alpha=0.8)
-    for label, color in ((1, "#35d04f"), (2, "#ff3b30")):
+    for label, color in enumerate(LITS_COLORS.values(), start=1):
         mask = labels >= label
         if mask.any() and not mask.all():
             axes.contour(mask, levels=[0.5], colors=[color], linewidths=1.0)

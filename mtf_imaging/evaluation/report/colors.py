@@ -1,4 +1,4 @@
-"""The colors of masks in pictures and in the report."""
+"""The colors of masks in pictures, in the report and in the curves of a run."""
 
 from mtf_imaging.data.description.description import LITS_RULES, Description
 
@@ -18,13 +18,14 @@ PALETTE = (
     "#a5ff69",
     "#4bf0ff",
 )
-_LITS_COLORS = {"liver": "#35d04f", "lesion": "#ff3b30"}
+# For curves on white, too: both have a contrast of at least 3 with white and with black (WCAG 2.2, 1.4.11).
+LITS_COLORS = {"liver": "#1fa83c", "lesion": "#ff3b30"}
 
 
 def mask_colors(description: Description) -> dict[str, str]:
     """Returns the color of each mask, such as "#56b4e9"."""
     if description.rules == LITS_RULES:
-        return dict(_LITS_COLORS)
+        return dict(LITS_COLORS)
     return {name: PALETTE[number % len(PALETTE)] for number, name in enumerate(description.masks)}
 
 

@@ -11,6 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from mtf_imaging.evaluation.report.colors import LITS_COLORS
 from mtf_imaging.files.atomic import atomic_path
 from mtf_imaging.training.observers.observer import Observer
 
@@ -18,7 +19,7 @@ _logger = logging.getLogger(__name__)
 NAME = "progress.png"
 _POINTS = 1000  # longer curves are drawn as a range of values
 _SHARE = 0.02  # drawing may take this share of the run's time
-_COLORS = {"loss": "#1f4e79", "liver": "#2a9d4a", "lesion": "#d62828"}
+_COLORS = {"loss": "#1f4e79", **LITS_COLORS}
 _HELD_OUT_LOSS = "#c77700"
 _OTHERS = ("#7b4fa3", "#c77700", "#008b8b", "#6b6b6b")  # custom measures
 
