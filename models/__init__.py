@@ -1,0 +1,1 @@
+"""Networks and their tasks, built on the public API only."""

@@ -1,0 +1,1 @@
+"""The command line, which translates flags and gin files to arguments of jobs."""

@@ -1,0 +1,1 @@
+"""Segmentations and detections, their scores and reports, and exported networks."""
