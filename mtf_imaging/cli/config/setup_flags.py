@@ -13,6 +13,7 @@ from absl import flags
 from mtf_imaging.cli.config import gin_config, partition_flags, run_config
 from mtf_imaging.cli.config.gin_text import read_gin_text
 from mtf_imaging.cli.config.setup import JobSetup
+from mtf_imaging.data.listing.image_formats import OUTPUT_FORMATS
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs.devices import AUTO, COMMUNICATION
 from mtf_imaging.jobs.ensembles import ensemble_runs
@@ -106,7 +107,7 @@ def define_output_format(values: flags.FlagValues) -> None:
     flags.DEFINE_enum(
         "output_format",
         None,
-        ["nifti", "ome-zarr"],
+        [*OUTPUT_FORMATS],
         "File format of segmentations of volumes; default: the ending of predict --output for one volume, otherwise "
         "ome-zarr for OME-Zarr volumes and nifti for all others.",
         flag_values=values,

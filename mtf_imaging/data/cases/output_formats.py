@@ -5,11 +5,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from mtf_imaging.data.cases.cases import Case
-from mtf_imaging.data.listing.image_formats import FORMATS, NIFTI, OME_ZARR
+from mtf_imaging.data.listing.image_formats import FORMATS, OUTPUT_FORMATS
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.spelling import did_you_mean
-
-OUTPUT_FORMATS = {"nifti": NIFTI, "ome-zarr": OME_ZARR}
 
 
 def check_output_format(output_format: str | None, submission: bool = False) -> None:
