@@ -99,7 +99,7 @@ def with_table(page: str, name: str, table: str) -> str:
       ValueError: the page lacks the two comments that mark the place of the table.
     """
     start, end = f"<!-- figures: {name} -->\n", "\n<!-- figures end -->"
-    pattern = re.compile(f"({re.escape(start)}).*?({re.escape(end)})", re.DOTALL)
+    pattern = re.compile(f"({re.escape(start)})(?:(?!<!-- figures).)*({re.escape(end)})", re.DOTALL)
     if len(pattern.findall(page)) != 1:
         raise ValueError(f"the page needs one table between '{start.strip()}' and '{end.strip()}'.")
     return pattern.sub(lambda match: match[1] + table + match[2], page)
