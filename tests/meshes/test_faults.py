@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from tests import processes
+from tests.processes import starting
 
 pytestmark = pytest.mark.slow
 TIMEOUT = 8
@@ -99,7 +99,7 @@ def name(group, index):
     ],
 )
 def test_the_others_name_a_process_that_was_killed_or_stopped(tmp_path, mode, number, why):
-    with processes.Group(tmp_path, SCRIPT, 3, timeout=TIMEOUT, environ={"MODE": mode}) as group:
+    with starting.Group(tmp_path, SCRIPT, 3, timeout=TIMEOUT, environ={"MODE": mode}) as group:
         group.wait_for("ready")
         group.send(2, number)
         for end in group.wait(indices=[0, 1]).values():
@@ -109,7 +109,7 @@ def test_the_others_name_a_process_that_was_killed_or_stopped(tmp_path, mode, nu
 
 @pytest.mark.parametrize(("mode", "code"), [("error", 1), ("no more calls", 0)])
 def test_the_others_name_a_process_that_ended(tmp_path, mode, code):
-    with processes.Group(tmp_path, SCRIPT, 3, timeout=TIMEOUT, environ={"MODE": mode}) as group:
+    with starting.Group(tmp_path, SCRIPT, 3, timeout=TIMEOUT, environ={"MODE": mode}) as group:
         ends = group.wait()
         assert ends[2].code == code, ends[2].err
         assert ("ZeroDivisionError: of the test" in ends[2].err) == bool(code)
@@ -119,7 +119,7 @@ def test_the_others_name_a_process_that_ended(tmp_path, mode, code):
 
 @pytest.mark.parametrize("mode", ["other programs", "other calls"])
 def test_processes_that_wait_for_each_other_end(tmp_path, mode):
-    with processes.Group(tmp_path, SCRIPT, 3, timeout=TIMEOUT, environ={"MODE": mode}) as group:
+    with starting.Group(tmp_path, SCRIPT, 3, timeout=TIMEOUT, environ={"MODE": mode}) as group:
         for end in group.wait().values():
             assert "and none of them computes: " in message(end)
             assert all(name(group, i) in message(end) for i in range(3))
@@ -127,20 +127,20 @@ def test_processes_that_wait_for_each_other_end(tmp_path, mode):
 
 
 def test_programs_with_other_shapes_are_an_error_in_every_process(tmp_path):
-    with processes.Group(tmp_path, SCRIPT, 3, timeout=TIMEOUT, environ={"MODE": "other shapes"}) as group:
+    with starting.Group(tmp_path, SCRIPT, 3, timeout=TIMEOUT, environ={"MODE": "other shapes"}) as group:
         for end in group.wait().values():
             assert ": an exchange with others failed: Shape mismatch in the collective" in message(end)
 
 
 def test_waiting_for_a_process_that_sleeps_ends_after_several_timeouts(tmp_path):
     environ = {"MODE": "barrier after sleep"}
-    with processes.Group(tmp_path, SCRIPT, 3, timeout=TIMEOUT, environ=environ) as group:
+    with starting.Group(tmp_path, SCRIPT, 3, timeout=TIMEOUT, environ=environ) as group:
         for end in group.wait(indices=[0, 1]).values():
             assert f"{name(group, 2)} is outside a call, after " in message(end)
 
 
 def test_a_call_that_cannot_be_interrupted_ends_with_the_process(tmp_path):
-    with processes.Group(tmp_path, SCRIPT, 3, timeout=TIMEOUT, environ={"MODE": "blocked"}) as group:
+    with starting.Group(tmp_path, SCRIPT, 3, timeout=TIMEOUT, environ={"MODE": "blocked"}) as group:
         group.wait_for("blocked")
         group.send(2, signal.SIGKILL)
         for end in group.wait(indices=[0, 1]).values():

@@ -5,7 +5,7 @@ import socket
 
 import pytest
 
-from tests import processes
+from tests.processes import starting
 
 # Runs `main` as a command of the package would.
 PRELUDE = """
@@ -61,7 +61,7 @@ run(main)
 
 @pytest.mark.slow
 def test_processes_agree_before_they_train(tmp_path):
-    with processes.Group(tmp_path, AGREE, 3, timeout=600) as group:
+    with starting.Group(tmp_path, AGREE, 3, timeout=600) as group:
         ends = group.wait()
     name = [f"process {i} ({address})" for i, address in enumerate(group.addresses)]
     for end in ends.values():
@@ -108,7 +108,7 @@ run(main)
 
 @pytest.mark.slow
 def test_many_calls_start_no_threads_and_processes_end_one_after_another(tmp_path):
-    with processes.Group(tmp_path, CALLS, 2, timeout=3) as group:
+    with starting.Group(tmp_path, CALLS, 2, timeout=3) as group:
         ends = group.wait()
     for end in ends.values():
         assert (end.code, end.out) == (0, "done\n"), end.err
@@ -118,7 +118,7 @@ def test_many_calls_start_no_threads_and_processes_end_one_after_another(tmp_pat
 @pytest.mark.slow
 def test_a_process_that_does_not_come_is_named_by_all_others(tmp_path):
     script = PRELUDE + "start_together()\nrun(mi.meshes.join)\n"
-    with processes.Group(tmp_path, script, 3, timeout=4, skip=[1]) as group:
+    with starting.Group(tmp_path, script, 3, timeout=4, skip=[1]) as group:
         (tmp_path / "here-1").touch()
         ends = group.wait()
     for end in ends.values():
@@ -139,7 +139,7 @@ def test_a_port_in_use_ends_a_process_at_once(tmp_path, kind):
         def use(_, config):
             config["cluster"]["worker"][0] = f"127.0.0.1:{port}"
 
-        with processes.Group(tmp_path, JOIN, 2, timeout=600, edit=use, skip=[1]) as group:
+        with starting.Group(tmp_path, JOIN, 2, timeout=600, edit=use, skip=[1]) as group:
             text = message(group.wait()[0], 2)
     assert re.fullmatch(rf"process 0 \(127.0.0.1:{port}\): (UDP )?port {port} is in use on this host. Fix: .*", text)
 
@@ -152,7 +152,7 @@ def add_process(index, config):
 @pytest.mark.slow
 def test_processes_with_different_lists_end(tmp_path):
     script = PRELUDE + "start_together()\nrun(mi.meshes.join)\n"
-    with processes.Group(tmp_path, script, 2, timeout=600, edit=add_process) as group:
+    with starting.Group(tmp_path, script, 2, timeout=600, edit=add_process) as group:
         (tmp_path / "here-2").touch()
         for end in group.wait().values():
             assert "was started with another list of processes than process" in message(end, 2)
@@ -213,7 +213,7 @@ run(main)
 
 @pytest.mark.slow
 def test_random_delays_change_no_result_and_never_deadlock(tmp_path):
-    assert processes.run(tmp_path, DELAYS, 4, timeout=60) == ["equal\n"] * 4
+    assert starting.run(tmp_path, DELAYS, 4, timeout=60) == ["equal\n"] * 4
 
 
 MANY = (
@@ -239,7 +239,7 @@ run(main)
 @pytest.mark.slow
 def test_twelve_processes_have_their_slices_in_order(tmp_path):
     """TensorFlow orders a group by the names of its tasks: 0, 1, 10, 11, 2."""
-    with processes.Group(tmp_path, MANY, 12, timeout=600) as group:
+    with starting.Group(tmp_path, MANY, 12, timeout=600) as group:
         ends = group.wait()
     for end in ends.values():
         assert f"disagree about the weather: process 10 ({group.addresses[10]}) differs from" in message(end, 2)

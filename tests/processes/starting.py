@@ -13,7 +13,7 @@ from typing import NamedTuple
 from mtf_imaging.cli.runtime.launching.environment import build_environments
 from tests import waiting
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 class End(NamedTuple):
