@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from PIL import ImageColor
 
 from mtf_imaging.data.records.convert import convert
 from mtf_imaging.data.records.formats import record_path
@@ -13,6 +14,7 @@ from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.evaluation.evaluate import evaluate
 from mtf_imaging.evaluation.held_out import HeldOutRecords
+from mtf_imaging.evaluation.report.colors import LITS_COLORS
 from mtf_imaging.evaluation.scoring.summary import summarize
 from tests.evaluation import test_evaluate
 
@@ -89,7 +91,7 @@ def test_the_first_case_is_drawn_with_reference_and_prediction(folder):
     assert right.keys() == {"case 3"}
     assert pixels.dtype == np.uint8
     assert pixels.shape[2] == 3
-    green, red = ((pixels == color).all(axis=2).sum() for color in ((0x35, 0xD0, 0x4F), (0xFF, 0x3B, 0x30)))
+    green, red = ((pixels == ImageColor.getrgb(color)).all(axis=2).sum() for color in LITS_COLORS.values())
     assert green > 50
     assert red > 50
     assert (wrong["case 3"] != pixels).any(axis=2).sum() > 50
