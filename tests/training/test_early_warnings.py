@@ -75,6 +75,11 @@ def test_a_learning_rate_that_decays_too_early(caplog, tmp_path):
     assert "Dice of lesion has not reached 0.1 yet. Fix: let the rate decay later" in text
 
 
+def test_a_single_good_case_does_not_find_a_mask(caplog, tmp_path):
+    (text,) = messages(caplog, tmp_path, lambda step: healthy(step) | {"lesion": 0.5 * (step % 40 == 0)})
+    assert "the soft Dice of lesion has not reached 0.1 yet" in text
+
+
 def test_a_warm_up_is_not_a_decay(caplog, tmp_path):
     rate = WarmUp(0.003, steps=350)
     assert messages(caplog, tmp_path, late_lesions, rate=rate) == []

@@ -72,7 +72,8 @@ class EarlyWarnings(Observer):
         for mask in [*self._best]:
             if mask in values:
                 self._recent[mask].append(float(values[mask]))
-                self._best[mask] = max(self._best[mask], statistics.fmean(self._recent[mask]))
+                if len(self._recent[mask]) == _WINDOW:
+                    self._best[mask] = max(self._best[mask], statistics.fmean(self._recent[mask]))
             if mask not in values or self._best[mask] >= _FOUND:
                 del self._best[mask]
 
