@@ -25,9 +25,9 @@ FIGURES, PICTURES = ROOT / "docs/figures", ROOT / "docs/pictures"
 PAGES = {
     "quality": ROOT / "README.md",
     "resolution": ROOT / "docs/evidence/resolution.md",
-    **dict.fromkeys(("learning", "cases", "choices"), ROOT / "docs/evidence/learning.md"),
+    **dict.fromkeys(("learning", "cases", "equal_steps", "choices"), ROOT / "docs/evidence/learning.md"),
 }
-CHOICES = "learning_choices.csv"
+EQUAL_STEPS, CHOICES = "learning_equal_steps.csv", "learning_choices.csv"
 _DEMO = ("phantoms at 64^3: 12 to train on, 4 held out", "`unet3d_demo`, 400 steps, 4 x 4 mesh")
 _REAL_CT = "real CT at 3 mm, one patient warped: 12 to train on, 4 held out"
 
@@ -48,15 +48,17 @@ def measure(output_dir: Path, real_ct_dir: Path | None) -> None:
     if real_ct_dir:
         words = ["benchmarks.learning", "--cases", real_ct_dir, "--output_dir"]
         _run(*words, output_dir / "learning")
+        _run(*words, output_dir / "equal_steps", "--steps", "400")
         on_folds = ["--on", "folds", "--contenders", "choices", "--seeds", "1,2,3", "--steps", "400"]
         _run(*words, output_dir / "choices", *on_folds)
-        copy_learning(output_dir / "learning", output_dir / "choices")
+        copy_learning(output_dir / "learning", output_dir / "equal_steps", output_dir / "choices")
 
 
-def copy_learning(learning: Path, choices: Path) -> None:
-    """Copies the results of `benchmarks.learning` to the documentation, on the test cases and on folds."""
+def copy_learning(learning: Path, equal_steps: Path, choices: Path) -> None:
+    """Copies the results of `benchmarks.learning` to the documentation: in equal CPU time, in equal steps, on folds."""
     for name in (learning_table.RESULTS, learning_table.SNAPSHOTS, learning_table.CASES):
         shutil.copyfile(learning / name, FIGURES / name)
+    shutil.copyfile(equal_steps / learning_table.RESULTS, FIGURES / EQUAL_STEPS)
     shutil.copyfile(choices / learning_table.RESULTS, FIGURES / CHOICES)
     shutil.copyfile(learning / learning_table.FIGURE, PICTURES / learning_table.FIGURE)
 
@@ -68,6 +70,7 @@ def tables() -> dict[str, str]:
         "resolution": resolution_table(read_study(FIGURES / "resolution.csv")),
         "learning": learning_table.text(FIGURES / learning_table.RESULTS),
         "cases": learning_table.by_case(FIGURES / learning_table.CASES),
+        "equal_steps": learning_table.text(FIGURES / EQUAL_STEPS),
         "choices": learning_table.text(FIGURES / CHOICES),
     }
 

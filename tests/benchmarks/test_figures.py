@@ -14,7 +14,7 @@ def test_the_table_of_a_page_matches_the_stored_runs(name):
     assert figures.with_table(page, name, figures.tables()[name]) == page
 
 
-@pytest.mark.parametrize("name", [learning_table.RESULTS, figures.CHOICES])
+@pytest.mark.parametrize("name", [learning_table.RESULTS, figures.EQUAL_STEPS, figures.CHOICES])
 def test_every_contender_has_three_seeds(name):
     rows = learning_table.read(figures.FIGURES / name)
     seeds = {contender: {row["seed"] for row in rows if row["contender"] == contender} for contender in ALL}
