@@ -48,6 +48,11 @@ def main() -> None:
     unknown = [name for name in names if name not in contenders.ALL]
     if unknown:
         parser.error(f"unknown contender {', '.join(unknown)}. Fix: choose from {known}.")
+    for part in ("train", "test"):
+        if not any((flags.cases / part).glob("volume-*.nii*")):
+            parser.error(
+                f"{flags.cases / part} has no volume-N.nii[.gz]. Fix: give a folder of LiTS cases in train/ and test/."
+            )
     seeds = [int(seed) for seed in flags.seeds.split(",")]
     output_dir = flags.output_dir.resolve()
     output_dir.mkdir(parents=True, exist_ok=True)

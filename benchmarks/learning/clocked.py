@@ -2,7 +2,7 @@
 
     python -m benchmarks.learning.clocked seconds.csv train --data_dir ...
 
-The seconds are those of the whole process so far, from its start, without the evaluations.
+The seconds count the whole process from its start, excluding evaluations.
 """
 
 import sys

@@ -1,6 +1,6 @@
 """A residual network for image classification, and generated images to train it.
 
-The backbones of `mtf_imaging.models.backbones` can be imported from here, too, as gin names them: `resnet.Xception`.
+It also exports the names of `mtf_imaging.models.backbones`, which gin files bind as `resnet.Xception` and so on.
 """
 
 from mtf_imaging.models.backbones import WEIGHT_FORMATS, Backbone, ResNetBackbone, Xception

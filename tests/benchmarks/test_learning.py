@@ -89,6 +89,13 @@ def test_finished_runs_are_not_repeated(lits_sizes, tmp_path, monkeypatch, capsy
     with pytest.raises(SystemExit):
         learning.main()
     assert "unknown contender typo. Fix: choose from main, choices, all, or names: " in capsys.readouterr().err
+    monkeypatch.setattr(
+        sys, "argv", ["learning", "--cases", str(tmp_path / "no"), "--output_dir", str(tmp_path / "new")]
+    )
+    with pytest.raises(SystemExit):
+        learning.main()
+    assert f"{tmp_path / 'no' / 'train'} has no volume-N.nii[.gz]. Fix: " in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
 
 
 def test_settings_are_chosen_without_the_test_cases():
@@ -130,8 +137,8 @@ def test_evaluations_are_no_part_of_the_cpu_seconds(tmp_path, monkeypatch):
 def lits_sizes(tmp_path):
     import nibabel
 
-    for number, affine in ((1, np.diag([3.0, 3, 5, 1])), (7, np.eye(4))):
-        path = tmp_path / "train" / f"volume-{number}.nii.gz"
+    for part, number, affine in (("train", 1, np.diag([3.0, 3, 5, 1])), ("test", 7, np.eye(4))):
+        path = tmp_path / part / f"volume-{number}.nii.gz"
         path.parent.mkdir(exist_ok=True)
         nibabel.save(nibabel.Nifti1Image(np.zeros((3, 2, 2), np.int16), affine), path)
     return tmp_path
