@@ -13,12 +13,30 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "mtf_imaging"
 
-# Once "cli", "data", "evaluation" and "planner" are typed, add them here and to `files` of [tool.mypy].
+# Once "cli", "data", "evaluation", "kinds" and "planner" are typed, add them here and to `files` of [tool.mypy].
 TYPED = [
     "compat.py",
     "errors.py",
     "files",
     "jobs",
+    "kinds/choosing.py",
+    "kinds/custom.py",
+    "kinds/demo.py",
+    "kinds/facts.py",
+    "kinds/folders.py",
+    "kinds/inference.py",
+    "kinds/kind.py",
+    "kinds/networks.py",
+    "kinds/objects/output.py",
+    "kinds/objects/prediction.py",
+    "kinds/objects/training.py",
+    "kinds/opening.py",
+    "kinds/output.py",
+    "kinds/photos/output.py",
+    "kinds/photos/prediction.py",
+    "kinds/photos/training.py",
+    "kinds/settings.py",
+    "kinds/volumes/prediction.py",
     "layout",
     "meshes",
     "ops",

@@ -8,7 +8,8 @@ from tqdm import tqdm
 
 from mtf_imaging.errors import LayoutError, MtfImagingError
 from mtf_imaging.jobs.explaining import planned_recipe, planned_step
-from mtf_imaging.jobs.settings import Resolution, check_choice, check_count
+from mtf_imaging.jobs.settings import check_count
+from mtf_imaging.kinds.settings import Resolution, check_choice
 from mtf_imaging.layout import MESH_IMPLS, Layout
 from mtf_imaging.planner.bench.compare import Row, measure, unequal
 from mtf_imaging.planner.bench.machine import kernels_of_step

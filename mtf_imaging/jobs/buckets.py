@@ -10,7 +10,7 @@ from mtf_imaging.data.sampling.grid import format_grid
 from mtf_imaging.errors import DataError
 from mtf_imaging.jobs.data import TrainingData
 from mtf_imaging.jobs.devices import Devices
-from mtf_imaging.jobs.settings import Resolution
+from mtf_imaging.kinds.settings import Resolution
 from mtf_imaging.layout import Layout, TensorRegion
 from mtf_imaging.planner.cost.plan import make_plan
 from mtf_imaging.program.memory import format_bytes

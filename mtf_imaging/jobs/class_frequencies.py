@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from mtf_imaging.data.class_frequencies import class_frequencies
 from mtf_imaging.data.description.description import Description
-from mtf_imaging.data.photos.description import PhotoDescription
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs.data import TrainingData
-from mtf_imaging.jobs.network import AnyDescription
-from mtf_imaging.jobs.run import read_facts
+from mtf_imaging.kinds.facts import read_facts
+from mtf_imaging.kinds.networks import AnyDescription
+from mtf_imaging.kinds.photos.description import PhotoDescription
 from mtf_imaging.training.checkpoints.checkpoints import last_checkpoint
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from mtf_imaging.data.records.manifest import Manifest, open_records
 from mtf_imaging.data.records.splits import Fold, check_cases, make_splits, read_splits
 from mtf_imaging.data.sampling.buckets import format_grids
 from mtf_imaging.errors import ConfigError, DataError
-from mtf_imaging.evaluation.segment.cleanup import AS_FOUND, Cleanup
+from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup
 from mtf_imaging.jobs.agreement import check_agreement
 from mtf_imaging.jobs.as_text import as_text
 from mtf_imaging.jobs.choosing import choose_layout
@@ -32,13 +32,14 @@ from mtf_imaging.jobs.devices import AUTO, Devices
 from mtf_imaging.jobs.evaluating import evaluate
 from mtf_imaging.jobs.fold_runs import FoldRuns
 from mtf_imaging.jobs.folds import NUM_FOLDS
-from mtf_imaging.jobs.network import task_for
 from mtf_imaging.jobs.pooling import fold_names, held_out_cases, pool_folds
-from mtf_imaging.jobs.run import Facts
-from mtf_imaging.jobs.settings import Resolution, check_count
+from mtf_imaging.jobs.settings import check_count
 from mtf_imaging.jobs.stop_signals import StopSignals
-from mtf_imaging.jobs.subjects.folders import check_volumes
 from mtf_imaging.jobs.training import train
+from mtf_imaging.kinds.facts import Facts
+from mtf_imaging.kinds.folders import check_volumes
+from mtf_imaging.kinds.networks import task_for
+from mtf_imaging.kinds.settings import Resolution
 from mtf_imaging.layout import ONE_PROCESSOR, Layout
 from mtf_imaging.training.optimizers import Adam, Optimizer
 from mtf_imaging.training.step import TrainingStep

@@ -12,10 +12,10 @@ from mtf_imaging.data.records.manifest import is_plain_lits, open_records, read_
 from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.data.sampling.buckets import Samplings
 from mtf_imaging.data.sampling.grid import AXIS_NAMES, PHOTO_AXES
-from mtf_imaging.jobs.kinds.choosing import image_kind
-from mtf_imaging.jobs.kinds.kind import ImageKind
-from mtf_imaging.jobs.network import AnyDescription
-from mtf_imaging.jobs.settings import Resolution, parse_resolution
+from mtf_imaging.kinds.choosing import image_kind
+from mtf_imaging.kinds.kind import ImageKind
+from mtf_imaging.kinds.networks import AnyDescription
+from mtf_imaging.kinds.settings import Resolution, parse_resolution
 from mtf_imaging.training.data_set import DataSet, data_sizes, reads_regions
 from mtf_imaging.training.evaluation import Evaluation
 

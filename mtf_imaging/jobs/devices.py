@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mtf_imaging.errors import ClusterError, ConfigError, Interrupted, reason
-from mtf_imaging.jobs.settings import check_choice
+from mtf_imaging.kinds.settings import check_choice
 from mtf_imaging.layout import MESH_IMPLS, Layout
 from mtf_imaging.processes.processes import find_processes
 from mtf_imaging.processes.servers import Server, Watch, parse_servers, silence

@@ -9,15 +9,8 @@ from typing import Any
 
 from mtf_imaging.data.sampling.sampling import parse_spacing
 from mtf_imaging.errors import ConfigError, LayoutError, MtfImagingError, ShapeError
-from mtf_imaging.jobs.settings import (
-    DTYPES,
-    Resolution,
-    Spacing,
-    check_choice,
-    check_count,
-    check_price,
-    parse_resolution,
-)
+from mtf_imaging.jobs.settings import check_count, check_price
+from mtf_imaging.kinds.settings import DTYPES, Resolution, Spacing, check_choice, parse_resolution
 from mtf_imaging.layout import MESH_IMPLS, ONE_PROCESSOR, Layout, parse_shape
 from mtf_imaging.planner.cost.explained import Explained
 from mtf_imaging.planner.cost.hardware import Hardware, find_hardware

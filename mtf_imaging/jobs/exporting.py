@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING
 
 import mtf_imaging
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
-from mtf_imaging.data.objects.description import object_description_from_fields
-from mtf_imaging.data.photos.description import photo_description_from_fields
 from mtf_imaging.data.sampling.buckets import parse_grids
 from mtf_imaging.data.sampling.grid import AXIS_NAMES, PHOTO_AXES
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.evaluation.segment.cleanup import AS_FOUND, Cleanup
-from mtf_imaging.evaluation.segment.flips import check_flips
+from mtf_imaging.evaluation.averaging.flips import check_flips
+from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup
 from mtf_imaging.files.new_folder import check_new_folder
 from mtf_imaging.files.run_folder import FACTS, check_no_run, weights_folder
 from mtf_imaging.jobs.ensembles import ensemble_runs
-from mtf_imaging.jobs.network import AnyDescription, task_for
-from mtf_imaging.jobs.run import Facts, description_of_run, read_facts
-from mtf_imaging.jobs.settings import DTYPES, Resolution, Spacing, check_choice, sampling_of_run
-from mtf_imaging.jobs.subjects.folders import OBJECTS, PHOTOS, VOLUMES
-from mtf_imaging.jobs.subjects.subject import ONE_SCALE
+from mtf_imaging.kinds.facts import Facts, description_of_run, read_facts
+from mtf_imaging.kinds.folders import OBJECTS, PHOTOS, VOLUMES
+from mtf_imaging.kinds.inference import ONE_SCALE
+from mtf_imaging.kinds.networks import AnyDescription, task_for
+from mtf_imaging.kinds.objects.description import object_description_from_fields
+from mtf_imaging.kinds.photos.description import photo_description_from_fields
+from mtf_imaging.kinds.settings import DTYPES, Resolution, Spacing, check_choice, sampling_of_run
 
 if TYPE_CHECKING:
     from mtf_imaging.evaluation.export.card import ModelCard
@@ -146,7 +146,7 @@ class _Settings:
 
 
 def _volumes(own: _Settings, facts: Facts | None) -> "tuple[TrainedNetworks, ExportedKind]":
-    from mtf_imaging.evaluation.export.volumes import VolumeSignatures
+    from mtf_imaging.kinds.volumes.export.signatures import VolumeSignatures
 
     sampling = sampling_of_run(own.runs[0], own.resolution, own.spacing)
     description = description_of_run(own.runs[0])
@@ -155,7 +155,7 @@ def _volumes(own: _Settings, facts: Facts | None) -> "tuple[TrainedNetworks, Exp
 
 
 def _photos(own: _Settings, facts: Facts | None) -> "tuple[TrainedNetworks, ExportedKind]":
-    from mtf_imaging.evaluation.export.photos import PhotoSignatures
+    from mtf_imaging.kinds.photos.signatures import PhotoSignatures
 
     assert facts is not None
     description = photo_description_from_fields(facts.photos, str(own.runs[0] / FACTS))
@@ -165,7 +165,7 @@ def _photos(own: _Settings, facts: Facts | None) -> "tuple[TrainedNetworks, Expo
 
 
 def _objects(own: _Settings, facts: Facts | None) -> "tuple[TrainedNetworks, ExportedKind]":
-    from mtf_imaging.evaluation.export.objects import ObjectSignatures
+    from mtf_imaging.kinds.objects.signatures import ObjectSignatures
 
     assert facts is not None
     description = object_description_from_fields(facts.objects, str(own.runs[0] / FACTS))
@@ -175,7 +175,7 @@ def _objects(own: _Settings, facts: Facts | None) -> "tuple[TrainedNetworks, Exp
 
 
 def _arrays(own: _Settings, facts: Facts | None) -> "tuple[TrainedNetworks, ExportedKind]":
-    from mtf_imaging.evaluation.export.arrays import ArraySignatures
+    from mtf_imaging.kinds.arrays.signatures import ArraySignatures
 
     assert facts is not None
     sizes = own.sizes(facts)

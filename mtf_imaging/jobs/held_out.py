@@ -12,10 +12,10 @@ from mtf_imaging.data.records.manifest import open_records
 from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.data.sampling.sampling import format_spacing
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.evaluation.held_out import MEAN, HeldOutRecords
 from mtf_imaging.files.run_folder import BEST, EVAL
 from mtf_imaging.jobs.data import TrainingData
 from mtf_imaging.jobs.held_out_loss import Loss, loss_of_batches, loss_of_buckets, loss_of_regions
+from mtf_imaging.kinds.volumes.held_out import MEAN, HeldOutRecords
 from mtf_imaging.layout import Layout
 from mtf_imaging.program.program import Program
 from mtf_imaging.training.checkpoints.best import BestCheckpoint

@@ -13,7 +13,7 @@ import tensorflow as tf
 from mtf_imaging.errors import CheckpointError, ConfigError, reason
 from mtf_imaging.files import lock
 from mtf_imaging.files.atomic import is_partial
-from mtf_imaging.jobs.settings import check_choice
+from mtf_imaging.kinds.settings import check_choice
 from mtf_imaging.training.checkpoints.weights_folder import FACTS, write_weights
 
 _SHOWN = 3

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from mtf_imaging.data.images.spacing_table import SpacingTable, read_spacing_table
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
-from mtf_imaging.evaluation.segment.cleanup import AS_FOUND, Cleanup
+from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup
 from mtf_imaging.files.run_folder import weights_folder
 from mtf_imaging.jobs.agreement import check_same_cases
 from mtf_imaging.jobs.devices import Devices
 from mtf_imaging.jobs.ensembles import ensemble_runs
-from mtf_imaging.jobs.network import task_for
-from mtf_imaging.jobs.settings import Resolution, Spacing
-from mtf_imaging.jobs.subjects.opening import open_subject
-from mtf_imaging.jobs.subjects.subject import ONE_SCALE, Inference
+from mtf_imaging.kinds.inference import ONE_SCALE, Inference
+from mtf_imaging.kinds.networks import task_for
+from mtf_imaging.kinds.opening import open_subject
+from mtf_imaging.kinds.settings import Resolution, Spacing
 from mtf_imaging.layout import ONE_PROCESSOR, Layout
 
 if TYPE_CHECKING:

@@ -14,7 +14,8 @@ from mtf_imaging.jobs.explaining import (
     volume_of,
     with_recomputation,
 )
-from mtf_imaging.jobs.settings import Resolution, check_count
+from mtf_imaging.jobs.settings import check_count
+from mtf_imaging.kinds.settings import Resolution
 from mtf_imaging.layout import Layout
 from mtf_imaging.meshes.grid import ShardGrid
 from mtf_imaging.planner.cost.hardware import Hardware, find_hardware

@@ -9,8 +9,6 @@ from typing import Any
 
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.description.description_fields import as_fields
-from mtf_imaging.data.objects.description import ObjectDescription
-from mtf_imaging.data.photos.description import PhotoDescription
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.manifest import is_plain_lits
 from mtf_imaging.data.sampling.buckets import Samplings, format_grids
@@ -36,9 +34,13 @@ from mtf_imaging.jobs.data import TrainingData, as_training_data
 from mtf_imaging.jobs.devices import AUTO, Devices
 from mtf_imaging.jobs.explaining import explain_step
 from mtf_imaging.jobs.held_out import default_measure, make_evaluator, open_held_out
-from mtf_imaging.jobs.network import task_for
-from mtf_imaging.jobs.settings import DTYPES, Resolution, check_choice, check_count
+from mtf_imaging.jobs.settings import check_count
 from mtf_imaging.jobs.stop_signals import StopSignals
+from mtf_imaging.kinds.facts import Facts
+from mtf_imaging.kinds.networks import task_for
+from mtf_imaging.kinds.objects.description import ObjectDescription
+from mtf_imaging.kinds.photos.description import PhotoDescription
+from mtf_imaging.kinds.settings import DTYPES, Resolution, check_choice
 from mtf_imaging.layout import ONE_PROCESSOR, Layout
 from mtf_imaging.meshes.group import Group
 from mtf_imaging.planner.render.text import text, use_colors
@@ -86,7 +88,7 @@ def train(
     stop: Callable[[], str | None] = lambda: None,
     handle_signals: bool = False,
     progress: bool = True,
-    save_configuration: Callable[[run.Facts, Layout], str] | None = None,
+    save_configuration: Callable[[Facts, Layout], str] | None = None,
 ) -> dict[str, float]:
     """Trains a network, or resumes the run in the folder exactly where it stopped.
 
@@ -292,12 +294,12 @@ def _initial_weights(
     return initial
 
 
-def _facts(data: TrainingData, sizes: tuple[int, ...], fold: folds.FoldData | None) -> run.Facts:
+def _facts(data: TrainingData, sizes: tuple[int, ...], fold: folds.FoldData | None) -> Facts:
     description = data.description
     if data.kind is not None:
         assert isinstance(description, PhotoDescription | ObjectDescription)
         own: dict[str, Any] = {data.kind.name: description.to_fields()}
-        return run.Facts(format_grid(sizes, data.axes), held_out_split=data.kind.held_out, **own)
+        return Facts(format_grid(sizes, data.axes), held_out_split=data.kind.held_out, **own)
     records = data.data_set if isinstance(data.data_set, Records) else None
     sampling = records.sampling(data.data_dir) if records else None
     spacing = format_spacing(sampling.spacing) if sampling else None
@@ -305,4 +307,4 @@ def _facts(data: TrainingData, sizes: tuple[int, ...], fold: folds.FoldData | No
     fields = None
     if isinstance(description, Description) and not is_plain_lits(description):
         fields = as_fields(description)
-    return run.Facts(format_grids(grids), spacing, fold.digest if fold else None, fields)
+    return Facts(format_grids(grids), spacing, fold.digest if fold else None, fields)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.evaluation.held_out import HeldOutRecords
 from mtf_imaging.jobs.data import TrainingData
 from mtf_imaging.jobs.held_out import open_held_out
-from mtf_imaging.jobs.subjects import volumes
+from mtf_imaging.kinds.volumes import prediction as volumes
+from mtf_imaging.kinds.volumes.held_out import HeldOutRecords
 from tests.training.test_events import open_events, read, read_texts
 from tests.training.test_job import LAYOUTS, TINY, run
 

@@ -10,7 +10,7 @@ from mtf_imaging.cli.config.job import Job
 from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs import evaluating, predicting
-from mtf_imaging.jobs.subjects import volumes
+from mtf_imaging.kinds.volumes import prediction as volumes
 
 SETUP = JobSetup(resolution="16")
 

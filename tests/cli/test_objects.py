@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from mtf_imaging.jobs.run import Facts
+from mtf_imaging.kinds.facts import Facts
 from tests.cli.test_before_tensorflow import PROGRAM
 from tests.evaluation.test_evaluate import store
 from tests.jobs import photo_network

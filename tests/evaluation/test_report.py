@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from mtf_imaging.cli.main import main
-from mtf_imaging.evaluation.evaluate import evaluate
+from mtf_imaging.evaluation.case_report import plots
 from mtf_imaging.evaluation.pairs.score import score_folders
-from mtf_imaging.evaluation.report import plots
 from mtf_imaging.evaluation.report.cells import shown
+from mtf_imaging.kinds.volumes.evaluate import evaluate
 from tests.evaluation.html_tree import parse
 from tests.evaluation.test_evaluate import GRID, HU_OF_LABEL, oracle, store
 

@@ -7,10 +7,10 @@ import pytest
 
 import mtf_imaging as mi
 from mtf_imaging.files.run_folder import FACTS
-from mtf_imaging.jobs.run import Facts
-from mtf_imaging.jobs.subjects.custom import check_input
-from mtf_imaging.jobs.subjects.opening import open_subject
-from mtf_imaging.jobs.subjects.subject import Inference
+from mtf_imaging.kinds.custom import check_input
+from mtf_imaging.kinds.facts import Facts
+from mtf_imaging.kinds.inference import Inference
+from mtf_imaging.kinds.opening import open_subject
 
 FIX = "Fix: export the run, or call mi.training.prediction.predictor(task=..., sizes={}, model_dir='{}')"
 

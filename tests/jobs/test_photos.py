@@ -12,12 +12,12 @@ import pytest
 from PIL import Image
 
 import mtf_imaging as mi
-from mtf_imaging.data.photos.augmentation import PhotoAugmentation
-from mtf_imaging.data.photos.data_set import Photos
-from mtf_imaging.data.photos.label_images import read_label_image
-from mtf_imaging.evaluation.segment.cleanup import Cleanup
+from mtf_imaging.evaluation.cleanup import Cleanup
 from mtf_imaging.jobs.held_out import open_held_out
-from mtf_imaging.jobs.run import read_facts
+from mtf_imaging.kinds.facts import read_facts
+from mtf_imaging.kinds.photos.augmentation import PhotoAugmentation
+from mtf_imaging.kinds.photos.data_set import Photos
+from mtf_imaging.kinds.photos.reading.label_images import read_label_image
 from mtf_imaging.models.deeplab import SemanticSegmentation
 from mtf_imaging.models.unet3d import Segmentation, UNet3D
 from mtf_imaging.training.optimizers import Adam

@@ -58,9 +58,9 @@ def run(values: flags.FlagValues) -> str | None:
     saved = setup_flags.saved_run(values)
     configuration = setup_flags.Configuration(values, saved / CONFIG, needs_job=True)
     weights_folder(saved, values.checkpoint)
-    from mtf_imaging.jobs.subjects.folders import OBJECTS, PHOTOS
-    from mtf_imaging.jobs.subjects.opening import open_subject
-    from mtf_imaging.jobs.subjects.subject import Inference
+    from mtf_imaging.kinds.folders import OBJECTS, PHOTOS
+    from mtf_imaging.kinds.inference import Inference
+    from mtf_imaging.kinds.opening import open_subject
 
     settings = Inference(
         resolution=values.resolution,

@@ -130,7 +130,7 @@ def _check_records(values: flags.FlagValues, configuration: setup_flags.Configur
     if values.dry_run or configuration.binds("train.data"):
         return
     from mtf_imaging.data.records.manifest import open_records
-    from mtf_imaging.jobs.subjects.folders import check_volumes
+    from mtf_imaging.kinds.folders import check_volumes
 
     fix = "choose a job with {kind} as its data set (train.data = @{data_set}())."
     check_volumes(values.data_dir, fix, "data")

@@ -7,11 +7,11 @@ import gin
 
 from mtf_imaging.data.intensity import DEFAULT_WINDOW
 from mtf_imaging.data.sampling.grid import AXIS_NAMES, PHOTO_AXES
-from mtf_imaging.evaluation.photos.infer import check_scales
-from mtf_imaging.evaluation.segment.cleanup import Cleanup
-from mtf_imaging.evaluation.segment.flips import check_flips
-from mtf_imaging.jobs.settings import DTYPES, check_choice
-from mtf_imaging.jobs.subjects.subject import ONE_SCALE
+from mtf_imaging.evaluation.averaging.flips import check_flips
+from mtf_imaging.evaluation.cleanup import Cleanup
+from mtf_imaging.kinds.inference import ONE_SCALE
+from mtf_imaging.kinds.photos.infer import check_scales
+from mtf_imaging.kinds.settings import DTYPES, check_choice
 from mtf_imaging.training.task import Task
 
 

@@ -13,7 +13,7 @@ from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs.data import TrainingData
 from mtf_imaging.jobs.devices import AUTO
-from mtf_imaging.jobs.network import task_for
+from mtf_imaging.kinds.networks import task_for
 from mtf_imaging.training.data_set import DataSet
 from mtf_imaging.training.evaluation import Evaluation
 from mtf_imaging.training.optimizers import Optimizer

@@ -16,8 +16,8 @@ from mtf_imaging.files.run_folder import CONFIG
 
 if TYPE_CHECKING:  # these import TensorFlow or NumPy
     from mtf_imaging.data.cases.cases import Case
-    from mtf_imaging.data.objects.annotations import ObjectImage
-    from mtf_imaging.data.photos.folders import Photo
+    from mtf_imaging.kinds.objects.reading.annotations import ObjectImage
+    from mtf_imaging.kinds.photos.reading.folders import Photo
     from mtf_imaging.layout import Layout
     from mtf_imaging.planner.bench.compare import Row
     from mtf_imaging.planner.cost.explained import Explained
@@ -133,7 +133,7 @@ def after_predict_objects(values: flags.FlagValues, images: "list[ObjectImage]")
       values: the flags of predict.
       images: the images.
     """
-    from mtf_imaging.jobs.subjects.object_output import detection_output
+    from mtf_imaging.kinds.objects.output import detection_output
 
     output = detection_output(images, Path(values.input), Path(values.output))
     return f"open {quoted(output.overlays[0])}, the first picture; {quoted(output.detections)} has all detections"
@@ -146,7 +146,7 @@ def after_predict_photos(values: flags.FlagValues, photo: "Photo") -> str:
       values: the flags of predict.
       photo: the first photo.
     """
-    from mtf_imaging.jobs.subjects.photo_output import output_files
+    from mtf_imaging.kinds.photos.output import output_files
 
     files = output_files(photo, Path(values.input), Path(values.output))
     return f"open {quoted(files.overlay)}, the classes in color, or {quoted(files.labels)}, their labels"

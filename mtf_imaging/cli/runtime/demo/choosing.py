@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
-from mtf_imaging.cli.runtime.demo import objects, photos, volumes
-from mtf_imaging.cli.runtime.demo.workflow import Workflow
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.kinds.demo import Workflow
+from mtf_imaging.kinds.objects import demo as objects
+from mtf_imaging.kinds.photos import demo as photos
+from mtf_imaging.kinds.volumes import demo as volumes
 
 KINDS = (*volumes.KINDS, photos.KIND, objects.KIND)
 _DEFAULT, _ANY_LABELS = "liver", "brain"  # the job of brains takes the channels and labels of the data
@@ -36,7 +38,7 @@ def choose_workflow(output_dir: Path, input_dir: Path | None, kind: str | None) 
         raise ConfigError(f"--input_dir {input_dir}: is a file. Fix: give the folder of the cases or images.")
     from mtf_imaging.data.description.dataset_json import find_description
     from mtf_imaging.data.description.description import LITS_RULES
-    from mtf_imaging.jobs.subjects.folders import OBJECTS, PHOTOS, detect_kind
+    from mtf_imaging.kinds.folders import OBJECTS, PHOTOS, detect_kind
 
     folder_kind = detect_kind(input_dir)
     if folder_kind == OBJECTS:

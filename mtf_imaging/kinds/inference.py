@@ -1,0 +1,182 @@
+"""The interface through which `evaluate` and `predict` treat volumes, photos and objects alike."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
+from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
+from mtf_imaging.errors import ConfigError
+from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup
+from mtf_imaging.kinds.settings import Resolution, Spacing
+
+if TYPE_CHECKING:
+    from mtf_imaging.training.evaluation import Predict
+    from mtf_imaging.training.task import Task
+
+ONE_SCALE = (1.0,)
+
+
+@dataclasses.dataclass(frozen=True)
+class Inference:
+    """The settings of `evaluate` and `predict` that concern the images.
+
+    Each kind of image has settings of its own. It refuses other values of the remaining settings than the defaults.
+
+    Attributes:
+      resolution: the size of the network's input; None for the resolution of the run.
+      spacing: the voxel size of the network's input in mm; None for the spacing of the run.
+      window: the intensity window (low, high) in HU.
+      cleanup: the postprocessing of the segmentation.
+      flips: the axes to flip.
+      scales: the factors by which images are enlarged.
+      fold: the fold whose held-out cases are evaluated; None for all cases.
+      splits_file: the file of folds; None for the file in the folder of the run.
+      split: the list of photos, or the split of objects, to evaluate; None for the held-out one of the training.
+      ensemble: whether the networks of several runs are averaged.
+      submission: whether to write a submission to the LiTS challenge.
+      spacing_table: voxel sizes of files whose headers lack them.
+      output_format: the file format of segmentations of volumes; None for the format of each volume.
+    """
+
+    resolution: Resolution | None = None
+    spacing: Spacing | None = None
+    window: Window = DEFAULT_WINDOW
+    cleanup: Cleanup = AS_FOUND
+    flips: Sequence[str] = ()
+    scales: Sequence[float] = ONE_SCALE
+    fold: int | None = None
+    splits_file: str | Path | None = None
+    split: str | None = None
+    ensemble: bool = False
+    submission: bool = False
+    spacing_table: SpacingTable = NO_TABLE
+    output_format: str | None = None
+
+    def check_idle(self, why: Mapping[str, str]) -> None:
+        """Checks that settings without effect have their defaults.
+
+        Args:
+          why: {setting: why it has no effect}.
+
+        Raises:
+          ConfigError: a setting has another value.
+        """
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.name in why and not _equal(value, field.default):
+                shown = "" if field.name == "spacing_table" else f" = {value!r}"
+                raise ConfigError(
+                    f"{field.name}{shown} has no effect: {why[field.name]}. Fix: leave {field.name} out.", [field.name]
+                )
+
+
+def _equal(value: object, default: object) -> bool:
+    if isinstance(value, list | tuple):  # gin and callers write lists and tuples
+        return isinstance(default, tuple) and tuple(value) == default
+    return value == default
+
+
+class Subject(Protocol):
+    """The images of one kind, with the settings of one run.
+
+    An image has a `key`. It is a `Case` of volumes, a `Photo`, or an `ObjectImage`.
+
+    Attributes:
+      kind: the kind of the images, as in `folders`.
+    """
+
+    kind: str
+
+    @property
+    def description(self) -> Any:
+        """The description of the data that the run was trained on."""
+
+    def find_labeled(self, input_dir: str | Path, output_dir: str | Path) -> list:
+        """Finds the images to evaluate, and checks them and the output folder.
+
+        Args:
+          input_dir: the folder of labeled images.
+          output_dir: the folder of the results.
+
+        Raises:
+          ConfigError, DataError: a folder or a setting is invalid.
+        """
+
+    def plan_predictions(
+        self, input_path: str | Path, output_path: str | Path, overwrite: bool
+    ) -> list[tuple[Any, Path]]:
+        """Finds the images to segment and the files to write, and checks both.
+
+        Args:
+          input_path: an image, or a folder of images.
+          output_path: the segmentation to write, or the folder for the segmentations.
+          overwrite: whether to replace existing segmentations.
+
+        Returns:
+          Pairs (image, file to write).
+
+        Raises:
+          ConfigError, DataError: a path or a setting is invalid.
+        """
+
+    def network(
+        self, task: "Task", runs: Sequence[Path], checkpoint: str, images: Sequence[Any], **options: Any
+    ) -> "Predict":
+        """Builds the trained network.
+
+        Args:
+          task: the task of the runs.
+          runs: the folders of the runs whose probabilities are averaged.
+          checkpoint: "last" or "best".
+          images: the images that will be segmented.
+          **options: layout, mesh_impl, dtype and progress, as in `trained_network`.
+        """
+
+    def run_network(self, images: Sequence[Any], network: "Predict") -> None:
+        """Runs the network on each image without writing anything, in a process that computes a part of the network."""
+
+    def evaluate(
+        self,
+        images: Sequence[Any],
+        network: "Predict",
+        input_dir: str | Path,
+        output_dir: str | Path,
+        num_pictures: int,
+        progress: bool,
+    ) -> list:
+        """Segments and scores the images, and writes the results.
+
+        Args:
+          images: the result of `find_labeled`.
+          network: the result of `network`.
+          input_dir: the folder of the images.
+          output_dir: the folder to write to.
+          num_pictures: number of images to draw pictures of.
+          progress: whether to show a progress bar and print tables.
+
+        Returns:
+          The scores of each image.
+        """
+
+    def predict(
+        self,
+        planned: list[tuple[Any, Path]],
+        network: "Predict",
+        input_path: str | Path,
+        output_path: str | Path,
+        overwrite: bool,
+        progress: bool,
+    ) -> list[Path]:
+        """Segments the images, and writes the segmentations.
+
+        Args:
+          planned: the result of `plan_predictions`.
+          network: the result of `network`.
+          input_path, output_path, overwrite: the same as in `plan_predictions`.
+          progress: whether to show a progress bar.
+
+        Returns:
+          The paths of the written segmentations.
+        """
