@@ -10,6 +10,7 @@ from mtf_imaging.evaluation.case_report import case_table, mask_tables, pictures
 from mtf_imaging.evaluation.case_report.display import shows_ct
 from mtf_imaging.evaluation.case_report.overlay import Overlays
 from mtf_imaging.evaluation.report.colors import mask_classes, mask_colors, mask_style
+from mtf_imaging.evaluation.report.histogram import histogram
 from mtf_imaging.evaluation.report.markup import Markup, join, tag
 from mtf_imaging.evaluation.report.shell import counted, fill, package_text, page_html
 from mtf_imaging.evaluation.scoring.case import CaseScore
@@ -45,13 +46,13 @@ def report_html(scores: list[CaseScore], overlays: list[Overlays], description: 
     rows = case_table.case_rows(scores, metrics, description)
     order = case_table.worst_first(rows, description)
     sections = [pictures.case_section(n + 1, scores[n], overlays[n], description) for n in order]
-    histograms = (
-        tag("figure", plots.histogram([case.overlaps[mask].dice for case in scores], mask), class_="half")
+    figures = (
+        tag("figure", histogram([case.overlaps[mask].dice for case in scores], mask), class_="half")
         for mask in description.masks
     )
     count = counted(len(scores), "case")
     parts = {
-        "histograms": join(*histograms),
+        "histograms": join(*figures),
         "cases": case_table.case_table(scores, rows, description),
         "without_ct": _without_image(overlays, "CT" if shows_ct(description) else "image"),
         "pictures": join(*sections),
