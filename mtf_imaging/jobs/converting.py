@@ -5,7 +5,7 @@ from pathlib import Path
 
 from mtf_imaging.data.records.convert import convert as convert_cases
 from mtf_imaging.files.run_folder import check_no_run
-from mtf_imaging.kinds.folders import check_volumes
+from mtf_imaging.kinds.all_kinds import check_volumes
 from mtf_imaging.kinds.settings import Spacing
 
 

@@ -36,8 +36,8 @@ from mtf_imaging.jobs.pooling import fold_names, held_out_cases, pool_folds
 from mtf_imaging.jobs.settings import check_count
 from mtf_imaging.jobs.stop_signals import StopSignals
 from mtf_imaging.jobs.training import train
+from mtf_imaging.kinds.all_kinds import check_volumes
 from mtf_imaging.kinds.facts import Facts
-from mtf_imaging.kinds.folders import check_volumes
 from mtf_imaging.kinds.networks import task_for
 from mtf_imaging.kinds.settings import Resolution
 from mtf_imaging.layout import ONE_PROCESSOR, Layout
@@ -265,7 +265,7 @@ def resolve_splits(data: TrainingData, manifest: Manifest, runs: FoldRuns) -> li
 
 
 def _check_arguments(data: TrainingData, devices: Devices) -> None:
-    if data.kind is not None:
+    if data.kind.has_splits:
         raise ConfigError(
             f"cross_validate divides records into folds, but the data set is {type(data.data_set).__name__}. Fix: hold "
             f"out {data.kind.name} with a split of the folder, and call train and evaluate.",

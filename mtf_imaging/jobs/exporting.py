@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import mtf_imaging
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
@@ -15,13 +15,14 @@ from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup
 from mtf_imaging.files.new_folder import check_new_folder
 from mtf_imaging.files.run_folder import FACTS, check_no_run, weights_folder
 from mtf_imaging.jobs.ensembles import ensemble_runs
-from mtf_imaging.kinds.facts import Facts, description_of_run, read_facts
-from mtf_imaging.kinds.folders import OBJECTS, PHOTOS, VOLUMES
+from mtf_imaging.kinds.facts import Facts, read_facts
 from mtf_imaging.kinds.inference import ONE_SCALE
-from mtf_imaging.kinds.networks import AnyDescription, task_for
+from mtf_imaging.kinds.kind import ARRAYS, VOLUMES
+from mtf_imaging.kinds.networks import task_for
 from mtf_imaging.kinds.objects.description import object_description_from_fields
 from mtf_imaging.kinds.photos.description import photo_description_from_fields
-from mtf_imaging.kinds.settings import DTYPES, Resolution, Spacing, check_choice, sampling_of_run
+from mtf_imaging.kinds.settings import DTYPES, Resolution, Spacing, check_choice
+from mtf_imaging.kinds.volumes.trained import description_of_run, sampling_of_run
 
 if TYPE_CHECKING:
     from mtf_imaging.evaluation.export.card import ModelCard
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from mtf_imaging.evaluation.export.signature import ExportedKind
     from mtf_imaging.training.task import Task
 
-ARRAYS = "arrays"  # the kind of images of a custom data set
+PHOTOS, OBJECTS = "photos", "objects"
 _CLEANUP = "The postprocessing of predict (largest_liver, lesions_in_liver) is not part of the model."
 
 
@@ -123,7 +124,7 @@ class _Settings:
     flips: tuple[str, ...]
     progress: bool
 
-    def networks(self, sizes: Sequence[tuple[int, ...]], description: AnyDescription | None) -> "TrainedNetworks":
+    def networks(self, sizes: Sequence[tuple[int, ...]], description: Any) -> "TrainedNetworks":
         """Builds the networks for images of some sizes."""
         from mtf_imaging.evaluation.export.networks import TrainedNetworks
 
@@ -158,7 +159,7 @@ def _photos(own: _Settings, facts: Facts | None) -> "tuple[TrainedNetworks, Expo
     from mtf_imaging.kinds.photos.signatures import PhotoSignatures
 
     assert facts is not None
-    description = photo_description_from_fields(facts.photos, str(own.runs[0] / FACTS))
+    description = photo_description_from_fields(facts.description, str(own.runs[0] / FACTS))
     sizes = own.sizes(facts, PHOTO_AXES)
     networks = own.networks(sizes, description)
     return networks, PhotoSignatures(networks, sizes, description, own.flips)
@@ -168,7 +169,7 @@ def _objects(own: _Settings, facts: Facts | None) -> "tuple[TrainedNetworks, Exp
     from mtf_imaging.kinds.objects.signatures import ObjectSignatures
 
     assert facts is not None
-    description = object_description_from_fields(facts.objects, str(own.runs[0] / FACTS))
+    description = object_description_from_fields(facts.description, str(own.runs[0] / FACTS))
     sizes = own.sizes(facts, PHOTO_AXES)
     networks = own.networks(sizes, description)
     return networks, ObjectSignatures(networks, sizes, description)
@@ -188,13 +189,7 @@ _MAKERS = {VOLUMES: _volumes, PHOTOS: _photos, OBJECTS: _objects, ARRAYS: _array
 
 def _kind(facts: Facts | None) -> str:
     """Returns the kind of the images of a run; without facts, they are volumes, as for `predict`."""
-    if facts is None:
-        return VOLUMES
-    if facts.photos is not None:
-        return PHOTOS
-    if facts.objects is not None:
-        return OBJECTS
-    return ARRAYS if facts.is_custom else VOLUMES
+    return VOLUMES if facts is None else facts.kind
 
 
 def _check(kind: str, own: _Settings, scales: Sequence[float]) -> None:

@@ -7,13 +7,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from mtf_imaging.data.description.description import Description
-from mtf_imaging.data.description.description_fields import as_fields
-from mtf_imaging.data.records.data_set import Records
-from mtf_imaging.data.records.manifest import is_plain_lits
-from mtf_imaging.data.sampling.buckets import Samplings, format_grids
-from mtf_imaging.data.sampling.grid import format_grid
-from mtf_imaging.data.sampling.sampling import format_spacing
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.report import progress as curves
 from mtf_imaging.files.run_folder import EVAL, TRAIN
@@ -33,13 +26,11 @@ from mtf_imaging.jobs.class_frequencies import (
 from mtf_imaging.jobs.data import TrainingData, as_training_data
 from mtf_imaging.jobs.devices import AUTO, Devices
 from mtf_imaging.jobs.explaining import explain_step
-from mtf_imaging.jobs.held_out import default_measure, make_evaluator, open_held_out
+from mtf_imaging.jobs.held_out import make_evaluator, open_held_out
 from mtf_imaging.jobs.settings import check_count
 from mtf_imaging.jobs.stop_signals import StopSignals
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.networks import task_for
-from mtf_imaging.kinds.objects.description import ObjectDescription
-from mtf_imaging.kinds.photos.description import PhotoDescription
 from mtf_imaging.kinds.settings import DTYPES, Resolution, check_choice
 from mtf_imaging.layout import ONE_PROCESSOR, Layout
 from mtf_imaging.meshes.group import Group
@@ -190,7 +181,7 @@ def train(
         counted = None if dry_run else class_frequencies  # they do not change the cost of a step
         frequencies = group.first(lambda: resolve_frequencies(counted, task, data, model_dir))
         task = with_frequencies(task, frequencies)
-        monitor = monitor or default_measure(data)
+        monitor = monitor or data.images.measure(data.description)
         if layout == AUTO:
             step = TrainingStep(
                 task, optimizer or Adam(), data.sizes(resolution), batch_size, micro_batches, dtype, seed
@@ -237,7 +228,8 @@ def train(
             initial.apply(program)
 
         def save_facts() -> str:
-            facts = dataclasses.replace(_facts(data, sizes, fold), class_frequencies=frequencies)
+            own: dict[str, Any] = {"fold_digest": fold.digest if fold else None, "class_frequencies": frequencies}
+            facts = dataclasses.replace(data.images.facts(data.data_dir, sizes, data.description), **own)
             configuration = save_configuration(facts, layout) if save_configuration else str(step)
             facts.save(model_dir)
             if fold:
@@ -292,19 +284,3 @@ def _initial_weights(
     initial = InitialWeights(path, (excluded,) if isinstance(excluded, str) else tuple(excluded))
     group.first(initial.check_exists)
     return initial
-
-
-def _facts(data: TrainingData, sizes: tuple[int, ...], fold: folds.FoldData | None) -> Facts:
-    description = data.description
-    if data.kind is not None:
-        assert isinstance(description, PhotoDescription | ObjectDescription)
-        own: dict[str, Any] = {data.kind.name: description.to_fields()}
-        return Facts(format_grid(sizes, data.axes), held_out_split=data.kind.held_out, **own)
-    records = data.data_set if isinstance(data.data_set, Records) else None
-    sampling = records.sampling(data.data_dir) if records else None
-    spacing = format_spacing(sampling.spacing) if sampling else None
-    grids = sampling.grids if isinstance(sampling, Samplings) else [sizes]
-    fields = None
-    if isinstance(description, Description) and not is_plain_lits(description):
-        fields = as_fields(description)
-    return Facts(format_grids(grids), spacing, fold.digest if fold else None, fields)

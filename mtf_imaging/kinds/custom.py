@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from mtf_imaging.data.sampling.grid import AXIS_NAMES
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.kinds.facts import Facts
+from mtf_imaging.kinds.kind import ARRAYS
 from mtf_imaging.layout import parse_shape
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def check_axes(run: Path, facts: Facts) -> None:
     Raises:
       ConfigError: they are not.
     """
-    if facts.is_custom and facts.axes != list(AXIS_NAMES):
+    if facts.kind == ARRAYS and facts.axes != list(AXIS_NAMES):
         raise _unreadable(run, facts, f"the axes {', '.join(facts.axes)}")
 
 
@@ -37,7 +38,7 @@ def check_input(task: "Task", run: Path, facts: Facts | None, sizes: Sequence[in
     Raises:
       ConfigError: it does not.
     """
-    if facts is None or not facts.is_custom:
+    if facts is None or facts.kind != ARRAYS:
         return
     from mtf_imaging.training.task import task_inputs  # imported here because it imports TensorFlow
 

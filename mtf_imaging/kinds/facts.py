@@ -3,15 +3,15 @@
 import dataclasses
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.files.run_folder import FACTS
+from mtf_imaging.kinds.kind import ARRAYS, VOLUMES
 from mtf_imaging.layout import parse_shape
 
-if TYPE_CHECKING:  # imports NumPy, which takes longer than the help of a command may
-    from mtf_imaging.data.description.description import Description
+_REQUIRED = ("resolution", "spacing", "fold_digest")  # other fields are stored only if they have a value
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,33 +19,27 @@ class Facts:
     """Facts about the data of a run, stored in the run's `run.json`.
 
     Attributes:
+      kind: the name of the kind of the data. `run.json` does not store it: the fields of the description have the name
+        of the kind there, except those of volumes, and arrays have no voxel size.
       resolution: voxels of the network's input, or all grids if there are several, in the format of
         `data.sampling.buckets.format_grids`.
       spacing: the voxel size in mm, in the format of `data.sampling.sampling.format_spacing`; "" if it differs
-        between cases; None for a custom data set.
+        between cases; None for other data than volumes.
       fold_digest: a short hash of the keys of the fold's cases; None without a fold.
-      description: the fields of the description of the data with the intensity schemes of the training, as in a
-        `dataset.json`; None for LiTS and for a custom data set.
-      photos: the fields of the `PhotoDescription` of the training; None for other data than photos.
-      objects: the fields of the `ObjectDescription` of the training; None for other data than objects.
-      held_out_split: the list of held-out photos, or the split of held-out objects; None for other data.
+      description: the fields of the description of the data; of volumes, with the intensity schemes of the training, as
+        in a `dataset.json`. None for LiTS and for arrays.
+      held_out_split: the split of the held-out images; None if the data have no splits.
       class_frequencies: the frequency of each output of the network, from which its first biases follow; None if they
         were 0.
     """
 
+    kind: str
     resolution: str
     spacing: str | None = None
     fold_digest: str | None = None
     description: dict[str, Any] | None = None
-    photos: dict[str, Any] | None = None
-    objects: dict[str, Any] | None = None
     held_out_split: str | None = None
     class_frequencies: list[float] | None = None
-
-    @property
-    def is_custom(self) -> bool:
-        """Whether the run was trained on a custom data set, whose images only the data set can read."""
-        return self.spacing is None and self.photos is None and self.objects is None
 
     @property
     def axes(self) -> list[str]:
@@ -63,12 +57,10 @@ class Facts:
 
     def save(self, model_dir: str | Path) -> None:
         """Writes `run.json` to the folder of the run."""
-        fields = dataclasses.asdict(self)
-        for name in ("description", "photos", "objects", "held_out_split", "class_frequencies"):
-            if fields[name] is None:
-                del fields[name]  # as in earlier releases
-        text = json.dumps(fields, indent=1) + "\n"
-        write_bytes(Path(model_dir) / FACTS, text.encode())
+        names = {"description": self.kind} if self.kind != VOLUMES else {}
+        fields = {names.get(name, name): value for name, value in dataclasses.asdict(self).items() if name != "kind"}
+        stored = {name: value for name, value in fields.items() if name in _REQUIRED or value is not None}
+        write_bytes(Path(model_dir) / FACTS, (json.dumps(stored, indent=1) + "\n").encode())
 
 
 def read_facts(model_dir: str | Path) -> Facts | None:
@@ -77,25 +69,16 @@ def read_facts(model_dir: str | Path) -> Facts | None:
     Raises:
       DataError: the file is damaged.
     """
+    from mtf_imaging.kinds.all_kinds import KINDS  # imported here because the kinds have facts
+
     path = Path(model_dir) / FACTS
     if not path.is_file():
         return None
     try:
-        return Facts(**json.loads(path.read_text()))
-    except (ValueError, TypeError) as error:
+        fields = {name: value for name, value in json.loads(path.read_text()).items() if value is not None}
+        kind = next((name for name in KINDS if name in fields), VOLUMES if "spacing" in fields else ARRAYS)
+        if kind in fields:
+            fields["description"] = fields.pop(kind)
+        return Facts(kind, **fields)
+    except (ValueError, TypeError, AttributeError) as error:
         raise DataError(f"{path}: this file is damaged: {error}. Fix: delete it, then train again.") from error
-
-
-def description_of_run(model_dir: str | Path) -> "Description":
-    """Returns the description of the data that a run was trained on, with the intensity schemes of the training.
-
-    Raises:
-      DataError: the file of facts is damaged.
-    """
-    from mtf_imaging.data.description.description import LITS
-    from mtf_imaging.data.description.description_fields import from_fields
-
-    facts = read_facts(model_dir)
-    if facts is None or facts.description is None:
-        return LITS
-    return from_fields(facts.description, str(Path(model_dir) / FACTS))

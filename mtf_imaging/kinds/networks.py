@@ -4,11 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mtf_imaging.data.description.description import Description
 from mtf_imaging.evaluation.averaging.ensemble import over_networks
 from mtf_imaging.evaluation.averaging.flips import check_flips, over_flips
-from mtf_imaging.kinds.objects.description import ObjectDescription
-from mtf_imaging.kinds.photos.description import PhotoDescription
 from mtf_imaging.kinds.settings import DTYPES, check_choice
 from mtf_imaging.kinds.volumes.segment.predict import PredictProbabilities
 from mtf_imaging.layout import Layout
@@ -17,11 +14,10 @@ if TYPE_CHECKING:
     from mtf_imaging.training.evaluation import Predict
     from mtf_imaging.training.task import Task
 
-AnyDescription = Description | PhotoDescription | ObjectDescription
 _MULTIPLE = 64  # pixels
 
 
-def task_for(task: "Task", description: AnyDescription | None) -> "Task":
+def task_for(task: "Task", description: Any) -> "Task":
     """Returns a task for the data of a description; a task without the method `for_data` stays as it is.
 
     Args:

@@ -19,11 +19,11 @@ def open_subject(run: str | Path, settings: Inference) -> Subject:
       DataError: the file of facts of the run is damaged.
     """
     facts = read_facts(run)
-    if facts is not None and facts.photos is not None:
+    if facts is not None and facts.kind == "photos":
         from mtf_imaging.kinds.photos.prediction import PhotoImages
 
         return PhotoImages(Path(run), facts, settings)
-    if facts is not None and facts.objects is not None:
+    if facts is not None and facts.kind == "objects":
         from mtf_imaging.kinds.objects.prediction import ObjectImages
 
         return ObjectImages(Path(run), facts, settings)

@@ -4,12 +4,10 @@ This module does not import TensorFlow, so that a mistake is reported without de
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 
-from mtf_imaging.data.sampling.buckets import AnySampling, parse_any_sampling, parse_grids
+from mtf_imaging.data.sampling.buckets import parse_grids
 from mtf_imaging.data.sampling.grid import AXIS_NAMES
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.kinds.facts import read_facts
 from mtf_imaging.spelling import did_you_mean
 
 DTYPES = ("float32", "bfloat16", "float64")
@@ -43,24 +41,3 @@ def parse_resolution(resolution: Resolution, dims: int = 3, names: Sequence[str]
     if isinstance(resolution, str | int):
         return parse_grids(resolution, dims, names)[-1]
     return tuple(int(size) for size in resolution)
-
-
-def sampling_of_run(model_dir: str | Path, resolution: Resolution | None, spacing: Spacing | None) -> AnySampling:
-    """Returns the sampling of a trained network's input; a value of None is read from the run.
-
-    Raises:
-      ConfigError: the resolution is neither given nor stored in the run.
-    """
-    facts = read_facts(model_dir)
-    if resolution is None:
-        if facts is None:
-            raise ConfigError(
-                "the resolution is not known. Fix: give resolution, or the model_dir of a run that has a run.json.",
-                ["resolution"],
-            )
-        resolution = facts.resolution
-    if spacing is None and facts is not None:
-        spacing = facts.spacing
-    if not isinstance(resolution, str | int):
-        resolution = ",".join(f"{name}:{size}" for name, size in zip("xyz", resolution, strict=True))
-    return parse_any_sampling(resolution, spacing)

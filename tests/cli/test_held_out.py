@@ -180,7 +180,7 @@ class OwnEvaluation:
 
 def open_own(evaluation, folder, monitor="sharpness"):
     data = TrainingData("data", data_set=object(), eval_dir=folder, evaluation=evaluation)
-    return open_held_out(data, SimpleNamespace(batch_size=2, sizes=(4, 4)), monitor)
+    return open_held_out(data, SimpleNamespace(batch_size=2, sizes=(4, 4), task=None), monitor)
 
 
 class WithLoss(OwnEvaluation):

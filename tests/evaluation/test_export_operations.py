@@ -17,6 +17,7 @@ from mtf_imaging.data.sampling.buckets import Samplings
 from mtf_imaging.data.sampling.resample import resample_linear, resample_to_labels
 from mtf_imaging.data.sampling.sampling import Sampling, way_back
 from mtf_imaging.data.statistics import channel_statistics
+from mtf_imaging.evaluation.export import pixels as exported
 from mtf_imaging.evaluation.export.constants import divisor
 from mtf_imaging.evaluation.export.signature import Field, Signature
 from mtf_imaging.kinds.objects import pixel_operations as pixels
@@ -141,7 +142,7 @@ def test_a_constant_channel_becomes_zero(kind):
 @pytest.mark.parametrize("scaling", SCALINGS)
 def test_pixels_are_scaled(scaling):
     image = np.arange(256, dtype=np.uint8)[:, None, None] * np.ones(3, np.uint8)
-    found = tf.function(lambda x: pixels.scale_pixels(x, scaling))(tf.constant(image))
+    found = tf.function(lambda x: exported.scale_pixels(x, scaling))(tf.constant(image))
     np.testing.assert_array_equal(found, scale_pixels(image, scaling))
     np.testing.assert_array_equal(found, ObjectDescription(((1, "cup"),), scaling).scale(image))
 

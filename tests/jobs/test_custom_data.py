@@ -49,7 +49,7 @@ def test_images_with_other_axes_are_refused_before_any_setting(tmp_path):
     ["batch:1,time:8,height:32,width:32,channels:3", "batch:1,x:8,y:32,z:32,channels:2", "batch:1,x:8,y:32,z:32"],
 )
 def test_other_volumes_are_refused(tmp_path, shape):
-    facts = Facts(resolution="x:8,y:32,z:32")
+    facts = Facts("arrays", "x:8,y:32,z:32")
     with pytest.raises(mi.ConfigError, match=re.escape(f"its input has the shape 'image' [{shape}].")) as error:
         check_input(Task(shape), tmp_path, facts, (8, 32, 32))
     assert FIX.format("(8, 32, 32)", tmp_path) in str(error.value)
@@ -59,8 +59,8 @@ def test_volumes_of_one_channel_are_accepted(tmp_path):
     run = run_of(tmp_path, resolution="x:8,y:32,z:32")
     assert open_subject(run, Inference()).kind == "volumes"
     shape = "batch:1,x:8,y:32,z:32,channels:1"
-    check_input(Task(shape), tmp_path, Facts(resolution="x:8,y:32,z:32"), (8, 32, 32))
+    check_input(Task(shape), tmp_path, Facts("arrays", "x:8,y:32,z:32"), (8, 32, 32))
 
 
 def test_runs_on_records_are_not_checked(tmp_path):
-    check_input(Task("batch:1,x:8,y:32,z:32,channels:4"), tmp_path, Facts("x:8,y:32,z:32", spacing=""), (8, 32, 32))
+    check_input(Task("batch:1,x:8,y:32,z:32,channels:4"), tmp_path, Facts("volumes", "x:8,y:32,z:32"), (8, 32, 32))

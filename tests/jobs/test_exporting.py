@@ -23,7 +23,6 @@ from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.data.statistics import channel_statistics
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.evaluation.cleanup import Cleanup
-from mtf_imaging.kinds.facts import description_of_run
 from mtf_imaging.kinds.networks import task_for, trained_network
 from mtf_imaging.kinds.objects.data_set import Objects
 from mtf_imaging.kinds.objects.infer import predict_objects
@@ -32,6 +31,7 @@ from mtf_imaging.kinds.photos.data_set import Photos
 from mtf_imaging.kinds.photos.reading.label_images import read_label_image
 from mtf_imaging.kinds.volumes.segment.images import network_input, read_case
 from mtf_imaging.kinds.volumes.segment.predict import segment_volume
+from mtf_imaging.kinds.volumes.trained import description_of_run
 from mtf_imaging.models.deeplab import SemanticSegmentation
 from mtf_imaging.models.resnet import Classification, GeneratedImages, ResNet
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, Segmentation, UNet3D

@@ -67,7 +67,7 @@ def run(values: flags.FlagValues) -> str:
     with StopSignals("stopped before the first fold. Run the same command to start again."):
         if not configuration.binds("train.data"):
             from mtf_imaging.data.records.manifest import open_records
-            from mtf_imaging.kinds.folders import check_volumes
+            from mtf_imaging.kinds.all_kinds import check_volumes
 
             fix = "hold out {kind} with {part} of the folder, and run train and evaluate."
             check_volumes(values.data_dir, fix, "data_dir")

@@ -58,7 +58,6 @@ def run(values: flags.FlagValues) -> str | None:
     saved = setup_flags.saved_run(values)
     configuration = setup_flags.Configuration(values, saved / CONFIG, needs_job=True)
     weights_folder(saved, values.checkpoint)
-    from mtf_imaging.kinds.folders import OBJECTS, PHOTOS
     from mtf_imaging.kinds.inference import Inference
     from mtf_imaging.kinds.opening import open_subject
 
@@ -91,8 +90,8 @@ def run(values: flags.FlagValues) -> str | None:
         spacing_table=known,
         planned=planned,
     )
-    if subject.kind == PHOTOS:
+    if subject.kind == "photos":
         return after_predict_photos(values, planned[0][0])
-    if subject.kind == OBJECTS:
+    if subject.kind == "objects":
         return after_predict_objects(values, [image for image, _ in planned])
     return after_predict(values, planned)

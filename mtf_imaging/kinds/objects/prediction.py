@@ -13,8 +13,8 @@ from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files.output_folder import check_outside, writing_to
 from mtf_imaging.files.reading import memory_named
 from mtf_imaging.files.run_folder import FACTS, check_no_run
+from mtf_imaging.kinds.all_kinds import KINDS, check_no_volumes, explained
 from mtf_imaging.kinds.facts import Facts
-from mtf_imaging.kinds.folders import OBJECTS, check_no_volumes, explained
 from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.kinds.networks import object_network
 from mtf_imaging.kinds.objects.description import ObjectDescription, object_description_from_fields
@@ -68,7 +68,7 @@ class ObjectImages:
       DataError: the facts of the run are damaged.
     """
 
-    kind = OBJECTS
+    kind = "objects"
 
     def __init__(self, run: Path, facts: Facts, settings: Inference) -> None:
         settings.check_idle(_IDLE)
@@ -79,7 +79,7 @@ class ObjectImages:
                 ["ensemble", "model_dir"],
             )
         self._settings, self._held_out_split = settings, facts.held_out_split
-        self._description = object_description_from_fields(facts.objects, str(run / FACTS))
+        self._description = object_description_from_fields(facts.description, str(run / FACTS))
         resolution = facts.resolution if settings.resolution is None else settings.resolution
         height, width = parse_resolution(resolution, len(PHOTO_AXES), PHOTO_AXES)
         self._size = height, width
@@ -89,9 +89,9 @@ class ObjectImages:
         return self._description
 
     def find_labeled(self, input_dir: str | Path, output_dir: str | Path) -> list[ObjectImage]:
-        check_no_volumes(input_dir, "input_dir", OBJECTS)
+        check_no_volumes(input_dir, "input_dir", KINDS["objects"])
         split = self._settings.split
-        with explained(input_dir, OBJECTS, "input_dir", "model_dir"):
+        with explained(input_dir, KINDS["objects"], "input_dir", "model_dir"):
             if split is None and self._held_out_split in splits(input_dir):
                 split = self._held_out_split
             images = find_object_images(input_dir, split, self._description)
@@ -103,9 +103,9 @@ class ObjectImages:
     def plan_predictions(
         self, input_path: str | Path, output_path: str | Path, overwrite: bool
     ) -> list[tuple[ObjectImage, Path]]:
-        check_no_volumes(input_path, "input", OBJECTS)
+        check_no_volumes(input_path, "input", KINDS["objects"])
         input_path, output_path = Path(input_path), Path(output_path)
-        with explained(input_path, OBJECTS, "input", "model_dir"):
+        with explained(input_path, KINDS["objects"], "input", "model_dir"):
             images = _images_of_all_splits(input_path)
         if input_path.is_dir():
             check_outside(output_path, input_path)

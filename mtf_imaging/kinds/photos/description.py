@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -268,3 +269,21 @@ CITYSCAPES = PhotoDescription(
     colors=tuple(color for _, color, _ in _CITYSCAPES_CLASSES),
     values=tuple((value, label) for label, (_, _, value) in enumerate(_CITYSCAPES_CLASSES)),
 )
+
+
+def check_same_classes(path: str | Path, own: PhotoDescription, expected: PhotoDescription) -> None:
+    """Checks that a folder of photos has the classes of the training.
+
+    Args:
+      path: the folder.
+      own: its description.
+      expected: the description of the training data.
+
+    Raises:
+      DataError: the classes differ.
+    """
+    if own.classes != expected.classes:
+        raise DataError(
+            f"{path}: has the classes {', '.join(own.classes)}, but the network was trained with "
+            f"{', '.join(expected.classes)}. Fix: give data like those of the training."
+        )

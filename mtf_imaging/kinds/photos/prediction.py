@@ -17,12 +17,12 @@ from mtf_imaging.evaluation.averaging.flips import check_flips
 from mtf_imaging.files.output_folder import check_outside, writing_to
 from mtf_imaging.files.reading import memory_named
 from mtf_imaging.files.run_folder import FACTS, check_no_run
+from mtf_imaging.kinds.all_kinds import KINDS, check_no_volumes, explained
 from mtf_imaging.kinds.facts import Facts
-from mtf_imaging.kinds.folders import PHOTOS, check_no_volumes, check_same_classes, explained
 from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.kinds.networks import photo_network, prediction_multiple
 from mtf_imaging.kinds.output import PICTURES, PREDICTIONS, subfolders, write_picture
-from mtf_imaging.kinds.photos.description import PhotoDescription, photo_description_from_fields
+from mtf_imaging.kinds.photos.description import PhotoDescription, check_same_classes, photo_description_from_fields
 from mtf_imaging.kinds.photos.infer import check_scales, most_probable, predict_photo, scaled_size
 from mtf_imaging.kinds.photos.output import check_results, output_files
 from mtf_imaging.kinds.photos.pictures import comparison, overlay
@@ -63,14 +63,14 @@ class PhotoImages:
       DataError: the facts of the run are damaged.
     """
 
-    kind = PHOTOS
+    kind = "photos"
 
     def __init__(self, run: Path, facts: Facts, settings: Inference) -> None:
         settings.check_idle(_IDLE)
         self._flips = check_flips(settings.flips, axis_names=PHOTO_AXES)
         self._scales = check_scales(settings.scales)
         self._settings, self._held_out_split = settings, facts.held_out_split
-        self._description = photo_description_from_fields(facts.photos, str(run / FACTS))
+        self._description = photo_description_from_fields(facts.description, str(run / FACTS))
         resolution = facts.resolution if settings.resolution is None else settings.resolution
         height, width = parse_resolution(resolution, len(PHOTO_AXES), PHOTO_AXES)
         self._crop = height, width
@@ -81,9 +81,9 @@ class PhotoImages:
         return self._description
 
     def find_labeled(self, input_dir: str | Path, output_dir: str | Path) -> list[Photo]:
-        check_no_volumes(input_dir, "input_dir")
+        check_no_volumes(input_dir, "input_dir", KINDS["photos"])
         split = self._settings.split
-        with explained(input_dir, PHOTOS, "input_dir", "model_dir"):
+        with explained(input_dir, KINDS["photos"], "input_dir", "model_dir"):
             if split is None and splits(input_dir):
                 split = self._held_out_split
             photos = find_photos(input_dir, split)
@@ -96,9 +96,9 @@ class PhotoImages:
     def plan_predictions(
         self, input_path: str | Path, output_path: str | Path, overwrite: bool
     ) -> list[tuple[Photo, Path]]:
-        check_no_volumes(input_path, "input")
+        check_no_volumes(input_path, "input", KINDS["photos"])
         input_path, output_path = Path(input_path), Path(output_path)
-        with explained(input_path, PHOTOS, "input", "model_dir"):
+        with explained(input_path, KINDS["photos"], "input", "model_dir"):
             photos = find_photos(input_path, need_labels=False)
         if input_path.is_dir():
             check_outside(output_path, input_path)

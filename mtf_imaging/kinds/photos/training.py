@@ -3,10 +3,12 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mtf_imaging.kinds.folders import PHOTOS, check_same_classes, explained
+from mtf_imaging.data.sampling.grid import PHOTO_AXES, format_grid
+from mtf_imaging.kinds.facts import Facts
+from mtf_imaging.kinds.kind import TrainingImages
 from mtf_imaging.kinds.networks import prediction_multiple
 from mtf_imaging.kinds.photos.data_set import Photos
-from mtf_imaging.kinds.photos.description import PhotoDescription
+from mtf_imaging.kinds.photos.description import PhotoDescription, check_same_classes
 from mtf_imaging.kinds.photos.held_out import MEASURES, HeldOutPhotos
 from mtf_imaging.kinds.photos.reading.folders import find_photos, splits
 
@@ -14,34 +16,35 @@ if TYPE_CHECKING:
     from mtf_imaging.training.task import Task
 
 
-class PhotoKind:
-    """Photos, an `ImageKind`.
+class PhotoTraining(TrainingImages):
+    """The photos of a data set.
 
     Args:
       data_set: the photos.
     """
 
-    name = PHOTOS
     any_size = True
-    measure = MEASURES[0]
 
     def __init__(self, data_set: Photos) -> None:
         self._data_set = data_set
         self.split, self.held_out = data_set.split, data_set.held_out_split
 
     def description(self, data_dir: str | Path) -> PhotoDescription:
-        with explained(data_dir, PHOTOS, "data_dir", "data"):
-            return self._data_set.description(Path(data_dir))
+        return self._data_set.description(Path(data_dir))
+
+    def measure(self, description: PhotoDescription) -> str:
+        return MEASURES[0]
 
     def held_out_split(self, eval_dir: str | Path) -> str | None:
-        with explained(eval_dir, PHOTOS, "eval_dir", "data"):
-            return self._data_set.held_out_split if splits(Path(eval_dir)) else None
+        return self._data_set.held_out_split if splits(Path(eval_dir)) else None
 
-    def held_out_keys(self, eval_dir: str | Path) -> list[str]:
-        return [photo.key for photo in find_photos(Path(eval_dir), self.held_out_split(eval_dir))]
+    def agreed(self, data_dir: str | Path, eval_dir: str | Path | None) -> list[str]:
+        if not eval_dir:
+            return []
+        return [repr([photo.key for photo in find_photos(Path(eval_dir), self.held_out_split(eval_dir))])]
 
     def evaluation(
-        self, eval_dir: str | Path, description: PhotoDescription, task: "Task", progress: bool
+        self, data_dir: str | Path, eval_dir: str | Path, description: PhotoDescription, task: "Task", progress: bool
     ) -> HeldOutPhotos:
         evaluation = HeldOutPhotos(
             self.held_out_split(eval_dir),
@@ -51,3 +54,7 @@ class PhotoKind:
         )
         check_same_classes(eval_dir, evaluation.description(eval_dir), description)
         return evaluation
+
+    def facts(self, data_dir: str | Path, sizes: tuple[int, ...], description: PhotoDescription) -> Facts:
+        fields = description.to_fields()
+        return Facts("photos", format_grid(sizes, PHOTO_AXES), description=fields, held_out_split=self.held_out)

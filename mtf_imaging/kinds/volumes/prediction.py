@@ -10,15 +10,16 @@ from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.records.splits import held_out_keys
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.evaluation.scoring.case import CaseScore
+from mtf_imaging.kinds.all_kinds import KINDS, explained
 from mtf_imaging.kinds.custom import check_input
-from mtf_imaging.kinds.facts import description_of_run, read_facts
-from mtf_imaging.kinds.folders import VOLUMES, explained
+from mtf_imaging.kinds.facts import read_facts
 from mtf_imaging.kinds.inference import Inference
+from mtf_imaging.kinds.kind import VOLUMES
 from mtf_imaging.kinds.networks import trained_network
-from mtf_imaging.kinds.settings import sampling_of_run
 from mtf_imaging.kinds.volumes.evaluate import cases_to_evaluate
 from mtf_imaging.kinds.volumes.evaluate import evaluate as evaluate_cases
 from mtf_imaging.kinds.volumes.segment.predict import plan_predictions, predict_cases, run_network
+from mtf_imaging.kinds.volumes.trained import description_of_run, sampling_of_run
 
 if TYPE_CHECKING:
     from mtf_imaging.training.evaluation import Predict
@@ -60,7 +61,7 @@ class Volumes:
 
     def find_labeled(self, input_dir: str | Path, output_dir: str | Path) -> list[Case]:
         own = self._settings
-        with explained(input_dir, VOLUMES, "input_dir", "model_dir"):
+        with explained(input_dir, KINDS[VOLUMES], "input_dir", "model_dir"):
             options = self._only, own.spacing_table, self._description, own.output_format
             return cases_to_evaluate(input_dir, output_dir, *options)
 
@@ -69,7 +70,7 @@ class Volumes:
     ) -> list[tuple[Case, Path]]:
         own = self._settings
         options = overwrite, own.submission, own.spacing_table, self._description, own.output_format
-        with explained(input_path, VOLUMES, "input", "model_dir"):
+        with explained(input_path, KINDS[VOLUMES], "input", "model_dir"):
             return plan_predictions(input_path, output_path, *options)
 
     def network(

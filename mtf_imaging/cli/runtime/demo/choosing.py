@@ -38,12 +38,12 @@ def choose_workflow(output_dir: Path, input_dir: Path | None, kind: str | None) 
         raise ConfigError(f"--input_dir {input_dir}: is a file. Fix: give the folder of the cases or images.")
     from mtf_imaging.data.description.dataset_json import find_description
     from mtf_imaging.data.description.description import LITS_RULES
-    from mtf_imaging.kinds.folders import OBJECTS, PHOTOS, detect_kind
+    from mtf_imaging.kinds.all_kinds import detect_kind
 
     folder_kind = detect_kind(input_dir)
-    if folder_kind == OBJECTS:
+    if folder_kind and folder_kind.name == "objects":
         return objects.ObjectWorkflow(output_dir, input_dir)
-    if folder_kind == PHOTOS:
+    if folder_kind and folder_kind.name == "photos":
         return photos.PhotoWorkflow(output_dir, input_dir)
     description = find_description(input_dir)[0]
     is_lits = description is None or description.rules == LITS_RULES
