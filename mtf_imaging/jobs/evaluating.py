@@ -11,9 +11,9 @@ from mtf_imaging.files.run_folder import weights_folder
 from mtf_imaging.jobs.agreement import check_same_cases
 from mtf_imaging.jobs.devices import Devices
 from mtf_imaging.jobs.ensembles import check_no_fold, ensemble_runs
+from mtf_imaging.kinds.all_kinds import open_subject
 from mtf_imaging.kinds.inference import ONE_SCALE, Inference
 from mtf_imaging.kinds.networks import task_for
-from mtf_imaging.kinds.opening import open_subject
 from mtf_imaging.kinds.settings import Resolution, Spacing
 from mtf_imaging.layout import ONE_PROCESSOR, Layout
 

@@ -11,9 +11,9 @@ from mtf_imaging.files.run_folder import weights_folder
 from mtf_imaging.jobs.agreement import check_same_cases
 from mtf_imaging.jobs.devices import Devices
 from mtf_imaging.jobs.ensembles import ensemble_runs
+from mtf_imaging.kinds.all_kinds import open_subject
 from mtf_imaging.kinds.inference import ONE_SCALE, Inference
 from mtf_imaging.kinds.networks import task_for
-from mtf_imaging.kinds.opening import open_subject
 from mtf_imaging.kinds.settings import Resolution, Spacing
 from mtf_imaging.layout import ONE_PROCESSOR, Layout
 
@@ -57,9 +57,10 @@ def predict(
       task: the network that the run trained.
       model_dir: the folder of the run.
       input: a NIfTI file, an OME-Zarr folder, a folder with the DICOM files of a series, or a folder of cases; for
-        photos and objects, an image file, or a folder of images.
+        photos and objects, an image file, or a folder of images; for a custom data set, a `.npy` file with an image as
+        the data set prepares it, or a folder of such files.
       output: the segmentation to write, or the folder for the segmentations. For objects, the JSON file of the
-        detections in one image, or a folder.
+        detections in one image, or a folder. For arrays, a `.npy` file, or a `.npz` file if there are several outputs.
       checkpoint: "last", or "best" for the checkpoint with the best score on held-out cases.
       ensemble: whether `model_dir` is the output folder of `cross_validate`. The probabilities of its folds are then
         averaged on the grid of the network. More folds take more time, but no more memory of the devices. Detections

@@ -3,14 +3,18 @@
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mtf_imaging.errors import DataError
 from mtf_imaging.kinds.arrays.kind import ArrayKind
-from mtf_imaging.kinds.kind import VOLUMES, Kind
+from mtf_imaging.kinds.facts import read_facts
+from mtf_imaging.kinds.kind import VOLUMES, Kind, PredictedImages
 from mtf_imaging.kinds.objects.kind import ObjectKind
 from mtf_imaging.kinds.photos.kind import PhotoKind
 from mtf_imaging.kinds.volumes.kind import VolumeKind
+
+if TYPE_CHECKING:
+    from mtf_imaging.kinds.inference import Inference
 
 # In the order in which folders and data sets are recognized.
 KINDS: dict[str, Kind] = {kind.name: kind for kind in (VolumeKind(), ObjectKind(), PhotoKind(), ArrayKind())}
@@ -19,6 +23,21 @@ KINDS: dict[str, Kind] = {kind.name: kind for kind in (VolumeKind(), ObjectKind(
 def kind_of_data_set(data_set: Any) -> Kind:
     """Returns the kind of the images of a data set."""
     return next(kind for kind in KINDS.values() if kind.has_data_set(data_set))
+
+
+def open_subject(run: str | Path, settings: "Inference") -> PredictedImages:
+    """Returns the images that a trained network predicts, with the settings of a job.
+
+    Args:
+      run: the folder of the run.
+      settings: the settings.
+
+    Raises:
+      ConfigError: a setting has no effect on these images.
+      DataError: the file of facts of the run is damaged.
+    """
+    facts = read_facts(run)
+    return KINDS[VOLUMES if facts is None else facts.kind].prediction(Path(run), facts, settings)
 
 
 def detect_kind(path: str | Path) -> Kind | None:

@@ -1,9 +1,9 @@
-"""The interface through which `evaluate` and `predict` treat volumes, photos and objects alike."""
+"""The settings of `evaluate` and `predict` that concern the images."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
@@ -12,8 +12,7 @@ from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup
 from mtf_imaging.kinds.settings import Resolution, Spacing
 
 if TYPE_CHECKING:
-    from mtf_imaging.training.evaluation import Predict
-    from mtf_imaging.training.task import Task
+    pass
 
 ONE_SCALE = (1.0,)
 
@@ -76,107 +75,3 @@ def _equal(value: object, default: object) -> bool:
     if isinstance(value, list | tuple):  # gin and callers write lists and tuples
         return isinstance(default, tuple) and tuple(value) == default
     return value == default
-
-
-class Subject(Protocol):
-    """The images of one kind, with the settings of one run.
-
-    An image has a `key`. It is a `Case` of volumes, a `Photo`, or an `ObjectImage`.
-
-    Attributes:
-      kind: the kind of the images, as in `folders`.
-    """
-
-    kind: str
-
-    @property
-    def description(self) -> Any:
-        """The description of the data that the run was trained on."""
-
-    def find_labeled(self, input_dir: str | Path, output_dir: str | Path) -> list:
-        """Finds the images to evaluate, and checks them and the output folder.
-
-        Args:
-          input_dir: the folder of labeled images.
-          output_dir: the folder of the results.
-
-        Raises:
-          ConfigError, DataError: a folder or a setting is invalid.
-        """
-
-    def plan_predictions(
-        self, input_path: str | Path, output_path: str | Path, overwrite: bool
-    ) -> list[tuple[Any, Path]]:
-        """Finds the images to segment and the files to write, and checks both.
-
-        Args:
-          input_path: an image, or a folder of images.
-          output_path: the segmentation to write, or the folder for the segmentations.
-          overwrite: whether to replace existing segmentations.
-
-        Returns:
-          Pairs (image, file to write).
-
-        Raises:
-          ConfigError, DataError: a path or a setting is invalid.
-        """
-
-    def network(
-        self, task: "Task", runs: Sequence[Path], checkpoint: str, images: Sequence[Any], **options: Any
-    ) -> "Predict":
-        """Builds the trained network.
-
-        Args:
-          task: the task of the runs.
-          runs: the folders of the runs whose probabilities are averaged.
-          checkpoint: "last" or "best".
-          images: the images that will be segmented.
-          **options: layout, mesh_impl, dtype and progress, as in `trained_network`.
-        """
-
-    def run_network(self, images: Sequence[Any], network: "Predict") -> None:
-        """Runs the network on each image without writing anything, in a process that computes a part of the network."""
-
-    def evaluate(
-        self,
-        images: Sequence[Any],
-        network: "Predict",
-        input_dir: str | Path,
-        output_dir: str | Path,
-        num_pictures: int,
-        progress: bool,
-    ) -> list:
-        """Segments and scores the images, and writes the results.
-
-        Args:
-          images: the result of `find_labeled`.
-          network: the result of `network`.
-          input_dir: the folder of the images.
-          output_dir: the folder to write to.
-          num_pictures: number of images to draw pictures of.
-          progress: whether to show a progress bar and print tables.
-
-        Returns:
-          The scores of each image.
-        """
-
-    def predict(
-        self,
-        planned: list[tuple[Any, Path]],
-        network: "Predict",
-        input_path: str | Path,
-        output_path: str | Path,
-        overwrite: bool,
-        progress: bool,
-    ) -> list[Path]:
-        """Segments the images, and writes the segmentations.
-
-        Args:
-          planned: the result of `plan_predictions`.
-          network: the result of `network`.
-          input_path, output_path, overwrite: the same as in `plan_predictions`.
-          progress: whether to show a progress bar.
-
-        Returns:
-          The paths of the written segmentations.
-        """

@@ -4,11 +4,15 @@ A kind is a folder of this package. Its module `kind.py` imports neither TensorF
 because the help of a command lists the kinds.
 """
 
+import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from mtf_imaging.kinds.facts import Facts
+    from mtf_imaging.kinds.inference import Inference
+    from mtf_imaging.training.evaluation import Predict
     from mtf_imaging.training.task import Task
 
 VOLUMES, ARRAYS = "volumes", "arrays"  # the data of `Records`, and of custom data sets
@@ -48,6 +52,19 @@ class Kind(Protocol):
 
     def training(self, data_set: Any) -> "TrainingImages":
         """Returns the images of a data set of this kind."""
+
+    def prediction(self, run: Path, facts: "Facts | None", settings: "Inference") -> "PredictedImages":
+        """Returns the images that a trained network predicts, without finding them yet.
+
+        Args:
+          run: the folder of the run.
+          facts: the facts of the run; None if its folder lacks them, which volumes accept.
+          settings: the settings of the job.
+
+        Raises:
+          ConfigError: a setting is invalid or has no effect on these images.
+          DataError: the facts of the run are damaged.
+        """
 
 
 class TrainingImages(Protocol):
@@ -107,4 +124,144 @@ class TrainingImages(Protocol):
           data_dir: the folder of the training images.
           sizes: the sizes of the network's input.
           description: the description of the training images.
+        """
+
+
+class NextStep(NamedTuple):
+    """What to do after a command: a sentence about files, or another command.
+
+    Attributes:
+      text: the sentence, in which "{}" stands for a path; or the name of the command.
+      paths: the paths of the sentence.
+      flags: the flags of the command; None for a sentence.
+    """
+
+    text: str
+    paths: tuple[Path, ...] = ()
+    flags: dict[str, Path] | None = None
+
+
+class PredictedImages(Protocol):
+    """The images that a trained network predicts, with the settings of one run.
+
+    An image has a `key`. It is a `Case` of volumes, a `Photo`, an `ObjectImage` or an `ArrayFile`.
+
+    Attributes:
+      kind: the name of the kind of the images.
+      description: the description of the data that the run was trained on; None for arrays.
+    """
+
+    kind: str
+    description: Any
+
+    @contextlib.contextmanager
+    def reading(self, path: str | Path, setting: str) -> Iterator[None]:
+        """Explains errors about a path that holds another kind of images.
+
+        Args:
+          path: a file or folder.
+          setting: the keyword argument of the path.
+        """
+        from mtf_imaging.kinds.all_kinds import KINDS, check_no_volumes, explained  # the table imports this module
+
+        kind = KINDS[self.kind]
+        if kind.has_splits:
+            check_no_volumes(path, setting, kind)
+        with explained(path, kind, setting, "model_dir"):
+            yield
+
+    def find_labeled(self, input_dir: str | Path, output_dir: str | Path) -> list:
+        """Finds the images to evaluate, and checks them and the output folder.
+
+        Args:
+          input_dir: the folder of labeled images.
+          output_dir: the folder of the results.
+
+        Raises:
+          ConfigError, DataError: a folder or a setting is invalid.
+        """
+
+    def plan_predictions(
+        self, input_path: str | Path, output_path: str | Path, overwrite: bool
+    ) -> list[tuple[Any, Path]]:
+        """Finds the images to segment and the files to write, and checks both.
+
+        Args:
+          input_path: an image, or a folder of images.
+          output_path: the segmentation to write, or the folder for the segmentations.
+          overwrite: whether to replace existing segmentations.
+
+        Returns:
+          Pairs (image, file to write).
+
+        Raises:
+          ConfigError, DataError: a path or a setting is invalid.
+        """
+
+    def network(
+        self, task: "Task", runs: Sequence[Path], checkpoint: str, images: Sequence[Any], **options: Any
+    ) -> "Predict":
+        """Builds the trained network.
+
+        Args:
+          task: the task of the runs.
+          runs: the folders of the runs whose probabilities are averaged.
+          checkpoint: "last" or "best".
+          images: the images that will be segmented.
+          **options: layout, mesh_impl, dtype and progress, as in `trained_network`.
+        """
+
+    def run_network(self, images: Sequence[Any], network: "Predict") -> None:
+        """Runs the network on each image without writing anything, in a process that computes a part of the network."""
+
+    def evaluate(
+        self,
+        images: Sequence[Any],
+        network: "Predict",
+        input_dir: str | Path,
+        output_dir: str | Path,
+        num_pictures: int,
+        progress: bool,
+    ) -> list:
+        """Segments and scores the images, and writes the results.
+
+        Args:
+          images: the result of `find_labeled`.
+          network: the result of `network`.
+          input_dir: the folder of the images.
+          output_dir: the folder to write to.
+          num_pictures: number of images to draw pictures of.
+          progress: whether to show a progress bar and print tables.
+
+        Returns:
+          The scores of each image.
+        """
+
+    def predict(
+        self,
+        planned: list[tuple[Any, Path]],
+        network: "Predict",
+        input_path: str | Path,
+        output_path: str | Path,
+        overwrite: bool,
+        progress: bool,
+    ) -> list[Path]:
+        """Segments the images, and writes the segmentations.
+
+        Args:
+          planned: the result of `plan_predictions`.
+          network: the result of `network`.
+          input_path, output_path, overwrite: the same as in `plan_predictions`.
+          progress: whether to show a progress bar.
+
+        Returns:
+          The paths of the written segmentations.
+        """
+
+    def next_step(self, planned: list[tuple[Any, Path]], input_path: Path, output_path: Path) -> NextStep:
+        """Returns what to do after a prediction.
+
+        Args:
+          planned: the result of `plan_predictions`.
+          input_path, output_path: the same as in `plan_predictions`.
         """

@@ -63,8 +63,8 @@ def run(values: flags.FlagValues) -> str:
     known = read_spacing_table(values.spacing_csv)
     check_no_fold(values.ensemble, values.fold)
     saved = setup_flags.saved_run(values)
+    from mtf_imaging.kinds.all_kinds import open_subject
     from mtf_imaging.kinds.inference import Inference
-    from mtf_imaging.kinds.opening import open_subject
 
     same = ("resolution", "spacing", "fold", "splits_file", "split", "ensemble", "output_format")
     settings = Inference(**{name: values[name].value for name in same}, spacing_table=known)

@@ -1,9 +1,11 @@
 """`mtf-imaging predict`: segments volumes or photos, or detects objects in images, with a trained network."""
 
+from pathlib import Path
+
 from absl import flags
 
 from mtf_imaging.cli.config import setup_flags
-from mtf_imaging.cli.runtime.next_step import after_predict, after_predict_objects, after_predict_photos
+from mtf_imaging.cli.runtime.next_step import after_predict
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.data.images.spacing_table import read_spacing_table
 from mtf_imaging.files.run_folder import CONFIG, weights_folder
@@ -31,14 +33,15 @@ def define_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_string(
         "input",
         None,
-        "Volume, as a NIfTI file, OME-Zarr folder or folder of DICOM files; photo; or folder of cases or photos.",
+        "Volume, as a NIfTI file, OME-Zarr folder or folder of DICOM files; photo; array of a custom data set "
+        "(.npy); or folder of cases, photos or arrays.",
         flag_values=values,
     )
     flags.DEFINE_string(
         "output",
         None,
         "Segmentation to write (.nii, .nii.gz or .ome.zarr), or folder for the segmentations; for objects, a JSON file "
-        "or a folder.",
+        "or a folder; for arrays, .npy, .npz or a folder.",
         flag_values=values,
     )
     flags.DEFINE_bool(
@@ -58,8 +61,8 @@ def run(values: flags.FlagValues) -> str | None:
     saved = setup_flags.saved_run(values)
     configuration = setup_flags.Configuration(values, saved / CONFIG, needs_job=True)
     weights_folder(saved, values.checkpoint)
+    from mtf_imaging.kinds.all_kinds import open_subject
     from mtf_imaging.kinds.inference import Inference
-    from mtf_imaging.kinds.opening import open_subject
 
     settings = Inference(
         resolution=values.resolution,
@@ -90,8 +93,4 @@ def run(values: flags.FlagValues) -> str | None:
         spacing_table=known,
         planned=planned,
     )
-    if subject.kind == "photos":
-        return after_predict_photos(values, planned[0][0])
-    if subject.kind == "objects":
-        return after_predict_objects(values, [image for image, _ in planned])
-    return after_predict(values, planned)
+    return after_predict(subject.next_step(planned, Path(values.input), Path(values.output)))

@@ -1,8 +1,10 @@
 """Means of the results of several runs of a network, and networks that compute them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
+
+from mtf_imaging.errors import ConfigError
 
 
 def mean_of(runs: Sequence[Callable[[], np.ndarray]]) -> np.ndarray:
@@ -16,6 +18,8 @@ def mean_of(runs: Sequence[Callable[[], np.ndarray]]) -> np.ndarray:
     total = None
     for run in runs:
         result = run()
+        if isinstance(result, Mapping):
+            raise several_parts(result)
         if total is None:
             total = np.array(result, np.promote_types(result.dtype, np.float32))
         else:
@@ -25,6 +29,15 @@ def mean_of(runs: Sequence[Callable[[], np.ndarray]]) -> np.ndarray:
         raise ValueError("runs is empty")
     total /= len(runs)
     return total
+
+
+def several_parts(parts: Iterable[str]) -> ConfigError:
+    """Returns the error about predictions of several parts, which have no mean."""
+    return ConfigError(
+        f"ensemble: predictions of several parts ({', '.join(parts)}) cannot be averaged. Fix: give the folder "
+        "of one run as model_dir, without ensemble.",
+        ["ensemble", "model_dir"],
+    )
 
 
 class AveragedSlices:

@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, Any
 from mtf_imaging.kinds.kind import ARRAYS, Kind
 
 if TYPE_CHECKING:
+    from mtf_imaging.kinds.arrays.prediction import ArrayImages
     from mtf_imaging.kinds.arrays.training import ArrayTraining
+    from mtf_imaging.kinds.facts import Facts
+    from mtf_imaging.kinds.inference import Inference
 
 
 class ArrayKind(Kind):
@@ -28,3 +31,9 @@ class ArrayKind(Kind):
         from mtf_imaging.kinds.arrays.training import ArrayTraining
 
         return ArrayTraining(data_set)
+
+    def prediction(self, run: Path, facts: "Facts | None", settings: "Inference") -> "ArrayImages":
+        from mtf_imaging.kinds.arrays.prediction import ArrayImages
+
+        assert facts is not None
+        return ArrayImages(run, facts, settings)

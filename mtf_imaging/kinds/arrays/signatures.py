@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from mtf_imaging.errors import ConfigError
+from mtf_imaging.evaluation.averaging.averages import several_parts
 from mtf_imaging.evaluation.export.networks import (
     TrainedNetworks,
     at_least_float32,
@@ -30,11 +30,7 @@ class ArraySignatures:
     def __init__(self, networks: TrainedNetworks, sizes: Sequence[tuple[int, ...]]) -> None:
         parts = networks.results(sizes[-1])
         if isinstance(parts, Mapping) and len(networks.steps) > 1:
-            raise ConfigError(
-                f"ensemble: predictions of several parts ({', '.join(parts)}) cannot be averaged. Fix: give the folder "
-                "of one run as model_dir, without ensemble.",
-                ["ensemble", "model_dir"],
-            )
+            raise several_parts(parts)
         self._networks, self._sizes = networks, [*sizes]
 
     def signatures(self) -> list[Signature]:

@@ -11,6 +11,7 @@ from tqdm import tqdm
 
 from mtf_imaging.data.pixels.crop_axis import crop_axis
 from mtf_imaging.errors import ConfigError, DataError
+from mtf_imaging.files.reading import errors_named
 from mtf_imaging.kinds.objects.data_set import Objects
 from mtf_imaging.kinds.objects.description import ObjectDescription
 from mtf_imaging.kinds.objects.infer import Network, predict_objects
@@ -139,10 +140,8 @@ class HeldOutObjects:
 
     def _predict(self, image: ObjectImage, network: Network, size: tuple[int, int]) -> Detections:
         """Returns the detections of an image; an error of the network names the image."""
-        try:
+        with errors_named(image.image):
             detections = predict_objects(read_object_image(image), network, self.description, size)
-        except DataError as error:
-            raise DataError(f"{image.image}: {error}", error.settings) from error
         if self.data_set.masks and detections.masks is None:
             raise ConfigError(
                 "the network predicts no masks, but the data set has masks (Objects.masks). Fix: set Objects.masks to "

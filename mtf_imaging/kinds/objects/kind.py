@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Any
 from mtf_imaging.kinds.kind import Kind
 
 if TYPE_CHECKING:
+    from mtf_imaging.kinds.facts import Facts
+    from mtf_imaging.kinds.inference import Inference
+    from mtf_imaging.kinds.objects.prediction import ObjectImages
     from mtf_imaging.kinds.objects.training import ObjectTraining
 
 
@@ -32,3 +35,9 @@ class ObjectKind(Kind):
         from mtf_imaging.kinds.objects.training import ObjectTraining
 
         return ObjectTraining(data_set)
+
+    def prediction(self, run: Path, facts: "Facts | None", settings: "Inference") -> "ObjectImages":
+        from mtf_imaging.kinds.objects.prediction import ObjectImages
+
+        assert facts is not None
+        return ObjectImages(run, facts, settings)

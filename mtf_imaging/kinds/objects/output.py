@@ -1,13 +1,13 @@
 """The files that evaluation and prediction of images with objects write."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from mtf_imaging.errors import DataError
 from mtf_imaging.kinds.objects.reading.annotations import ObjectImage
-from mtf_imaging.kinds.output import OVERLAYS
+from mtf_imaging.kinds.output import OVERLAYS, check_kept, goes_to_folder
 
 DETECTIONS, IMAGES, METRICS = "detections.json", "images.json", "metrics.json"
 _RESULTS = (METRICS, "metrics.csv", "report.html", DETECTIONS)
@@ -43,43 +43,16 @@ def detection_output(images: Sequence[ObjectImage], input_path: Path, output_pat
     Raises:
       DataError: the output is not of the kind of the input, or would replace an image.
     """
-    is_json = output_path.suffix.lower() == ".json" and not output_path.is_dir()
-    if input_path.is_dir() and is_json:
-        raise DataError(
-            f"{output_path}: the input {input_path} is a folder, so the output must be a folder, too. "
-            "Fix: name a folder."
-        )
-    if input_path.is_dir() or output_path.is_dir():
+    if goes_to_folder(input_path, output_path, (".json",), "the detections of one image need"):
         overlays = tuple(output_path / OVERLAYS / f"{image.key}.png" for image in images)
         output = DetectionOutput(output_path / DETECTIONS, output_path / IMAGES, overlays)
-    elif is_json:
+    else:
         beside = (output_path.with_name(f"{output_path.stem}_{name}") for name in ("images.json", "overlay.png"))
         listed, overlay = beside
         output = DetectionOutput(output_path, listed, (overlay,))
-    else:
-        raise DataError(
-            f"{output_path}: the detections of one image need a name that ends in .json. "
-            "Fix: use such a name, or name an existing folder."
-        )
-    written = {path.resolve() for path in output.files}
     for image in images:
-        if image.image.resolve() in written:
-            raise DataError(f"{image.image}: would be overwritten by its detections. Fix: name another output.")
+        check_kept(image.image, output.files, "detections")
     return output
-
-
-def check_new(files: Iterable[Path]) -> None:
-    """Checks that no file exists.
-
-    Raises:
-      DataError: a file exists.
-    """
-    existing = [path for path in files if path.exists()]
-    if existing:
-        more = f" (and {len(existing) - 1} more)" if len(existing) > 1 else ""
-        raise DataError(
-            f"{existing[0]}{more}: already exists. Fix: name another output, or set overwrite.", ["overwrite"]
-        )
 
 
 def check_object_results(output_dir: Path, images: Sequence[ObjectImage], input_dir: str | Path) -> None:

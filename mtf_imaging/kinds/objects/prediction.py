@@ -1,6 +1,5 @@
 """Evaluation and prediction of images with objects, each at its own size."""
 
-import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,23 +7,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tqdm import tqdm
 
-from mtf_imaging.data.sampling.grid import PHOTO_AXES
 from mtf_imaging.errors import ConfigError, DataError
-from mtf_imaging.files.output_folder import check_outside, writing_to
-from mtf_imaging.files.reading import memory_named
-from mtf_imaging.files.run_folder import FACTS, check_no_run
-from mtf_imaging.kinds.all_kinds import KINDS, check_no_volumes, explained
+from mtf_imaging.files.output_folder import writing_to
+from mtf_imaging.files.reading import errors_named
+from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.kinds.facts import Facts
+from mtf_imaging.kinds.file_images import FileImages
 from mtf_imaging.kinds.inference import Inference
-from mtf_imaging.kinds.networks import object_network
+from mtf_imaging.kinds.kind import NextStep
+from mtf_imaging.kinds.networks import trained_network
 from mtf_imaging.kinds.objects.description import ObjectDescription, object_description_from_fields
 from mtf_imaging.kinds.objects.infer import predict_objects
-from mtf_imaging.kinds.objects.output import (
-    DETECTIONS,
-    check_new,
-    check_object_results,
-    detection_output,
-)
+from mtf_imaging.kinds.objects.output import DETECTIONS, check_object_results, detection_output
 from mtf_imaging.kinds.objects.pictures import SHOWN_SCORE, comparison, draw, drawn_detections
 from mtf_imaging.kinds.objects.reading.annotations import ObjectImage, find_object_images, splits
 from mtf_imaging.kinds.objects.reading.images import read_object_image
@@ -33,8 +27,7 @@ from mtf_imaging.kinds.objects.report.page import pictured
 from mtf_imaging.kinds.objects.scoring.detections import Detections
 from mtf_imaging.kinds.objects.scoring.scores import ObjectScore, ObjectScores, score_images
 from mtf_imaging.kinds.objects.write import write_detections, write_image_list, write_object_scores
-from mtf_imaging.kinds.output import PICTURES, subfolders, write_picture
-from mtf_imaging.kinds.settings import parse_resolution
+from mtf_imaging.kinds.output import PICTURES, subfolders, write_picture, writing_results
 
 if TYPE_CHECKING:
     from mtf_imaging.training.evaluation import Predict
@@ -55,7 +48,7 @@ _IDLE = {
 }
 
 
-class ObjectImages:
+class ObjectImages(FileImages):
     """Images in which a network detects objects.
 
     Args:
@@ -71,55 +64,32 @@ class ObjectImages:
     kind = "objects"
 
     def __init__(self, run: Path, facts: Facts, settings: Inference) -> None:
-        settings.check_idle(_IDLE)
-        if settings.ensemble:
-            raise ConfigError(
-                "ensemble: detections of several networks cannot be averaged, because their boxes differ. Fix: give "
-                "the folder of one run as model_dir, without ensemble.",
-                ["ensemble", "model_dir"],
-            )
-        self._settings, self._held_out_split = settings, facts.held_out_split
-        self._description = object_description_from_fields(facts.description, str(run / FACTS))
-        resolution = facts.resolution if settings.resolution is None else settings.resolution
-        height, width = parse_resolution(resolution, len(PHOTO_AXES), PHOTO_AXES)
-        self._size = height, width
+        super().__init__(facts, settings, _IDLE)
+        check_no_ensemble(settings.ensemble)
+        self.description: ObjectDescription = object_description_from_fields(facts.description, str(run / FACTS))
 
-    @property
-    def description(self) -> ObjectDescription:
-        return self._description
+    def find(self, path: Path) -> list[ObjectImage]:
+        return _images_of_all_splits(path)
 
-    def find_labeled(self, input_dir: str | Path, output_dir: str | Path) -> list[ObjectImage]:
-        check_no_volumes(input_dir, "input_dir", KINDS["objects"])
+    def labeled(self, folder: Path) -> list[ObjectImage]:
         split = self._settings.split
-        with explained(input_dir, KINDS["objects"], "input_dir", "model_dir"):
-            if split is None and self._held_out_split in splits(input_dir):
-                split = self._held_out_split
-            images = find_object_images(input_dir, split, self._description)
-        check_outside(Path(output_dir), Path(input_dir))
-        check_no_run(output_dir)
-        check_object_results(Path(output_dir), images, input_dir)
-        return images
+        if split is None and self._held_out_split in splits(folder):
+            split = self._held_out_split
+        return find_object_images(folder, split, self.description)
 
-    def plan_predictions(
-        self, input_path: str | Path, output_path: str | Path, overwrite: bool
-    ) -> list[tuple[ObjectImage, Path]]:
-        check_no_volumes(input_path, "input", KINDS["objects"])
-        input_path, output_path = Path(input_path), Path(output_path)
-        with explained(input_path, KINDS["objects"], "input", "model_dir"):
-            images = _images_of_all_splits(input_path)
-        if input_path.is_dir():
-            check_outside(output_path, input_path)
+    def check_results(self, output_dir: Path, images: Sequence[ObjectImage], input_dir: Path) -> None:
+        check_object_results(output_dir, images, input_dir)
+
+    def results(
+        self, images: Sequence[ObjectImage], input_path: Path, output_path: Path
+    ) -> tuple[list[Path], list[Path]]:
         output = detection_output(images, input_path, output_path)
-        check_no_run(output_path if output_path.is_dir() or input_path.is_dir() else output_path.parent)
-        if not overwrite:
-            check_new(output.files)
-        return [(image, output.detections) for image in images]
+        return [output.detections] * len(images), [*output.files]
 
     def network(
         self, task: "Task", runs: Sequence[Path], checkpoint: str, images: Sequence[ObjectImage], **options: Any
     ) -> "Predict":
-        (run,) = runs
-        return object_network(task, self._size, run, checkpoint, **options)
+        return trained_network(task, [self._size], runs, checkpoint, **options)
 
     def run_network(self, images: Sequence[ObjectImage], network: "Predict") -> None:
         for image in images:
@@ -134,7 +104,7 @@ class ObjectImages:
         num_pictures: int,
         progress: bool,
     ) -> list[ObjectScore]:
-        output_dir, description = Path(output_dir), self._description
+        output_dir, description = Path(output_dir), self.description
         pictures = [output_dir / PICTURES / f"{image.key}.png" for image in images[:num_pictures]]
         with writing_to(output_dir, *subfolders(output_dir, pictures)):
             shown = tqdm(images, desc="evaluate", unit="image", disable=not progress)
@@ -160,27 +130,27 @@ class ObjectImages:
         input_path, output_path = Path(input_path), Path(output_path)
         images = [image for image, _ in planned]
         output = detection_output(images, input_path, output_path)
-        is_folder = input_path.is_dir() or output_path.is_dir()
-        folders = subfolders(output_path, output.overlays) if is_folder else []
         detections = []
-        with writing_to(output_path, *folders) if is_folder else contextlib.nullcontext():
+        with writing_results(input_path, output_path, output.overlays):
             shown = tqdm(images, desc="predict", unit="image", disable=not progress)
             for image, path in zip(shown, output.overlays, strict=True):
                 pixels = read_object_image(image)
                 detections.append(self._detect(image, pixels, network))
-                write_picture(path, draw(pixels, drawn_detections(detections[-1], self._description, SHOWN_SCORE)))
-            write_image_list(output.images, images, self._description)
+                write_picture(path, draw(pixels, drawn_detections(detections[-1], self.description, SHOWN_SCORE)))
+            write_image_list(output.images, images, self.description)
             # Written last, because existing detections mark a finished prediction.
-            write_detections(output.detections, images, detections, self._description)
+            write_detections(output.detections, images, detections, self.description)
         return [output.detections]
+
+    def next_step(self, planned: list[tuple[ObjectImage, Path]], input_path: Path, output_path: Path) -> NextStep:
+        output = detection_output([image for image, _ in planned], input_path, output_path)
+        paths = output.overlays[0], output.detections
+        return NextStep("open {}, the first picture; {} has all detections", paths)
 
     def _detect(self, image: ObjectImage, pixels: np.ndarray, network: "Predict") -> Detections:
         """Returns the detections in an image; an error of the network names the image."""
-        with memory_named(image.image):
-            try:
-                return predict_objects(pixels, network, self._description, self._size)
-            except DataError as error:
-                raise DataError(f"{image.image}: {error}", error.settings) from error
+        with errors_named(image.image):
+            return predict_objects(pixels, network, self.description, self._size)
 
     def _layers(
         self, images: Sequence[ObjectImage], detections: Sequence[Detections], scores: ObjectScores
@@ -195,9 +165,19 @@ class ObjectImages:
                 detections[number],
                 scores.matches[number],
                 scores.threshold,
-                self._description,
+                self.description,
             )
         return layers
+
+
+def check_no_ensemble(ensemble: bool) -> None:
+    """Raises ConfigError if the detections of several networks are to be averaged."""
+    if ensemble:
+        raise ConfigError(
+            "ensemble: detections of several networks cannot be averaged, because their boxes differ. Fix: give "
+            "the folder of one run as model_dir, without ensemble.",
+            ["ensemble", "model_dir"],
+        )
 
 
 def _images_of_all_splits(path: Path) -> list[ObjectImage]:

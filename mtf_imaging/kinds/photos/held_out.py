@@ -11,6 +11,7 @@ import numpy as np
 from tqdm import tqdm
 
 from mtf_imaging.errors import ConfigError, DataError
+from mtf_imaging.files.reading import errors_named
 from mtf_imaging.kinds.photos.description import PhotoDescription
 from mtf_imaging.kinds.photos.infer import Network, most_probable, predict_photo
 from mtf_imaging.kinds.photos.pictures import comparison
@@ -158,7 +159,5 @@ def _predict(
     multiple: int,
 ) -> np.ndarray:
     """Returns the predicted classes of a photo; an error of the network names the photo."""
-    try:
+    with errors_named(photo.image):
         return most_probable(predict_photo(image, network, description, crop, multiple))
-    except DataError as error:
-        raise DataError(f"{photo.image}: {error}") from error

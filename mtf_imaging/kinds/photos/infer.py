@@ -1,6 +1,7 @@
 """The probabilities of a whole photo at its own size, averaged over scales and flips."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,12 @@ from mtf_imaging.kinds.photos.resize import resize_bilinear
 
 AXES = ("height", "width")  # the names of the axes that can be flipped
 Network = Callable[[np.ndarray], np.ndarray]
+_MULTIPLE = 64  # pixels
+
+
+def prediction_multiple(task: Any) -> int:
+    """Returns the number of pixels to whose multiples photos larger than the crops of the training are padded."""
+    return getattr(task, "multiple", _MULTIPLE)
 
 
 def predict_photo(

@@ -7,6 +7,9 @@ from mtf_imaging.errors import DataError
 from mtf_imaging.kinds.kind import Kind
 
 if TYPE_CHECKING:
+    from mtf_imaging.kinds.facts import Facts
+    from mtf_imaging.kinds.inference import Inference
+    from mtf_imaging.kinds.photos.prediction import PhotoImages
     from mtf_imaging.kinds.photos.training import PhotoTraining
 
 
@@ -36,3 +39,9 @@ class PhotoKind(Kind):
         from mtf_imaging.kinds.photos.training import PhotoTraining
 
         return PhotoTraining(data_set)
+
+    def prediction(self, run: Path, facts: "Facts | None", settings: "Inference") -> "PhotoImages":
+        from mtf_imaging.kinds.photos.prediction import PhotoImages
+
+        assert facts is not None
+        return PhotoImages(run, facts, settings)

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.atomic import is_partial
+from mtf_imaging.kinds.output import OVERLAYS, PREDICTIONS, check_kept, goes_to_folder
 from mtf_imaging.kinds.photos.reading.folders import Photo
 
-PREDICTIONS, PICTURES, OVERLAYS = "predictions", "pictures", "overlays"
 _RESULTS = ("metrics.json", "metrics.csv", "report.html")
 
 
@@ -35,23 +35,11 @@ def output_files(photo: Photo, input_path: Path, output_path: Path) -> Output:
     Raises:
       DataError: the output is not of the kind of the input, or would replace the photo.
     """
-    is_png = output_path.suffix.lower() == ".png" and not output_path.is_dir()
-    if input_path.is_dir() and is_png:
-        raise DataError(
-            f"{output_path}: the input {input_path} is a folder, so the output must be a folder, too. "
-            "Fix: name a folder."
-        )
-    if input_path.is_dir() or output_path.is_dir():
+    if goes_to_folder(input_path, output_path, (".png",), "the segmentation of one photo needs"):
         files = Output(output_path / f"{photo.key}.png", output_path / OVERLAYS / f"{photo.key}.png")
-    elif is_png:
-        files = Output(output_path, output_path.with_name(f"{output_path.stem}_overlay.png"))
     else:
-        raise DataError(
-            f"{output_path}: the segmentation of one photo needs a name that ends in .png. "
-            "Fix: use such a name, or name an existing folder."
-        )
-    if photo.image.resolve() in {path.resolve() for path in files}:
-        raise DataError(f"{photo.image}: would be overwritten by its segmentation. Fix: name another output.")
+        files = Output(output_path, output_path.with_name(f"{output_path.stem}_overlay.png"))
+    check_kept(photo.image, files, "segmentation")
     return files
 
 

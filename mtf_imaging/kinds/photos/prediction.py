@@ -1,6 +1,5 @@
 """Evaluation and prediction of photos, each at its own size."""
 
-import contextlib
 import dataclasses
 import itertools
 from collections.abc import Sequence
@@ -14,16 +13,17 @@ from mtf_imaging.data.pixels.photo_files import photo_size, read_photo
 from mtf_imaging.data.sampling.grid import PHOTO_AXES
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.averaging.flips import check_flips
-from mtf_imaging.files.output_folder import check_outside, writing_to
-from mtf_imaging.files.reading import memory_named
-from mtf_imaging.files.run_folder import FACTS, check_no_run
-from mtf_imaging.kinds.all_kinds import KINDS, check_no_volumes, explained
+from mtf_imaging.files.output_folder import writing_to
+from mtf_imaging.files.reading import errors_named
+from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.kinds.facts import Facts
+from mtf_imaging.kinds.file_images import FileImages
 from mtf_imaging.kinds.inference import Inference
-from mtf_imaging.kinds.networks import photo_network, prediction_multiple
-from mtf_imaging.kinds.output import PICTURES, PREDICTIONS, subfolders, write_picture
+from mtf_imaging.kinds.kind import NextStep
+from mtf_imaging.kinds.networks import trained_network
+from mtf_imaging.kinds.output import PICTURES, PREDICTIONS, subfolders, write_picture, writing_results
 from mtf_imaging.kinds.photos.description import PhotoDescription, check_same_classes, photo_description_from_fields
-from mtf_imaging.kinds.photos.infer import check_scales, most_probable, predict_photo, scaled_size
+from mtf_imaging.kinds.photos.infer import check_scales, most_probable, predict_photo, prediction_multiple, scaled_size
 from mtf_imaging.kinds.photos.output import check_results, output_files
 from mtf_imaging.kinds.photos.pictures import comparison, overlay
 from mtf_imaging.kinds.photos.reading.folders import CLASSES_FILE, Photo, find_photos, photo_description, splits
@@ -32,7 +32,6 @@ from mtf_imaging.kinds.photos.reading.native import padded_size
 from mtf_imaging.kinds.photos.report.layers import WorstPhotos
 from mtf_imaging.kinds.photos.scoring.scores import PhotoScore, score_photo
 from mtf_imaging.kinds.photos.write import write_photo_scores
-from mtf_imaging.kinds.settings import parse_resolution
 
 if TYPE_CHECKING:
     from mtf_imaging.training.evaluation import Predict
@@ -50,7 +49,7 @@ _IDLE = {
 }
 
 
-class PhotoImages:
+class PhotoImages(FileImages):
     """Photos that a network segments at their own sizes.
 
     Args:
@@ -66,51 +65,27 @@ class PhotoImages:
     kind = "photos"
 
     def __init__(self, run: Path, facts: Facts, settings: Inference) -> None:
-        settings.check_idle(_IDLE)
+        super().__init__(facts, settings, _IDLE)
         self._flips = check_flips(settings.flips, axis_names=PHOTO_AXES)
         self._scales = check_scales(settings.scales)
-        self._settings, self._held_out_split = settings, facts.held_out_split
-        self._description = photo_description_from_fields(facts.description, str(run / FACTS))
-        resolution = facts.resolution if settings.resolution is None else settings.resolution
-        height, width = parse_resolution(resolution, len(PHOTO_AXES), PHOTO_AXES)
-        self._crop = height, width
+        self.description: PhotoDescription = photo_description_from_fields(facts.description, str(run / FACTS))
         self._multiple = 1
 
-    @property
-    def description(self) -> PhotoDescription:
-        return self._description
+    def find(self, path: Path) -> list[Photo]:
+        return find_photos(path, need_labels=False)
 
-    def find_labeled(self, input_dir: str | Path, output_dir: str | Path) -> list[Photo]:
-        check_no_volumes(input_dir, "input_dir", KINDS["photos"])
+    def labeled(self, folder: Path) -> list[Photo]:
         split = self._settings.split
-        with explained(input_dir, KINDS["photos"], "input_dir", "model_dir"):
-            if split is None and splits(input_dir):
-                split = self._held_out_split
-            photos = find_photos(input_dir, split)
-            self._labels_description(input_dir)
-        check_outside(Path(output_dir), Path(input_dir))
-        check_no_run(output_dir)
-        check_results(Path(output_dir), photos, input_dir)
+        photos = find_photos(folder, self._held_out_split if split is None and splits(folder) else split)
+        self._labels_description(folder)
         return photos
 
-    def plan_predictions(
-        self, input_path: str | Path, output_path: str | Path, overwrite: bool
-    ) -> list[tuple[Photo, Path]]:
-        check_no_volumes(input_path, "input", KINDS["photos"])
-        input_path, output_path = Path(input_path), Path(output_path)
-        with explained(input_path, KINDS["photos"], "input", "model_dir"):
-            photos = find_photos(input_path, need_labels=False)
-        if input_path.is_dir():
-            check_outside(output_path, input_path)
-        planned = [(photo, output_files(photo, input_path, output_path).labels) for photo in photos]
-        check_no_run(output_path if output_path.is_dir() or input_path.is_dir() else output_path.parent)
-        existing = [path for _, path in planned if path.exists()]
-        if existing and not overwrite:
-            more = f" (and {len(existing) - 1} more)" if len(existing) > 1 else ""
-            raise DataError(
-                f"{existing[0]}{more}: already exists. Fix: name another output, or set overwrite.", ["overwrite"]
-            )
-        return planned
+    def check_results(self, output_dir: Path, images: Sequence[Photo], input_dir: Path) -> None:
+        check_results(output_dir, images, input_dir)
+
+    def results(self, images: Sequence[Photo], input_path: Path, output_path: Path) -> tuple[list[Path], list[Path]]:
+        labels = [output_files(photo, input_path, output_path).labels for photo in images]
+        return labels, labels
 
     def network(
         self, task: "Task", runs: Sequence[Path], checkpoint: str, images: Sequence[Photo], **options: Any
@@ -118,8 +93,8 @@ class PhotoImages:
         self._multiple = prediction_multiple(task)
         # The size of the first photo that is predicted, so that its program is the first one.
         height, width = scaled_size(photo_size(images[0].image), self._scales[0])
-        sizes = padded_size(height, width, self._crop, self._multiple)
-        return photo_network(task, sizes, runs, checkpoint, **options)
+        sizes = padded_size(height, width, self._size, self._multiple)
+        return trained_network(task, [sizes], runs, checkpoint, any_size=True, **options)
 
     def run_network(self, images: Sequence[Photo], network: "Predict") -> None:
         for photo in images:
@@ -161,28 +136,25 @@ class PhotoImages:
     ) -> list[Path]:
         input_path, output_path = Path(input_path), Path(output_path)
         outputs = [output_files(photo, input_path, output_path) for photo, _ in planned]
-        is_folder = input_path.is_dir() or output_path.is_dir()
-        folders = subfolders(output_path, itertools.chain(*outputs)) if is_folder else []
-        with writing_to(output_path, *folders) if is_folder else contextlib.nullcontext():
+        with writing_results(input_path, output_path, itertools.chain(*outputs)):
             photos = tqdm([photo for photo, _ in planned], desc="predict", unit="photo", disable=not progress)
             for photo, files in zip(photos, outputs, strict=True):
                 pixels = _read(photo)
                 labels = self._segment(photo, pixels, network)
-                write_picture(files.overlay, overlay(pixels, labels, self._description))
+                write_picture(files.overlay, overlay(pixels, labels, self.description))
                 # Written last, because an existing label image marks a finished photo.
-                write_label_image(files.labels, labels, self._description)
+                write_label_image(files.labels, labels, self.description)
         return [path for _, path in planned]
+
+    def next_step(self, planned: list[tuple[Photo, Path]], input_path: Path, output_path: Path) -> NextStep:
+        files = output_files(planned[0][0], input_path, output_path)
+        return NextStep("open {}, the classes in color, or {}, their labels", (files.overlay, files.labels))
 
     def _segment(self, photo: Photo, pixels: np.ndarray, network: "Predict") -> np.ndarray:
         """Returns the classes of the pixels of a photo, uint8 `[height, width]`."""
-        with memory_named(photo.image):
-            try:
-                probabilities = predict_photo(
-                    pixels, network, self._description, self._crop, self._multiple, self._scales, self._flips
-                )
-            except DataError as error:
-                raise DataError(f"{photo.image}: {error}", error.settings) from error
-            return most_probable(probabilities)
+        with errors_named(photo.image):
+            options = self.description, self._size, self._multiple, self._scales, self._flips
+            return most_probable(predict_photo(pixels, network, *options))
 
     def _labels_description(self, input_dir: str | Path) -> PhotoDescription:
         """Returns the description of the label images of a folder, which may store other values than the training's.
@@ -190,7 +162,7 @@ class PhotoImages:
         Raises:
           DataError: the folder has other classes than the training.
         """
-        ours = self._description
+        ours = self.description
         try:
             own = photo_description(input_dir)
         except DataError:

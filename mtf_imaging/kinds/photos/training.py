@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 from mtf_imaging.data.sampling.grid import PHOTO_AXES, format_grid
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.kind import TrainingImages
-from mtf_imaging.kinds.networks import prediction_multiple
 from mtf_imaging.kinds.photos.data_set import Photos
 from mtf_imaging.kinds.photos.description import PhotoDescription, check_same_classes
 from mtf_imaging.kinds.photos.held_out import MEASURES, HeldOutPhotos
+from mtf_imaging.kinds.photos.infer import prediction_multiple
 from mtf_imaging.kinds.photos.reading.folders import find_photos, splits
 
 if TYPE_CHECKING:

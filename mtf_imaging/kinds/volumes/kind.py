@@ -7,6 +7,9 @@ from mtf_imaging.errors import DataError
 from mtf_imaging.kinds.kind import VOLUMES, Kind
 
 if TYPE_CHECKING:
+    from mtf_imaging.kinds.facts import Facts
+    from mtf_imaging.kinds.inference import Inference
+    from mtf_imaging.kinds.volumes.prediction import VolumeImages
     from mtf_imaging.kinds.volumes.training import RecordImages
 
 
@@ -43,3 +46,8 @@ class VolumeKind(Kind):
         from mtf_imaging.kinds.volumes.training import RecordImages
 
         return RecordImages(data_set)
+
+    def prediction(self, run: Path, facts: "Facts | None", settings: "Inference") -> "VolumeImages":
+        from mtf_imaging.kinds.volumes.prediction import VolumeImages
+
+        return VolumeImages(run, settings)

@@ -1,6 +1,7 @@
 """Evaluation and prediction of volumes."""
 
 import functools
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,11 +11,8 @@ from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.records.splits import held_out_keys
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.evaluation.scoring.case import CaseScore
-from mtf_imaging.kinds.all_kinds import KINDS, explained
-from mtf_imaging.kinds.custom import check_input
-from mtf_imaging.kinds.facts import read_facts
 from mtf_imaging.kinds.inference import Inference
-from mtf_imaging.kinds.kind import VOLUMES
+from mtf_imaging.kinds.kind import VOLUMES, NextStep, PredictedImages
 from mtf_imaging.kinds.networks import trained_network
 from mtf_imaging.kinds.volumes.evaluate import cases_to_evaluate
 from mtf_imaging.kinds.volumes.evaluate import evaluate as evaluate_cases
@@ -31,7 +29,7 @@ _IDLE = {
 }
 
 
-class Volumes:
+class VolumeImages(PredictedImages):
     """Cases that a network segments on the voxel grid of its training.
 
     Args:
@@ -48,12 +46,8 @@ class Volumes:
     def __init__(self, run: Path, settings: Inference) -> None:
         settings.check_idle(_IDLE)
         self._run, self._settings = run, settings
-        self._description = description_of_run(run)
+        self.description: Description = description_of_run(run)
         self._only = held_out_keys(settings.fold, settings.splits_file, run)
-
-    @property
-    def description(self) -> Description:
-        return self._description
 
     @functools.cached_property
     def _sampling(self) -> AnySampling:
@@ -61,27 +55,26 @@ class Volumes:
 
     def find_labeled(self, input_dir: str | Path, output_dir: str | Path) -> list[Case]:
         own = self._settings
-        with explained(input_dir, KINDS[VOLUMES], "input_dir", "model_dir"):
-            options = self._only, own.spacing_table, self._description, own.output_format
+        with self.reading(input_dir, "input_dir"):
+            options = self._only, own.spacing_table, self.description, own.output_format
             return cases_to_evaluate(input_dir, output_dir, *options)
 
     def plan_predictions(
         self, input_path: str | Path, output_path: str | Path, overwrite: bool
     ) -> list[tuple[Case, Path]]:
         own = self._settings
-        options = overwrite, own.submission, own.spacing_table, self._description, own.output_format
-        with explained(input_path, KINDS[VOLUMES], "input", "model_dir"):
+        options = overwrite, own.submission, own.spacing_table, self.description, own.output_format
+        with self.reading(input_path, "input"):
             return plan_predictions(input_path, output_path, *options)
 
     def network(
         self, task: "Task", runs: Sequence[Path], checkpoint: str, images: Sequence[Case], **options: Any
     ) -> "Predict":
-        check_input(task, runs[0], read_facts(runs[0]), self._sampling.grids[0])
         return trained_network(task, self._sampling.grids, runs, checkpoint, self._settings.flips, **options)
 
     def run_network(self, images: Sequence[Case], network: "Predict") -> None:
         own = self._settings
-        run_network(images, self._sampling, network, own.window, own.spacing_table, self._description)
+        run_network(images, self._sampling, network, own.window, own.spacing_table, self.description)
 
     def evaluate(
         self,
@@ -104,7 +97,7 @@ class Volumes:
             cleanup=own.cleanup,
             known=own.spacing_table,
             cases=images,
-            description=self._description,
+            description=self.description,
         )
 
     def predict(
@@ -129,5 +122,19 @@ class Volumes:
             submission=own.submission,
             known=own.spacing_table,
             planned=planned,
-            description=self._description,
+            description=self.description,
         )
+
+    def next_step(self, planned: list[tuple[Case, Path]], input_path: Path, output_path: Path) -> NextStep:
+        """Returns the command that scores the segmentations if the cases have references, else how to view one."""
+        references = {case.labels.parent if case.labels else None for case, _ in planned}
+        predictions = {output.parent for _, output in planned}
+        if len(references) == len(predictions) == 1 and None not in references and not self._settings.submission:
+            flags: dict[str, Any] = {"reference_dir": references.pop(), "prediction_dir": predictions.pop()}
+            return NextStep("score", flags={**flags, "output_dir": output_path.parent / "scores"})
+        volume, output = planned[0][0].volume, planned[0][1]
+        if output.name.endswith(".zarr"):
+            return NextStep("open {} over {} in a viewer of OME-Zarr, for instance napari", (output, volume))
+        if shutil.which("itksnap"):
+            return NextStep("itksnap -g {} -s {}", (volume, output))
+        return NextStep("open {} over {} in a NIfTI viewer, for instance ITK-SNAP or 3D Slicer", (output, volume))

@@ -29,6 +29,7 @@ from mtf_imaging.evaluation.scoring.compact_labels import CompactLabels
 from mtf_imaging.files.output_folder import check_outside, writing_to
 from mtf_imaging.files.reading import memory_named
 from mtf_imaging.files.run_folder import check_no_run
+from mtf_imaging.kinds.output import check_kept, check_new, not_a_folder
 from mtf_imaging.kinds.volumes.segment.images import (
     as_source,
     find_cases_of,
@@ -229,12 +230,7 @@ def plan_predictions(
     cases = with_output_format(find_cases_of(input_path, description, need_labels=False), output_format)
     outputs = _outputs(input_path, output_path, cases, submission, output_format)
     check_no_run(outputs[0].parent)
-    there = [output for output in outputs if output.exists()]
-    if there and not overwrite:
-        more = f" (and {len(there) - 1} more)" if len(there) > 1 else ""
-        raise DataError(
-            f"{there[0]}{more}: already exists. Fix: name another output, or set overwrite.", settings=["overwrite"]
-        )
+    check_new(outputs, overwrite)
     for case in cases:
         case_geometry(case, known, description)
     return list(zip(cases, outputs, strict=True))
@@ -248,10 +244,7 @@ def _outputs(
     if input_path.is_dir():
         check_outside(output_path, input_path)
     if is_folder and SEGMENTATION_FORMATS.stem(output_path) is not None and not _is_output_folder(output_path):
-        raise DataError(
-            f"{output_path}: the input {input_path} is a folder, so the output must be a folder, too. "
-            "Fix: name a folder."
-        )
+        raise not_a_folder(input_path, output_path)
     if submission:
         if not is_folder:
             raise DataError(
@@ -265,8 +258,8 @@ def _outputs(
     else:
         check_output_name(output_path, output_format)
         outputs = [output_path]
-    if input_path.is_file() and outputs[0].resolve() == input_path.resolve():
-        raise DataError(f"{input_path}: would be overwritten by its segmentation. Fix: name another output.")
+    if input_path.is_file():
+        check_kept(input_path, outputs, "segmentation")
     return outputs
 
 
