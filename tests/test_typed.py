@@ -24,6 +24,7 @@ TYPED = [
     "kinds/arrays/prediction.py",
     "kinds/arrays/training.py",
     "kinds/demo.py",
+    "kinds/export.py",
     "kinds/facts.py",
     "kinds/file_images.py",
     "kinds/inference.py",

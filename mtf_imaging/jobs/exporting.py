@@ -1,36 +1,25 @@
 """Exports a trained network as a SavedModel, which TensorFlow runs without this package."""
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import mtf_imaging
 from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
-from mtf_imaging.data.sampling.buckets import parse_grids
-from mtf_imaging.data.sampling.grid import AXIS_NAMES, PHOTO_AXES
-from mtf_imaging.errors import ConfigError
-from mtf_imaging.evaluation.averaging.flips import check_flips
 from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup
 from mtf_imaging.files.new_folder import check_new_folder
-from mtf_imaging.files.run_folder import FACTS, check_no_run, weights_folder
+from mtf_imaging.files.run_folder import check_no_run, weights_folder
 from mtf_imaging.jobs.ensembles import ensemble_runs
-from mtf_imaging.kinds.facts import Facts, read_facts
+from mtf_imaging.kinds.all_kinds import kind_of_facts
+from mtf_imaging.kinds.export import ExportSettings
+from mtf_imaging.kinds.facts import read_facts
 from mtf_imaging.kinds.inference import ONE_SCALE
-from mtf_imaging.kinds.kind import ARRAYS, VOLUMES
-from mtf_imaging.kinds.networks import task_for
-from mtf_imaging.kinds.objects.description import object_description_from_fields
-from mtf_imaging.kinds.photos.description import photo_description_from_fields
 from mtf_imaging.kinds.settings import DTYPES, Resolution, Spacing, check_choice
-from mtf_imaging.kinds.volumes.trained import description_of_run, sampling_of_run
 
 if TYPE_CHECKING:
     from mtf_imaging.evaluation.export.card import ModelCard
-    from mtf_imaging.evaluation.export.networks import TrainedNetworks
-    from mtf_imaging.evaluation.export.signature import ExportedKind
     from mtf_imaging.training.task import Task
 
-PHOTOS, OBJECTS = "photos", "objects"
 _CLEANUP = "The postprocessing of predict (largest_liver, lesions_in_liver) is not part of the model."
 
 
@@ -86,16 +75,16 @@ def export(
     runs = ensemble_runs(model_dir, checkpoint) if ensemble else [Path(model_dir)]
     weights_folder(runs[0], checkpoint)
     facts = read_facts(runs[0])
-    kind = _kind(facts)
-    own = _Settings(task, tuple(runs), checkpoint, dtype, resolution, spacing, window, tuple(flips), progress)
-    _check(kind, own, scales)
-    networks, model = _MAKERS[kind](own, facts)
+    kind = kind_of_facts(facts)
+    averaged = tuple(flips), tuple(scales)
+    own = ExportSettings(task, tuple(runs), checkpoint, dtype, resolution, spacing, window, *averaged, progress)
+    networks, model = kind.export(own, facts)
 
     from mtf_imaging.evaluation.export.card import ModelCard  # these import TensorFlow
     from mtf_imaging.evaluation.export.saving import save_model
 
     card = ModelCard(
-        kind=kind,
+        kind=kind.name,
         source=str(model_dir),
         runs=tuple((run.name, step) for run, step in zip(runs, networks.steps, strict=True)),
         checkpoint=checkpoint,
@@ -108,116 +97,3 @@ def export(
     )
     save_model(output, networks, card, progress)
     return card
-
-
-@dataclasses.dataclass(frozen=True)
-class _Settings:
-    """The arguments of `export` that all kinds of images have."""
-
-    task: "Task"
-    runs: tuple[Path, ...]
-    checkpoint: str
-    dtype: str
-    resolution: Resolution | None
-    spacing: Spacing | None
-    window: Window
-    flips: tuple[str, ...]
-    progress: bool
-
-    def networks(self, sizes: Sequence[tuple[int, ...]], description: Any) -> "TrainedNetworks":
-        """Builds the networks for images of some sizes."""
-        from mtf_imaging.evaluation.export.networks import TrainedNetworks
-
-        task = task_for(self.task, description)
-        return TrainedNetworks(task, sizes, self.runs, self.checkpoint, self.dtype, self.progress)
-
-    def sizes(self, facts: Facts, names: Sequence[str] | None = None) -> tuple[tuple[int, ...], ...]:
-        """Returns the sizes of the network's input, in ascending order.
-
-        Args:
-          facts: the facts of the run.
-          names: the names of the axes; None for those of the run.
-        """
-        resolution = facts.resolution if self.resolution is None else self.resolution
-        if names is None:
-            names = facts.axes
-        if isinstance(resolution, str | int):
-            return parse_grids(resolution, len(names), names)
-        return (tuple(int(size) for size in resolution),)
-
-
-def _volumes(own: _Settings, facts: Facts | None) -> "tuple[TrainedNetworks, ExportedKind]":
-    from mtf_imaging.kinds.volumes.export.signatures import VolumeSignatures
-
-    sampling = sampling_of_run(own.runs[0], own.resolution, own.spacing)
-    description = description_of_run(own.runs[0])
-    networks = own.networks(sampling.grids, description)
-    return networks, VolumeSignatures(networks, sampling, description, own.window, own.flips)
-
-
-def _photos(own: _Settings, facts: Facts | None) -> "tuple[TrainedNetworks, ExportedKind]":
-    from mtf_imaging.kinds.photos.signatures import PhotoSignatures
-
-    assert facts is not None
-    description = photo_description_from_fields(facts.description, str(own.runs[0] / FACTS))
-    sizes = own.sizes(facts, PHOTO_AXES)
-    networks = own.networks(sizes, description)
-    return networks, PhotoSignatures(networks, sizes, description, own.flips)
-
-
-def _objects(own: _Settings, facts: Facts | None) -> "tuple[TrainedNetworks, ExportedKind]":
-    from mtf_imaging.kinds.objects.signatures import ObjectSignatures
-
-    assert facts is not None
-    description = object_description_from_fields(facts.description, str(own.runs[0] / FACTS))
-    sizes = own.sizes(facts, PHOTO_AXES)
-    networks = own.networks(sizes, description)
-    return networks, ObjectSignatures(networks, sizes, description)
-
-
-def _arrays(own: _Settings, facts: Facts | None) -> "tuple[TrainedNetworks, ExportedKind]":
-    from mtf_imaging.kinds.arrays.signatures import ArraySignatures
-
-    assert facts is not None
-    sizes = own.sizes(facts)
-    networks = own.networks(sizes, None)
-    return networks, ArraySignatures(networks, sizes)
-
-
-_MAKERS = {VOLUMES: _volumes, PHOTOS: _photos, OBJECTS: _objects, ARRAYS: _arrays}
-
-
-def _kind(facts: Facts | None) -> str:
-    """Returns the kind of the images of a run; without facts, they are volumes, as for `predict`."""
-    return VOLUMES if facts is None else facts.kind
-
-
-def _check(kind: str, own: _Settings, scales: Sequence[float]) -> None:
-    """Raises ConfigError if a setting has no effect on the images, or cannot be part of a model."""
-    if kind == PHOTOS and tuple(scales) != ONE_SCALE:
-        raise ConfigError(
-            f"scales = {tuple(scales)!r}: an exported model computes photos only at their own size. "
-            "Fix: use scales = (1.0,).",
-            ["scales"],
-        )
-    if kind == VOLUMES:
-        check_flips(own.flips, axis_names=AXIS_NAMES)
-    elif kind == PHOTOS:
-        check_flips(own.flips, axis_names=PHOTO_AXES)
-    elif own.flips:
-        raise ConfigError(
-            f"flips = {own.flips!r} has no effect: only the probabilities of volumes and photos are averaged. "
-            "Fix: leave flips out.",
-            ["flips"],
-        )
-    if kind != VOLUMES and own.spacing is not None:
-        raise ConfigError(
-            f"spacing = {own.spacing!r} has no effect: images of this run have no voxel size. Fix: leave spacing out.",
-            ["spacing"],
-        )
-    if kind == OBJECTS and len(own.runs) > 1:
-        raise ConfigError(
-            "ensemble: detections of several networks cannot be averaged, because their boxes differ. Fix: give "
-            "the folder of one run as model_dir, without ensemble.",
-            ["ensemble", "model_dir"],
-        )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mtf_imaging.errors import DataError
 from mtf_imaging.kinds.arrays.kind import ArrayKind
-from mtf_imaging.kinds.facts import read_facts
+from mtf_imaging.kinds.facts import Facts, read_facts
 from mtf_imaging.kinds.kind import VOLUMES, Kind, PredictedImages
 from mtf_imaging.kinds.objects.kind import ObjectKind
 from mtf_imaging.kinds.photos.kind import PhotoKind
@@ -25,6 +25,11 @@ def kind_of_data_set(data_set: Any) -> Kind:
     return next(kind for kind in KINDS.values() if kind.has_data_set(data_set))
 
 
+def kind_of_facts(facts: Facts | None) -> Kind:
+    """Returns the kind of the data of a run; without facts, they are volumes."""
+    return KINDS[VOLUMES if facts is None else facts.kind]
+
+
 def open_subject(run: str | Path, settings: "Inference") -> PredictedImages:
     """Returns the images that a trained network predicts, with the settings of a job.
 
@@ -37,7 +42,7 @@ def open_subject(run: str | Path, settings: "Inference") -> PredictedImages:
       DataError: the file of facts of the run is damaged.
     """
     facts = read_facts(run)
-    return KINDS[VOLUMES if facts is None else facts.kind].prediction(Path(run), facts, settings)
+    return kind_of_facts(facts).prediction(Path(run), facts, settings)
 
 
 def detect_kind(path: str | Path) -> Kind | None:

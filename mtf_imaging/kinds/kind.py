@@ -10,6 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from mtf_imaging.evaluation.export.networks import TrainedNetworks
+    from mtf_imaging.evaluation.export.signature import ExportedKind
+    from mtf_imaging.kinds.demo import Workflow
+    from mtf_imaging.kinds.export import ExportSettings
     from mtf_imaging.kinds.facts import Facts
     from mtf_imaging.kinds.inference import Inference
     from mtf_imaging.training.evaluation import Predict
@@ -29,6 +33,7 @@ class Kind(Protocol):
       part: what a folder divides the images into, with its article, such as "a list".
       axes: the names of the spatial dimensions in a resolution.
       has_splits: whether a folder may contain the held-out images, too.
+      demos: the names of the synthetic data of `demo`.
     """
 
     name: str
@@ -38,6 +43,7 @@ class Kind(Protocol):
     part: str
     axes: tuple[str, ...]
     has_splits: bool
+    demos: tuple[str, ...]
 
     def holds(self, path: str | Path, need_labels: bool = False) -> bool:
         """Returns whether a file or folder, which exists, is of this kind.
@@ -64,6 +70,29 @@ class Kind(Protocol):
         Raises:
           ConfigError: a setting is invalid or has no effect on these images.
           DataError: the facts of the run are damaged.
+        """
+
+    def export(self, settings: "ExportSettings", facts: "Facts | None") -> "tuple[TrainedNetworks, ExportedKind]":
+        """Builds the networks of a run for a model that TensorFlow runs without this package, with their signatures.
+
+        Args:
+          settings: the settings.
+          facts: the facts of the run, as in `prediction`.
+
+        Raises:
+          ConfigError: a setting has no effect on the images, or cannot be part of a model.
+        """
+
+    def workflow(self, output_dir: Path, input_dir: Path | None, demo: str | None) -> "Workflow":
+        """Returns the steps of the demo.
+
+        Args:
+          output_dir: the folder for all files of the demo.
+          input_dir: a folder of this kind; None for synthetic data.
+          demo: one of `demos`; None if there is a folder.
+
+        Raises:
+          DataError: the folder is malformed.
         """
 
 

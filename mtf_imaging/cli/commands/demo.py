@@ -32,7 +32,7 @@ def define_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_enum(
         "kind",
         None,
-        KINDS,
+        [*KINDS],
         "Synthetic data: CTs of livers with lesions, MR images of brains with tumors, photos of textured shapes with a "
         "class for each pixel (scenes), or such photos with boxes and masks (objects). "
         "Default: liver, or the kind of the data in --input_dir.",

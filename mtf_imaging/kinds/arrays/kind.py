@@ -1,13 +1,16 @@
 """Arrays, as a custom data set prepares them."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from mtf_imaging.kinds.kind import ARRAYS, Kind
 
 if TYPE_CHECKING:
+    from mtf_imaging.evaluation.export.networks import TrainedNetworks
+    from mtf_imaging.evaluation.export.signature import ExportedKind
     from mtf_imaging.kinds.arrays.prediction import ArrayImages
     from mtf_imaging.kinds.arrays.training import ArrayTraining
+    from mtf_imaging.kinds.export import ExportSettings
     from mtf_imaging.kinds.facts import Facts
     from mtf_imaging.kinds.inference import Inference
 
@@ -19,6 +22,7 @@ class ArrayKind(Kind):
     data_set, part = "a custom data set", "a folder"
     axes = ("x", "y", "z")
     has_splits = False
+    demos = ()
 
     def holds(self, path: str | Path, need_labels: bool = False) -> bool:
         """Returns False, because only the data set knows its files."""
@@ -37,3 +41,12 @@ class ArrayKind(Kind):
 
         assert facts is not None
         return ArrayImages(run, facts, settings)
+
+    def export(self, settings: "ExportSettings", facts: "Facts | None") -> "tuple[TrainedNetworks, ExportedKind]":
+        from mtf_imaging.kinds.arrays.signatures import exported
+
+        assert facts is not None
+        return exported(settings, facts)
+
+    def workflow(self, output_dir: Path, input_dir: Path | None, demo: str | None) -> NoReturn:
+        raise AssertionError("there is no demo of arrays")

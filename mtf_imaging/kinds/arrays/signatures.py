@@ -12,6 +12,8 @@ from mtf_imaging.evaluation.export.networks import (
     average_networks,
 )
 from mtf_imaging.evaluation.export.signature import Field, Signature, grid_name, with_default
+from mtf_imaging.kinds.export import ExportSettings
+from mtf_imaging.kinds.facts import Facts
 
 PREDICTION = "prediction"  # the name of the output of a network that returns one tensor
 
@@ -78,3 +80,20 @@ def _plain(x: tf.Tensor) -> tf.Tensor:
 
 def _plain_dtype(dtype: tf.DType) -> tf.DType:
     return tf.float32 if dtype.is_floating and dtype != tf.float64 else dtype
+
+
+def exported(own: ExportSettings, facts: Facts) -> tuple[TrainedNetworks, ArraySignatures]:
+    """Builds the networks of a run, with their signatures.
+
+    Args:
+      own: the settings.
+      facts: the facts of the run.
+
+    Raises:
+      ConfigError: a setting is invalid or has no effect.
+    """
+    own.check_no_flips()
+    own.check_no_spacing()
+    sizes = own.sizes(facts)
+    networks = own.networks(sizes, None)
+    return networks, ArraySignatures(networks, sizes)

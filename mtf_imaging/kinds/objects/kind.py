@@ -6,8 +6,12 @@ from typing import TYPE_CHECKING, Any
 from mtf_imaging.kinds.kind import Kind
 
 if TYPE_CHECKING:
+    from mtf_imaging.evaluation.export.networks import TrainedNetworks
+    from mtf_imaging.evaluation.export.signature import ExportedKind
+    from mtf_imaging.kinds.export import ExportSettings
     from mtf_imaging.kinds.facts import Facts
     from mtf_imaging.kinds.inference import Inference
+    from mtf_imaging.kinds.objects.demo import ObjectWorkflow
     from mtf_imaging.kinds.objects.prediction import ObjectImages
     from mtf_imaging.kinds.objects.training import ObjectTraining
 
@@ -19,6 +23,7 @@ class ObjectKind(Kind):
     data_set, part = "Objects", "a split"
     axes = ("height", "width")
     has_splits = True
+    demos = ("objects",)
 
     def holds(self, path: str | Path, need_labels: bool = False) -> bool:
         """Returns whether a path is a folder with annotations of objects, as in COCO."""
@@ -41,3 +46,14 @@ class ObjectKind(Kind):
 
         assert facts is not None
         return ObjectImages(run, facts, settings)
+
+    def export(self, settings: "ExportSettings", facts: "Facts | None") -> "tuple[TrainedNetworks, ExportedKind]":
+        from mtf_imaging.kinds.objects.signatures import exported
+
+        assert facts is not None
+        return exported(settings, facts)
+
+    def workflow(self, output_dir: Path, input_dir: Path | None, demo: str | None) -> "ObjectWorkflow":
+        from mtf_imaging.kinds.objects.demo import ObjectWorkflow
+
+        return ObjectWorkflow(output_dir, input_dir)

@@ -10,9 +10,13 @@ from mtf_imaging.evaluation.export.constants import divisor
 from mtf_imaging.evaluation.export.networks import Network, TrainedNetworks
 from mtf_imaging.evaluation.export.pixels import scale_pixels
 from mtf_imaging.evaluation.export.signature import Field, Signature, grid_name, with_default
-from mtf_imaging.kinds.objects.description import ObjectDescription
+from mtf_imaging.files.run_folder import FACTS
+from mtf_imaging.kinds.export import ExportSettings
+from mtf_imaging.kinds.facts import Facts
+from mtf_imaging.kinds.objects.description import ObjectDescription, object_description_from_fields
 from mtf_imaging.kinds.objects.infer import BOX_DIGITS, SCORE_DIGITS
 from mtf_imaging.kinds.objects.pixel_operations import Axis, interpolate, nearest_pixels, paste_masks
+from mtf_imaging.kinds.objects.prediction import check_no_ensemble
 
 Size = tuple[int, ...]  # height and width
 
@@ -116,3 +120,22 @@ def _rounded(x: tf.Tensor, digits: int) -> tf.Tensor:
     """Returns numbers with a number of digits after the decimal point, as `np.round`."""
     power = 10.0**digits
     return tf.round(x * power) / divisor(power, x.dtype)
+
+
+def exported(own: ExportSettings, facts: Facts) -> tuple[TrainedNetworks, ObjectSignatures]:
+    """Builds the networks of a run, with their signatures.
+
+    Args:
+      own: the settings.
+      facts: the facts of the run.
+
+    Raises:
+      ConfigError: a setting is invalid or has no effect.
+    """
+    own.check_no_flips()
+    own.check_no_spacing()
+    check_no_ensemble(len(own.runs) > 1)
+    description = object_description_from_fields(facts.description, str(own.runs[0] / FACTS))
+    sizes = own.sizes(facts)
+    networks = own.networks(sizes, description)
+    return networks, ObjectSignatures(networks, sizes, description)

@@ -7,8 +7,12 @@ from mtf_imaging.errors import DataError
 from mtf_imaging.kinds.kind import Kind
 
 if TYPE_CHECKING:
+    from mtf_imaging.evaluation.export.networks import TrainedNetworks
+    from mtf_imaging.evaluation.export.signature import ExportedKind
+    from mtf_imaging.kinds.export import ExportSettings
     from mtf_imaging.kinds.facts import Facts
     from mtf_imaging.kinds.inference import Inference
+    from mtf_imaging.kinds.photos.demo import PhotoWorkflow
     from mtf_imaging.kinds.photos.prediction import PhotoImages
     from mtf_imaging.kinds.photos.training import PhotoTraining
 
@@ -20,6 +24,7 @@ class PhotoKind(Kind):
     data_set, part = "Photos", "a list"
     axes = ("height", "width")
     has_splits = True
+    demos = ("scenes",)
 
     def holds(self, path: str | Path, need_labels: bool = False) -> bool:
         """Returns whether a path is a photo, or a folder of photos."""
@@ -45,3 +50,14 @@ class PhotoKind(Kind):
 
         assert facts is not None
         return PhotoImages(run, facts, settings)
+
+    def export(self, settings: "ExportSettings", facts: "Facts | None") -> "tuple[TrainedNetworks, ExportedKind]":
+        from mtf_imaging.kinds.photos.signatures import exported
+
+        assert facts is not None
+        return exported(settings, facts)
+
+    def workflow(self, output_dir: Path, input_dir: Path | None, demo: str | None) -> "PhotoWorkflow":
+        from mtf_imaging.kinds.photos.demo import PhotoWorkflow
+
+        return PhotoWorkflow(output_dir, input_dir)

@@ -5,10 +5,16 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from mtf_imaging.data.sampling.grid import PHOTO_AXES
+from mtf_imaging.errors import ConfigError
+from mtf_imaging.evaluation.averaging.flips import check_flips
 from mtf_imaging.evaluation.export.networks import Network, TrainedNetworks, average_flips, average_networks
 from mtf_imaging.evaluation.export.pixels import scale_pixels
 from mtf_imaging.evaluation.export.signature import Field, Signature, checked, grid_name, with_default
-from mtf_imaging.kinds.photos.description import PhotoDescription
+from mtf_imaging.files.run_folder import FACTS
+from mtf_imaging.kinds.export import ExportSettings
+from mtf_imaging.kinds.facts import Facts
+from mtf_imaging.kinds.inference import ONE_SCALE
+from mtf_imaging.kinds.photos.description import PhotoDescription, photo_description_from_fields
 
 Size = tuple[int, ...]  # height and width
 
@@ -91,3 +97,27 @@ class PhotoSignatures:
             "Photos are scaled and padded within the model. predict pads a photo that is larger than the crops of the "
             "training to a multiple of the network instead; export the model with that size for the same probabilities."
         ]
+
+
+def exported(own: ExportSettings, facts: Facts) -> tuple[TrainedNetworks, PhotoSignatures]:
+    """Builds the networks of a run, with their signatures.
+
+    Args:
+      own: the settings.
+      facts: the facts of the run.
+
+    Raises:
+      ConfigError: a setting is invalid or has no effect.
+    """
+    if own.scales != ONE_SCALE:
+        raise ConfigError(
+            f"scales = {own.scales!r}: an exported model computes photos only at their own size. "
+            "Fix: use scales = (1.0,).",
+            ["scales"],
+        )
+    check_flips(own.flips, axis_names=PHOTO_AXES)
+    own.check_no_spacing()
+    description = photo_description_from_fields(facts.description, str(own.runs[0] / FACTS))
+    sizes = own.sizes(facts)
+    networks = own.networks(sizes, description)
+    return networks, PhotoSignatures(networks, sizes, description, own.flips)

@@ -38,14 +38,14 @@ class VolumeWorkflow:
     Args:
       output_dir: the folder for all files of the demo.
       input_dir: a folder of cases; None for synthetic cases.
-      kind: the kind of the cases, a key of `KINDS`.
+      kind: the kind of the cases, a key of `KINDS`; None for that of the folder.
     """
 
     processors = 16
     compared_duration = "30 seconds"
 
-    def __init__(self, output_dir: Path, input_dir: Path | None, kind: str):
-        self._kind, self._is_synthetic = KINDS[kind], input_dir is None
+    def __init__(self, output_dir: Path, input_dir: Path | None, kind: str | None):
+        self._kind, self._is_synthetic = KINDS[kind or _kind_of_folder(input_dir)], input_dir is None
         self._cases = output_dir / "cases" if input_dir is None else input_dir
         self._train, self._held_out = output_dir / "train", output_dir / "held_out"
         self.data_dir, self._held_out_records = output_dir / "records", output_dir / "held_out_records"
@@ -121,6 +121,15 @@ class VolumeWorkflow:
         else:
             image, target = case.volume.parent, self._out / "segmentations"
         return [("predict", {"model_dir": self._model, "input": image, "output": target, "overwrite": True})]
+
+
+def _kind_of_folder(folder: Path) -> str:
+    """Returns the kind of cases whose job takes those of a folder."""
+    from mtf_imaging.data.description.dataset_json import find_description
+    from mtf_imaging.data.description.description import LITS_RULES
+
+    description = find_description(folder)[0]
+    return "liver" if description is None or description.rules == LITS_RULES else "brain"  # this job takes any labels
 
 
 def _dice_row(label: str, scores: dict, key: str, masks: Sequence[str], width: int) -> str:

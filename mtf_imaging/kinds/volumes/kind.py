@@ -7,8 +7,12 @@ from mtf_imaging.errors import DataError
 from mtf_imaging.kinds.kind import VOLUMES, Kind
 
 if TYPE_CHECKING:
+    from mtf_imaging.evaluation.export.networks import TrainedNetworks
+    from mtf_imaging.evaluation.export.signature import ExportedKind
+    from mtf_imaging.kinds.export import ExportSettings
     from mtf_imaging.kinds.facts import Facts
     from mtf_imaging.kinds.inference import Inference
+    from mtf_imaging.kinds.volumes.demo import VolumeWorkflow
     from mtf_imaging.kinds.volumes.prediction import VolumeImages
     from mtf_imaging.kinds.volumes.training import RecordImages
 
@@ -20,6 +24,7 @@ class VolumeKind(Kind):
     data_set, part = "Records", "a fold"
     axes = ("x", "y", "z")
     has_splits = False
+    demos = ("liver", "brain")
 
     def holds(self, path: str | Path, need_labels: bool = False) -> bool:
         """Returns whether a path is a volume, or a folder with one or with a `dataset.json`."""
@@ -51,3 +56,13 @@ class VolumeKind(Kind):
         from mtf_imaging.kinds.volumes.prediction import VolumeImages
 
         return VolumeImages(run, settings)
+
+    def export(self, settings: "ExportSettings", facts: "Facts | None") -> "tuple[TrainedNetworks, ExportedKind]":
+        from mtf_imaging.kinds.volumes.export.signatures import exported
+
+        return exported(settings, facts)
+
+    def workflow(self, output_dir: Path, input_dir: Path | None, demo: str | None) -> "VolumeWorkflow":
+        from mtf_imaging.kinds.volumes.demo import VolumeWorkflow
+
+        return VolumeWorkflow(output_dir, input_dir, demo)

@@ -12,6 +12,7 @@ from mtf_imaging.data.records.manifest import is_plain_lits
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid
 from mtf_imaging.data.sampling.sampling import format_spacing
+from mtf_imaging.evaluation.averaging.flips import check_flips
 from mtf_imaging.evaluation.export.networks import (
     Network,
     TrainedNetworks,
@@ -20,6 +21,8 @@ from mtf_imaging.evaluation.export.networks import (
     average_networks,
 )
 from mtf_imaging.evaluation.export.signature import Field, Signature, checked, grid_name, with_default
+from mtf_imaging.kinds.export import ExportSettings
+from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.volumes.export import resampling
 from mtf_imaging.kinds.volumes.export.intensities import (
     image_statistics,
@@ -28,6 +31,7 @@ from mtf_imaging.kinds.volumes.export.intensities import (
     scale_channels,
     statistics_meaning,
 )
+from mtf_imaging.kinds.volumes.trained import description_of_run, sampling_of_run
 
 VOLUME = "volume"
 
@@ -219,3 +223,20 @@ def volume_intensities(description: Description, window: Window | None) -> tuple
     if is_plain_lits(description) and window is not None:
         return (Intensity(WINDOW, tuple(window)),)
     return description.intensities
+
+
+def exported(own: ExportSettings, facts: Facts | None) -> tuple[TrainedNetworks, VolumeSignatures]:
+    """Builds the networks of a run, with their signatures.
+
+    Args:
+      own: the settings.
+      facts: the facts of the run; unused.
+
+    Raises:
+      ConfigError: a setting is invalid or has no effect.
+    """
+    check_flips(own.flips, axis_names=AXIS_NAMES)
+    sampling = sampling_of_run(own.runs[0], own.resolution, own.spacing)
+    description = description_of_run(own.runs[0])
+    networks = own.networks(sampling.grids, description)
+    return networks, VolumeSignatures(networks, sampling, description, own.window, own.flips)
