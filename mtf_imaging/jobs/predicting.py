@@ -127,4 +127,4 @@ def predict(
         if not group.is_first:
             subject.run_network(cases, network)
             return [*dict.fromkeys(path for _, path in planned)]
-        return subject.predict(planned, network, input, output, overwrite, progress)
+        return subject.predict(planned, network, Path(input), Path(output), progress)

@@ -20,7 +20,7 @@ from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.kinds.kind import ARRAYS, VOLUMES, NextStep, PredictedImages
 from mtf_imaging.kinds.networks import trained_network
 from mtf_imaging.kinds.output import check_kept, check_new, check_place, goes_to_folder, writing_results
-from mtf_imaging.kinds.volumes.prediction import VolumeImages
+from mtf_imaging.kinds.volumes import prediction as volumes
 from mtf_imaging.layout import parse_shape
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class ArrayFile(NamedTuple):
     path: Path
 
 
-class ArrayImages(PredictedImages):
+class Prediction(PredictedImages):
     """The images of a custom data set: arrays; or volumes, if the network takes one channel along x, y and z.
 
     Args:
@@ -69,7 +69,7 @@ class ArrayImages(PredictedImages):
 
     def __init__(self, run: Path, facts: Facts, settings: Inference) -> None:
         self._run, self._facts, self._settings = run, facts, settings
-        self._own_volumes = VolumeImages(run, settings) if facts.axes == list(AXIS_NAMES) else None
+        self._own_volumes = volumes.Prediction(run, facts, settings) if facts.axes == list(AXIS_NAMES) else None
         self.kind = VOLUMES if self._own_volumes else ARRAYS  # what messages ask for
         resolution = facts.resolution if settings.resolution is None else settings.resolution
         if isinstance(resolution, str | int):
@@ -77,7 +77,7 @@ class ArrayImages(PredictedImages):
         self._sizes = tuple(int(size) for size in resolution)
 
     @property
-    def _volumes(self) -> VolumeImages:
+    def _volumes(self) -> volumes.Prediction:
         """The same images as volumes.
 
         Raises:
@@ -156,17 +156,11 @@ class ArrayImages(PredictedImages):
         return self._volumes.evaluate(images, network, input_dir, output_dir, num_pictures, progress)
 
     def predict(
-        self,
-        planned: list[tuple[Any, Path]],
-        network: "Predict",
-        input_path: str | Path,
-        output_path: str | Path,
-        overwrite: bool,
-        progress: bool,
+        self, planned: list[tuple[Any, Path]], network: "Predict", input_path: Path, output_path: Path, progress: bool
     ) -> list[Path]:
         if not isinstance(planned[0][0], ArrayFile):
-            return self._volumes.predict(planned, network, input_path, output_path, overwrite, progress)
-        input_path, output_path, written = Path(input_path), Path(output_path), []
+            return self._volumes.predict(planned, network, input_path, output_path, progress)
+        written = []
         is_folder = input_path.is_dir() or output_path.is_dir()
         with writing_results(input_path, output_path, []):
             for array, path in tqdm(planned, desc="predict", unit="array", disable=not progress):

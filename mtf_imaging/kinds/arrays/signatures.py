@@ -83,15 +83,7 @@ def _plain_dtype(dtype: tf.DType) -> tf.DType:
 
 
 def exported(own: ExportSettings, facts: Facts) -> tuple[TrainedNetworks, ArraySignatures]:
-    """Builds the networks of a run, with their signatures.
-
-    Args:
-      own: the settings.
-      facts: the facts of the run.
-
-    Raises:
-      ConfigError: a setting is invalid or has no effect.
-    """
+    """Builds the networks of a run, with their signatures; see `Kind.export`."""
     own.check_no_flips()
     own.check_no_spacing()
     sizes = own.sizes(facts)

@@ -14,7 +14,7 @@ _TRAIN, _HELD_OUT = "train", "val"  # the splits that the jobs read
 _COLUMNS = {"ap50": "AP50", "ap75": "AP75", "ap": "AP"}
 
 
-class ObjectWorkflow:
+class Demo:
     """The steps for images with objects. `Workflow` describes the interface.
 
     The folders of RetinaNet are `retinanet` and `retinanet_evaluation`. Those of Mask R-CNN, which also predicts masks,
@@ -23,13 +23,14 @@ class ObjectWorkflow:
     Args:
       output_dir: the folder for all files of the demo.
       input_dir: a folder in the layout of COCO; None for synthetic images.
+      demo: the name of the synthetic images; not used.
     """
 
     job, job_of_one = [_JOB], [_JOB, _ONE]  # the job has a layout of its own
     processors = 4
     compared_duration = "1 minute"
 
-    def __init__(self, output_dir: Path, input_dir: Path | None):
+    def __init__(self, output_dir: Path, input_dir: Path | None, demo: str | None):
         self._is_synthetic = input_dir is None
         self.data_dir = output_dir / "objects" if input_dir is None else input_dir
         self._out, self._model, self._evaluation = output_dir, output_dir / "model", output_dir / "evaluation"

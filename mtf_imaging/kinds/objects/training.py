@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from mtf_imaging.training.task import Task
 
 
-class ObjectTraining(TrainingImages):
+class Training(TrainingImages):
     """The images of a data set with objects, which are scaled to one size.
 
     Args:
       data_set: the images.
     """
+
+    data_sets = Objects
 
     def __init__(self, data_set: Objects) -> None:
         self._data_set = data_set

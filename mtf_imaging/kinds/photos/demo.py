@@ -12,19 +12,20 @@ _NUM_PHOTOS = 120
 _TRAIN, _HELD_OUT = "train", "val"  # the lists that the job reads
 
 
-class PhotoWorkflow:
+class Demo:
     """The steps for photos with label images. `Workflow` describes the interface.
 
     Args:
       output_dir: the folder for all files of the demo.
       input_dir: a folder of photos; None for scenes.
+      demo: the name of the scenes; not used.
     """
 
     job, job_of_one = [_JOB], [_JOB, _ONE]  # the job has a layout of its own
     processors = 4
     compared_duration = "30 seconds"
 
-    def __init__(self, output_dir: Path, input_dir: Path | None):
+    def __init__(self, output_dir: Path, input_dir: Path | None, demo: str | None):
         self._is_synthetic = input_dir is None
         self.data_dir = output_dir / "scenes" if input_dir is None else input_dir
         self._out, self._model, self._evaluation = output_dir, output_dir / "model", output_dir / "evaluation"

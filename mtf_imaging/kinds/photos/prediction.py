@@ -49,7 +49,7 @@ _IDLE = {
 }
 
 
-class PhotoImages(FileImages):
+class Prediction(FileImages):
     """Photos that a network segments at their own sizes.
 
     Args:
@@ -126,15 +126,8 @@ class PhotoImages(FileImages):
         return scores
 
     def predict(
-        self,
-        planned: list[tuple[Photo, Path]],
-        network: "Predict",
-        input_path: str | Path,
-        output_path: str | Path,
-        overwrite: bool,
-        progress: bool,
+        self, planned: list[tuple[Photo, Path]], network: "Predict", input_path: Path, output_path: Path, progress: bool
     ) -> list[Path]:
-        input_path, output_path = Path(input_path), Path(output_path)
         outputs = [output_files(photo, input_path, output_path) for photo, _ in planned]
         with writing_results(input_path, output_path, itertools.chain(*outputs)):
             photos = tqdm([photo for photo, _ in planned], desc="predict", unit="photo", disable=not progress)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mtf_imaging.training.task import Task
 
 
-class PhotoTraining(TrainingImages):
+class Training(TrainingImages):
     """The photos of a data set.
 
     Args:
@@ -24,6 +24,7 @@ class PhotoTraining(TrainingImages):
     """
 
     any_size = True
+    data_sets = Photos
 
     def __init__(self, data_set: Photos) -> None:
         self._data_set = data_set

@@ -32,7 +32,7 @@ KINDS = {
 _LAYOUT, _ONE = "4x4", "single"
 
 
-class VolumeWorkflow:
+class Demo:
     """The steps for cases, which are resampled to records. `Workflow` describes the interface.
 
     Args:

@@ -11,6 +11,7 @@ from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.records.splits import held_out_keys
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.evaluation.scoring.case import CaseScore
+from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.kinds.kind import VOLUMES, NextStep, PredictedImages
 from mtf_imaging.kinds.networks import trained_network
@@ -29,11 +30,12 @@ _IDLE = {
 }
 
 
-class VolumeImages(PredictedImages):
+class Prediction(PredictedImages):
     """Cases that a network segments on the voxel grid of its training.
 
     Args:
       run: the folder of the run.
+      facts: the facts of the run; not used.
       settings: the settings of the job.
 
     Raises:
@@ -43,7 +45,7 @@ class VolumeImages(PredictedImages):
 
     kind = VOLUMES
 
-    def __init__(self, run: Path, settings: Inference) -> None:
+    def __init__(self, run: Path, facts: Facts | None, settings: Inference) -> None:
         settings.check_idle(_IDLE)
         self._run, self._settings = run, settings
         self.description: Description = description_of_run(run)
@@ -101,13 +103,7 @@ class VolumeImages(PredictedImages):
         )
 
     def predict(
-        self,
-        planned: list[tuple[Case, Path]],
-        network: "Predict",
-        input_path: str | Path,
-        output_path: str | Path,
-        overwrite: bool,
-        progress: bool,
+        self, planned: list[tuple[Case, Path]], network: "Predict", input_path: Path, output_path: Path, progress: bool
     ) -> list[Path]:
         own = self._settings
         return predict_cases(
@@ -117,7 +113,6 @@ class VolumeImages(PredictedImages):
             network,
             own.window,
             progress=progress,
-            overwrite=overwrite,
             cleanup=own.cleanup,
             submission=own.submission,
             known=own.spacing_table,
