@@ -33,7 +33,7 @@ DATA_LAYERS = [
     *("intensity", "intensities", "modality", "network_input", "statistics", "class_frequencies"),
     "elements",
     *("listing", "description", "sampling", "images", "formats", "reading", "cases"),
-    *("augmentation", "pixels", "records", "phantom", "fingerprint"),
+    *("augmentation", "records", "pixels", "phantom", "fingerprint"),
 ]
 
 NEVER = {

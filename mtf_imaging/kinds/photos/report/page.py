@@ -5,7 +5,7 @@ from pathlib import Path
 
 from mtf_imaging.evaluation.report.histogram import histogram
 from mtf_imaging.evaluation.report.markup import Markup, join, tag
-from mtf_imaging.evaluation.report.shell import counted, fill, image_pages_style, page_html
+from mtf_imaging.evaluation.report.shell import checkbox, counted, fill, image_pages_style, page_html
 from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.kinds.photos.description import PhotoDescription
 from mtf_imaging.kinds.photos.report import tables as photo_tables
@@ -65,17 +65,8 @@ def photo_report_html(
 
 def _class_boxes(description: PhotoDescription) -> Markup:
     """Returns a checkbox per class that hides its layers."""
-    return join(
-        *(
-            tag(
-                "label",
-                tag("input", type="checkbox", checked=True, data_hides=f"class{label}"),
-                photo_tables.swatch(description, label),
-                name,
-            )
-            for label, name in enumerate(description.classes)
-        )
-    )
+    names = enumerate(description.classes)
+    return join(*(checkbox(f"class{label}", photo_tables.swatch(description, label), name) for label, name in names))
 
 
 def _class_style(description: PhotoDescription) -> str:
