@@ -1,5 +1,6 @@
 """Batches of random crops of images with a height and a width, and the random changes that their data sets share."""
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -117,6 +118,13 @@ def crop_batches(
         deterministic=None if large else True,
     )
     return _checked(dataset.batch(batch_size, drop_remainder=True).prefetch(1 if large else _PREFETCH), keys, errors)
+
+
+def cyclic_batches(images: Sequence, batch_size: int) -> Iterator[list]:
+    """Yields all images in batches, in their order; the first images fill up the last batch."""
+    endless = itertools.cycle(images)
+    for _ in range(math.ceil(len(images) / batch_size)):
+        yield list(itertools.islice(endless, batch_size))
 
 
 def _checked(dataset: tf.data.Dataset, keys: Sequence[str], errors: Mapping[int, MtfImagingError]) -> Iterator[dict]:
