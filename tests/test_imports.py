@@ -30,7 +30,7 @@ RANK = {unit: rank for rank, units in enumerate(LAYERS) for unit in units}
 
 # The folders and modules of data/, from the bottom up.
 DATA_LAYERS = [
-    *("intensity", "intensities", "modality", "network_input", "statistics", "class_frequencies"),
+    *("window", "intensity", "intensities", "modality", "network_input", "statistics", "class_frequencies"),
     "elements",
     *("listing", "description", "sampling", "images", "formats", "reading", "cases"),
     *("augmentation", "records", "photos", "objects", "phantom", "fingerprint"),

@@ -10,8 +10,9 @@ from mtf_imaging.data.photos.description import PhotoDescription
 from mtf_imaging.evaluation.segment.ensemble import over_networks
 from mtf_imaging.evaluation.segment.flips import check_flips, over_flips
 from mtf_imaging.evaluation.segment.predict import PredictProbabilities
-from mtf_imaging.jobs.settings import DTYPES, check_choice
 from mtf_imaging.layout import Layout
+from mtf_imaging.settings.setting import check_choice
+from mtf_imaging.settings.values import DTYPES
 
 if TYPE_CHECKING:
     from mtf_imaging.training.evaluation import Predict

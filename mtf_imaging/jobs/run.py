@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mtf_imaging.data.sampling.buckets import AnySampling, parse_any_sampling
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files import lock
 from mtf_imaging.files.atomic import is_partial, write_bytes
 from mtf_imaging.files.run_folder import CONFIG, FACTS
 from mtf_imaging.layout import parse_shape
+from mtf_imaging.settings.values import Resolution, Spacing
 
 if TYPE_CHECKING:  # imports NumPy, which takes longer than the help of a command may
     from mtf_imaging.data.description.description import Description
@@ -102,6 +104,27 @@ def description_of_run(model_dir: str | Path) -> "Description":
     if facts is None or facts.description is None:
         return LITS
     return from_fields(facts.description, str(Path(model_dir) / FACTS))
+
+
+def sampling_of_run(model_dir: str | Path, resolution: Resolution | None, spacing: Spacing | None) -> AnySampling:
+    """Returns the sampling of a trained network's input; a value of None is read from the run.
+
+    Raises:
+      ConfigError: the resolution is neither given nor stored in the run.
+    """
+    facts = read_facts(model_dir)
+    if resolution is None:
+        if facts is None:
+            raise ConfigError(
+                "the resolution is not known. Fix: give resolution, or the model_dir of a run that has a run.json.",
+                ["resolution"],
+            )
+        resolution = facts.resolution
+    if spacing is None and facts is not None:
+        spacing = facts.spacing
+    if not isinstance(resolution, str | int):
+        resolution = ",".join(f"{name}:{size}" for name, size in zip("xyz", resolution, strict=True))
+    return parse_any_sampling(resolution, spacing)
 
 
 @contextlib.contextmanager

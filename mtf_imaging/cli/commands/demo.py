@@ -34,8 +34,8 @@ def define_flags(values: flags.FlagValues) -> None:
         None,
         KINDS,
         "Synthetic data: CTs of livers with lesions, MR images of brains with tumors, photos of textured shapes with a "
-        "class for each pixel (scenes), or such photos with boxes and masks (objects). "
-        "Default: liver, or the kind of the data in --input_dir.",
+        "class for each pixel (scenes), or such photos with boxes and masks (objects). Default: liver, or the kind of "
+        "the data in --input_dir.",
         flag_values=values,
     )
 

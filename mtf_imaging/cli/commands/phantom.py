@@ -27,11 +27,11 @@ def define_flags(values: flags.FlagValues) -> None:
         "large_lesions",
         ["large_lesions", "small_lesions", "brain", _SCENES, _OBJECTS],
         "large_lesions: 0 to 6 lesions per case, most of them 24 to 30 mm wide, in about 113 x 113 x 60 voxels. "
-        "small_lesions: 8 to 14 lesions per case, two in five of them below 10 mm, in voxels half as wide. "
-        "brain: a tumor with edema, necrosis and an enhancing rim in two channels, T1gd and FLAIR, in about "
-        "108 x 122 x 99 voxels. scenes: photos of textured shapes that overlap, 112 to 160 pixels a side, in the "
-        "folders of PASCAL VOC; every fourth is in val.txt. objects: such photos with the boxes and masks of 1 to 6 "
-        "shapes, crowd regions and empty photos, in the layout of COCO; every fourth is in val.",
+        "small_lesions: 8 to 14 lesions per case, two in five of them below 10 mm, in voxels half as wide. brain: a "
+        "tumor with edema, necrosis and an enhancing rim in two channels, T1gd and FLAIR, in about 108 x 122 x 99 "
+        "voxels. scenes: photos of textured shapes that overlap, 112 to 160 pixels a side, in the folders of PASCAL "
+        "VOC; every fourth is in val.txt. objects: such photos with the boxes and masks of 1 to 6 shapes, crowd "
+        "regions and empty photos, in the layout of COCO; every fourth is in val.",
         flag_values=values,
     )
     flags.DEFINE_enum(

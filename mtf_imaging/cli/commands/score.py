@@ -2,10 +2,11 @@
 
 from absl import flags
 
-from mtf_imaging.cli.config import setup_flags
+from mtf_imaging.cli.config.flags_of_settings import define
 from mtf_imaging.cli.runtime.next_step import after_score
 from mtf_imaging.data.images.spacing_table import read_spacing_table
 from mtf_imaging.files.run_folder import check_no_run
+from mtf_imaging.settings.step import SpacingTableSettings, WorkerSettings
 
 SUMMARY = "scores a folder of segmentations of any labels; for LiTS also the official scores."
 EXAMPLE = "mtf-imaging score --reference_dir held_out --prediction_dir evaluation/predictions --output_dir scores"
@@ -34,8 +35,8 @@ def define_flags(values: flags.FlagValues) -> None:
         "rules",
         None,
         _RULES,
-        "lits scores liver and lesions as the LiTS challenge does; any scores all masks of dataset.json. "
-        "Default: lits for the labels of LiTS, otherwise any.",
+        "lits scores liver and lesions as the LiTS challenge does; any scores all masks of dataset.json. Default: lits "
+        "for the labels of LiTS, otherwise any.",
         flag_values=values,
     )
     flags.DEFINE_string(
@@ -47,14 +48,7 @@ def define_flags(values: flags.FlagValues) -> None:
     flags.DEFINE_float(
         "surface_tolerance", _TOLERANCE_MM, "Tolerance of the surface Dice in mm, with --rules any.", flag_values=values
     )
-    setup_flags.define_spacing_csv(values)
-    flags.DEFINE_integer(
-        "workers",
-        None,
-        "Number of processes, of up to 0.5 GiB each; default: one per core, or fewer if memory is short.",
-        lower_bound=1,
-        flag_values=values,
-    )
+    define(values, SpacingTableSettings, WorkerSettings)
 
 
 def run(values: flags.FlagValues) -> str:

@@ -6,12 +6,12 @@ import tensorflow as tf
 
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.intensities import SMALLEST_SCALE, WINDOW, Intensity
-from mtf_imaging.data.intensity import Window
 from mtf_imaging.data.modality import is_ct, value_beyond
 from mtf_imaging.data.records.manifest import is_plain_lits
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid
 from mtf_imaging.data.sampling.sampling import format_spacing
+from mtf_imaging.data.window import Window
 from mtf_imaging.evaluation.export import resampling
 from mtf_imaging.evaluation.export.intensities import (
     image_statistics,

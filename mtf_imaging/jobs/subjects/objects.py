@@ -26,7 +26,6 @@ from mtf_imaging.files.reading import memory_named
 from mtf_imaging.files.run_folder import FACTS, check_no_run
 from mtf_imaging.jobs.network import object_network
 from mtf_imaging.jobs.run import Facts
-from mtf_imaging.jobs.settings import parse_resolution
 from mtf_imaging.jobs.subjects.folders import OBJECTS, check_no_volumes, explained
 from mtf_imaging.jobs.subjects.object_output import (
     DETECTIONS,
@@ -36,6 +35,7 @@ from mtf_imaging.jobs.subjects.object_output import (
 )
 from mtf_imaging.jobs.subjects.photo_output import PICTURES, subfolders, write_picture
 from mtf_imaging.jobs.subjects.subject import Inference
+from mtf_imaging.settings.values import parse_resolution
 
 if TYPE_CHECKING:
     from mtf_imaging.training.evaluation import Predict

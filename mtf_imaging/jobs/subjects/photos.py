@@ -28,7 +28,6 @@ from mtf_imaging.files.reading import memory_named
 from mtf_imaging.files.run_folder import FACTS, check_no_run
 from mtf_imaging.jobs.network import photo_network, prediction_multiple
 from mtf_imaging.jobs.run import Facts
-from mtf_imaging.jobs.settings import parse_resolution
 from mtf_imaging.jobs.subjects.folders import PHOTOS, check_no_volumes, check_same_classes, explained
 from mtf_imaging.jobs.subjects.photo_output import (
     PICTURES,
@@ -39,6 +38,7 @@ from mtf_imaging.jobs.subjects.photo_output import (
     write_picture,
 )
 from mtf_imaging.jobs.subjects.subject import Inference
+from mtf_imaging.settings.values import parse_resolution
 
 if TYPE_CHECKING:
     from mtf_imaging.training.evaluation import Predict

@@ -5,17 +5,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
-from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
+from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable, read_spacing_table
+from mtf_imaging.data.window import DEFAULT_WINDOW, Window
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.segment.cleanup import AS_FOUND, Cleanup
-from mtf_imaging.jobs.settings import Resolution, Spacing
+from mtf_imaging.settings.values import ONE_SCALE, Resolution, Spacing
 
 if TYPE_CHECKING:
     from mtf_imaging.training.evaluation import Predict
     from mtf_imaging.training.task import Task
-
-ONE_SCALE = (1.0,)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +51,17 @@ class Inference:
     submission: bool = False
     spacing_table: SpacingTable = NO_TABLE
     output_format: str | None = None
+
+    @classmethod
+    def of(cls, values: object) -> "Inference":
+        """Returns the settings of a job that concern the images.
+
+        Args:
+          values: an object with settings as attributes; those that it lacks have their defaults.
+        """
+        names = [field.name for field in dataclasses.fields(cls)]
+        given = {name: getattr(values, name) for name in names if getattr(values, name, None) is not None}
+        return cls(**given | {"spacing_table": read_spacing_table(given.get("spacing_table"))})
 
     def check_idle(self, why: Mapping[str, str]) -> None:
         """Checks that settings without effect have their defaults.

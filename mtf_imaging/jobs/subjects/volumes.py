@@ -14,8 +14,7 @@ from mtf_imaging.evaluation.scoring.case import CaseScore
 from mtf_imaging.evaluation.segment.predict import plan_predictions, predict_cases, run_network
 from mtf_imaging.jobs.folds import held_out_keys
 from mtf_imaging.jobs.network import trained_network
-from mtf_imaging.jobs.run import description_of_run, read_facts
-from mtf_imaging.jobs.settings import sampling_of_run
+from mtf_imaging.jobs.run import description_of_run, read_facts, sampling_of_run
 from mtf_imaging.jobs.subjects.custom import check_input
 from mtf_imaging.jobs.subjects.folders import VOLUMES, explained
 from mtf_imaging.jobs.subjects.subject import Inference

@@ -1,19 +1,15 @@
-"""Settings that several jobs share, and their checks.
-
-This module does not import TensorFlow, so that a mistake is reported without delay.
-"""
+"""Types of values that several settings have, and how they are parsed."""
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 
-from mtf_imaging.data.sampling.buckets import AnySampling, parse_any_sampling, parse_grids
+from mtf_imaging.data.sampling.buckets import parse_grids
 from mtf_imaging.data.sampling.grid import AXIS_NAMES
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.jobs.run import read_facts
-from mtf_imaging.spelling import did_you_mean
 
+AUTO = "auto"  # the layout that train chooses for its devices
 DTYPES = ("float32", "bfloat16", "float64")
+ONE_SCALE = (1.0,)
 
 # Voxels along x, y and z: 64 or "64" for a cube, "x:192,y:192,z:96", or a sequence with one number per dimension. The
 # resolution of records with several grids is a string with all of them, separated by "|". The resolution of photos is
@@ -21,19 +17,6 @@ DTYPES = ("float32", "bfloat16", "float64")
 Resolution = str | int | Sequence[int]
 # The voxel size in mm: "1.5,1.5,2", one number for all dimensions, or one number for each of x, y and z.
 Spacing = str | float | tuple[float, float, float]
-
-
-def check_count(name: str, value: object) -> None:
-    """Raises ConfigError unless a setting is a positive integer; bools do not count as integers."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ConfigError(f"{name} must be a positive integer, not {value!r}.", [name])
-
-
-def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
-    """Raises ConfigError unless the value of a setting is one of its choices."""
-    if value not in choices:
-        hint = did_you_mean(str(value), choices)
-        raise ConfigError(f"{name} = {value!r} is not known.{hint} Fix: choose one of {', '.join(choices)}.", [name])
 
 
 def check_price(price_per_hour: float | None) -> None:
@@ -63,24 +46,3 @@ def parse_resolution(resolution: Resolution, dims: int = 3, names: Sequence[str]
     if isinstance(resolution, str | int):
         return parse_grids(resolution, dims, names)[-1]
     return tuple(int(size) for size in resolution)
-
-
-def sampling_of_run(model_dir: str | Path, resolution: Resolution | None, spacing: Spacing | None) -> AnySampling:
-    """Returns the sampling of a trained network's input; a value of None is read from the run.
-
-    Raises:
-      ConfigError: the resolution is neither given nor stored in the run.
-    """
-    facts = read_facts(model_dir)
-    if resolution is None:
-        if facts is None:
-            raise ConfigError(
-                "the resolution is not known. Fix: give resolution, or the model_dir of a run that has a run.json.",
-                ["resolution"],
-            )
-        resolution = facts.resolution
-    if spacing is None and facts is not None:
-        spacing = facts.spacing
-    if not isinstance(resolution, str | int):
-        resolution = ",".join(f"{name}:{size}" for name, size in zip("xyz", resolution, strict=True))
-    return parse_any_sampling(resolution, spacing)
