@@ -37,9 +37,10 @@ DATA_LAYERS = [
 ]
 
 NEVER = {
-    "data": {"cli", "models", "jobs", "planner", "training", "evaluation"},
+    "data": {"cli", "models", "jobs", "planner", "training", "evaluation", "settings"},
     "evaluation": {"cli", "models", "jobs", "planner"},
     "planner": {"cli", "models", "jobs", "data", "evaluation"},
+    "settings": {"cli", "models", "jobs", "planner", "evaluation", "training", "meshes", "program", "ops"},
     "training": {"cli", "models", "jobs", "data", "evaluation", "planner"},
 }
 
@@ -51,7 +52,9 @@ def unit_of(module: str) -> str:
 
 @functools.cache
 def imports(path: Path) -> set[str]:
-    return imports_of(path.read_text(), module_name(path), path.name == "__init__.py")
+    # The annotations of settings name types of all layers.
+    for_types = unit_of(module_name(path)) != "settings"
+    return imports_of(path.read_text(), module_name(path), path.name == "__init__.py", for_types)
 
 
 def present(faults: dict[str, set[str]]) -> dict[str, set[str]]:

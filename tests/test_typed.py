@@ -25,6 +25,7 @@ TYPED = [
     "processes",
     "program",
     "reads.py",
+    "settings",
     "training",
     "upstream",
 ]

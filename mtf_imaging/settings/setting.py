@@ -6,7 +6,13 @@ the gin parameter, their help, and what messages call it.
 
     @settings
     class Lengths(Settings):
-        num_steps: int = setting("number of steps", default=1000, least=1, flag=True)
+        \"""The length of a training.
+
+        Attributes:
+          num_steps: number of steps.
+        \"""
+
+        num_steps: int = setting(default=1000, unit="steps", least=1, flag=True)
 """
 
 import dataclasses
@@ -19,6 +25,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, ParamSpec, TypeVar, dataclass_transform
 
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.settings.docstrings import parameter_meanings
 from mtf_imaging.spelling import did_you_mean
 
 P = ParamSpec("P")
@@ -35,7 +42,7 @@ class Setting(NamedTuple):
       name: the name of the field and of the keyword argument.
       type: the annotation of the field.
       default: the default; `dataclasses.MISSING` if a value is required.
-      meaning: one or more sentences, the first of which begins in lower case. Names of settings are in backticks.
+      meaning: its description in the docstring of the class. Names of other settings are in backticks.
       unit: the unit of a number, such as "mm".
       least: the smallest integer that is allowed.
       choices: the strings that are allowed.
@@ -76,70 +83,75 @@ class Setting(NamedTuple):
           spell: returns how the caller names another setting.
         """
         text = _NAMES.sub(lambda match: spell(match[1]), self.meaning)
-        return text[:1].upper() + text[1:] + "." * (not text.endswith("."))
+        return text[:1].upper() + text[1:]
 
 
 def setting(
-    meaning: str,
     *,
     default: Any = dataclasses.MISSING,
     default_factory: Any = dataclasses.MISSING,
     flag: bool | str = False,
     **facts: Any,
 ) -> Any:
-    """Declares a field of a class of settings.
+    """Declares a field of a class of settings. The docstring of the class contains its meaning.
 
     Args:
-      meaning: see `Setting`.
       default: the default; without it, a value is required.
       default_factory: a function that returns the default.
       flag: whether the setting has a flag, or the name of a flag that differs from the name of the setting.
       **facts: other attributes of `Setting`.
     """
-    own = {"meaning": meaning, "flag": flag, **facts}
-    return dataclasses.field(default=default, default_factory=default_factory, metadata={_KEY: own})
+    return dataclasses.field(default=default, default_factory=default_factory, metadata={_KEY: {"flag": flag, **facts}})
 
 
 def changed(owner: type, name: str, **facts: Any) -> Any:
-    """Declares a setting of a base class again with another default or other facts.
+    """Declares a setting of another class again, with the same meaning unless the docstring contains another one.
 
     Args:
-      owner: the base class.
+      owner: the other class.
       name: the name of the setting.
-      **facts: arguments of `setting`.
+      **facts: arguments of `setting` that differ.
     """
     (field,) = (field for field in dataclasses.fields(owner) if field.name == name)
     kept = {"default": field.default, "default_factory": field.default_factory}
-    return setting(**kept | field.metadata[_KEY] | facts)
+    return setting(**kept | field.metadata[_KEY] | {"declared": (owner, name)} | facts)
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(setting, dataclasses.field))
 def settings(cls: type[S]) -> type[S]:
-    """Makes a class a frozen dataclass with keyword arguments, whose docstring lists its settings."""
-    return documented(dataclasses.dataclass(frozen=True, kw_only=True)(cls))
+    """Makes a class a frozen dataclass with keyword arguments."""
+    return dataclasses.dataclass(frozen=True, kw_only=True)(cls)
 
 
 def documented(cls: type[S]) -> type[S]:
-    """Adds the meanings of the settings of a dataclass to its docstring."""
+    """Adds the meanings of all settings of a dataclass to its docstring, including those of its base classes."""
     cls.__doc__ = _with_section(cls.__doc__ or "", "Attributes", settings_of(cls))
     return cls
 
 
 def settings_of(cls: type) -> list[Setting]:
-    """Returns the settings of a dataclass: those without a default first, then those of base classes, then its own."""
-    owners = [*cls.__mro__[1:], cls]
-    names = list(dict.fromkeys(name for owner in owners for name in vars(owner).get("__annotations__", {})))
-    return sorted(_settings_of(cls), key=lambda one: (not one.is_required, names.index(one.name)))
+    """Returns the settings of a dataclass: those without a default first, then those of base classes, then its own.
+
+    Fields that `setting` does not declare are left out.
+    """
+    first_declared: dict[str, tuple[int, int]] = {}
+    for place, owner in enumerate([cls, *cls.__mro__[1:]]):
+        declared = enumerate(vars(owner).get("__annotations__", {}))
+        first_declared |= {name: (place or len(cls.__mro__), number) for number, name in declared}
+    return sorted(_settings_of(cls), key=lambda one: (not one.is_required, first_declared[one.name]))
 
 
 def _settings_of(cls: type) -> Iterator[Setting]:
+    meanings = parameter_meanings(cls)
     for field in dataclasses.fields(cls):
         if own := dict(field.metadata.get(_KEY, {})):
+            owner, name = own.pop("declared", (cls, field.name))
+            meaning = own.pop("meaning", "") or meanings.get(field.name) or parameter_meanings(owner)[name]
             default = field.default
             if default is dataclasses.MISSING and field.default_factory is not dataclasses.MISSING:
                 default = None  # made for each object
             own["flag"] = field.name if own["flag"] is True else own["flag"] or ""
-            yield Setting(field.name, field.type, default, **own)
+            yield Setting(field.name, field.type, default, meaning, **own)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,16 +188,16 @@ def check_choice(name: str, value: object, choices: typing.Sequence[str]) -> Non
         raise ConfigError(f"{name} = {value!r} is not known.{hint} Fix: choose one of {', '.join(choices)}.", [name])
 
 
-def values_of(cls: type, *sources: object, **known: Any) -> dict[str, Any]:
+def values_of(owner: type, *sources: object, **known: Any) -> dict[str, Any]:
     """Returns the keyword arguments of a class of settings.
 
     Args:
-      cls: the class.
+      owner: the class.
       *sources: objects whose attributes have the names of settings; the first one with a name counts.
       **known: values that count before those of the sources.
     """
     found = {}
-    for one in settings_of(cls):
+    for one in settings_of(owner):
         holders = [source for source in sources if hasattr(source, one.name)]
         if one.name in known or holders:
             found[one.name] = known[one.name] if one.name in known else getattr(holders[0], one.name)
@@ -197,18 +209,18 @@ def agreed(values: object) -> dict[str, Any]:
     return {one.name: getattr(values, one.name) for one in settings_of(type(values)) if one.shared}
 
 
-def takes(cls: Callable[P, S]) -> Callable[[Callable[[S], R]], Callable[P, R]]:
+def takes(owner: Callable[P, S]) -> Callable[[Callable[[S], R]], Callable[P, R]]:
     """Makes a function of settings a function of keyword arguments, with its signature and its documentation.
 
     Args:
-      cls: the class of the settings.
+      owner: the class of the settings.
 
     Returns:
       A decorator of a function with one argument, of this class.
     """
 
     def decorate(function: Callable[[S], R]) -> Callable[P, R]:
-        listed = settings_of(typing.cast(type, cls))
+        listed = settings_of(typing.cast(type, owner))
         parameters = [
             inspect.Parameter(
                 one.name,
@@ -227,7 +239,7 @@ def takes(cls: Callable[P, S]) -> Callable[[Callable[[S], R]], Callable[P, R]]:
                 signature.bind(*args, **kwargs)
             except TypeError as error:
                 raise TypeError(f"{function.__name__}() {error}") from None
-            return function(cls(*args, **kwargs))
+            return function(owner(*args, **kwargs))
 
         del call.__wrapped__  # its signature is another one
         call.__signature__ = signature  # type: ignore[attr-defined]
@@ -240,9 +252,9 @@ def takes(cls: Callable[P, S]) -> Callable[[Callable[[S], R]], Callable[P, R]]:
 
 def _with_section(doc: str, title: str, listed: list[Setting]) -> str:
     """Adds a section about settings to a docstring, before the sections about the result and errors."""
-    lines = [f"  {one.name}: {one.meaning}{'' if one.meaning.endswith('.') else '.'}" for one in listed]
-    section = "\n".join([f"{title}:", *lines])
+    section = "\n".join([f"{title}:", *(f"  {one.name}: {one.meaning}" for one in listed)])
     text = inspect.cleandoc(doc)
+    text = re.sub(rf"^{title}:\n(?:(?:  .*)?\n)*", "", f"{text}\n", flags=re.MULTILINE).rstrip()
     match = re.search(r"^(Returns|Raises|Yields):$", text, re.MULTILINE)
     if match is None:
         return f"{text}\n\n{section}\n"

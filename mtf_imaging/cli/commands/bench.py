@@ -20,16 +20,17 @@ from mtf_imaging.settings.setting import changed, setting, settings
 
 @settings
 class _Flags(JobFolders, RecipeSettings):
-    """The settings that the command has flags for."""
+    """The settings that the command has flags for.
 
-    setup: tuple[str, ...] | None = setting(
-        "MESH/LAYOUT, for instance rows:2,cols:2/x:rows,y:cols; / for one processor; or a layout file, as 4x4; may be "
-        "repeated. Default: one processor, and the layout of the job",
-        default=None,
-        flag=True,
-    )
+    Attributes:
+      setup: MESH/LAYOUT, for instance rows:2,cols:2/x:rows,y:cols; / for one processor; or a layout file, as 4x4; may
+        be repeated. Default: one processor, and the layout of the job.
+      json: whether to print everything as JSON.
+    """
+
+    setup: tuple[str, ...] | None = setting(default=None, flag=True)
     steps: int = changed(BenchSettings, "steps")
-    json: bool = setting("whether to print everything as JSON", default=False, flag=True)
+    json: bool = setting(default=False, flag=True)
 
 
 SUMMARY = "measures training steps under several layouts and compares them with explain."

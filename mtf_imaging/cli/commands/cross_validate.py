@@ -17,9 +17,13 @@ from mtf_imaging.settings.training import CrossValidateSettings, FoldsSettings
 
 @settings
 class _Flags(FoldsSettings, CrossValidateSettings):
-    """The settings that the command has flags for."""
+    """The settings that the command has flags for.
 
-    data_dir: str = setting("folder of records that convert wrote", flag=True)
+    Attributes:
+      data_dir: folder of records that convert wrote.
+    """
+
+    data_dir: str = setting(flag=True)
 
 
 SUMMARY = "trains and scores all folds of a data set, and pools their scores."

@@ -20,15 +20,20 @@ from mtf_imaging.settings.setting import changed, setting, settings
 
 @settings
 class _Flags(HardwareFlags, JobFolders, RecipeSettings):
-    """The settings that the command has flags for."""
+    """The settings that the command has flags for.
+
+    Attributes:
+      num_devices: number of devices.
+      verbose: whether to show every operation.
+      json: whether to print everything as JSON.
+      picture: PNG file to draw: the slices, a halo, and the memory of a device.
+    """
 
     hardware: str | None = changed(HardwareFlags, "hardware", default=None)
-    num_devices: int | None = changed(HardwareFlags, "num_devices", default=None, meaning="number of devices")
-    verbose: bool = setting("whether to show every operation", default=False, flag=True)
-    json: bool = setting("whether to print everything as JSON", default=False, flag=True)
-    picture: str | None = setting(
-        "PNG file to draw: the slices, a halo, and the memory of a device", default=None, flag=True
-    )
+    num_devices: int | None = changed(HardwareFlags, "num_devices", default=None)
+    verbose: bool = setting(default=False, flag=True)
+    json: bool = setting(default=False, flag=True)
+    picture: str | None = setting(default=None, flag=True)
 
 
 SUMMARY = "estimates the memory, exchanges and time of a layout, or lists its faults."

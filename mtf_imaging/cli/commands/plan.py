@@ -17,13 +17,17 @@ from mtf_imaging.settings.setting import setting, settings, values_of
 
 @settings
 class _Flags(HardwareFlags, PlanSettings):
-    """The settings that the command has flags for."""
+    """The settings that the command has flags for.
 
-    memory: str | None = setting(
-        "memory of a device, for instance 40G. Default: that of `hardware`", default=None, flag=True
-    )
-    output: str = setting("gin file to write", default="plan.gin", flag=True)
-    overwrite: bool = setting("whether to replace the gin file if it exists", default=False, flag=True)
+    Attributes:
+      memory: memory of a device, for instance 40G. Default: that of `hardware`.
+      output: gin file to write.
+      overwrite: whether to replace the gin file if it exists.
+    """
+
+    memory: str | None = setting(default=None, flag=True)
+    output: str = setting(default="plan.gin", flag=True)
+    overwrite: bool = setting(default=False, flag=True)
 
 
 SUMMARY = "plans a training job for a data set and devices, and writes it as a gin file."

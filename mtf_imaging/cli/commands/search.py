@@ -15,16 +15,19 @@ from mtf_imaging.settings.setting import changed, setting, settings
 
 @settings
 class _Flags(HardwareFlags, RecipeSettings):
-    """The settings that the command has flags for."""
+    """The settings that the command has flags for.
+
+    Attributes:
+      memory_limit: memory of a device that tensors may take, in GiB. Default: 75% of its memory, or the value in its
+        gin file.
+      top: number of layouts to show.
+      max_resolution: whether to find the largest cube instead.
+    """
 
     data_dir: str | None = changed(JobFolders, "data_dir")
-    memory_limit: float | None = setting(
-        "memory of a device that tensors may take, in GiB. Default: 75% of its memory, or the value in its gin file",
-        default=None,
-        flag=True,
-    )
-    top: int = setting("number of layouts to show", default=10, least=1, flag=True)
-    max_resolution: bool = setting("whether to find the largest cube instead", default=False, flag=True)
+    memory_limit: float | None = setting(default=None, flag=True)
+    top: int = setting(default=10, least=1, flag=True)
+    max_resolution: bool = setting(default=False, flag=True)
 
 
 SUMMARY = "ranks the layouts for some devices, or finds the largest cube that fits."

@@ -1,7 +1,6 @@
 """`mtf-imaging study`: trains one network at several resolutions and plots Dice against resolution."""
 
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 from absl import flags
@@ -19,23 +18,19 @@ _JOB = "unet3d_study"
 
 @settings
 class _Flags(StudyCases):
-    """The settings that the command has flags for."""
+    """The settings that the command has flags for.
 
-    num_steps: int | None = changed(
-        StudySettings, "num_steps", default=None, meaning="number of steps of each training. Default: those of the job"
-    )
-    gin_file: tuple[str, ...] = setting(
-        "gin file of the job, which all trainings share; may be repeated, for instance with a layout",
-        default=(_JOB,),
-        flag=True,
-    )
-    gin_param: tuple[str, ...] = setting("NAME=VALUE; may be repeated", default=(), flag=True)
-    num_processes: int = setting(
-        "number of processes of each training and evaluation, as in launch; the layout must use all of them",
-        default=1,
-        least=1,
-        flag=True,
-    )
+    Attributes:
+      num_steps: number of steps of each training. Default: those of the job.
+      gin_file: gin file of the job, which all trainings share; may be repeated, for instance with a layout.
+      gin_param: NAME=VALUE; may be repeated.
+      num_processes: number of processes of each training and evaluation, as in launch; the layout must use all of them.
+    """
+
+    num_steps: int | None = changed(StudySettings, "num_steps", default=None)
+    gin_file: tuple[str, ...] = setting(default=(_JOB,), flag=True)
+    gin_param: tuple[str, ...] = setting(default=(), flag=True)
+    num_processes: int = setting(default=1, least=1, flag=True)
 
 
 SUMMARY = "trains one network at several resolutions and plots Dice against resolution."
@@ -48,10 +43,9 @@ def define_flags(values: flags.FlagValues) -> None:
 
 
 def run(values: flags.FlagValues) -> str:
-    given = FlagSettings(values, _Flags)
     for name in ("resolutions", "seeds"):
-        _check_numbers(name, values[name].value, getattr(given, name))
-    own = StudyCases(**values_of(StudyCases, given))
+        _check_numbers(name, values[name].value)
+    own = StudyCases(**values_of(StudyCases, FlagSettings(values, _Flags)))
     shared = ("input_dir", "held_out_dir", "num_cases", "num_steps", "gin_file", "gin_param")
     steps = _CommandLines(values, len(own.resolutions) * len(own.seeds))
     run_study(steps, own, {name: values[name].value for name in shared})
@@ -99,8 +93,9 @@ class _CommandLines:
         run_command("evaluate", model_dir=model_dir, input_dir=input_dir, output_dir=output_dir, **self._launch)
 
 
-def _check_numbers(name: str, words: list[str], numbers: Sequence[int]) -> None:
-    if min(numbers) < 1 or len(set(numbers)) < len(numbers):
+def _check_numbers(name: str, words: list[str]) -> None:
+    numbers = [int(word) if word.strip().isdigit() else 0 for word in words]
+    if not numbers or min(numbers) < 1 or len(set(numbers)) < len(numbers):
         raise ConfigError(
             f"--{name}={','.join(words)}: needs different positive integers. Fix: for instance --{name}=1,2."
         )

@@ -19,10 +19,15 @@ TRAINING_COST = (
 
 @settings
 class JobFolders(Settings):
-    """The folders that a job is read from."""
+    """The folders that a job is read from.
 
-    data_dir: str | None = setting("folder of records or other data; sets the resolution", default=None, flag=True)
-    model_dir: str | None = setting("folder of a run; its config.gin is the job", default=None, flag=True)
+    Attributes:
+      data_dir: folder of records or other data; sets the resolution.
+      model_dir: folder of a run; its config.gin is the job.
+    """
+
+    data_dir: str | None = setting(default=None, flag=True)
+    model_dir: str | None = setting(default=None, flag=True)
 
 
 @settings

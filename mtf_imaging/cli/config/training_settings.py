@@ -27,21 +27,18 @@ from mtf_imaging.training.step import TrainingStep
 @gin.configurable("train", module="mtf_imaging")
 @settings
 class Training(*TRAIN):
-    """The settings that only training needs."""
+    """The settings that only training needs.
+
+    Attributes:
+      data: the data set, a `training.data_set.DataSet`. Default: records. job.window and `augmentation` apply only to
+        records.
+      augmentation: a function like a `data.augmentation.Augmentation`. Default: none.
+    """
 
     num_steps: int = changed(RunSettings, "num_steps", default=gin.REQUIRED)
     optimizer: Optimizer = changed(RunSettings, "optimizer", default=gin.REQUIRED)
-    data: DataSet | None = changed(
-        DataSettings,
-        "data_set",
-        default=None,
-        default_factory=dataclasses.MISSING,
-        meaning="the data set, a `training.data_set.DataSet`. Default: records. job.window and `augmentation` apply "
-        "only to records",
-    )
-    augmentation: Callable | None = setting(
-        "a function like a `data.augmentation.Augmentation`. Default: none", default=None
-    )
+    data: DataSet | None = changed(DataSettings, "data_set", default=None, default_factory=dataclasses.MISSING)
+    augmentation: Callable | None = setting(default=None)
     evaluation: Evaluation | None = changed(DataSettings, "evaluation")
 
     def source(self, job: Job, setup: JobSetup, **folders: Any) -> TrainingData:
