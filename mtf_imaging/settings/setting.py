@@ -44,7 +44,7 @@ class Setting(NamedTuple):
       default: the default; `dataclasses.MISSING` if a value is required.
       meaning: its description in the docstring of the class. Names of other settings are in backticks.
       unit: the unit of a number, such as "mm".
-      least: the smallest integer that is allowed.
+      least, most: the smallest and the largest integer that are allowed.
       choices: the strings that are allowed.
       flag: the name of its flag; "" for none.
       example: a value in gin's syntax for messages about a setting without a flag.
@@ -58,6 +58,7 @@ class Setting(NamedTuple):
     meaning: str
     unit: str = ""
     least: int | None = None
+    most: int | None = None
     choices: tuple[str, ...] = ()
     flag: str = ""
     example: str = ""

@@ -6,6 +6,7 @@ from pathlib import Path
 from absl import flags
 
 from mtf_imaging.cli.config.flags_of_settings import FlagSettings, define, required
+from mtf_imaging.cli.config.setup_flags import GinSettings
 from mtf_imaging.cli.runtime.next_step import after_study
 from mtf_imaging.cli.runtime.subprocesses import run_command, say
 from mtf_imaging.errors import ConfigError
@@ -23,13 +24,12 @@ class _Flags(StudyCases):
     Attributes:
       num_steps: number of steps of each training. Default: those of the job.
       gin_file: gin file of the job, which all trainings share; may be repeated, for instance with a layout.
-      gin_param: NAME=VALUE; may be repeated.
       num_processes: number of processes of each training and evaluation, as in launch; the layout must use all of them.
     """
 
     num_steps: int | None = changed(StudySettings, "num_steps", default=None)
     gin_file: tuple[str, ...] = setting(default=(_JOB,), flag=True)
-    gin_param: tuple[str, ...] = setting(default=(), flag=True)
+    gin_param: tuple[str, ...] = changed(GinSettings, "gin_param")
     num_processes: int = setting(default=1, least=1, flag=True)
 
 

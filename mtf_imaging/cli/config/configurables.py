@@ -54,7 +54,9 @@ def parameters() -> list[Parameter]:
         if selector.startswith(_OTHERS):
             continue
         wrapped, own = configurable.wrapped, selector.removeprefix(f"{_PACKAGE}.")
-        meanings, units = parameter_meanings(wrapped), _units(wrapped)
+        listed = _settings(wrapped)
+        meanings = parameter_meanings(wrapped) | {one.name: one.meaning for one in listed}
+        units = {one.name: one.unit for one in listed}
         for parameter in inspect.signature(wrapped).parameters.values():
             if parameter.name == "self" or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 continue
@@ -73,10 +75,9 @@ def parameters() -> list[Parameter]:
     return sorted(every, key=lambda one: (one.name.count("."), one.name.rpartition(".")[0].lower()))
 
 
-def _units(wrapped):
-    """Returns the units of the settings of a class."""
-    is_settings = isinstance(wrapped, type) and issubclass(wrapped, Settings)
-    return {one.name: one.unit for one in settings_of(wrapped)} if is_settings else {}
+def _settings(wrapped):
+    """Returns the settings of a class; none of a class or function that is not one of settings."""
+    return settings_of(wrapped) if isinstance(wrapped, type) and issubclass(wrapped, Settings) else []
 
 
 def _is_bindable(configurable, name):

@@ -48,7 +48,7 @@ def _define(values: flags.FlagValues, one: Setting, text: str, default: Any) -> 
     elif bool in one.kinds:
         flags.DEFINE_bool(**options)
     elif int in one.kinds and str not in one.kinds:
-        flags.DEFINE_integer(**options, lower_bound=one.least)
+        flags.DEFINE_integer(**options, lower_bound=one.least, upper_bound=one.most)
     elif float in one.kinds and str not in one.kinds:
         flags.DEFINE_float(**options)
     else:

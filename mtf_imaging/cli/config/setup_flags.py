@@ -16,15 +16,24 @@ from mtf_imaging.cli.config.groups import PARAMETERS, SETUP, SETUP_PARAMETERS, T
 from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs.ensembles import ensemble_runs
+from mtf_imaging.settings.setting import Settings, setting, settings
 from mtf_imaging.settings.values import AUTO
 
 _logger = logging.getLogger(__name__)
 
-_GIN = {
-    "gin_file": "Gin file: a path, or the name of a shipped file (unet3d_demo, 4x4); may be repeated.",
-    "gin_param": "Gin parameter, NAME=VALUE, for instance setup.batch_size=2; may be repeated. Short form: "
-    "--gin.NAME=VALUE.",
-}
+
+@settings
+class GinSettings(Settings):
+    """Where a command reads gin parameters.
+
+    Attributes:
+      gin_file: gin file, by its path, or the name of a shipped file (unet3d_demo, 4x4); may be repeated.
+      gin_param: gin parameter, NAME=VALUE, for instance setup.batch_size=2; may be repeated. Short form:
+        --gin.NAME=VALUE.
+    """
+
+    gin_file: tuple[str, ...] = setting(default=(), flag=True)
+    gin_param: tuple[str, ...] = setting(default=(), flag=True)
 
 
 def define(values: flags.FlagValues, without: Collection[str] = ()) -> None:
@@ -34,11 +43,9 @@ def define(values: flags.FlagValues, without: Collection[str] = ()) -> None:
       values: the flags of the command.
       without: names of flags to leave out.
     """
-    for name, text in _GIN.items():
-        flags.DEFINE_multi_string(name, [], text, flag_values=values)
-    flags_of_settings.define(values, *SETUP, without=without, bound=PARAMETERS)
+    flags_of_settings.define(values, GinSettings, *SETUP, without=without, bound=PARAMETERS)
     if partition_flags.NAME not in without:
-        partition_flags.define(values)
+        flags_of_settings.define(values, partition_flags.PartitionSettings)
 
 
 def saved_run(values: flags.FlagValues) -> Path:
