@@ -33,7 +33,7 @@ setup(
         "mtf_imaging": ["py.typed"],  # lets type checkers of other projects read the annotations
         "mtf_imaging.layouts": ["*.gin"],
         "mtf_imaging.gin": ["*.gin"],
-        "mtf_imaging.evaluation.report": ["*.html", "*.css", "*.js"],
+        "": ["*.html", "*.css", "*.js"],  # of reports
     },
     entry_points={"console_scripts": ["mtf-imaging = mtf_imaging.cli.main:main"]},
     # The tests ran with both ends of each range.

@@ -14,10 +14,10 @@ import numpy as np
 from PIL import Image
 
 from benchmarks.picture_page import write_page
-from mtf_imaging.data.objects.annotations import find_object_images, object_description
-from mtf_imaging.data.objects.images import read_object_image
-from mtf_imaging.evaluation.objects.detections import Detections
-from mtf_imaging.evaluation.objects.pictures import comparison
+from mtf_imaging.kinds.objects.pictures import comparison
+from mtf_imaging.kinds.objects.reading.annotations import find_object_images, object_description
+from mtf_imaging.kinds.objects.reading.images import read_object_image
+from mtf_imaging.kinds.objects.scoring.detections import Detections
 
 ROWS = 3
 TITLES = ("objects", "detections")

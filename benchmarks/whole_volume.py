@@ -68,7 +68,7 @@ def measure(what, folder, grid, record_format):
     from mtf_imaging.data.records import make_record, zarr_writer  # noqa: F401  what a conversion imports
     from mtf_imaging.data.records.convert import convert
     from mtf_imaging.data.sampling.sampling import Sampling
-    from mtf_imaging.evaluation.segment.predict import predict_cases
+    from mtf_imaging.kinds.volumes.segment.predict import predict_cases
 
     if what == "predict" or record_format == "tfrecord":
         import_tensorflow()  # as in a real command

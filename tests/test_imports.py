@@ -33,16 +33,20 @@ DATA_LAYERS = [
     *("window", "intensity", "intensities", "modality", "network_input", "statistics", "class_frequencies"),
     "elements",
     *("listing", "description", "sampling", "images", "formats", "reading", "cases"),
-    *("augmentation", "records", "photos", "objects", "phantom", "fingerprint"),
+    *("augmentation", "pixels", "records", "phantom", "fingerprint"),
 ]
 
 NEVER = {
-    "data": {"cli", "models", "jobs", "planner", "training", "evaluation", "settings"},
-    "evaluation": {"cli", "models", "jobs", "planner"},
-    "planner": {"cli", "models", "jobs", "data", "evaluation"},
-    "settings": {"cli", "models", "jobs", "planner", "evaluation", "training", "meshes", "program", "ops"},
-    "training": {"cli", "models", "jobs", "data", "evaluation", "planner"},
+    "data": {"cli", "models", "jobs", "planner", "training", "evaluation", "settings", "kinds"},
+    "evaluation": {"cli", "models", "jobs", "planner", "kinds"},
+    "kinds": {"cli", "models", "jobs", "planner"},
+    "planner": {"cli", "models", "jobs", "data", "evaluation", "kinds"},
+    "settings": {"cli", "models", "jobs", "planner", "evaluation", "training", "meshes", "program", "ops", "kinds"},
+    "training": {"cli", "models", "jobs", "data", "evaluation", "kinds", "planner"},
 }
+
+# The folders of kinds/, with the other kinds that they may import. Only the table of kinds imports all of them.
+KINDS = {"volumes": set(), "photos": set(), "objects": set(), "arrays": {"volumes"}}
 
 
 def unit_of(module: str) -> str:
@@ -98,6 +102,20 @@ def test_folders_of_data_import_only_from_lower_layers():
             upwards[module_name(path)] = {data_part(name) for name in imports(path)} - lower - {part, ""}
     assert len(upwards) > 100
     assert present(upwards) == {}
+
+
+def kind_part(module: str) -> str:
+    """Returns the folder or module of kinds/ that a module belongs to; "" for other modules."""
+    return [*module.split("."), "", ""][2] if unit_of(module) == "kinds" else ""
+
+
+def test_kinds_do_not_import_each_other():
+    others = {}
+    for path in FILES:
+        if (part := kind_part(module_name(path))) in KINDS:
+            others[module_name(path)] = ({kind_part(name) for name in imports(path)} & {*KINDS}) - KINDS[part] - {part}
+    assert len(others) > 60
+    assert present(others) == {}
 
 
 def modules_that_import(package: str) -> set[str]:

@@ -19,6 +19,7 @@ LEAST = {
     "training": 15,
     "evaluation": 15,
     "data": 15,
+    "kinds": 15,
     "jobs": 3,
     "planner": 3,
     "models": 5,

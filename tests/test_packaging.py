@@ -90,9 +90,9 @@ def test_the_wheel_contains_only_the_package(wheel):
         f"mtf_imaging/{path.relative_to(ROOT)}" for path in (*ROOT.glob("gin/*.gin"), *ROOT.glob("layouts/*.gin"))
     }
     assert shipped == {name for name in names if name.endswith(".gin")}
-    folder = ROOT / "mtf_imaging/evaluation/report"
-    page = [path for pattern in ("*.html", "*.css", "*.js") for path in folder.glob(pattern)]
-    assert {"shell.html", "report.html", "report_any.html", "report_photos.html"} <= {path.name for path in page}
+    folder = ROOT / "mtf_imaging"
+    page = [path for pattern in ("*.html", "*.css", "*.js") for path in folder.rglob(pattern)]
+    assert {"shell.html", "report.html", "report_any.html"} <= {path.name for path in page}
     assert {str(path.relative_to(ROOT)) for path in page} == {
         name for name in names if name.endswith((".html", ".css", ".js"))
     }

@@ -13,12 +13,36 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "mtf_imaging"
 
-# Once "cli", "data", "evaluation" and "planner" are typed, add them here and to `files` of [tool.mypy].
+# Once "cli", "data", "evaluation", "kinds" and "planner" are typed, add them here and to `files` of [tool.mypy].
 TYPED = [
     "compat.py",
     "errors.py",
     "files",
     "jobs",
+    "kinds/all_kinds.py",
+    "kinds/arrays/kind.py",
+    "kinds/arrays/prediction.py",
+    "kinds/arrays/training.py",
+    "kinds/demo.py",
+    "kinds/export.py",
+    "kinds/facts.py",
+    "kinds/file_images.py",
+    "kinds/inference.py",
+    "kinds/kind.py",
+    "kinds/networks.py",
+    "kinds/objects/kind.py",
+    "kinds/objects/output.py",
+    "kinds/objects/prediction.py",
+    "kinds/objects/training.py",
+    "kinds/output.py",
+    "kinds/photos/kind.py",
+    "kinds/photos/output.py",
+    "kinds/photos/prediction.py",
+    "kinds/photos/training.py",
+    "kinds/volumes/kind.py",
+    "kinds/volumes/prediction.py",
+    "kinds/volumes/trained.py",
+    "kinds/volumes/training.py",
     "layout",
     "meshes",
     "ops",

@@ -6,12 +6,12 @@ _MODULES = {
     "LITS": "mtf_imaging.data.description.description",
     "Augmentation": "mtf_imaging.data.augmentation",
     "Description": "mtf_imaging.data.description.description",
-    "ObjectAugmentation": "mtf_imaging.data.objects.augmentation",
-    "ObjectDescription": "mtf_imaging.data.objects.description",
-    "Objects": "mtf_imaging.data.objects.data_set",
-    "PhotoAugmentation": "mtf_imaging.data.photos.augmentation",
-    "PhotoDescription": "mtf_imaging.data.photos.description",
-    "Photos": "mtf_imaging.data.photos.data_set",
+    "ObjectAugmentation": "mtf_imaging.kinds.objects.augmentation",
+    "ObjectDescription": "mtf_imaging.kinds.objects.description",
+    "Objects": "mtf_imaging.kinds.objects.data_set",
+    "PhotoAugmentation": "mtf_imaging.kinds.photos.augmentation",
+    "PhotoDescription": "mtf_imaging.kinds.photos.description",
+    "Photos": "mtf_imaging.kinds.photos.data_set",
     "Records": "mtf_imaging.data.records.data_set",
 }
 

@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from mtf_imaging.errors import DataError
 from mtf_imaging.files import lock
 from mtf_imaging.files.atomic import is_partial, remove
 
@@ -24,3 +25,12 @@ def writing_to(output_dir: str | Path, *subfolders: str) -> Iterator[None]:
             for path in filter(is_partial, folder.glob("*")):
                 remove(path)
         yield
+
+
+def check_outside(output_dir: Path, input_dir: Path) -> None:
+    """Raises DataError if the output folder lies in the folder of the cases.
+
+    Later commands would mistake the predictions there for references.
+    """
+    if output_dir.resolve().is_relative_to(input_dir.resolve()):
+        raise DataError(f"{output_dir}: lies in the folder of the cases, {input_dir}. Fix: write to another folder.")

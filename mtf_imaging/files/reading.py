@@ -33,3 +33,13 @@ def memory_named(path: str | os.PathLike) -> Iterator[None]:
             "machine with more memory.",
             settings=["workers"],
         ) from error
+
+
+@contextlib.contextmanager
+def errors_named(path: str | os.PathLike) -> Iterator[None]:
+    """Adds the name of an image to a DataError in the block, and converts a MemoryError into one."""
+    with memory_named(path):
+        try:
+            yield
+        except DataError as error:
+            raise DataError(f"{path}: {error}", error.settings) from error

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 import mtf_imaging
-from mtf_imaging.data.records.manifest import open_records
 from mtf_imaging.jobs.as_text import as_text
 from mtf_imaging.jobs.data import TrainingData
+from mtf_imaging.kinds.all_kinds import explained
 from mtf_imaging.meshes.group import Group
 from mtf_imaging.settings.setting import Settings, agreed
 
@@ -47,12 +47,9 @@ def check_same_data(group: Group, data: TrainingData, first_batch: dict | None) 
     if group.num == 1:
         return
     texts = [_digest(value) for _, value in sorted((first_batch or {}).items())]
-    if data.is_records:
-        texts.append(repr(open_records(data.data_dir)))
-        if data.eval_dir and data.evaluation is None:  # the cases of another evaluation may have any format
-            texts.append(repr(open_records(data.eval_dir)))
-    elif data.kind is not None and data.eval_dir and data.evaluation is None:
-        texts.append(repr(data.kind.held_out_keys(str(data.eval_dir))))
+    eval_dir = data.eval_dir if data.evaluation is None else None  # another evaluation may read any format
+    with explained(eval_dir or data.data_dir, data.kind, "eval_dir", "data"):
+        texts += data.images.agreed(data.data_dir, eval_dir)
     group.agree({"the training data": "\n".join(texts)})
 
 

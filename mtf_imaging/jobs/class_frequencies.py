@@ -6,11 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from mtf_imaging.data.class_frequencies import class_frequencies
 from mtf_imaging.data.description.description import Description
-from mtf_imaging.data.photos.description import PhotoDescription
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs.data import TrainingData
-from mtf_imaging.jobs.network import AnyDescription
-from mtf_imaging.jobs.run import read_facts
+from mtf_imaging.kinds.facts import read_facts
 from mtf_imaging.settings.training import FROM_DATA, ClassFrequencies
 from mtf_imaging.training.checkpoints.checkpoints import last_checkpoint
 
@@ -61,8 +59,8 @@ def resolve_frequencies(
         facts = read_facts(model_dir)
         return facts.class_frequencies if facts else None
     label_counts = getattr(data.data_set, "label_counts", None)
-    description = data.description or getattr(task, "description", None)  # a custom data set has none
-    if label_counts is None or not isinstance(description, Description | PhotoDescription):
+    description: Any = data.description or getattr(task, "description", None)  # a custom data set has none
+    if label_counts is None or not hasattr(description, "outputs"):
         return None
     frequencies = class_frequencies(label_counts(data.data_dir), list(description.outputs.values()), description.ignore)
     return None if frequencies is None else list(frequencies)
@@ -77,7 +75,7 @@ def with_frequencies(task: Any, frequencies: Sequence[float] | None) -> Any:
     return task if frequencies is None else task.with_class_frequencies(frequencies)
 
 
-def labeled_masks(description: AnyDescription | None, frequencies: Sequence[float] | None) -> list[str]:
+def labeled_masks(description: Any, frequencies: Sequence[float] | None) -> list[str]:
     """Returns the masks of a data set that have a labeled voxel, as far as the frequencies tell.
 
     Args:

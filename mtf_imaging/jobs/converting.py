@@ -2,7 +2,7 @@
 
 from mtf_imaging.data.records.convert import convert as convert_cases
 from mtf_imaging.files.run_folder import check_no_run
-from mtf_imaging.jobs.subjects.folders import check_volumes
+from mtf_imaging.kinds.all_kinds import check_volumes
 from mtf_imaging.settings.data import ConvertSettings
 from mtf_imaging.settings.setting import takes
 

@@ -21,7 +21,7 @@ from mtf_imaging.data.records.manifest import Manifest, open_records
 from mtf_imaging.data.records.splits import Fold, check_cases, make_splits, read_splits
 from mtf_imaging.data.sampling.buckets import format_grids
 from mtf_imaging.errors import ConfigError, DataError
-from mtf_imaging.evaluation.segment.cleanup import AS_FOUND
+from mtf_imaging.evaluation.cleanup import AS_FOUND
 from mtf_imaging.jobs.agreement import check_agreement
 from mtf_imaging.jobs.as_text import as_text
 from mtf_imaging.jobs.choosing import choose_layout
@@ -29,11 +29,11 @@ from mtf_imaging.jobs.data import TrainingData, as_training_data
 from mtf_imaging.jobs.devices import Devices
 from mtf_imaging.jobs.evaluating import evaluate
 from mtf_imaging.jobs.fold_runs import FoldRuns
-from mtf_imaging.jobs.network import task_for
 from mtf_imaging.jobs.pooling import fold_names, held_out_cases, pool_folds
 from mtf_imaging.jobs.stop_signals import StopSignals
-from mtf_imaging.jobs.subjects.folders import check_volumes
 from mtf_imaging.jobs.training import train, training_step
+from mtf_imaging.kinds.all_kinds import check_volumes
+from mtf_imaging.kinds.networks import task_for
 from mtf_imaging.layout import Layout
 from mtf_imaging.settings.inference import EvaluateSettings
 from mtf_imaging.settings.setting import takes, values_of
@@ -171,7 +171,7 @@ def resolve_splits(data: TrainingData, manifest: Manifest, runs: FoldRuns) -> li
 
 
 def _check_arguments(data: TrainingData, devices: Devices) -> None:
-    if data.kind is not None:
+    if data.kind.has_splits:
         raise ConfigError(
             f"cross_validate divides records into folds, but the data set is {type(data.data_set).__name__}. Fix: hold "
             f"out {data.kind.name} with a split of the folder, and call train and evaluate.",

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from mtf_imaging.errors import CheckpointError, ConfigError
 from mtf_imaging.files.run_folder import fold_folders, weights_folder
-from mtf_imaging.jobs.run import read_facts
+from mtf_imaging.kinds.facts import read_facts
+from mtf_imaging.kinds.kind import VOLUMES
 from mtf_imaging.settings.inference import TrainedRunSettings
 
 _logger = logging.getLogger(__name__)
@@ -84,7 +85,7 @@ def _check_facts(runs: Sequence[Path]) -> None:
                     "remove the folders of the others.",
                     ["model_dir", "ensemble"],
                 )
-        if facts.photos != read[0][1].photos:
+        if facts.kind != VOLUMES and facts.description != read[0][1].description:
             raise ConfigError(
                 f"{run}: was trained on photos with other classes or another scaling than {read[0][0]}; both are in "
                 "their run.json. Fix: train all runs on the same photos, or remove the folders of the others.",

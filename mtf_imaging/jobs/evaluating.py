@@ -1,9 +1,14 @@
 """Predicts labeled images with a trained network, and scores the predictions."""
 
+from typing import TYPE_CHECKING
+
 from mtf_imaging.jobs.ensembles import check_no_fold
 from mtf_imaging.jobs.inference import network_of_run, open_images
 from mtf_imaging.settings.inference import EvaluateSettings
 from mtf_imaging.settings.setting import takes
+
+if TYPE_CHECKING:
+    pass
 
 
 @takes(EvaluateSettings)

@@ -15,7 +15,7 @@ from mtf_imaging.data.records.splits import (
     write_splits,
 )
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.jobs.run import read_facts
+from mtf_imaging.kinds.facts import read_facts
 from mtf_imaging.settings.training import NUM_FOLDS
 
 if TYPE_CHECKING:
@@ -100,18 +100,3 @@ def resolve_fold(data: "TrainingData", model_dir: str | Path) -> FoldData | None
     train, val = (Subset(data.data_dir, keys) for keys in (fold.train, fold.val))
     fold_data = dataclasses.replace(data, data_dir=train, eval_dir=val)
     return FoldData(fold_data, fold.digest, splits, path if existing is None else None)
-
-
-def held_out_keys(fold: int | None, splits_file: str | Path | None, model_dir: str | Path) -> tuple[str, ...] | None:
-    """Returns the keys of the held-out cases of a fold; None without a fold.
-
-    Raises:
-      ConfigError: there is a file of splits but no fold.
-      DataError: the file of splits cannot be read, or has no such fold.
-    """
-    if fold is None:
-        if splits_file is not None:
-            raise ConfigError("splits_file has no effect without a fold. Fix: give fold, too.", ["fold"])
-        return None
-    path = splits_file or Path(model_dir) / FILE
-    return pick_fold(read_splits(path), fold, path).val

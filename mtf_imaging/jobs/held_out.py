@@ -6,16 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mtf_imaging.data.description.description import LITS_RULES, Description
-from mtf_imaging.data.records.data_set import Records
-from mtf_imaging.data.records.manifest import open_records
 from mtf_imaging.data.records.splits import Subset
-from mtf_imaging.data.sampling.sampling import format_spacing
-from mtf_imaging.errors import ConfigError
-from mtf_imaging.evaluation.held_out import MEAN, HeldOutRecords
 from mtf_imaging.files.run_folder import BEST, EVAL
 from mtf_imaging.jobs.data import TrainingData
 from mtf_imaging.jobs.held_out_loss import Loss, loss_of_batches, loss_of_buckets, loss_of_regions
+from mtf_imaging.kinds.all_kinds import explained
 from mtf_imaging.layout import Layout
 from mtf_imaging.program.program import Program
 from mtf_imaging.training.checkpoints.best import BestCheckpoint
@@ -81,7 +76,7 @@ def open_held_out(data: TrainingData, step: TrainingStep, monitor: str, progress
         if replaces(evaluation, "loss_region_batches", "loss_batches"):
             options |= {"micro_batches": step.micro_batches}
             region_batches = functools.partial(evaluation.loss_region_batches, eval_dir, **options)
-    any_size = sizes is None or (data.kind is not None and data.kind.any_size)
+    any_size = sizes is None or data.images.any_size
     return HeldOut(evaluation.open(eval_dir, sizes), batches, sizes, any_size, region_batches)
 
 
@@ -89,37 +84,14 @@ def _scores_training_cases(data: TrainingData) -> bool:
     """Whether the held-out cases are those of the training; images of one folder may belong to different splits."""
     if data.eval_dir is None or isinstance(data.eval_dir, Subset):
         return False
-    if data.kind is not None and data.kind.split != data.held_out_split:
+    if data.images.split != data.held_out_split:
         return False
     return Path(data.eval_dir).resolve() == Path(data.data_dir).resolve()
 
 
 def _default_evaluation(data: TrainingData, step: TrainingStep, progress: bool) -> Any:
-    if data.kind is not None:
-        assert isinstance(data.eval_dir, str | Path)  # only records have subsets
-        return data.kind.evaluation(data.eval_dir, data.description, step.task, progress)
-    if not isinstance(data.data_set, Records):
-        raise ConfigError(
-            f"eval_dir: the data set is of class {type(data.data_set).__name__}, but the default evaluation "
-            "scores only records. Fix: give a custom evaluation (see mtf_imaging.training.evaluation), or remove "
-            "eval_dir.",
-            ["evaluation", "eval_dir"],
-        )
-    manifest = open_records(data.data_dir, spacing=data.data_set.spacing)
-    spacing, records = format_spacing(manifest.sampling.spacing), data.data_set
-    return HeldOutRecords(records.window, spacing, progress, manifest.description, records.intensities)
-
-
-def default_measure(data: TrainingData) -> str:
-    """Returns the measure of held-out cases that selects the best checkpoint.
-
-    It is the lesion for LiTS, the mean of all masks for other records, the mean IoU for photos, and the average
-    precision of the masks, or else of the boxes, for objects.
-    """
-    if data.kind is not None:
-        return data.kind.measure
-    description = data.description
-    return "lesion" if not isinstance(description, Description) or description.rules == LITS_RULES else MEAN
+    with explained(data.eval_dir, data.kind, "eval_dir", "data"):
+        return data.images.evaluation(data.data_dir, data.eval_dir, data.description, step.task, progress)
 
 
 def make_evaluator(

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 from mtf_imaging.jobs.agreement import check_agreement
 from mtf_imaging.jobs.devices import Devices
 from mtf_imaging.jobs.ensembles import trained_runs
-from mtf_imaging.jobs.network import task_for
-from mtf_imaging.jobs.subjects.opening import open_subject
-from mtf_imaging.jobs.subjects.subject import Inference, Subject
+from mtf_imaging.kinds.all_kinds import open_subject
+from mtf_imaging.kinds.inference import Inference
+from mtf_imaging.kinds.kind import PredictedImages
+from mtf_imaging.kinds.networks import task_for
 from mtf_imaging.settings.inference import EvaluateSettings, PredictSettings
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from mtf_imaging.training.evaluation import Predict
 
 
-def open_images(own: EvaluateSettings | PredictSettings) -> Subject:
+def open_images(own: EvaluateSettings | PredictSettings) -> PredictedImages:
     """Returns the kind of images that a run was trained on, with the settings of a job.
 
     Raises:
@@ -30,7 +31,7 @@ def open_images(own: EvaluateSettings | PredictSettings) -> Subject:
 
 @contextlib.contextmanager
 def network_of_run(
-    subject: Subject, own: EvaluateSettings | PredictSettings, images: Sequence[Any]
+    subject: PredictedImages, own: EvaluateSettings | PredictSettings, images: Sequence[Any]
 ) -> "Iterator[tuple[Group, Predict]]":
     """Builds the trained network in all processes that run the job.
 

@@ -23,7 +23,7 @@ from mtf_imaging.jobs.choices.recipe import (
 from mtf_imaging.jobs.choices.window import choose_window
 from mtf_imaging.jobs.explaining import receptive_field_of
 from mtf_imaging.jobs.searching import search_step
-from mtf_imaging.jobs.subjects.folders import check_volumes
+from mtf_imaging.kinds.all_kinds import check_volumes
 from mtf_imaging.planner.cost.hardware import Hardware, find_hardware
 from mtf_imaging.planner.cost.receptive_field import ReceptiveField
 from mtf_imaging.planner.search.search import Found, Searched

@@ -12,7 +12,6 @@ from mtf_imaging.data.records.conversion import case_geometry
 from mtf_imaging.data.records.manifest import Manifest
 from mtf_imaging.data.records.splits import Fold
 from mtf_imaging.errors import DataError
-from mtf_imaging.evaluation.evaluate import cases_to_evaluate
 from mtf_imaging.evaluation.fold_table import fold_table, write_fold_table
 from mtf_imaging.evaluation.pairs.pairs import Pair
 from mtf_imaging.evaluation.pairs.score import WORKER_BYTES
@@ -20,6 +19,7 @@ from mtf_imaging.evaluation.pairs.score_pairs import score_pairs, write_scores
 from mtf_imaging.files.output_folder import writing_to
 from mtf_imaging.files.workers import default_workers, in_parallel
 from mtf_imaging.jobs.fold_runs import FoldRuns
+from mtf_imaging.kinds.volumes.evaluate import cases_to_evaluate
 
 
 def held_out_cases(

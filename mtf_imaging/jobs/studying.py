@@ -88,7 +88,7 @@ def run_study(steps: Steps, own: StudyCases, settings: dict) -> "list[Run]":
         raise ConfigError("held_out_dir requires a folder of training cases. Fix: give it as input_dir.", ["input_dir"])
     for name, folder in {"input_dir": own.input_dir, "held_out_dir": own.held_out_dir}.items():
         if folder:
-            from mtf_imaging.jobs.subjects.folders import check_volumes  # imports NumPy
+            from mtf_imaging.kinds.all_kinds import check_volumes  # imports NumPy
 
             check_volumes(folder, "a study resamples CT cases; train on {kind} once per size of the crops.", name)
     out = Path(own.output_dir)

@@ -6,15 +6,6 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from mtf_imaging.data.description.description import Description
-from mtf_imaging.data.description.description_fields import as_fields
-from mtf_imaging.data.objects.description import ObjectDescription
-from mtf_imaging.data.photos.description import PhotoDescription
-from mtf_imaging.data.records.data_set import Records
-from mtf_imaging.data.records.manifest import is_plain_lits
-from mtf_imaging.data.sampling.buckets import Samplings, format_grids
-from mtf_imaging.data.sampling.grid import format_grid
-from mtf_imaging.data.sampling.sampling import format_spacing
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.report import progress as curves
 from mtf_imaging.files.run_folder import EVAL, TRAIN
@@ -29,12 +20,12 @@ from mtf_imaging.jobs.class_frequencies import (
     resolve_frequencies,
     with_frequencies,
 )
-from mtf_imaging.jobs.data import TrainingData, as_training_data
+from mtf_imaging.jobs.data import as_training_data
 from mtf_imaging.jobs.devices import Devices
 from mtf_imaging.jobs.explaining import explain_step
-from mtf_imaging.jobs.held_out import default_measure, make_evaluator, open_held_out
-from mtf_imaging.jobs.network import task_for
+from mtf_imaging.jobs.held_out import make_evaluator, open_held_out
 from mtf_imaging.jobs.stop_signals import StopSignals
+from mtf_imaging.kinds.networks import task_for
 from mtf_imaging.layout import Layout
 from mtf_imaging.meshes.group import Group
 from mtf_imaging.planner.render.text import text, use_colors
@@ -101,7 +92,7 @@ def train(own: TrainSettings) -> dict[str, float]:
         counted = None if own.dry_run else own.class_frequencies  # they do not change the cost of a step
         frequencies = group.first(lambda: resolve_frequencies(counted, task, data, model_dir))
         task = with_frequencies(task, frequencies)
-        monitor = own.monitor or default_measure(data)
+        monitor = own.monitor or data.images.measure(data.description)
         step = training_step(own, task, data.sizes(own.resolution))
         layout = Layout.of(choose_layout(step, devices, group) if own.layout == AUTO else own.layout)
         stack.enter_context(devices.joined(layout))
@@ -137,7 +128,8 @@ def train(own: TrainSettings) -> dict[str, float]:
             initial.apply(program)
 
         def save_facts() -> str:
-            facts = dataclasses.replace(_facts(data, step.sizes, fold), class_frequencies=frequencies)
+            known: dict[str, Any] = {"fold_digest": fold.digest if fold else None, "class_frequencies": frequencies}
+            facts = dataclasses.replace(data.images.facts(data.data_dir, step.sizes, data.description), **known)
             configuration = own.save_configuration(facts, layout) if own.save_configuration else str(step)
             facts.save(model_dir)
             if fold:
@@ -197,19 +189,3 @@ def _initial_weights(group: Group, own: TrainSettings) -> InitialWeights | None:
     initial = InitialWeights(path, (excluded,) if isinstance(excluded, str) else tuple(excluded))
     group.first(initial.check_exists)
     return initial
-
-
-def _facts(data: TrainingData, sizes: tuple[int, ...], fold: folds.FoldData | None) -> run.Facts:
-    description = data.description
-    if data.kind is not None:
-        assert isinstance(description, PhotoDescription | ObjectDescription)
-        own: dict[str, Any] = {data.kind.name: description.to_fields()}
-        return run.Facts(format_grid(sizes, data.axes), held_out_split=data.kind.held_out, **own)
-    records = data.data_set if isinstance(data.data_set, Records) else None
-    sampling = records.sampling(data.data_dir) if records else None
-    spacing = format_spacing(sampling.spacing) if sampling else None
-    grids = sampling.grids if isinstance(sampling, Samplings) else [sizes]
-    fields = None
-    if isinstance(description, Description) and not is_plain_lits(description):
-        fields = as_fields(description)
-    return run.Facts(format_grids(grids), spacing, fold.digest if fold else None, fields)

@@ -19,7 +19,7 @@ from mtf_imaging.settings.step import (
 from mtf_imaging.settings.values import ONE_SCALE, Resolution
 
 if TYPE_CHECKING:
-    from mtf_imaging.evaluation.segment.cleanup import Cleanup
+    from mtf_imaging.evaluation.cleanup import Cleanup
 
 
 @settings
@@ -156,10 +156,10 @@ class PredictSettings(InferenceSettings, PlacementSettings, OutputFormatSettings
     """The settings of `predict`.
 
     Attributes:
-      input: volume, as a NIfTI file, OME-Zarr folder or folder of the DICOM files of a series; a photo; or a folder of
-        cases or images.
+      input: volume, as a NIfTI file, OME-Zarr folder or folder of the DICOM files of a series; photo; array of a custom
+        data set (.npy), prepared as the data set does; or folder of cases, images or arrays.
       output: segmentation to write (.nii, .nii.gz or .ome.zarr), or folder for the segmentations; for objects, the JSON
-        file of the detections in one image, or a folder.
+        file of the detections in one image, or a folder; for arrays, .npy, .npz for several outputs, or a folder.
       submission: whether to write test-segmentation-N.nii, the format of the LiTS challenge, for a folder of
         test-volume-N.nii[.gz].
       overwrite: whether to replace existing results.

@@ -20,7 +20,7 @@ from mtf_imaging.settings.step import (
 if TYPE_CHECKING:
     from mtf_imaging.data.records.splits import Subset
     from mtf_imaging.jobs.data import TrainingData
-    from mtf_imaging.jobs.run import Facts
+    from mtf_imaging.kinds.facts import Facts
     from mtf_imaging.training.data_set import DataSet
     from mtf_imaging.training.evaluation import Evaluation
     from mtf_imaging.training.optimizers import Optimizer

@@ -17,8 +17,8 @@ from mtf_imaging.data.augmentation import Augmentation
 from mtf_imaging.data.records import zarr_record
 from mtf_imaging.data.records.chunks import METADATA, CheckedFolder
 from mtf_imaging.data.records.data_set import Records
-from mtf_imaging.evaluation.segment.ensemble import over_networks
-from mtf_imaging.evaluation.segment.flips import over_flips
+from mtf_imaging.evaluation.averaging.ensemble import over_networks
+from mtf_imaging.evaluation.averaging.flips import over_flips
 from mtf_imaging.layout import Layout
 from mtf_imaging.meshes import collectives, moving, runtime
 from mtf_imaging.meshes import group as groups

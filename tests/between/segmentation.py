@@ -12,13 +12,13 @@ from mtf_imaging.data.records.manifest import open_records
 from mtf_imaging.data.sampling import label_region, slabs
 from mtf_imaging.data.sampling.buckets import parse_any_sampling
 from mtf_imaging.data.sampling.sampling import format_spacing
-from mtf_imaging.evaluation.evaluate import cases_to_evaluate, evaluate
-from mtf_imaging.evaluation.held_out import HeldOutRecords
-from mtf_imaging.evaluation.segment import labels
-from mtf_imaging.evaluation.segment.cleanup import AS_FOUND, Cleanup
-from mtf_imaging.evaluation.segment.ensemble import over_networks
-from mtf_imaging.evaluation.segment.flips import over_flips
-from mtf_imaging.evaluation.segment.predict import predict_cases, run_network
+from mtf_imaging.evaluation.averaging.ensemble import over_networks
+from mtf_imaging.evaluation.averaging.flips import over_flips
+from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup
+from mtf_imaging.kinds.volumes.evaluate import cases_to_evaluate, evaluate
+from mtf_imaging.kinds.volumes.held_out import HeldOutRecords
+from mtf_imaging.kinds.volumes.segment import labels
+from mtf_imaging.kinds.volumes.segment.predict import predict_cases, run_network
 from mtf_imaging.layout import Layout
 from mtf_imaging.meshes import group as groups
 from mtf_imaging.meshes import moving

@@ -12,12 +12,13 @@ from mtf_imaging.cli.config import gin_config
 from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.cli.runtime import command_lines, usage
 from mtf_imaging.cli.runtime import subprocesses as commands
-from mtf_imaging.cli.runtime.demo import objects, photos, volumes
 from mtf_imaging.cli.runtime.demo.choosing import KINDS, choose_workflow
 from mtf_imaging.data.cases.hold_out import hold_out
-from mtf_imaging.data.objects.generator import write_objects
-from mtf_imaging.data.photos.scenes import write_scenes
 from mtf_imaging.errors import DataError, MtfImagingError
+from mtf_imaging.kinds.objects import demo as objects
+from mtf_imaging.kinds.objects.generator import write_objects
+from mtf_imaging.kinds.photos import demo as photos
+from mtf_imaging.kinds.photos.scenes import write_scenes
 
 
 def make_cases(folder, number):
@@ -101,8 +102,7 @@ def run_demo(tmp_path, monkeypatch, capsys, metrics, *argv):
     """
     out = tmp_path / "demo"
     run, lines = fake_run(out, metrics)
-    for module in (demo, volumes, photos, objects):
-        monkeypatch.setattr(module, "run_command", run)
+    monkeypatch.setattr(demo, "run_command", run)
     assert main.main(["demo", f"--output_dir={out}", *argv]) == 0
     for command, values in lines:
         words = command_lines.command_words(command, values)[1:]

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.evaluation.held_out import HeldOutRecords
 from mtf_imaging.jobs.data import TrainingData
 from mtf_imaging.jobs.held_out import open_held_out
-from mtf_imaging.jobs.subjects import volumes
+from mtf_imaging.kinds.volumes import prediction as volumes
+from mtf_imaging.kinds.volumes.held_out import HeldOutRecords
 from tests.training.test_events import open_events, read, read_texts
 from tests.training.test_job import LAYOUTS, TINY, run
 
@@ -180,7 +180,7 @@ class OwnEvaluation:
 
 def open_own(evaluation, folder, monitor="sharpness"):
     data = TrainingData("data", data_set=object(), eval_dir=folder, evaluation=evaluation)
-    return open_held_out(data, SimpleNamespace(batch_size=2, sizes=(4, 4)), monitor)
+    return open_held_out(data, SimpleNamespace(batch_size=2, sizes=(4, 4), task=None), monitor)
 
 
 class WithLoss(OwnEvaluation):

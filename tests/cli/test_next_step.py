@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,6 +14,8 @@ from mtf_imaging.cli.commands.all_commands import load
 from mtf_imaging.cli.runtime import command_lines, next_step, usage
 from mtf_imaging.data.cases.cases import Case
 from mtf_imaging.data.cases.hold_out import hold_out
+from mtf_imaging.kinds.inference import Inference
+from mtf_imaging.kinds.volumes.prediction import VolumeImages
 from mtf_imaging.layout import Layout
 
 
@@ -114,12 +117,14 @@ def test_the_resolution_of_records_decides_what_comes_next(tmp_path, monkeypatch
 
 
 def test_a_prediction_without_references_is_shown_in_a_viewer(monkeypatch):
-    values = flags_of("mtf-imaging predict --model_dir run --input 'a b.nii.gz' --output c.nii.gz")
     planned = [(Case("0", Path("a b.nii.gz"), None, ""), Path("c.nii.gz"))]
-    monkeypatch.setattr(next_step.shutil, "which", lambda name: None)
-    assert next_step.after_predict(values, planned).startswith("open c.nii.gz over 'a b.nii.gz' in a NIfTI viewer")
-    monkeypatch.setattr(next_step.shutil, "which", lambda name: "/usr/bin/itksnap")
-    assert next_step.after_predict(values, planned) == "itksnap -g 'a b.nii.gz' -s c.nii.gz"
+    images = VolumeImages(Path("run"), Inference())
+    paths = Path("a b.nii.gz"), Path("c.nii.gz")
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    line = next_step.after_predict(images.next_step(planned, *paths))
+    assert line.startswith("open c.nii.gz over 'a b.nii.gz' in a NIfTI viewer")
+    monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/itksnap")
+    assert next_step.after_predict(images.next_step(planned, *paths)) == "itksnap -g 'a b.nii.gz' -s c.nii.gz"
 
 
 TWO = Layout.parse("rows:2", "x:rows")

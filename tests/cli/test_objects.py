@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from mtf_imaging.jobs.run import Facts
+from mtf_imaging.kinds.facts import Facts
 from tests.cli.test_before_tensorflow import PROGRAM
 from tests.evaluation.test_evaluate import store
 from tests.jobs import photo_network
@@ -29,9 +29,9 @@ def folder(tmp_path_factory):
         (folder / name / "ckpt-2.index").touch()
     facts = {"resolution": "height:16,width:24", "held_out_split": "val"}
     for name in ("object_run", "cv/fold_0"):
-        Facts(**facts, objects=CATEGORIES.to_fields()).save(folder / name)
-    Facts(**facts, photos=photo_network.CLASSES.to_fields()).save(folder / "photo_run")
-    Facts("x:8,y:8,z:8").save(folder / "volume_run")
+        Facts("objects", **facts, description=CATEGORIES.to_fields()).save(folder / name)
+    Facts("photos", **facts, description=photo_network.CLASSES.to_fields()).save(folder / "photo_run")
+    Facts("arrays", "x:8,y:8,z:8").save(folder / "volume_run")
     shutil.copytree(folder / "objects/train", folder / "plain")
     return folder
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from mtf_imaging.jobs.run import Facts
+from mtf_imaging.kinds.facts import Facts
 from tests.cli.test_before_tensorflow import PROGRAM
 from tests.evaluation.test_evaluate import store
 from tests.jobs.launched import launch
@@ -26,8 +26,10 @@ def folder(tmp_path_factory):
         (folder / name).mkdir()
         (folder / name / "config.gin").write_text("job.task = None\n")
         (folder / name / "ckpt-2.index").touch()
-    Facts("height:16,width:24", photos=CLASSES.to_fields(), held_out_split="val").save(folder / "photo_run")
-    Facts("x:8,y:8,z:8").save(folder / "volume_run")
+    Facts("photos", "height:16,width:24", description=CLASSES.to_fields(), held_out_split="val").save(
+        folder / "photo_run"
+    )
+    Facts("arrays", "x:8,y:8,z:8").save(folder / "volume_run")
     return folder
 
 

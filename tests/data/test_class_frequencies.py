@@ -5,9 +5,6 @@ import pytest
 
 from mtf_imaging.data.class_frequencies import class_frequencies, evenly_spread
 from mtf_imaging.data.description.description import LITS, Description
-from mtf_imaging.data.photos.data_set import Photos
-from mtf_imaging.data.photos.folders import find_photos
-from mtf_imaging.data.photos.label_images import read_label_image
 from mtf_imaging.data.records.convert import convert
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.label_counts import count_labels
@@ -16,6 +13,9 @@ from mtf_imaging.data.records.opening import read_record
 from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError
+from mtf_imaging.kinds.photos.data_set import Photos
+from mtf_imaging.kinds.photos.reading.folders import find_photos
+from mtf_imaging.kinds.photos.reading.label_images import read_label_image
 from tests.jobs.photo_network import CLASSES, write_photos
 from tests.records import damage
 

@@ -10,9 +10,9 @@ from mtf_imaging.data.reading.images import read_geometry, read_labels, read_seg
 from mtf_imaging.data.records.make_record import make_record
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError
-from mtf_imaging.evaluation.evaluate import evaluate
 from mtf_imaging.evaluation.pairs.score import score_folders
-from mtf_imaging.evaluation.segment.predict import predict_cases
+from mtf_imaging.kinds.volumes.evaluate import evaluate
+from mtf_imaging.kinds.volumes.segment.predict import predict_cases
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from nibabel import orientations
 
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.evaluation.segment.cleanup import Cleanup, drop_lesions_outside, keep_largest_liver
-from mtf_imaging.evaluation.segment.predict import predict_cases
+from mtf_imaging.evaluation.cleanup import Cleanup, drop_lesions_outside, keep_largest_liver
+from mtf_imaging.kinds.volumes.segment.predict import predict_cases
 
 FUNCTIONS = (keep_largest_liver, drop_lesions_outside)
 

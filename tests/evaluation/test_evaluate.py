@@ -11,11 +11,11 @@ from nibabel import orientations
 from mtf_imaging.data.reading.images import read_volume
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError, ShapeError
-from mtf_imaging.evaluation.evaluate import evaluate
-from mtf_imaging.evaluation.report.case_picture import picture_pixels, write_picture
-from mtf_imaging.evaluation.report.planes import find_focus
+from mtf_imaging.evaluation.case_report.case_picture import picture_pixels, write_picture
+from mtf_imaging.evaluation.case_report.planes import find_focus
 from mtf_imaging.evaluation.scoring.summary import dice_per_case
-from mtf_imaging.evaluation.segment.predict import predict_cases, segment_volume
+from mtf_imaging.kinds.volumes.evaluate import evaluate
+from mtf_imaging.kinds.volumes.segment.predict import predict_cases, segment_volume
 
 GRID = Sampling((24, 20, 16))
 HU_OF_LABEL = np.array([-400, 0, 400], np.int16)
@@ -211,7 +211,7 @@ def test_a_case_too_large_for_memory_is_named(tmp_path, folder, monkeypatch, com
     def too_large(*_):
         raise MemoryError("Unable to allocate 9 GiB")
 
-    monkeypatch.setattr("mtf_imaging.evaluation.segment.images.resample_linear_region", too_large)
+    monkeypatch.setattr("mtf_imaging.kinds.volumes.segment.images.resample_linear_region", too_large)
     function = evaluate if command == "evaluate" else predict_cases
     with pytest.raises(DataError, match=r"volume-3\.nii\.gz: not enough memory \(Unable to allocate 9 GiB\)"):
         function(folder, tmp_path / "out", GRID, oracle, progress=False)

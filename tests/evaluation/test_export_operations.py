@@ -12,16 +12,18 @@ from mtf_imaging.data.formats.nifti.stored_values import StoredValues
 from mtf_imaging.data.images.repairs import FiniteRepair, HounsfieldRepair
 from mtf_imaging.data.intensities import KINDS, WINDOW, Intensity
 from mtf_imaging.data.network_input import apply_intensities
-from mtf_imaging.data.objects.description import ObjectDescription
-from mtf_imaging.data.objects.masks import paste_mask
-from mtf_imaging.data.photos.scaling import SCALINGS, scale_pixels
+from mtf_imaging.data.pixels.scaling import SCALINGS, scale_pixels
 from mtf_imaging.data.sampling.buckets import Samplings
 from mtf_imaging.data.sampling.resample import resample_linear, resample_to_labels
 from mtf_imaging.data.sampling.sampling import Sampling, way_back
 from mtf_imaging.data.statistics import channel_statistics
-from mtf_imaging.evaluation.export import intensities, pixels, resampling
+from mtf_imaging.evaluation.export import pixels as exported
 from mtf_imaging.evaluation.export.constants import divisor
 from mtf_imaging.evaluation.export.signature import Field, Signature
+from mtf_imaging.kinds.objects import pixel_operations as pixels
+from mtf_imaging.kinds.objects.description import ObjectDescription
+from mtf_imaging.kinds.objects.reading.masks import paste_mask
+from mtf_imaging.kinds.volumes.export import intensities, resampling
 
 # shape and voxel size of a volume, grid and voxel size of the network
 PLACES = [
@@ -140,7 +142,7 @@ def test_a_constant_channel_becomes_zero(kind):
 @pytest.mark.parametrize("scaling", SCALINGS)
 def test_pixels_are_scaled(scaling):
     image = np.arange(256, dtype=np.uint8)[:, None, None] * np.ones(3, np.uint8)
-    found = tf.function(lambda x: pixels.scale_pixels(x, scaling))(tf.constant(image))
+    found = tf.function(lambda x: exported.scale_pixels(x, scaling))(tf.constant(image))
     np.testing.assert_array_equal(found, scale_pixels(image, scaling))
     np.testing.assert_array_equal(found, ObjectDescription(((1, "cup"),), scaling).scale(image))
 

@@ -10,8 +10,8 @@ import mtf_imaging as mi
 from mtf_imaging.cli.config import job as jobs
 from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.evaluation.segment.flips import check_flips, over_flips
-from mtf_imaging.jobs.network import trained_network
+from mtf_imaging.evaluation.averaging.flips import check_flips, over_flips
+from mtf_imaging.kinds.networks import trained_network
 from mtf_imaging.layout import Layout
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training.prediction import predictor_of

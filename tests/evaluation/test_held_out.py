@@ -12,10 +12,10 @@ from mtf_imaging.data.records.record import Record
 from mtf_imaging.data.sampling.grid import format_grid
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError, ShapeError
-from mtf_imaging.evaluation.evaluate import evaluate
-from mtf_imaging.evaluation.held_out import HeldOutRecords
 from mtf_imaging.evaluation.report.colors import LITS_COLORS
 from mtf_imaging.evaluation.scoring.summary import summarize
+from mtf_imaging.kinds.volumes.evaluate import evaluate
+from mtf_imaging.kinds.volumes.held_out import HeldOutRecords
 from tests.evaluation import test_evaluate
 
 GRID = (8, 6, 4)

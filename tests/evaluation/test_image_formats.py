@@ -13,9 +13,9 @@ from mtf_imaging.data.reading.images import read_mask, read_volume
 from mtf_imaging.data.records.make_record import digest, make_record
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import ConfigError, DataError
-from mtf_imaging.evaluation.evaluate import cases_to_evaluate, evaluate
 from mtf_imaging.evaluation.pairs.score import score_folders
-from mtf_imaging.evaluation.segment.predict import plan_predictions, predict_cases
+from mtf_imaging.kinds.volumes.evaluate import cases_to_evaluate, evaluate
+from mtf_imaging.kinds.volumes.segment.predict import plan_predictions, predict_cases
 from tests.data.dicom_folder import write_series
 from tests.data.zarr_image import write_image
 

@@ -16,10 +16,10 @@ from mtf_imaging.data.sampling import label_region
 from mtf_imaging.data.sampling.resample import resample_linear, resample_to_labels
 from mtf_imaging.data.sampling.sampling import Sampling, Span
 from mtf_imaging.errors import ConfigError, ShapeError
-from mtf_imaging.evaluation.evaluate import evaluate
-from mtf_imaging.evaluation.held_out import HeldOutRecords
-from mtf_imaging.evaluation.segment.cleanup import Cleanup
-from mtf_imaging.evaluation.segment.predict import predict_cases, segment_volume
+from mtf_imaging.evaluation.cleanup import Cleanup
+from mtf_imaging.kinds.volumes.evaluate import evaluate
+from mtf_imaging.kinds.volumes.held_out import HeldOutRecords
+from mtf_imaging.kinds.volumes.segment.predict import predict_cases, segment_volume
 
 ABDOMEN = Description(
     ("CT",),

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from mtf_imaging.cli.main import main
-from mtf_imaging.evaluation.evaluate import evaluate
+from mtf_imaging.evaluation.case_report import plots
 from mtf_imaging.evaluation.pairs.score import score_folders
-from mtf_imaging.evaluation.report import plots
 from mtf_imaging.evaluation.report.cells import shown
+from mtf_imaging.evaluation.report.histogram import histogram
+from mtf_imaging.kinds.volumes.evaluate import evaluate
 from tests.evaluation.html_tree import parse
 from tests.evaluation.test_evaluate import GRID, HU_OF_LABEL, oracle, store
 
@@ -182,7 +183,7 @@ def test_each_lesion_has_a_mark_that_links_to_its_case(page, metrics):
 
 def test_histograms_count_every_case():
     for values in ([0.95, 0.96, 1.0, 1.0], [0.0, 0.31, 1.0], [1.0], [0.5] * 3):
-        chart = parse(plots.histogram(values, "liver"))
+        chart = parse(histogram(values, "liver"))
         counts = [int(bar.one("title").text.split()[0]) for bar in chart.all("rect")]
         assert sum(counts) == len(values)
         assert f"mean {np.mean(values):.3f}" in chart.text

@@ -13,7 +13,7 @@ from scipy import ndimage
 
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.images.geometry import Geometry
-from mtf_imaging.evaluation.report.planes import find_focus
+from mtf_imaging.evaluation.case_report.planes import find_focus
 from mtf_imaging.evaluation.scoring import voxels
 from mtf_imaging.evaluation.scoring.case import score_case
 from mtf_imaging.evaluation.scoring.components import find_components, mask_components

@@ -13,9 +13,15 @@ from mtf_imaging.data.sampling.grid import whole_region
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.data.sampling.slabs import source_region
 from mtf_imaging.errors import DataError, ShapeError
-from mtf_imaging.evaluation.segment.images import ArraySource, as_source, input_region, network_input, source_statistics
-from mtf_imaging.evaluation.segment.labels import grid_labels, sliced_labels
-from mtf_imaging.evaluation.segment.whole_image import WholeImage, image_slices
+from mtf_imaging.kinds.volumes.segment.images import (
+    ArraySource,
+    as_source,
+    input_region,
+    network_input,
+    source_statistics,
+)
+from mtf_imaging.kinds.volumes.segment.labels import grid_labels, sliced_labels
+from mtf_imaging.kinds.volumes.segment.whole_image import WholeImage, image_slices
 from mtf_imaging.layout.regions import whole_region as whole
 from mtf_imaging.meshes.group import ALONE
 from tests.data.test_label_file import volume as store
@@ -117,7 +123,7 @@ def test_values_that_are_not_finite_are_refused(geometry, value):
 
 @pytest.mark.parametrize("thickness", [1, 5, 100])
 def test_slabs_in_the_order_of_the_file_are_the_whole_labels(geometry, monkeypatch, thickness):
-    monkeypatch.setattr("mtf_imaging.evaluation.segment.labels._SLAB_VOXELS", thickness * 13 * 22)
+    monkeypatch.setattr("mtf_imaging.kinds.volumes.segment.labels._SLAB_VOXELS", thickness * 13 * 22)
     probabilities = np.random.default_rng(0).random((8, 8, 8, 3)).astype(np.float32)
     labels = sliced_labels(WholeImage(None, (8, 8, 8), 1, 3), probabilities, geometry, Sampling((8, 8, 8)), Path("v"))
     expected, order = labels.whole(), geometry.plane_order

@@ -11,9 +11,9 @@ from scipy.spatial.transform import Rotation
 from mtf_imaging.data.cases.cases import find_cases
 from mtf_imaging.data.records.make_record import make_record
 from mtf_imaging.data.sampling.sampling import Sampling
-from mtf_imaging.evaluation.evaluate import evaluate
 from mtf_imaging.evaluation.scoring.summary import summarize
-from mtf_imaging.evaluation.segment.predict import predict_cases
+from mtf_imaging.kinds.volumes.evaluate import evaluate
+from mtf_imaging.kinds.volumes.segment.predict import predict_cases
 
 HU_OF_LABEL = np.array([-400, 0, 400], np.int16)
 SPACING = (1.5, 1.5, 2.0)

@@ -5,8 +5,8 @@ import os
 import pytest
 
 from mtf_imaging.cli.runtime.failures import explain
-from mtf_imaging.evaluation.evaluate import evaluate
 from mtf_imaging.evaluation.pairs.score import score_folders
+from mtf_imaging.kinds.volumes.evaluate import evaluate
 from tests.evaluation.test_evaluate import GRID, oracle, store
 from tests.storage import fill
 

@@ -11,8 +11,8 @@ from mtf_imaging.data.reading.images import read_labels, read_volume
 from mtf_imaging.data.sampling import label_region, resample, slabs
 from mtf_imaging.data.sampling.resample import resample_linear, resample_nearest
 from mtf_imaging.data.sampling.sampling import Sampling, whole_field
-from mtf_imaging.evaluation.segment import labels as sliced_labels
-from mtf_imaging.evaluation.segment.predict import predict_cases, segment_volume
+from mtf_imaging.kinds.volumes.segment import labels as sliced_labels
+from mtf_imaging.kinds.volumes.segment.predict import predict_cases, segment_volume
 
 SHAPE = (13, 22, 17)
 SAMPLINGS = {

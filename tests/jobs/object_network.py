@@ -4,8 +4,8 @@ import gin
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.data.objects.description import ObjectDescription
-from tests.data.coco_folder import make_annotation, make_fields, write_folder
+from mtf_imaging.kinds.objects.description import ObjectDescription
+from tests.kinds.coco_folder import make_annotation, make_fields, write_folder
 
 CATEGORIES = ObjectDescription(((1, "cup"), (3, "fork")))
 GIN = """

@@ -6,8 +6,8 @@ import tensorflow as tf
 from PIL import Image
 
 import mtf_imaging as mi
-from mtf_imaging.data.photos.description import PhotoDescription
-from mtf_imaging.data.photos.label_images import write_label_image
+from mtf_imaging.kinds.photos.description import PhotoDescription
+from mtf_imaging.kinds.photos.reading.label_images import write_label_image
 
 CLASSES = PhotoDescription(("ground", "box", "sky"), ((0, 0, 0), (200, 60, 60), (60, 60, 200)))
 GIN = """

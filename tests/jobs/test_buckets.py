@@ -15,12 +15,12 @@ from mtf_imaging.data.records.formats import record_path
 from mtf_imaging.data.records.manifest import open_records
 from mtf_imaging.data.records.opening import read_record
 from mtf_imaging.data.records.pipeline import training_batches
-from mtf_imaging.evaluation.held_out import HeldOutRecords
 from mtf_imaging.evaluation.scoring.overlap import label_overlaps
 from mtf_imaging.evaluation.scoring.summary import dice_per_case
 from mtf_imaging.jobs.batches import whole_inputs
 from mtf_imaging.jobs.buckets import bucket_batches, modeled_memory, open_buckets
 from mtf_imaging.jobs.data import TrainingData
+from mtf_imaging.kinds.volumes.held_out import HeldOutRecords
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.prediction import predictor

@@ -14,13 +14,13 @@ import mtf_imaging as mi
 from mtf_imaging.data.reading.images import read_labels, read_volume
 from mtf_imaging.data.records.splits import Fold, write_splits
 from mtf_imaging.data.sampling.sampling import parse_sampling
-from mtf_imaging.evaluation.segment.flips import over_flips
-from mtf_imaging.evaluation.segment.images import network_input
-from mtf_imaging.evaluation.segment.labels import sliced_labels
-from mtf_imaging.evaluation.segment.whole_image import image_slices
+from mtf_imaging.evaluation.averaging.flips import over_flips
 from mtf_imaging.jobs import cross_validating, pooling
 from mtf_imaging.jobs.fold_runs import FoldRuns
-from mtf_imaging.jobs.network import trained_network
+from mtf_imaging.kinds.networks import trained_network
+from mtf_imaging.kinds.volumes.segment.images import network_input
+from mtf_imaging.kinds.volumes.segment.labels import sliced_labels
+from mtf_imaging.kinds.volumes.segment.whole_image import image_slices
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.prediction import predictor

@@ -1,28 +1,33 @@
-"""Evaluation and prediction say what they can do with the run of a custom data set."""
+"""Evaluation and prediction with the run of a custom data set: volumes of one channel, and arrays of any shape."""
 
 import json
 import re
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import mtf_imaging as mi
+from mtf_imaging.cli import main
 from mtf_imaging.files.run_folder import FACTS
-from mtf_imaging.jobs.run import Facts
-from mtf_imaging.jobs.subjects.custom import check_input
-from mtf_imaging.jobs.subjects.opening import open_subject
-from mtf_imaging.jobs.subjects.subject import Inference
+from mtf_imaging.jobs.predicting import predict
+from mtf_imaging.kinds.all_kinds import open_subject
+from mtf_imaging.kinds.inference import Inference
+from mtf_imaging.models.resnet import Classification, GeneratedImages, ResNet
+from mtf_imaging.training.prediction import predictor
 
-FIX = "Fix: export the run, or call mi.training.prediction.predictor(task=..., sizes={}, model_dir='{}')"
+READS = "Evaluation and prediction read volumes with the axes x, y, z and one channel for it. Fix: predict .npy files"
+TASK = Classification(ResNet(classes=4, blocks=(1, 1), base_filters=4))
 
 
 class Task:
     """A task whose image has the given dimensions."""
 
-    def __init__(self, shape):
-        self.shape = shape
+    def __init__(self, shape, **others):
+        self.shapes = {"image": shape, **others}
 
     def inputs(self, batch_size, sizes, dtype="float32", labels=True):
-        return {"image": self.shape}
+        return self.shapes
 
     def loss(self, image):
         raise NotImplementedError
@@ -31,17 +36,34 @@ class Task:
         raise NotImplementedError
 
 
+class TwoInputs(Task):
+    def predict(self, image, age):
+        raise NotImplementedError
+
+
+class Parts(Classification):
+    """A network with two results."""
+
+    def predict(self, image):
+        return {"classes": super().predict(image), "image": image}
+
+
 def run_of(folder, **facts):
     (folder / FACTS).write_text(json.dumps(facts))
     return folder
 
 
-def test_images_with_other_axes_are_refused_before_any_setting(tmp_path):
+def network_of(run, task, images, **settings):
+    return open_subject(run, Inference(**settings)).network(task, [run], "last", images)
+
+
+def test_images_with_other_axes_are_no_volumes(tmp_path):
     run = run_of(tmp_path, resolution="x:64,y:64")
-    with pytest.raises(mi.ConfigError) as error:
-        open_subject(run, Inference(resolution="1"))
-    assert f"{run}: the network was trained on a custom data set, and its input has the axes x, y." in str(error.value)
-    assert FIX.format("(64, 64)", run) in str(error.value)
+    subject = open_subject(run, Inference())
+    text = f"{run}: the network was trained on a custom data set, and its input has the axes x, y. {READS}"
+    for call in (subject.find_labeled, lambda *paths: subject.plan_predictions(*paths, False)):
+        with pytest.raises(mi.ConfigError, match=re.escape(text)):
+            call(tmp_path / "cases", tmp_path / "output")
 
 
 @pytest.mark.parametrize(
@@ -49,18 +71,110 @@ def test_images_with_other_axes_are_refused_before_any_setting(tmp_path):
     ["batch:1,time:8,height:32,width:32,channels:3", "batch:1,x:8,y:32,z:32,channels:2", "batch:1,x:8,y:32,z:32"],
 )
 def test_other_volumes_are_refused(tmp_path, shape):
-    facts = Facts(resolution="x:8,y:32,z:32")
-    with pytest.raises(mi.ConfigError, match=re.escape(f"its input has the shape 'image' [{shape}].")) as error:
-        check_input(Task(shape), tmp_path, facts, (8, 32, 32))
-    assert FIX.format("(8, 32, 32)", tmp_path) in str(error.value)
+    run = run_of(tmp_path, resolution="x:8,y:32,z:32")
+    with pytest.raises(mi.ConfigError, match=re.escape(f"its input has the shape 'image' [{shape}]. {READS}")):
+        network_of(run, Task(shape), [SimpleNamespace(key="0")])
 
 
-def test_volumes_of_one_channel_are_accepted(tmp_path):
+def test_volumes_of_one_channel_are_accepted(tmp_path, monkeypatch):
     run = run_of(tmp_path, resolution="x:8,y:32,z:32")
     assert open_subject(run, Inference()).kind == "volumes"
-    shape = "batch:1,x:8,y:32,z:32,channels:1"
-    check_input(Task(shape), tmp_path, Facts(resolution="x:8,y:32,z:32"), (8, 32, 32))
+    monkeypatch.setattr("mtf_imaging.kinds.volumes.prediction.trained_network", lambda *_, **__: "built")
+    assert network_of(run, Task("batch:1,x:8,y:32,z:32,channels:1"), [SimpleNamespace(key="0")]) == "built"
 
 
-def test_runs_on_records_are_not_checked(tmp_path):
-    check_input(Task("batch:1,x:8,y:32,z:32,channels:4"), tmp_path, Facts("x:8,y:32,z:32", spacing=""), (8, 32, 32))
+def test_runs_on_records_are_not_checked(tmp_path, monkeypatch):
+    run = run_of(tmp_path, resolution="x:8,y:32,z:32", spacing="")
+    monkeypatch.setattr("mtf_imaging.kinds.volumes.prediction.trained_network", lambda *_, **__: "built")
+    assert network_of(run, Task("batch:1,x:8,y:32,z:32,channels:4"), [SimpleNamespace(key="0")]) == "built"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Returns a folder with a trained run, and arrays to predict."""
+    folder = tmp_path_factory.mktemp("arrays")
+    data = mi.jobs.TrainingData("none", GeneratedImages(height=16, width=12))
+    mi.jobs.train(task=TASK, data=data, model_dir=folder / "run", batch_size=2, num_steps=1, progress=False)
+    (folder / "arrays").mkdir()
+    for number in (10, 9):
+        np.save(folder / f"arrays/image_{number}.npy", array(number))
+    np.save(folder / "other.npy", np.zeros((12, 16, 3)))
+    np.save(folder / "text.npy", np.full((16, 12, 3), "a"))
+    (folder / "damaged.npy").write_bytes(b"not an array")
+    return folder
+
+
+def array(seed):
+    return np.random.default_rng(seed).normal(size=(16, 12, 3))  # float64, which the network casts
+
+
+def test_arrays_are_predicted(folder, tmp_path):
+    options = {"task": TASK, "model_dir": folder / "run", "progress": False}
+    (one,) = predict(**options, input=folder / "arrays/image_9.npy", output=tmp_path / "one.npy")
+    several = predict(**options, input=folder / "arrays", output=tmp_path / "several")
+    assert several == [tmp_path / f"several/image_{number}.npy" for number in (9, 10)]
+    network = predictor(task=TASK, sizes=(16, 12), model_dir=folder / "run")
+    for number, path in ((9, one), (9, several[0]), (10, several[1])):
+        np.testing.assert_array_equal(np.load(path), network(array(number)))
+    with pytest.raises(mi.DataError, match=r"one\.npy: already exists\. Fix: name another output, or set overwrite\."):
+        predict(**options, input=folder / "arrays/image_9.npy", output=one)
+    assert predict(**options, input=folder / "arrays/image_10.npy", output=one, overwrite=True) == [one]
+    np.testing.assert_array_equal(np.load(one), network(array(10)))
+
+
+def test_several_results_of_an_array_are_one_file(folder, tmp_path):
+    options = {"task": Parts(TASK.network), "model_dir": folder / "run", "progress": False}
+    image = folder / "arrays/image_9.npy"
+    with pytest.raises(mi.DataError, match=r"a\.npy: the network returned the arrays classes, image, .* a\.npz\."):
+        predict(**options, input=image, output=tmp_path / "a.npy")
+    assert not any(tmp_path.iterdir())
+    (one,) = predict(**options, input=image, output=tmp_path / "a.npz")
+    two = predict(**options, input=folder / "arrays", output=tmp_path / "several")
+    assert [path.name for path in two] == ["image_9.npz", "image_10.npz"]
+    for path in (one, two[0]):
+        results = np.load(path)
+        assert sorted(results) == ["classes", "image"]
+        np.testing.assert_array_equal(results["image"], array(9).astype(np.float32))
+    with pytest.raises(mi.DataError, match=r"image_9\.npz \(and 1 more\): already exists"):
+        predict(**options, input=folder / "arrays", output=tmp_path / "several")
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"input": "other.npy"}, "other.npy: has the shape [12, 16, 3], but the network takes [height: 16, width: 12"),
+        ({"input": "text.npy"}, "text.npy: has the dtype <U1, but the network takes numbers. Fix: convert the array."),
+        ({"input": "damaged.npy"}, "damaged.npy: not a NumPy array ("),
+        ({"input": "missing.npy"}, "missing.npy: No such file or directory. Fix: check the path and the disk."),
+        ({"output": "a.csv"}, "a.csv: the prediction for one array needs a name that ends in .npy or .npz. Fix: use"),
+        ({"input": "arrays", "output": "a.npy"}, "a.npy: the input {folder}/arrays is a folder, so the output must be"),
+        ({"output": "arrays/image_9.npy", "overwrite": True}, "would be overwritten by its prediction. Fix: name"),
+        ({"input": "arrays", "output": "arrays"}, "lies in the folder of the cases"),
+        ({"flips": ("x",)}, "flips = ('x',) has no effect: only the probabilities of volumes and photos are averaged."),
+        ({"spacing": 2.0}, "spacing = 2.0 has no effect: arrays are prepared as the data set prepares its images."),
+        (
+            {"task": TwoInputs("batch:1,x:16,y:12", age="batch:1")},
+            "has the inputs 'image' [batch:1,x:16,y:12] and 'age' [b",
+        ),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else None,
+)
+def test_mistakes_are_reported(folder, tmp_path, change, text):
+    given = {"task": TASK, "model_dir": "run", "input": "arrays/image_9.npy", "output": tmp_path / "a.npy"} | change
+    given |= {name: folder / given[name] for name in ("model_dir", "input", "output")}
+    if change.get("output") == "a.npy":
+        given["output"] = tmp_path / "a.npy"
+    with pytest.raises(mi.errors.MtfImagingError, match=re.escape(text.format(folder=folder))):
+        predict(**given)
+    assert not any(tmp_path.iterdir())
+
+
+def test_the_command_names_the_written_file(folder, tmp_path, capsys):
+    (folder / "run/config.gin").write_text(
+        "import mtf_imaging.models.resnet\njob.task = @resnet.Classification()\n"
+        "resnet.Classification.network = @resnet.ResNet()\nresnet.ResNet.classes = 4\n"
+        "resnet.ResNet.blocks = (1, 1)\nresnet.ResNet.base_filters = 4\n"
+    )
+    paths = f"--input={folder / 'arrays'}", f"--output={tmp_path / 'predictions'}"
+    assert main.main(["predict", f"--model_dir={folder / 'run'}", *paths]) == 0
+    assert f"Next: read {tmp_path}/predictions/image_9.npy with numpy.load" in capsys.readouterr().out

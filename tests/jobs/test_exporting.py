@@ -15,23 +15,23 @@ import mtf_imaging as mi
 from mtf_imaging.data.cases.cases import find_cases
 from mtf_imaging.data.description.description import LITS
 from mtf_imaging.data.images.channels import resample_channels
-from mtf_imaging.data.objects.data_set import Objects
-from mtf_imaging.data.objects.masks import decode_mask
 from mtf_imaging.data.phantom import write_phantom
-from mtf_imaging.data.photos.data_set import Photos
-from mtf_imaging.data.photos.label_images import read_label_image
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.manifest import open_records
 from mtf_imaging.data.sampling.resample import resample_linear
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.data.statistics import channel_statistics
 from mtf_imaging.errors import ConfigError, DataError
-from mtf_imaging.evaluation.objects.infer import predict_objects
-from mtf_imaging.evaluation.segment.cleanup import Cleanup
-from mtf_imaging.evaluation.segment.images import network_input, read_case
-from mtf_imaging.evaluation.segment.predict import segment_volume
-from mtf_imaging.jobs.network import task_for, trained_network
-from mtf_imaging.jobs.run import description_of_run
+from mtf_imaging.evaluation.cleanup import Cleanup
+from mtf_imaging.kinds.networks import task_for, trained_network
+from mtf_imaging.kinds.objects.data_set import Objects
+from mtf_imaging.kinds.objects.infer import predict_objects
+from mtf_imaging.kinds.objects.reading.masks import decode_mask
+from mtf_imaging.kinds.photos.data_set import Photos
+from mtf_imaging.kinds.photos.reading.label_images import read_label_image
+from mtf_imaging.kinds.volumes.segment.images import network_input, read_case
+from mtf_imaging.kinds.volumes.segment.predict import segment_volume
+from mtf_imaging.kinds.volumes.trained import description_of_run
 from mtf_imaging.models.deeplab import SemanticSegmentation
 from mtf_imaging.models.resnet import Classification, GeneratedImages, ResNet
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, Segmentation, UNet3D

@@ -13,15 +13,15 @@ from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
 import mtf_imaging as mi
-from mtf_imaging.data.objects.augmentation import ObjectAugmentation
-from mtf_imaging.data.objects.data_set import Objects
-from mtf_imaging.evaluation.objects.coco import MEASURES
-from mtf_imaging.evaluation.segment.cleanup import Cleanup
-from mtf_imaging.jobs.run import read_facts
+from mtf_imaging.evaluation.cleanup import Cleanup
+from mtf_imaging.kinds.facts import read_facts
+from mtf_imaging.kinds.objects.augmentation import ObjectAugmentation
+from mtf_imaging.kinds.objects.data_set import Objects
+from mtf_imaging.kinds.objects.scoring.coco import MEASURES
 from mtf_imaging.training.optimizers import Adam
-from tests.data.coco_folder import write_images
 from tests.jobs.object_network import CATEGORIES, TinyDetection, write_objects_folder
 from tests.jobs.photo_network import write_photos
+from tests.kinds.coco_folder import write_images
 
 SPLIT = mi.Layout.parse("rows:2,cols:3", "height:rows,width:cols")
 STEPS = 4
@@ -76,7 +76,7 @@ def files(folder):
 def test_a_run_stores_the_size_the_categories_and_the_held_out_split(folder):
     facts = read_facts(folder / "run")
     assert (facts.resolution, facts.held_out_split) == ("height:16,width:24", "val")
-    assert facts.objects == json.loads(json.dumps(CATEGORIES.to_fields()))
+    assert facts.description == json.loads(json.dumps(CATEGORIES.to_fields()))
     assert json.loads((folder / "run/run.json").read_text()).keys() == {
         *("resolution", "spacing", "fold_digest", "objects", "held_out_split")
     }

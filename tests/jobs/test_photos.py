@@ -12,12 +12,12 @@ import pytest
 from PIL import Image
 
 import mtf_imaging as mi
-from mtf_imaging.data.photos.augmentation import PhotoAugmentation
-from mtf_imaging.data.photos.data_set import Photos
-from mtf_imaging.data.photos.label_images import read_label_image
-from mtf_imaging.evaluation.segment.cleanup import Cleanup
+from mtf_imaging.evaluation.cleanup import Cleanup
 from mtf_imaging.jobs.held_out import open_held_out
-from mtf_imaging.jobs.run import read_facts
+from mtf_imaging.kinds.facts import read_facts
+from mtf_imaging.kinds.photos.augmentation import PhotoAugmentation
+from mtf_imaging.kinds.photos.data_set import Photos
+from mtf_imaging.kinds.photos.reading.label_images import read_label_image
 from mtf_imaging.models.deeplab import SemanticSegmentation
 from mtf_imaging.models.unet3d import Segmentation, UNet3D
 from mtf_imaging.training.optimizers import Adam
@@ -82,7 +82,7 @@ def picture(path):
 def test_a_run_stores_the_crop_the_classes_and_the_held_out_list(folder):
     facts = read_facts(folder / "run")
     assert (facts.resolution, facts.held_out_split) == ("height:16,width:24", "val")
-    assert facts.photos == CLASSES.to_fields()
+    assert facts.description == CLASSES.to_fields()
     assert json.loads((folder / "run/run.json").read_text()).keys() == {
         *("resolution", "spacing", "fold_digest", "photos", "held_out_split", "class_frequencies")
     }
@@ -221,7 +221,7 @@ def test_an_ensemble_averages_its_runs(folder, predict, tmp_path):
     alone = [predict(model_dir=tmp_path / f"cv/fold_{n}", output=tmp_path / str(n)) for n in range(2)]
     assert all(any((labels(a) != labels(b)).any() for a, b in zip(written, other, strict=True)) for other in alone)
     facts = read_facts(tmp_path / "cv/fold_1")
-    dataclasses.replace(facts, photos=facts.photos | {"scaling": "mean"}).save(tmp_path / "cv/fold_1")
+    dataclasses.replace(facts, description=facts.description | {"scaling": "mean"}).save(tmp_path / "cv/fold_1")
     with pytest.raises(
         mi.ConfigError, match="fold_1: was trained on photos with other classes or another scaling than"
     ):

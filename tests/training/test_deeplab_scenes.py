@@ -6,7 +6,7 @@ import gin
 import pytest
 
 from mtf_imaging.cli.main import main
-from mtf_imaging.data.photos.scenes import write_scenes
+from mtf_imaging.kinds.photos.scenes import write_scenes
 from tests.training.test_shipped_jobs import dry_run
 
 

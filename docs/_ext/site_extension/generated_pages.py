@@ -29,7 +29,7 @@ CONFIGURABLE_GROUPS = {
         "mtf_imaging.training.optimizers.sgd",
     ),
     "Learning-rate schedules": ("mtf_imaging.training.optimizers.schedules",),
-    "Data": ("mtf_imaging.data.",),
+    "Data": ("mtf_imaging.data.", "mtf_imaging.kinds."),
     "Hardware": ("mtf_imaging.planner.",),
 }
 _CODE = re.compile(r"(`[^`]*`)")

@@ -54,7 +54,7 @@ def run(values: flags.FlagValues) -> str:
     with StopSignals("stopped before the first fold. Run the same command to start again."):
         if not configuration.binds("train.data"):
             from mtf_imaging.data.records.manifest import open_records
-            from mtf_imaging.jobs.subjects.folders import check_volumes
+            from mtf_imaging.kinds.all_kinds import check_volumes
 
             fix = "hold out {kind} with {part} of the folder, and run train and evaluate."
             check_volumes(values.data_dir, fix, "data_dir")
@@ -64,7 +64,7 @@ def run(values: flags.FlagValues) -> str:
         from mtf_imaging.cli.config.training_settings import bound_settings
         from mtf_imaging.files.run_folder import fold_folder
         from mtf_imaging.jobs.cross_validating import cross_validate
-        from mtf_imaging.jobs.subjects.subject import Inference
+        from mtf_imaging.kinds.inference import Inference
 
         setup = configuration.bind_together()
 

@@ -7,9 +7,9 @@ from absl import flags
 from mtf_imaging.cli.config.flags_of_settings import define, required
 from mtf_imaging.cli.runtime.demo.choosing import KINDS, choose_workflow
 from mtf_imaging.cli.runtime.demo.summary import COMPARED_STEPS, compared_folders, summarize
-from mtf_imaging.cli.runtime.demo.workflow import Step, Workflow
 from mtf_imaging.cli.runtime.next_step import after_demo
 from mtf_imaging.cli.runtime.subprocesses import run_command, say
+from mtf_imaging.kinds.demo import Command, Step, Workflow
 from mtf_imaging.settings.setting import Settings, setting, settings
 
 
@@ -53,7 +53,8 @@ def run(values: flags.FlagValues) -> str:
         say(f"Step {number} of {len(steps)}: {step.purpose} (about {step.duration}).")
         if step.note:
             print(f"# {step.note}", flush=True)
-        step.run()
+        for command, options in step.commands():
+            run_command(command, **options)
     print("\n" + summarize(out, workflow), flush=True)
     return after_demo(out / "model", workflow.data_dir)
 
@@ -61,11 +62,13 @@ def run(values: flags.FlagValues) -> str:
 def _comparison(out: Path, workflow: Workflow) -> Step:
     """Returns the step that repeats the first training steps under the layout and on one processor."""
 
-    def compare() -> None:
+    def compare() -> list[Command]:
         folders = compared_folders(out, workflow.processors)
-        for job, folder in zip((workflow.job, workflow.job_of_one), folders, strict=True):
-            gin = {"gin_file": job, "gin_param": 'job.dtype="float64"'}
-            run_command("train", data_dir=workflow.data_dir, model_dir=folder, num_steps=COMPARED_STEPS, **gin)
+        jobs = zip((workflow.job, workflow.job_of_one), folders, strict=True)
+        rest = {"num_steps": COMPARED_STEPS, "gin_param": 'job.dtype="float64"'}
+        return [
+            ("train", {"data_dir": workflow.data_dir, "model_dir": to, "gin_file": job, **rest}) for job, to in jobs
+        ]
 
     return Step(
         f"repeat the first {COMPARED_STEPS} training steps on {workflow.processors} processors and on 1",

@@ -28,8 +28,8 @@ def run(values: flags.FlagValues) -> str:
     given.spacing_table = read_spacing_table(values.spacing_csv)
     check_no_fold(values.ensemble, values.fold)
     saved = setup_flags.saved_run(values)
-    from mtf_imaging.jobs.subjects.opening import open_subject
-    from mtf_imaging.jobs.subjects.subject import Inference
+    from mtf_imaging.kinds.all_kinds import open_subject
+    from mtf_imaging.kinds.inference import Inference
 
     subject = open_subject(saved, Inference.of(given))
     configuration = setup_flags.Configuration(values, saved / CONFIG, needs_job=True)

@@ -70,12 +70,12 @@ def _write_photos(values: flags.FlagValues) -> str:
     if values.num_cases < 1:
         raise ConfigError(f"--num_cases={values.num_cases}: at least 1 photo is needed. Fix: set it to 1 or more.")
     if values.kind == _OBJECTS:
-        from mtf_imaging.data.objects.generator import write_objects
+        from mtf_imaging.kinds.objects.generator import write_objects
 
         train, held_out = write_objects(values.output_dir, values.num_cases, values.seed)
         print(f"{values.output_dir}: {len(train)} photos in train and {len(held_out)} in val")
         return after_photos(values)
-    from mtf_imaging.data.photos.scenes import write_scenes
+    from mtf_imaging.kinds.photos.scenes import write_scenes
 
     train, held_out = write_scenes(values.output_dir, values.num_cases, values.seed)
     print(f"{values.output_dir}: {len(train)} photos in train.txt and {len(held_out)} in val.txt")

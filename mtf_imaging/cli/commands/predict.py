@@ -1,11 +1,13 @@
 """`mtf-imaging predict`: segments volumes or photos, or detects objects in images, with a trained network."""
 
+from pathlib import Path
+
 from absl import flags
 
 from mtf_imaging.cli.config import setup_flags
 from mtf_imaging.cli.config.flags_of_settings import FlagSettings, define, required
 from mtf_imaging.cli.config.groups import SETUP, SETUP_PARAMETERS
-from mtf_imaging.cli.runtime.next_step import after_predict, after_predict_objects, after_predict_photos
+from mtf_imaging.cli.runtime.next_step import after_predict
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.data.images.spacing_table import read_spacing_table
 from mtf_imaging.files.run_folder import CONFIG, weights_folder
@@ -33,9 +35,8 @@ def run(values: flags.FlagValues) -> str | None:
     saved = setup_flags.saved_run(values)
     configuration = setup_flags.Configuration(values, saved / CONFIG, needs_job=True)
     weights_folder(saved, values.checkpoint)
-    from mtf_imaging.jobs.subjects.folders import OBJECTS, PHOTOS
-    from mtf_imaging.jobs.subjects.opening import open_subject
-    from mtf_imaging.jobs.subjects.subject import Inference
+    from mtf_imaging.kinds.all_kinds import open_subject
+    from mtf_imaging.kinds.inference import Inference
 
     subject = open_subject(saved, Inference.of(given))
     planned = subject.plan_predictions(values.input, values.output, values.overwrite)
@@ -46,8 +47,4 @@ def run(values: flags.FlagValues) -> str | None:
     setup = configuration.bind_together()
     own = {"spacing_table": given.spacing_table, "planned": planned}
     predict(**bound_settings(PredictSettings, setup, values, **own))
-    if subject.kind == PHOTOS:
-        return after_predict_photos(values, planned[0][0])
-    if subject.kind == OBJECTS:
-        return after_predict_objects(values, [image for image, _ in planned])
-    return after_predict(values, planned)
+    return after_predict(subject.next_step(planned, Path(values.input), Path(values.output)))

@@ -52,7 +52,7 @@ def run(values: flags.FlagValues) -> str:
         return after_dry_run(values)
     data = arguments["data"]
     has_default = data.evaluation is None
-    return after_train(values, data.fold, data.is_records and has_default, data.kind is not None and has_default)
+    return after_train(values, data.fold, data.is_records and has_default, data.kind.has_splits and has_default)
 
 
 def _check_records(values: flags.FlagValues, configuration: setup_flags.Configuration) -> None:
@@ -64,7 +64,7 @@ def _check_records(values: flags.FlagValues, configuration: setup_flags.Configur
     if values.dry_run or configuration.binds("train.data"):
         return
     from mtf_imaging.data.records.manifest import open_records
-    from mtf_imaging.jobs.subjects.folders import check_volumes
+    from mtf_imaging.kinds.all_kinds import check_volumes
 
     fix = "choose a job with {kind} as its data set (train.data = @{data_set}())."
     check_volumes(values.data_dir, fix, "data")

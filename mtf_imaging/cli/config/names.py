@@ -3,11 +3,11 @@
 import gin
 
 from mtf_imaging.data.augmentation import Augmentation
-from mtf_imaging.data.objects.augmentation import ObjectAugmentation
-from mtf_imaging.data.objects.data_set import Objects
-from mtf_imaging.data.photos.augmentation import PhotoAugmentation
-from mtf_imaging.data.photos.data_set import Photos
 from mtf_imaging.data.records.data_set import Records
+from mtf_imaging.kinds.objects.augmentation import ObjectAugmentation
+from mtf_imaging.kinds.objects.data_set import Objects
+from mtf_imaging.kinds.photos.augmentation import PhotoAugmentation
+from mtf_imaging.kinds.photos.data_set import Photos
 from mtf_imaging.training import optimizers
 
 for _class in (

@@ -14,7 +14,7 @@ from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.files.run_folder import CONFIG
-from mtf_imaging.jobs.run import Facts
+from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.layout import Layout
 from mtf_imaging.settings.setting import settings_of
 

@@ -14,7 +14,7 @@ from mtf_imaging.cli.config.job import Job
 from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs.data import TrainingData
-from mtf_imaging.jobs.network import task_for
+from mtf_imaging.kinds.networks import task_for
 from mtf_imaging.settings.setting import changed, setting, settings, settings_of, values_of
 from mtf_imaging.settings.training import DataSettings, RunSettings
 from mtf_imaging.settings.values import AUTO

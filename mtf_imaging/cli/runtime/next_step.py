@@ -2,7 +2,6 @@
 
 import math
 import os
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,9 +14,7 @@ from mtf_imaging.cli.runtime.usage import PROGRAM
 from mtf_imaging.files.run_folder import CONFIG
 
 if TYPE_CHECKING:  # these import TensorFlow or NumPy
-    from mtf_imaging.data.cases.cases import Case
-    from mtf_imaging.data.objects.annotations import ObjectImage
-    from mtf_imaging.data.photos.folders import Photo
+    from mtf_imaging.kinds.kind import NextStep
     from mtf_imaging.layout import Layout
     from mtf_imaging.planner.bench.compare import Row
     from mtf_imaging.planner.cost.explained import Explained
@@ -126,50 +123,15 @@ def after_evaluate(values: flags.FlagValues) -> str:
     )
 
 
-def after_predict_objects(values: flags.FlagValues, images: "list[ObjectImage]") -> str:
-    """Names the picture of the first image, and the detections.
+def after_predict(step: "NextStep") -> str:
+    """Suggests what the kind of the images does after a prediction: scoring the results, or viewing them.
 
     Args:
-      values: the flags of predict.
-      images: the images.
+      step: the next step.
     """
-    from mtf_imaging.jobs.subjects.object_output import detection_output
-
-    output = detection_output(images, Path(values.input), Path(values.output))
-    return f"open {quoted(output.overlays[0])}, the first picture; {quoted(output.detections)} has all detections"
-
-
-def after_predict_photos(values: flags.FlagValues, photo: "Photo") -> str:
-    """Names the picture of the first photo.
-
-    Args:
-      values: the flags of predict.
-      photo: the first photo.
-    """
-    from mtf_imaging.jobs.subjects.photo_output import output_files
-
-    files = output_files(photo, Path(values.input), Path(values.output))
-    return f"open {quoted(files.overlay)}, the classes in color, or {quoted(files.labels)}, their labels"
-
-
-def after_predict(values: flags.FlagValues, planned: "list[tuple[Case, Path]]") -> str | None:
-    """Suggests scoring the segmentations if the cases have references, and viewing the first one otherwise.
-
-    Args:
-      values: the flags of predict.
-      planned: pairs (case, file that was written).
-    """
-    references = {case.labels and case.labels.parent for case, _ in planned}
-    predictions = {output.parent for _, output in planned}
-    if len(references) == len(predictions) == 1 and None not in references and not values.submission:
-        folders = {"reference_dir": references.pop(), "prediction_dir": predictions.pop()}
-        return command_line("score", **folders, output_dir=unused(beside(values.output, "scores")))
-    volume, output = quoted(planned[0][0].volume), quoted(planned[0][1])
-    if planned[0][1].name.endswith(".zarr"):
-        return f"open {output} over {volume} in a viewer of OME-Zarr, for instance napari"
-    if shutil.which("itksnap"):
-        return f"itksnap -g {volume} -s {output}"
-    return f"open {output} over {volume} in a NIfTI viewer, for instance ITK-SNAP or 3D Slicer"
+    if step.flags is None:
+        return step.text.format(*map(quoted, step.paths))
+    return command_line(step.text, **step.flags | {"output_dir": unused(step.flags["output_dir"])})
 
 
 def after_score(values: flags.FlagValues) -> str:

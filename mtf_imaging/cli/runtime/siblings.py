@@ -37,8 +37,8 @@ def held_out_cases(values: flags.FlagValues, fold: int | None) -> Path | None:
     Without a fold, the folder must hold no other cases: evaluate scores all of a folder.
     """
     from mtf_imaging.data.records.manifest import read_manifest
+    from mtf_imaging.data.records.splits import held_out_keys
     from mtf_imaging.errors import MtfImagingError
-    from mtf_imaging.jobs.folds import held_out_keys
 
     data_dir = values.data_dir if fold is not None else values.eval_dir
     if not data_dir:

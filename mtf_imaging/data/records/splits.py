@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mtf_imaging.errors import DataError
+from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files.atomic import write_bytes
 
 FILE = "splits_final.json"  # the name that nnU-Net uses
@@ -148,3 +148,18 @@ def _names(names) -> tuple[str, ...]:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise TypeError(f"{names!r} is not a list of names")
     return tuple(names)
+
+
+def held_out_keys(fold: int | None, splits_file: str | Path | None, model_dir: str | Path) -> tuple[str, ...] | None:
+    """Returns the keys of the held-out cases of a fold; None without a fold.
+
+    Raises:
+      ConfigError: there is a file of splits but no fold.
+      DataError: the file of splits cannot be read, or has no such fold.
+    """
+    if fold is None:
+        if splits_file is not None:
+            raise ConfigError("splits_file has no effect without a fold. Fix: give fold, too.", ["fold"])
+        return None
+    path = splits_file or Path(model_dir) / FILE
+    return pick_fold(read_splits(path), fold, path).val

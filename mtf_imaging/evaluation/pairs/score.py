@@ -10,8 +10,7 @@ from mtf_imaging.evaluation.pairs.rules import choose_description
 from mtf_imaging.evaluation.pairs.score_pairs import score_pairs, write_scores
 from mtf_imaging.evaluation.pairs.volumes import add_volumes
 from mtf_imaging.evaluation.scoring.case import TOLERANCE_MM, CaseScore, check_tolerance
-from mtf_imaging.evaluation.segment.predict import check_outside
-from mtf_imaging.files.output_folder import writing_to
+from mtf_imaging.files.output_folder import check_outside, writing_to
 from mtf_imaging.files.workers import default_workers, in_parallel
 
 WORKER_BYTES = 1 << 29  # a CT of 512 x 512 x 1024 voxels takes 0.15 GiB, and many lesions take more

@@ -18,10 +18,10 @@ from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.images.voxel_values import any_labeled, warn_of_empty
 from mtf_imaging.data.reading.open_sources import open_image_source, open_mask, open_segmentation, open_volume
 from mtf_imaging.errors import DataError
+from mtf_imaging.evaluation.case_report.display import shows_ct
+from mtf_imaging.evaluation.case_report.overlay import Overlays, make_overlays
+from mtf_imaging.evaluation.case_report.page import write_report
 from mtf_imaging.evaluation.pairs.pairs import Pair
-from mtf_imaging.evaluation.report.display import shows_ct
-from mtf_imaging.evaluation.report.overlay import Overlays, make_overlays
-from mtf_imaging.evaluation.report.page import write_report
 from mtf_imaging.evaluation.scoring.case import TOLERANCE_MM, CaseScore, score_case
 from mtf_imaging.evaluation.scoring.compact_labels import CompactLabels, read_compact
 from mtf_imaging.evaluation.scoring.metrics import scores_text, write_metrics

@@ -54,3 +54,15 @@ def number_cell(value: float | int | None, name: str, why: str, **attributes: ob
     if value is None:
         attributes |= {"title": why, "class_": f"undefined {attributes.get('class_') or ''}".strip()}
     return tag("td", shown(value, name), data_value=value, **attributes)
+
+
+def metric_cell(value, path, why):
+    """Returns the cell of a number, with its path in `metrics.json` as an attribute."""
+    return number_cell(value, path, why, data_metric=path)
+
+
+def titled_table(title, names, rows):
+    head = tag("tr", *(tag("th", name, scope="col") for name in names))
+    head = tag("thead", head) if names else ""
+    table = tag("table", tag("caption", title), head, tag("tbody", *rows), class_="numbers")
+    return tag("div", table, class_="scroll", tabindex=0, role="region", aria_label=title)

@@ -32,14 +32,19 @@ def page_html(
     )
 
 
-def fill(name: str, **parts: str) -> str:
-    """Returns a template of this package with its parts inserted."""
-    return Template(package_text(name)).substitute(parts)
+def fill(name: str, package: str = __package__, /, **parts: str) -> str:
+    """Returns a template of a package with its parts inserted."""
+    return Template(package_text(name, package)).substitute(parts)
 
 
-def package_text(name: str) -> str:
-    """Returns the text of a file of this package."""
-    return resources.files(__package__).joinpath(name).read_text("utf-8")
+def package_text(name: str, package: str = __package__) -> str:
+    """Returns the text of a file of a package."""
+    return resources.files(package).joinpath(name).read_text("utf-8")
+
+
+def image_pages_style() -> str:
+    """Returns the CSS rules of reports on images with a height and a width."""
+    return f"\n{package_text('report_any.css')}{package_text('image_pages.css')}"
 
 
 def counted(number: int, noun: str) -> str:

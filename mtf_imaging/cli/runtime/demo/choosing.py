@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
-from mtf_imaging.cli.runtime.demo import objects, photos, volumes
-from mtf_imaging.cli.runtime.demo.workflow import Workflow
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.kinds.all_kinds import KINDS as ALL
+from mtf_imaging.kinds.all_kinds import detect_kind
+from mtf_imaging.kinds.demo import Workflow
+from mtf_imaging.kinds.kind import VOLUMES
 
-KINDS = (*volumes.KINDS, photos.KIND, objects.KIND)
-_DEFAULT, _ANY_LABELS = "liver", "brain"  # the job of brains takes the channels and labels of the data
+KINDS = {demo: kind for kind in ALL.values() for demo in kind.demos}
 
 
 def choose_workflow(output_dir: Path, input_dir: Path | None, kind: str | None) -> Workflow:
@@ -23,26 +24,12 @@ def choose_workflow(output_dir: Path, input_dir: Path | None, kind: str | None) 
       DataError: the description of the cases is malformed.
     """
     if input_dir is None:
-        if kind == photos.KIND:
-            return photos.PhotoWorkflow(output_dir, None)
-        if kind == objects.KIND:
-            return objects.ObjectWorkflow(output_dir, None)
-        return volumes.VolumeWorkflow(output_dir, None, kind or _DEFAULT)
+        kind = kind or next(iter(KINDS))
+        return KINDS[kind].workflow(output_dir, None, kind)
     if kind:
         raise ConfigError(
             f"--kind {kind} is for synthetic data, but --input_dir is {input_dir}. Fix: leave one of them out."
         )
     if input_dir.is_file():
         raise ConfigError(f"--input_dir {input_dir}: is a file. Fix: give the folder of the cases or images.")
-    from mtf_imaging.data.description.dataset_json import find_description
-    from mtf_imaging.data.description.description import LITS_RULES
-    from mtf_imaging.jobs.subjects.folders import OBJECTS, PHOTOS, detect_kind
-
-    folder_kind = detect_kind(input_dir)
-    if folder_kind == OBJECTS:
-        return objects.ObjectWorkflow(output_dir, input_dir)
-    if folder_kind == PHOTOS:
-        return photos.PhotoWorkflow(output_dir, input_dir)
-    description = find_description(input_dir)[0]
-    is_lits = description is None or description.rules == LITS_RULES
-    return volumes.VolumeWorkflow(output_dir, input_dir, _DEFAULT if is_lits else _ANY_LABELS)
+    return (detect_kind(input_dir) or ALL[VOLUMES]).workflow(output_dir, input_dir, None)

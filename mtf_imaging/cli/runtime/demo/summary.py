@@ -5,7 +5,7 @@ import json
 import shlex
 from pathlib import Path
 
-from mtf_imaging.cli.runtime.demo.workflow import Workflow
+from mtf_imaging.kinds.demo import Workflow
 
 COMPARED_STEPS = 5
 

@@ -1,0 +1,112 @@
+"""Reads photos, and lists the files of a folder of photos."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from mtf_imaging.data.listing.image_files import image_files
+from mtf_imaging.data.listing.image_formats import ImageFormat
+from mtf_imaging.errors import DataError
+from mtf_imaging.files.reading import access_named, memory_named
+
+Region = tuple[slice, slice]  # the rows and columns to read
+
+WHOLE: Region = (slice(None), slice(None))
+_ENDINGS = (".jpeg", ".jpg", ".png", ".tiff", ".tif")
+PHOTOS = ImageFormat("photo", (*_ENDINGS, *map(str.upper, _ENDINGS)), ".jpg, .png or .tif")
+
+
+def files_by_stem(folder: Path, image_format: ImageFormat) -> dict[str, Path]:
+    """Returns the files of a folder by their names without endings."""
+    files: dict[str, Path] = {}
+    for path in image_files(folder, image_format, subfolders=False):
+        stem = image_format.stem(path)
+        if stem in files:
+            raise DataError(
+                f"{path}: has the name of {files[stem].name} with another ending, so it has the same key. "
+                "Fix: rename or remove one of them."
+            )
+        files[stem] = path
+    return files
+
+
+def photo_size(path: str | Path) -> tuple[int, int]:
+    """Returns the height and width of a photo or a label image, and reads only the header of the file.
+
+    Raises:
+      DataError: the file is missing, is damaged or has another format.
+    """
+    with open_photo(Path(path)) as picture:
+        return picture.height, picture.width
+
+
+def read_photo(path: str | Path, region: Region = WHOLE, upright: bool = False) -> np.ndarray:
+    """Reads a JPEG, PNG or TIFF photo.
+
+    Gray photos and palettes become red, green and blue. An alpha channel is dropped.
+
+    Args:
+      path: the file.
+      region: the rows and columns to return.
+      upright: whether to turn the photo as its EXIF orientation says. A label image has the size of the stored photo,
+        so photos with labels are not turned.
+
+    Returns:
+      uint8 `[height, width, 3]`.
+
+    Raises:
+      DataError: the file is missing, is damaged, has another format, several pages or more than 8 bits per channel.
+    """
+    path = Path(path)
+    with open_photo(path) as picture:
+        if _has_more_than_8_bits(picture):
+            raise DataError(
+                f"{path}: has more than 8 bits per channel (Pillow's mode {picture.mode}). "
+                "Fix: convert it to 8 bits per channel."
+            )
+        turned = ImageOps.exif_transpose(picture) if upright else picture
+        # The region is cut before the conversion, so a small region of a large photo takes little memory.
+        return np.asarray(turned.crop(region_box(turned, region)).convert("RGB"))
+
+
+@contextmanager
+def open_photo(path: Path) -> Iterator[Image.Image]:
+    """Yields an open image, and converts the errors of Pillow in the block into errors that name the file."""
+    try:
+        with memory_named(path), access_named(path), Image.open(path) as picture:
+            pages = getattr(picture, "n_frames", 1)
+            if pages > 1 and picture.format != "MPO":  # the pictures after the first one of an MPO are previews
+                raise DataError(f"{path}: has {pages} pages, not one. Fix: store one photo per file.")
+            yield picture
+    except DataError:
+        raise
+    except Image.DecompressionBombError as error:
+        raise DataError(
+            f"{path}: is too large for Pillow ({error}). Fix: cut it into tiles, or raise PIL.Image.MAX_IMAGE_PIXELS."
+        ) from error
+    # Pillow raises SyntaxError for some damaged PNG files.
+    except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
+        raise DataError(
+            f"{path}: cannot be read as an image ({error}). Fix: fetch it again, or store it as JPEG, PNG or TIFF."
+        ) from error
+
+
+def region_box(picture: Image.Image, region: Region) -> tuple[int, int, int, int]:
+    """Returns the region of a picture as (left, top, right, bottom)."""
+    (top, bottom, _), (left, right, _) = region[0].indices(picture.height), region[1].indices(picture.width)
+    return left, top, right, bottom
+
+
+def raw_mode(picture: Image.Image) -> str:
+    """Returns how a file stores its values, such as "RGB;16B"; "" if Pillow does not tell."""
+    arguments = picture.tile[0][3] if getattr(picture, "tile", None) else ""
+    first = arguments[0] if isinstance(arguments, tuple) and arguments else arguments
+    return first if isinstance(first, str) else ""
+
+
+def _has_more_than_8_bits(picture: Image.Image) -> bool:
+    """Returns whether a channel has more than 8 bits; Pillow drops bits of some files, but the raw mode names them."""
+    return picture.mode[0] in "IF" or ";16" in raw_mode(picture)

@@ -1,0 +1,1 @@
+"""Networks that average the results of several runs."""

@@ -1,0 +1,113 @@
+"""Pictures of a case: CT, reference and prediction side by side in three planes."""
+
+from pathlib import Path
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from mtf_imaging.data.description.description import LITS, Description
+from mtf_imaging.data.images.sources import VoxelSource
+from mtf_imaging.evaluation.case_report.display import shows_ct
+from mtf_imaging.evaluation.case_report.image_planes import read_planes
+from mtf_imaging.evaluation.case_report.planes import Plane, find_focus, shown_planes
+from mtf_imaging.evaluation.report.colors import mask_colors
+from mtf_imaging.evaluation.scoring.voxels import Voxels
+from mtf_imaging.files.atomic import atomic_path
+
+_POSITION_DIGITS = 6  # decimals of figure coordinates: a thousandth of a pixel
+
+
+def write_picture(
+    path: str | Path,
+    hu: np.ndarray | VoxelSource,
+    reference: Voxels,
+    prediction: Voxels,
+    spacing: tuple[float, float, float],
+    title: str,
+    description: Description = LITS,
+) -> None:
+    """Writes the picture of a case as a PNG; an existing file is replaced atomically.
+
+    Args:
+      path: path of the PNG.
+      hu: CT `[x, y, z]` or image `[x, y, z, channels]` in canonical axes; the picture shows the first channel.
+        A source of this channel is read once; see `read_planes`.
+      reference: labels `[x, y, z]` of the reference: an array, or another volume that can be read in parts.
+      prediction: labels `[x, y, z]` of the prediction.
+      spacing: voxel size in mm.
+      title: the title of the picture, for instance the case and its Dice.
+      description: the meaning of the labels and of the channels.
+    """
+    with atomic_path(path) as temporary:
+        _canvas(hu, reference, prediction, spacing, title, description).print_png(temporary)
+
+
+def picture_pixels(
+    hu: np.ndarray | VoxelSource,
+    reference: Voxels,
+    prediction: Voxels,
+    spacing: tuple[float, float, float],
+    title: str,
+    description: Description = LITS,
+) -> np.ndarray:
+    """Draws one row for each plane through the voxel that `find_focus` returns.
+
+    Args:
+      hu: CT `[x, y, z]` or image `[x, y, z, channels]` in canonical axes; the picture shows the first channel.
+        A source of this channel is read once; see `read_planes`.
+      reference: labels `[x, y, z]` of the reference; in LiTS the liver is outlined in green, lesions in red.
+      prediction: labels `[x, y, z]` of the prediction.
+      spacing: voxel size in mm; preserves the patient's proportions.
+      title: the title of the picture, for instance the case and its Dice.
+      description: the meaning of the labels and of the channels.
+
+    Returns:
+      The picture, uint8 `[height, width, 3]`.
+    """
+    canvas = _canvas(hu, reference, prediction, spacing, title, description)
+    canvas.draw()
+    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
+
+
+def _canvas(hu, reference, prediction, spacing, title, description) -> FigureCanvasAgg:
+    point = find_focus(reference, prediction, description).point
+    image = read_planes(hu, point, description)
+    planes = shown_planes(image.shape, description)
+    heights = [image.shape[p.up] * spacing[p.up] / (image.shape[p.left] * spacing[p.left]) for p in planes]
+    figure = Figure(figsize=(10.5, 3.5 * sum(heights) + 0.8), dpi=90, layout="constrained")
+    figure.suptitle(title)
+    grid = figure.subplots(len(planes), 3, height_ratios=heights, squeeze=False)
+    first = "CT" if shows_ct(description) else description.channels[0]
+    columns = ((first, None), ("reference", reference), ("prediction", prediction))
+    for row, plane in zip(grid, planes, strict=True):
+        for axes, (name, labels) in zip(row, columns, strict=True):
+            _draw(axes, image, labels, spacing, point, plane, description)
+            axes.set_title(f"{name}, {plane.name}", fontsize=9)
+    canvas = FigureCanvasAgg(figure)
+    _fix_layout(figure)
+    return canvas
+
+
+def _fix_layout(figure: Figure) -> None:
+    """Computes the layout of the figure and rounds the positions, so that equal inputs produce equal bytes.
+
+    The last bits of the solution depend on the memory addresses of the solver's variables. Without rounding, a few
+    pixels differ.
+    """
+    figure.get_layout_engine().execute(figure)
+    figure.set_layout_engine("none")
+    for axes in figure.axes:
+        axes.set_position([round(part, _POSITION_DIGITS) for part in axes.get_position(original=True).bounds])
+
+
+def _draw(axes, image, labels, spacing, point, plane: Plane, description: Description) -> None:
+    index = point[plane.across]
+    low, high = image.bounds
+    aspect = spacing[plane.up] / spacing[plane.left]
+    axes.imshow(plane.cut(image, index), cmap="gray", vmin=low, vmax=high, aspect=aspect, interpolation="nearest")
+    axes.set_axis_off()
+    for name, color in mask_colors(description).items() if labels is not None else ():
+        mask = description.mask(name, plane.cut(labels, index))
+        if mask.any() and not mask.all():
+            axes.contour(mask, levels=[0.5], colors=[color], linewidths=0.9)

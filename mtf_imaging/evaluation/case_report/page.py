@@ -1,0 +1,118 @@
+"""The report of volumes as one HTML page.
+
+The page contains no times or paths, so equal scores produce equal bytes.
+"""
+
+from pathlib import Path
+
+from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
+from mtf_imaging.evaluation.case_report import case_table, mask_tables, pictures, plots, summary_tables
+from mtf_imaging.evaluation.case_report.display import shows_ct
+from mtf_imaging.evaluation.case_report.overlay import Overlays
+from mtf_imaging.evaluation.report.colors import mask_classes, mask_colors, mask_style
+from mtf_imaging.evaluation.report.histogram import histogram
+from mtf_imaging.evaluation.report.markup import Markup, join, tag
+from mtf_imaging.evaluation.report.shell import counted, fill, package_text, page_html
+from mtf_imaging.evaluation.scoring.case import CaseScore
+from mtf_imaging.evaluation.scoring.metrics import metrics_dict
+from mtf_imaging.files.atomic import write_bytes
+
+
+def write_report(
+    output_dir: str | Path, scores: list[CaseScore], overlays: list[Overlays], description: Description = LITS
+) -> None:
+    """Writes `report.html` to a folder; an existing file is replaced atomically.
+
+    Args:
+      output_dir: the folder.
+      scores: the scores of one or more cases.
+      overlays: the overlays of the same cases.
+      description: the meaning of the labels and of the channels, and the rules of the scores.
+    """
+    write_bytes(Path(output_dir) / "report.html", report_html(scores, overlays, description).encode())
+
+
+def report_html(scores: list[CaseScore], overlays: list[Overlays], description: Description = LITS) -> str:
+    """Returns the text of the page, which `shell.html` frames.
+
+    The contents are `report.html` for the rules of LiTS, and `report_any.html` for any labels.
+
+    Args:
+      scores: the scores of one or more cases.
+      overlays: the overlays of the same cases.
+      description: the meaning of the labels and of the channels, and the rules of the scores.
+    """
+    metrics = metrics_dict(scores, description)
+    rows = case_table.case_rows(scores, metrics, description)
+    order = case_table.worst_first(rows, description)
+    sections = [pictures.case_section(n + 1, scores[n], overlays[n], description) for n in order]
+    figures = (
+        tag("figure", histogram([case.overlaps[mask].dice for case in scores], mask), class_="half")
+        for mask in description.masks
+    )
+    count = counted(len(scores), "case")
+    parts = {
+        "histograms": join(*figures),
+        "cases": case_table.case_table(scores, rows, description),
+        "without_ct": _without_image(overlays, "CT" if shows_ct(description) else "image"),
+        "pictures": join(*sections),
+    }
+    if description.rules == LITS_RULES:
+        heading = "Liver and lesion segmentation"
+        lead = f"{count}. The figures below are the official scores of the LiTS challenge."
+        main = fill("report.html", __package__, **parts, **_lits_parts(scores, metrics))
+        return page_html(count=count, heading=heading, lead=lead, main=main)
+    main = fill("report_any.html", __package__, **parts, **_mask_parts(scores, metrics, description))
+    style = f"\n{package_text('report_any.css')}{mask_style(description)}"
+    return page_html(count=count, heading="Segmentation report", lead=f"{count}.", main=main, style=style)
+
+
+def _lits_parts(scores: list[CaseScore], metrics: dict) -> dict[str, Markup]:
+    """Returns the parts of the page for LiTS, by name in the template."""
+    return {
+        "overview": summary_tables.overview(metrics),
+        "official": summary_tables.official(metrics),
+        "our_measures": summary_tables.our_measures(metrics),
+        "scatter": plots.scatter(scores, "lesion"),
+        "legend": plots.legend(),
+    }
+
+
+def _mask_parts(scores: list[CaseScore], metrics: dict, description: Description) -> dict[str, Markup | str]:
+    """Returns the parts of the page for any labels, by name in the template."""
+    legend = tag("figcaption", plots.legend(), class_="legend")
+    scatters = (
+        tag("figure", tag("b", mask), plots.scatter(scores, mask, f"{mask}: lesion Dice by size"), legend)
+        for mask in description.lesions
+    )
+    gray_values = "windowed from -160 to 240 HU" if shows_ct(description) else "from the 0.5th percentile to the 99.5th"
+    return {
+        "masks": ", ".join(description.masks),
+        "overview": mask_tables.mask_overview(metrics, description),
+        "tables": mask_tables.mask_tables(metrics, description),
+        "tolerance": f"{metrics['surface_tolerance_mm']:g}",
+        "scatters": join(*scatters),
+        "channel": tag("span", description.channels[0]),
+        "gray_values": gray_values,
+        "boxes": _mask_boxes(description),
+    }
+
+
+def _mask_boxes(description: Description) -> Markup:
+    """Returns a checkbox per mask that hides its outlines."""
+    colors, classes = mask_colors(description), mask_classes(description)
+    boxes = []
+    for mask in description.masks:
+        line = tag("path", d="M3 8h30", class_=f"reference {classes[mask]}")
+        swatch = tag("svg", line, viewBox="0 0 36 16", class_="swatch", data_color=colors[mask])
+        box = tag("input", type="checkbox", checked=True, data_hides=classes[mask])
+        boxes.append(tag("label", box, swatch, mask))
+    return join(*boxes)
+
+
+def _without_image(overlays: list[Overlays], image: str) -> str:
+    count = sum(any(view.image is None for view in one.views) for one in overlays)
+    if not count:
+        return ""
+    which = "any case" if count == len(overlays) else f"{count} of {len(overlays)} cases"
+    return tag("p", f"No {image} was found for {which}, so outlines are on plain gray.", class_="note", id="without_ct")

@@ -1,0 +1,117 @@
+"""The table of the kinds of data, and messages about folders of another kind. Does not import TensorFlow or NumPy."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mtf_imaging.errors import DataError
+from mtf_imaging.kinds.arrays.kind import ArrayKind
+from mtf_imaging.kinds.facts import Facts, read_facts
+from mtf_imaging.kinds.kind import VOLUMES, Kind, PredictedImages
+from mtf_imaging.kinds.objects.kind import ObjectKind
+from mtf_imaging.kinds.photos.kind import PhotoKind
+from mtf_imaging.kinds.volumes.kind import VolumeKind
+
+if TYPE_CHECKING:
+    from mtf_imaging.kinds.inference import Inference
+
+# In the order in which folders and data sets are recognized.
+KINDS: dict[str, Kind] = {kind.name: kind for kind in (VolumeKind(), ObjectKind(), PhotoKind(), ArrayKind())}
+
+
+def kind_of_data_set(data_set: Any) -> Kind:
+    """Returns the kind of the images of a data set."""
+    return next(kind for kind in KINDS.values() if kind.has_data_set(data_set))
+
+
+def kind_of_facts(facts: Facts | None) -> Kind:
+    """Returns the kind of the data of a run; without facts, they are volumes."""
+    return KINDS[VOLUMES if facts is None else facts.kind]
+
+
+def open_subject(run: str | Path, settings: "Inference") -> PredictedImages:
+    """Returns the images that a trained network predicts, with the settings of a job.
+
+    Args:
+      run: the folder of the run.
+      settings: the settings.
+
+    Raises:
+      ConfigError: a setting has no effect on these images.
+      DataError: the file of facts of the run is damaged.
+    """
+    facts = read_facts(run)
+    return kind_of_facts(facts).prediction(Path(run), facts, settings)
+
+
+def detect_kind(path: str | Path) -> Kind | None:
+    """Returns the kind of the images that a path holds; None if it is not clear."""
+    return next((kind for kind in KINDS.values() if kind.holds(path)), None) if Path(path).exists() else None
+
+
+def check_volumes(path: str | Path, fix: str, *settings: str) -> None:
+    """Checks that a path does not hold other images where volumes are needed.
+
+    Args:
+      path: a file or folder. It may be missing, which other functions report.
+      fix: what to do instead, a sentence without "Fix:". `{kind}`, `{data_set}` and `{part}` are replaced by the kind
+        of the images, their data set, and what such a folder names its parts.
+      *settings: names of the keyword arguments in the fix.
+
+    Raises:
+      DataError: it holds photos, or images with objects.
+    """
+    kind = detect_kind(path)
+    if kind is not None and kind.name != VOLUMES:
+        text = fix.format(kind=kind.images, data_set=kind.data_set, part=kind.part)
+        raise DataError(f"{path}: holds {kind.title}, but volumes are needed here. Fix: {text}", settings)
+
+
+def check_no_volumes(path: str | Path, setting: str, needed: Kind) -> None:
+    """Checks that a path does not hold volumes where other images are needed.
+
+    Args:
+      path: a file or folder.
+      setting: the keyword argument of the path.
+      needed: the kind of the images of the run.
+
+    Raises:
+      DataError: it holds volumes.
+    """
+    if Path(path).exists() and KINDS[VOLUMES].holds(path):
+        own = needed.title
+        raise DataError(
+            f"{path}: holds volumes, but the network was trained on {own}. Fix: give {own} as {setting}, or the "
+            "folder of a run on volumes as model_dir.",
+            [setting, "model_dir"],
+        )
+
+
+@contextlib.contextmanager
+def explained(path: Any, needed: Kind, *settings: str) -> Iterator[None]:
+    """Explains errors about a path that holds another kind of images than a run needs.
+
+    The files of different kinds may have the same formats, so other functions cannot tell what is wrong.
+
+    Args:
+      path: a file or folder.
+      needed: the kind of images that the run needs.
+      *settings: the keyword argument of the path, and "model_dir" or "data", which determines the kind.
+    """
+    try:
+        yield
+    except DataError:
+        kind = detect_kind(path)
+        if kind in (None, needed) or needed.holds(path, need_labels=True):
+            raise
+        assert kind is not None
+        why, fix = f"{needed.title} are needed here", f"the folder of a run on {kind.title} as model_dir"
+        if "data" in settings:
+            why = f"the data set is of {needed.title}"
+            fix = (
+                "convert the volumes to records" if kind.name == VOLUMES else f"choose {kind.data_set} as the data set"
+            )
+        raise DataError(
+            f"{path}: holds {kind.title}, but {why}. Fix: give {needed.title} as {settings[0]}, or {fix}.", settings
+        ) from None

@@ -1,0 +1,1 @@
+"""The arrays of custom data sets."""

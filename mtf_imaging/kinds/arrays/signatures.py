@@ -1,0 +1,99 @@
+"""The signature of a network that was trained on a custom data set: the network alone, without preprocessing."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from mtf_imaging.evaluation.averaging.averages import several_parts
+from mtf_imaging.evaluation.export.networks import (
+    TrainedNetworks,
+    at_least_float32,
+    average_networks,
+)
+from mtf_imaging.evaluation.export.signature import Field, Signature, grid_name, with_default
+from mtf_imaging.kinds.export import ExportedRun
+from mtf_imaging.kinds.facts import Facts
+
+PREDICTION = "prediction"  # the name of the output of a network that returns one tensor
+
+
+class ArraySignatures:
+    """The signatures of a network for arrays, as its data set makes them.
+
+    Args:
+      networks: the trained networks.
+      sizes: the sizes of images, in ascending order.
+
+    Raises:
+      ConfigError: there are several networks, but their predictions cannot be averaged.
+    """
+
+    def __init__(self, networks: TrainedNetworks, sizes: Sequence[tuple[int, ...]]) -> None:
+        parts = networks.results(sizes[-1])
+        if isinstance(parts, Mapping) and len(networks.steps) > 1:
+            raise several_parts(parts)
+        self._networks, self._sizes = networks, [*sizes]
+
+    def signatures(self) -> list[Signature]:
+        """Returns all signatures, the default one first."""
+        return with_default({sizes: self._of_size(sizes) for sizes in self._sizes})
+
+    def _of_size(self, sizes: tuple[int, ...]) -> Signature:
+        network = average_networks(self._networks.of_size(sizes))
+
+        def compute(image: tf.Tensor) -> dict[str, tf.Tensor]:
+            return {name: _plain(value) for name, value in _named(network(image)).items()}
+
+        shape = tuple(self._networks.image(sizes).shape)
+        meaning = "An image as the data set of the training makes it."
+        image = Field("image", tf.float32, shape, self._networks.image_dims, meaning)
+        outputs = tuple(
+            Field(
+                name,
+                _plain_dtype(spec.dtype),
+                tuple(spec.shape),
+                tuple(f"axis_{axis}" for axis in range(spec.shape.rank)),
+                "A result of the network.",
+            )
+            for name, spec in _named(self._networks.results(sizes)).items()
+        )
+        meaning = "Computes the prediction for one image, without preprocessing."
+        return Signature(grid_name(sizes), meaning, (image,), outputs, compute)
+
+    def facts(self) -> dict:
+        """Returns the facts about the data for the card, as JSON values."""
+        return {"sizes": [list(sizes) for sizes in self._sizes]}
+
+    def notes(self) -> list[str]:
+        """Returns sentences about the input for the card."""
+        return ["The network was trained on a custom data set. Prepare images as this data set does."]
+
+
+def _named(result: Any) -> dict[str, Any]:
+    return dict(result) if isinstance(result, Mapping) else {PREDICTION: result}
+
+
+def _plain(x: tf.Tensor) -> tf.Tensor:
+    return at_least_float32(x) if x.dtype.is_floating else x
+
+
+def _plain_dtype(dtype: tf.DType) -> tf.DType:
+    return tf.float32 if dtype.is_floating and dtype != tf.float64 else dtype
+
+
+def exported(run: ExportedRun, facts: Facts) -> tuple[TrainedNetworks, ArraySignatures]:
+    """Builds the networks of a run, with their signatures.
+
+    Args:
+      own: the settings.
+      facts: the facts of the run.
+
+    Raises:
+      ConfigError: a setting is invalid or has no effect.
+    """
+    run.check_no_flips()
+    run.check_no_spacing()
+    sizes = run.sizes(facts)
+    networks = run.networks(sizes, None)
+    return networks, ArraySignatures(networks, sizes)

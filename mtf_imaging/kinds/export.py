@@ -1,0 +1,56 @@
+"""What the export of a trained network needs from its run and its settings, whatever the kind of the data."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from mtf_imaging.data.sampling.buckets import parse_grids
+from mtf_imaging.errors import ConfigError
+from mtf_imaging.kinds.facts import Facts
+from mtf_imaging.kinds.networks import task_for
+from mtf_imaging.settings.inference import ExportSettings
+
+if TYPE_CHECKING:
+    from mtf_imaging.evaluation.export.networks import TrainedNetworks
+
+
+class ExportedRun(NamedTuple):
+    """A run whose networks are exported, with the settings of `export`."""
+
+    own: ExportSettings
+    runs: tuple[Path, ...]
+    flips: tuple[str, ...]
+
+    def networks(self, sizes: Sequence[tuple[int, ...]], description: Any) -> "TrainedNetworks":
+        """Builds the networks for images of some sizes."""
+        from mtf_imaging.evaluation.export.networks import (
+            TrainedNetworks,  # imported here because it imports TensorFlow
+        )
+
+        task = task_for(self.own.task, description)
+        return TrainedNetworks(task, sizes, self.runs, self.own.checkpoint, self.own.dtype, self.own.progress)
+
+    def sizes(self, facts: Facts) -> tuple[tuple[int, ...], ...]:
+        """Returns the sizes of the network's input, in ascending order."""
+        resolution = facts.resolution if self.own.resolution is None else self.own.resolution
+        if isinstance(resolution, str | int):
+            return parse_grids(resolution, len(facts.axes), facts.axes)
+        return (tuple(int(size) for size in resolution),)
+
+    def check_no_flips(self) -> None:
+        """Raises ConfigError if there are axes to flip, for images whose predictions are not averaged."""
+        if self.flips:
+            raise ConfigError(
+                f"flips = {self.flips!r} has no effect: only the probabilities of volumes and photos are averaged. "
+                "Fix: leave flips out.",
+                ["flips"],
+            )
+
+    def check_no_spacing(self) -> None:
+        """Raises ConfigError if there is a voxel size, for images that have none."""
+        if self.own.spacing is not None:
+            raise ConfigError(
+                f"spacing = {self.own.spacing!r} has no effect: images of this run have no voxel size. "
+                "Fix: leave spacing out.",
+                ["spacing"],
+            )

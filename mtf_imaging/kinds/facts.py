@@ -1,0 +1,84 @@
+"""The facts about the data of a run, which later jobs read."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from mtf_imaging.errors import DataError
+from mtf_imaging.files.atomic import write_bytes
+from mtf_imaging.files.run_folder import FACTS
+from mtf_imaging.kinds.kind import ARRAYS, VOLUMES
+from mtf_imaging.layout import parse_shape
+
+_REQUIRED = ("resolution", "spacing", "fold_digest")  # other fields are stored only if they have a value
+
+
+@dataclasses.dataclass(frozen=True)
+class Facts:
+    """Facts about the data of a run, stored in the run's `run.json`.
+
+    Attributes:
+      kind: the name of the kind of the data. `run.json` does not store it: the fields of the description have the name
+        of the kind there, except those of volumes, and arrays have no voxel size.
+      resolution: voxels of the network's input, or all grids if there are several, in the format of
+        `data.sampling.buckets.format_grids`.
+      spacing: the voxel size in mm, in the format of `data.sampling.sampling.format_spacing`; "" if it differs
+        between cases; None for other data than volumes.
+      fold_digest: a short hash of the keys of the fold's cases; None without a fold.
+      description: the fields of the description of the data; of volumes, with the intensity schemes of the training, as
+        in a `dataset.json`. None for LiTS and for arrays.
+      held_out_split: the split of the held-out images; None if the data have no splits.
+      class_frequencies: the frequency of each output of the network, from which its first biases follow; None if they
+        were 0.
+    """
+
+    kind: str
+    resolution: str
+    spacing: str | None = None
+    fold_digest: str | None = None
+    description: dict[str, Any] | None = None
+    held_out_split: str | None = None
+    class_frequencies: list[float] | None = None
+
+    @property
+    def axes(self) -> list[str]:
+        """The names of the axes of the network's input."""
+        return [name for name, _ in self._first_grid]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes of the network's input along its axes; the first grid if there are several."""
+        return tuple(size for _, size in self._first_grid)
+
+    @property
+    def _first_grid(self) -> tuple[tuple[str, int], ...]:
+        return parse_shape(self.resolution.partition("|")[0])
+
+    def save(self, model_dir: str | Path) -> None:
+        """Writes `run.json` to the folder of the run."""
+        names = {"description": self.kind} if self.kind != VOLUMES else {}
+        fields = {names.get(name, name): value for name, value in dataclasses.asdict(self).items() if name != "kind"}
+        stored = {name: value for name, value in fields.items() if name in _REQUIRED or value is not None}
+        write_bytes(Path(model_dir) / FACTS, (json.dumps(stored, indent=1) + "\n").encode())
+
+
+def read_facts(model_dir: str | Path) -> Facts | None:
+    """Returns the facts of a run; None if its folder lacks the file.
+
+    Raises:
+      DataError: the file is damaged.
+    """
+    from mtf_imaging.kinds.all_kinds import KINDS  # imported here because the kinds have facts
+
+    path = Path(model_dir) / FACTS
+    if not path.is_file():
+        return None
+    try:
+        fields = {name: value for name, value in json.loads(path.read_text()).items() if value is not None}
+        kind = next((name for name in KINDS if name in fields), VOLUMES if "spacing" in fields else ARRAYS)
+        if kind in fields:
+            fields["description"] = fields.pop(kind)
+        return Facts(kind, **fields)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise DataError(f"{path}: this file is damaged: {error}. Fix: delete it, then train again.") from error

@@ -1,0 +1,69 @@
+"""What kinds whose images are single files with a height and a width share: how predictions are prepared."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mtf_imaging.data.sampling.grid import PHOTO_AXES
+from mtf_imaging.files.output_folder import check_outside
+from mtf_imaging.files.run_folder import check_no_run
+from mtf_imaging.kinds.facts import Facts
+from mtf_imaging.kinds.inference import Inference
+from mtf_imaging.kinds.kind import PredictedImages
+from mtf_imaging.kinds.output import check_new, check_place
+from mtf_imaging.settings.values import parse_resolution
+
+
+class FileImages(PredictedImages):
+    """Images that are single files.
+
+    Args:
+      facts: the facts of the run.
+      settings: the settings of the job.
+      idle: {setting: why it has no effect on these images}.
+
+    Raises:
+      ConfigError: a setting has no effect on these images.
+    """
+
+    def __init__(self, facts: Facts, settings: Inference, idle: Mapping[str, str]) -> None:
+        settings.check_idle(idle)
+        self._settings, self._held_out_split = settings, facts.held_out_split
+        resolution = facts.resolution if settings.resolution is None else settings.resolution
+        height, width = parse_resolution(resolution, len(PHOTO_AXES), PHOTO_AXES)
+        self._size = height, width
+
+    def find(self, path: Path) -> list:
+        """Returns the images to segment of a path; they need no labels."""
+        raise NotImplementedError
+
+    def labeled(self, folder: Path) -> list:
+        """Returns the labeled images of a folder."""
+        raise NotImplementedError
+
+    def check_results(self, output_dir: Path, images: Sequence[Any], input_dir: Path) -> None:
+        """Raises DataError if an output folder holds results of other images."""
+        raise NotImplementedError
+
+    def results(self, images: Sequence[Any], input_path: Path, output_path: Path) -> tuple[list[Path], list[Path]]:
+        """Returns the file to write for each image, and all files that must be new."""
+        raise NotImplementedError
+
+    def find_labeled(self, input_dir: str | Path, output_dir: str | Path) -> list:
+        with self.reading(input_dir, "input_dir"):
+            images = self.labeled(Path(input_dir))
+        check_outside(Path(output_dir), Path(input_dir))
+        check_no_run(output_dir)
+        self.check_results(Path(output_dir), images, Path(input_dir))
+        return images
+
+    def plan_predictions(
+        self, input_path: str | Path, output_path: str | Path, overwrite: bool
+    ) -> list[tuple[Any, Path]]:
+        input_path, output_path = Path(input_path), Path(output_path)
+        with self.reading(input_path, "input"):
+            images = self.find(input_path)
+        check_place(input_path, output_path)
+        outputs, new = self.results(images, input_path, output_path)
+        check_new(new, overwrite)
+        return list(zip(images, outputs, strict=True))

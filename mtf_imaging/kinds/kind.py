@@ -1,0 +1,296 @@
+"""The protocol of a kind of data, and the protocols of its parts.
+
+A kind is a folder of this package. Its module `kind.py` imports neither TensorFlow nor NumPy before a method is called,
+because the help of a command lists the kinds.
+"""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from mtf_imaging.evaluation.export.networks import TrainedNetworks
+    from mtf_imaging.evaluation.export.signature import ExportedKind
+    from mtf_imaging.kinds.demo import Workflow
+    from mtf_imaging.kinds.export import ExportedRun
+    from mtf_imaging.kinds.facts import Facts
+    from mtf_imaging.kinds.inference import Inference
+    from mtf_imaging.training.evaluation import Predict
+    from mtf_imaging.training.task import Task
+
+VOLUMES, ARRAYS = "volumes", "arrays"  # the data of `Records`, and of custom data sets
+
+
+class Kind(Protocol):
+    """A kind of data.
+
+    Attributes:
+      name: the name in `run.json` and in the card of an exported network, such as "photos".
+      title: the data in messages, such as "images with objects".
+      images: a shorter title, such as "images".
+      data_set: the name of the data set in `mtf_imaging.data` and in gin files.
+      part: what a folder divides the images into, with its article, such as "a list".
+      axes: the names of the spatial dimensions in a resolution.
+      has_splits: whether a folder may contain the held-out images, too.
+      demos: the names of the synthetic data of `demo`.
+    """
+
+    name: str
+    title: str
+    images: str
+    data_set: str
+    part: str
+    axes: tuple[str, ...]
+    has_splits: bool
+    demos: tuple[str, ...]
+
+    def holds(self, path: str | Path, need_labels: bool = False) -> bool:
+        """Returns whether a file or folder, which exists, is of this kind.
+
+        Args:
+          path: the file or folder.
+          need_labels: whether its images must have labels.
+        """
+
+    def has_data_set(self, data_set: Any) -> bool:
+        """Returns whether this is the kind of the images of a data set."""
+
+    def training(self, data_set: Any) -> "TrainingImages":
+        """Returns the images of a data set of this kind."""
+
+    def prediction(self, run: Path, facts: "Facts | None", settings: "Inference") -> "PredictedImages":
+        """Returns the images that a trained network predicts, without finding them yet.
+
+        Args:
+          run: the folder of the run.
+          facts: the facts of the run; None if its folder lacks them, which volumes accept.
+          settings: the settings of the job.
+
+        Raises:
+          ConfigError: a setting is invalid or has no effect on these images.
+          DataError: the facts of the run are damaged.
+        """
+
+    def export(self, run: "ExportedRun", facts: "Facts | None") -> "tuple[TrainedNetworks, ExportedKind]":
+        """Builds the networks of a run for a model that TensorFlow runs without this package, with their signatures.
+
+        Args:
+          run: the run.
+          facts: the facts of the run, as in `prediction`.
+
+        Raises:
+          ConfigError: a setting has no effect on the images, or cannot be part of a model.
+        """
+
+    def workflow(self, output_dir: Path, input_dir: Path | None, demo: str | None) -> "Workflow":
+        """Returns the steps of the demo.
+
+        Args:
+          output_dir: the folder for all files of the demo.
+          input_dir: a folder of this kind; None for synthetic data.
+          demo: one of `demos`; None if there is a folder.
+
+        Raises:
+          DataError: the folder is malformed.
+        """
+
+
+class TrainingImages(Protocol):
+    """The images of a data set, to train on and to hold out.
+
+    Attributes:
+      any_size: whether held-out images are predicted at their own sizes, not at the size of the training images.
+      split: the split to train on; None for all images, or for the only split.
+      held_out: the split of the held-out images that the data set names, as `run.json` stores it.
+    """
+
+    any_size: bool = False
+    split: str | None = None
+    held_out: str | None = None
+
+    def description(self, data_dir: Any) -> Any:
+        """Returns the description of the images of a folder; None if there is none."""
+
+    def has_several_grids(self, data_dir: Any) -> bool:
+        """Returns whether the images have several sizes, each of which is trained with a program of its own."""
+        return False
+
+    def measure(self, description: Any) -> str:
+        """Returns the measure of held-out images that selects the best checkpoint."""
+
+    def held_out_split(self, eval_dir: Any) -> str | None:
+        """Returns the split of the held-out images of a folder; None for all images."""
+        return None
+
+    def agreed(self, data_dir: Any, eval_dir: Any) -> list[str]:
+        """Returns texts that must be the same in all processes, because they tell which images these read.
+
+        Args:
+          data_dir: the folder of the training images.
+          eval_dir: the folder of the held-out images; None if there are none that this class can read.
+        """
+
+    def evaluation(self, data_dir: Any, eval_dir: Any, description: Any, task: "Task", progress: bool) -> Any:
+        """Returns the default `Evaluation` of held-out images.
+
+        Args:
+          data_dir: the folder of the training images.
+          eval_dir: the folder of the held-out images.
+          description: the description of the training images.
+          task: the task.
+          progress: whether to show a progress bar.
+
+        Raises:
+          ConfigError: there is no default evaluation.
+          DataError: the held-out images have other classes than the training images.
+        """
+
+    def facts(self, data_dir: Any, sizes: tuple[int, ...], description: Any) -> "Facts":
+        """Returns the facts about the data of a run.
+
+        Args:
+          data_dir: the folder of the training images.
+          sizes: the sizes of the network's input.
+          description: the description of the training images.
+        """
+
+
+class NextStep(NamedTuple):
+    """What to do after a command: a sentence about files, or another command.
+
+    Attributes:
+      text: the sentence, in which "{}" stands for a path; or the name of the command.
+      paths: the paths of the sentence.
+      flags: the flags of the command; None for a sentence.
+    """
+
+    text: str
+    paths: tuple[Path, ...] = ()
+    flags: dict[str, Path] | None = None
+
+
+class PredictedImages(Protocol):
+    """The images that a trained network predicts, with the settings of one run.
+
+    An image has a `key`. It is a `Case` of volumes, a `Photo`, an `ObjectImage` or an `ArrayFile`.
+
+    Attributes:
+      kind: the name of the kind of the images.
+      description: the description of the data that the run was trained on; None for arrays.
+    """
+
+    kind: str
+    description: Any
+
+    @contextlib.contextmanager
+    def reading(self, path: str | Path, setting: str) -> Iterator[None]:
+        """Explains errors about a path that holds another kind of images.
+
+        Args:
+          path: a file or folder.
+          setting: the keyword argument of the path.
+        """
+        from mtf_imaging.kinds.all_kinds import KINDS, check_no_volumes, explained  # the table imports this module
+
+        kind = KINDS[self.kind]
+        if kind.has_splits:
+            check_no_volumes(path, setting, kind)
+        with explained(path, kind, setting, "model_dir"):
+            yield
+
+    def find_labeled(self, input_dir: str | Path, output_dir: str | Path) -> list:
+        """Finds the images to evaluate, and checks them and the output folder.
+
+        Args:
+          input_dir: the folder of labeled images.
+          output_dir: the folder of the results.
+
+        Raises:
+          ConfigError, DataError: a folder or a setting is invalid.
+        """
+
+    def plan_predictions(
+        self, input_path: str | Path, output_path: str | Path, overwrite: bool
+    ) -> list[tuple[Any, Path]]:
+        """Finds the images to segment and the files to write, and checks both.
+
+        Args:
+          input_path: an image, or a folder of images.
+          output_path: the segmentation to write, or the folder for the segmentations.
+          overwrite: whether to replace existing segmentations.
+
+        Returns:
+          Pairs (image, file to write).
+
+        Raises:
+          ConfigError, DataError: a path or a setting is invalid.
+        """
+
+    def network(
+        self, task: "Task", runs: Sequence[Path], checkpoint: str, images: Sequence[Any], **options: Any
+    ) -> "Predict":
+        """Builds the trained network.
+
+        Args:
+          task: the task of the runs.
+          runs: the folders of the runs whose probabilities are averaged.
+          checkpoint: "last" or "best".
+          images: the images that will be segmented.
+          **options: layout, mesh_impl, dtype and progress, as in `trained_network`.
+        """
+
+    def run_network(self, images: Sequence[Any], network: "Predict") -> None:
+        """Runs the network on each image without writing anything, in a process that computes a part of the network."""
+
+    def evaluate(
+        self,
+        images: Sequence[Any],
+        network: "Predict",
+        input_dir: str | Path,
+        output_dir: str | Path,
+        num_pictures: int,
+        progress: bool,
+    ) -> list:
+        """Segments and scores the images, and writes the results.
+
+        Args:
+          images: the result of `find_labeled`.
+          network: the result of `network`.
+          input_dir: the folder of the images.
+          output_dir: the folder to write to.
+          num_pictures: number of images to draw pictures of.
+          progress: whether to show a progress bar and print tables.
+
+        Returns:
+          The scores of each image.
+        """
+
+    def predict(
+        self,
+        planned: list[tuple[Any, Path]],
+        network: "Predict",
+        input_path: str | Path,
+        output_path: str | Path,
+        overwrite: bool,
+        progress: bool,
+    ) -> list[Path]:
+        """Segments the images, and writes the segmentations.
+
+        Args:
+          planned: the result of `plan_predictions`.
+          network: the result of `network`.
+          input_path, output_path, overwrite: the same as in `plan_predictions`.
+          progress: whether to show a progress bar.
+
+        Returns:
+          The paths of the written segmentations.
+        """
+
+    def next_step(self, planned: list[tuple[Any, Path]], input_path: Path, output_path: Path) -> NextStep:
+        """Returns what to do after a prediction.
+
+        Args:
+          planned: the result of `plan_predictions`.
+          input_path, output_path: the same as in `plan_predictions`.
+        """

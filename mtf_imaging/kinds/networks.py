@@ -1,0 +1,79 @@
+"""The trained network of a run, or the networks of a cross-validation, as a function of an image."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mtf_imaging.evaluation.averaging.ensemble import over_networks
+from mtf_imaging.evaluation.averaging.flips import check_flips, over_flips
+from mtf_imaging.layout import Layout
+from mtf_imaging.settings.setting import check_choice
+from mtf_imaging.settings.values import DTYPES
+
+if TYPE_CHECKING:
+    from mtf_imaging.training.evaluation import Predict
+    from mtf_imaging.training.task import Task
+
+
+def task_for(task: "Task", description: Any) -> "Task":
+    """Returns a task for the data of a description; a task without the method `for_data` stays as it is.
+
+    Args:
+      task: the task.
+      description: the description, or None for a custom data set.
+
+    Raises:
+      ConfigError: the task cannot be trained on such data.
+    """
+    for_data = getattr(task, "for_data", None)
+    return task if description is None or for_data is None else for_data(description)
+
+
+def trained_network(
+    task: "Task",
+    grids: Sequence[tuple[int, ...]],
+    model_dir: str | Path | Sequence[Path],
+    checkpoint: str,
+    flips: Sequence[str] = (),
+    *,
+    layout: Layout,
+    mesh_impl: str,
+    dtype: str,
+    progress: bool,
+    any_size: bool = False,
+) -> "Predict":
+    """Builds the network with the weights of a run; its probabilities are averaged over flips and runs.
+
+    Args:
+      task: the network that the run trained.
+      grids: voxels of the network's input along each spatial dimension. If there are several grids, there is a program
+        for each, built when an image of this size first occurs; all of them have the same weights.
+      model_dir: the folder of the run, or the folders of the runs of an ensemble.
+      checkpoint: "last" or "best".
+      flips: axes to flip; probabilities are averaged over all combinations of flips.
+      layout: the layout.
+      mesh_impl: the mesh implementation, as in `Program`.
+      dtype: the dtype of images and activations.
+      progress: whether to show progress while the network is built.
+      any_size: whether images may have other sizes than the grids, for each of which there is a program.
+
+    Raises:
+      CheckpointError: there is no checkpoint, or it belongs to another network.
+      ConfigError: an axis or the dtype is unknown.
+    """
+    from mtf_imaging.training.prediction import predictors  # imported here because it imports TensorFlow
+
+    check_choice("dtype", dtype, DTYPES)
+    check_flips(tuple(flips))
+    networks = predictors(
+        task=task,
+        sizes=grids[-1],
+        other_sizes=None if any_size else grids[:-1],
+        model_dirs=[model_dir] if isinstance(model_dir, str | Path) else model_dir,
+        checkpoint=checkpoint,
+        layout=layout,
+        mesh_impl=mesh_impl,
+        dtype=dtype,
+        progress=progress,
+    )
+    return over_networks([over_flips(network, tuple(flips)) for network in networks])

@@ -1,0 +1,170 @@
+"""Images with objects as a data set to train on."""
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+from mtf_imaging.data.augmentation.draws import Draws
+from mtf_imaging.data.elements import elements
+from mtf_imaging.data.pixels.crop_axis import check_size
+from mtf_imaging.data.pixels.scaling import fault_of_scaling
+from mtf_imaging.data.records.pipeline import case_of_sample
+from mtf_imaging.errors import ConfigError, DataError
+from mtf_imaging.kinds.objects.augmentation import ObjectAugmentation
+from mtf_imaging.kinds.objects.description import ObjectDescription, is_integer
+from mtf_imaging.kinds.objects.reading.annotations import ObjectImage, find_object_images, object_description
+from mtf_imaging.kinds.objects.reading.reader import ObjectReader
+
+_PREFETCH = 2  # batches
+_LARGE = 2**21  # pixels; larger crops are read one at a time and one batch ahead, to need less memory
+
+
+@dataclass(frozen=True)
+class Objects:
+    """A data set of images with the boxes and masks of objects, in a folder in the layout of COCO.
+
+    The folder contains `annotations/instances_SPLIT.json` for each split, and the images in `SPLIT`, `images/SPLIT`,
+    `images`, or the folder itself:
+
+    - "images" is a list of objects with "id", "file_name", "height" and "width". The files are JPEG, PNG or TIFF
+      images with 8 bits per channel.
+    - "categories" is a list of objects with "id" and "name". Class i of a network is the category with the i-th lowest
+      ID, so the IDs may have gaps.
+    - "annotations" is a list of objects with "id", "image_id", "category_id", "bbox" (x, y, width, height) and, for
+      networks that predict masks, "segmentation": polygons or a run-length encoding, compressed or not. "area" and
+      "iscrowd" are optional.
+
+    Training skips crowd regions ("iscrowd": 1), which the scores ignore. It clips boxes to the image and drops those
+    without area. Images without annotations are backgrounds. Gray and palette images become red, green and blue. As in
+    COCO, the EXIF orientation is ignored, because boxes and masks refer to the stored pixels.
+
+    `mtf_imaging.training.data_set` describes the interface.
+
+    Attributes:
+      split: the images to train on: the name of a split, or None for the only split.
+      held_out_split: the images that are scored during training: the name of a split, or None for the only split.
+      augmentation: the random scales and flips; None for images as they are.
+      scaling: "unit" maps pixel values to -1..1; "mean" subtracts the mean of ImageNet; "imagenet" also divides by the
+        standard deviation. None for "imagenet".
+      size: height and width of the input of the network.
+      max_boxes: the number of boxes of a sample. Of more objects, those with the largest boxes are used.
+      masks: whether to yield masks.
+      mask_size: height and width of the masks, each of which is cropped to its box.
+    """
+
+    split: str | None = "train"
+    held_out_split: str | None = "val"
+    augmentation: ObjectAugmentation | None = None
+    scaling: str | None = None
+    size: tuple[int, int] = (640, 640)
+    max_boxes: int = 100
+    masks: bool = False
+    mask_size: int = 112
+
+    def __post_init__(self):
+        if self.augmentation is not None and not isinstance(self.augmentation, ObjectAugmentation):
+            raise ConfigError(
+                f"Objects.augmentation is of the class {type(self.augmentation).__name__}, which does not change "
+                "objects. Fix: use an ObjectAugmentation."
+            )
+        fault = self.scaling is not None and fault_of_scaling(self.scaling)
+        if fault:
+            raise ConfigError(f"Objects.{fault}")
+        object.__setattr__(self, "size", check_size("Objects.size", self.size))
+        for name in ("max_boxes", "mask_size"):
+            value = getattr(self, name)
+            if not is_integer(value) or value < 1:
+                raise ConfigError(f"Objects.{name} {value!r}: must be a positive integer. Fix: choose one.")
+        if not isinstance(self.masks, bool):
+            raise ConfigError(f"Objects.masks {self.masks!r}: must be True or False. Fix: choose one.")
+
+    def description(self, data_dir: str | Path) -> ObjectDescription:
+        """Returns the categories of the split to train on, with the scaling of this data set."""
+        description = object_description(data_dir, self.split)
+        return description if self.scaling is None else dataclasses.replace(description, scaling=self.scaling)
+
+    def images(self, data_dir: str | Path) -> list[ObjectImage]:
+        """Returns the images to train on."""
+        return find_object_images(data_dir, self.split)
+
+    def held_out_images(self, data_dir: str | Path, description: ObjectDescription | None = None) -> list[ObjectImage]:
+        """Returns the images to score during training.
+
+        Args:
+          data_dir: the folder.
+          description: the categories of the run; None for those of the split.
+        """
+        return find_object_images(data_dir, self.held_out_split, description)
+
+    def sizes(self, data_dir: str | Path) -> tuple[int, int]:
+        """Returns the height and width of the input of the network."""
+        return self.size
+
+    def batches(
+        self, data_dir: str | Path, *, batch_size: int, sizes: tuple[int, int], seed: int, start_step: int
+    ) -> Iterator[dict]:
+        """Yields shuffled batches of images without end.
+
+        An image is scaled to fit the size, with the same factor for the height and the width, and by the random factor
+        of the augmentation. Then it is cropped at a random position where it exceeds the size, mirrored, and padded at
+        the bottom and on the right, with 0 after the scaling of the values. Boxes are clipped to the crop.
+
+        Sample s of a run belongs to batch s // batch_size. As for records, it depends only on s and the seed, and each
+        image occurs once per epoch. Only the image of the sample is read.
+
+        Args:
+          data_dir: the folder.
+          batch_size: number of images in a batch.
+          sizes: height and width of the input of the network.
+          seed: seed of the order and of the augmentation.
+          start_step: number of the first batch.
+
+        Yields:
+          `{"image": Tensor[batch, height, width, 3] float32, "boxes": Tensor[batch, max_boxes, 4] float32 (y0, x0, y1,
+          x1 in pixels of the input), "classes": Tensor[batch, max_boxes] int32 (-1 for no box), "masks": Tensor[batch,
+          max_boxes, mask_size, mask_size] float32 if `masks` is set, "cases": list of keys}`.
+
+        Raises:
+          DataError: the folder is invalid, `batch_size` is below 1, or `start_step` is below 0. The iterator raises it
+            if an image or a mask is invalid.
+          ConfigError: `sizes` are not two positive integers.
+        """
+        if batch_size < 1 or start_step < 0:
+            raise DataError(
+                f"batch_size {batch_size}, start_step {start_step}: the batch size must be at least 1, and the start "
+                "step at least 0. Fix: choose values in this range."
+            )
+        height, width = check_size("Objects.size", sizes)
+        description, images = self.description(data_dir), self.images(data_dir)
+        reader = ObjectReader(images, description, (height, width), self.max_boxes, self.mask_size if self.masks else 0)
+        large = height * width > _LARGE
+        dataset = tf.data.Dataset.range(start_step * batch_size, tf.int64.max).map(
+            lambda sample: self._load(sample, reader, seed),
+            num_parallel_calls=None if large else tf.data.AUTOTUNE,
+            deterministic=None if large else True,
+        )
+        dataset = dataset.batch(batch_size, drop_remainder=True).prefetch(1 if large else _PREFETCH)
+        return _batches(dataset, reader)
+
+    def _load(self, sample, reader: ObjectReader, seed: int) -> dict[str, Any]:
+        """Returns one sample, without the dimension `batch`."""
+        at = case_of_sample(sample, len(reader.images), seed)
+        draws = Draws(seed, sample)
+        scale, mirrored = tf.constant(1.0), tf.constant(False)
+        if self.augmentation is not None:
+            scale, mirrored = self.augmentation.draw_scale(draws), self.augmentation.draw_flip(draws)
+        crop = reader.crop(sample, at, scale, draws.uniform("crop", shape=(2,)), mirrored)
+        return {**crop, "files": at, "samples": sample}
+
+
+def _batches(dataset: tf.data.Dataset, reader: ObjectReader) -> Iterator[dict]:
+    for batch in elements(dataset):
+        for sample in batch.pop("samples").numpy():
+            if int(sample) in reader.errors:
+                raise reader.errors[int(sample)]
+        batch["cases"] = [reader.images[at].key for at in batch.pop("files").numpy()]
+        yield batch

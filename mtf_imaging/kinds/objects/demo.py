@@ -1,0 +1,131 @@
+"""The demo on objects: synthetic images with boxes and masks, or a folder in the layout of COCO."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from mtf_imaging.errors import DataError
+from mtf_imaging.kinds.demo import Command, Step
+
+KIND = "objects"
+_BOXES_JOB, _JOB, _ONE = "retinanet_objects", "mask_rcnn_objects", "single"
+_NUM_IMAGES = 320
+_TRAIN, _HELD_OUT = "train", "val"  # the splits that the jobs read
+_COLUMNS = {"ap50": "AP50", "ap75": "AP75", "ap": "AP"}
+
+
+class ObjectWorkflow:
+    """The steps for images with objects. `Workflow` describes the interface.
+
+    The folders of RetinaNet are `retinanet` and `retinanet_evaluation`. Those of Mask R-CNN, which also predicts masks,
+    are `model` and `evaluation`.
+
+    Args:
+      output_dir: the folder for all files of the demo.
+      input_dir: a folder in the layout of COCO; None for synthetic images.
+    """
+
+    job, job_of_one = [_JOB], [_JOB, _ONE]  # the job has a layout of its own
+    processors = 4
+    compared_duration = "1 minute"
+
+    def __init__(self, output_dir: Path, input_dir: Path | None):
+        self._is_synthetic = input_dir is None
+        self.data_dir = output_dir / "objects" if input_dir is None else input_dir
+        self._out, self._model, self._evaluation = output_dir, output_dir / "model", output_dir / "evaluation"
+        self._retinanet, self._retinanet_evaluation = output_dir / "retinanet", output_dir / "retinanet_evaluation"
+
+    def steps(self) -> list[Step]:
+        if not self._is_synthetic:
+            _check_splits(self.data_dir)
+        phantom = Step(
+            "write synthetic images of textured shapes with their boxes and masks", "10 seconds", self._write
+        )
+        return [
+            *([phantom] if self._is_synthetic else []),
+            Step(
+                "train RetinaNet on images that are split 2 x 2, on 4 processors simulated by 1 device",
+                "4 minutes",
+                lambda: self._train(_BOXES_JOB, self._retinanet),
+                "RetinaNet predicts the boxes of objects.",
+            ),
+            Step(
+                "detect and score the objects of the held-out images",
+                "30 seconds",
+                lambda: self._evaluate(self._retinanet, self._retinanet_evaluation),
+            ),
+            Step(
+                "train Mask R-CNN under the same layout, with its regions split over two processors",
+                "4 minutes",
+                lambda: self._train(_JOB, self._model),
+                "Mask R-CNN predicts the boxes and the masks of objects.",
+            ),
+            Step(
+                "detect and score the objects of the held-out images, with their masks",
+                "30 seconds",
+                lambda: self._evaluate(self._model, self._evaluation),
+            ),
+            Step(
+                "detect the objects of one of these images, and write them as COCO results",
+                "15 seconds",
+                self._predict,
+            ),
+        ]
+
+    def scores_table(self, metrics: dict[str, Any]) -> list[str]:
+        retinanet = json.loads((self._retinanet_evaluation / "metrics.json").read_text())
+        rows = {"RetinaNet, boxes": retinanet["boxes"], "Mask R-CNN, boxes": metrics["boxes"]}
+        masks = metrics["masks"]
+        categories = {f"  {name}": scores for name, scores in masks["categories"].items()}
+        return [
+            f"{'Objects of the held-out images':32}" + "".join(f"{head:>8}" for head in _COLUMNS.values()),
+            *(_row(label, scores) for label, scores in {**rows, "Mask R-CNN, masks": masks, **categories}.items()),
+        ]
+
+    def picture(self, metrics: dict[str, Any]) -> Path:
+        return self._evaluation / "pictures" / f"{next(iter(metrics['images']))}.png"
+
+    def _write(self) -> list[Command]:
+        return [("phantom", {"kind": KIND, "output_dir": self.data_dir, "num_cases": _NUM_IMAGES, "seed": 1})]
+
+    def _train(self, job: str, model_dir: Path) -> list[Command]:
+        return [("train", {"data_dir": self.data_dir, "model_dir": model_dir, "gin_file": [job]})]
+
+    def _evaluate(self, model_dir: Path, output_dir: Path) -> list[Command]:
+        return [("evaluate", {"model_dir": model_dir, "input_dir": self.data_dir, "output_dir": output_dir})]
+
+    def _predict(self) -> list[Command]:
+        from mtf_imaging.kinds.objects.reading.annotations import find_object_images
+
+        image = find_object_images(self.data_dir, _HELD_OUT)[0]
+        target = self._out / f"{Path(image.key).name}.json"
+        return [("predict", {"model_dir": self._model, "input": image.image, "output": target, "overwrite": True})]
+
+
+def _check_splits(folder: Path) -> None:
+    """Checks that a folder has images with the masks of objects to train on, and held-out images.
+
+    Raises:
+      DataError: a split is missing or empty, or an object has no mask.
+    """
+    from mtf_imaging.kinds.objects.reading.annotations import find_object_images, splits
+
+    missing = [name for name in (_TRAIN, _HELD_OUT) if name not in splits(folder)]
+    if missing:
+        raise DataError(
+            f"{folder}: has no split '{missing[0]}'. The demo trains on the images of the split '{_TRAIN}', and scores "
+            f"those of '{_HELD_OUT}'. Fix: write annotations/instances_{missing[0]}.json (docs/guides/detection.md)."
+        )
+    for name in (_TRAIN, _HELD_OUT):
+        for image in find_object_images(folder, name):
+            if any(one.segmentation is None for one in image.objects or ()):
+                raise DataError(
+                    f"{image.image}: an object of the split '{name}' has no \"segmentation\". The demo also trains "
+                    "Mask R-CNN, which needs masks. Fix: add them, or train with the job "
+                    f"{_BOXES_JOB} (docs/guides/detection.md)."
+                )
+
+
+def _row(label: str, scores: dict[str, Any]) -> str:
+    values = (scores[key] for key in _COLUMNS)
+    return f"{label:32}" + "".join(f"{'-':>8}" if value is None else f"{value:8.3f}" for value in values)

@@ -1,0 +1,106 @@
+"""The categories of a data set of objects, and the scaling of pixel values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mtf_imaging.data.pixels.scaling import IMAGENET, fault_of_scaling, padding_value, scale_pixels
+from mtf_imaging.errors import DataError
+from mtf_imaging.spelling import did_you_mean
+
+_KEYS = ("categories", "scaling")
+_EXAMPLE = '{"categories": [[1, "person"], [2, "bicycle"]]}'
+
+
+@dataclass(frozen=True)
+class ObjectDescription:
+    """The categories of objects, and how pixel values become the input of a network.
+
+    Attributes:
+      categories: pairs of the ID and the name of each category. `categories[i]` is the class i of a network. As in
+        COCO, the IDs may have gaps.
+      scaling: "unit" maps 0..255 to -1..1; "mean" subtracts the mean of ImageNet; "imagenet" also divides by the
+        standard deviation.
+    """
+
+    categories: tuple[tuple[int, str], ...]
+    scaling: str = IMAGENET
+
+    def __post_init__(self):
+        fault = _fault_of_categories(self.categories) or fault_of_scaling(self.scaling)
+        if fault:
+            raise DataError(fault)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name of each class."""
+        return tuple(name for _, name in self.categories)
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """The category ID of each class."""
+        return tuple(category_id for category_id, _ in self.categories)
+
+    @property
+    def padding(self) -> np.ndarray:
+        """The pixel value, float32 `[3]`, beyond the borders of an image; `scale` maps it to 0."""
+        return padding_value(self.scaling)
+
+    def scale(self, pixels):
+        """Returns the input of a network, float32 `[..., 3]`.
+
+        Args:
+          pixels: red, green and blue in 0..255: an array of any dtype, or Tensor float32.
+        """
+        return scale_pixels(pixels, self.scaling)
+
+    def to_fields(self) -> dict[str, Any]:
+        """Returns the description as JSON values, which `object_description_from_fields` reads."""
+        return {"categories": [list(category) for category in self.categories], "scaling": self.scaling}
+
+
+def object_description_from_fields(fields: Any, where: str) -> ObjectDescription:
+    """Returns the description that JSON values state.
+
+    Args:
+      fields: an object with the key "categories", pairs of an ID and a name, and the optional key "scaling"; see
+        `ObjectDescription`.
+      where: the file of the fields, for messages.
+
+    Raises:
+      DataError: the fields do not describe categories.
+    """
+    if not isinstance(fields, Mapping) or not isinstance(fields.get("categories"), list | tuple):
+        raise DataError(f"{where}: has no list with the key 'categories'. Fix: write {_EXAMPLE}.")
+    for key in fields:
+        if key not in _KEYS:
+            raise DataError(
+                f"{where}: the key '{key}' is not known.{did_you_mean(key, _KEYS)} Fix: use only {', '.join(_KEYS)}."
+            )
+    categories = tuple(tuple(pair) if isinstance(pair, list) else pair for pair in fields["categories"])
+    try:
+        return ObjectDescription(categories, fields.get("scaling", IMAGENET))
+    except DataError as error:
+        raise DataError(f"{where}: {error}") from error
+
+
+def _fault_of_categories(categories: Any) -> str | None:
+    if not isinstance(categories, tuple) or not categories:
+        return f"categories {categories!r}: at least one category is needed. Fix: write {_EXAMPLE}."
+    for category in categories:
+        is_pair = isinstance(category, tuple) and len(category) == 2
+        if not is_pair or not is_integer(category[0]) or not isinstance(category[1], str) or not category[1].strip():
+            return f"the category {category!r} is not a pair of an integer and a name. Fix: write {_EXAMPLE}."
+    for position, what in enumerate(("ID", "name")):
+        values = [category[position] for category in categories]
+        if len({*values}) < len(values):
+            twice = next(value for at, value in enumerate(values) if value in values[:at])
+            return f"two categories have the {what} {twice!r}. Fix: give each category its own {what}."
+    return None
+
+
+def is_integer(value: Any) -> bool:
+    """Returns whether a JSON value is an integer."""
+    return isinstance(value, int) and not isinstance(value, bool)

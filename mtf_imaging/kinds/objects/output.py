@@ -1,0 +1,77 @@
+"""The files that evaluation and prediction of images with objects write."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from mtf_imaging.errors import DataError
+from mtf_imaging.kinds.objects.reading.annotations import ObjectImage
+from mtf_imaging.kinds.output import OVERLAYS, check_kept, goes_to_folder
+
+DETECTIONS, IMAGES, METRICS = "detections.json", "images.json", "metrics.json"
+_RESULTS = (METRICS, "metrics.csv", "report.html", DETECTIONS)
+
+
+class DetectionOutput(NamedTuple):
+    """The files of a prediction.
+
+    Attributes:
+      detections: the COCO results of all images.
+      images: the list of the images that the results refer to.
+      overlays: the picture of each image.
+    """
+
+    detections: Path
+    images: Path
+    overlays: tuple[Path, ...]
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """All files."""
+        return (self.detections, self.images, *self.overlays)
+
+
+def detection_output(images: Sequence[ObjectImage], input_path: Path, output_path: Path) -> DetectionOutput:
+    """Returns the files that prediction writes.
+
+    Args:
+      images: the images.
+      input_path: the image, or the folder of images.
+      output_path: a JSON file for an image, or a folder.
+
+    Raises:
+      DataError: the output is not of the kind of the input, or would replace an image.
+    """
+    if goes_to_folder(input_path, output_path, (".json",), "the detections of one image need"):
+        overlays = tuple(output_path / OVERLAYS / f"{image.key}.png" for image in images)
+        output = DetectionOutput(output_path / DETECTIONS, output_path / IMAGES, overlays)
+    else:
+        beside = (output_path.with_name(f"{output_path.stem}_{name}") for name in ("images.json", "overlay.png"))
+        listed, overlay = beside
+        output = DetectionOutput(output_path, listed, (overlay,))
+    for image in images:
+        check_kept(image.image, output.files, "detections")
+    return output
+
+
+def check_object_results(output_dir: Path, images: Sequence[ObjectImage], input_dir: str | Path) -> None:
+    """Checks that an output folder does not hold results of other images.
+
+    Raises:
+      DataError: it does.
+    """
+    existing = [output_dir / name for name in _RESULTS if (output_dir / name).exists()]
+    if existing and _scored_keys(output_dir / METRICS) != {image.key for image in images}:
+        raise DataError(
+            f"{existing[0]}: the file already exists and belongs to other images than those of {input_dir}. "
+            "Fix: write to another folder, or delete the old results."
+        )
+
+
+def _scored_keys(path: Path) -> set[str]:
+    """Returns the keys of the images in a `metrics.json`; none if it is missing or of another kind."""
+    try:
+        return {*json.loads(path.read_text())["images"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()

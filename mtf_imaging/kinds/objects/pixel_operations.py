@@ -1,0 +1,107 @@
+"""Linear interpolation of images as TensorFlow operations, with the arithmetic of `data.objects`."""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+_THRESHOLD = 0.5  # as in reading.masks
+
+
+class Neighbors(NamedTuple):
+    """The pixels around positions on one axis; see `reading.interpolation`.
+
+    Attributes:
+      before, after: int64 `[n]`, the index of the pixel on each side.
+      weight: float32 `[n]`, the weight of the pixel after the position.
+    """
+
+    before: tf.Tensor
+    after: tf.Tensor
+    weight: tf.Tensor
+
+
+class Axis(NamedTuple):
+    """One axis of a scaled image; see `data.pixels.crop_axis`.
+
+    Attributes:
+      length, count: pixels of the image and of the scaled image, int64.
+      start: the first pixel of the image that the scaled image needs.
+      stop: the end of these pixels.
+      centers: float32 `[count]`, the centers of the scaled pixels, in pixels of the image from `start`.
+      factor: float64, pixels of the scaled image per pixel of the image.
+    """
+
+    length: tf.Tensor
+    count: tf.Tensor
+    start: tf.Tensor
+    stop: tf.Tensor
+    centers: tf.Tensor
+    factor: tf.Tensor
+
+    @classmethod
+    def scaled(cls, length: tf.Tensor, factor: tf.Tensor) -> "Axis":
+        """Returns the axis of `length` pixels, scaled by a factor."""
+        wide = tf.cast(length, tf.float64)
+        count = tf.maximum(tf.cast(tf.round(wide * factor), tf.int64), 1)
+        ratio = tf.cast(length, tf.float32) / tf.cast(count, tf.float32)
+        centers = (tf.cast(tf.range(count), tf.float32) + 0.5) * ratio
+        start = tf.maximum(tf.cast(tf.floor(centers[0] - 0.5), tf.int64), 0)
+        stop = tf.minimum(length, tf.cast(tf.floor(centers[-1] - 0.5), tf.int64) + 2)
+        return cls(length, count, start, stop, centers - tf.cast(start, tf.float32), tf.cast(count, tf.float64) / wide)
+
+
+def nearest_pixels(axis: Axis) -> Neighbors:
+    """Returns the pixels of the image around the centers of a scaled axis."""
+    around = neighbors(axis.centers - 0.5, axis.stop - axis.start)
+    return Neighbors(around.before + axis.start, around.after + axis.start, around.weight)
+
+
+def neighbors(positions: tf.Tensor, length: tf.Tensor) -> Neighbors:
+    """Returns the pixels around positions on one axis.
+
+    Args:
+      positions: `[n]`, in pixels; the center of pixel i is at i. Positions beyond the border are moved to it.
+      length: pixels of the axis, int64.
+    """
+    inside = tf.clip_by_value(positions, tf.zeros([], positions.dtype), tf.cast(length - 1, positions.dtype))
+    before = tf.floor(inside)
+    first = tf.cast(before, tf.int64)
+    return Neighbors(first, tf.minimum(first + 1, length - 1), tf.cast(inside - before, tf.float32))
+
+
+def interpolate(image: tf.Tensor, rows: Neighbors, columns: Neighbors) -> tf.Tensor:
+    """Interpolates an image `[height, width, channels]` linearly; returns float32 `[rows, columns, channels]`."""
+
+    def line(at: tf.Tensor) -> tf.Tensor:
+        pixels = tf.gather(image, at)
+        left, right = (tf.cast(tf.gather(pixels, one, axis=1), tf.float32) for one in (columns.before, columns.after))
+        return left + (right - left) * columns.weight[:, tf.newaxis]
+
+    above = line(rows.before)
+    return above + (line(rows.after) - above) * rows.weight[:, tf.newaxis, tf.newaxis]
+
+
+def paste_masks(masks: tf.Tensor, boxes: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
+    """Returns predicted masks in their image, bool `[detections, height, width]`; see `reading.masks.paste_mask`.
+
+    Args:
+      masks: `[detections, rows, columns]`, the probabilities of the mask within its box.
+      boxes: float64 `[detections, 4]`, y0, x0, y1, x1 in pixels of the image.
+      size: height and width of the image.
+    """
+    sizes = tf.unstack(tf.cast(size, tf.int64))
+
+    def paste(inputs: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+        mask, box = inputs
+        around, inside = [], []
+        for axis, (length, count) in enumerate(zip(sizes, mask.shape, strict=True)):
+            low, high = box[axis], box[axis + 2]
+            pixels = tf.cast(tf.range(length), tf.float64)
+            inside.append((pixels >= tf.math.ceil(low - 0.5)) & (pixels < tf.math.ceil(high - 0.5)))
+            # A box without an extent contains no centers; a divisor of 1 keeps the positions finite.
+            extent = tf.where(high > low, high - low, tf.ones([], tf.float64))
+            around.append(neighbors((pixels + 0.5 - low) * (count / extent) - 0.5, tf.constant(count, tf.int64)))
+        pasted = interpolate(mask[..., tf.newaxis], *around)[..., 0] >= _THRESHOLD
+        return pasted & inside[0][:, tf.newaxis] & inside[1]
+
+    return tf.map_fn(paste, (masks, boxes), fn_output_signature=tf.TensorSpec([None, None], tf.bool))

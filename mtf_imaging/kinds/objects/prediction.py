@@ -1,0 +1,198 @@
+"""Evaluation and prediction of images with objects, each at its own size."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from tqdm import tqdm
+
+from mtf_imaging.errors import ConfigError, DataError
+from mtf_imaging.files.output_folder import writing_to
+from mtf_imaging.files.reading import errors_named
+from mtf_imaging.files.run_folder import FACTS
+from mtf_imaging.kinds.facts import Facts
+from mtf_imaging.kinds.file_images import FileImages
+from mtf_imaging.kinds.inference import Inference
+from mtf_imaging.kinds.kind import NextStep
+from mtf_imaging.kinds.networks import trained_network
+from mtf_imaging.kinds.objects.description import ObjectDescription, object_description_from_fields
+from mtf_imaging.kinds.objects.infer import predict_objects
+from mtf_imaging.kinds.objects.output import DETECTIONS, check_object_results, detection_output
+from mtf_imaging.kinds.objects.pictures import SHOWN_SCORE, comparison, draw, drawn_detections
+from mtf_imaging.kinds.objects.reading.annotations import ObjectImage, find_object_images, splits
+from mtf_imaging.kinds.objects.reading.images import read_object_image
+from mtf_imaging.kinds.objects.report.layers import ObjectLayers, make_object_layers
+from mtf_imaging.kinds.objects.report.page import pictured
+from mtf_imaging.kinds.objects.scoring.detections import Detections
+from mtf_imaging.kinds.objects.scoring.scores import ObjectScore, ObjectScores, score_images
+from mtf_imaging.kinds.objects.write import write_detections, write_image_list, write_object_scores
+from mtf_imaging.kinds.output import PICTURES, subfolders, write_picture, writing_results
+
+if TYPE_CHECKING:
+    from mtf_imaging.training.evaluation import Predict
+    from mtf_imaging.training.task import Task
+
+_SPLIT = "the held-out images are those of a split, which split names"
+_IDLE = {
+    "spacing": "images have no voxel size",
+    "window": "images are scaled as in training",
+    "cleanup": "its rules are those of livers",
+    "flips": "the detections of several networks or images cannot be averaged",
+    "scales": "images are scaled to the size of the network's input",
+    "fold": _SPLIT,
+    "splits_file": _SPLIT,
+    "submission": "the challenge has no images with objects",
+    "spacing_table": "images have no voxel size",
+    "output_format": "detections are JSON files",
+}
+
+
+class ObjectImages(FileImages):
+    """Images in which a network detects objects.
+
+    Args:
+      run: the folder of the run.
+      facts: the facts of the run.
+      settings: the settings of the job.
+
+    Raises:
+      ConfigError: a setting is invalid or has no effect on images with objects.
+      DataError: the facts of the run are damaged.
+    """
+
+    kind = "objects"
+
+    def __init__(self, run: Path, facts: Facts, settings: Inference) -> None:
+        super().__init__(facts, settings, _IDLE)
+        check_no_ensemble(settings.ensemble)
+        self.description: ObjectDescription = object_description_from_fields(facts.description, str(run / FACTS))
+
+    def find(self, path: Path) -> list[ObjectImage]:
+        return _images_of_all_splits(path)
+
+    def labeled(self, folder: Path) -> list[ObjectImage]:
+        split = self._settings.split
+        if split is None and self._held_out_split in splits(folder):
+            split = self._held_out_split
+        return find_object_images(folder, split, self.description)
+
+    def check_results(self, output_dir: Path, images: Sequence[ObjectImage], input_dir: Path) -> None:
+        check_object_results(output_dir, images, input_dir)
+
+    def results(
+        self, images: Sequence[ObjectImage], input_path: Path, output_path: Path
+    ) -> tuple[list[Path], list[Path]]:
+        output = detection_output(images, input_path, output_path)
+        return [output.detections] * len(images), [*output.files]
+
+    def network(
+        self, task: "Task", runs: Sequence[Path], checkpoint: str, images: Sequence[ObjectImage], **options: Any
+    ) -> "Predict":
+        return trained_network(task, [self._size], runs, checkpoint, **options)
+
+    def run_network(self, images: Sequence[ObjectImage], network: "Predict") -> None:
+        for image in images:
+            self._detect(image, read_object_image(image), network)
+
+    def evaluate(
+        self,
+        images: Sequence[ObjectImage],
+        network: "Predict",
+        input_dir: str | Path,
+        output_dir: str | Path,
+        num_pictures: int,
+        progress: bool,
+    ) -> list[ObjectScore]:
+        output_dir, description = Path(output_dir), self.description
+        pictures = [output_dir / PICTURES / f"{image.key}.png" for image in images[:num_pictures]]
+        with writing_to(output_dir, *subfolders(output_dir, pictures)):
+            shown = tqdm(images, desc="evaluate", unit="image", disable=not progress)
+            detections = [self._detect(image, read_object_image(image), network) for image in shown]
+            scores = score_images(images, detections, description)
+            for path, image, own in zip(pictures, images, detections, strict=False):
+                pixels = read_object_image(image)
+                write_picture(path, comparison(pixels, image, own, description, scores.threshold))
+            write_detections(output_dir / DETECTIONS, images, detections, description)
+            layers = self._layers(images, detections, scores)
+            write_object_scores(output_dir, scores, layers, description, progress)
+        return [*scores.images]
+
+    def predict(
+        self,
+        planned: list[tuple[ObjectImage, Path]],
+        network: "Predict",
+        input_path: str | Path,
+        output_path: str | Path,
+        overwrite: bool,
+        progress: bool,
+    ) -> list[Path]:
+        input_path, output_path = Path(input_path), Path(output_path)
+        images = [image for image, _ in planned]
+        output = detection_output(images, input_path, output_path)
+        detections = []
+        with writing_results(input_path, output_path, output.overlays):
+            shown = tqdm(images, desc="predict", unit="image", disable=not progress)
+            for image, path in zip(shown, output.overlays, strict=True):
+                pixels = read_object_image(image)
+                detections.append(self._detect(image, pixels, network))
+                write_picture(path, draw(pixels, drawn_detections(detections[-1], self.description, SHOWN_SCORE)))
+            write_image_list(output.images, images, self.description)
+            # Written last, because existing detections mark a finished prediction.
+            write_detections(output.detections, images, detections, self.description)
+        return [output.detections]
+
+    def next_step(self, planned: list[tuple[ObjectImage, Path]], input_path: Path, output_path: Path) -> NextStep:
+        output = detection_output([image for image, _ in planned], input_path, output_path)
+        paths = output.overlays[0], output.detections
+        return NextStep("open {}, the first picture; {} has all detections", paths)
+
+    def _detect(self, image: ObjectImage, pixels: np.ndarray, network: "Predict") -> Detections:
+        """Returns the detections in an image; an error of the network names the image."""
+        with errors_named(image.image):
+            return predict_objects(pixels, network, self.description, self._size)
+
+    def _layers(
+        self, images: Sequence[ObjectImage], detections: Sequence[Detections], scores: ObjectScores
+    ) -> dict[str, ObjectLayers]:
+        """Returns the pictures of the best and worst images by their keys."""
+        layers = {}
+        for number in pictured(scores):
+            image = images[number]
+            layers[image.key] = make_object_layers(
+                read_object_image(image),
+                image,
+                detections[number],
+                scores.matches[number],
+                scores.threshold,
+                self.description,
+            )
+        return layers
+
+
+def check_no_ensemble(ensemble: bool) -> None:
+    """Raises ConfigError if the detections of several networks are to be averaged."""
+    if ensemble:
+        raise ConfigError(
+            "ensemble: detections of several networks cannot be averaged, because their boxes differ. Fix: give "
+            "the folder of one run as model_dir, without ensemble.",
+            ["ensemble", "model_dir"],
+        )
+
+
+def _images_of_all_splits(path: Path) -> list[ObjectImage]:
+    """Returns the images of a folder, or one image; annotations are optional.
+
+    Raises:
+      DataError: two splits have the same image.
+    """
+    names = splits(path) if path.is_dir() else ()
+    images = [image for split in names or (None,) for image in find_object_images(path, split, need_annotations=False)]
+    for values in ([image.key for image in images], [image.image_id for image in images]):
+        if len({*values}) < len(images):
+            twice = next(value for at, value in enumerate(values) if value in values[:at])
+            raise DataError(
+                f"{path}: several images of its splits {', '.join(names)} have the name or the id {twice!r}. "
+                "Fix: give the folder of the images of one split."
+            )
+    return images

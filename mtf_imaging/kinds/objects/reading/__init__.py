@@ -1,0 +1,1 @@
+"""Reads images and the annotations of their objects."""

@@ -1,0 +1,131 @@
+"""Masks of objects: decoded and encoded by pycocotools, cropped to their boxes, and pasted into images."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from pycocotools import mask as coco_mask
+
+from mtf_imaging.errors import DataError
+from mtf_imaging.kinds.objects.reading.instances import Segmentation
+from mtf_imaging.kinds.objects.reading.interpolation import interpolate, neighbors
+
+
+def run_lengths(segmentation: Segmentation, height: int, width: int) -> dict[str, Any]:
+    """Returns a segmentation as a compressed run-length encoding for pycocotools, in the form of `encode_mask`.
+
+    Args:
+      segmentation: polygons, or a run-length encoding that is compressed or not.
+      height, width: the size of the image.
+
+    Raises:
+      DataError: the encoding does not have the size of the image.
+    """
+    if not isinstance(segmentation, dict):
+        return _as_json(coco_mask.merge(coco_mask.frPyObjects([*segmentation], height, width)))
+    counts = segmentation["counts"]
+    _check_total(counts if isinstance(counts, list) else _runs(counts), segmentation["size"], height, width)
+    if isinstance(counts, list):
+        return _as_json(coco_mask.frPyObjects(segmentation, height, width))
+    return _as_json(segmentation)
+
+
+def decode_mask(segmentation: Segmentation, height: int, width: int) -> np.ndarray:
+    """Returns a segmentation as bool `[height, width]`; see `run_lengths`."""
+    # pycocotools.mask.decode would give the same, but it does not check the encoding, and it uses an interface of NumPy
+    # that will be removed.
+    encoded = segmentation if isinstance(segmentation, dict) else run_lengths(segmentation, height, width)
+    counts = encoded["counts"]
+    runs = counts if isinstance(counts, list) else _runs(counts)
+    _check_total(runs, encoded["size"], height, width)
+    return np.repeat(np.arange(len(runs)) % 2 == 1, runs).reshape(width, height).T
+
+
+def encode_mask(mask: np.ndarray) -> dict[str, Any]:
+    """Returns a mask, bool `[height, width]`, as {"size": [height, width], "counts": text} for COCO's JSON files."""
+    return _as_json(coco_mask.encode(np.asfortranarray(mask, np.uint8)))
+
+
+def crop_mask(mask: np.ndarray, box: tuple[float, float, float, float], size: int) -> np.ndarray:
+    """Returns the part of a mask in a box, with a fixed size, as the target of a network.
+
+    The values at the centers of `size` x `size` bins are interpolated linearly between the centers of the pixels of the
+    mask, and those beyond the border of the mask are the nearest ones in it.
+
+    Args:
+      mask: `[height, width]`.
+      box: y0, x0, y1, x1 in pixels of the mask.
+      size: height and width of the result.
+
+    Returns:
+      float32 `[size, size]` in 0..1.
+    """
+    rows, columns = (
+        neighbors(low + (np.arange(size) + 0.5) * ((high - low) / size) - 0.5, length)
+        for low, high, length in zip(box[:2], box[2:], mask.shape)
+    )
+    return interpolate(mask, rows, columns)
+
+
+def paste_mask(
+    probabilities: np.ndarray,
+    box: tuple[float, float, float, float],
+    height: int,
+    width: int,
+    threshold: float = 0.5,
+) -> np.ndarray:
+    """Returns a predicted mask in its image, the inverse of `crop_mask`.
+
+    Args:
+      probabilities: `[rows, columns]`, the mask within the box.
+      box: y0, x0, y1, x1 in pixels of the image.
+      height, width: the size of the image.
+      threshold: the probability from which a pixel belongs to the object.
+
+    Returns:
+      bool `[height, width]`. Pixels whose center is outside of the box are False.
+    """
+    pasted = np.zeros((height, width), bool)
+    ranges, around = [], []
+    for low, high, length, count in zip(box[:2], box[2:], (height, width), probabilities.shape, strict=True):
+        inside = np.arange(max(0, int(np.ceil(low - 0.5))), min(length, int(np.ceil(high - 0.5))))
+        if not inside.size:
+            return pasted
+        ranges.append(slice(inside[0], inside[-1] + 1))
+        around.append(neighbors((inside + 0.5 - low) * (count / (high - low)) - 0.5, count))
+    pasted[tuple(ranges)] = interpolate(probabilities, *around) >= threshold
+    return pasted
+
+
+def _as_json(encoded: dict[str, Any]) -> dict[str, Any]:
+    counts = encoded["counts"]
+    text = counts.decode("ascii") if isinstance(counts, bytes) else counts
+    return {"size": [int(n) for n in encoded["size"]], "counts": text}
+
+
+def _runs(counts: str | bytes) -> list[int]:
+    """Returns the lengths of the runs of a compressed encoding.
+
+    A number has five bits per character, the lowest ones first, and the sixth bit of a character says whether the
+    number continues. From the fourth number on, it is the difference from the number two before it.
+    """
+    runs: list[int] = []
+    value = shift = 0
+    for code in counts if isinstance(counts, bytes) else counts.encode("ascii"):
+        bits = code - 48
+        value |= (bits & 31) << shift
+        shift += 5
+        if not bits & 32:
+            if bits & 16:
+                value -= 1 << shift
+            runs.append(value + (runs[-2] if len(runs) > 2 else 0))
+            value = shift = 0
+    return runs
+
+
+def _check_total(runs: list[int], size: Sequence[int], height: int, width: int) -> None:
+    if [*size] != [height, width] or sum(runs) != height * width or min(runs) < 0:
+        raise DataError(
+            f"a run-length encoding of {sum(runs)} pixels of the size {[*size]} (height, width) does not fit an image "
+            f"of {height} x {width} pixels. Fix: encode the mask again."
+        )

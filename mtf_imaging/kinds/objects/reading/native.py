@@ -1,0 +1,56 @@
+"""Scales whole images to the input of a network, and boxes back to the size of the image."""
+
+import numpy as np
+
+from mtf_imaging.data.pixels.crop_axis import crop_axis
+from mtf_imaging.errors import ShapeError
+from mtf_imaging.kinds.objects.description import ObjectDescription
+from mtf_imaging.kinds.objects.reading.interpolation import interpolate, neighbors
+
+
+def fit_factor(height: int, width: int, size: tuple[int, int]) -> float:
+    """Returns the largest factor with which an image fits a size."""
+    return min(size[0] / height, size[1] / width)
+
+
+def fit(
+    pixels: np.ndarray, size: tuple[int, int], description: ObjectDescription
+) -> tuple[np.ndarray, tuple[float, float]]:
+    """Returns an image as a network sees it in prediction: scaled to fit a size, and padded at the bottom and right.
+
+    This is what `Objects` yields without augmentation.
+
+    Args:
+      pixels: values in 0..255, `[height, width, 3]`.
+      size: height and width of the result.
+      description: the scaling of the values. Padding is 0 after the scaling.
+
+    Returns:
+      The image, float32 `[*size, 3]`, and the factors of the height and the width for `to_native`. Due to rounding to
+      whole pixels, the two may differ slightly.
+
+    Raises:
+      ShapeError: `pixels` has another shape.
+    """
+    if pixels.ndim != 3 or pixels.shape[2] != 3:
+        raise ShapeError(f"an image of shape {pixels.shape} is not [height, width, 3]. Fix: pass red, green and blue.")
+    factor = fit_factor(*pixels.shape[:2], size)
+    rows, columns = (crop_axis(length, factor, count, 0.0) for length, count in zip(pixels.shape, size))
+    whole = pixels[rows.region, columns.region]
+    # In float32 and in this order, as in `crops.bilinear`.
+    around = (neighbors(axis.centers - np.float32(0.5), n) for axis, n in zip((rows, columns), whole.shape))
+    scaled = interpolate(whole, *around)
+    image = np.zeros((*size, 3), np.float32)
+    image[: scaled.shape[0], : scaled.shape[1]] = description.scale(scaled)
+    return image, (rows.factor, columns.factor)
+
+
+def to_native(boxes: np.ndarray, scale: tuple[float, float], height: int, width: int) -> np.ndarray:
+    """Returns boxes in pixels of an image, clipped to the image.
+
+    Args:
+      boxes: `[..., 4]`, y0, x0, y1, x1 in pixels of the network's image.
+      scale: the factors that `fit` returned.
+      height, width: the size of the image.
+    """
+    return np.clip(boxes / np.array([*scale, *scale]), 0, np.array([height, width, height, width]))

@@ -1,0 +1,49 @@
+"""Images with objects as images to train on."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mtf_imaging.data.sampling.grid import PHOTO_AXES, format_grid
+from mtf_imaging.kinds.facts import Facts
+from mtf_imaging.kinds.kind import TrainingImages
+from mtf_imaging.kinds.objects.data_set import Objects
+from mtf_imaging.kinds.objects.description import ObjectDescription
+from mtf_imaging.kinds.objects.held_out import BOX_MEASURES, MASK_MEASURES, HeldOutObjects
+from mtf_imaging.kinds.objects.reading.annotations import find_object_images
+
+if TYPE_CHECKING:
+    from mtf_imaging.training.task import Task
+
+
+class ObjectTraining(TrainingImages):
+    """The images of a data set with objects, which are scaled to one size.
+
+    Args:
+      data_set: the images.
+    """
+
+    def __init__(self, data_set: Objects) -> None:
+        self._data_set = data_set
+        self.split, self.held_out = data_set.split, data_set.held_out_split
+
+    def description(self, data_dir: str | Path) -> ObjectDescription:
+        return self._data_set.description(Path(data_dir))
+
+    def measure(self, description: ObjectDescription) -> str:
+        return (MASK_MEASURES if self._data_set.masks else BOX_MEASURES)[0]
+
+    def held_out_split(self, eval_dir: str | Path) -> str | None:
+        return self.held_out
+
+    def agreed(self, data_dir: str | Path, eval_dir: str | Path | None) -> list[str]:
+        return [repr([image.key for image in find_object_images(eval_dir, self.held_out)])] if eval_dir else []
+
+    def evaluation(
+        self, data_dir: str | Path, eval_dir: str | Path, description: ObjectDescription, task: "Task", progress: bool
+    ) -> HeldOutObjects:
+        find_object_images(eval_dir, self.held_out, description)  # checks the categories
+        return HeldOutObjects(self._data_set, description, self.held_out, progress=progress)
+
+    def facts(self, data_dir: str | Path, sizes: tuple[int, ...], description: ObjectDescription) -> Facts:
+        fields = description.to_fields()
+        return Facts("objects", format_grid(sizes, PHOTO_AXES), description=fields, held_out_split=self.held_out)

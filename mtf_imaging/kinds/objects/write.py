@@ -1,0 +1,82 @@
+"""The files of the scores and of the detections of images."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from mtf_imaging.files.atomic import write_bytes
+from mtf_imaging.kinds.objects.description import ObjectDescription
+from mtf_imaging.kinds.objects.reading.annotations import ObjectImage
+from mtf_imaging.kinds.objects.report.layers import ObjectLayers
+from mtf_imaging.kinds.objects.report.page import write_object_report
+from mtf_imaging.kinds.objects.scoring.detections import Detections
+from mtf_imaging.kinds.objects.scoring.scores import ObjectScores, scores_table, write_object_metrics
+
+
+def write_object_scores(
+    output_dir: str | Path,
+    scores: ObjectScores,
+    layers: Mapping[str, ObjectLayers],
+    description: ObjectDescription,
+    progress: bool = True,
+) -> None:
+    """Writes `metrics.json`, `metrics.csv` and `report.html`, and prints the table of categories.
+
+    Args:
+      output_dir: the folder, created if missing.
+      scores: the scores of one or more images.
+      layers: the pictures of some of these images by key.
+      description: the categories.
+      progress: whether to print the table.
+    """
+    write_object_metrics(output_dir, scores)
+    write_object_report(output_dir, scores, layers, description)
+    if progress:
+        print(scores_table(scores))
+
+
+def write_detections(
+    path: Path, images: Sequence[ObjectImage], detections: Sequence[Detections], description: ObjectDescription
+) -> None:
+    """Writes the detections of images as COCO results, with the names of the files; replaces the file atomically.
+
+    Args:
+      path: the JSON file.
+      images: the images.
+      detections: the detections of each image.
+      description: the categories.
+    """
+    rows = [
+        {**result, "file_name": image.image.name}
+        for image, own in zip(images, detections, strict=True)
+        for result in own.coco_results(image.image_id, description)
+    ]
+    _write_rows(path, rows)
+
+
+def write_image_list(path: Path, images: Sequence[ObjectImage], description: ObjectDescription) -> None:
+    """Writes the images and categories that COCO results refer to; replaces the file atomically.
+
+    The file has the format of COCO annotations without annotations, so pycocotools can read results with it.
+
+    Args:
+      path: the JSON file.
+      images: the images.
+      description: the categories.
+    """
+    fields = {
+        "images": [
+            {"id": image.image_id, "file_name": image.image.name, "height": image.height, "width": image.width}
+            for image in images
+        ],
+        "categories": [{"id": coco_id, "name": name} for coco_id, name in description.categories],
+        "annotations": [],
+    }
+    write_bytes(path, (json.dumps(fields, indent=1) + "\n").encode())
+
+
+def _write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Writes a list with one row per line."""
+    lines = ",\n".join(json.dumps(row, allow_nan=False) for row in rows)
+    write_bytes(path, (f"[\n{lines}\n]\n" if rows else "[]\n").encode())

@@ -1,0 +1,110 @@
+"""The files that evaluation and prediction write: their names, their checks, and pictures."""
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from mtf_imaging.errors import DataError
+from mtf_imaging.files.atomic import atomic_path
+from mtf_imaging.files.output_folder import check_outside, writing_to
+from mtf_imaging.files.run_folder import check_no_run
+
+PREDICTIONS, PICTURES, OVERLAYS = "predictions", "pictures", "overlays"
+
+
+def goes_to_folder(input_path: Path, output_path: Path, endings: tuple[str, ...], what: str) -> bool:
+    """Returns whether the results of a prediction are files of a folder, not a single file.
+
+    Args:
+      input_path: an image, or a folder of images.
+      output_path: the file to write, or the folder.
+      endings: the endings of the file.
+      what: the result of one image with its verb, for the message.
+
+    Raises:
+      DataError: the output is not of the kind of the input.
+    """
+    is_file = output_path.suffix.lower() in endings and not output_path.is_dir()
+    if input_path.is_dir() and is_file:
+        raise not_a_folder(input_path, output_path)
+    if not (input_path.is_dir() or output_path.is_dir() or is_file):
+        raise DataError(
+            f"{output_path}: {what} a name that ends in {' or '.join(endings)}. "
+            "Fix: use such a name, or name an existing folder."
+        )
+    return not is_file
+
+
+def not_a_folder(input_path: Path, output_path: Path) -> DataError:
+    """Returns the error about a file as the output for a folder."""
+    return DataError(
+        f"{output_path}: the input {input_path} is a folder, so the output must be a folder, too. Fix: name a folder."
+    )
+
+
+def check_kept(image: Path, written: Iterable[Path], what: str) -> None:
+    """Raises DataError if an image is one of the files that are written.
+
+    Args:
+      image: the image.
+      written: the files.
+      what: what the files are, for the message.
+    """
+    if image.resolve() in {path.resolve() for path in written}:
+        raise DataError(f"{image}: would be overwritten by its {what}. Fix: name another output.")
+
+
+def check_new(files: Iterable[Path], overwrite: bool = False) -> None:
+    """Raises DataError if a file exists, unless existing files may be replaced."""
+    existing = [path for path in files if path.exists()]
+    if existing and not overwrite:
+        more = f" (and {len(existing) - 1} more)" if len(existing) > 1 else ""
+        raise DataError(
+            f"{existing[0]}{more}: already exists. Fix: name another output, or set overwrite.", ["overwrite"]
+        )
+
+
+def check_place(input_path: Path, output_path: Path) -> None:
+    """Raises DataError or ConfigError if an output lies in the folder of the images, or in that of a run."""
+    if input_path.is_dir():
+        check_outside(output_path, input_path)
+    check_no_run(output_path if output_path.is_dir() or input_path.is_dir() else output_path.parent)
+
+
+@contextlib.contextmanager
+def writing_results(input_path: Path, output_path: Path, files: Iterable[Path]) -> Iterator[None]:
+    """Locks the folder of the results of a prediction; a single file needs no lock.
+
+    Args:
+      input_path: an image, or a folder of images.
+      output_path: the file to write, or the folder.
+      files: the files of the folder.
+    """
+    is_folder = input_path.is_dir() or output_path.is_dir()
+    with writing_to(output_path, *subfolders(output_path, files)) if is_folder else contextlib.nullcontext():
+        yield
+
+
+def subfolders(output_dir: Path, files: Iterable[Path]) -> list[str]:
+    """Returns the subfolders of an output folder that contain files, relative to the folder."""
+    return sorted({str(path.parent.relative_to(output_dir)) for path in files} - {"."})
+
+
+def write_picture(path: Path, pixels: np.ndarray) -> None:
+    """Writes an RGB picture, uint8 `[height, width, 3]`, atomically as PNG."""
+    with atomic_path(path) as temporary:
+        Image.fromarray(pixels).save(temporary, format="PNG")
+
+
+def shown_size(size: tuple[int, ...], max_side: int) -> tuple[int, int]:
+    """Returns the height and width of a photo whose sides have at most `max_side` pixels.
+
+    >>> shown_size((1024, 2048), 640), shown_size((375, 500), 640)
+    ((320, 640), (375, 500))
+    """
+    factor = min(1.0, max_side / max(size))
+    height, width = (max(1, round(n * factor)) for n in size)
+    return height, width

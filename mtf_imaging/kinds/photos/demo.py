@@ -1,0 +1,102 @@
+"""The demo on photos: scenes, or the photos of a folder."""
+
+from pathlib import Path
+from typing import Any
+
+from mtf_imaging.errors import DataError
+from mtf_imaging.kinds.demo import Command, Step
+
+KIND = "scenes"
+_JOB, _ONE = "deeplab_scenes", "single"
+_NUM_PHOTOS = 120
+_TRAIN, _HELD_OUT = "train", "val"  # the lists that the job reads
+
+
+class PhotoWorkflow:
+    """The steps for photos with label images. `Workflow` describes the interface.
+
+    Args:
+      output_dir: the folder for all files of the demo.
+      input_dir: a folder of photos; None for scenes.
+    """
+
+    job, job_of_one = [_JOB], [_JOB, _ONE]  # the job has a layout of its own
+    processors = 4
+    compared_duration = "30 seconds"
+
+    def __init__(self, output_dir: Path, input_dir: Path | None):
+        self._is_synthetic = input_dir is None
+        self.data_dir = output_dir / "scenes" if input_dir is None else input_dir
+        self._out, self._model, self._evaluation = output_dir, output_dir / "model", output_dir / "evaluation"
+
+    def steps(self) -> list[Step]:
+        if not self._is_synthetic:
+            _check_lists(self.data_dir)
+        phantom = Step("write scenes, which are synthetic photos of textured shapes", "5 seconds", self._write_scenes)
+        return [
+            *([phantom] if self._is_synthetic else []),
+            Step(
+                "train on crops that are split 2 x 2, on 4 processors simulated by 1 device",
+                "3 minutes",
+                self._train_network,
+                f"The photos of the list {_HELD_OUT} are scored during training, for TensorBoard.",
+            ),
+            Step(
+                "segment and score the held-out photos with the last checkpoint, each photo at its own size",
+                "15 seconds",
+                self._evaluate,
+                "The best checkpoint was selected on these photos, so its score would be too optimistic.",
+            ),
+            Step("segment one of these photos, and write its classes as PNG", "10 seconds", self._predict),
+        ]
+
+    def scores_table(self, metrics: dict[str, Any]) -> list[str]:
+        rows = [(name, scores["iou"]) for name, scores in metrics["classes"].items()]
+        return [
+            f"{'IoU of the held-out photos':28}{'IoU':>8}",
+            *(f"{name:28}{_shown(iou):>8}" for name, iou in [*rows, ("mean", metrics["mean_iou"])]),
+        ]
+
+    def picture(self, metrics: dict[str, Any]) -> Path:
+        return self._evaluation / "pictures" / f"{next(iter(metrics['photos']))}.png"
+
+    def _write_scenes(self) -> list[Command]:
+        return [("phantom", {"kind": KIND, "output_dir": self.data_dir, "num_cases": _NUM_PHOTOS, "seed": 1})]
+
+    def _train_network(self) -> list[Command]:
+        folders = {"data_dir": self.data_dir, "eval_dir": self.data_dir, "model_dir": self._model}
+        return [("train", dict(**folders, gin_file=self.job))]
+
+    def _evaluate(self) -> list[Command]:
+        return [("evaluate", {"model_dir": self._model, "input_dir": self.data_dir, "output_dir": self._evaluation})]
+
+    def _predict(self) -> list[Command]:
+        from mtf_imaging.kinds.photos.reading.folders import find_photos
+
+        photo = find_photos(self.data_dir, _HELD_OUT)[0]
+        target = self._out / f"{Path(photo.key).name}.png"
+        return [("predict", {"model_dir": self._model, "input": photo.image, "output": target, "overwrite": True})]
+
+
+def _check_lists(folder: Path) -> None:
+    """Checks that a folder has labeled photos to train on and labeled held-out photos.
+
+    Raises:
+      DataError: a list is missing or empty, or a photo has no label image.
+    """
+    from mtf_imaging.kinds.photos.reading.folders import find_photos, photo_description, splits
+
+    find_photos(folder)
+    photo_description(folder)
+    missing = [name for name in (_TRAIN, _HELD_OUT) if name not in splits(folder)]
+    if missing:
+        raise DataError(
+            f"{folder}: has no list '{missing[0]}'. The demo trains on the photos of the list '{_TRAIN}', and scores "
+            f"those of '{_HELD_OUT}'. Fix: write both lists (docs/guides/photos.md)."
+        )
+    for name in (_TRAIN, _HELD_OUT):
+        find_photos(folder, name)
+
+
+def _shown(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"

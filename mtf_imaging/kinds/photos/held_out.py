@@ -1,0 +1,163 @@
+"""Scoring of held-out photos during training."""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from tqdm import tqdm
+
+from mtf_imaging.errors import ConfigError, DataError
+from mtf_imaging.files.reading import errors_named
+from mtf_imaging.kinds.photos.description import PhotoDescription
+from mtf_imaging.kinds.photos.infer import Network, most_probable, predict_photo
+from mtf_imaging.kinds.photos.pictures import comparison
+from mtf_imaging.kinds.photos.reading.folders import Photo, find_photos, photo_description
+from mtf_imaging.kinds.photos.reading.label_images import read_labeled_photo
+from mtf_imaging.kinds.photos.reading.native import pad_photo
+from mtf_imaging.kinds.photos.scoring.confusion import Confusion, confusion
+
+MEASURES = ("mean_iou", "pixel_accuracy")
+
+
+@dataclass(frozen=True)
+class HeldOutPhotos:
+    """Mean IoU and pixel accuracy over the photos of a split, for `mtf_imaging.training.evaluation`.
+
+    Each photo is predicted as a whole, at its own size. The pixels of all photos count together, as in `evaluate`.
+
+    Attributes:
+      split: the list of photos to score; None scores all photos with labels.
+      scaling: the scaling of pixel values, as in training; None uses that of the folder's description.
+      crop: height and width of the crops in training; None uses the sizes of the training images.
+      multiple: photos larger than the crop are padded to a multiple of this number.
+      num_pictures: the number of photos that get a picture.
+      progress: whether to show a progress bar.
+    """
+
+    split: str | None = "val"
+    scaling: str | None = None
+    crop: tuple[int, int] | None = None
+    multiple: int = 64
+    num_pictures: int = 4
+    progress: bool = True
+
+    measures = MEASURES
+
+    def open(self, eval_dir: str | Path, sizes: tuple[int, ...] | None) -> Callable:
+        """Finds the photos and returns a function that scores a network on them.
+
+        Args:
+          eval_dir: folder of the photos.
+          sizes: height and width of the training images; used if `crop` is None.
+
+        Returns:
+          A function of the network, which takes images of the sizes that `padded_size` returns. It returns the measures
+          by name and pictures of the first photos.
+
+        Raises:
+          DataError: the folder has no photos with labels in this split.
+          ConfigError: neither `crop` nor `sizes` is known.
+        """
+        description, photos, crop = self.description(eval_dir), self._photos(eval_dir), self._crop(sizes)
+
+        def score(network: Network) -> tuple[dict[str, float], dict[str, np.ndarray]]:
+            total, pictures = Confusion.empty(len(description.classes)), {}
+            bar = tqdm(
+                photos, desc="held out", unit="photo", leave=False, disable=not self.progress, dynamic_ncols=True
+            )
+            for photo in bar:
+                image, reference = read_labeled_photo(photo, description)
+                prediction = _predict(photo, image, network, description, crop, self.multiple)
+                total += confusion(prediction, reference, len(description.classes), description.ignore_label)
+                if len(pictures) < self.num_pictures:
+                    pictures[f"photo {photo.key}"] = comparison(image, prediction, reference, description)
+            values = {name: getattr(total, name) for name in MEASURES}
+            if None in values.values():
+                raise DataError(
+                    f"{eval_dir}: every pixel of the {len(photos)} held-out photos is marked to be ignored. "
+                    "Fix: add photos with labels to the split."
+                )
+            return values, pictures
+
+        return score
+
+    def loss_batches(self, eval_dir: str | Path, *, batch_size: int, sizes: tuple[int, ...] | None) -> Iterator[dict]:
+        """Returns an iterator over all photos in batches, in their order; the first photos fill up the last batch.
+
+        Each photo is cut to its central crop, or padded at its bottom and right.
+
+        Args:
+          eval_dir: folder of the photos.
+          batch_size: photos in a batch.
+          sizes: height and width of the training images; used if `crop` is None.
+
+        Yields:
+          "image", float32 `[batch, height, width, 3]`; "labels", int32 `[batch, height, width]`; "cases", the keys.
+        """
+        description, photos, crop = self.description(eval_dir), self._photos(eval_dir), self._crop(sizes)
+        endless = itertools.cycle(photos)
+        for _ in range(math.ceil(len(photos) / batch_size)):
+            batch = list(itertools.islice(endless, batch_size))
+            pairs = [central_crop(*read_labeled_photo(photo, description), crop, description) for photo in batch]
+            yield {
+                "image": np.stack([image for image, _ in pairs]),
+                "labels": np.stack([labels for _, labels in pairs]),
+                "cases": [photo.key for photo in batch],
+            }
+
+    def description(self, eval_dir: str | Path) -> PhotoDescription:
+        """Returns the description of the classes in a folder, with the scaling of this evaluation."""
+        description = photo_description(eval_dir)
+        return description if self.scaling is None else dataclasses.replace(description, scaling=self.scaling)
+
+    def _photos(self, eval_dir: str | Path) -> list[Photo]:
+        return find_photos(eval_dir, self.split)
+
+    def _crop(self, sizes: tuple[int, ...] | None) -> tuple[int, int]:
+        crop = self.crop or sizes
+        if crop is None or len(crop) != 2:
+            raise ConfigError(
+                f"crop = {self.crop!r}, and the training images have the sizes {sizes!r}; held-out photos need a "
+                "height and a width. Fix: set crop to the size of the crops in training, such as (513, 513)."
+            )
+        return crop[0], crop[1]
+
+
+def central_crop(
+    image: np.ndarray, labels: np.ndarray, crop: tuple[int, int], description: PhotoDescription
+) -> tuple[np.ndarray, np.ndarray]:
+    """Cuts the middle of a photo, and pads a photo that is smaller at its bottom and right.
+
+    Args:
+      image: uint8 `[height, width, 3]`.
+      labels: classes and the ignore label, `[height, width]`.
+      crop: height and width of the result.
+      description: the scaling, the value of padding and the ignore label.
+
+    Returns:
+      The image after scaling, float32 `[height, width, 3]`, and the labels, int32 `[height, width]`. Padding has the
+      ignore label.
+    """
+    starts = [max(0, (n - c) // 2) for n, c in zip(labels.shape, crop, strict=True)]
+    middle = tuple(slice(start, start + c) for start, c in zip(starts, crop, strict=True))
+    image, labels = image[middle], labels[middle]
+    missing = [(0, c - n) for n, c in zip(labels.shape, crop, strict=True)]
+    padded = np.pad(labels.astype(np.int32), missing, constant_values=description.ignore_label)
+    return description.scale(pad_photo(image, crop, description)), padded
+
+
+def _predict(
+    photo: Photo,
+    image: np.ndarray,
+    network: Network,
+    description: PhotoDescription,
+    crop: tuple[int, int],
+    multiple: int,
+) -> np.ndarray:
+    """Returns the predicted classes of a photo; an error of the network names the photo."""
+    with errors_named(photo.image):
+        return most_probable(predict_photo(image, network, description, crop, multiple))

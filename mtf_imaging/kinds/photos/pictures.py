@@ -1,0 +1,103 @@
+"""Pictures of labels on photos, uint8 `[height, width, 3]`."""
+
+import numpy as np
+from PIL import Image
+
+from mtf_imaging.kinds.output import shown_size
+from mtf_imaging.kinds.photos.description import PhotoDescription
+
+OPACITY = 0.55
+WRONG = (255, 45, 45)  # the color of wrong pixels
+_IGNORED = (128, 128, 128)
+_GAP = 8  # pixels between the pictures of `comparison`
+
+
+def overlay(
+    photo: np.ndarray, labels: np.ndarray, description: PhotoDescription, opacity: float = OPACITY
+) -> np.ndarray:
+    """Returns a photo with the colors of its classes; ignored pixels stay as they are.
+
+    Args:
+      photo: uint8 `[height, width, 3]`.
+      labels: classes and the ignore label, `[height, width]`.
+      description: the colors of the classes.
+      opacity: the weight of the colors, from 0 to 1.
+    """
+    colors = np.zeros((256, 3), np.float32)
+    weights = np.zeros((256, 1), np.float32)
+    number = len(description.classes)
+    colors[:number], weights[:number] = description.colors, opacity
+    weights[description.ignore_label] = 0
+    return _blend(photo, colors[labels], weights[labels])
+
+
+def difference(
+    photo: np.ndarray, prediction: np.ndarray, reference: np.ndarray, description: PhotoDescription
+) -> np.ndarray:
+    """Returns a photo in gray on which wrong pixels are red and ignored ones plain gray.
+
+    Args:
+      photo: uint8 `[height, width, 3]`.
+      prediction: classes `[height, width]`.
+      reference: classes and the ignore label, `[height, width]`.
+      description: the ignore label.
+    """
+    gray = np.repeat(np.asarray(Image.fromarray(photo).convert("L"))[..., np.newaxis], 3, axis=-1)
+    wrong, ignored = wrong_pixels(prediction, reference, description)
+    colors = np.where(wrong[..., np.newaxis], np.float32(WRONG), np.float32(_IGNORED))
+    return _blend(gray, colors, (0.85 * (wrong | ignored))[..., np.newaxis].astype(np.float32))
+
+
+def wrong_pixels(
+    prediction: np.ndarray, reference: np.ndarray, description: PhotoDescription
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the wrong pixels and the ignored pixels of a photo, both bool `[height, width]`."""
+    ignored = reference == description.ignore_label
+    return (prediction != reference) & ~ignored, ignored
+
+
+def comparison(
+    photo: np.ndarray,
+    prediction: np.ndarray,
+    reference: np.ndarray,
+    description: PhotoDescription,
+    max_side: int = 320,
+) -> np.ndarray:
+    """Returns a photo, its reference, its prediction and their difference side by side.
+
+    Args:
+      photo: uint8 `[height, width, 3]`.
+      prediction: classes `[height, width]`.
+      reference: classes and the ignore label, `[height, width]`.
+      description: the classes and their colors.
+      max_side: the largest height and width of each of the four pictures; larger photos are made smaller.
+    """
+    photo, prediction, reference = (shrink(image, max_side) for image in (photo, prediction, reference))
+    parts = [
+        photo,
+        overlay(photo, reference, description),
+        overlay(photo, prediction, description),
+        difference(photo, prediction, reference, description),
+    ]
+    gap = np.full((len(photo), _GAP, 3), 255, np.uint8)
+    return np.concatenate([parts[0], *(piece for part in parts[1:] for piece in (gap, part))], axis=1)
+
+
+def shrink(image: np.ndarray, max_side: int) -> np.ndarray:
+    """Returns an image whose sides have at most `max_side` pixels, with the same proportions.
+
+    Photos are smoothed; labels take the value of the nearest pixel.
+
+    Args:
+      image: uint8 photo `[height, width, 3]` or labels `[height, width]`.
+      max_side: the largest height and width.
+    """
+    height, width = shown_size(image.shape[:2], max_side)
+    if (height, width) == image.shape[:2]:
+        return image
+    how = Image.Resampling.LANCZOS if image.ndim == 3 else Image.Resampling.NEAREST
+    return np.asarray(Image.fromarray(image).resize((width, height), how))
+
+
+def _blend(picture: np.ndarray, colors: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    return np.rint(picture * (1 - weights) + colors * weights).astype(np.uint8)

@@ -1,0 +1,178 @@
+"""Evaluation and prediction of photos, each at its own size."""
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from tqdm import tqdm
+
+from mtf_imaging.data.pixels.photo_files import photo_size, read_photo
+from mtf_imaging.data.sampling.grid import PHOTO_AXES
+from mtf_imaging.errors import DataError
+from mtf_imaging.evaluation.averaging.flips import check_flips
+from mtf_imaging.files.output_folder import writing_to
+from mtf_imaging.files.reading import errors_named
+from mtf_imaging.files.run_folder import FACTS
+from mtf_imaging.kinds.facts import Facts
+from mtf_imaging.kinds.file_images import FileImages
+from mtf_imaging.kinds.inference import Inference
+from mtf_imaging.kinds.kind import NextStep
+from mtf_imaging.kinds.networks import trained_network
+from mtf_imaging.kinds.output import PICTURES, PREDICTIONS, subfolders, write_picture, writing_results
+from mtf_imaging.kinds.photos.description import PhotoDescription, check_same_classes, photo_description_from_fields
+from mtf_imaging.kinds.photos.infer import check_scales, most_probable, predict_photo, prediction_multiple, scaled_size
+from mtf_imaging.kinds.photos.output import check_results, output_files
+from mtf_imaging.kinds.photos.pictures import comparison, overlay
+from mtf_imaging.kinds.photos.reading.folders import CLASSES_FILE, Photo, find_photos, photo_description, splits
+from mtf_imaging.kinds.photos.reading.label_images import read_labeled_photo, write_label_image
+from mtf_imaging.kinds.photos.reading.native import padded_size
+from mtf_imaging.kinds.photos.report.layers import WorstPhotos
+from mtf_imaging.kinds.photos.scoring.scores import PhotoScore, score_photo
+from mtf_imaging.kinds.photos.write import write_photo_scores
+
+if TYPE_CHECKING:
+    from mtf_imaging.training.evaluation import Predict
+    from mtf_imaging.training.task import Task
+
+_IDLE = {
+    "spacing": "photos have no voxel size",
+    "window": "photos are scaled as in training",
+    "cleanup": "its rules are those of livers",
+    "fold": "the held-out photos are those of a list, which split names",
+    "splits_file": "the held-out photos are those of a list, which split names",
+    "submission": "the challenge has no photos",
+    "spacing_table": "photos have no voxel size",
+    "output_format": "segmentations of photos are PNG files",
+}
+
+
+class PhotoImages(FileImages):
+    """Photos that a network segments at their own sizes.
+
+    Args:
+      run: the folder of the run.
+      facts: the facts of the run.
+      settings: the settings of the job.
+
+    Raises:
+      ConfigError: a setting is invalid or has no effect on photos.
+      DataError: the facts of the run are damaged.
+    """
+
+    kind = "photos"
+
+    def __init__(self, run: Path, facts: Facts, settings: Inference) -> None:
+        super().__init__(facts, settings, _IDLE)
+        self._flips = check_flips(settings.flips, axis_names=PHOTO_AXES)
+        self._scales = check_scales(settings.scales)
+        self.description: PhotoDescription = photo_description_from_fields(facts.description, str(run / FACTS))
+        self._multiple = 1
+
+    def find(self, path: Path) -> list[Photo]:
+        return find_photos(path, need_labels=False)
+
+    def labeled(self, folder: Path) -> list[Photo]:
+        split = self._settings.split
+        photos = find_photos(folder, self._held_out_split if split is None and splits(folder) else split)
+        self._labels_description(folder)
+        return photos
+
+    def check_results(self, output_dir: Path, images: Sequence[Photo], input_dir: Path) -> None:
+        check_results(output_dir, images, input_dir)
+
+    def results(self, images: Sequence[Photo], input_path: Path, output_path: Path) -> tuple[list[Path], list[Path]]:
+        labels = [output_files(photo, input_path, output_path).labels for photo in images]
+        return labels, labels
+
+    def network(
+        self, task: "Task", runs: Sequence[Path], checkpoint: str, images: Sequence[Photo], **options: Any
+    ) -> "Predict":
+        self._multiple = prediction_multiple(task)
+        # The size of the first photo that is predicted, so that its program is the first one.
+        height, width = scaled_size(photo_size(images[0].image), self._scales[0])
+        sizes = padded_size(height, width, self._size, self._multiple)
+        return trained_network(task, [sizes], runs, checkpoint, any_size=True, **options)
+
+    def run_network(self, images: Sequence[Photo], network: "Predict") -> None:
+        for photo in images:
+            self._segment(photo, _read(photo), network)
+
+    def evaluate(
+        self,
+        images: Sequence[Photo],
+        network: "Predict",
+        input_dir: str | Path,
+        output_dir: str | Path,
+        num_pictures: int,
+        progress: bool,
+    ) -> list[PhotoScore]:
+        output_dir, description = Path(output_dir), self._labels_description(input_dir)
+        scores, worst = [], WorstPhotos()
+        predictions = [output_dir / PREDICTIONS / f"{photo.key}.png" for photo in images]
+        pictures = [output_dir / PICTURES / f"{photo.key}.png" for photo in images[:num_pictures]]
+        with writing_to(output_dir, *subfolders(output_dir, [*predictions, *pictures])):
+            for number, photo in enumerate(tqdm(images, desc="evaluate", unit="photo", disable=not progress)):
+                pixels, reference = read_labeled_photo(photo, description)
+                labels = self._segment(photo, pixels, network)
+                write_label_image(predictions[number], labels, description)
+                if number < num_pictures:
+                    write_picture(pictures[number], comparison(pixels, labels, reference, description))
+                scores.append(score_photo(photo.key, labels, reference, description))
+                worst.add(scores[-1], pixels, labels, reference, description)
+            write_photo_scores(output_dir, scores, worst.layers, description, progress)
+        return scores
+
+    def predict(
+        self,
+        planned: list[tuple[Photo, Path]],
+        network: "Predict",
+        input_path: str | Path,
+        output_path: str | Path,
+        overwrite: bool,
+        progress: bool,
+    ) -> list[Path]:
+        input_path, output_path = Path(input_path), Path(output_path)
+        outputs = [output_files(photo, input_path, output_path) for photo, _ in planned]
+        with writing_results(input_path, output_path, itertools.chain(*outputs)):
+            photos = tqdm([photo for photo, _ in planned], desc="predict", unit="photo", disable=not progress)
+            for photo, files in zip(photos, outputs, strict=True):
+                pixels = _read(photo)
+                labels = self._segment(photo, pixels, network)
+                write_picture(files.overlay, overlay(pixels, labels, self.description))
+                # Written last, because an existing label image marks a finished photo.
+                write_label_image(files.labels, labels, self.description)
+        return [path for _, path in planned]
+
+    def next_step(self, planned: list[tuple[Photo, Path]], input_path: Path, output_path: Path) -> NextStep:
+        files = output_files(planned[0][0], input_path, output_path)
+        return NextStep("open {}, the classes in color, or {}, their labels", (files.overlay, files.labels))
+
+    def _segment(self, photo: Photo, pixels: np.ndarray, network: "Predict") -> np.ndarray:
+        """Returns the classes of the pixels of a photo, uint8 `[height, width]`."""
+        with errors_named(photo.image):
+            options = self.description, self._size, self._multiple, self._scales, self._flips
+            return most_probable(predict_photo(pixels, network, *options))
+
+    def _labels_description(self, input_dir: str | Path) -> PhotoDescription:
+        """Returns the description of the label images of a folder, which may store other values than the training's.
+
+        Raises:
+          DataError: the folder has other classes than the training.
+        """
+        ours = self.description
+        try:
+            own = photo_description(input_dir)
+        except DataError:
+            if (Path(input_dir) / CLASSES_FILE).exists():
+                raise
+            return ours  # the folder does not name its classes
+        check_same_classes(input_dir, own, ours)
+        return dataclasses.replace(own, scaling=ours.scaling)
+
+
+def _read(photo: Photo) -> np.ndarray:
+    """Returns the pixels of a photo, upright unless it has a label image, which has the orientation of the file."""
+    return read_photo(photo.image, upright=photo.labels is None)

@@ -1,0 +1,342 @@
+"""Finds the photos and label images of a folder, and the description of its classes.
+
+Four kinds of folders are known: PASCAL VOC's, Cityscapes', pairs (`images/` and `labels/`), and photos without labels.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mtf_imaging.data.listing.image_files import image_files
+from mtf_imaging.data.listing.image_formats import PNG
+from mtf_imaging.data.pixels.photo_files import PHOTOS, files_by_stem
+from mtf_imaging.errors import DataError
+from mtf_imaging.files.reading import access_named
+from mtf_imaging.kinds.photos.description import (
+    CITYSCAPES,
+    VOC,
+    PhotoDescription,
+    photo_description_from_fields,
+)
+from mtf_imaging.spelling import did_you_mean
+
+CLASSES_FILE = "classes.json"
+_LABELED = (
+    "JPEGImages, SegmentationClass and ImageSets/Segmentation, as in PASCAL VOC; leftImg8bit and gtFine, as in "
+    "Cityscapes; or images and labels"
+)
+_CITYSCAPES_PHOTO = "_leftImg8bit.png"
+_LABEL_IDS, _TRAIN_IDS = "_gtFine_labelIds.png", "_gtFine_labelTrainIds.png"
+_SHOWN = 5  # names in a message
+
+
+@dataclass(frozen=True)
+class Photo:
+    """The files of one photo.
+
+    Attributes:
+      key: the name of the photo, unique in its folder. In a folder like Cityscapes', `CITY/NAME` without the ending.
+      image: the photo.
+      labels: the label image, or None.
+    """
+
+    key: str
+    image: Path
+    labels: Path | None
+
+
+def find_photos(folder: str | Path, split: str | None = None, need_labels: bool = True) -> list[Photo]:
+    """Lists the photos of a folder in the order of its list, or sorted by key if it has none.
+
+    Args:
+      folder: a folder of one of the four kinds; without `need_labels`, also one photo.
+      split: the name of a list of the folder, such as "train", or of a folder in `leftImg8bit`; None for all photos. If
+        `need_labels` is set, all photos of a folder like PASCAL VOC's are those with a label image.
+      need_labels: whether every photo must have a label image. Otherwise, `labels` is None for photos without one.
+
+    Returns:
+      At least one photo.
+
+    Raises:
+      DataError: the folder has no known form or no photos, the split is not known, or files are missing.
+    """
+    folder = Path(folder)
+    if not need_labels and split is None and _is_photo(folder):
+        return [Photo(PHOTOS.stem(folder) or folder.name, folder, None)]
+    layout = _layout(folder)
+    if split is not None:
+        _check_split(folder, layout, split)
+    photos = layout.photos(folder, split, need_labels)
+    if not photos:
+        where = f"{folder}: split '{split}'" if split is not None else str(folder)
+        raise DataError(f"{where}: contains no photos ({PHOTOS.shown}). Fix: check the path and the lists.")
+    if need_labels:
+        missing = [photo for photo in photos if photo.labels is None]
+        if missing:
+            raise DataError(
+                f"{folder}: {len(missing)} of {len(photos)} photos have no label image in {layout.label_folder}: "
+                f"{_shown([photo.key for photo in missing])}. Fix: add the label images as PNG files, or remove the "
+                "photos from the list or the folder."
+            )
+    return photos
+
+
+def splits(folder: str | Path) -> tuple[str, ...]:
+    """Returns the names of the splits of a folder, sorted; () if it has none.
+
+    Raises:
+      DataError: the folder has no known form.
+    """
+    folder = Path(folder)
+    return _layout(folder).splits(folder)
+
+
+def photo_description(folder: str | Path) -> PhotoDescription:
+    """Returns the classes of a folder: those of `classes.json`, else of PASCAL VOC or Cityscapes by the folder's form.
+
+    Raises:
+      DataError: the file is invalid; or it is missing, and the form of the folder does not tell the classes.
+    """
+    folder = Path(folder)
+    path = folder / CLASSES_FILE
+    with access_named(folder):
+        exists = path.exists()
+    if exists:
+        return photo_description_from_fields(_read_json(path), str(path))
+    description = _layout(folder).description(folder)
+    if description is None:
+        raise DataError(
+            f"{path}: this file is missing, and the form of the folder does not tell the classes. "
+            'Fix: write it, for example {"classes": {"background": [0, 0, 0], "road": [128, 64, 128]}}.'
+        )
+    return description
+
+
+class _Lists:
+    """A folder with lists of keys: PASCAL VOC's, and pairs.
+
+    Attributes:
+      image_folder, label_folder, list_folder: subfolders of the photos, the label images and the lists.
+      classes: the description without `classes.json`, or None.
+      labels_select: whether, without a list, only photos with a label image belong to the data set.
+    """
+
+    def __init__(
+        self,
+        image_folder: str,
+        label_folder: str,
+        list_folder: str,
+        classes: PhotoDescription | None,
+        labels_select: bool,
+    ):
+        self.image_folder, self.label_folder, self.list_folder = image_folder, label_folder, list_folder
+        self.classes, self.labels_select = classes, labels_select
+
+    def description(self, folder: Path) -> PhotoDescription | None:
+        """Returns the description of the classes without `classes.json`."""
+        return self.classes
+
+    def splits(self, folder: Path) -> tuple[str, ...]:
+        """Returns the names of the lists."""
+        with access_named(folder):
+            lists = sorted((folder / self.list_folder).glob("[!.]*.txt"))
+        return tuple(path.stem for path in lists)
+
+    def photos(self, folder: Path, split: str | None, need_labels: bool) -> list[Photo]:
+        """Lists the photos of a split."""
+        images = files_by_stem(folder / self.image_folder, PHOTOS)
+        if need_labels:
+            _check_folder(folder, self.label_folder)
+        has_labels = (folder / self.label_folder).is_dir()
+        labels = files_by_stem(folder / self.label_folder, PNG) if has_labels else {}
+        if split is not None:
+            keys = self._listed(folder, split, images)
+        elif need_labels and self.labels_select:
+            keys = sorted(labels)
+            _check_photos_exist(folder / self.image_folder, keys, images, f"{folder / self.label_folder}")
+        else:
+            keys = sorted(images)
+        return [Photo(key, images[key], labels.get(key)) for key in keys]
+
+    def _listed(self, folder: Path, split: str, images: dict[str, Path]) -> list[str]:
+        """Returns the keys of a list."""
+        path = folder / self.list_folder / f"{split}.txt"
+        with access_named(path):
+            data = path.read_bytes()
+        try:
+            lines = data.decode("utf-8-sig").splitlines()
+        except UnicodeDecodeError as error:
+            raise DataError(f"{path}: not a text file ({error}). Fix: write a name of a photo per line.") from error
+        keys = [line.strip() for line in lines if line.strip()]
+        twice = _repeated(keys)
+        if twice:
+            raise DataError(f"{path}: {len(twice)} photos occur twice: {_shown(twice)}. Fix: list each photo once.")
+        _check_photos_exist(folder / self.image_folder, keys, images, str(path))
+        return keys
+
+
+class _Cityscapes:
+    """A folder with subfolders for splits and cities."""
+
+    label_folder = "gtFine"
+    _image_folder = "leftImg8bit"
+
+    def description(self, folder: Path) -> PhotoDescription | None:
+        """Returns the description of Cityscapes; files of train IDs store labels."""
+        return CITYSCAPES if self._label_ending(folder) == _LABEL_IDS else replace(CITYSCAPES, values=())
+
+    def splits(self, folder: Path) -> tuple[str, ...]:
+        """Returns the names of the subfolders of `leftImg8bit`."""
+        return tuple(path.name for path in _subfolders(folder / self._image_folder))
+
+    def photos(self, folder: Path, split: str | None, need_labels: bool) -> list[Photo]:
+        """Lists the photos of a split, or of all splits."""
+        if need_labels:
+            _check_folder(folder, self.label_folder)
+        ending, photos = self._label_ending(folder), []
+        for part in (split,) if split is not None else self.splits(folder):
+            for city in _subfolders(folder / self._image_folder / part):
+                for image in image_files(city, PHOTOS, False, lambda name: name.endswith(_CITYSCAPES_PHOTO)):
+                    stem = image.name.removesuffix(_CITYSCAPES_PHOTO)
+                    labels = folder / self.label_folder / part / city.name / f"{stem}{ending}"
+                    photos.append(Photo(f"{city.name}/{stem}", image, labels if labels.is_file() else None))
+        _check_keys([photo.key for photo in photos], folder)
+        return photos
+
+    def _label_ending(self, folder: Path) -> str:
+        """Returns the ending of the label images: the ending of train IDs only if there are no label IDs."""
+        for ending in (_LABEL_IDS, _TRAIN_IDS):
+            if any((folder / self.label_folder).glob(f"*/*/*{ending}")):
+                return ending
+        return _LABEL_IDS
+
+
+class _PhotosOnly:
+    """A folder of photos without labels."""
+
+    label_folder = "labels"
+
+    def description(self, folder: Path) -> PhotoDescription | None:
+        """Returns None, because such a folder does not tell the classes."""
+        return None
+
+    def splits(self, folder: Path) -> tuple[str, ...]:
+        """Returns no names."""
+        return ()
+
+    def photos(self, folder: Path, split: str | None, need_labels: bool) -> list[Photo]:
+        """Lists the photos."""
+        if need_labels:
+            raise DataError(
+                f"{folder}: contains photos without label images. Fix: give a folder that contains {_LABELED}."
+            )
+        return [Photo(key, path, None) for key, path in sorted(files_by_stem(folder, PHOTOS).items())]
+
+
+# In the order in which they are recognized: {subfolder: form of the folder}
+_LAYOUTS = {
+    "JPEGImages": _Lists("JPEGImages", "SegmentationClass", "ImageSets/Segmentation", VOC, labels_select=True),
+    "leftImg8bit": _Cityscapes(),
+    "images": _Lists("images", "labels", "splits", None, labels_select=False),
+}
+_Layout = _Lists | _Cityscapes | _PhotosOnly
+
+
+def _layout(folder: Path) -> _Layout:
+    """Returns the form of a folder."""
+    layout = _layout_or_none(folder)
+    if layout is not None:
+        return layout
+    if image_files(folder, PHOTOS, subfolders=False):
+        return _PhotosOnly()
+    inside = [path for path in _subfolders(folder, depth=2) if _layout_or_none(path)]
+    forms = f"a folder that contains {_LABELED}; for prediction, photos ({PHOTOS.shown}) are enough"
+    fix = f"give {inside[0] if inside else forms}"
+    raise DataError(f"{folder}: is not a folder of photos in a known form. Fix: {fix}.")
+
+
+def _layout_or_none(folder: Path) -> _Layout | None:
+    with access_named(folder):
+        return next((layout for name, layout in _LAYOUTS.items() if (folder / name).is_dir()), None)
+
+
+def _check_split(folder: Path, layout: _Layout, split: str) -> None:
+    names = layout.splits(folder)
+    if split in names:
+        return
+    if not names:
+        where = f"{layout.list_folder}/{split}.txt" if isinstance(layout, _Lists) else "a folder like PASCAL VOC's"
+        raise DataError(
+            f"{folder}: has no split '{split}', because it has no lists of photos. "
+            f"Fix: write {where} with a name per line, or set split to None for all photos.",
+            ["split"],
+        )
+    raise DataError(
+        f"{folder}: has no split '{split}'.{did_you_mean(split, names)} Fix: choose one of {', '.join(names)}.",
+        ["split"],
+    )
+
+
+def _check_folder(folder: Path, name: str) -> None:
+    with access_named(folder / name):
+        exists = (folder / name).is_dir()
+    if not exists:
+        raise DataError(f"{folder}: has no folder {name} of label images. Fix: add it, or check the path.")
+
+
+def _check_photos_exist(image_folder: Path, keys: Sequence[str], images: dict[str, Path], source: str) -> None:
+    missing = [key for key in keys if key not in images]
+    if missing:
+        has_endings = all(PHOTOS.stem(Path(key)) in images for key in missing)
+        fix = "write the names without endings" if has_endings else "add the photos, or remove these names"
+        raise DataError(
+            f"{source}: {len(missing)} of {len(keys)} photos are not in {image_folder}: {_shown(missing)}. Fix: {fix}."
+        )
+
+
+def _check_keys(keys: Sequence[str], folder: Path) -> None:
+    twice = _repeated(keys)
+    if twice:
+        raise DataError(
+            f"{folder}: {len(twice)} photos have the name of another one: {_shown(twice)}. Fix: rename or remove them."
+        )
+
+
+def _repeated(names: Sequence[str]) -> list[str]:
+    return sorted(name for name, count in Counter(names).items() if count > 1)
+
+
+def _subfolders(folder: Path, depth: int = 1) -> list[Path]:
+    """Returns the folders in a folder, down to a depth, sorted by path."""
+    with access_named(folder):
+        here = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    return here + [path for one in here for path in _subfolders(one, depth - 1)] if depth > 1 else here
+
+
+def _read_json(path: Path) -> object:
+    with access_named(path):
+        data = path.read_bytes()
+    try:
+        return json.loads(data, object_pairs_hook=lambda pairs: _object(pairs, path))
+    except DataError:
+        raise
+    except ValueError as error:  # also of bytes that are not text
+        raise DataError(f"{path}: not a JSON file ({error}). Fix: correct it.") from error
+
+
+def _object(pairs: list[tuple[str, object]], path: Path) -> dict[str, object]:
+    twice = _repeated([name for name, _ in pairs])
+    if twice:
+        raise DataError(f"{path}: '{twice[0]}' occurs twice in an object. Fix: give each class a name of its own.")
+    return dict(pairs)
+
+
+def _is_photo(path: Path) -> bool:
+    with access_named(path):
+        return path.is_file() and PHOTOS.stem(path) is not None
+
+
+def _shown(names: Sequence[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")

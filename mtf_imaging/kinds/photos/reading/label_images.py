@@ -1,0 +1,137 @@
+"""Reads photos and label images, and writes label images as palette PNG files."""
+
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from mtf_imaging.data.pixels.photo_files import WHOLE, Region, open_photo, photo_size, raw_mode, read_photo, region_box
+from mtf_imaging.errors import DataError
+from mtf_imaging.files.atomic import atomic_path
+from mtf_imaging.kinds.photos.description import NUM_VALUES, PhotoDescription, palette_color
+from mtf_imaging.kinds.photos.reading.folders import Photo
+
+_IGNORED_COLOR = palette_color(255)
+_COLOR_BANDS = {"R", "G", "B", "C", "Y"}
+# Pillow maps gray values of fewer than 8 bits to 0..255.
+_STEPS = {"L;2": 85, "L;4": 17}
+
+
+def read_label_image(path: str | Path, description: PhotoDescription, region: Region = WHOLE) -> np.ndarray:
+    """Reads a label image: a palette PNG, whose colors have no meaning, or a gray PNG.
+
+    Args:
+      path: the file.
+      description: the classes.
+      region: the rows and columns to return. Only their values are checked.
+
+    Returns:
+      uint8 `[height, width]` of labels and `ignore_label`.
+
+    Raises:
+      DataError: the file is missing or damaged, has colors, or contains a value that is not the label of a class.
+    """
+    path = Path(path)
+    with open_photo(path) as picture:
+        if picture.mode != "P" and set(picture.getbands()) & _COLOR_BANDS:
+            raise DataError(
+                f"{path}: is a color image (Pillow's mode {picture.mode}), not a label image. "
+                "Fix: store the label of each pixel as a gray value or a palette index."
+            )
+        step = _STEPS.get(raw_mode(picture), 1)
+        stored = np.asarray(picture.crop(region_box(picture, region)))
+    if stored.ndim != 2:
+        raise DataError(
+            f"{path}: has {stored.shape[2]} channels, not one. Fix: store the label of each pixel as a gray value."
+        )
+    values = stored.astype(np.int64) // step
+    labels = _label_table(description)[np.clip(values, 0, NUM_VALUES - 1)]
+    is_unknown = (labels < 0) | (values != np.clip(values, 0, NUM_VALUES - 1))
+    if is_unknown.any():
+        unknown = np.unique(values[is_unknown])
+        shown = ", ".join(map(str, unknown[:5])) + (", ..." if len(unknown) > 5 else "")
+        raise DataError(
+            f"{path}: contains the label value(s) {shown} in {is_unknown.sum()} pixels, but there are "
+            f"{len(description.classes)} classes, with the labels 0..{len(description.classes) - 1}, and the "
+            f"ignore_label {description.ignore_label}. Fix: name all classes in classes.json, or correct the label "
+            "image."
+        )
+    return labels.astype(np.uint8)
+
+
+def read_labeled_photo(
+    photo: Photo, description: PhotoDescription, region: Region = WHOLE
+) -> tuple[np.ndarray, np.ndarray]:
+    """Reads a photo and its label image.
+
+    Args:
+      photo: the files.
+      description: the classes.
+      region: the rows and columns to return.
+
+    Returns:
+      The photo, uint8 `[height, width, 3]`, and the labels, uint8 `[height, width]`.
+
+    Raises:
+      DataError: a file is invalid, the photo has no label image, or the two have different sizes.
+    """
+    if photo.labels is None:
+        raise DataError(f"{photo.image}: has no label image. Fix: use photos with label images.")
+    size, label_size = photo_size(photo.image), photo_size(photo.labels)
+    if size != label_size:
+        raise DataError(
+            f"{photo.image}: is {size[1]} pixels wide and {size[0]} high, but its label image {photo.labels} is "
+            f"{label_size[1]} wide and {label_size[0]} high. Fix: make the sizes equal."
+        )
+    return read_photo(photo.image, region), read_label_image(photo.labels, description, region)
+
+
+def write_label_image(path: str | Path, labels: np.ndarray, description: PhotoDescription) -> None:
+    """Writes labels atomically as a palette PNG, which `read_label_image` reads with the same description.
+
+    If the description has `values`, the file stores these values, and the first one of a class with several values.
+
+    Args:
+      path: the file.
+      labels: integers `[height, width]`: labels of classes and `ignore_label`.
+      description: the classes and their colors.
+
+    Raises:
+      DataError: the labels have another shape or contain a value that is not a label.
+    """
+    labels = np.asarray(labels)
+    if labels.ndim != 2 or labels.dtype.kind not in "iu":
+        raise DataError(
+            f"{path}: labels of shape {labels.shape} and dtype {labels.dtype} are not a label image. "
+            "Fix: pass integers [height, width]."
+        )
+    is_class = (labels >= 0) & (labels < len(description.classes))
+    unknown = np.unique(labels[~is_class & (labels != description.ignore_label)])
+    if unknown.size:
+        raise DataError(
+            f"{path}: the labels contain {unknown[0]}, which is neither one of the {len(description.classes)} classes "
+            f"nor the ignore_label {description.ignore_label}. Fix: pass only these labels."
+        )
+    stored = np.arange(NUM_VALUES, dtype=np.uint8)
+    colors = np.array([palette_color(value) for value in range(NUM_VALUES)], np.uint8)
+    for label, color in enumerate(description.colors):
+        stored[label] = description.stored_value(label)
+        colors[stored[label]] = color
+    colors[description.ignore_label] = _IGNORED_COLOR
+    picture = Image.fromarray(stored[labels])
+    picture.putpalette(colors.tobytes())
+    with atomic_path(path) as temporary:
+        picture.save(temporary, format="PNG")
+
+
+def _label_table(description: PhotoDescription) -> np.ndarray:
+    """Returns the label of each stored value, int64 `[256]`; -1 marks values that must not occur."""
+    if description.values:
+        table = np.full(NUM_VALUES, description.ignore_label)
+        for value, label in description.values:
+            table[value] = label
+        return table
+    table = np.full(NUM_VALUES, -1)
+    table[: len(description.classes)] = np.arange(len(description.classes))
+    table[description.ignore_label] = description.ignore_label
+    return table

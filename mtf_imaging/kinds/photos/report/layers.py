@@ -1,0 +1,125 @@
+"""The pictures of a photo for the report: the photo as JPEG, and transparent layers of classes as PNG."""
+
+import heapq
+import io
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image
+
+from mtf_imaging.kinds.photos.description import PhotoDescription
+from mtf_imaging.kinds.photos.pictures import WRONG, shrink, wrong_pixels
+from mtf_imaging.kinds.photos.scoring.scores import PhotoScore
+
+MAX_SIDE = 640  # pixels; larger photos are made smaller
+MAX_PHOTOS = 40  # in a report; their pictures take about 100 kB each
+_QUALITY = 80
+_IGNORED = (128, 128, 128)
+
+
+@dataclass(frozen=True)
+class PhotoLayers:
+    """The pictures of one photo.
+
+    Attributes:
+      size: height and width of all pictures.
+      photo: the photo as JPEG.
+      layers: `{("reference", 0): PNG, ...}`: the pixels of each class in its color, the rest transparent. Classes
+        without pixels are omitted.
+      wrong: wrong pixels in red, as PNG; None if there are none.
+      ignored: pixels that do not count in gray, as PNG; None if there are none.
+    """
+
+    size: tuple[int, int]
+    photo: bytes
+    layers: dict[tuple[str, int], bytes]
+    wrong: bytes | None
+    ignored: bytes | None
+
+
+def make_layers(
+    photo: np.ndarray,
+    prediction: np.ndarray,
+    reference: np.ndarray,
+    description: PhotoDescription,
+    max_side: int = MAX_SIDE,
+) -> PhotoLayers:
+    """Makes the pictures of a photo.
+
+    Args:
+      photo: uint8 `[height, width, 3]`.
+      prediction: classes `[height, width]`.
+      reference: classes and the ignore label, `[height, width]`.
+      description: the classes and their colors.
+      max_side: the largest height and width of the pictures.
+    """
+    photo, prediction, reference = (shrink(image, max_side) for image in (photo, prediction, reference))
+    layers = {}
+    for who, labels in (("reference", reference), ("prediction", prediction)):
+        for label, color in enumerate(description.colors):
+            mask = labels == label
+            if mask.any():
+                layers[who, label] = _png(mask, color)
+    wrong, ignored = wrong_pixels(prediction, reference, description)
+    jpeg = io.BytesIO()
+    Image.fromarray(photo).save(jpeg, "JPEG", quality=_QUALITY, optimize=True)
+    return PhotoLayers(
+        size=photo.shape[:2],
+        photo=jpeg.getvalue(),
+        layers=layers,
+        wrong=_png(wrong, WRONG) if wrong.any() else None,
+        ignored=_png(ignored, _IGNORED) if ignored.any() else None,
+    )
+
+
+class WorstPhotos:
+    """Collects the pictures of the photos with the lowest mean IoU, while photos are scored one after the other.
+
+    Args:
+      limit: the number of photos.
+
+    Attributes:
+      layers: the pictures by the key of the photo.
+    """
+
+    def __init__(self, limit: int = MAX_PHOTOS) -> None:
+        self._limit = limit
+        self._best_first: list[tuple[float, int, str]] = []
+        self._count = 0
+        self.layers: dict[str, PhotoLayers] = {}
+
+    def add(
+        self,
+        score: PhotoScore,
+        photo: np.ndarray,
+        prediction: np.ndarray,
+        reference: np.ndarray,
+        description: PhotoDescription,
+    ) -> None:
+        """Makes the pictures of a photo if it is among the worst so far; the best photo beyond the limit loses its own.
+
+        Args:
+          score: the scores of the photo.
+          photo, prediction, reference, description: the arguments of `make_layers`.
+        """
+        self._count += 1
+        entry = (-math.inf if score.mean_iou is None else -score.mean_iou, -self._count, score.key)
+        is_full = len(self._best_first) >= self._limit
+        if is_full and (not self._limit or entry < self._best_first[0]):
+            return
+        self.layers[score.key] = make_layers(photo, prediction, reference, description)
+        if is_full:
+            *_, dropped = heapq.heapreplace(self._best_first, entry)
+            del self.layers[dropped]
+        else:
+            heapq.heappush(self._best_first, entry)
+
+
+def _png(mask: np.ndarray, color: tuple[int, int, int]) -> bytes:
+    """Returns a mask as a PNG with 1 bit per pixel: transparent, or the color."""
+    picture = Image.fromarray(mask.astype(np.uint8))
+    picture.putpalette([0, 0, 0, *color])
+    data = io.BytesIO()
+    picture.save(data, "PNG", bits=1, transparency=0)
+    return data.getvalue()

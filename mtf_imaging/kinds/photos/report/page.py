@@ -1,0 +1,94 @@
+"""The report of photos as one HTML page, in the same frame as the report of volumes."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from mtf_imaging.evaluation.report.histogram import histogram
+from mtf_imaging.evaluation.report.markup import Markup, join, tag
+from mtf_imaging.evaluation.report.shell import counted, fill, image_pages_style, page_html
+from mtf_imaging.files.atomic import write_bytes
+from mtf_imaging.kinds.photos.description import PhotoDescription
+from mtf_imaging.kinds.photos.report import tables as photo_tables
+from mtf_imaging.kinds.photos.report.layers import PhotoLayers
+from mtf_imaging.kinds.photos.report.pictures import photo_section
+from mtf_imaging.kinds.photos.scoring.scores import PhotoScore, photo_metrics, worst_first
+
+
+def write_photo_report(
+    output_dir: str | Path,
+    scores: Sequence[PhotoScore],
+    layers: Mapping[str, PhotoLayers],
+    description: PhotoDescription,
+) -> None:
+    """Writes `report.html` to a folder; an existing file is replaced atomically.
+
+    Args:
+      output_dir: the folder.
+      scores: the scores of one or more photos.
+      layers: the pictures of some of these photos by key.
+      description: the classes and their colors.
+    """
+    write_bytes(Path(output_dir) / "report.html", photo_report_html(scores, layers, description).encode())
+
+
+def photo_report_html(
+    scores: Sequence[PhotoScore], layers: Mapping[str, PhotoLayers], description: PhotoDescription
+) -> str:
+    """Returns the text of the page, which `shell.html` frames.
+
+    Args:
+      scores: the scores of one or more photos.
+      layers: the pictures of some of these photos by key.
+      description: the classes and their colors.
+    """
+    metrics = photo_metrics(scores, description)
+    values = [score.mean_iou for score in scores if score.mean_iou is not None]
+    plot = histogram(values, "mean", "IoU", "photo") if values else tag("p", "No pixel counts.")
+    sections = (photo_section(n + 1, scores[n], layers.get(scores[n].key), description) for n in worst_first(scores))
+    main = fill(
+        "report.html",
+        __package__,
+        overview=photo_tables.photo_overview(metrics),
+        classes=photo_tables.class_table(metrics, description),
+        tolerance=f"{100 * metrics['boundary_tolerance']:g}",
+        confusion=photo_tables.confusion_table(metrics, description),
+        histogram=tag("figure", plot, class_="half"),
+        photos=photo_tables.photo_table(scores, metrics, description),
+        shown=_shown_text(len(scores), len(layers)),
+        boxes=_class_boxes(description),
+        pictures=join(*sections),
+    )
+    count = counted(len(scores), "photo")
+    style = image_pages_style() + _class_style(description)
+    return page_html(count=count, heading="Segmentation report", lead=f"{count}.", main=main, style=style)
+
+
+def _class_boxes(description: PhotoDescription) -> Markup:
+    """Returns a checkbox per class that hides its layers."""
+    return join(
+        *(
+            tag(
+                "label",
+                tag("input", type="checkbox", checked=True, data_hides=f"class{label}"),
+                photo_tables.swatch(description, label),
+                name,
+            )
+            for label, name in enumerate(description.classes)
+        )
+    )
+
+
+def _class_style(description: PhotoDescription) -> str:
+    """Returns the CSS rules that hide the layers of classes whose box is not checked."""
+    labels = range(len(description.classes))
+    return "".join(f".hide-class{label} .layer.class{label} {{ display: none; }}\n" for label in labels)
+
+
+def _shown_text(count: int, shown: int) -> str:
+    """Returns the sentence on photos without pictures, or "" if there are none."""
+    if shown >= count:
+        return ""
+    if not shown:
+        return "No pictures are stored. "
+    which = "Only the photo" if shown == 1 else f"Only the {shown} photos"
+    return f"{which} with the lowest mean IoU {'has' if shown == 1 else 'have'} pictures. "

@@ -1,0 +1,60 @@
+"""Photos as images to train on."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mtf_imaging.data.sampling.grid import PHOTO_AXES, format_grid
+from mtf_imaging.kinds.facts import Facts
+from mtf_imaging.kinds.kind import TrainingImages
+from mtf_imaging.kinds.photos.data_set import Photos
+from mtf_imaging.kinds.photos.description import PhotoDescription, check_same_classes
+from mtf_imaging.kinds.photos.held_out import MEASURES, HeldOutPhotos
+from mtf_imaging.kinds.photos.infer import prediction_multiple
+from mtf_imaging.kinds.photos.reading.folders import find_photos, splits
+
+if TYPE_CHECKING:
+    from mtf_imaging.training.task import Task
+
+
+class PhotoTraining(TrainingImages):
+    """The photos of a data set.
+
+    Args:
+      data_set: the photos.
+    """
+
+    any_size = True
+
+    def __init__(self, data_set: Photos) -> None:
+        self._data_set = data_set
+        self.split, self.held_out = data_set.split, data_set.held_out_split
+
+    def description(self, data_dir: str | Path) -> PhotoDescription:
+        return self._data_set.description(Path(data_dir))
+
+    def measure(self, description: PhotoDescription) -> str:
+        return MEASURES[0]
+
+    def held_out_split(self, eval_dir: str | Path) -> str | None:
+        return self._data_set.held_out_split if splits(Path(eval_dir)) else None
+
+    def agreed(self, data_dir: str | Path, eval_dir: str | Path | None) -> list[str]:
+        if not eval_dir:
+            return []
+        return [repr([photo.key for photo in find_photos(Path(eval_dir), self.held_out_split(eval_dir))])]
+
+    def evaluation(
+        self, data_dir: str | Path, eval_dir: str | Path, description: PhotoDescription, task: "Task", progress: bool
+    ) -> HeldOutPhotos:
+        evaluation = HeldOutPhotos(
+            self.held_out_split(eval_dir),
+            scaling=description.scaling,
+            multiple=prediction_multiple(task),
+            progress=progress,
+        )
+        check_same_classes(eval_dir, evaluation.description(eval_dir), description)
+        return evaluation
+
+    def facts(self, data_dir: str | Path, sizes: tuple[int, ...], description: PhotoDescription) -> Facts:
+        fields = description.to_fields()
+        return Facts("photos", format_grid(sizes, PHOTO_AXES), description=fields, held_out_split=self.held_out)

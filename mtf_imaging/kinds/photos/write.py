@@ -1,0 +1,31 @@
+"""The files of the scores of photos, and the table that is printed."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from mtf_imaging.kinds.photos.description import PhotoDescription
+from mtf_imaging.kinds.photos.report.layers import PhotoLayers
+from mtf_imaging.kinds.photos.report.page import write_photo_report
+from mtf_imaging.kinds.photos.scoring.scores import PhotoScore, scores_table, write_photo_metrics
+
+
+def write_photo_scores(
+    output_dir: str | Path,
+    scores: Sequence[PhotoScore],
+    layers: Mapping[str, PhotoLayers],
+    description: PhotoDescription,
+    progress: bool = True,
+) -> None:
+    """Writes `metrics.json`, `metrics.csv` and `report.html`, and prints the table of classes.
+
+    Args:
+      output_dir: the folder, created if missing.
+      scores: the scores of one or more photos.
+      layers: the pictures of some of these photos by key; see `WorstPhotos`.
+      description: the classes and their colors.
+      progress: whether to print the table.
+    """
+    write_photo_metrics(output_dir, scores, description)
+    write_photo_report(output_dir, scores, layers, description)
+    if progress:
+        print(scores_table(scores, description))

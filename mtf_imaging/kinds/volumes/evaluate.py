@@ -1,0 +1,172 @@
+"""Segmentation and scoring of the cases in a folder."""
+
+import contextlib
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from mtf_imaging.data.cases.cases import Case, natural_key
+from mtf_imaging.data.cases.output_formats import with_output_format
+from mtf_imaging.data.description.description import LITS, Description
+from mtf_imaging.data.images.cropping import warn_of_cropped_labels
+from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
+from mtf_imaging.data.reading.open_sources import open_mask
+from mtf_imaging.data.records.conversion import case_geometry
+from mtf_imaging.data.sampling.buckets import AnySampling
+from mtf_imaging.data.window import DEFAULT_WINDOW, Window
+from mtf_imaging.errors import DataError
+from mtf_imaging.evaluation.case_report.case_picture import write_picture
+from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup
+from mtf_imaging.evaluation.pairs.in_thread import in_thread
+from mtf_imaging.evaluation.pairs.pairs import Pair
+from mtf_imaging.evaluation.pairs.score_pairs import score_pairs, write_scores
+from mtf_imaging.evaluation.scoring.case import TOLERANCE_MM, CaseScore, check_tolerance
+from mtf_imaging.evaluation.scoring.compact_labels import read_compact
+from mtf_imaging.evaluation.scoring.overlap import dice_text, label_overlaps
+from mtf_imaging.files.atomic import is_partial
+from mtf_imaging.files.output_folder import check_outside, writing_to
+from mtf_imaging.files.reading import memory_named
+from mtf_imaging.files.run_folder import check_no_run
+from mtf_imaging.kinds.volumes.segment.images import find_cases_of, open_case
+from mtf_imaging.kinds.volumes.segment.predict import PredictProbabilities, segment_source, write_segmentation
+
+_RESULTS = ("metrics.json", "metrics.csv", "report.html")
+
+
+def evaluate(
+    input_dir: str | Path,
+    output_dir: str | Path,
+    sampling: AnySampling,
+    predict_probabilities: PredictProbabilities,
+    window: Window = DEFAULT_WINDOW,
+    num_pictures: int = 3,
+    progress: bool = True,
+    cleanup: Cleanup = AS_FOUND,
+    known: SpacingTable = NO_TABLE,
+    cases: Sequence[Case] | None = None,
+    description: Description = LITS,
+    surface_tolerance: float = TOLERANCE_MM,
+) -> list[CaseScore]:
+    """Segments and scores the cases of a folder, and writes the results.
+
+    Each case is scored at its own resolution while the next one is segmented. The output folder receives
+    `predictions/segmentation-N.nii.gz` or `predictions/segmentation-N.ome.zarr` in the geometry of each volume, and
+    `pictures/case-N.png` for the first cases.
+    After the last case, `metrics.json`, `metrics.csv` and `report.html` are written. Evaluating the same cases again
+    replaces these files.
+
+    Args:
+      input_dir: folder of labeled cases.
+      output_dir: folder to write to, created if missing.
+      sampling: the voxel grid of the network, or its grids.
+      predict_probabilities: the network, image `[x, y, z, channels]` -> probabilities `[x, y, z, classes]`, or of the
+        masks if the description has regions.
+      window: (low, high) in HU, as in training, for LiTS; other descriptions contain the intensity schemes.
+      num_pictures: the number of cases that get a picture.
+      progress: whether to show a progress bar and print the tables.
+      cleanup: rules that the predicted labels must obey before they are scored and written.
+      known: voxel sizes of files whose headers lack them.
+      cases: the cases to evaluate, as returned by `cases_to_evaluate`; None evaluates all cases of the input folder.
+      description: the meaning of the labels and of the channels, and the rules of the scores.
+      surface_tolerance: the tolerance of the surface Dice in mm.
+
+    Returns:
+      The scores.
+
+    Raises:
+      DataError: `cases_to_evaluate` refuses the folders, or a case cannot be used.
+      ConfigError: another process is writing to the output folder, the tolerance is not positive, or `cleanup` has
+        rules of livers for other labels.
+    """
+    check_tolerance(surface_tolerance)
+    cleanup.check(description)
+    output_dir = Path(output_dir)
+    if cases is None:
+        cases = cases_to_evaluate(input_dir, output_dir, known=known, description=description)
+
+    def segment(number: int, case: Case) -> Pair:
+        source = open_case(case, known, description)
+        reference = read_compact(open_mask(case.labels, source, description))
+        warn_of_cropped_labels(case.labels, reference, source.geometry, sampling, description)
+        prediction = output_dir / "predictions" / case.prediction_name
+        is_shown = number < num_pictures
+        with memory_named(case.volume):
+            labels = segment_source(source, sampling, predict_probabilities, window, description)
+            written = write_segmentation(prediction, labels, source, cleanup, keep=is_shown)
+        if is_shown:
+            picture = output_dir / "pictures" / f"case-{case.key}.png"
+            title = f"case {case.key}: Dice {dice_text(label_overlaps(written, reference, description))}"
+            with contextlib.closing(source):
+                image, spacing = source.channels[0], source.geometry.spacing
+                write_picture(picture, image, reference, written, spacing, title, description)
+        return Pair(case.key, prediction, case.labels, case.volume)
+
+    pairs = (segment(number, case) for number, case in enumerate(cases))
+    with writing_to(output_dir, "predictions", "pictures"):
+        options = description, surface_tolerance
+        scored = score_pairs(pairs, len(cases), in_thread, "evaluate", progress, known, *options)
+        return write_scores(output_dir, scored, progress, description)
+
+
+def cases_to_evaluate(
+    input_dir: str | Path,
+    output_dir: str | Path,
+    only: Collection[str] | None = None,
+    known: SpacingTable = NO_TABLE,
+    description: Description = LITS,
+    output_format: str | None = None,
+) -> list[Case]:
+    """Finds the cases to evaluate and checks them and the output folder before a network is built.
+
+    Args:
+      input_dir: folder of labeled cases.
+      output_dir: folder that `evaluate` will write to.
+      only: the keys of the cases to evaluate, for instance the held-out cases of a fold; None selects all cases.
+      known: voxel sizes of files whose headers lack them.
+      description: the channels and labels of the network.
+      output_format: the file format of the predictions, "nifti" or "ome-zarr"; None for the format of each volume.
+
+    Returns:
+      The cases.
+
+    Raises:
+      DataError: the input is missing; the header of a volume cannot be read; or the output folder holds results of
+        other cases, lies in the input folder, or is the folder of a run.
+      ConfigError: there is no such output format.
+    """
+    cases = with_output_format(find_cases_of(input_dir, description), output_format)
+    if only is not None:
+        cases = _select_cases(cases, only, input_dir)
+    _check_output(Path(output_dir), Path(input_dir), cases)
+    for case in cases:
+        case_geometry(case, known, description)
+    return cases
+
+
+def _select_cases(cases: list[Case], only: Collection[str], input_dir: str | Path) -> list[Case]:
+    unknown = sorted({*only} - {case.key for case in cases}, key=natural_key)
+    if unknown:
+        raise DataError(
+            f"{input_dir}: the folder has no case {', '.join(unknown)}. "
+            "Fix: name the folder that holds these cases, or the splits file that matches the folder."
+        )
+    return [case for case in cases if case.key in only]
+
+
+def _check_output(output_dir: Path, input_dir: Path, cases: list[Case]) -> None:
+    """Raises DataError if the output folder holds references, a run, or results of other cases."""
+    check_outside(output_dir, input_dir)
+    check_no_run(output_dir)
+    predictions = output_dir / "predictions"
+    ours = {case.prediction_name for case in cases}
+    foreign = sorted(p.name for p in predictions.glob("*.*") if p.name not in ours and not is_partial(p))
+    if foreign:
+        raise DataError(
+            f"{predictions}: the folder holds {len(foreign)} prediction(s) for cases that {input_dir} does not have, "
+            f"or in another format, such as {foreign[0]}. Fix: write to another folder, or delete this one."
+        )
+    there = [output_dir / name for name in _RESULTS if (output_dir / name).exists()]
+    if there and not any((predictions / name).exists() for name in ours):
+        raise DataError(
+            f"{there[0]}: the file already exists and belongs to other cases, because {predictions} has no "
+            "predictions for these cases. Fix: write to another folder, or delete the old results."
+        )

@@ -1,0 +1,1 @@
+"""Networks for volumes as SavedModels."""

@@ -1,0 +1,242 @@
+"""The signatures of a network that segments volumes."""
+
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from mtf_imaging.data.description.description import LITS, Description
+from mtf_imaging.data.intensities import SMALLEST_SCALE, WINDOW, Intensity
+from mtf_imaging.data.modality import is_ct, value_beyond
+from mtf_imaging.data.records.manifest import is_plain_lits
+from mtf_imaging.data.sampling.buckets import AnySampling
+from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid
+from mtf_imaging.data.sampling.sampling import format_spacing
+from mtf_imaging.data.window import Window
+from mtf_imaging.evaluation.averaging.flips import check_flips
+from mtf_imaging.evaluation.export.networks import (
+    Network,
+    TrainedNetworks,
+    at_least_float32,
+    average_flips,
+    average_networks,
+)
+from mtf_imaging.evaluation.export.signature import Field, Signature, checked, grid_name, with_default
+from mtf_imaging.kinds.export import ExportedRun
+from mtf_imaging.kinds.facts import Facts
+from mtf_imaging.kinds.volumes.export import resampling
+from mtf_imaging.kinds.volumes.export.intensities import (
+    image_statistics,
+    repair_values,
+    round_hu,
+    scale_channels,
+    statistics_meaning,
+)
+from mtf_imaging.kinds.volumes.trained import description_of_run, sampling_of_run
+
+VOLUME = "volume"
+
+
+class VolumeSignatures:
+    """The signatures of a network that segments volumes.
+
+    There is one signature for each grid of the network, which returns probabilities, and one that takes a volume at its
+    own voxel size, and returns its labels.
+
+    Args:
+      networks: the trained networks, for the grids of the sampling.
+      sampling: the voxel grid of the network, or its grids.
+      description: the channels of the image, and the labels or regions that the network predicts.
+      window: (low, high) in HU for LiTS; other descriptions contain the intensity schemes.
+      flips: names of the axes to flip.
+
+    Raises:
+      ShapeError: the network does not return the probabilities of the labels or regions.
+    """
+
+    def __init__(
+        self,
+        networks: TrainedNetworks,
+        sampling: AnySampling,
+        description: Description = LITS,
+        window: Window | None = None,
+        flips: Sequence[str] = (),
+    ) -> None:
+        self._sampling, self._description = sampling, description
+        self.intensities = volume_intensities(description, window)
+        networks.check_probabilities(description.num_outputs, "regions" if description.has_regions else "classes")
+        axes = [AXIS_NAMES.index(name) for name in flips]
+        self._networks = {
+            grid: average_networks([average_flips(network, axes) for network in networks.of_size(grid)])
+            for grid in sampling.grids
+        }
+        self._num_channels = len(description.channels)
+        self._need_statistics = any(intensity.needs_statistics for intensity in self.intensities)
+
+    def signatures(self) -> list[Signature]:
+        """Returns all signatures, the default one first."""
+        grids = {grid: self._on_grid(grid, network) for grid, network in self._networks.items()}
+        return [*with_default(grids), self._of_volume()]
+
+    def _on_grid(self, grid: Grid, network: Network) -> Signature:
+        classes = self._description.num_outputs
+        statistics = self._statistics_fields() if self._need_statistics else ()
+
+        def compute(image: tf.Tensor, **given: tf.Tensor) -> dict[str, tf.Tensor]:
+            values = repair_values(self._with_channels(image), self._description.channels)
+            pair = (given["offset"], given["scale"]) if given else None
+            probabilities = self._run(network, values, pair)
+            return {"probabilities": probabilities, "labels": self._labels(probabilities)}
+
+        outputs = (
+            Field("probabilities", tf.float32, (*grid, classes), (*AXIS_NAMES, "classes"), self._classes_meaning()),
+            Field("labels", tf.uint8, grid, AXIS_NAMES, self._labels_meaning()),
+        )
+        meaning = "Segments an image that is already on the voxel grid of the network."
+        return Signature(grid_name(grid), meaning, (self._image(grid), *statistics), outputs, compute)
+
+    def _of_volume(self) -> Signature:
+        mm = self._sampling.spacing
+        anywhere = (None, None, None)
+        inputs = [self._image(anywhere)]
+        if mm is not None:
+            meaning = "The voxel size of the image in mm along x, y and z."
+            inputs.append(Field("spacing", tf.float64, (3,), ("axes",), meaning))
+
+        def compute(image: tf.Tensor, spacing: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
+            values = repair_values(self._with_channels(image), self._description.channels)
+            if spacing is not None:
+                is_size = tf.reduce_all((spacing > 0) & tf.math.is_finite(spacing))
+                spacing = checked(spacing, is_size, "the spacing needs positive sizes in mm, but is", spacing)
+            shape = tf.unstack(tf.shape(values, tf.int64)[:3])
+            statistics = image_statistics(values, self.intensities) if self._need_statistics else None
+            branches = [
+                lambda grid=grid, network=network: self._segment(values, shape, spacing, grid, network, statistics)
+                for grid, network in self._networks.items()
+            ]
+            if len(branches) == 1:
+                return {"labels": branches[0]()}
+            return {"labels": tf.switch_case(resampling.choose_grid(shape, spacing, self._sampling), branches)}
+
+        meaning = "Resamples an image of any size to the grid of the network, segments it, and resamples back."
+        outputs = (Field("labels", tf.uint8, anywhere, AXIS_NAMES, self._labels_meaning()),)
+        return Signature(VOLUME, meaning, tuple(inputs), outputs, compute)
+
+    def _segment(
+        self,
+        values: tf.Tensor,
+        shape: Sequence[tf.Tensor],
+        spacing: tf.Tensor | None,
+        grid: Grid,
+        network: Network,
+        statistics: tuple[tf.Tensor, tf.Tensor] | None,
+    ) -> tf.Tensor:
+        """Returns the labels of a volume on its own voxels, by the network for one grid."""
+        channels = self._description.channels
+        beyond = tf.constant([value_beyond(name) for name in channels], tf.float32)
+        spans = resampling.grid_spans(shape, spacing, grid, self._sampling.spacing)
+        sampled = round_hu(resampling.resample_linear(values, spans, beyond), channels)
+        sampled = tf.ensure_shape(sampled, [*grid, self._num_channels])
+        probabilities = self._run(network, sampled, statistics)
+        back, is_inside = resampling.resample_back(probabilities, spans, shape)
+        return tf.where(is_inside, self._labels(back), tf.zeros([], tf.uint8))
+
+    def _run(self, network: Network, values: tf.Tensor, statistics: tuple[tf.Tensor, tf.Tensor] | None) -> tf.Tensor:
+        return tf.cast(at_least_float32(network(scale_channels(values, self.intensities, statistics))), tf.float32)
+
+    def _with_channels(self, image: tf.Tensor) -> tf.Tensor:
+        return image[..., tf.newaxis] if self._num_channels == 1 else image
+
+    def _labels(self, probabilities: tf.Tensor) -> tf.Tensor:
+        """Returns the labels of probabilities, uint8; see `Description.to_labels`."""
+        order = self._description.region_order
+        if order is None:
+            return tf.cast(tf.argmax(probabilities, axis=-1, output_type=tf.int32), tf.uint8)
+        labels = tf.zeros(tf.shape(probabilities)[:-1], tf.uint8)
+        for index, value in enumerate(order):
+            labels = tf.where(probabilities[..., index] > 0.5, tf.constant(value, tf.uint8), labels)
+        return labels
+
+    def _image(self, sizes: tuple[int | None, ...]) -> Field:
+        names = self._description.channels
+        values = ["Hounsfield units" if is_ct(name) else f"values of {name} as in its file" for name in names]
+        meaning = "The image in RAS+ orientation: x from left to right, y from back to front, z from feet to head. "
+        if len(names) == 1:
+            return Field("image", tf.float32, sizes, AXIS_NAMES, f"{meaning}It has {values[0]}.")
+        listed = "; ".join(f"channel {number}: {value}" for number, value in enumerate(values))
+        return Field("image", tf.float32, (*sizes, len(names)), (*AXIS_NAMES, "channels"), f"{meaning}{listed}.")
+
+    def _statistics_fields(self) -> tuple[Field, Field]:
+        pairs = [statistics_meaning(intensity) for intensity in self.intensities]
+        fields = []
+        for name, meanings in zip(("offset", "scale"), zip(*pairs, strict=True), strict=True):
+            listed = "; ".join(
+                f"{channel}: {meaning}" for channel, meaning in zip(self._description.channels, meanings, strict=True)
+            )
+            more = "" if name == "offset" else f". A scale of {SMALLEST_SCALE:g} or less must be replaced by 1"
+            text = f"For each channel, a number of the whole image before it was resampled. {listed}{more}."
+            fields.append(Field(name, tf.float32, (self._num_channels,), ("channels",), text))
+        return fields[0], fields[1]
+
+    def _classes_meaning(self) -> str:
+        own = self._description
+        if own.has_regions:
+            return f"The probability of each region: {', '.join(own.masks)}."
+        return f"The probability of each label: background, {', '.join(own.labels)}."
+
+    def _labels_meaning(self) -> str:
+        listed = ", ".join(f"{value} {name}" for name, value in self._description.labels.items())
+        return f"The label of each voxel: 0 background, {listed}."
+
+    def facts(self) -> dict:
+        """Returns the facts about the data for the card, as JSON values."""
+        own, mm = self._description, self._sampling.spacing
+        return {
+            "orientation": "RAS+",
+            "grids": [list(grid) for grid in self._sampling.grids],
+            "spacing": None if mm is None else [*mm],
+            "channels": list(own.channels),
+            "intensities": [*map(str, self.intensities)],
+            "labels": dict(own.labels),
+            "regions": {name: list(values) for name, values in own.masks.items()} if own.has_regions else None,
+        }
+
+    def notes(self) -> list[str]:
+        """Returns sentences about the input for the card."""
+        mm = self._sampling.spacing
+        grids = " or ".join(" x ".join(map(str, grid)) for grid in self._sampling.grids)
+        if mm is None:
+            place = f"The grid of {grids} voxels covers the whole field of view of each image, whatever its voxel size."
+        else:
+            place = (
+                f"The grid of {grids} voxels of {format_spacing(mm)} mm lies in the center of the field of view. "
+                "Voxels of the grid beyond the image are "
+                f"{', '.join(f'{value_beyond(name)} ({name})' for name in self._description.channels)}."
+            )
+        return [
+            place,
+            f"The signature '{VOLUME}' resamples an image to the grid, and the probabilities back, as predict does.",
+        ]
+
+
+def volume_intensities(description: Description, window: Window | None) -> tuple[Intensity, ...]:
+    """Returns the intensity scheme of each channel; for LiTS, the window of the job."""
+    if is_plain_lits(description) and window is not None:
+        return (Intensity(WINDOW, tuple(window)),)
+    return description.intensities
+
+
+def exported(run: ExportedRun, facts: Facts | None) -> tuple[TrainedNetworks, VolumeSignatures]:
+    """Builds the networks of a run, with their signatures.
+
+    Args:
+      own: the settings.
+      facts: the facts of the run; unused.
+
+    Raises:
+      ConfigError: a setting is invalid or has no effect.
+    """
+    check_flips(run.flips, axis_names=AXIS_NAMES)
+    sampling = sampling_of_run(run.runs[0], run.own.resolution, run.own.spacing)
+    description = description_of_run(run.runs[0])
+    networks = run.networks(sampling.grids, description)
+    return networks, VolumeSignatures(networks, sampling, description, run.own.window, run.flips)

@@ -1,0 +1,213 @@
+"""Scoring of held-out records during training."""
+
+import dataclasses
+import itertools
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from tqdm import tqdm
+
+from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
+from mtf_imaging.data.intensity import apply_window
+from mtf_imaging.data.network_input import apply_intensities
+from mtf_imaging.data.records.channel_maps import resolve_intensities
+from mtf_imaging.data.records.manifest import Manifest, is_plain_lits, open_records
+from mtf_imaging.data.records.opening import open_record
+from mtf_imaging.data.records.pipeline import training_batches
+from mtf_imaging.data.records.splits import Subset
+from mtf_imaging.data.records.stored import StoredRecord
+from mtf_imaging.data.sampling.buckets import group_by_grid
+from mtf_imaging.data.sampling.grid import Grid, Region
+from mtf_imaging.data.sampling.regions import ALONG_Z
+from mtf_imaging.data.window import DEFAULT_WINDOW, Window
+from mtf_imaging.evaluation.case_report.case_picture import picture_pixels
+from mtf_imaging.evaluation.scoring.overlap import Overlap, dice_text, label_overlaps, mean
+from mtf_imaging.evaluation.scoring.summary import dice_per_case
+from mtf_imaging.evaluation.scoring.voxels import VoxelView
+from mtf_imaging.kinds.volumes.segment.labels import SlicedLabels, grid_labels
+from mtf_imaging.kinds.volumes.segment.predict import PredictProbabilities
+from mtf_imaging.kinds.volumes.segment.whole_image import image_slices
+from mtf_imaging.layout import TensorRegion
+
+if TYPE_CHECKING:
+    from mtf_imaging.meshes.group import Group
+
+MEAN = "mean"  # the name of the mean Dice of all masks
+
+
+@dataclass(frozen=True)
+class HeldOutRecords:
+    """Mean Dice of each mask over the records in a folder, for `mtf_imaging.training.evaluation`.
+
+    Scores are computed on the grid of the records. `mtf_imaging.kinds.volumes.evaluate` applies the same rules at the
+    cases' own resolution.
+
+    Attributes:
+      window: (low, high) in HU, as in training; see `resolve_intensities`.
+      spacing: the spacing that the records must have, in the format of `open_records`.
+      progress: whether to show a progress bar.
+      description: the meaning of the labels.
+      intensities: {channel: intensity scheme}, as in training; see `Records`.
+    """
+
+    window: Window = DEFAULT_WINDOW
+    spacing: str | None = None
+    progress: bool = True
+    description: Description = LITS
+    intensities: Mapping[str, str] | None = None
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """The names of the masks; for other data than LiTS, also their mean."""
+        return (*self.description.masks, *([] if self.description.rules == LITS_RULES else [MEAN]))
+
+    def open(self, eval_dir: str | Path, sizes: Grid | None) -> Callable:
+        """Opens the records and returns a function that scores a network on them.
+
+        Args:
+          eval_dir: folder of the held-out records.
+          sizes: voxels of the records along x, y and z; None for records with any grids.
+
+        Returns:
+          A function of the network that returns the mean Dice by mask and a picture of the first case.
+
+        Raises:
+          DataError: the folder does not hold finished records of this sampling.
+        """
+        manifest = self._open(eval_dir, sizes)
+
+        def score(predict: PredictProbabilities) -> tuple[dict[str, float], dict[str, np.ndarray]]:
+            overlaps, pictures = [], {}
+            bar = tqdm(
+                manifest.cases, desc="held out", unit="case", leave=False, disable=not self.progress, dynamic_ncols=True
+            )
+            for number, key in enumerate(bar):
+                overlaps.append(self._score_case(eval_dir, key, manifest, predict, None if number else pictures))
+            dice = {name: dice_per_case(overlaps, name) for name in self.description.masks}
+            return {name: dice[name] if name in dice else mean(dice.values()) for name in self.measures}, pictures
+
+        return score
+
+    def loss_batches(self, eval_dir: str | Path, *, batch_size: int, sizes: Grid | None) -> Iterator[dict]:
+        """Returns an iterator over all cases in batches, ordered by key; the first cases fill up the last batch.
+
+        Records with several grids are ordered by grid, and each grid has its own last batch.
+        """
+        manifest = self._open(eval_dir, sizes)
+        for at in group_by_grid(manifest.grids).values():
+            batches = self._batches(eval_dir, manifest, at, batch_size)
+            yield from itertools.islice(batches, math.ceil(len(at) / batch_size))
+
+    def loss_region_batches(
+        self,
+        eval_dir: str | Path,
+        *,
+        batch_size: int,
+        sizes: Grid | None,
+        micro_batches: int,
+        regions: Callable[[Grid], Mapping[str, TensorRegion]],
+    ) -> Iterator[dict]:
+        """Returns an iterator over the regions of this process of the batches of `loss_batches`.
+
+        Args:
+          eval_dir, batch_size, sizes: the same as in `loss_batches`.
+          micro_batches: number of equal pieces of a batch, which are yielded one after the other.
+          regions: maps the grid of records to the region of each input of a micro-batch.
+        """
+        manifest = self._open(eval_dir, sizes)
+        for grid, at in group_by_grid(manifest.grids).items():
+            own = {grid: regions(grid)}
+            batches = self._batches(eval_dir, manifest, at, batch_size // micro_batches, regions=own)
+            for batch in itertools.islice(batches, math.ceil(len(at) / batch_size) * micro_batches):
+                yield {**batch, "sizes": grid}
+
+    def _batches(
+        self, eval_dir: str | Path, manifest: Manifest, at: list[int], batch_size: int, **regions
+    ) -> Iterator[dict]:
+        """Returns endless batches of some of the cases."""
+        cases = Subset(os.fspath(eval_dir), tuple(manifest.cases[number] for number in at))
+        options = {"spacing": self.spacing, "window": self.window, "intensities": self.intensities}
+        return training_batches(cases, batch_size, seed=0, shuffle=False, **options, **regions)
+
+    def _open(self, eval_dir: str | Path, sizes: Grid | None) -> Manifest:
+        return open_records(eval_dir, None if sizes is None else tuple(sizes), self.spacing)
+
+    def _score_case(self, eval_dir, key, manifest, predict, pictures) -> dict[str, Overlap]:
+        """Returns the overlaps of one case, and draws it if `pictures` is not None.
+
+        This is a separate function so that the arrays of a case are freed before the next one is read.
+        """
+        path = manifest.record_path(eval_dir, key)
+        record = open_record(path, manifest.case_sampling(key))
+        manifest.check(path, record.key, record.source)
+        slices = image_slices(predict, record.grid, record.num_channels, self.description.num_outputs)
+        *region, channels = slices.inputs[slices.group.index]
+        image = self._network_input(record, tuple(region), manifest)
+        probabilities = slices.predict(image[..., channels])
+        del image
+        labels = grid_labels(slices, probabilities, path, self.description)
+        del probabilities
+        overlaps = self._overlaps(slices.group, labels, record)
+        if pictures is not None:
+            pictures.update(_picture(slices.group, record, labels, overlaps, self.description))
+        return overlaps
+
+    def _network_input(self, record: StoredRecord, region: Region, manifest: Manifest) -> np.ndarray:
+        """Returns a region of the image of a record as in training, float32 `[x, y, z, channels]`."""
+        image = record.image(region)
+        if is_plain_lits(manifest.description) and not self.intensities:
+            return apply_window(image, self.window)[..., np.newaxis]
+        schemes = resolve_intensities(manifest, self.window, self.intensities)
+        return apply_intensities(image[..., np.newaxis] if record.has_hu else image, schemes, record.statistics)
+
+    def _overlaps(self, group: "Group", labels: SlicedLabels, record: StoredRecord) -> dict[str, Overlap]:
+        """Returns the overlaps of all processes, each of which reads the reference in its own region."""
+        counts = [0] * (3 * len(self.description.masks))
+        if labels.is_counted:
+            reference = record.labels(labels.region)
+            own = label_overlaps(labels.own, reference, self.description).values()
+            counts = [count for overlap in own for count in dataclasses.astuple(overlap)]
+        sums = group.gather_numbers(counts).sum(axis=0, dtype=np.int64).reshape(-1, 3)
+        return {name: Overlap(*map(int, row)) for name, row in zip(self.description.masks, sums, strict=True)}
+
+
+def _picture(
+    group: "Group", record: StoredRecord, labels: SlicedLabels, overlaps: dict[str, Overlap], description: Description
+) -> dict[str, np.ndarray]:
+    """Returns the picture of a case by its title in process 0; an empty dict in other processes."""
+    if not group.is_first:
+        labels.send(_RecordChannel.order)
+        return {}
+    prediction = labels.compact(_RecordChannel.order)
+    spans = record.sampling.spans(record.shape, record.spacing)
+    spacing = [mm * span.step for mm, span in zip(record.spacing, spans, strict=True)]
+    title = f"case {record.key}: Dice {dice_text(overlaps)}"
+    reference = VoxelView(record.grid, record.labels)
+    pixels = picture_pixels(_RecordChannel(record), reference, prediction, spacing, title, description)
+    return {f"case {record.key}": pixels}
+
+
+class _Shape(NamedTuple):
+    shape: Grid
+
+
+class _RecordChannel:
+    """The first channel of a record, as far as `read_planes` needs a `VoxelSource`."""
+
+    order = ALONG_Z
+
+    def __init__(self, record: StoredRecord) -> None:
+        self._record = record
+        self.geometry, self.dtype = _Shape(record.grid), np.dtype(np.int16 if record.has_hu else np.float32)
+
+    def read(self, region: Region) -> np.ndarray:
+        image = self._record.image(region)
+        return image if self._record.has_hu else image[..., 0]
+
+    def check(self) -> None:
+        """Does nothing: records are checked when they are read."""

@@ -1,0 +1,140 @@
+"""Evaluation and prediction of volumes."""
+
+import functools
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mtf_imaging.data.cases.cases import Case
+from mtf_imaging.data.description.description import Description
+from mtf_imaging.data.records.splits import held_out_keys
+from mtf_imaging.data.sampling.buckets import AnySampling
+from mtf_imaging.evaluation.scoring.case import CaseScore
+from mtf_imaging.kinds.inference import Inference
+from mtf_imaging.kinds.kind import VOLUMES, NextStep, PredictedImages
+from mtf_imaging.kinds.networks import trained_network
+from mtf_imaging.kinds.volumes.evaluate import cases_to_evaluate
+from mtf_imaging.kinds.volumes.evaluate import evaluate as evaluate_cases
+from mtf_imaging.kinds.volumes.segment.predict import plan_predictions, predict_cases, run_network
+from mtf_imaging.kinds.volumes.trained import description_of_run, sampling_of_run
+
+if TYPE_CHECKING:
+    from mtf_imaging.training.evaluation import Predict
+    from mtf_imaging.training.task import Task
+
+_IDLE = {
+    "scales": "volumes are resampled to the voxel size of the network",
+    "split": "only folders of photos or objects have splits",
+}
+
+
+class VolumeImages(PredictedImages):
+    """Cases that a network segments on the voxel grid of its training.
+
+    Args:
+      run: the folder of the run.
+      settings: the settings of the job.
+
+    Raises:
+      ConfigError: a setting has no effect on volumes, or there is a file of folds but no fold.
+      DataError: the file of facts of the run is damaged, or the fold does not exist.
+    """
+
+    kind = VOLUMES
+
+    def __init__(self, run: Path, settings: Inference) -> None:
+        settings.check_idle(_IDLE)
+        self._run, self._settings = run, settings
+        self.description: Description = description_of_run(run)
+        self._only = held_out_keys(settings.fold, settings.splits_file, run)
+
+    @functools.cached_property
+    def _sampling(self) -> AnySampling:
+        return sampling_of_run(self._run, self._settings.resolution, self._settings.spacing)
+
+    def find_labeled(self, input_dir: str | Path, output_dir: str | Path) -> list[Case]:
+        own = self._settings
+        with self.reading(input_dir, "input_dir"):
+            options = self._only, own.spacing_table, self.description, own.output_format
+            return cases_to_evaluate(input_dir, output_dir, *options)
+
+    def plan_predictions(
+        self, input_path: str | Path, output_path: str | Path, overwrite: bool
+    ) -> list[tuple[Case, Path]]:
+        own = self._settings
+        options = overwrite, own.submission, own.spacing_table, self.description, own.output_format
+        with self.reading(input_path, "input"):
+            return plan_predictions(input_path, output_path, *options)
+
+    def network(
+        self, task: "Task", runs: Sequence[Path], checkpoint: str, images: Sequence[Case], **options: Any
+    ) -> "Predict":
+        return trained_network(task, self._sampling.grids, runs, checkpoint, self._settings.flips, **options)
+
+    def run_network(self, images: Sequence[Case], network: "Predict") -> None:
+        own = self._settings
+        run_network(images, self._sampling, network, own.window, own.spacing_table, self.description)
+
+    def evaluate(
+        self,
+        images: Sequence[Case],
+        network: "Predict",
+        input_dir: str | Path,
+        output_dir: str | Path,
+        num_pictures: int,
+        progress: bool,
+    ) -> list[CaseScore]:
+        own = self._settings
+        return evaluate_cases(
+            input_dir,
+            output_dir,
+            self._sampling,
+            network,
+            own.window,
+            num_pictures=num_pictures,
+            progress=progress,
+            cleanup=own.cleanup,
+            known=own.spacing_table,
+            cases=images,
+            description=self.description,
+        )
+
+    def predict(
+        self,
+        planned: list[tuple[Case, Path]],
+        network: "Predict",
+        input_path: str | Path,
+        output_path: str | Path,
+        overwrite: bool,
+        progress: bool,
+    ) -> list[Path]:
+        own = self._settings
+        return predict_cases(
+            input_path,
+            output_path,
+            self._sampling,
+            network,
+            own.window,
+            progress=progress,
+            overwrite=overwrite,
+            cleanup=own.cleanup,
+            submission=own.submission,
+            known=own.spacing_table,
+            planned=planned,
+            description=self.description,
+        )
+
+    def next_step(self, planned: list[tuple[Case, Path]], input_path: Path, output_path: Path) -> NextStep:
+        """Returns the command that scores the segmentations if the cases have references, else how to view one."""
+        references = {case.labels.parent if case.labels else None for case, _ in planned}
+        predictions = {output.parent for _, output in planned}
+        if len(references) == len(predictions) == 1 and None not in references and not self._settings.submission:
+            flags: dict[str, Any] = {"reference_dir": references.pop(), "prediction_dir": predictions.pop()}
+            return NextStep("score", flags={**flags, "output_dir": output_path.parent / "scores"})
+        volume, output = planned[0][0].volume, planned[0][1]
+        if output.name.endswith(".zarr"):
+            return NextStep("open {} over {} in a viewer of OME-Zarr, for instance napari", (output, volume))
+        if shutil.which("itksnap"):
+            return NextStep("itksnap -g {} -s {}", (volume, output))
+        return NextStep("open {} over {} in a NIfTI viewer, for instance ITK-SNAP or 3D Slicer", (output, volume))

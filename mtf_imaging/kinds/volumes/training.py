@@ -1,0 +1,76 @@
+"""Records as images to train on."""
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mtf_imaging.data.description.description import LITS_RULES, Description
+from mtf_imaging.data.description.description_fields import as_fields
+from mtf_imaging.data.records.channel_maps import resolve_intensities
+from mtf_imaging.data.records.data_set import Records
+from mtf_imaging.data.records.manifest import is_plain_lits, open_records, read_manifest
+from mtf_imaging.data.records.splits import Subset
+from mtf_imaging.data.sampling.buckets import Samplings, format_grids
+from mtf_imaging.data.sampling.sampling import format_spacing
+from mtf_imaging.data.window import check_window
+from mtf_imaging.kinds.facts import Facts
+from mtf_imaging.kinds.kind import VOLUMES, TrainingImages
+from mtf_imaging.kinds.volumes.held_out import MEAN, HeldOutRecords
+
+if TYPE_CHECKING:
+    from mtf_imaging.training.task import Task
+
+Folder = str | Path | Subset
+
+
+class RecordImages(TrainingImages):
+    """The volumes of records.
+
+    Args:
+      data_set: the records.
+    """
+
+    def __init__(self, data_set: Records) -> None:
+        self._data_set = data_set
+
+    def description(self, data_dir: Folder) -> Description | None:
+        """Returns the description of the records, with the intensity schemes of the training.
+
+        The window of the data set applies to LiTS, so the description of LiTS does not contain it.
+
+        Returns:
+          The description; None for records that do not exist yet, which a dry run accepts.
+        """
+        if _is_missing(data_dir):
+            return None
+        manifest, window = open_records(data_dir), self._data_set.window
+        schemes = resolve_intensities(manifest, window, self._data_set.intensities)
+        if is_plain_lits(manifest.description) and schemes[0].window == check_window(window):
+            return manifest.description
+        return dataclasses.replace(manifest.description, intensities=schemes)
+
+    def has_several_grids(self, data_dir: Folder) -> bool:
+        return not _is_missing(data_dir) and isinstance(self._data_set.sampling(data_dir), Samplings)
+
+    def measure(self, description: Description | None) -> str:
+        return "lesion" if description is None or description.rules == LITS_RULES else MEAN
+
+    def agreed(self, data_dir: Folder, eval_dir: Folder | None) -> list[str]:
+        return [repr(open_records(folder)) for folder in (data_dir, eval_dir) if folder]
+
+    def evaluation(
+        self, data_dir: Folder, eval_dir: Folder, description: Description | None, task: "Task", progress: bool
+    ) -> HeldOutRecords:
+        manifest, records = open_records(data_dir, spacing=self._data_set.spacing), self._data_set
+        spacing = format_spacing(manifest.sampling.spacing)
+        return HeldOutRecords(records.window, spacing, progress, manifest.description, records.intensities)
+
+    def facts(self, data_dir: Folder, sizes: tuple[int, ...], description: Description | None) -> Facts:
+        sampling = self._data_set.sampling(data_dir)
+        grids = sampling.grids if isinstance(sampling, Samplings) else [sizes]
+        fields = None if description is None or is_plain_lits(description) else as_fields(description)
+        return Facts(VOLUMES, format_grids(grids), format_spacing(sampling.spacing), description=fields)
+
+
+def _is_missing(data_dir: Folder) -> bool:
+    return read_manifest(Path(data_dir)) is None

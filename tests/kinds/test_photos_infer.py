@@ -1,0 +1,288 @@
+"""Whole photos through networks that are plain functions: sizes, scales, flips, held-out scores and batches."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from mtf_imaging.data.pixels.scaling import MEAN
+from mtf_imaging.errors import ConfigError, DataError, ShapeError
+from mtf_imaging.evaluation.averaging.flips import check_flips
+from mtf_imaging.kinds.photos.description import PhotoDescription
+from mtf_imaging.kinds.photos.held_out import HeldOutPhotos
+from mtf_imaging.kinds.photos.infer import AXES, check_scales, most_probable, predict_photo, scaled_size
+from mtf_imaging.kinds.photos.pictures import comparison, difference, overlay
+from mtf_imaging.kinds.photos.reading.label_images import write_label_image
+from mtf_imaging.kinds.photos.resize import resize_bilinear
+from mtf_imaging.kinds.photos.scoring.confusion import Confusion, confusion
+
+TWO = PhotoDescription(("dark", "bright"), ((0, 0, 0), (250, 200, 0)))
+CROP, MULTIPLE = (8, 10), 4
+
+
+def photo_of(height, width, seed=0):
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3)).astype(np.uint8)
+
+
+def brightness(image):
+    """Returns the mean color as the probability of the second class; works on each pixel alone."""
+    bright = (image.mean(axis=-1) + 1) / 2
+    return np.stack([1 - bright, bright], axis=-1)
+
+
+def position(image):
+    """Returns the column as the probability of the second class: a network that sees the borders of its image."""
+    columns = np.broadcast_to(np.arange(image.shape[1], dtype=np.float32), image.shape[:2])
+    return np.stack([-columns, columns], axis=-1)
+
+
+@pytest.mark.parametrize(
+    ("size", "padded"), [((8, 10), (8, 10)), ((5, 7), (8, 10)), ((9, 7), (12, 10)), ((16, 21), (16, 24))]
+)
+def test_the_network_sees_a_padded_photo_and_the_result_has_the_size_of_the_photo(size, padded):
+    images = []
+
+    def network(image):
+        images.append(image)
+        return brightness(image)
+
+    photo = photo_of(*size)
+    probabilities = predict_photo(photo, network, TWO, CROP, MULTIPLE)
+    (image,) = images
+    assert (image.shape, image.dtype) == ((*padded, 3), np.float32)
+    np.testing.assert_allclose(image[: size[0], : size[1]], photo / 127.5 - 1, atol=1e-6)
+    assert not image[size[0] :].any()
+    assert not image[:, size[1] :].any()
+    assert (probabilities.shape, probabilities.dtype) == ((*size, 2), np.float32)
+    np.testing.assert_allclose(probabilities[..., 1], photo.mean(axis=-1) / 255, atol=1e-6)
+
+
+def test_flips_are_flips_of_the_photo_and_not_of_its_padding():
+    photo = photo_of(5, 7)
+    result = predict_photo(photo, position, TWO, CROP, MULTIPLE, flips=("width",))
+    np.testing.assert_allclose(result[..., 1], 3.0)  # the mean of column n and column 6 - n
+    kept = predict_photo(photo, position, TWO, CROP, MULTIPLE, flips=("height",))
+    np.testing.assert_array_equal(kept, predict_photo(photo, position, TWO, CROP, MULTIPLE))
+
+
+def test_a_network_of_single_pixels_does_not_change_with_flips():
+    photo, calls = photo_of(6, 9), []
+
+    def network(image):
+        calls.append(image)
+        return brightness(image)
+
+    flipped = predict_photo(photo, network, TWO, CROP, MULTIPLE, flips=("height", "width"))
+    assert len(calls) == 4
+    np.testing.assert_allclose(flipped, predict_photo(photo, brightness, TWO, CROP, MULTIPLE), atol=1e-6)
+
+
+def test_scales_are_averaged_at_the_size_of_the_photo():
+    photo, sizes = photo_of(6, 9), []
+
+    def network(image):
+        sizes.append(image.shape[:2])
+        return brightness(image)
+
+    result = predict_photo(photo, network, TWO, CROP, MULTIPLE, scales=(0.5, 1.0, 2.0))
+    assert sizes == [(8, 10), (8, 10), (12, 20)]
+    expected = []
+    for size in ((3, 4), (6, 9), (12, 18)):
+        resized = tf.image.resize(photo.astype(np.float32), size).numpy()
+        expected.append(tf.image.resize(resized.mean(axis=-1, keepdims=True) / 255, (6, 9)).numpy()[..., 0])
+    np.testing.assert_allclose(result[..., 1], np.mean(expected, axis=0), atol=1e-5)
+    assert scaled_size((6, 9), 0.5) == (3, 4)
+
+
+@pytest.mark.parametrize("size", [(3, 4), (6, 9), (13, 5), (1, 20), (12, 18)])
+def test_resizing_equals_tensorflow(size):
+    array = np.random.default_rng(1).normal(size=(6, 9, 2)).astype(np.float32)
+    found = resize_bilinear(array, size)
+    assert (found.shape, found.dtype) == ((*size, 2), np.float32)
+    np.testing.assert_allclose(found, tf.image.resize(array, size).numpy(), atol=1e-5)  # its positions are float32
+
+
+def test_the_result_of_the_network_is_not_modified():
+    result = brightness(np.zeros((8, 10, 3), np.float32)).astype(np.float32)
+    result.flags.writeable = False  # like the arrays of TensorFlow
+    predict_photo(photo_of(8, 10), lambda image: result, TWO, CROP, MULTIPLE, (1.0, 1), ("width",))
+    np.testing.assert_array_equal(result, brightness(np.zeros((8, 10, 3), np.float32)))
+
+
+def test_half_precision_is_averaged_in_float32():
+    def network(image):
+        return brightness(image).astype(np.float16)
+
+    assert predict_photo(photo_of(5, 7), network, TWO, CROP, MULTIPLE).dtype == np.float32
+    both = predict_photo(photo_of(5, 7), network, TWO, CROP, MULTIPLE, (1.0, 0.5), ("width",))
+    assert both.dtype == np.float32
+
+
+def test_wrong_results_of_the_network_are_refused():
+    with pytest.raises(ShapeError, match=r"shape \(8, 10, 3\) for an image of 8 x 10 pixels; 2 classes need"):
+        predict_photo(photo_of(5, 7), lambda image: image, TWO, CROP, MULTIPLE)
+    with pytest.raises(DataError, match=r"the network returned NaN or infinity\. Fix: lower the learning rate"):
+        predict_photo(photo_of(5, 7), lambda image: np.nan * brightness(image), TWO, CROP, MULTIPLE)
+
+
+@pytest.mark.parametrize("scales", [(), (0,), (1.0, -0.5), (True,), "1", (float("nan"),), (float("inf"),)])
+def test_wrong_scales_are_refused(scales):
+    with pytest.raises(ConfigError, match=r"scales = .* must be one or more numbers above 0 and below 100") as error:
+        check_scales(scales)
+    assert error.value.settings == ("scales",)
+
+
+def test_scales_and_flips_are_tuples():
+    assert check_scales([0.5, 1]) == (0.5, 1.0)
+    assert check_scales(2) == (2.0,)
+    assert check_flips(["width"], axis_names=AXES) == ("width",)
+    with pytest.raises(ConfigError) as error:
+        check_flips(("x",), axis_names=AXES)
+    assert str(error.value) == (
+        "flips = ('x',): 'x' is not an axis. Fix: list each of height, width at most once, as in ('height', 'width')."
+    )
+
+
+def test_the_most_probable_class():
+    probabilities = np.random.default_rng(2).random((4, 5, 7))
+    labels = most_probable(probabilities)
+    assert labels.dtype == np.uint8
+    np.testing.assert_array_equal(labels, probabilities.argmax(axis=-1))
+
+
+# Held-out photos.
+
+SIZES = {"a": (5, 7), "b": (12, 14), "c": (8, 10)}
+
+
+def bright_labels(photo):
+    return (photo.mean(axis=-1) > 127.5).astype(np.uint8)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder like PASCAL VOC's with three photos in "val"; the reference of "b" is wrong in two rows."""
+    folder = tmp_path_factory.mktemp("photos")
+    for name in ("JPEGImages", "SegmentationClass", "ImageSets/Segmentation"):
+        (folder / name).mkdir(parents=True)
+    for number, (key, size) in enumerate(SIZES.items()):
+        photo = photo_of(*size, seed=number)
+        Image.fromarray(photo).save(folder / f"JPEGImages/{key}.png")
+        labels = bright_labels(photo)
+        if key == "b":
+            labels[:2] = 1 - labels[:2]
+        labels[-1, :3] = 255
+        write_label_image(folder / f"SegmentationClass/{key}.png", labels, TWO)
+    (folder / "classes.json").write_text('{"classes": {"dark": [0, 0, 0], "bright": [250, 200, 0]}}')
+    (folder / "ImageSets/Segmentation/val.txt").write_text("b\na\nc\n")
+    return folder
+
+
+def test_held_out_photos_are_scored_at_their_own_size(folder):
+    sizes = []
+
+    def network(image):
+        sizes.append(image.shape[:2])
+        return brightness(image)
+
+    evaluation = HeldOutPhotos(multiple=MULTIPLE, num_pictures=2, progress=False)
+    values, pictures = evaluation.open(folder, CROP)(network)
+    assert sizes == [(12, 16), (8, 10), (8, 10)]
+    total = Confusion.empty(2)
+    for number, (key, size) in enumerate(SIZES.items()):
+        prediction = bright_labels(photo_of(*size, seed=number))
+        reference = prediction.copy()
+        if key == "b":
+            reference[:2] = 1 - reference[:2]
+        reference[-1, :3] = 255
+        total += confusion(prediction, reference, 2)
+    assert 0.8 < total.pixel_accuracy < 1
+    assert values == {"mean_iou": total.mean_iou, "pixel_accuracy": total.pixel_accuracy}
+    assert tuple(values) == tuple(evaluation.measures)
+    assert list(pictures) == ["photo b", "photo a"]
+    for picture in pictures.values():
+        assert (picture.dtype, picture.shape[2]) == (np.uint8, 3)
+
+
+def test_the_crop_and_the_scaling_are_those_of_training(folder):
+    images = []
+
+    def network(image):
+        images.append(image)
+        return brightness(image)
+
+    evaluation = HeldOutPhotos(split=None, crop=(16, 16), scaling=MEAN, progress=False)
+    evaluation.open(folder, None)(network)
+    assert {image.shape for image in images} == {(16, 16, 3)}
+    expected = photo_of(*SIZES["a"]).astype(np.float32) - np.array([123.68, 116.779, 103.939], np.float32)
+    np.testing.assert_allclose(images[0][:5, :7], expected, atol=1e-5)
+    assert not images[0][5:].any()
+    with pytest.raises(
+        ConfigError, match=r"crop = None, and the training images have the sizes None; .* Fix: set crop"
+    ):
+        HeldOutPhotos().open(folder, None)
+
+
+def test_loss_batches_are_central_crops_in_order(folder):
+    evaluation = HeldOutPhotos(progress=False)
+    batches = list(evaluation.loss_batches(folder, batch_size=2, sizes=CROP))
+    assert [batch["cases"] for batch in batches] == [["b", "a"], ["c", "b"]]
+    for batch in batches:
+        assert (batch["image"].shape, batch["image"].dtype) == ((2, 8, 10, 3), np.float32)
+        assert (batch["labels"].shape, batch["labels"].dtype) == ((2, 8, 10), np.int32)
+    large, small = photo_of(*SIZES["b"], seed=1), photo_of(*SIZES["a"], seed=0)
+    np.testing.assert_allclose(batches[0]["image"][0], large[2:10, 2:12] / 127.5 - 1, atol=1e-6)
+    np.testing.assert_array_equal(batches[0]["labels"][0], bright_labels(large)[2:10, 2:12])
+    np.testing.assert_allclose(batches[0]["image"][1][:5, :7], small / 127.5 - 1, atol=1e-6)
+    assert not batches[0]["image"][1][5:].any()
+    assert (batches[0]["labels"][1][5:] == 255).all()
+    assert (batches[0]["labels"][1][:, 7:] == 255).all()
+    np.testing.assert_array_equal(batches[1]["image"][1], batches[0]["image"][0])
+
+
+def test_photos_without_counted_pixels_and_unknown_splits_are_refused(folder, tmp_path):
+    with pytest.raises(DataError, match="has no split 'test'"):
+        HeldOutPhotos(split="test").open(folder, CROP)
+    with pytest.raises(DataError, match=r"a\.png: the network returned NaN"):
+        HeldOutPhotos(split=None, progress=False).open(folder, CROP)(lambda image: np.nan * brightness(image))
+    for name in ("images", "labels"):
+        (tmp_path / name).mkdir()
+    Image.fromarray(photo_of(4, 4)).save(tmp_path / "images/a.png")
+    write_label_image(tmp_path / "labels/a.png", np.full((4, 4), 255, np.uint8), TWO)
+    (tmp_path / "classes.json").write_text((folder / "classes.json").read_text())
+    with pytest.raises(DataError, match="every pixel of the 1 held-out photos is marked to be ignored"):
+        HeldOutPhotos(split=None, progress=False).open(tmp_path, CROP)(brightness)
+
+
+# Pictures.
+
+
+def test_an_overlay_mixes_colors_except_at_ignored_pixels():
+    photo = np.full((2, 2, 3), 100, np.uint8)
+    labels = np.array([[0, 1], [255, 1]], np.uint8)
+    found = overlay(photo, labels, TWO, opacity=0.5)
+    assert found.dtype == np.uint8
+    assert found.tolist() == [[[50, 50, 50], [175, 150, 50]], [[100, 100, 100], [175, 150, 50]]]
+    np.testing.assert_array_equal(overlay(photo, labels, TWO, opacity=0.0), photo)
+    np.testing.assert_array_equal(photo, 100)
+    other = dataclasses.replace(TWO, ignore_label=7)
+    np.testing.assert_array_equal(overlay(photo, np.full((2, 2), 7, np.uint8), other), photo)
+
+
+def test_a_difference_marks_wrong_pixels_only():
+    photo = np.full((1, 3, 3), 100, np.uint8)
+    reference, prediction = np.array([[0, 1, 255]], np.uint8), np.array([[0, 0, 0]], np.uint8)
+    right, wrong, ignored = difference(photo, prediction, reference, TWO)[0].astype(int)
+    assert right.tolist() == [100, 100, 100]
+    assert wrong[0] > 200 > 60 > max(wrong[1:])
+    assert len(set(ignored)) == 1
+
+
+def test_a_comparison_shows_four_pictures_of_limited_size():
+    photo, labels = photo_of(40, 80), np.zeros((40, 80), np.uint8)
+    labels[:, 40:] = 1
+    picture = comparison(photo, labels, labels, TWO, max_side=20)
+    assert picture.shape == (10, 4 * 20 + 3 * 8, 3)
+    np.testing.assert_array_equal(picture[:, 28:48], picture[:, 56:76])  # reference and prediction
