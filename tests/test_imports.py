@@ -30,17 +30,18 @@ RANK = {unit: rank for rank, units in enumerate(LAYERS) for unit in units}
 
 # The folders and modules of data/, from the bottom up.
 DATA_LAYERS = [
-    *("intensity", "intensities", "modality", "network_input", "statistics", "class_frequencies"),
+    *("window", "intensity", "intensities", "modality", "network_input", "statistics", "class_frequencies"),
     "elements",
     *("listing", "description", "sampling", "images", "formats", "reading", "cases"),
     *("augmentation", "records", "pixels", "phantom", "fingerprint"),
 ]
 
 NEVER = {
-    "data": {"cli", "models", "jobs", "planner", "training", "evaluation", "kinds"},
+    "data": {"cli", "models", "jobs", "planner", "training", "evaluation", "settings", "kinds"},
     "evaluation": {"cli", "models", "jobs", "planner", "kinds"},
     "kinds": {"cli", "models", "jobs", "planner"},
     "planner": {"cli", "models", "jobs", "data", "evaluation", "kinds"},
+    "settings": {"cli", "models", "jobs", "planner", "evaluation", "training", "meshes", "program", "ops", "kinds"},
     "training": {"cli", "models", "jobs", "data", "evaluation", "kinds", "planner"},
 }
 
@@ -55,7 +56,9 @@ def unit_of(module: str) -> str:
 
 @functools.cache
 def imports(path: Path) -> set[str]:
-    return imports_of(path.read_text(), module_name(path), path.name == "__init__.py")
+    # The annotations of settings name types of all layers.
+    for_types = unit_of(module_name(path)) != "settings"
+    return imports_of(path.read_text(), module_name(path), path.name == "__init__.py", for_types)
 
 
 def present(faults: dict[str, set[str]]) -> dict[str, set[str]]:

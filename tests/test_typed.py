@@ -39,7 +39,6 @@ TYPED = [
     "kinds/photos/output.py",
     "kinds/photos/prediction.py",
     "kinds/photos/training.py",
-    "kinds/settings.py",
     "kinds/volumes/kind.py",
     "kinds/volumes/prediction.py",
     "kinds/volumes/trained.py",
@@ -50,6 +49,7 @@ TYPED = [
     "processes",
     "program",
     "reads.py",
+    "settings",
     "training",
     "upstream",
 ]

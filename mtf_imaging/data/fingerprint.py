@@ -129,7 +129,7 @@ class Fingerprint:
 def read_fingerprint(
     input_dir: str | Path,
     file: str | Path | None = None,
-    spacing_csv: str | Path | None = None,
+    spacing_csv: str | Path | SpacingTable | None = None,
     workers: int = 1,
     progress: bool = True,
     prepare: Callable[[], None] | None = None,

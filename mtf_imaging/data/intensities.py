@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window, check_window
+from mtf_imaging.data.window import DEFAULT_WINDOW, Window, check_window
 from mtf_imaging.errors import DataError
 from mtf_imaging.spelling import did_you_mean
 

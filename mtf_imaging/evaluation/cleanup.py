@@ -17,30 +17,17 @@ from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.scoring.compact_labels import CompactLabels
 from mtf_imaging.evaluation.scoring.components import mask_components
 from mtf_imaging.evaluation.scoring.voxels import Region, VoxelView, slabs, whole
+from mtf_imaging.settings.inference import CleanupSettings
+from mtf_imaging.settings.setting import documented
 
 Labels = TypeVar("Labels", np.ndarray, CompactLabels)  # uint8 [x, y, z]
 _log = logging.getLogger(__name__)
 
 
+@documented
 @dataclass(frozen=True)
-class Cleanup:
-    """The rules to apply, in this order, to the labels of a whole volume before scoring or writing.
-
-    Attributes:
-      largest_liver: whether to call `keep_largest_liver`.
-      lesions_in_liver: whether to call `drop_lesions_outside`.
-    """
-
-    largest_liver: bool = False
-    lesions_in_liver: bool = False
-
-    def __post_init__(self):
-        for name in ("largest_liver", "lesions_in_liver"):
-            if not isinstance(getattr(self, name), bool):
-                raise ConfigError(
-                    f"{name} = {getattr(self, name)!r} is neither True nor False. Fix: set it to one of these.",
-                    settings=[name],
-                )
+class Cleanup(CleanupSettings):
+    """The rules to apply, in this order, to the labels of a whole volume before scoring or writing."""
 
     def check(self, description: Description) -> None:
         """Raises ConfigError if a rule is chosen and the labels are not those of LiTS."""

@@ -2,53 +2,35 @@
 
 import hashlib
 import inspect
-import re
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import mtf_imaging
-from mtf_imaging.data.cases.cases import Case
+from mtf_imaging.jobs.as_text import as_text
 from mtf_imaging.jobs.data import TrainingData
 from mtf_imaging.kinds.all_kinds import explained
 from mtf_imaging.meshes.group import Group
+from mtf_imaging.settings.setting import Settings, agreed
 
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # in the default `repr` of an object
 
-
-def check_agreement(group: Group, task: object, **arguments: Any) -> None:
-    """Checks that all processes run the same code with the same arguments.
+def check_agreement(group: Group, own: Any, **more: object) -> None:
+    """Checks that all processes run the same code with the same settings.
 
     Args:
       group: the processes.
-      task: the task, whose source file is compared, too.
-      **arguments: the arguments of the job by name; their `repr`s are compared.
+      own: the settings of the job. Those that belong to one process are not compared.
+      **more: other values that must be the same, by name; they count before settings of the same name.
 
     Raises:
       ConfigError: the processes disagree. Every process raises the same error.
     """
     if group.num == 1:
         return
-    facts = {"the code of this package": _package_digest(), "the code of the task": _source(task)}
-    facts |= {f"the argument {name}": _text(value) for name, value in {"task": task, **arguments}.items()}
-    group.agree(facts)
-
-
-def check_same_cases(group: Group, cases: Sequence[Case], task: object, **arguments: Any) -> None:
-    """Checks that all processes segment the same cases with the same network, in the same order.
-
-    Args:
-      group: the processes.
-      cases: the cases.
-      task: the task.
-      **arguments: the arguments of the job by name.
-
-    Raises:
-      ConfigError: the processes disagree. Every process raises the same error.
-    """
-    check_agreement(group, task, cases=[case.key for case in cases], **arguments)
+    facts = {"the code of this package": _package_digest(), "the code of the task": _source(own.task)}
+    values = {**agreed(own), **more}
+    group.agree(facts | {f"the argument {name}": _text(value) for name, value in values.items()})
 
 
 def check_same_data(group: Group, data: TrainingData, first_batch: dict | None) -> None:
@@ -82,7 +64,7 @@ def _digest(value: Any) -> str:
 
 
 def _text(value: object) -> str:
-    return _ADDRESS.sub("", repr(value))
+    return as_text(agreed(value) if isinstance(value, Settings) else value)
 
 
 def _package_digest() -> str:

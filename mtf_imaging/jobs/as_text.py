@@ -26,6 +26,8 @@ def as_text(value: Any, depth: int = 0) -> str:
         return "..."
     if isinstance(value, dict):
         return f"{{{', '.join(sorted(f'{key!r}: {as_text(one, depth + 1)}' for key, one in value.items()))}}}"
+    if isinstance(value, set | frozenset):
+        value = sorted(value, key=repr)
     if isinstance(value, list | tuple):
         return f"({', '.join(as_text(one, depth + 1) for one in value)})"
     if isinstance(value, type) or not hasattr(value, "__dict__"):

@@ -8,9 +8,7 @@ from tqdm import tqdm
 
 from mtf_imaging.errors import LayoutError, MtfImagingError
 from mtf_imaging.jobs.explaining import planned_recipe, planned_step
-from mtf_imaging.jobs.settings import check_count
-from mtf_imaging.kinds.settings import Resolution, check_choice
-from mtf_imaging.layout import MESH_IMPLS, Layout
+from mtf_imaging.layout import Layout
 from mtf_imaging.planner.bench.compare import Row, measure, unequal
 from mtf_imaging.planner.bench.machine import kernels_of_step
 from mtf_imaging.planner.bench.model import Bench
@@ -20,52 +18,21 @@ from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.planner.cost.plan import Plan, make_plan
 from mtf_imaging.planner.cost.recipe import UNKNOWN_RECIPE, Recipe
 from mtf_imaging.program.tracing import check
-from mtf_imaging.training.optimizers import Optimizer
+from mtf_imaging.settings.planning import BenchSettings
+from mtf_imaging.settings.setting import takes
 from mtf_imaging.training.step import TracedStep, TrainingStep
-from mtf_imaging.training.task import Task
 
 _logger = logging.getLogger(__name__)
 ONE_PROCESSOR_NAME = "one processor"
 
 
-def bench(
-    *,
-    task: Task,
-    resolution: Resolution,
-    layouts: Sequence[Layout | Setup] = (),
-    steps: int = 10,
-    mesh_impl: str = "auto",
-    optimizer: Optimizer | None = None,
-    batch_size: int = 1,
-    micro_batches: int = 1,
-    dtype: str = "float32",
-    seed: int = 0,
-    progress: bool = True,
-    num_steps: int | None = None,
-    price_per_hour: float | None = None,
-) -> Bench:
+@takes(BenchSettings)
+def bench(own: BenchSettings) -> Bench:
     """Measures the time, memory and exchanges of training steps, and compares them with the planner's model.
 
     The layouts take their steps in turn. Each layout runs in a separate process, so the task and the optimizer must be
     picklable. All layouts must compute the same first loss and gradient; `Bench.differences` lists the layouts that do
     not.
-
-    Args:
-      task: the network and its loss.
-      resolution: voxels along x, y and z.
-      layouts: the layouts, or `Setup`s, which add names for the table. The first layout is the reference. Without
-        layouts, one processor is measured.
-      steps: number of timed steps per layout.
-      mesh_impl: the mesh implementation, as in `Program`.
-      optimizer: the optimizer; None for Adam.
-      batch_size: images in a step, summed over all processors.
-      micro_batches: number of equal pieces of a batch, computed one after the other.
-      dtype: the dtype of images and activations.
-      seed: the seed of weights, random operations and the batch.
-      progress: whether to show a progress bar.
-      num_steps: number of steps of the training, to compute its hours from the measured step; None for the steps per
-        second only.
-      price_per_hour: price of one device for one hour, in any currency, to compute the cost of the training.
 
     Returns:
       The measured and the modeled costs of each layout. `report` formats them as text.
@@ -75,12 +42,9 @@ def bench(
       ConfigError: an argument is invalid, or the task cannot be pickled.
       MtfImagingError: the speed of this machine cannot be measured.
     """
-    check_count("steps", steps)
-    check_choice("mesh_impl", mesh_impl, MESH_IMPLS)
-    recipe = planned_recipe(num_steps, price_per_hour)
-    step = planned_step(task, resolution, optimizer, batch_size, micro_batches, dtype, seed)
-    setups = [as_setup(layout) for layout in layouts]
-    return bench_step(step, setups, steps, mesh_impl, recipe=recipe, progress=progress)
+    recipe = planned_recipe(own.num_steps, own.price_per_hour)
+    setups = [as_setup(layout) for layout in own.layouts]
+    return bench_step(planned_step(own), setups, own.steps, own.mesh_impl, recipe=recipe, progress=own.progress)
 
 
 def as_setup(layout: Layout | Setup) -> Setup:

@@ -9,13 +9,11 @@ from mtf_imaging.data.description.description import Description
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs.data import TrainingData
 from mtf_imaging.kinds.facts import read_facts
+from mtf_imaging.settings.training import FROM_DATA, ClassFrequencies
 from mtf_imaging.training.checkpoints.checkpoints import last_checkpoint
 
 if TYPE_CHECKING:
     from mtf_imaging.training.task import Task
-
-FROM_DATA = "data"
-ClassFrequencies = str | Sequence[float] | None
 
 
 def check_class_frequencies(setting: ClassFrequencies) -> None:

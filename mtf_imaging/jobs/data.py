@@ -5,42 +5,18 @@ import functools
 from pathlib import Path
 from typing import Any
 
-from mtf_imaging.data.records.data_set import Records
-from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.kinds.all_kinds import explained, kind_of_data_set
 from mtf_imaging.kinds.kind import ARRAYS, VOLUMES, Kind, TrainingImages
-from mtf_imaging.kinds.settings import Resolution, parse_resolution
-from mtf_imaging.training.data_set import DataSet, data_sizes, reads_regions
-from mtf_imaging.training.evaluation import Evaluation
+from mtf_imaging.settings.setting import documented
+from mtf_imaging.settings.training import DataSettings
+from mtf_imaging.settings.values import Resolution, parse_resolution
+from mtf_imaging.training.data_set import data_sizes, reads_regions
 
 
+@documented
 @dataclasses.dataclass(frozen=True)
-class TrainingData:
-    """Training images, and optional held-out images that are scored during training.
-
-    Attributes:
-      data_dir: the folder that `data_set` reads; a folder of records, unless you give another data set.
-      data_set: `Records`, `Photos`, `Objects`, or a custom `DataSet`.
-      eval_dir: the folder of the held-out cases; None if there are none.
-      evaluation: the `Evaluation` that scores held-out cases; None for the Dice scores of records, the intersection
-        over union of photos, and the average precision of objects.
-      fold: the number of the fold of `data_dir` to hold out, from 0; an alternative to `eval_dir`.
-      num_folds: number of folds; None for the number in `splits_file`, or 5 if there is no such file.
-      splits_file: the folds in the format of nnU-Net's `splits_final.json`. The file is written if it does not exist.
-      split_seed: the seed of new folds.
-      fold_digest: the digest of the fold that the run began with; None to read it from the run's `run.json`.
-    """
-
-    data_dir: str | Path | Subset
-    # `Any` as well as the protocol, because a data set does not have to derive from any class.
-    data_set: DataSet | Any = dataclasses.field(default_factory=Records)
-    eval_dir: str | Path | Subset | None = None
-    evaluation: Evaluation | Any = None
-    fold: int | None = None
-    num_folds: int | None = None
-    splits_file: str | Path | None = None
-    split_seed: int = 0
-    fold_digest: str | None = None
+class TrainingData(DataSettings):
+    """Training images, and optional held-out images that are scored during training."""
 
     @property
     def is_records(self) -> bool:

@@ -9,16 +9,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from mtf_imaging.errors import ClusterError, ConfigError, Interrupted, reason
-from mtf_imaging.kinds.settings import check_choice
-from mtf_imaging.layout import MESH_IMPLS, Layout
+from mtf_imaging.layout import Layout
 from mtf_imaging.processes.processes import find_processes
 from mtf_imaging.processes.servers import Server, Watch, parse_servers, silence
+from mtf_imaging.settings.setting import documented
+from mtf_imaging.settings.step import DeviceSettings
 
 if TYPE_CHECKING:
     from mtf_imaging.meshes.group import Group
 
-AUTO = "auto"  # the layout that the job chooses for its devices; see `jobs.choosing`
-COMMUNICATION = ("auto", "ring", "nccl")
 _PATIENCE = 5.0  # seconds to wait for an answer after TensorFlow has failed
 _FIX = (
     "The checkpoints are intact. Fix: make sure that `mtf-imaging serve` runs on every host, then start the same job "
@@ -26,32 +25,17 @@ _FIX = (
 )
 
 
+@documented
 @dataclasses.dataclass(frozen=True)
-class Devices:
+class Devices(DeviceSettings):
     """The devices that compute the processors of a mesh.
-
-    Attributes:
-      mesh_impl: the mesh implementation. "stacked" computes all processors on one device, "placement" spreads them over
-        several devices, and "collective" over several processes. "auto" selects "collective" for several processes,
-        "placement" for several GPUs or servers, and "stacked" otherwise.
-      cluster: addresses of the servers that compute, such as "host0:2222,host1:2222"; each runs `mtf-imaging serve`.
-        "" for this process.
-      cluster_timeout: seconds without an answer after which a server counts as lost.
-      communication: how several processes sum and gather: "ring" over the network of the hosts, "nccl" between GPUs, or
-        "auto".
 
     Raises:
       ConfigError: mesh_impl is unknown, an address is malformed, or the settings contradict each other.
     """
 
-    mesh_impl: str = "auto"
-    cluster: str = ""
-    cluster_timeout: float = 30.0
-    communication: str = "auto"
-
     def __post_init__(self) -> None:
-        check_choice("mesh_impl", self.mesh_impl, MESH_IMPLS)
-        check_choice("communication", self.communication, COMMUNICATION)
+        super().__post_init__()
         if len(parse_servers(self.cluster)) > 1 and self.mesh_impl == "stacked":
             raise ConfigError(
                 f"mesh_impl 'stacked' puts all processors on one device, but cluster '{self.cluster}' has several "

@@ -8,6 +8,7 @@ from mtf_imaging.errors import CheckpointError, ConfigError
 from mtf_imaging.files.run_folder import fold_folders, weights_folder
 from mtf_imaging.kinds.facts import read_facts
 from mtf_imaging.kinds.kind import VOLUMES
+from mtf_imaging.settings.inference import TrainedRunSettings
 
 _logger = logging.getLogger(__name__)
 
@@ -44,6 +45,18 @@ def ensemble_runs(model_dir: str | Path, checkpoint: str) -> list[Path]:
     _check_facts(runs)
     _logger.info("ensemble of %d runs: %s", len(runs), ", ".join(run.name for run in runs))
     return runs
+
+
+def trained_runs(own: TrainedRunSettings) -> list[Path]:
+    """Returns the folders of the runs whose networks a job uses, after checking that they have a checkpoint.
+
+    Raises:
+      ConfigError, CheckpointError: the same as in `ensemble_runs`.
+    """
+    if own.ensemble:
+        return ensemble_runs(own.model_dir, own.checkpoint)
+    weights_folder(own.model_dir, own.checkpoint)
+    return [Path(own.model_dir)]
 
 
 def check_no_fold(ensemble: bool, fold: int | None) -> None:

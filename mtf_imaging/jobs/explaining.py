@@ -9,9 +9,7 @@ from typing import Any
 
 from mtf_imaging.data.sampling.sampling import parse_spacing
 from mtf_imaging.errors import ConfigError, LayoutError, MtfImagingError, ShapeError
-from mtf_imaging.jobs.settings import check_count, check_price
-from mtf_imaging.kinds.settings import DTYPES, Resolution, Spacing, check_choice, parse_resolution
-from mtf_imaging.layout import MESH_IMPLS, ONE_PROCESSOR, Layout, parse_shape
+from mtf_imaging.layout import MESH_IMPLS, Layout, parse_shape
 from mtf_imaging.planner.cost.explained import Explained
 from mtf_imaging.planner.cost.hardware import Hardware, find_hardware
 from mtf_imaging.planner.cost.plan import Plan, make_plan
@@ -21,80 +19,40 @@ from mtf_imaging.planner.cost.uneven import LIMIT, Unevenness, better_sizes, gro
 from mtf_imaging.planner.render.picture import LayoutPicture
 from mtf_imaging.planner.search.candidates import BATCH
 from mtf_imaging.program.tracing import check, trace_only
+from mtf_imaging.settings.planning import ExplainSettings, PlannedStepSettings
+from mtf_imaging.settings.setting import check_choice, check_count, takes
+from mtf_imaging.settings.values import check_price, parse_resolution
 from mtf_imaging.training.gradients import FORWARD
-from mtf_imaging.training.optimizers import Adam, Optimizer
+from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.step import TracedStep, TrainingStep
 from mtf_imaging.training.task import Task
 
 _TRIES = 8  # sizes that are planned to find one that wastes less
 
 
-def explain(
-    *,
-    task: Task,
-    resolution: Resolution,
-    layout: Layout = ONE_PROCESSOR,
-    hardware: Hardware | str | None = None,
-    optimizer: Optimizer | None = None,
-    batch_size: int = 1,
-    micro_batches: int = 1,
-    dtype: str = "float32",
-    num_hosts: int = 1,
-    mesh_impl: str = "auto",
-    num_steps: int | None = None,
-    price_per_hour: float | None = None,
-    spacing: Spacing | None = None,
-) -> Explained:
+@takes(ExplainSettings)
+def explain(own: ExplainSettings) -> Explained:
     """Returns the cost of a training step under a layout: memory, exchanges, start-up and, for known hardware, time.
 
     No device is used, and no weights or activations are allocated. `report` formats the result as text.
-
-    Args:
-      task: the network and its loss.
-      resolution: voxels along x, y and z.
-      layout: the mesh of processors, with one device per processor, and the dimensions to split over it.
-      hardware: the kind of device, or its name, such as "h200"; None for an estimate without times.
-      optimizer: the optimizer; None for Adam.
-      batch_size: images in a step, summed over all processors.
-      micro_batches: number of equal pieces of a batch, computed one after the other.
-      dtype: the dtype of images and activations.
-      num_hosts: number of hosts; each has the same number of devices.
-      mesh_impl: the mesh implementation: "placement" or "collective" with one device per processor, "stacked" with one
-        device for all of them, or "auto" for "placement" on one host and "collective" on several hosts.
-      num_steps: number of steps of the training, to compute its hours; None for the steps per second only.
-      price_per_hour: price of one device for one hour, in any currency, to compute the cost of the training; needs
-        `hardware`.
-      spacing: voxel size in mm along x, y and z, to report the receptive field in mm, too.
 
     Raises:
       LayoutError: the layout is illegal; the message lists all its faults.
       ShapeError: the network does not accept images of this size.
       ConfigError: an argument is invalid.
     """
-    step = planned_step(task, resolution, optimizer, batch_size, micro_batches, dtype)
-    kind = find_hardware(hardware) if isinstance(hardware, str) else hardware
-    recipe = planned_recipe(num_steps, price_per_hour)
-    return explain_step(step, layout, kind, num_hosts, mesh_impl, recipe, parse_spacing(spacing))
+    kind = find_hardware(own.hardware) if isinstance(own.hardware, str) else own.hardware
+    recipe = planned_recipe(own.num_steps, own.price_per_hour)
+    spacing = parse_spacing(own.spacing)
+    return explain_step(planned_step(own), own.layout, kind, own.num_hosts, own.mesh_impl, recipe, spacing)
 
 
-def planned_step(
-    task: Task,
-    resolution: Resolution,
-    optimizer: Optimizer | None = None,
-    batch_size: int = 1,
-    micro_batches: int = 1,
-    dtype: str = "float32",
-    seed: int = 0,
-) -> TrainingStep:
-    """Returns the training step that the arguments of `explain`, `search` or `bench` describe.
-
-    Raises:
-      ConfigError: an argument is invalid.
-    """
-    for name, value in {"batch_size": batch_size, "micro_batches": micro_batches}.items():
-        check_count(name, value)
-    check_choice("dtype", dtype, DTYPES)
-    return TrainingStep(task, optimizer or Adam(), parse_resolution(resolution), batch_size, micro_batches, dtype, seed)
+def planned_step(own: PlannedStepSettings) -> TrainingStep:
+    """Returns the training step that the settings of `explain`, `search` or `bench` describe."""
+    sizes = parse_resolution(own.resolution)
+    return TrainingStep(
+        own.task, own.optimizer or Adam(), sizes, own.batch_size, own.micro_batches, own.dtype, getattr(own, "seed", 0)
+    )
 
 
 def planned_recipe(num_steps: int | None = None, price_per_hour: float | None = None) -> Recipe:

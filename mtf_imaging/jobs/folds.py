@@ -16,11 +16,10 @@ from mtf_imaging.data.records.splits import (
 )
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.kinds.facts import read_facts
+from mtf_imaging.settings.training import NUM_FOLDS
 
 if TYPE_CHECKING:
     from mtf_imaging.jobs.data import TrainingData  # imports TensorFlow, which evaluate imports later
-
-NUM_FOLDS = 5
 
 
 @dataclasses.dataclass(frozen=True)

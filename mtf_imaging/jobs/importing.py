@@ -13,7 +13,8 @@ import tensorflow as tf
 from mtf_imaging.errors import CheckpointError, ConfigError, reason
 from mtf_imaging.files import lock
 from mtf_imaging.files.atomic import is_partial
-from mtf_imaging.kinds.settings import check_choice
+from mtf_imaging.settings.data import ImportWeightsSettings
+from mtf_imaging.settings.setting import check_choice, takes
 from mtf_imaging.training.checkpoints.weights_folder import FACTS, write_weights
 
 _SHOWN = 3
@@ -102,42 +103,29 @@ class ImportedWeights:
     others: tuple[str, ...]
 
 
-def import_weights(
-    *,
-    checkpoint: str | Path,
-    output_dir: str | Path,
-    formats: Sequence[WeightFormat],
-    file_format: str | None = None,
-) -> ImportedWeights:
+@takes(ImportWeightsSettings)
+def import_weights(own: ImportWeightsSettings) -> ImportedWeights:
     """Reads the weights of a network from a TensorFlow checkpoint, and writes them for training to start from.
 
     The folder can be used as `initial_weights` of `train`. It has the format of a checkpoint of this package, and the
     result does not depend on a layout. Weights that the folder contains already are replaced.
 
-    Args:
-      checkpoint: the path of the checkpoint, with or without `.index`; or a folder, of which the last one is used.
-      output_dir: the folder to write.
-      formats: the formats of checkpoints, such as `mtf_imaging.models.resnet.WEIGHT_FORMATS`.
-      file_format: the name of the format; None for the first format whose names the checkpoint has.
-
     Raises:
       CheckpointError: the checkpoint is missing or damaged, or has other names or shapes than the format.
       ConfigError: the format is unknown, or the folder contains other files.
     """
-    if file_format is not None:
-        check_choice("file_format", file_format, [one.name for one in formats])
-    path = _find_checkpoint(checkpoint)
+    if own.file_format is not None:
+        check_choice("file_format", own.file_format, [one.name for one in own.formats])
+    path = _find_checkpoint(own.checkpoint)
     reader, shapes = _open(path)
-    chosen = next(
-        (one for one in formats if one.name == file_format or (not file_format and one.matches(shapes))), None
-    )
+    named = [one for one in own.formats if own.file_format in (None, one.name)]
+    chosen = next((one for one in named if own.file_format or one.matches(shapes)), None)
     if chosen is None or not chosen.matches(shapes):
-        what = (
-            f"this format: {chosen.title}" if chosen else f"a known format: {'; '.join(one.title for one in formats)}"
-        )
+        titles = "; ".join(one.title for one in own.formats)
+        what = f"this format: {chosen.title}" if chosen else f"a known format: {titles}"
         raise CheckpointError(
-            f"{path}: this checkpoint has the variables {_examples(shapes)}, which are not names of "
-            f"{what}. Fix: use a checkpoint of one of these programs.",
+            f"{path}: this own.checkpoint has the variables {_examples(shapes)}, which are not names of "
+            f"{what}. Fix: use a own.checkpoint of one of these programs.",
             settings=["checkpoint", "file_format"],
         )
     try:
@@ -145,11 +133,11 @@ def import_weights(
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}", settings=["checkpoint"]) from None
     _check_table(path, table, shapes)
-    with _folder_of_weights(Path(output_dir)):
+    with _folder_of_weights(Path(own.output_dir)):
         values = {name: _read(reader, path, own) for name, own in table.names.items()}
-        facts: dict[str, Any] = {"title": table.title, "format": chosen.name, "checkpoint": str(checkpoint)}
+        facts: dict[str, Any] = {"title": table.title, "format": chosen.name, "checkpoint": str(own.checkpoint)}
         facts |= {"settings": dict(table.settings), "notes": list(table.notes)}
-        write_weights(output_dir, values, facts)
+        write_weights(own.output_dir, values, facts)
     slots, others = _unused(shapes, set(table.names.values()))
     return ImportedWeights(
         title=table.title,

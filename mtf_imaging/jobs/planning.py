@@ -2,8 +2,7 @@
 
 import dataclasses
 import sys
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from tqdm import tqdm
@@ -24,11 +23,12 @@ from mtf_imaging.jobs.choices.recipe import (
 from mtf_imaging.jobs.choices.window import choose_window
 from mtf_imaging.jobs.explaining import receptive_field_of
 from mtf_imaging.jobs.searching import search_step
-from mtf_imaging.jobs.settings import check_count
 from mtf_imaging.kinds.all_kinds import check_volumes
 from mtf_imaging.planner.cost.hardware import Hardware, find_hardware
 from mtf_imaging.planner.cost.receptive_field import ReceptiveField
 from mtf_imaging.planner.search.search import Found, Searched
+from mtf_imaging.settings.planning import PlanSettings
+from mtf_imaging.settings.setting import takes
 from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.step import TrainingStep
 from mtf_imaging.training.task import Task
@@ -86,38 +86,13 @@ class JobPlan:
     receptive_field: ReceptiveField | None = None
 
 
-def plan(
-    *,
-    task: TaskBuilder,
-    data_dir: str | Path,
-    num_devices: int,
-    hardware: Hardware | str,
-    memory: float | None = None,
-    num_hosts: int = 1,
-    fingerprint_file: str | Path | None = None,
-    spacing_table: str | Path | None = None,
-    workers: int | None = None,
-    progress: bool = True,
-    prepare: Callable[[], None] | None = None,
-) -> JobPlan:
+@takes(PlanSettings)
+def plan(own: PlanSettings) -> JobPlan:
     """Plans a training job for a data set and devices.
 
     The step with the finest spacing, then the most filters, then the largest batch is chosen that fits on the devices
     under some layout, by the estimates of `search`. The levels of the network follow from the grid and the spacing. No
     device is used.
-
-    Args:
-      task: a function that builds the task, such as `mi.models.unet3d.build_task`.
-      data_dir: the folder of labeled cases, as for `convert`.
-      num_devices: number of devices.
-      hardware: the kind of device, or its name, such as "a100".
-      memory: bytes of memory of a device; None for the memory of the hardware.
-      num_hosts: number of hosts, which must divide the number of devices.
-      fingerprint_file: a JSON file that keeps the fingerprint of the data set for the next plan; None to keep nothing.
-      spacing_table: a CSV file with voxel sizes for files whose headers lack them.
-      workers: number of processes that read cases, of up to 2 GiB each; None for one per core, as far as memory allows.
-      progress: whether to show progress bars.
-      prepare: a function that each process calls first.
 
     Returns:
       The plan.
@@ -126,14 +101,14 @@ def plan(
       DataError: a case is unusable.
       ConfigError: the hardware is unknown, an argument is invalid, or no step fits on the devices.
     """
-    check_count("num_devices", num_devices)
     fix = "{kind} have no voxel size to plan; estimate the layouts of a network on {kind} with search."
-    check_volumes(data_dir, fix, "data_dir")
-    kind = _with_memory(find_hardware(hardware) if isinstance(hardware, str) else hardware, memory)
+    check_volumes(own.data_dir, fix, "data_dir")
+    kind = _with_memory(find_hardware(own.hardware) if isinstance(own.hardware, str) else own.hardware, own.memory)
+    workers = own.workers or default_workers(WORKER_BYTES)
     fingerprint = read_fingerprint(
-        data_dir, fingerprint_file, spacing_table, workers or default_workers(WORKER_BYTES), progress, prepare
+        own.data_dir, own.fingerprint_file, own.spacing_table, workers, own.progress, own.prepare
     )
-    return plan_fingerprint(fingerprint, task, num_devices, kind, num_hosts, progress)
+    return plan_fingerprint(fingerprint, own.task, own.num_devices, kind, own.num_hosts, own.progress)
 
 
 def plan_fingerprint(

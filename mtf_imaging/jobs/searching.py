@@ -14,8 +14,6 @@ from mtf_imaging.jobs.explaining import (
     volume_of,
     with_recomputation,
 )
-from mtf_imaging.jobs.settings import check_count
-from mtf_imaging.kinds.settings import Resolution
 from mtf_imaging.layout import Layout
 from mtf_imaging.meshes.grid import ShardGrid
 from mtf_imaging.planner.cost.hardware import Hardware, find_hardware
@@ -24,42 +22,14 @@ from mtf_imaging.planner.search import largest
 from mtf_imaging.planner.search.candidates import candidates
 from mtf_imaging.planner.search.search import Found, Searched, Steps
 from mtf_imaging.planner.search.search import search as search_layouts
-from mtf_imaging.training.optimizers import Optimizer
+from mtf_imaging.settings.planning import LargestCubeSettings, PlannedStepSettings, SearchSettings
+from mtf_imaging.settings.setting import check_count, takes, values_of
 from mtf_imaging.training.step import TracedStep, TrainingStep
-from mtf_imaging.training.task import Task
 
 
-def search(
-    *,
-    task: Task,
-    resolution: Resolution,
-    num_devices: int,
-    hardware: Hardware | str,
-    memory_limit: float | None = None,
-    optimizer: Optimizer | None = None,
-    batch_size: int = 1,
-    micro_batches: int = 1,
-    dtype: str = "float32",
-    num_hosts: int = 1,
-    mesh_impl: str = "auto",
-    progress: bool = True,
-) -> Searched:
+@takes(SearchSettings)
+def search(own: SearchSettings) -> Searched:
     """Ranks all layouts for a number of devices by the step time that the planner predicts.
-
-    Args:
-      task: the network and its loss.
-      resolution: voxels along x, y and z.
-      num_devices: number of devices; each computes one processor.
-      hardware: the kind of device, or its name, such as "a100".
-      memory_limit: bytes of device memory available to tensors; None for the usable share of the hardware's memory.
-      optimizer: the optimizer; None for Adam.
-      batch_size: images in a step, summed over all processors.
-      micro_batches: number of equal pieces of a batch, computed one after the other.
-      dtype: the dtype of images and activations.
-      num_hosts: number of hosts, which must divide the number of devices.
-      mesh_impl: the mesh implementation, "placement" or "collective"; "auto" is "placement" on one host and
-        "collective" on several hosts.
-      progress: whether to show a progress bar.
 
     Returns:
       The layouts, fastest first. `report` formats them as a table.
@@ -67,41 +37,12 @@ def search(
     Raises:
       ConfigError: an argument is invalid.
     """
-    step = planned_step(task, resolution, optimizer, batch_size, micro_batches, dtype)
-    return search_step(step, num_devices, hardware, memory_limit, num_hosts, mesh_impl, progress=progress)
+    return search_step(planned_step(own), *_devices(own), progress=own.progress)
 
 
-def largest_cube(
-    *,
-    task: Task,
-    num_devices: int,
-    hardware: Hardware | str,
-    memory_limit: float | None = None,
-    dims: int = 3,
-    optimizer: Optimizer | None = None,
-    batch_size: int = 1,
-    micro_batches: int = 1,
-    dtype: str = "float32",
-    num_hosts: int = 1,
-    mesh_impl: str = "auto",
-    progress: bool = True,
-) -> tuple[int, Found] | None:
+@takes(LargestCubeSettings)
+def largest_cube(own: LargestCubeSettings) -> tuple[int, Found] | None:
     """Returns the side of the largest cube that fits in memory, with the fastest layout for it.
-
-    Args:
-      task: a `Task`: the network and its loss.
-      num_devices: number of devices; each computes one processor.
-      hardware: the kind of device, or its name, such as "a100".
-      memory_limit: bytes of device memory available to tensors; None for the usable share of the hardware's memory.
-      dims: number of spatial dimensions of the images.
-      optimizer: the optimizer; None for Adam.
-      batch_size: images in a step, summed over all processors.
-      micro_batches: number of equal pieces of a batch, computed one after the other.
-      dtype: the dtype of images and activations.
-      num_hosts: number of hosts, which must divide the number of devices.
-      mesh_impl: the mesh implementation, "placement" or "collective"; "auto" is "placement" on one host and
-        "collective" on several hosts.
-      progress: whether to show a progress bar.
 
     Returns:
       The pair (voxels along each axis, layout), or None if no cube fits.
@@ -109,9 +50,12 @@ def largest_cube(
     Raises:
       ConfigError: an argument is invalid.
     """
-    smallest = (largest.STEP,) * dims
-    step = planned_step(task, smallest, optimizer, batch_size, micro_batches, dtype)
-    return largest_cube_of(step, num_devices, hardware, memory_limit, num_hosts, mesh_impl, progress=progress)
+    smallest = values_of(PlannedStepSettings, own, resolution=(largest.STEP,) * own.dims)
+    return largest_cube_of(planned_step(PlannedStepSettings(**smallest)), *_devices(own), progress=own.progress)
+
+
+def _devices(own: SearchSettings | LargestCubeSettings) -> tuple[int, Hardware | str, float | None, int, str]:
+    return own.num_devices, own.hardware, own.memory_limit, own.num_hosts, own.mesh_impl
 
 
 def search_step(

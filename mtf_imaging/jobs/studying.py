@@ -12,18 +12,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.files.picklable import pickled
-from mtf_imaging.jobs.devices import Devices
-from mtf_imaging.layout import ONE_PROCESSOR, Layout
+from mtf_imaging.settings.data import StudyCases, StudySettings
+from mtf_imaging.settings.inference import EvaluateSettings
+from mtf_imaging.settings.setting import takes, values_of
+from mtf_imaging.settings.training import TrainSettings
 
 if TYPE_CHECKING:
     from mtf_imaging.evaluation.resolution_study import Run
-    from mtf_imaging.training.optimizers import Optimizer
-    from mtf_imaging.training.task import Task
 
 _SETTINGS = "study.json"
-NUM_CASES = 24
-RESOLUTIONS = (32, 64, 96)
-SEEDS = (1, 2, 3)
 
 
 class Steps(Protocol):
@@ -45,45 +42,12 @@ class Steps(Protocol):
         """Scores one network."""
 
 
-def study(
-    *,
-    task: "Task",
-    output_dir: str | Path,
-    input_dir: str | Path | None = None,
-    held_out_dir: str | Path | None = None,
-    num_cases: int = NUM_CASES,
-    resolutions: Sequence[int] = RESOLUTIONS,
-    seeds: Sequence[int] = SEEDS,
-    num_steps: int = 400,
-    optimizer: "Optimizer | None" = None,
-    layout: Layout = ONE_PROCESSOR,
-    devices: Devices | None = None,
-    batch_size: int = 1,
-    micro_batches: int = 1,
-    dtype: str = "float32",
-    progress: bool = True,
-) -> "list[Run]":
+@takes(StudySettings)
+def study(own: StudySettings) -> "list[Run]":
     """Trains one network at several resolutions on the same cases, and writes a table and a picture of the scores.
 
     An interrupted study resumes where it stopped, and you can add resolutions and seeds to a finished study. Every step
     runs in a separate process, so the task and the optimizer must be picklable.
-
-    Args:
-      task: the network and its loss.
-      output_dir: the folder for all files of the study.
-      input_dir: the folder of cases; None for synthetic abdomens.
-      held_out_dir: the folder of cases to score; None to hold out every fourth case.
-      num_cases: number of synthetic cases to write.
-      resolutions: the resolutions, each in voxels along every axis.
-      seeds: the seeds; there is one run per seed and resolution.
-      num_steps: number of steps of each run.
-      optimizer: the optimizer; None for Adam.
-      layout: the mesh of processors and the dimensions to split over it.
-      devices: the devices that compute; None for the devices of this process.
-      batch_size: volumes in a step.
-      micro_batches: number of equal pieces of a batch, computed one after the other.
-      dtype: the dtype of images and activations.
-      progress: whether to show progress bars and announce each step.
 
     Returns:
       The scores of each run.
@@ -92,50 +56,23 @@ def study(
       ConfigError: an argument is invalid, or the folder contains a study with other settings.
       DataError: a case is unusable.
     """
-    shared = {"task": task, "layout": layout, "devices": devices, "dtype": dtype, "progress": progress}
-    training = {"optimizer": optimizer, "num_steps": num_steps, "batch_size": batch_size}
-    steps = _Processes(num_cases, shared, training | {"micro_batches": micro_batches})
-    network = pickled((task, optimizer), "every training of a study")
-    settings = {
-        "input_dir": input_dir and str(input_dir),
-        "held_out_dir": held_out_dir and str(held_out_dir),
-        "num_cases": num_cases,
-        "num_steps": num_steps,
-        "batch_size": batch_size,
-        "dtype": dtype,
-        "task": type(task).__name__,
-        "digest": hashlib.sha256(network).hexdigest()[:16],
-    }
-    return run_study(
-        steps,
-        output_dir=output_dir,
-        input_dir=input_dir,
-        held_out_dir=held_out_dir,
-        num_cases=num_cases,
-        resolutions=resolutions,
-        seeds=seeds,
-        settings=settings,
-        progress=progress,
-    )
+    steps = _Processes(own)
+    digest = hashlib.sha256(pickled((own.task, own.optimizer), "every training of a study")).hexdigest()[:16]
+    kept = ("input_dir", "held_out_dir", "num_cases", "num_steps", "batch_size", "dtype")
+    settings = {name: _plain(getattr(own, name)) for name in kept}
+    return run_study(steps, own, settings | {"task": type(own.task).__name__, "digest": digest})
 
 
-def run_study(
-    steps: Steps,
-    *,
-    output_dir: str | Path,
-    input_dir: str | Path | None,
-    held_out_dir: str | Path | None,
-    num_cases: int,
-    resolutions: Sequence[int],
-    seeds: Sequence[int],
-    settings: dict,
-    progress: bool = True,
-) -> "list[Run]":
+def _plain(value: Any) -> Any:
+    return str(value) if isinstance(value, Path) else value
+
+
+def run_study(steps: Steps, own: StudyCases, settings: dict) -> "list[Run]":
     """Runs the steps of a study.
 
     Args:
       steps: the steps.
-      output_dir, input_dir, held_out_dir, num_cases, resolutions, seeds, progress: the same as in `study`.
+      own: the cases, resolutions and seeds.
       settings: the settings that all runs of the study share, as a JSON object. One folder cannot contain studies
         with different settings.
 
@@ -147,20 +84,20 @@ def run_study(
     """
     from mtf_imaging.evaluation.resolution_study import read_run, study_table, write_study  # these import matplotlib
 
-    if held_out_dir and not input_dir:
+    if own.held_out_dir and not own.input_dir:
         raise ConfigError("held_out_dir requires a folder of training cases. Fix: give it as input_dir.", ["input_dir"])
-    for name, folder in {"input_dir": input_dir, "held_out_dir": held_out_dir}.items():
+    for name, folder in {"input_dir": own.input_dir, "held_out_dir": own.held_out_dir}.items():
         if folder:
             from mtf_imaging.kinds.all_kinds import check_volumes  # imports NumPy
 
             check_volumes(folder, "a study resamples CT cases; train on {kind} once per size of the crops.", name)
-    out = Path(output_dir)
+    out = Path(own.output_dir)
     _keep_settings(out, settings)
-    cases = Path(input_dir or out / "cases")
-    if not input_dir and not _has_cases(cases, num_cases):
+    cases = Path(own.input_dir or out / "cases")
+    if not own.input_dir and not _has_cases(cases, own.num_cases):
         steps.say("Write CT cases of synthetic abdomens with many small lesions.")
         steps.phantom(cases)
-    train, held_out = cases, held_out_dir and Path(held_out_dir)
+    train, held_out = cases, own.held_out_dir and Path(own.held_out_dir)
     if not held_out:
         train, held_out = out / "train", out / "held_out"
         from mtf_imaging.data.cases.hold_out import EVERY, hold_out  # imports NumPy
@@ -168,12 +105,12 @@ def run_study(
         steps.say(f"Hold out every {EVERY}th case for the test, in {held_out}; train on the others.")
         hold_out(cases, train, held_out)
     runs = []
-    for resolution in sorted(resolutions):
+    for resolution in sorted(own.resolutions):
         records = out / f"records_{resolution}"
-        if not all(_metrics(out, resolution, seed).is_file() for seed in seeds):
+        if not all(_metrics(out, resolution, seed).is_file() for seed in own.seeds):
             steps.say(f"Resample the cases to {resolution}^3 voxels.")
             steps.convert(train, records, resolution)
-        for seed in seeds:
+        for seed in own.seeds:
             metrics = _metrics(out, resolution, seed)
             if not metrics.is_file():  # the file is written last, so it marks a finished run
                 model = metrics.parents[1] / "model"
@@ -183,8 +120,8 @@ def run_study(
                 steps.train(records, model, seed)
                 steps.evaluate(model, held_out, metrics.parent)
             runs.append(read_run(resolution, seed, metrics))
-            write_study(out, runs, _title(input_dir, runs))
-    if progress:
+            write_study(out, runs, _title(own.input_dir, runs))
+    if own.progress:
         print(f"\n{study_table(runs)}\n\nPicture: {out / 'study.png'}\nTable: {out / 'study.csv'}", flush=True)
     return runs
 
@@ -192,36 +129,34 @@ def run_study(
 class _Processes:
     """Steps that call the jobs of this package, each in a separate process, which releases its memory when it ends."""
 
-    def __init__(self, num_cases: int, shared: dict, training: dict) -> None:
-        self._num_cases, self._shared, self._training = num_cases, shared, training
-        self._progress = shared["progress"]
+    def __init__(self, own: StudySettings) -> None:
+        self._own = own
 
     def say(self, text: str) -> None:
-        if self._progress:
+        if self._own.progress:
             print(f"\n# {text}", flush=True)
 
     def phantom(self, output_dir: Path) -> None:
         from mtf_imaging.data.phantom import write_phantom
 
-        write_phantom(output_dir, self._num_cases, seed=1, kind="small_lesions")
+        write_phantom(output_dir, self._own.num_cases, seed=1, kind="small_lesions")
 
     def convert(self, input_dir: Path, output_dir: Path, resolution: int) -> None:
         from mtf_imaging.jobs.converting import convert
 
-        options = {"resolution": resolution, "progress": self._progress}
-        convert(input_dir=input_dir, output_dir=output_dir, **options)
+        convert(input_dir=input_dir, output_dir=output_dir, resolution=resolution, progress=self._own.progress)
 
     def train(self, data_dir: Path, model_dir: Path, seed: int) -> None:
         from mtf_imaging.jobs.training import train
 
-        options = self._shared | self._training | {"seed": seed}
-        _in_process(functools.partial(train, data=data_dir, model_dir=model_dir, **options))
+        own = values_of(TrainSettings, self._own, data=data_dir, model_dir=model_dir, seed=seed)
+        _in_process(functools.partial(train, **own))
 
     def evaluate(self, model_dir: Path, input_dir: Path, output_dir: Path) -> None:
         from mtf_imaging.jobs.evaluating import evaluate
 
-        folders: dict[str, Any] = {"model_dir": model_dir, "input_dir": input_dir, "output_dir": output_dir}
-        _in_process(functools.partial(evaluate, **folders, **self._shared))
+        folders = {"model_dir": model_dir, "input_dir": input_dir, "output_dir": output_dir}
+        _in_process(functools.partial(evaluate, **values_of(EvaluateSettings, self._own, **folders)))
 
 
 def _in_process(call: Callable[[], object]) -> None:

@@ -11,7 +11,7 @@ from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.kinds.kind import PredictedImages, TrainingImages
 from mtf_imaging.kinds.output import check_new, check_place
-from mtf_imaging.kinds.settings import parse_resolution
+from mtf_imaging.settings.values import parse_resolution
 
 
 class FileTraining(TrainingImages):

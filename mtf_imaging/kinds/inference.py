@@ -1,57 +1,47 @@
 """The settings of `evaluate` and `predict` that concern the images."""
 
-import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
-from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
+from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable, read_spacing_table
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup
-from mtf_imaging.kinds.settings import Resolution, Spacing
+from mtf_imaging.settings.inference import (
+    CleanupSetting,
+    EvaluateSettings,
+    FlipSettings,
+    OutputFormatSettings,
+    PredictSettings,
+    ScaleSettings,
+    TrainedRunSettings,
+    WindowSettings,
+)
+from mtf_imaging.settings.setting import changed, settings, settings_of, values_of
+from mtf_imaging.settings.step import BatchSettings, SpacingSettings, SpacingTableSettings
+from mtf_imaging.settings.values import Resolution
 
-if TYPE_CHECKING:
-    pass
 
-ONE_SCALE = (1.0,)
-
-
-@dataclasses.dataclass(frozen=True)
-class Inference:
+@settings
+class Inference(SpacingSettings, WindowSettings, FlipSettings, ScaleSettings, OutputFormatSettings):
     """The settings of `evaluate` and `predict` that concern the images.
 
     Each kind of image has settings of its own. It refuses other values of the remaining settings than the defaults.
-
-    Attributes:
-      resolution: the size of the network's input; None for the resolution of the run.
-      spacing: the voxel size of the network's input in mm; None for the spacing of the run.
-      window: the intensity window (low, high) in HU.
-      cleanup: the postprocessing of the segmentation.
-      flips: the axes to flip.
-      scales: the factors by which images are enlarged.
-      fold: the fold whose held-out cases are evaluated; None for all cases.
-      splits_file: the file of folds; None for the file in the folder of the run.
-      split: the list of photos, or the split of objects, to evaluate; None for the held-out one of the training.
-      ensemble: whether the networks of several runs are averaged.
-      submission: whether to write a submission to the LiTS challenge.
-      spacing_table: voxel sizes of files whose headers lack them.
-      output_format: the file format of segmentations of volumes; None for the format of each volume.
     """
 
-    resolution: Resolution | None = None
-    spacing: Spacing | None = None
-    window: Window = DEFAULT_WINDOW
-    cleanup: Cleanup = AS_FOUND
-    flips: Sequence[str] = ()
-    scales: Sequence[float] = ONE_SCALE
-    fold: int | None = None
-    splits_file: str | Path | None = None
-    split: str | None = None
-    ensemble: bool = False
-    submission: bool = False
-    spacing_table: SpacingTable = NO_TABLE
-    output_format: str | None = None
+    resolution: Resolution | None = changed(BatchSettings, "resolution")
+    cleanup: Cleanup = changed(CleanupSetting, "cleanup", default=AS_FOUND)
+    fold: int | None = changed(EvaluateSettings, "fold")
+    splits_file: str | Path | None = changed(EvaluateSettings, "splits_file")
+    split: str | None = changed(EvaluateSettings, "split")
+    ensemble: bool = changed(TrainedRunSettings, "ensemble")
+    submission: bool = changed(PredictSettings, "submission")
+    spacing_table: SpacingTable = changed(SpacingTableSettings, "spacing_table", default=NO_TABLE)
+
+    @classmethod
+    def of(cls, own: object) -> "Inference":
+        """Returns the settings of a job that concern the images; those that it lacks have their defaults."""
+        given = {name: value for name, value in values_of(cls, own).items() if value is not None}
+        return cls(**given | {"spacing_table": read_spacing_table(given.get("spacing_table"))})
 
     def check_idle(self, why: Mapping[str, str]) -> None:
         """Checks that settings without effect have their defaults.
@@ -62,12 +52,12 @@ class Inference:
         Raises:
           ConfigError: a setting has another value.
         """
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if field.name in why and not _equal(value, field.default):
-                shown = "" if field.name == "spacing_table" else f" = {value!r}"
+        for one in settings_of(type(self)):
+            value = getattr(self, one.name)
+            if one.name in why and not _equal(value, one.default):
+                shown = "" if one.name == "spacing_table" else f" = {value!r}"
                 raise ConfigError(
-                    f"{field.name}{shown} has no effect: {why[field.name]}. Fix: leave {field.name} out.", [field.name]
+                    f"{one.name}{shown} has no effect: {why[one.name]}. Fix: leave {one.name} out.", [one.name]
                 )
 
 

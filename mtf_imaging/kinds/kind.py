@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from mtf_imaging.evaluation.export.networks import TrainedNetworks
     from mtf_imaging.evaluation.export.signature import ExportedKind
     from mtf_imaging.kinds.demo import Workflow
-    from mtf_imaging.kinds.export import ExportSettings
+    from mtf_imaging.kinds.export import ExportedRun
     from mtf_imaging.kinds.facts import Facts
     from mtf_imaging.kinds.inference import Inference
     from mtf_imaging.training.evaluation import Predict
@@ -77,17 +77,17 @@ class Kind:
         """
         return self._part("prediction").Prediction(run, facts, settings)
 
-    def export(self, settings: "ExportSettings", facts: "Facts | None") -> "tuple[TrainedNetworks, ExportedKind]":
+    def export(self, run: "ExportedRun", facts: "Facts | None") -> "tuple[TrainedNetworks, ExportedKind]":
         """Builds the networks of a run for a model that TensorFlow runs without this package, with their signatures.
 
         Args:
-          settings: the settings.
+          run: the run.
           facts: the facts of the run, as in `prediction`.
 
         Raises:
           ConfigError: a setting has no effect on the images, or cannot be part of a model.
         """
-        return self._part("signatures").exported(settings, facts)
+        return self._part("signatures").exported(run, facts)
 
     def workflow(self, output_dir: Path, input_dir: Path | None, demo: str | None) -> "Workflow":
         """Returns the steps of the demo.

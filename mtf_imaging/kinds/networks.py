@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from mtf_imaging.evaluation.averaging.ensemble import over_networks
 from mtf_imaging.evaluation.averaging.flips import check_flips, over_flips
-from mtf_imaging.kinds.settings import DTYPES, check_choice
 from mtf_imaging.layout import Layout
+from mtf_imaging.settings.setting import check_choice
+from mtf_imaging.settings.values import DTYPES
 
 if TYPE_CHECKING:
     from mtf_imaging.training.evaluation import Predict

@@ -25,9 +25,9 @@ def toy(num_steps=1, rate=0.1, child=None):
     return num_steps, rate, child
 
 
-def setup_of(*argv, saved=None, **bound_flags):
+def setup_of(*argv, saved=None, **options):
     values = usage.parse_flags("train", all_commands.load("train"), ["--data_dir=a", "--model_dir=b", *argv])
-    return setup_flags.Configuration(values, saved, **bound_flags).bind()
+    return setup_flags.Configuration(values, saved, **options).bind()
 
 
 @pytest.mark.parametrize("command", ["evaluate", "predict"])
@@ -108,33 +108,35 @@ def test_every_setup_flag_binds_its_parameter():
     setup = setup_of(
         "--mesh_shape=rows:2", "--layout=x:rows", "--mesh_impl=stacked", "--resolution=64", "--batch_size=2"
     )
-    assert setup == JobSetup("rows:2", "x:rows", "stacked", "64", 2)
+    assert setup == JobSetup(mesh_shape="rows:2", layout="x:rows", mesh_impl="stacked", resolution="64", batch_size=2)
 
 
 def test_an_empty_layout_on_the_command_line_replaces_the_layout_of_a_file():
     assert setup_of("--gin_file=2x2", "--mesh_shape=", "--layout=") == JobSetup()
 
 
-def test_other_flags_can_stand_for_parameters():
-    setup_of("--num_steps=9", num_steps="toy.num_steps")
-    assert toy() == (9, 0.1, None)
+def test_flags_of_training_settings_bind_parameters():
+    setup_of("--num_steps=9", "--gin.train.seed=5", trains=True)
+    assert (gin.query_parameter("train.num_steps"), gin.query_parameter("train.seed")) == (9, 5)
     gin.clear_config()
-    setup_of("--gin.toy.num_steps=3", num_steps="toy.num_steps", seed="toy.rate")
-    assert toy() == (3, 0.1, None)
+    setup_of("--gin.train.num_steps=3", trains=True)
+    assert gin.query_parameter("train.num_steps") == 3
 
 
 @pytest.mark.parametrize("name", ["layouts/2x2.gin", "2x2"])
 def test_a_file_may_include_shipped_ones(here, name):
     (here / "layouts").mkdir()
     (here / "mine.gin").write_text(f"include '{name}'\nsetup.batch_size = 3\n")
-    assert setup_of("--gin_file=mine") == JobSetup("rows:2,cols:2", "x:rows,y:cols", batch_size=3)
+    assert setup_of("--gin_file=mine") == JobSetup(mesh_shape="rows:2,cols:2", layout="x:rows,y:cols", batch_size=3)
 
 
 def test_a_file_may_include_files_in_its_folder(here):
     (here / "jobs").mkdir()
     (here / "jobs/base.gin").write_text("setup.batch_size = 3\n")
     (here / "jobs/mine.gin").write_text("include 'base.gin'\ninclude '2x2'\n")
-    assert setup_of("--gin_file=jobs/mine.gin") == JobSetup("rows:2,cols:2", "x:rows,y:cols", batch_size=3)
+    assert setup_of("--gin_file=jobs/mine.gin") == JobSetup(
+        mesh_shape="rows:2,cols:2", layout="x:rows,y:cols", batch_size=3
+    )
 
 
 @pytest.mark.parametrize(
@@ -224,7 +226,9 @@ def test_the_default_job_is_used_without_another_job(here):
     job = {"job": "base"}
     assert setup_of("--mesh_shape=rows:2", **job).batch_size == 7
     gin.clear_config()
-    assert setup_of("--gin_file=2x2", **job) == JobSetup("rows:2,cols:2", "x:rows,y:cols", batch_size=7)
+    assert setup_of("--gin_file=2x2", **job) == JobSetup(
+        mesh_shape="rows:2,cols:2", layout="x:rows,y:cols", batch_size=7
+    )
     gin.clear_config()
     assert setup_of("--gin_file=mine", **job).batch_size == 1, "a custom gin file replaces the default job"
     gin.clear_config()

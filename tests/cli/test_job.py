@@ -7,12 +7,11 @@ import pytest
 
 from mtf_imaging import jobs
 from mtf_imaging.cli.config.job import Job
-from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.jobs import evaluating, predicting
+from mtf_imaging.jobs import ensembles
 from mtf_imaging.kinds.volumes import prediction as volumes
-
-SETUP = JobSetup(resolution="16")
+from mtf_imaging.settings.setting import values_of
+from mtf_imaging.settings.step import NetworkSettings
 
 
 def network(image):
@@ -32,8 +31,7 @@ def labels():
 
 @pytest.fixture
 def cases(tmp_path, labels, monkeypatch):
-    for module in (evaluating, predicting):
-        monkeypatch.setattr(module, "weights_folder", lambda *arguments: None)
+    monkeypatch.setattr(ensembles, "weights_folder", lambda *arguments: None)
     monkeypatch.setattr(volumes, "trained_network", lambda *arguments, **options: network)
     folder = tmp_path / "cases"
     folder.mkdir()
@@ -55,7 +53,7 @@ def test_evaluate_and_predict_apply_the_same_cleanup(tmp_path, cases, labels, bo
     gin.parse_config(["job.task = None", *bound])
     for part in removed:
         labels[part] = 0
-    bound = Job().network | SETUP.network
+    bound = values_of(NetworkSettings, Job()) | {"cleanup": Job().cleanup, "resolution": "16"}
     jobs.evaluate(**bound, model_dir="model", input_dir=cases, output_dir=tmp_path / "scores")
     jobs.predict(**bound, model_dir="model", input=cases, output=tmp_path / "out")
     for folder in ("scores/predictions", "out"):

@@ -60,7 +60,9 @@ def test_values_of_gin_files_do_not_change_calls_in_python():
 def test_intensities_of_gin_files_reach_records():
     gin.parse_config(["Records.intensities = {'FLAIR': 'z-score'}", "train.num_steps = 1", "train.optimizer = None"])
     training = training_settings.Training()
-    data = training.source(SimpleNamespace(window=(0.0, 1.0)), SimpleNamespace(spacing=None), "folder").data_set
+    data = training.source(
+        SimpleNamespace(window=(0.0, 1.0)), SimpleNamespace(spacing=None), data_dir="folder"
+    ).data_set
     assert type(data) is Records
     assert (data.intensities, data.window) == ({"FLAIR": "z-score"}, (0.0, 1.0))
 

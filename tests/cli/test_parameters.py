@@ -8,8 +8,8 @@ import gin
 import pytest
 
 from mtf_imaging.cli.config.configurables import Parameter
-from mtf_imaging.cli.config.docstrings import parameter_meanings
 from mtf_imaging.cli.main import main
+from mtf_imaging.settings.docstrings import parameter_meanings
 
 MODULE = '''
 import dataclasses
@@ -57,9 +57,9 @@ def test_the_list_includes_every_parameter_of_the_gin_files(found):
         *("unet3d.UNet3D.depth", "resnet.ResNet.blocks", "Augmentation.flips", "PolyDecay.power"),
     } <= found.keys()
     assert not [name for name in found if "mesh_tensorflow" in name or name.startswith("gin.")]
-    assert found["train.num_steps"][:3] == ("train.num_steps", "int", None)
+    assert found["train.num_steps"][:3] == ("train.num_steps", "int, steps", None)
     assert found["unet3d.UNet3D.depth"][1:] == ("int", "4", None, "number of resolutions.")
-    assert found["setup.resolution"].type == "str | int | None"
+    assert found["setup.resolution"].type == "str | int | Sequence[int] | None, voxels"
     assert found["setup.mesh_shape"].default == "''"
     assert "parameters" not in " ".join(found)
 

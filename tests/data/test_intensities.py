@@ -12,8 +12,9 @@ from mtf_imaging.data.intensities import (
     parse_intensities,
     parse_intensity,
 )
-from mtf_imaging.data.intensity import DEFAULT_WINDOW, apply_window
+from mtf_imaging.data.intensity import apply_window
 from mtf_imaging.data.statistics import channel_statistics
+from mtf_imaging.data.window import DEFAULT_WINDOW
 from mtf_imaging.errors import DataError
 
 IMAGE = np.where(np.arange(1000) % 3, np.random.default_rng(0).normal(200, 50, 1000), 0).astype(np.float32)

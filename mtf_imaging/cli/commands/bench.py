@@ -7,10 +7,31 @@ from absl import flags
 
 from mtf_imaging.cli.config import planning_flags, setup_flags
 from mtf_imaging.cli.config.bench_setups import parse_setup
+from mtf_imaging.cli.config.flags_of_settings import define
+from mtf_imaging.cli.config.groups import SETUP_PARAMETERS
+from mtf_imaging.cli.config.planning_flags import JobFolders
 from mtf_imaging.cli.runtime.next_step import after_bench
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.errors import ConfigError, MtfImagingError
 from mtf_imaging.files.run_folder import CONFIG
+from mtf_imaging.settings.planning import BenchSettings, RecipeSettings
+from mtf_imaging.settings.setting import changed, setting, settings
+
+
+@settings
+class _Flags(JobFolders, RecipeSettings):
+    """The settings that the command has flags for.
+
+    Attributes:
+      setup: MESH/LAYOUT, for instance rows:2,cols:2/x:rows,y:cols; / for one processor; or a layout file, as 4x4; may
+        be repeated. Default: one processor, and the layout of the job.
+      json: whether to print everything as JSON.
+    """
+
+    setup: tuple[str, ...] | None = setting(default=None, flag=True)
+    steps: int = changed(BenchSettings, "steps")
+    json: bool = setting(default=False, flag=True)
+
 
 SUMMARY = "measures training steps under several layouts and compares them with explain."
 EXAMPLE = "mtf-imaging bench --gin_file unet3d_demo --resolution 64 --setup / --setup 4x4 --setup rows:2/x:rows"
@@ -25,18 +46,7 @@ _OTHER_WAYS = ("mesh_shape", "layout", "input_partition_dims")
 
 
 def define_flags(values: flags.FlagValues) -> None:
-    flags.DEFINE_multi_string(
-        "setup",
-        None,
-        "MESH/LAYOUT, for instance rows:2,cols:2/x:rows,y:cols; / for one processor; or a layout file, as 4x4; may be "
-        "repeated. Default: one processor, and the layout of the job.",
-        flag_values=values,
-    )
-    flags.DEFINE_integer("steps", 10, "Number of timed steps of each setup.", lower_bound=1, flag_values=values)
-    planning_flags.define_price(values, "All CPU devices of this machine count as one.")
-    flags.DEFINE_bool("json", False, "Print everything as JSON.", flag_values=values)
-    flags.DEFINE_string("data_dir", None, "Folder of records or other data; sets the resolution.", flag_values=values)
-    flags.DEFINE_string("model_dir", None, "Folder of a run; its config.gin is the job.", flag_values=values)
+    define(values, _Flags, without=SETUP_PARAMETERS)
     setup_flags.define(values, without=["cluster"])  # bench runs on the devices of this machine
 
 

@@ -4,15 +4,37 @@ from pathlib import Path
 
 from absl import flags
 
+from mtf_imaging.cli.config.flags_of_settings import define, required
 from mtf_imaging.cli.runtime.demo.choosing import KINDS, choose_workflow
 from mtf_imaging.cli.runtime.demo.summary import COMPARED_STEPS, compared_folders, summarize
 from mtf_imaging.cli.runtime.next_step import after_demo
 from mtf_imaging.cli.runtime.subprocesses import run_command, say
 from mtf_imaging.kinds.demo import Command, Step, Workflow
+from mtf_imaging.settings.setting import Settings, setting, settings
+
+
+@settings
+class _Flags(Settings):
+    """The settings that the command has flags for.
+
+    Attributes:
+      output_dir: folder for all files of the demo.
+      input_dir: folder of cases, of LiTS or with a dataset.json that describes other data; of photos with label images
+        and the lists train and val; or of images with objects in the layout of COCO, with the splits train and val.
+        Default: synthetic data.
+      kind: synthetic data: CTs of livers with lesions, MR images of brains with tumors, photos of textured shapes with
+        a class for each pixel (scenes), or such photos with boxes and masks (objects). Default: liver, or the kind of
+        the data in `input_dir`.
+    """
+
+    output_dir: str = setting(flag=True)
+    input_dir: str | None = setting(default=None, flag=True)
+    kind: str | None = setting(default=None, choices=tuple(KINDS), flag=True)
+
 
 SUMMARY = "runs the whole workflow, from data to predictions, on synthetic or on your images."
 EXAMPLE = "mtf-imaging demo --output_dir demo"
-REQUIRED = ("output_dir",)
+REQUIRED = required(_Flags)
 NOTES = (
     "The demo takes 4 to 6 minutes, or up to 12 minutes with objects, and up to 4 GiB of memory on 2 CPU cores. It "
     "prints every command that it runs.",
@@ -20,24 +42,7 @@ NOTES = (
 
 
 def define_flags(values: flags.FlagValues) -> None:
-    flags.DEFINE_string("output_dir", None, "Folder for all files of the demo.", flag_values=values)
-    flags.DEFINE_string(
-        "input_dir",
-        None,
-        "Folder of cases, of LiTS or with a dataset.json that describes other data; of photos with label images and "
-        "the lists train and val; or of images with objects in the layout of COCO, with the splits train and val. "
-        "Default: synthetic data.",
-        flag_values=values,
-    )
-    flags.DEFINE_enum(
-        "kind",
-        None,
-        [*KINDS],
-        "Synthetic data: CTs of livers with lesions, MR images of brains with tumors, photos of textured shapes with a "
-        "class for each pixel (scenes), or such photos with boxes and masks (objects). "
-        "Default: liver, or the kind of the data in --input_dir.",
-        flag_values=values,
-    )
+    define(values, _Flags)
 
 
 def run(values: flags.FlagValues) -> str:

@@ -7,10 +7,34 @@ from pathlib import Path
 from absl import flags
 
 from mtf_imaging.cli.config import planning_flags, setup_flags
+from mtf_imaging.cli.config.flags_of_settings import define
+from mtf_imaging.cli.config.groups import SETUP_PARAMETERS
+from mtf_imaging.cli.config.planning_flags import HardwareFlags, JobFolders
 from mtf_imaging.cli.runtime.next_step import after_explain
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.files.run_folder import CONFIG
+from mtf_imaging.settings.planning import RecipeSettings
+from mtf_imaging.settings.setting import changed, setting, settings
+
+
+@settings
+class _Flags(HardwareFlags, JobFolders, RecipeSettings):
+    """The settings that the command has flags for.
+
+    Attributes:
+      num_devices: number of devices.
+      verbose: whether to show every operation.
+      json: whether to print everything as JSON.
+      picture: PNG file to draw: the slices, a halo, and the memory of a device.
+    """
+
+    hardware: str | None = changed(HardwareFlags, "hardware", default=None)
+    num_devices: int | None = changed(HardwareFlags, "num_devices", default=None)
+    verbose: bool = setting(default=False, flag=True)
+    json: bool = setting(default=False, flag=True)
+    picture: str | None = setting(default=None, flag=True)
+
 
 SUMMARY = "estimates the memory, exchanges and time of a layout, or lists its faults."
 EXAMPLE = "mtf-imaging explain --gin_file unet3d_lits --resolution 512 --hardware h200 --picture layout.png"
@@ -25,14 +49,7 @@ NOTES = (
 
 
 def define_flags(values: flags.FlagValues) -> None:
-    planning_flags.define(values)
-    planning_flags.define_price(values, "Needs --hardware.")
-    flags.DEFINE_string("model_dir", None, "Folder of a run; its config.gin is the job.", flag_values=values)
-    flags.DEFINE_bool("verbose", False, "Show every operation.", flag_values=values)
-    flags.DEFINE_bool("json", False, "Print everything as JSON.", flag_values=values)
-    flags.DEFINE_string(
-        "picture", None, "PNG file to draw: the slices, a halo, and the memory of a device.", flag_values=values
-    )
+    define(values, _Flags, without=SETUP_PARAMETERS)
     setup_flags.define(values, without=["cluster"])
 
 

@@ -3,14 +3,17 @@
 from absl import flags
 
 from mtf_imaging.cli.config import setup_flags
+from mtf_imaging.cli.config.flags_of_settings import define, required
+from mtf_imaging.cli.config.groups import SETUP_PARAMETERS
 from mtf_imaging.cli.runtime.next_step import after_export
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.files.new_folder import check_new_folder
 from mtf_imaging.files.run_folder import CONFIG, weights_folder
+from mtf_imaging.settings.inference import ExportSettings
 
 SUMMARY = "writes a trained network as a SavedModel, which needs only TensorFlow."
 EXAMPLE = "mtf-imaging export --model_dir run --output model"
-REQUIRED = ("model_dir", "output")
+REQUIRED = required(ExportSettings)
 _UNSPLIT = "an exported network is not split."
 IDLE = {
     "mesh_shape": _UNSPLIT,
@@ -32,15 +35,7 @@ NOTES = (
 
 
 def define_flags(values: flags.FlagValues) -> None:
-    flags.DEFINE_string(
-        "model_dir",
-        None,
-        "Folder of the run, which train wrote; with --ensemble, of cross_validate.",
-        flag_values=values,
-    )
-    setup_flags.define_checkpoint(values)
-    setup_flags.define_ensemble(values)
-    flags.DEFINE_string("output", None, "New folder for the model.", flag_values=values)
+    define(values, ExportSettings, without=SETUP_PARAMETERS)
     setup_flags.define(values, without=["micro_batches"])
 
 
@@ -50,18 +45,9 @@ def run(values: flags.FlagValues) -> str:
     configuration = setup_flags.Configuration(values, saved / CONFIG, needs_job=True)
     weights_folder(saved, values.checkpoint)
     import_tensorflow()
-    from mtf_imaging.cli.config.job import Job
+    from mtf_imaging.cli.config.training_settings import bound_settings
     from mtf_imaging.jobs.exporting import export
 
-    setup = configuration.bind()
-    card = export(
-        **Job().network,
-        resolution=setup.resolution,
-        spacing=setup.spacing,
-        model_dir=values.model_dir,
-        output=values.output,
-        checkpoint=values.checkpoint,
-        ensemble=values.ensemble,
-    )
+    card = export(**bound_settings(ExportSettings, configuration.bind(), values))
     print(card.as_text())
     return after_export(values)

@@ -6,15 +6,29 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
+from mtf_imaging.cli.config.flags_of_settings import FlagSettings, define, required
 from mtf_imaging.cli.runtime.next_step import after_import_weights
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
+from mtf_imaging.settings.data import ImportWeightsSettings
+from mtf_imaging.settings.setting import changed, settings, values_of
 
 if TYPE_CHECKING:
     from mtf_imaging.jobs.importing import ImportedWeights
 
+# A copy of the names in a module that imports TensorFlow, which --help does without; a test compares them.
+_FORMATS = ("tpu", "tf_slim", "tf_vision")
+
+
+@settings
+class _Flags(ImportWeightsSettings):
+    """The settings that the command has flags for."""
+
+    file_format: str | None = changed(ImportWeightsSettings, "file_format", choices=_FORMATS)
+
+
 SUMMARY = "reads the weights of a pretrained ResNet from a TensorFlow checkpoint."
 EXAMPLE = "mtf-imaging import_weights --checkpoint resnet_v1_50.ckpt --output_dir resnet50"
-REQUIRED = ("checkpoint", "output_dir")
+REQUIRED = required(_Flags)
 NOTES = (
     "The checkpoint is a local file; nothing is downloaded. ResNet-50, ResNet-101 and ResNet-152 of tensorflow/tpu, "
     "TF-Slim and tensorflow/models can be read. Only the backbone is imported. The command lists the variables that it "
@@ -23,8 +37,6 @@ NOTES = (
     "Then train with --initial_weights resnet50. The folder of a run of this package needs no import: "
     "--initial_weights run starts from its last checkpoint. docs/guides/pretrained_weights.md has examples.",
 )
-# A copy of the names in a module that imports TensorFlow, which --help does without; a test compares them.
-_FORMATS = ("tpu", "tf_slim", "tf_vision")
 _SHOWN = 4
 _WIDTH = 100
 _BACKBONE = "resnet.ResNetBackbone"
@@ -49,23 +61,7 @@ JOBS = {
 
 
 def define_flags(values: flags.FlagValues) -> None:
-    flags.DEFINE_string(
-        "checkpoint",
-        None,
-        "Path of the checkpoint without the ending .index, for instance model.ckpt-112603; or a folder, of which the "
-        "last checkpoint is read.",
-        flag_values=values,
-    )
-    flags.DEFINE_string("output_dir", None, "Folder for the weights.", flag_values=values)
-    flags.DEFINE_enum(
-        "format",
-        None,
-        _FORMATS,
-        "Names of the variables. tpu: tensorflow/tpu, conv2d_1/kernel. tf_slim: TF-Slim and DeepLab, "
-        "resnet_v1_50/block1/unit_1/bottleneck_v1/conv1/weights. tf_vision: official/vision of tensorflow/models, "
-        "backbone/layer_with_weights-2/_conv1/kernel. Default: the format that the names show.",
-        flag_values=values,
-    )
+    define(values, _Flags)
 
 
 def run(values: flags.FlagValues) -> str:
@@ -73,9 +69,8 @@ def run(values: flags.FlagValues) -> str:
     from mtf_imaging.jobs.importing import import_weights
     from mtf_imaging.models.resnet import WEIGHT_FORMATS
 
-    imported = import_weights(
-        checkpoint=values.checkpoint, output_dir=values.output_dir, formats=WEIGHT_FORMATS, file_format=values.format
-    )
+    given = FlagSettings(values, _Flags)
+    imported = import_weights(**values_of(ImportWeightsSettings, given, formats=WEIGHT_FORMATS))
     print(_text(values.output_dir, imported))
     (job, data_dir), params = min(
         ((key, _other_values(imported.settings, own)) for key, own in JOBS.items()), key=lambda pair: len(pair[1])

@@ -4,16 +4,34 @@ import math
 
 from absl import flags
 
+from mtf_imaging.cli.config.flags_of_settings import define, required
 from mtf_imaging.cli.runtime.launching.program import resolve_program
 from mtf_imaging.cli.runtime.launching.restarts import run_with_restarts
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.settings.setting import Settings, setting, settings
+
+
+@settings
+class _Flags(Settings):
+    """The settings that the command has flags for.
+
+    Attributes:
+      num_processes: number of processes.
+      restarts: how often to start all processes again after a failure.
+      timeout: seconds after which a process that does not answer counts as lost. Default: MTF_IMAGING_TIMEOUT, or 60.
+    """
+
+    num_processes: int = setting(least=1, flag=True)
+    restarts: int = setting(default=0, least=0, flag=True)
+    timeout: float | None = setting(default=None, unit="s", flag=True)
+
 
 SUMMARY = "runs a command or your own program as several processes on this host."
 EXAMPLE = (
     "mtf-imaging launch --num_processes 4 -- "
     "train --data_dir records --model_dir run --mesh_shape rows:4 --layout x:rows"
 )
-REQUIRED = ("num_processes",)
+REQUIRED = required(_Flags)
 REST = "command"
 NOTES = (
     "COMMAND is a command of mtf-imaging with its flags, a Python file with its arguments, or any other program: "
@@ -31,20 +49,7 @@ NOTES = (
 
 
 def define_flags(values: flags.FlagValues) -> None:
-    flags.DEFINE_integer("num_processes", None, "Number of processes.", lower_bound=1, flag_values=values)
-    flags.DEFINE_integer(
-        "restarts",
-        0,
-        "How often to start all processes again after a failure.",
-        lower_bound=0,
-        flag_values=values,
-    )
-    flags.DEFINE_float(
-        "timeout",
-        None,
-        "Seconds after which a process that does not answer counts as lost; default: MTF_IMAGING_TIMEOUT, or 60.",
-        flag_values=values,
-    )
+    define(values, _Flags)
 
 
 def run(values: flags.FlagValues) -> None:

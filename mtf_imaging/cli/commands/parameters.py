@@ -5,10 +5,27 @@ import textwrap
 
 from absl import flags
 
+from mtf_imaging.cli.config.flags_of_settings import define
+from mtf_imaging.cli.config.setup_flags import GinSettings
 from mtf_imaging.cli.runtime.next_step import after_parameters
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.settings.setting import Settings, setting, settings
 from mtf_imaging.spelling import did_you_mean
+
+
+@settings
+class _Flags(Settings):
+    """The settings that the command has flags for.
+
+    Attributes:
+      filter: word to search for; only parameters with all given words in their name or meaning are listed.
+      json: whether to print everything as JSON.
+    """
+
+    filter: tuple[str, ...] = setting(default=(), flag=True)
+    json: bool = setting(default=False, flag=True)
+
 
 SUMMARY = "lists the gin parameters with their types, defaults and meanings."
 EXAMPLE = "mtf-imaging parameters UNet3D"
@@ -23,20 +40,7 @@ _WIDTH, _INDENT = 100, " " * 6
 
 
 def define_flags(values: flags.FlagValues) -> None:
-    flags.DEFINE_multi_string(
-        "filter",
-        [],
-        "Word to search for; only parameters with all given words in their name or meaning are listed.",
-        flag_values=values,
-    )
-    flags.DEFINE_multi_string(
-        "gin_file",
-        [],
-        "Gin file whose values and imported modules are included; may be repeated.",
-        flag_values=values,
-    )
-    flags.DEFINE_multi_string("gin_param", [], "NAME=VALUE; may be repeated.", flag_values=values)
-    flags.DEFINE_bool("json", False, "Print everything as JSON.", flag_values=values)
+    define(values, _Flags, GinSettings)
 
 
 def run(values: flags.FlagValues) -> str | None:

@@ -5,44 +5,50 @@ Photos have label images, or the boxes and masks of objects.
 
 from absl import flags
 
+from mtf_imaging.cli.config.flags_of_settings import define, required
 from mtf_imaging.cli.runtime.next_step import after_phantom, after_photos
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.files.run_folder import check_no_run
-
-SUMMARY = "writes synthetic CTs, MR images or photos, to try everything without patient data."
-EXAMPLE = "mtf-imaging phantom --output_dir cases --num_cases 12 --seed 1"
-REQUIRED = ("output_dir",)
+from mtf_imaging.settings.setting import Settings, setting, settings
 
 _SCENES, _OBJECTS = "scenes", "objects"
 
 
+@settings
+class _Flags(Settings):
+    """The settings that the command has flags for.
+
+    Attributes:
+      output_dir: folder for the cases or photos.
+      num_cases: number of cases or photos to write.
+      seed: seed of the random numbers; the same seed writes the same bytes.
+      kind: large_lesions: 0 to 6 lesions per case, most of them 24 to 30 mm wide, in about 113 x 113 x 60 voxels.
+        small_lesions: 8 to 14 lesions per case, two in five of them below 10 mm, in voxels half as wide. brain: a tumor
+        with edema, necrosis and an enhancing rim in two channels, T1gd and FLAIR, in about 108 x 122 x 99 voxels.
+        scenes: photos of textured shapes that overlap, 112 to 160 pixels a side, in the folders of PASCAL VOC; every
+        fourth is in val.txt. objects: such photos with the boxes and masks of 1 to 6 shapes, crowd regions and empty
+        photos, in the layout of COCO; every fourth is in val.
+      format: lits: volume-N.nii.gz and segmentation-N.nii.gz, the default for CTs. nnunet: imagesTr, with a file for
+        each channel, labelsTr and dataset.json, the default for brains. decathlon: the same folders, with all channels
+        in one file. Not for scenes and objects.
+    """
+
+    output_dir: str = setting(flag=True)
+    num_cases: int = setting(default=12, flag=True)
+    seed: int = setting(default=0, least=0, flag=True)
+    kind: str = setting(
+        default="large_lesions", choices=("large_lesions", "small_lesions", "brain", _SCENES, _OBJECTS), flag=True
+    )
+    format: str | None = setting(default=None, choices=("lits", "nnunet", "decathlon"), flag=True)
+
+
+SUMMARY = "writes synthetic CTs, MR images or photos, to try everything without patient data."
+EXAMPLE = "mtf-imaging phantom --output_dir cases --num_cases 12 --seed 1"
+REQUIRED = required(_Flags)
+
+
 def define_flags(values: flags.FlagValues) -> None:
-    flags.DEFINE_string("output_dir", None, "Folder for the cases or photos.", flag_values=values)
-    flags.DEFINE_integer("num_cases", 12, "Number of cases or photos to write.", flag_values=values)
-    flags.DEFINE_integer(
-        "seed", 0, "Seed of the random numbers; the same seed writes the same bytes.", lower_bound=0, flag_values=values
-    )
-    flags.DEFINE_enum(
-        "kind",
-        "large_lesions",
-        ["large_lesions", "small_lesions", "brain", _SCENES, _OBJECTS],
-        "large_lesions: 0 to 6 lesions per case, most of them 24 to 30 mm wide, in about 113 x 113 x 60 voxels. "
-        "small_lesions: 8 to 14 lesions per case, two in five of them below 10 mm, in voxels half as wide. "
-        "brain: a tumor with edema, necrosis and an enhancing rim in two channels, T1gd and FLAIR, in about "
-        "108 x 122 x 99 voxels. scenes: photos of textured shapes that overlap, 112 to 160 pixels a side, in the "
-        "folders of PASCAL VOC; every fourth is in val.txt. objects: such photos with the boxes and masks of 1 to 6 "
-        "shapes, crowd regions and empty photos, in the layout of COCO; every fourth is in val.",
-        flag_values=values,
-    )
-    flags.DEFINE_enum(
-        "format",
-        None,
-        ["lits", "nnunet", "decathlon"],
-        "lits: volume-N.nii.gz and segmentation-N.nii.gz, the default for CTs. nnunet: imagesTr, with a file for each "
-        "channel, labelsTr and dataset.json, the default for brains. decathlon: the same folders, with all channels in "
-        "one file. Not for scenes and objects.",
-        flag_values=values,
-    )
+    define(values, _Flags)
 
 
 def run(values: flags.FlagValues) -> str | None:

@@ -5,14 +5,34 @@ from pathlib import Path
 
 from absl import flags
 
-from mtf_imaging.cli.config import gin_config, planning_flags, setup_flags
+from mtf_imaging.cli.config import gin_config, planning_flags
+from mtf_imaging.cli.config.flags_of_settings import FlagSettings, define, required
+from mtf_imaging.cli.config.planning_flags import HardwareFlags
 from mtf_imaging.cli.runtime.next_step import after_plan
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.settings.planning import PlanSettings
+from mtf_imaging.settings.setting import setting, settings, values_of
+
+
+@settings
+class _Flags(HardwareFlags, PlanSettings):
+    """The settings that the command has flags for.
+
+    Attributes:
+      memory: memory of a device, for instance 40G. Default: that of `hardware`.
+      output: gin file to write.
+      overwrite: whether to replace the gin file if it exists.
+    """
+
+    memory: str | None = setting(default=None, flag=True)
+    output: str = setting(default="plan.gin", flag=True)
+    overwrite: bool = setting(default=False, flag=True)
+
 
 SUMMARY = "plans a training job for a data set and devices, and writes it as a gin file."
 EXAMPLE = "mtf-imaging plan --data_dir cases --num_devices 4 --hardware a100 --output plan.gin"
-REQUIRED = ("data_dir", "num_devices", "hardware")
+REQUIRED = required(_Flags)
 NOTES = (
     "plan reads all cases once and keeps their sizes, spacings, intensities and label frequencies in fingerprint.json "
     "next to the gin file, so that another plan takes seconds. It chooses the finest spacing whose whole volumes fit "
@@ -25,22 +45,7 @@ _UNITS = {"M": 2**20, "": 2**30, "G": 2**30, "T": 2**40}
 
 
 def define_flags(values: flags.FlagValues) -> None:
-    text = "Folder of labeled cases, as for convert."
-    flags.DEFINE_string("data_dir", None, text, flag_values=values)
-    planning_flags.define_hardware(values)
-    text = "Memory of a device, for instance 40G; default: that of the hardware."
-    flags.DEFINE_string("memory", None, text, flag_values=values)
-    flags.DEFINE_string("output", "plan.gin", "Gin file to write.", flag_values=values)
-    flags.DEFINE_bool("overwrite", False, "Replace the gin file if it exists.", flag_values=values)
-    setup_flags.define_spacing_csv(values)
-    flags.DEFINE_integer(
-        "workers",
-        None,
-        "Number of processes that read cases; each takes up to 2 GiB for a volume of 512 x 512 x 800 voxels. Default: "
-        "one per core, or fewer if memory is short.",
-        lower_bound=1,
-        flag_values=values,
-    )
+    define(values, _Flags)
 
 
 def run(values: flags.FlagValues) -> str | None:
@@ -60,17 +65,8 @@ def run(values: flags.FlagValues) -> str | None:
     from mtf_imaging.models.unet3d import build_task
 
     gin_config.bind(files, [], {})
-    planned = plan(
-        task=build_task,
-        data_dir=values.data_dir,
-        num_devices=values.num_devices,
-        hardware=hardware_of(values.hardware),
-        memory=memory,
-        num_hosts=values.num_hosts,
-        fingerprint_file=output.with_name(FILE),
-        spacing_table=values.spacing_csv,
-        workers=values.workers,
-    )
+    own = {"hardware": hardware_of(values.hardware), "memory": memory, "fingerprint_file": output.with_name(FILE)}
+    planned = plan(**values_of(PlanSettings, FlagSettings(values, _Flags), task=build_task, **own))
     lines = command_lines(planned, values.data_dir, output, values.spacing_csv)
     write_bytes(output, gin_text(planned, values.data_dir, lines).encode())
     print(plan_table(planned))

@@ -2,59 +2,50 @@
 
 from absl import flags
 
-from mtf_imaging.cli.config import setup_flags
+from mtf_imaging.cli.config.flags_of_settings import define, required
 from mtf_imaging.cli.runtime.next_step import after_score
 from mtf_imaging.data.images.spacing_table import read_spacing_table
 from mtf_imaging.files.run_folder import check_no_run
+from mtf_imaging.settings.setting import setting, settings
+from mtf_imaging.settings.step import SpacingTableSettings, WorkerSettings
 
-SUMMARY = "scores a folder of segmentations of any labels; for LiTS also the official scores."
-EXAMPLE = "mtf-imaging score --reference_dir held_out --prediction_dir evaluation/predictions --output_dir scores"
-REQUIRED = ("reference_dir", "prediction_dir", "output_dir")
 # Copies of values in modules that import NumPy, which --help does without; a test compares them.
 _RULES = ("lits", "any")
 _TOLERANCE_MM = 1.0
 
 
+@settings
+class _Flags(SpacingTableSettings, WorkerSettings):
+    """The settings that the command has flags for.
+
+    Attributes:
+      reference_dir: folder of reference segmentations.
+      prediction_dir: folder of predictions, paired with the references by the last number in their names.
+      output_dir: folder for metrics.json, metrics.csv and report.html.
+      volume_dir: folder of the images that report.html shows. Default: the folder of the references, if it holds
+        images.
+      rules: lits scores liver and lesions as the LiTS challenge does; any scores all masks of dataset.json. Default:
+        lits for the labels of LiTS, otherwise any.
+      dataset_json: dataset.json with the labels. Default: the one in or above `reference_dir`, otherwise LiTS's labels.
+      surface_tolerance: tolerance of the surface Dice in mm, with `rules` any.
+    """
+
+    reference_dir: str = setting(flag=True)
+    prediction_dir: str = setting(flag=True)
+    output_dir: str = setting(flag=True)
+    volume_dir: str | None = setting(default=None, flag=True)
+    rules: str | None = setting(default=None, choices=_RULES, flag=True)
+    dataset_json: str | None = setting(default=None, flag=True)
+    surface_tolerance: float = setting(default=_TOLERANCE_MM, unit="mm", flag=True)
+
+
+SUMMARY = "scores a folder of segmentations of any labels; for LiTS also the official scores."
+EXAMPLE = "mtf-imaging score --reference_dir held_out --prediction_dir evaluation/predictions --output_dir scores"
+REQUIRED = required(_Flags)
+
+
 def define_flags(values: flags.FlagValues) -> None:
-    flags.DEFINE_string("reference_dir", None, "Folder of reference segmentations.", flag_values=values)
-    flags.DEFINE_string(
-        "prediction_dir",
-        None,
-        "Folder of predictions, paired with the references by the last number in their names.",
-        flag_values=values,
-    )
-    flags.DEFINE_string("output_dir", None, "Folder for metrics.json, metrics.csv and report.html.", flag_values=values)
-    flags.DEFINE_string(
-        "volume_dir",
-        None,
-        "Folder of the images that report.html shows; default: the folder of the references, if it holds images.",
-        flag_values=values,
-    )
-    flags.DEFINE_enum(
-        "rules",
-        None,
-        _RULES,
-        "lits scores liver and lesions as the LiTS challenge does; any scores all masks of dataset.json. "
-        "Default: lits for the labels of LiTS, otherwise any.",
-        flag_values=values,
-    )
-    flags.DEFINE_string(
-        "dataset_json",
-        None,
-        "The dataset.json with the labels; default: the one in or above --reference_dir, otherwise LiTS's labels.",
-        flag_values=values,
-    )
-    flags.DEFINE_float(
-        "surface_tolerance", _TOLERANCE_MM, "Tolerance of the surface Dice in mm, with --rules any.", flag_values=values
-    )
-    setup_flags.define_spacing_csv(values)
-    flags.DEFINE_integer(
-        "workers",
-        None,
-        "Number of processes, of up to 0.5 GiB each; default: one per core, or fewer if memory is short.",
-        lower_bound=1,
-        flag_values=values,
-    )
+    define(values, _Flags)
 
 
 def run(values: flags.FlagValues) -> str:

@@ -3,13 +3,36 @@
 from absl import flags
 
 from mtf_imaging.cli.config import planning_flags, setup_flags
+from mtf_imaging.cli.config.flags_of_settings import define, required
+from mtf_imaging.cli.config.groups import SETUP_PARAMETERS
+from mtf_imaging.cli.config.planning_flags import HardwareFlags, JobFolders
 from mtf_imaging.cli.runtime.next_step import after_search
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.settings.planning import RecipeSettings
+from mtf_imaging.settings.setting import changed, setting, settings
+
+
+@settings
+class _Flags(HardwareFlags, RecipeSettings):
+    """The settings that the command has flags for.
+
+    Attributes:
+      memory_limit: memory of a device that tensors may take, in GiB. Default: 75% of its memory, or the value in its
+        gin file.
+      top: number of layouts to show.
+      max_resolution: whether to find the largest cube instead.
+    """
+
+    data_dir: str | None = changed(JobFolders, "data_dir")
+    memory_limit: float | None = setting(default=None, flag=True)
+    top: int = setting(default=10, least=1, flag=True)
+    max_resolution: bool = setting(default=False, flag=True)
+
 
 SUMMARY = "ranks the layouts for some devices, or finds the largest cube that fits."
 EXAMPLE = "mtf-imaging search --num_devices 8 --hardware a100 --gin_file unet3d_lits --resolution 256 --batch_size 4"
-REQUIRED = ("num_devices", "hardware")
+REQUIRED = required(_Flags)
 NOTES = (
     "search places one processor on each device. Its layouts split the batch and the dimensions of the image. To "
     "estimate the cost of one layout, run explain; to measure it, run bench.",
@@ -19,16 +42,7 @@ IDLE = dict.fromkeys(("mesh_shape", "layout"), "search tries all layouts for --n
 
 
 def define_flags(values: flags.FlagValues) -> None:
-    planning_flags.define(values)
-    planning_flags.define_price(values)
-    flags.DEFINE_float(
-        "memory_limit",
-        None,
-        "Memory of a device that tensors may take, in GiB; default: 75% of its memory, or the value in its gin file.",
-        flag_values=values,
-    )
-    flags.DEFINE_integer("top", 10, "Number of layouts to show.", lower_bound=1, flag_values=values)
-    flags.DEFINE_bool("max_resolution", False, "Find the largest cube instead.", flag_values=values)
+    define(values, _Flags, without=SETUP_PARAMETERS)
     setup_flags.define(values, without=["cluster", "input_partition_dims"])
 
 

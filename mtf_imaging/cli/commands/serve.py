@@ -6,9 +6,25 @@ import threading
 
 from absl import flags
 
+from mtf_imaging.cli.config.flags_of_settings import define
 from mtf_imaging.cli.runtime.next_step import show
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.errors import ConfigError, reason
+from mtf_imaging.settings.setting import Settings, setting, settings
+
+DEFAULT_PORT = 2222
+
+
+@settings
+class _Flags(Settings):
+    """The settings that the command has flags for.
+
+    Attributes:
+      port: port to listen on, at every address of this host; 0 chooses a free port and prints it.
+    """
+
+    port: int = setting(default=DEFAULT_PORT, least=0, most=65535, flag=True)
+
 
 SUMMARY = "lets train, evaluate and predict on another host use the devices of this host."
 EXAMPLE = "mtf-imaging serve --port 2222"
@@ -21,18 +37,10 @@ NOTES = (
     "A server works for one command at a time. docs/guides/cluster.md describes the traffic and what happens if a "
     "server fails.",
 )
-DEFAULT_PORT = 2222
 
 
 def define_flags(values: flags.FlagValues) -> None:
-    flags.DEFINE_integer(
-        "port",
-        DEFAULT_PORT,
-        "Port to listen on, at every address of this host; 0 chooses a free port and prints it.",
-        lower_bound=0,
-        upper_bound=65535,
-        flag_values=values,
-    )
+    define(values, _Flags)
 
 
 def run(values: flags.FlagValues) -> None:

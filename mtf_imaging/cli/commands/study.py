@@ -5,68 +5,50 @@ from pathlib import Path
 
 from absl import flags
 
+from mtf_imaging.cli.config.flags_of_settings import FlagSettings, define, required
+from mtf_imaging.cli.config.setup_flags import GinSettings
 from mtf_imaging.cli.runtime.next_step import after_study
 from mtf_imaging.cli.runtime.subprocesses import run_command, say
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.jobs.studying import NUM_CASES, RESOLUTIONS, SEEDS, run_study
-
-SUMMARY = "trains one network at several resolutions and plots Dice against resolution."
-EXAMPLE = "mtf-imaging study --output_dir study"
-REQUIRED = ("output_dir",)
+from mtf_imaging.jobs.studying import run_study
+from mtf_imaging.settings.data import StudyCases, StudySettings
+from mtf_imaging.settings.setting import changed, setting, settings, values_of
 
 _JOB = "unet3d_study"
 
 
+@settings
+class _Flags(StudyCases):
+    """The settings that the command has flags for.
+
+    Attributes:
+      num_steps: number of steps of each training. Default: those of the job.
+      gin_file: gin file of the job, which all trainings share; may be repeated, for instance with a layout.
+      num_processes: number of processes of each training and evaluation, as in launch; the layout must use all of them.
+    """
+
+    num_steps: int | None = changed(StudySettings, "num_steps", default=None)
+    gin_file: tuple[str, ...] = setting(default=(_JOB,), flag=True)
+    gin_param: tuple[str, ...] = changed(GinSettings, "gin_param")
+    num_processes: int = setting(default=1, least=1, flag=True)
+
+
+SUMMARY = "trains one network at several resolutions and plots Dice against resolution."
+EXAMPLE = "mtf-imaging study --output_dir study"
+REQUIRED = required(_Flags)
+
+
 def define_flags(values: flags.FlagValues) -> None:
-    flags.DEFINE_string("output_dir", None, "Folder for all files of the study.", flag_values=values)
-    flags.DEFINE_string("input_dir", None, "Folder of LiTS cases; default: synthetic cases.", flag_values=values)
-    flags.DEFINE_string(
-        "held_out_dir", None, "Folder of held-out cases; default: every fourth case of --input_dir.", flag_values=values
-    )
-    flags.DEFINE_integer(
-        "num_cases", NUM_CASES, "Number of synthetic cases; a quarter is held out.", 2, flag_values=values
-    )
-    flags.DEFINE_list(
-        "resolutions", [*map(str, RESOLUTIONS)], "Resolutions, in voxels along each axis.", flag_values=values
-    )
-    flags.DEFINE_list(
-        "seeds",
-        [*map(str, SEEDS)],
-        "Seeds; the network is trained once per seed at every resolution.",
-        flag_values=values,
-    )
-    flags.DEFINE_integer(
-        "num_steps", None, "Number of steps of each training; default: the num_steps of the job.", flag_values=values
-    )
-    flags.DEFINE_multi_string(
-        "gin_file",
-        [_JOB],
-        "Gin file of the job, which all trainings share; may be repeated, for instance with a layout.",
-        flag_values=values,
-    )
-    flags.DEFINE_multi_string("gin_param", [], "NAME=VALUE; may be repeated.", flag_values=values)
-    flags.DEFINE_integer(
-        "num_processes",
-        1,
-        "Number of processes of each training and evaluation, as in launch; the layout must use all of them.",
-        lower_bound=1,
-        flag_values=values,
-    )
+    define(values, _Flags)
 
 
 def run(values: flags.FlagValues) -> str:
-    resolutions, seeds = (_numbers(name, values[name].value) for name in ("resolutions", "seeds"))
+    for name in ("resolutions", "seeds"):
+        _check_numbers(name, values[name].value)
+    own = StudyCases(**values_of(StudyCases, FlagSettings(values, _Flags)))
     shared = ("input_dir", "held_out_dir", "num_cases", "num_steps", "gin_file", "gin_param")
-    run_study(
-        _CommandLines(values, len(resolutions) * len(seeds)),
-        output_dir=values.output_dir,
-        input_dir=values.input_dir,
-        held_out_dir=values.held_out_dir,
-        num_cases=values.num_cases,
-        resolutions=resolutions,
-        seeds=seeds,
-        settings={name: values[name].value for name in shared},
-    )
+    steps = _CommandLines(values, len(own.resolutions) * len(own.seeds))
+    run_study(steps, own, {name: values[name].value for name in shared})
     return after_study(values)
 
 
@@ -111,10 +93,9 @@ class _CommandLines:
         run_command("evaluate", model_dir=model_dir, input_dir=input_dir, output_dir=output_dir, **self._launch)
 
 
-def _numbers(name: str, words: list[str]) -> list[int]:
+def _check_numbers(name: str, words: list[str]) -> None:
     numbers = [int(word) if word.strip().isdigit() else 0 for word in words]
     if not numbers or min(numbers) < 1 or len(set(numbers)) < len(numbers):
         raise ConfigError(
             f"--{name}={','.join(words)}: needs different positive integers. Fix: for instance --{name}=1,2."
         )
-    return numbers

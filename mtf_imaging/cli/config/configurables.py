@@ -12,7 +12,8 @@ import gin
 import mtf_imaging
 import mtf_imaging.models
 from mtf_imaging.cli.config import gin_internals
-from mtf_imaging.cli.config.docstrings import parameter_meanings
+from mtf_imaging.settings.docstrings import parameter_meanings
+from mtf_imaging.settings.setting import Settings, settings_of
 
 _PACKAGE = mtf_imaging.__name__
 _ALL_OF_PACKAGE = (f"{_PACKAGE}.cli.config.training_settings", f"{_PACKAGE}.cli.config.hardware")
@@ -25,7 +26,7 @@ class Parameter(NamedTuple):
 
     Attributes:
       name: the name in gin files, such as "train.num_steps".
-      type: the type annotation, such as "int | None".
+      type: the type annotation, such as "int | None", and the unit if there is one.
       default: the `repr` of the default; None if the parameter is required.
       value: the bound value in gin syntax; None if the parameter is not bound.
       meaning: the description in the docstring; "" if the docstring has none.
@@ -53,7 +54,9 @@ def parameters() -> list[Parameter]:
         if selector.startswith(_OTHERS):
             continue
         wrapped, own = configurable.wrapped, selector.removeprefix(f"{_PACKAGE}.")
-        meanings = parameter_meanings(wrapped)
+        listed = _settings(wrapped)
+        meanings = parameter_meanings(wrapped) | {one.name: one.meaning for one in listed}
+        units = {one.name: one.unit for one in listed}
         for parameter in inspect.signature(wrapped).parameters.values():
             if parameter.name == "self" or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 continue
@@ -63,13 +66,18 @@ def parameters() -> list[Parameter]:
             every.append(
                 Parameter(
                     f"{own}.{parameter.name}",
-                    _type(parameter, default),
+                    ", ".join(filter(None, [_type(parameter, default), units.get(parameter.name)])),
                     None if default is gin.REQUIRED else _format(default),
                     _bound_value(f"{selector}.{parameter.name}"),
                     meanings.get(parameter.name, ""),
                 )
             )
     return sorted(every, key=lambda one: (one.name.count("."), one.name.rpartition(".")[0].lower()))
+
+
+def _settings(wrapped):
+    """Returns the settings of a class; none of a class or function that is not one of settings."""
+    return settings_of(wrapped) if isinstance(wrapped, type) and issubclass(wrapped, Settings) else []
 
 
 def _is_bindable(configurable, name):

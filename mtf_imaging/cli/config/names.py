@@ -16,15 +16,7 @@ for _class in (
     Objects,
     PhotoAugmentation,
     Photos,
-    optimizers.SGD,
-    optimizers.Adam,
-    optimizers.Adafactor,
-    optimizers.StepDecay,
-    optimizers.MilestoneDecay,
-    optimizers.ExponentialDecay,
-    optimizers.CosineDecay,
-    optimizers.PolyDecay,
-    optimizers.WarmUp,
+    *(getattr(optimizers, name) for name in optimizers.__all__ if name != "Optimizer"),
 ):
     gin.external_configurable(_class, module="mtf_imaging")
 

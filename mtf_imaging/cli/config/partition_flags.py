@@ -8,6 +8,7 @@ from absl import flags
 
 from mtf_imaging.errors import ConfigError, LayoutError
 from mtf_imaging.layout import PartitionedLayout, from_partition_dims, num_dims, parse_partition_dims, parse_shape
+from mtf_imaging.settings.setting import Settings, setting, settings
 
 _logger = logging.getLogger(__name__)
 
@@ -15,6 +16,21 @@ NAME = "input_partition_dims"
 
 # Number of dimensions of an image -> their names if no job defines them.
 _DIMS = {3: "batch,x,channels", 4: "batch,x,y,channels", 5: "batch,x,y,z,channels"}
+
+
+@settings
+class PartitionSettings(Settings):
+    """A layout in the notation of TPUEstimator.
+
+    Attributes:
+      input_partition_dims: replaces --mesh_shape and --layout, in the notation of TPUEstimator: the number of slices
+        along each dimension of the image, for instance [1,4,2,1], or with the labels [[1,4,2,1],None]. train prints the
+        resulting layout.
+      num_cores_per_replica: product of the numbers of `input_partition_dims`, as a check.
+    """
+
+    input_partition_dims: str | None = setting(default=None, flag=True)
+    num_cores_per_replica: int | None = setting(default=None, flag=True)
 
 
 class PartitionDims(NamedTuple):
@@ -27,24 +43,6 @@ class PartitionDims(NamedTuple):
     def over(self, dims: str) -> PartitionedLayout:
         """Returns the mesh and the layout for an image with these dimensions."""
         return from_partition_dims(self.numbers, dims, num_cores_per_replica=self.num_cores_per_replica)
-
-
-def define(values: flags.FlagValues) -> None:
-    """Defines the flags."""
-    flags.DEFINE_string(
-        NAME,
-        None,
-        "Replaces --mesh_shape and --layout, in the notation of TPUEstimator: the number of slices along each "
-        "dimension of the image, for instance [1,4,2,1], or with the labels [[1,4,2,1],None]. train prints the "
-        "resulting layout.",
-        flag_values=values,
-    )
-    flags.DEFINE_integer(
-        "num_cores_per_replica",
-        None,
-        "Product of the numbers of --input_partition_dims, as a check.",
-        flag_values=values,
-    )
 
 
 def read(values: flags.FlagValues) -> PartitionDims | None:

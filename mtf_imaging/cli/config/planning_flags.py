@@ -4,8 +4,10 @@ from absl import flags
 
 from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.jobs.settings import check_price
 from mtf_imaging.planner.cost.hardware import HARDWARE, find_hardware
+from mtf_imaging.settings.planning import HardwareSettings
+from mtf_imaging.settings.setting import Settings, changed, setting, settings
+from mtf_imaging.settings.values import check_price
 
 # A note of all commands with --price_per_hour.
 TRAINING_COST = (
@@ -15,30 +17,28 @@ TRAINING_COST = (
 )
 
 
-def define(values: flags.FlagValues) -> None:
-    """Defines --hardware, --num_devices, --num_hosts and --data_dir."""
-    define_hardware(values)
-    flags.DEFINE_string("data_dir", None, "Folder of records or other data; sets the resolution.", flag_values=values)
+@settings
+class JobFolders(Settings):
+    """The folders that a job is read from.
 
-
-def define_hardware(values: flags.FlagValues) -> None:
-    """Defines --hardware, --num_devices and --num_hosts."""
-    text = f"Kind of device: {', '.join(HARDWARE)}; or your own gin file (docs/guides/gpus.md)."
-    flags.DEFINE_string("hardware", None, text, flag_values=values)
-    flags.DEFINE_integer("num_devices", None, "Number of devices.", lower_bound=1, flag_values=values)
-    text = "Number of hosts; each has the same number of devices."
-    flags.DEFINE_integer("num_hosts", 1, text, lower_bound=1, flag_values=values)
-
-
-def define_price(values: flags.FlagValues, more: str = "") -> None:
-    """Defines --price_per_hour.
-
-    Args:
-      values: the flags of the command.
-      more: a sentence to add to the help.
+    Attributes:
+      data_dir: folder of records or other data; sets the resolution.
+      model_dir: folder of a run; its config.gin is the job.
     """
-    text = "Price of one device for one hour, in any currency; prints the cost of train.num_steps steps."
-    flags.DEFINE_float("price_per_hour", None, f"{text} {more}".rstrip(), flag_values=values)
+
+    data_dir: str | None = setting(default=None, flag=True)
+    model_dir: str | None = setting(default=None, flag=True)
+
+
+@settings
+class HardwareFlags(HardwareSettings):
+    """The devices that a job is planned for."""
+
+    hardware: str = changed(
+        HardwareSettings,
+        "hardware",
+        meaning=f"kind of device: {', '.join(HARDWARE)}; or your own gin file (docs/guides/gpus.md)",
+    )
 
 
 def checked_price(values: flags.FlagValues) -> float | None:

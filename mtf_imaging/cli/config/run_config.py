@@ -9,12 +9,14 @@ from typing import Any
 import gin
 
 from mtf_imaging.cli.config.gin_text import Named, read_gin_text
+from mtf_imaging.cli.config.groups import PARAMETERS, SETUP, TRAIN
 from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.files.run_folder import CONFIG
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.layout import Layout
+from mtf_imaging.settings.setting import settings_of
 
 _logger = logging.getLogger(__name__)
 _TASK = re.compile(r"^(?:mtf_imaging\.)?job\.task = @(\S+)\(\)$", re.MULTILINE)
@@ -91,22 +93,24 @@ def _references(value: object) -> list[Named]:
     return [ref for one in value for ref in _references(one)] if isinstance(value, list | tuple) else []
 
 
-def save_config(model_dir: str | Path, facts: Facts, setup: JobSetup, layout: Layout) -> str:
+def save_config(model_dir: str | Path, setup: JobSetup, facts: Facts, layout: Layout) -> str:
     """Saves the bound and the used parameters of a run, and warns if they differ from those of the last call.
 
     Args:
       model_dir: the folder of the run.
-      facts: the settings that follow from the data.
       setup: the setup of the job.
+      facts: the settings that follow from the data.
       layout: the layout of the run.
 
     Returns:
       The saved text.
     """
-    decided: dict[str, Any] = {"setup.resolution": facts.resolution, "setup.spacing": facts.spacing}
-    decided["train.fold_digest"] = facts.fold_digest
-    if facts.class_frequencies is not None:
-        decided["train.class_frequencies"] = tuple(facts.class_frequencies)
+    recorded = {
+        one.name: getattr(facts, one.name) for cls in (*SETUP, *TRAIN) for one in settings_of(cls) if one.recorded
+    }
+    decided: dict[str, Any] = {
+        PARAMETERS[name]: tuple(value) if isinstance(value, list) else value for name, value in recorded.items()
+    }
     if setup.cluster:  # a run can resume on any hosts
         decided["setup.cluster"] = ""
     if setup.has_auto_layout:  # a run that resumes keeps its layout

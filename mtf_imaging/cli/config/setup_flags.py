@@ -10,32 +10,30 @@ from pathlib import Path
 import gin
 from absl import flags
 
-from mtf_imaging.cli.config import gin_config, partition_flags, run_config
+from mtf_imaging.cli.config import flags_of_settings, gin_config, partition_flags, run_config
 from mtf_imaging.cli.config.gin_text import read_gin_text
+from mtf_imaging.cli.config.groups import PARAMETERS, SETUP, SETUP_PARAMETERS, TRAIN_PARAMETERS
 from mtf_imaging.cli.config.setup import JobSetup
-from mtf_imaging.data.listing.image_formats import OUTPUT_FORMATS
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.jobs.devices import AUTO, COMMUNICATION
 from mtf_imaging.jobs.ensembles import ensemble_runs
-from mtf_imaging.layout import MESH_IMPLS
+from mtf_imaging.settings.setting import Settings, setting, settings
+from mtf_imaging.settings.values import AUTO
 
 _logger = logging.getLogger(__name__)
 
-# flag -> help; each flag binds the parameter of the same name of `setup`
-_SETUP = {
-    "mesh_shape": "Names and sizes of the mesh dimensions, for instance rows:2,cols:2.",
-    "layout": "Rules that split dimensions over mesh dimensions, for instance x:rows,y:cols; train also takes auto.",
-    "mesh_impl": f"Placement of the processors on devices: {', '.join(MESH_IMPLS)}.",
-    "resolution": "Voxels along x, y and z, for instance 64 or x:192,y:192,z:96; default: as the records. "
-    "For photos and objects, the size of the images in training, for instance 513 or height:513,width:1025.",
-    "spacing": "Voxel size in mm along x, y and z, for instance 1.5,1.5,2; default: as the records.",
-    "cluster": "Servers that compute (see mtf-imaging serve), as host0:2222,host1:2222; default: this process.",
-    "communication": f"How several processes sum and gather: {', '.join(COMMUNICATION)}.",
-}
-_COUNTS = {
-    "batch_size": "Volumes in a step, over all processors.",
-    "micro_batches": "Micro-batches of a step, computed one after the other in the memory of one.",
-}
+
+@settings
+class GinSettings(Settings):
+    """Where a command reads gin parameters.
+
+    Attributes:
+      gin_file: gin file, by its path, or the name of a shipped file (unet3d_demo, 4x4); may be repeated.
+      gin_param: gin parameter, NAME=VALUE, for instance setup.batch_size=2; may be repeated. Short form:
+        --gin.NAME=VALUE.
+    """
+
+    gin_file: tuple[str, ...] = setting(default=(), flag=True)
+    gin_param: tuple[str, ...] = setting(default=(), flag=True)
 
 
 def define(values: flags.FlagValues, without: Collection[str] = ()) -> None:
@@ -45,48 +43,9 @@ def define(values: flags.FlagValues, without: Collection[str] = ()) -> None:
       values: the flags of the command.
       without: names of flags to leave out.
     """
-    flags.DEFINE_multi_string(
-        "gin_file",
-        [],
-        "Gin file: a path, or the name of a shipped file (unet3d_demo, 4x4); may be repeated.",
-        flag_values=values,
-    )
-    flags.DEFINE_multi_string(
-        "gin_param",
-        [],
-        "Gin parameter, NAME=VALUE, for instance setup.batch_size=2; may be repeated. Short form: --gin.NAME=VALUE.",
-        flag_values=values,
-    )
-    for name, text in _SETUP.items():
-        if name not in without:
-            flags.DEFINE_string(name, None, text, flag_values=values)
+    flags_of_settings.define(values, GinSettings, *SETUP, without=without, bound=PARAMETERS)
     if partition_flags.NAME not in without:
-        partition_flags.define(values)
-    for name, text in _COUNTS.items():
-        if name not in without:
-            flags.DEFINE_integer(name, None, text, flag_values=values)
-
-
-def define_checkpoint(values: flags.FlagValues) -> None:
-    """Defines --checkpoint, for commands that use a trained network."""
-    text = "Checkpoint to use: the last, or the best on the held-out cases of the training."
-    flags.DEFINE_enum("checkpoint", "last", ["last", "best"], text, flag_values=values)
-
-
-def define_ensemble(values: flags.FlagValues) -> None:
-    """Defines --ensemble, for commands that use a trained network."""
-    text = "Average the probabilities of all folds in --model_dir, the output folder of cross_validate."
-    flags.DEFINE_bool("ensemble", False, text, flag_values=values)
-
-
-def define_initial_weights(values: flags.FlagValues) -> None:
-    """Defines --initial_weights, for commands that train."""
-    text = (
-        "Weights to start from if the run has no checkpoint: a folder that import_weights wrote, the folder of another "
-        "run, or the path of a checkpoint. Variables that both networks have are set, by name; "
-        "train.initial_weights_except lists scopes to leave out."
-    )
-    flags.DEFINE_string("initial_weights", None, text, flag_values=values)
+        flags_of_settings.define(values, partition_flags.PartitionSettings)
 
 
 def saved_run(values: flags.FlagValues) -> Path:
@@ -103,23 +62,6 @@ def saved_run(values: flags.FlagValues) -> Path:
     return runs[0]
 
 
-def define_output_format(values: flags.FlagValues) -> None:
-    flags.DEFINE_enum(
-        "output_format",
-        None,
-        [*OUTPUT_FORMATS],
-        "File format of segmentations of volumes; default: the ending of predict --output for one volume, otherwise "
-        "ome-zarr for OME-Zarr volumes and nifti for all others.",
-        flag_values=values,
-    )
-
-
-def define_spacing_csv(values: flags.FlagValues) -> None:
-    """Defines --spacing_csv, for commands that read cases."""
-    text = "CSV file, case,x,y,z, with voxel sizes in mm for files whose headers lack them (an identity affine)."
-    flags.DEFINE_string("spacing_csv", None, text, flag_values=values)
-
-
 class Configuration:
     """The gin files, gin parameters and flags of a command, read in two steps around the import of TensorFlow.
 
@@ -134,7 +76,7 @@ class Configuration:
         job: str | None = None,
         needs_job: bool = False,
         more_files: Iterable[str] = (),
-        **bound_flags: str,
+        trains: bool = False,
     ):
         """Finds the files and checks the setup flags.
 
@@ -144,14 +86,14 @@ class Configuration:
           job: the gin file to read first if there is no saved configuration and the flags name only layout files.
           needs_job: whether to raise an error if neither the saved configuration nor the flags contain a job.
           more_files: gin files to read last.
-          **bound_flags: more flags that bind gin parameters, for instance num_steps="train.num_steps".
+          trains: whether the flags of training settings, such as --num_steps, bind gin parameters.
 
         Raises:
           ConfigError, LayoutError: a file does not exist, a value is not valid, or there is no job.
         """
-        parameters = {name: f"setup.{name}" for name in (*_SETUP, *_COUNTS) if name in values} | bound_flags
-        given = {name: values[name].value for name in parameters if values[name].value is not None}
-        JobSetup(**{name: value for name, value in given.items() if name not in bound_flags})
+        parameters = SETUP_PARAMETERS | (TRAIN_PARAMETERS if trains else {})
+        given = {name: values[name].value for name in parameters if name in values and values[name].value is not None}
+        JobSetup(**{name: value for name, value in given.items() if name in SETUP_PARAMETERS})
         if given.get("layout") == AUTO and given.get("mesh_shape"):
             raise ConfigError(
                 f"--layout auto chooses the mesh, but --mesh_shape is {given['mesh_shape']}. Fix: leave one out."

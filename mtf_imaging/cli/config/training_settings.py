@@ -2,18 +2,22 @@
 
 import dataclasses
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import gin
+from absl import flags
 
 from mtf_imaging.cli.config import names
+from mtf_imaging.cli.config.flags_of_settings import FlagSettings
+from mtf_imaging.cli.config.groups import TRAIN
 from mtf_imaging.cli.config.job import Job
 from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs.data import TrainingData
-from mtf_imaging.jobs.devices import AUTO
 from mtf_imaging.kinds.networks import task_for
+from mtf_imaging.settings.setting import changed, setting, settings, settings_of, values_of
+from mtf_imaging.settings.training import DataSettings, RunSettings
+from mtf_imaging.settings.values import AUTO
 from mtf_imaging.training.data_set import DataSet
 from mtf_imaging.training.evaluation import Evaluation
 from mtf_imaging.training.optimizers import Optimizer
@@ -21,99 +25,53 @@ from mtf_imaging.training.step import TrainingStep
 
 
 @gin.configurable("train", module="mtf_imaging")
-@dataclasses.dataclass(frozen=True)
-class Training:
+@settings
+class Training(*TRAIN):
     """The settings that only training needs.
 
     Attributes:
-      num_steps: number of steps of the run, including earlier calls.
-      optimizer: the optimizer, a `training.optimizers.Optimizer`.
-      seed: seed of the initial weights, the data order and random operations.
-      initial_weights: weights to start from if the run has no checkpoint: a folder that import_weights wrote, the
-        folder of another run, or the path of a checkpoint. Variables that both networks have are set, by name.
-      initial_weights_except: scopes, or one scope, whose variables `initial_weights` does not set, such as
-        "deeplab/classes" for a network with other classes.
-      class_frequencies: frequencies of the classes that a new network predicts before its first step: "data" for those
-        of the training data, a fraction for each output of the network, or None to start from biases of 0. train saves
-        the fractions in the run's config.gin.
-      data: the data set, a `training.data_set.DataSet`; None for records. `job.window` and `augmentation` apply only to
+      data: the data set, a `training.data_set.DataSet`. Default: records. job.window and `augmentation` apply only to
         records.
-      augmentation: a function like a `data.augmentation.Augmentation`, or None.
-      checkpoint_every: steps between checkpoints.
-      checkpoints_kept: number of recent checkpoints to keep.
-      checkpoint_async: whether to write checkpoints while the next steps run, which takes host memory for a copy of all
-        variables.
-      eval_every: steps between evaluations of held-out cases; default: `checkpoint_every`.
-      evaluation: the evaluation of held-out cases, a `training.evaluation.Evaluation`; None for the Dice of records,
-        the mean IoU of photos, and the average precision of objects.
-      monitor: measure that selects the best checkpoint, which is kept in addition to the recent ones; higher is better.
-        Default: "lesion" for LiTS, "mean" (of all masks) for other records, "mean_iou" for photos,
-        and "mask_ap" or "box_ap" for objects with or without masks.
-      fold: number of the held-out fold, counted from 0; None to train on all records.
-      num_folds: number of folds; default: as in `splits_file`, or 5 without this file.
-      splits_file: file of the folds in the format of nnU-Net's `splits_final.json`; written if it does not exist.
-      split_seed: seed of the assignment of cases to folds.
-      fold_digest: digest of the fold that the run began with; train writes it and checks it when the run resumes.
+      augmentation: a function like a `data.augmentation.Augmentation`. Default: none.
     """
 
-    num_steps: int = gin.REQUIRED
-    optimizer: Optimizer = gin.REQUIRED
-    seed: int = 0
-    initial_weights: str | None = None
-    initial_weights_except: str | tuple[str, ...] = ()
-    class_frequencies: str | tuple[float, ...] | None = "data"
-    data: DataSet | None = None
-    augmentation: Callable | None = None
-    checkpoint_every: int = 100
-    checkpoints_kept: int = 3
-    checkpoint_async: bool = False
-    eval_every: int | None = None
-    evaluation: Evaluation | None = None
-    monitor: str | None = None
-    fold: int | None = None
-    num_folds: int | None = None
-    splits_file: str | None = None
-    split_seed: int = 0
-    fold_digest: str | None = None
+    num_steps: int = changed(RunSettings, "num_steps", default=gin.REQUIRED)
+    optimizer: Optimizer = changed(RunSettings, "optimizer", default=gin.REQUIRED)
+    data: DataSet | None = changed(DataSettings, "data_set", default=None, default_factory=dataclasses.MISSING)
+    augmentation: Callable | None = setting(default=None)
+    evaluation: Evaluation | None = changed(DataSettings, "evaluation")
 
-    def source(self, job: Job, setup: JobSetup, data_dir: str | Path, eval_dir: str | None = None) -> TrainingData:
+    def source(self, job: Job, setup: JobSetup, **folders: Any) -> TrainingData:
         """Returns the images of a job.
 
         Args:
           job: the job.
           setup: the setup of the job.
-          data_dir: the folder of the images.
-          eval_dir: the folder of the held-out cases.
+          **folders: data_dir and eval_dir.
         """
-        return TrainingData(
-            data_dir,
-            self.data or names.records(job.window, self.augmentation, setup.spacing),
-            eval_dir,
-            self.evaluation,
-            self.fold,
-            self.num_folds,
-            self.splits_file,
-            self.split_seed,
-            self.fold_digest,
-        )
+        data_set = self.data or names.records(job.window, self.augmentation, setup.spacing)
+        return TrainingData(**values_of(TrainingData, self, **folders, data_set=data_set))
 
 
-def training_arguments(setup: JobSetup, data_dir: str, eval_dir: str | None) -> dict[str, Any]:
-    """Returns the keyword arguments of `jobs.train` for the bound job."""
-    job, training = Job(), Training()
-    same = ("optimizer", "num_steps", "seed", "checkpoint_every", "checkpoints_kept", "checkpoint_async", "eval_every")
-    same += ("monitor", "initial_weights", "initial_weights_except", "class_frequencies")
-    return {
-        "task": job.task,
-        "data": training.source(job, setup, data_dir, eval_dir),
-        "layout": AUTO if setup.has_auto_layout else setup.parsed_layout,
-        "devices": setup.devices,
-        "resolution": setup.resolution,
-        "batch_size": setup.batch_size,
-        "micro_batches": setup.micro_batches,
-        "dtype": job.dtype,
-        **{name: getattr(training, name) for name in same},
-    }
+def bound_settings(cls: type, setup: JobSetup, values: flags.FlagValues, **known: Any) -> dict[str, Any]:
+    """Returns the keyword arguments of a job as they are bound and as the flags give them.
+
+    Args:
+      cls: the class of the job's settings.
+      setup: the bound setup.
+      values: the flags.
+      **known: keyword arguments that are neither bound nor flags.
+    """
+    job, given = Job(), FlagSettings(values, cls, DataSettings)
+    names = [one.name for one in settings_of(cls)]
+    if "layout" in names:
+        is_chosen = setup.has_auto_layout and issubclass(cls, RunSettings)
+        known = {"layout": AUTO if is_chosen else setup.parsed_layout} | known
+    if not issubclass(cls, RunSettings):
+        return values_of(cls, job, setup, given, **known)
+    training = Training()
+    folders = {name: getattr(given, name) for name in ("data_dir", "eval_dir") if hasattr(given, name)}
+    return values_of(cls, job, training, setup, given, **{"data": training.source(job, setup, **folders)} | known)
 
 
 def bound_step(setup: JobSetup, data_dir: str | None = None, sizes: tuple[int, ...] | None = None) -> TrainingStep:
@@ -132,8 +90,8 @@ def bound_step(setup: JobSetup, data_dir: str | None = None, sizes: tuple[int, .
         if sizes is None:
             raise ConfigError("the resolution is not known. Fix: give --resolution, or --data_dir.")
     else:
-        sizes = training.source(job, setup, data_dir).sizes(setup.resolution)
-    description = training.source(job, setup, data_dir).description if data_dir is not None else None
+        sizes = training.source(job, setup, data_dir=data_dir).sizes(setup.resolution)
+    description = training.source(job, setup, data_dir=data_dir).description if data_dir is not None else None
     return TrainingStep(
         task_for(job.task, description),
         training.optimizer,

@@ -8,24 +8,22 @@ from collections.abc import Iterable
 from absl import flags
 
 from mtf_imaging.cli.commands.all_commands import COMMANDS, load
+from mtf_imaging.cli.config.groups import examples
+from mtf_imaging.settings import data, inference, planning, step, training
+from mtf_imaging.settings.setting import Settings, settings_of
 
+_CLASSES = (data, inference, planning, step, training)
 # setting -> its flag, if the flag has another name
-FLAGS = {"file_format": "format", "record_format": "format", "spacing_table": "spacing_csv"}
-# setting without a flag -> its gin parameter with an example value, quoted for a shell
-PARAMETERS = {
-    "monitor": """train.monitor='"lesion"'""",
-    "checkpoint_every": "train.checkpoint_every=100",
-    "checkpoints_kept": "train.checkpoints_kept=3",
-    "data": "train.data='@NAME()'",
-    "dtype": """job.dtype='"bfloat16"'""",
-    "evaluation": "train.evaluation='@NAME()'",
-    "initial_weights_except": """train.initial_weights_except='"deeplab/classes"'""",
-    "flips": """job.flips='("x", "y")'""",
-    "largest_liver": "job.largest_liver=True",
-    "lesions_in_liver": "job.lesions_in_liver=True",
-    "optimizer": "train.optimizer='@NAME()'",
-    "scales": """job.scales='(0.75, 1.0, 1.25)'""",
+FLAGS = {
+    one.name: one.flag
+    for module in _CLASSES
+    for cls in vars(module).values()
+    if isinstance(cls, type) and issubclass(cls, Settings)
+    for one in settings_of(cls)
+    if one.flag not in ("", one.name)
 }
+# setting without a flag -> its gin parameter with an example value, quoted for a shell
+PARAMETERS = examples()
 # setting -> a note that replaces the flag
 NOTES = {
     "hardware": "--hardware (for instance h200, or a gin file; see docs/guides/gpus.md)",

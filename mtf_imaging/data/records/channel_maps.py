@@ -15,10 +15,10 @@ from mtf_imaging.data.intensities import (
     Scaling,
     parse_intensity,
 )
-from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window, check_window
 from mtf_imaging.data.modality import is_ct, value_beyond
 from mtf_imaging.data.network_input import channel_scalings
 from mtf_imaging.data.records.manifest import Manifest, is_plain_lits
+from mtf_imaging.data.window import DEFAULT_WINDOW, Window, check_window
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.spelling import did_you_mean
 

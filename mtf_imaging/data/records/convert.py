@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from mtf_imaging.data.cases.cases import Case, find_data_set, natural_key
 from mtf_imaging.data.description.description import LITS_RULES, Description
-from mtf_imaging.data.images.spacing_table import read_spacing_table
+from mtf_imaging.data.images.spacing_table import SpacingTable, read_spacing_table
 from mtf_imaging.data.images.voxel_values import any_label
 from mtf_imaging.data.records.choose_sampling import choose_sampling, is_flat, propose_spacing
 from mtf_imaging.data.records.conversion import Conversion, Converted
@@ -39,7 +39,7 @@ def convert(
     output_dir: str | Path,
     resolution: str | int | None = None,
     spacing: str | float | tuple[float, float, float] | None = None,
-    spacing_csv: str | Path | None = None,
+    spacing_csv: str | Path | SpacingTable | None = None,
     workers: int | None = 1,
     progress: bool = True,
     prepare: Callable[[], None] | None = None,

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
 from mtf_imaging.data.records.label_counts import count_labels
 from mtf_imaging.data.records.manifest import open_records
 from mtf_imaging.data.records.pipeline import RegionsByGrid, training_batches
 from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import Grid, format_grid
+from mtf_imaging.data.window import DEFAULT_WINDOW, Window
 from mtf_imaging.layout import TensorRegion
 
 

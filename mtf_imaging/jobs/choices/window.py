@@ -4,8 +4,8 @@ import math
 
 from mtf_imaging.data.fingerprint import Fingerprint
 from mtf_imaging.data.intensities import PERCENTAGES, WINDOW
-from mtf_imaging.data.intensity import DEFAULT_WINDOW
 from mtf_imaging.data.modality import is_ct
+from mtf_imaging.data.window import DEFAULT_WINDOW
 from mtf_imaging.jobs.choices.choice import Choice
 from mtf_imaging.jobs.choices.network import NNUNET
 

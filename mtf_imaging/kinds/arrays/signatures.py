@@ -12,7 +12,7 @@ from mtf_imaging.evaluation.export.networks import (
     average_networks,
 )
 from mtf_imaging.evaluation.export.signature import Field, Signature, grid_name, with_default
-from mtf_imaging.kinds.export import ExportSettings
+from mtf_imaging.kinds.export import ExportedRun
 from mtf_imaging.kinds.facts import Facts
 
 PREDICTION = "prediction"  # the name of the output of a network that returns one tensor
@@ -82,10 +82,10 @@ def _plain_dtype(dtype: tf.DType) -> tf.DType:
     return tf.float32 if dtype.is_floating and dtype != tf.float64 else dtype
 
 
-def exported(own: ExportSettings, facts: Facts) -> tuple[TrainedNetworks, ArraySignatures]:
+def exported(run: ExportedRun, facts: Facts) -> tuple[TrainedNetworks, ArraySignatures]:
     """Builds the networks of a run, with their signatures; see `Kind.export`."""
-    own.check_no_flips()
-    own.check_no_spacing()
-    sizes = own.sizes(facts)
-    networks = own.networks(sizes, None)
+    run.check_no_flips()
+    run.check_no_spacing()
+    sizes = run.sizes(facts)
+    networks = run.networks(sizes, None)
     return networks, ArraySignatures(networks, sizes)

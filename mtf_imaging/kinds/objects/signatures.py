@@ -11,7 +11,7 @@ from mtf_imaging.evaluation.export.networks import Network, TrainedNetworks
 from mtf_imaging.evaluation.export.pixels import scale_pixels
 from mtf_imaging.evaluation.export.signature import Field, Signature, grid_name, with_default
 from mtf_imaging.files.run_folder import FACTS
-from mtf_imaging.kinds.export import ExportSettings
+from mtf_imaging.kinds.export import ExportedRun
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.objects.description import ObjectDescription, object_description_from_fields
 from mtf_imaging.kinds.objects.infer import BOX_DIGITS, SCORE_DIGITS
@@ -122,12 +122,12 @@ def _rounded(x: tf.Tensor, digits: int) -> tf.Tensor:
     return tf.round(x * power) / divisor(power, x.dtype)
 
 
-def exported(own: ExportSettings, facts: Facts) -> tuple[TrainedNetworks, ObjectSignatures]:
+def exported(run: ExportedRun, facts: Facts) -> tuple[TrainedNetworks, ObjectSignatures]:
     """Builds the networks of a run, with their signatures; see `Kind.export`."""
-    own.check_no_flips()
-    own.check_no_spacing()
-    check_no_ensemble(len(own.runs) > 1)
-    description = object_description_from_fields(facts.description, str(own.runs[0] / FACTS))
-    sizes = own.sizes(facts)
-    networks = own.networks(sizes, description)
+    run.check_no_flips()
+    run.check_no_spacing()
+    check_no_ensemble(len(run.runs) > 1)
+    description = object_description_from_fields(facts.description, str(run.runs[0] / FACTS))
+    sizes = run.sizes(facts)
+    networks = run.networks(sizes, description)
     return networks, ObjectSignatures(networks, sizes, description)

@@ -11,10 +11,10 @@ from mtf_imaging.evaluation.export.networks import Network, TrainedNetworks, ave
 from mtf_imaging.evaluation.export.pixels import scale_pixels
 from mtf_imaging.evaluation.export.signature import Field, Signature, checked, grid_name, with_default
 from mtf_imaging.files.run_folder import FACTS
-from mtf_imaging.kinds.export import ExportSettings
+from mtf_imaging.kinds.export import ExportedRun
 from mtf_imaging.kinds.facts import Facts
-from mtf_imaging.kinds.inference import ONE_SCALE
 from mtf_imaging.kinds.photos.description import PhotoDescription, photo_description_from_fields
+from mtf_imaging.settings.values import ONE_SCALE
 
 Size = tuple[int, ...]  # height and width
 
@@ -99,17 +99,17 @@ class PhotoSignatures:
         ]
 
 
-def exported(own: ExportSettings, facts: Facts) -> tuple[TrainedNetworks, PhotoSignatures]:
+def exported(run: ExportedRun, facts: Facts) -> tuple[TrainedNetworks, PhotoSignatures]:
     """Builds the networks of a run, with their signatures; see `Kind.export`."""
-    if own.scales != ONE_SCALE:
+    if run.own.scales != ONE_SCALE:
         raise ConfigError(
-            f"scales = {own.scales!r}: an exported model computes photos only at their own size. "
+            f"scales = {run.own.scales!r}: an exported model computes photos only at their own size. "
             "Fix: use scales = (1.0,).",
             ["scales"],
         )
-    check_flips(own.flips, axis_names=PHOTO_AXES)
-    own.check_no_spacing()
-    description = photo_description_from_fields(facts.description, str(own.runs[0] / FACTS))
-    sizes = own.sizes(facts)
-    networks = own.networks(sizes, description)
-    return networks, PhotoSignatures(networks, sizes, description, own.flips)
+    check_flips(run.flips, axis_names=PHOTO_AXES)
+    run.check_no_spacing()
+    description = photo_description_from_fields(facts.description, str(run.runs[0] / FACTS))
+    sizes = run.sizes(facts)
+    networks = run.networks(sizes, description)
+    return networks, PhotoSignatures(networks, sizes, description, run.flips)

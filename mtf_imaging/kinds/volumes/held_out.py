@@ -13,7 +13,7 @@ import numpy as np
 from tqdm import tqdm
 
 from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
-from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window, apply_window
+from mtf_imaging.data.intensity import apply_window
 from mtf_imaging.data.network_input import apply_intensities
 from mtf_imaging.data.records.channel_maps import resolve_intensities
 from mtf_imaging.data.records.manifest import Manifest, is_plain_lits, open_records
@@ -24,6 +24,7 @@ from mtf_imaging.data.records.stored import StoredRecord
 from mtf_imaging.data.sampling.buckets import group_by_grid
 from mtf_imaging.data.sampling.grid import Grid, Region
 from mtf_imaging.data.sampling.regions import ALONG_Z
+from mtf_imaging.data.window import DEFAULT_WINDOW, Window
 from mtf_imaging.evaluation.case_report.case_picture import picture_pixels
 from mtf_imaging.evaluation.scoring.overlap import Overlap, dice_text, label_overlaps, mean
 from mtf_imaging.evaluation.scoring.summary import dice_per_case

@@ -6,12 +6,12 @@ import tensorflow as tf
 
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.intensities import SMALLEST_SCALE, WINDOW, Intensity
-from mtf_imaging.data.intensity import Window
 from mtf_imaging.data.modality import is_ct, value_beyond
 from mtf_imaging.data.records.manifest import is_plain_lits
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid
 from mtf_imaging.data.sampling.sampling import format_spacing
+from mtf_imaging.data.window import Window
 from mtf_imaging.evaluation.averaging.flips import check_flips
 from mtf_imaging.evaluation.export.networks import (
     Network,
@@ -21,7 +21,7 @@ from mtf_imaging.evaluation.export.networks import (
     average_networks,
 )
 from mtf_imaging.evaluation.export.signature import Field, Signature, checked, grid_name, with_default
-from mtf_imaging.kinds.export import ExportSettings
+from mtf_imaging.kinds.export import ExportedRun
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.volumes.operations import resampling
 from mtf_imaging.kinds.volumes.operations.intensities import (
@@ -225,10 +225,10 @@ def volume_intensities(description: Description, window: Window | None) -> tuple
     return description.intensities
 
 
-def exported(own: ExportSettings, facts: Facts | None) -> tuple[TrainedNetworks, VolumeSignatures]:
+def exported(run: ExportedRun, facts: Facts | None) -> tuple[TrainedNetworks, VolumeSignatures]:
     """Builds the networks of a run, with their signatures; see `Kind.export`."""
-    check_flips(own.flips, axis_names=AXIS_NAMES)
-    sampling = sampling_of_run(own.runs[0], own.resolution, own.spacing)
-    description = description_of_run(own.runs[0])
-    networks = own.networks(sampling.grids, description)
-    return networks, VolumeSignatures(networks, sampling, description, own.window, own.flips)
+    check_flips(run.flips, axis_names=AXIS_NAMES)
+    sampling = sampling_of_run(run.runs[0], run.own.resolution, run.own.spacing)
+    description = description_of_run(run.runs[0])
+    networks = run.networks(sampling.grids, description)
+    return networks, VolumeSignatures(networks, sampling, description, run.own.window, run.flips)

@@ -8,7 +8,7 @@ from mtf_imaging.data.sampling.buckets import AnySampling, parse_any_sampling
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.kinds.facts import read_facts
-from mtf_imaging.kinds.settings import Resolution, Spacing
+from mtf_imaging.settings.values import Resolution, Spacing
 
 
 def description_of_run(model_dir: str | Path) -> Description:

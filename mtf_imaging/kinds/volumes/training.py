@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from mtf_imaging.data.description.description import LITS_RULES, Description
 from mtf_imaging.data.description.description_fields import as_fields
-from mtf_imaging.data.intensity import check_window
 from mtf_imaging.data.records.channel_maps import resolve_intensities
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.manifest import is_plain_lits, open_records, read_manifest
 from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.data.sampling.buckets import Samplings, format_grids
 from mtf_imaging.data.sampling.sampling import format_spacing
+from mtf_imaging.data.window import check_window
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.kind import VOLUMES, TrainingImages
 from mtf_imaging.kinds.volumes.held_out import MEAN, HeldOutRecords

@@ -13,7 +13,7 @@ from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.images.sources import ImageSource, VoxelSource
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.intensities import ChannelStatistics
-from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window, window_in_place
+from mtf_imaging.data.intensity import window_in_place
 from mtf_imaging.data.modality import is_ct, value_beyond
 from mtf_imaging.data.network_input import apply_intensities
 from mtf_imaging.data.reading.channels import Image, read_image
@@ -25,6 +25,7 @@ from mtf_imaging.data.sampling.grid import Region, whole_region
 from mtf_imaging.data.sampling.regions import ALONG_Z, PlaneOrder
 from mtf_imaging.data.sampling.resample import resample_linear_region
 from mtf_imaging.data.statistics import Distribution
+from mtf_imaging.data.window import DEFAULT_WINDOW, Window
 from mtf_imaging.errors import DataError
 
 _PLANES = 32  # planes of a channel to read at a time

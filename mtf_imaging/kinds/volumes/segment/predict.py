@@ -17,12 +17,12 @@ from mtf_imaging.data.images.cropping import warn_of_cropped_volume
 from mtf_imaging.data.images.sources import ImageSource
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.intensities import ChannelStatistics
-from mtf_imaging.data.intensity import DEFAULT_WINDOW, Window
 from mtf_imaging.data.listing.image_formats import SEGMENTATION_FORMATS, is_image_folder, is_zarr
 from mtf_imaging.data.reading.channels import Image
 from mtf_imaging.data.reading.images import Volume
 from mtf_imaging.data.records.conversion import case_geometry
 from mtf_imaging.data.sampling.buckets import AnySampling
+from mtf_imaging.data.window import DEFAULT_WINDOW, Window
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup
 from mtf_imaging.evaluation.scoring.compact_labels import CompactLabels

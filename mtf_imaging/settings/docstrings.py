@@ -27,7 +27,7 @@ def parameter_meanings(thing: type | object) -> dict[str, str]:
     docs = [thing]
     if inspect.isclass(thing):
         docs = [doc for base in thing.__mro__ if base is not object for doc in (base, vars(base).get("__init__"))]
-    meanings = {}
+    meanings: dict[str, str] = {}
     for doc in docs:
         own = vars(doc).get("__doc__") if inspect.isclass(doc) else getattr(doc, "__doc__", None)
         for name, text in _parse(own or "").items():
@@ -35,11 +35,13 @@ def parameter_meanings(thing: type | object) -> dict[str, str]:
     return meanings
 
 
-def _parse(doc):
-    meanings, names, is_section = {}, (), False
+def _parse(doc: str) -> dict[str, str]:
+    meanings: dict[str, str] = {}
+    names: list[str] = []
+    is_section = False
     for line in inspect.cleandoc(doc).splitlines():
         if line and not line.startswith(" "):
-            is_section, names = _SECTION.match(line) is not None, ()
+            is_section, names = _SECTION.match(line) is not None, []
         elif is_section and (match := _ENTRY.match(line)):
             names = match["names"].replace("*", "").split(", ")
             meanings |= dict.fromkeys(names, match["text"].strip())

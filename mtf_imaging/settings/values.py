@@ -1,16 +1,15 @@
-"""Settings that jobs share with the kinds of data, and their checks.
+"""Types of values that several settings have, and how they are parsed."""
 
-This module does not import TensorFlow, so that a mistake is reported without delay.
-"""
-
+import math
 from collections.abc import Sequence
 
 from mtf_imaging.data.sampling.buckets import parse_grids
 from mtf_imaging.data.sampling.grid import AXIS_NAMES
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.spelling import did_you_mean
 
+AUTO = "auto"  # the layout that train chooses for its devices
 DTYPES = ("float32", "bfloat16", "float64")
+ONE_SCALE = (1.0,)
 
 # Voxels along x, y and z: 64 or "64" for a cube, "x:192,y:192,z:96", or a sequence with one number per dimension. The
 # resolution of records with several grids is a string with all of them, separated by "|". The resolution of photos is
@@ -20,11 +19,17 @@ Resolution = str | int | Sequence[int]
 Spacing = str | float | tuple[float, float, float]
 
 
-def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
-    """Raises ConfigError unless the value of a setting is one of its choices."""
-    if value not in choices:
-        hint = did_you_mean(str(value), choices)
-        raise ConfigError(f"{name} = {value!r} is not known.{hint} Fix: choose one of {', '.join(choices)}.", [name])
+def check_price(price_per_hour: float | None) -> None:
+    """Raises ConfigError unless the price of a device is a positive, finite number, or None for no price."""
+    if price_per_hour is None:
+        return
+    number = isinstance(price_per_hour, int | float) and not isinstance(price_per_hour, bool)
+    if not (number and math.isfinite(price_per_hour) and price_per_hour > 0):
+        raise ConfigError(
+            f"price_per_hour must be a positive number, not {price_per_hour!r}. Fix: give the price of one device for "
+            "one hour, for instance 2.5, or leave it out to print no cost.",
+            ["price_per_hour"],
+        )
 
 
 def parse_resolution(resolution: Resolution, dims: int = 3, names: Sequence[str] = AXIS_NAMES) -> tuple[int, ...]:

@@ -1,0 +1,51 @@
+"""What `evaluate` and `predict` share: the images of a run, and its trained network in all processes."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from mtf_imaging.jobs.agreement import check_agreement
+from mtf_imaging.jobs.devices import Devices
+from mtf_imaging.jobs.ensembles import trained_runs
+from mtf_imaging.kinds.all_kinds import open_subject
+from mtf_imaging.kinds.inference import Inference
+from mtf_imaging.kinds.kind import PredictedImages
+from mtf_imaging.kinds.networks import task_for
+from mtf_imaging.settings.inference import EvaluateSettings, PredictSettings
+
+if TYPE_CHECKING:
+    from mtf_imaging.meshes.group import Group
+    from mtf_imaging.training.evaluation import Predict
+
+
+def open_images(own: EvaluateSettings | PredictSettings) -> PredictedImages:
+    """Returns the kind of images that a run was trained on, with the settings of a job.
+
+    Raises:
+      CheckpointError: the run has no such checkpoint.
+      ConfigError: a setting has no effect on these images.
+      DataError: the facts of the run are damaged.
+    """
+    return open_subject(trained_runs(own)[0], Inference.of(own))
+
+
+@contextlib.contextmanager
+def network_of_run(
+    subject: PredictedImages, own: EvaluateSettings | PredictSettings, images: Sequence[Any]
+) -> "Iterator[tuple[Group, Predict]]":
+    """Builds the trained network in all processes that run the job.
+
+    Args:
+      subject: the kind of images.
+      own: the settings of the job.
+      images: the images, which all processes must have in the same order.
+
+    Yields:
+      The processes, and the network.
+    """
+    task, devices = task_for(own.task, subject.description), own.devices or Devices()
+    with devices.joined(own.layout) as group:
+        check_agreement(group, own, cases=[image.key for image in images])
+        options: dict[str, Any] = {"layout": own.layout, "mesh_impl": devices.mesh_impl, "dtype": own.dtype}
+        options["progress"] = own.progress and group.is_first
+        yield group, subject.network(task, trained_runs(own), own.checkpoint, images, **options)

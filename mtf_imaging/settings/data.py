@@ -1,0 +1,118 @@
+"""The settings of `convert`, `study` and `import_weights`."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from mtf_imaging.settings.setting import Settings, changed, setting, settings
+from mtf_imaging.settings.step import (
+    BatchSettings,
+    NetworkSettings,
+    PlacementSettings,
+    ProgressSettings,
+    SpacingTableSettings,
+    WorkerSettings,
+)
+from mtf_imaging.settings.training import RunSettings
+from mtf_imaging.settings.values import Spacing
+
+if TYPE_CHECKING:
+    from mtf_imaging.jobs.importing import WeightFormat
+    from mtf_imaging.training.optimizers import Optimizer
+
+NUM_CASES = 24
+RESOLUTIONS = (32, 64, 96)
+SEEDS = (1, 2, 3)
+
+
+@settings
+class ConvertSettings(SpacingTableSettings, WorkerSettings, ProgressSettings):
+    """The settings of `convert`.
+
+    Attributes:
+      input_dir: folder of cases, with file names as in LiTS, the Medical Segmentation Decathlon or nnU-Net.
+      output_dir: folder for the records.
+      resolution: voxels along x, y and z, for instance 64 or x:192,y:192,z:96. Without `spacing`, they span the whole
+        field of view of each volume, whatever its size in mm. Default: 256; with `spacing`, the smallest box that
+        contains every case, in multiples of 16, which crops nothing.
+      spacing: voxel size in mm along x, y and z, for instance 1.5,1.5,2. Volumes are resampled to it, then padded with
+        air or cropped around the center of their field of view to a box of `resolution` voxels. A warning for each file
+        counts the liver and lesion voxels that are cropped. evaluate and predict map their segmentations back to the
+        voxels of each volume, with background outside of the box. Default: the whole field of view of each volume is
+        resampled.
+      grids: with `spacing`: the largest number of different grids, for cases of different sizes. Each case gets the
+        smallest grid that contains it, and train builds a network per grid, with the same weights. The grids are chosen
+        for the fewest voxels in total.
+      multiple: with `spacing`: the number of which the sizes of the chosen grids are multiples. Default: 16.
+      record_format: file format of the records: zarr for folders in OME-Zarr 0.5, which napari, neuroglancer and any
+        Zarr reader open, or tfrecord for one uncompressed file per record. Default: the format of the records in the
+        output folder, or zarr.
+      chunk: with Zarr records: voxels of a chunk along x, y and z, for instance 64 or x:64,y:64,z:32. Each chunk is a
+        compressed file, and a process reads only the chunks of its slice. Default: 64.
+      prepare: function that each process calls first.
+    """
+
+    input_dir: str | Path = setting(flag=True)
+    output_dir: str | Path = setting(flag=True)
+    resolution: str | int | None = setting(default=None, unit="voxels", flag=True)
+    spacing: Spacing | None = setting(default=None, unit="mm", flag=True)
+    grids: int = setting(default=1, flag=True)
+    multiple: int | None = setting(default=None, unit="voxels", flag=True)
+    record_format: str | None = setting(default=None, choices=("zarr", "tfrecord"), flag="format")
+    chunk: str | int | None = setting(default=None, unit="voxels", flag=True)
+    prepare: Callable[[], None] | None = setting(default=None)
+
+
+@settings
+class StudyCases(ProgressSettings):
+    """The cases, resolutions and seeds of a study.
+
+    Attributes:
+      output_dir: folder for all files of the study.
+      input_dir: folder of LiTS cases. Default: synthetic cases.
+      held_out_dir: folder of held-out cases. Default: every fourth case of `input_dir`.
+      num_cases: number of synthetic cases; a quarter is held out.
+      resolutions: resolutions, in voxels along each axis.
+      seeds: seeds; the network is trained once per seed at every resolution.
+    """
+
+    output_dir: str | Path = setting(flag=True)
+    input_dir: str | Path | None = setting(default=None, flag=True)
+    held_out_dir: str | Path | None = setting(default=None, flag=True)
+    num_cases: int = setting(default=NUM_CASES, least=2, flag=True)
+    resolutions: Sequence[int] = setting(default=RESOLUTIONS, unit="voxels", flag=True)
+    seeds: Sequence[int] = setting(default=SEEDS, flag=True)
+
+
+@settings
+class StudySettings(StudyCases, NetworkSettings, PlacementSettings):
+    """The settings of `study`.
+
+    Attributes:
+      num_steps: number of steps of each training.
+    """
+
+    num_steps: int = changed(RunSettings, "num_steps", default=400)
+    optimizer: "Optimizer | None" = changed(RunSettings, "optimizer")
+    batch_size: int = changed(BatchSettings, "batch_size")
+    micro_batches: int = changed(BatchSettings, "micro_batches")
+
+
+@settings
+class ImportWeightsSettings(Settings):
+    """The settings of `import_weights`.
+
+    Attributes:
+      checkpoint: path of the checkpoint without the ending .index, for instance model.ckpt-112603; or a folder, of
+        which the last checkpoint is read.
+      output_dir: folder for the weights.
+      formats: the formats of checkpoints, such as `mtf_imaging.models.resnet.WEIGHT_FORMATS`.
+      file_format: names of the variables. tpu: tensorflow/tpu, conv2d_1/kernel. tf_slim: TF-Slim and DeepLab,
+        resnet_v1_50/block1/unit_1/bottleneck_v1/conv1/weights. tf_vision: official/vision of tensorflow/models,
+        backbone/layer_with_weights-2/_conv1/kernel. Default: the format that the names show.
+    """
+
+    checkpoint: str | Path = setting(flag=True)
+    output_dir: str | Path = setting(flag=True)
+    formats: "Sequence[WeightFormat]" = setting()
+    file_format: str | None = setting(default=None, flag="format")

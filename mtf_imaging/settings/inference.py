@@ -1,0 +1,187 @@
+"""The settings of `evaluate`, `predict` and `export`."""
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mtf_imaging.data.listing.image_formats import OUTPUT_FORMATS
+from mtf_imaging.data.window import DEFAULT_WINDOW, Window
+from mtf_imaging.settings.setting import Settings, changed, documented, setting, settings
+from mtf_imaging.settings.step import (
+    BatchSettings,
+    NetworkSettings,
+    PlacementSettings,
+    ProgressSettings,
+    SpacingSettings,
+    SpacingTableSettings,
+)
+from mtf_imaging.settings.values import ONE_SCALE, Resolution
+
+if TYPE_CHECKING:
+    from mtf_imaging.evaluation.cleanup import Cleanup
+
+
+@settings
+class TrainedRunSettings(Settings):
+    """The trained network of a job.
+
+    Attributes:
+      model_dir: folder of the run, which train wrote; with `ensemble`, of cross_validate.
+      checkpoint: the checkpoint to use: the last, or the best on the held-out cases of the training.
+      ensemble: whether to average the probabilities of all folds in `model_dir`, the output folder of cross_validate.
+        More folds take more time, but no more memory of the devices. Detections of objects cannot be averaged.
+    """
+
+    model_dir: str | Path = setting(flag=True)
+    checkpoint: str = setting(default="last", choices=("last", "best"), flag=True)
+    ensemble: bool = setting(default=False, flag=True)
+
+
+@settings
+class WindowSettings(Settings):
+    """The intensities of a CT.
+
+    Attributes:
+      window: the intensity window (low, high) in HU to which images of LiTS are clipped, the same as in training. For
+        other data, the intensity schemes of the training are used.
+    """
+
+    window: Window = setting(default=DEFAULT_WINDOW, unit="HU")
+
+
+@settings
+class FlipSettings(Settings):
+    """The flips of an image whose predictions are averaged.
+
+    Attributes:
+      flips: axes to flip, for instance ("x", "y", "z"), or ("width",) of photos. Probabilities are averaged over all
+        combinations of flips along these axes; n axes take 2^n times as long.
+    """
+
+    flips: Sequence[str] = setting(default=(), example='("x", "y")')
+
+
+@settings
+class ScaleSettings(Settings):
+    """The sizes of an image whose predictions are averaged.
+
+    Attributes:
+      scales: factors by which photos are enlarged, for instance (0.5, 1.0, 1.5). Probabilities are averaged over all of
+        them.
+    """
+
+    scales: Sequence[float] = setting(default=ONE_SCALE, example="(0.75, 1.0, 1.25)")
+
+
+@documented
+@dataclasses.dataclass(frozen=True)
+class CleanupSettings(Settings):
+    """The rules to apply, in this order, to the labels of a whole volume before scoring or writing.
+
+    Attributes:
+      largest_liver: whether to keep only the largest component of the liver, lesions included.
+      lesions_in_liver: whether to drop lesions that do not touch the liver.
+    """
+
+    largest_liver: bool = setting(default=False, example="True")
+    lesions_in_liver: bool = setting(default=False, example="True")
+
+
+@settings
+class CleanupSetting(Settings):
+    """The postprocessing of a segmentation.
+
+    Attributes:
+      cleanup: the postprocessing of the segmentation, which removes anatomically impossible components. Default: none.
+    """
+
+    cleanup: "Cleanup | None" = setting(default=None)
+
+
+@settings
+class InferenceSettings(
+    NetworkSettings,
+    TrainedRunSettings,
+    SpacingSettings,
+    WindowSettings,
+    CleanupSetting,
+    FlipSettings,
+    ScaleSettings,
+    ProgressSettings,
+):
+    """The settings that `evaluate`, `predict` and `export` share."""
+
+    resolution: Resolution | None = changed(BatchSettings, "resolution")
+
+
+@settings
+class OutputFormatSettings(Settings):
+    """The files of segmentations.
+
+    Attributes:
+      output_format: the file format of segmentations of volumes. Default: the ending of the output for one volume,
+        otherwise ome-zarr for OME-Zarr volumes and nifti for all others.
+    """
+
+    output_format: str | None = setting(default=None, choices=tuple(OUTPUT_FORMATS), flag=True)
+
+
+@settings
+class EvaluateSettings(InferenceSettings, PlacementSettings, OutputFormatSettings, SpacingTableSettings):
+    """The settings of `evaluate`.
+
+    Attributes:
+      input_dir: folder of cases with their segmentations, of photos with their label images, or of objects as in COCO.
+      split: list of photos or split of objects to evaluate, for instance val. Default: the held-out one of the
+        training, or all photos if there are no lists.
+      output_dir: folder for metrics.json, report.html, pictures and predictions.
+      fold: evaluate only the held-out cases of this fold, counted from 0. Default: all cases.
+      splits_file: file of the folds. Default: the file in `model_dir`, which train wrote.
+      cases: the images to evaluate. Default: all in `input_dir`, or those of the fold or split.
+      num_pictures: number of images to draw pictures of.
+    """
+
+    input_dir: str | Path = setting(flag=True, shared=False)
+    split: str | None = setting(default=None, flag=True)
+    output_dir: str | Path = setting(flag=True, shared=False)
+    fold: int | None = setting(default=None, least=0, flag=True)
+    splits_file: str | Path | None = setting(default=None, flag=True, shared=False)
+    cases: Sequence[Any] | None = setting(default=None, shared=False)
+    num_pictures: int = setting(default=3, shared=False)
+
+
+@settings
+class PredictSettings(InferenceSettings, PlacementSettings, OutputFormatSettings, SpacingTableSettings):
+    """The settings of `predict`.
+
+    Attributes:
+      input: volume, as a NIfTI file, OME-Zarr folder or folder of the DICOM files of a series; photo; array of a custom
+        data set (.npy), prepared as the data set does; or folder of cases, images or arrays.
+      output: segmentation to write (.nii, .nii.gz or .ome.zarr), or folder for the segmentations; for objects, the JSON
+        file of the detections in one image, or a folder; for arrays, .npy, .npz for several outputs, or a folder.
+      submission: whether to write test-segmentation-N.nii, the format of the LiTS challenge, for a folder of
+        test-volume-N.nii[.gz].
+      overwrite: whether to replace existing results.
+      planned: the images and the files to write, as returned by `plan_prediction`. Default: derived from `input` and
+        `output`.
+    """
+
+    input: str | Path = setting(flag=True, shared=False)
+    output: str | Path = setting(flag=True, shared=False)
+    submission: bool = setting(default=False, flag=True)
+    overwrite: bool = setting(default=False, flag=True)
+    planned: Any = setting(default=None, shared=False)
+
+
+@settings
+class ExportSettings(InferenceSettings):
+    """The settings of `export`.
+
+    Attributes:
+      output: new folder for the model.
+      scales: must be (1.0,), because the model does not resize photos.
+    """
+
+    output: str | Path = setting(flag=True)
+    scales: Sequence[float] = setting(default=ONE_SCALE, example="(1.0,)")

@@ -1,0 +1,262 @@
+"""A setting is a field of a dataclass, with a type, a default, a unit and a meaning.
+
+Everything else that names a setting is derived from its field: the keyword argument of a job and its documentation
+(`takes`), its check (`Settings`), what several processes must agree on (`agreed`), and, in the command line, the flag,
+the gin parameter, their help, and what messages call it.
+
+    @settings
+    class Lengths(Settings):
+        \"""The length of a training.
+
+        Attributes:
+          num_steps: number of steps.
+        \"""
+
+        num_steps: int = setting(default=1000, unit="steps", least=1, flag=True)
+"""
+
+import dataclasses
+import functools
+import inspect
+import re
+import types
+import typing
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, ParamSpec, TypeVar, dataclass_transform
+
+from mtf_imaging.errors import ConfigError
+from mtf_imaging.settings.docstrings import parameter_meanings
+from mtf_imaging.spelling import did_you_mean
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S")
+_KEY = "setting"
+_NAMES = re.compile(r"`(\w+)`")
+
+
+class Setting(NamedTuple):
+    """A setting of a class, as callers see it.
+
+    Attributes:
+      name: the name of the field and of the keyword argument.
+      type: the annotation of the field.
+      default: the default; `dataclasses.MISSING` if a value is required.
+      meaning: its description in the docstring of the class. Names of other settings are in backticks.
+      unit: the unit of a number, such as "mm".
+      least, most: the smallest and the largest integer that are allowed.
+      choices: the strings that are allowed.
+      flag: the name of its flag; "" for none.
+      example: a value in gin's syntax for messages about a setting without a flag.
+      shared: whether all processes of a program must have the same value.
+      recorded: whether `run.json` contains the value that a run used, which `config.gin` then repeats.
+    """
+
+    name: str
+    type: Any
+    default: Any
+    meaning: str
+    unit: str = ""
+    least: int | None = None
+    most: int | None = None
+    choices: tuple[str, ...] = ()
+    flag: str = ""
+    example: str = ""
+    shared: bool = True
+    recorded: bool = False
+
+    @property
+    def is_required(self) -> bool:
+        return self.default is dataclasses.MISSING
+
+    @property
+    def kinds(self) -> tuple[Any, ...]:
+        """The types of a value, without None."""
+        is_union = typing.get_origin(self.type) in (typing.Union, types.UnionType)
+        return tuple(
+            kind for kind in (typing.get_args(self.type) if is_union else [self.type]) if kind is not type(None)
+        )
+
+    def sentences(self, spell: Callable[[str], str] = lambda name: f"`{name}`") -> str:
+        """Returns the meaning as sentences.
+
+        Args:
+          spell: returns how the caller names another setting.
+        """
+        text = _NAMES.sub(lambda match: spell(match[1]), self.meaning)
+        return text[:1].upper() + text[1:]
+
+
+def setting(
+    *,
+    default: Any = dataclasses.MISSING,
+    default_factory: Any = dataclasses.MISSING,
+    flag: bool | str = False,
+    **facts: Any,
+) -> Any:
+    """Declares a field of a class of settings. The docstring of the class contains its meaning.
+
+    Args:
+      default: the default; without it, a value is required.
+      default_factory: a function that returns the default.
+      flag: whether the setting has a flag, or the name of a flag that differs from the name of the setting.
+      **facts: other attributes of `Setting`.
+    """
+    return dataclasses.field(default=default, default_factory=default_factory, metadata={_KEY: {"flag": flag, **facts}})
+
+
+def changed(owner: type, name: str, **facts: Any) -> Any:
+    """Declares a setting of another class again, with the same meaning unless the docstring contains another one.
+
+    Args:
+      owner: the other class.
+      name: the name of the setting.
+      **facts: arguments of `setting` that differ.
+    """
+    (field,) = (field for field in dataclasses.fields(owner) if field.name == name)
+    kept = {"default": field.default, "default_factory": field.default_factory}
+    return setting(**kept | field.metadata[_KEY] | {"declared": (owner, name)} | facts)
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(setting, dataclasses.field))
+def settings(cls: type[S]) -> type[S]:
+    """Makes a class a frozen dataclass with keyword arguments."""
+    return dataclasses.dataclass(frozen=True, kw_only=True)(cls)
+
+
+def documented(cls: type[S]) -> type[S]:
+    """Adds the meanings of all settings of a dataclass to its docstring, including those of its base classes."""
+    cls.__doc__ = _with_section(cls.__doc__ or "", "Attributes", settings_of(cls))
+    return cls
+
+
+def settings_of(cls: type) -> list[Setting]:
+    """Returns the settings of a dataclass: those without a default first, then those of base classes, then its own.
+
+    Fields that `setting` does not declare are left out.
+    """
+    first_declared: dict[str, tuple[int, int]] = {}
+    for place, owner in enumerate([cls, *cls.__mro__[1:]]):
+        declared = enumerate(vars(owner).get("__annotations__", {}))
+        first_declared |= {name: (place or len(cls.__mro__), number) for number, name in declared}
+    return sorted(_settings_of(cls), key=lambda one: (not one.is_required, first_declared[one.name]))
+
+
+def _settings_of(cls: type) -> Iterator[Setting]:
+    meanings = parameter_meanings(cls)
+    for field in dataclasses.fields(cls):
+        if own := dict(field.metadata.get(_KEY, {})):
+            owner, name = own.pop("declared", (cls, field.name))
+            meaning = own.pop("meaning", "") or meanings.get(field.name) or parameter_meanings(owner)[name]
+            default = field.default
+            if default is dataclasses.MISSING and field.default_factory is not dataclasses.MISSING:
+                default = None  # made for each object
+            own["flag"] = field.name if own["flag"] is True else own["flag"] or ""
+            yield Setting(field.name, field.type, default, meaning, **own)
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """A base class of classes of settings, which checks their values."""
+
+    def __post_init__(self) -> None:
+        for one in settings_of(type(self)):
+            value = getattr(self, one.name)
+            if value is not None:
+                check_value(one, value)
+
+
+def check_value(one: Setting, value: object) -> None:
+    """Raises ConfigError unless a value is one that a setting allows."""
+    if one.choices:
+        check_choice(one.name, value, one.choices)
+    if one.kinds == (bool,) and not isinstance(value, bool):
+        raise ConfigError(f"{one.name} = {value!r} is neither True nor False. Fix: set it to one of these.", [one.name])
+    if one.least == 1 and int in one.kinds:
+        check_count(one.name, value)
+
+
+def check_count(name: str, value: object) -> None:
+    """Raises ConfigError unless a setting is a positive integer; bools do not count as integers."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ConfigError(f"{name} must be a positive integer, not {value!r}.", [name])
+
+
+def check_choice(name: str, value: object, choices: typing.Sequence[str]) -> None:
+    """Raises ConfigError unless the value of a setting is one of its choices."""
+    if value not in choices:
+        hint = did_you_mean(str(value), choices)
+        raise ConfigError(f"{name} = {value!r} is not known.{hint} Fix: choose one of {', '.join(choices)}.", [name])
+
+
+def values_of(owner: type, *sources: object, **known: Any) -> dict[str, Any]:
+    """Returns the keyword arguments of a class of settings.
+
+    Args:
+      owner: the class.
+      *sources: objects whose attributes have the names of settings; the first one with a name counts.
+      **known: values that count before those of the sources.
+    """
+    found = {}
+    for one in settings_of(owner):
+        holders = [source for source in sources if hasattr(source, one.name)]
+        if one.name in known or holders:
+            found[one.name] = known[one.name] if one.name in known else getattr(holders[0], one.name)
+    return found
+
+
+def agreed(values: object) -> dict[str, Any]:
+    """Returns the values of the settings that all processes of a program must share, by name."""
+    return {one.name: getattr(values, one.name) for one in settings_of(type(values)) if one.shared}
+
+
+def takes(owner: Callable[P, S]) -> Callable[[Callable[[S], R]], Callable[P, R]]:
+    """Makes a function of settings a function of keyword arguments, with its signature and its documentation.
+
+    Args:
+      owner: the class of the settings.
+
+    Returns:
+      A decorator of a function with one argument, of this class.
+    """
+
+    def decorate(function: Callable[[S], R]) -> Callable[P, R]:
+        listed = settings_of(typing.cast(type, owner))
+        parameters = [
+            inspect.Parameter(
+                one.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=inspect.Parameter.empty if one.is_required else one.default,
+                annotation=one.type,
+            )
+            for one in listed
+        ]
+        returns = inspect.signature(function).return_annotation
+        signature = inspect.Signature(parameters, return_annotation=returns)
+
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                signature.bind(*args, **kwargs)
+            except TypeError as error:
+                raise TypeError(f"{function.__name__}() {error}") from None
+            return function(owner(*args, **kwargs))
+
+        del call.__wrapped__  # its signature is another one
+        call.__signature__ = signature  # type: ignore[attr-defined]
+        call.__doc__ = _with_section(function.__doc__ or "", "Args", listed)
+        call.__annotations__ = {one.name: one.type for one in listed} | {"return": returns}
+        return call
+
+    return decorate
+
+
+def _with_section(doc: str, title: str, listed: list[Setting]) -> str:
+    """Adds a section about settings to a docstring, before the sections about the result and errors."""
+    section = "\n".join([f"{title}:", *(f"  {one.name}: {one.meaning}" for one in listed)])
+    text = inspect.cleandoc(doc)
+    text = re.sub(rf"^{title}:\n(?:(?:  .*)?\n)*", "", f"{text}\n", flags=re.MULTILINE).rstrip()
+    match = re.search(r"^(Returns|Raises|Yields):$", text, re.MULTILINE)
+    if match is None:
+        return f"{text}\n\n{section}\n"
+    return f"{text[: match.start()]}{section}\n\n{text[match.start() :]}"
