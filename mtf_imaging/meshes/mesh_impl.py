@@ -257,10 +257,6 @@ class ShardMeshImpl(_Protocol):
             nbytes = math.prod(x.slice_shape) * x.dtype.size
             self.exchanged.append(Exchange(kind, tuple(sorted(set(mesh_axes))), nbytes, distance))
 
-    def record_halo(self, axis: int, strip: Sequence[int], dtype: tf.DType, distance: int) -> None:
-        """Records an exchange of strips of a given shape with the processors at a distance along a mesh axis."""
-        self.exchanged.append(Exchange("halo", (axis,), math.prod(strip) * dtype.size, distance))
-
     def allreduce(self, x: Lowered, mesh_axes: Collection[int], reduction_fn_string: str) -> LaidOutTensor:
         x = x.to_laid_out_tensor()
         self._record("sum", mesh_axes, x)
