@@ -10,7 +10,7 @@ from mtf_imaging.errors import LayoutError, MtfImagingError, NotSupportedError
 from mtf_imaging.meshes import tails
 from mtf_imaging.meshes.laid_out import CanonicalSum, LaidOutTensor, Lowered
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
-from mtf_imaging.meshes.random.numbers import RandomState
+from mtf_imaging.meshes.random.state import RandomState
 from mtf_imaging.meshes.variables import LaidOutVariable
 from mtf_imaging.reads import place_in_loop, reads
 from mtf_imaging.upstream.faults import title

@@ -11,7 +11,8 @@ from mtf_imaging.compat import shared_constants
 from mtf_imaging.errors import LayoutError, ShapeError
 from mtf_imaging.layout import Layout, UnevenSplit, uneven_splits
 from mtf_imaging.meshes import make_mesh_impl
-from mtf_imaging.meshes.random.numbers import Part, RandomState
+from mtf_imaging.meshes.boxes import Boxes
+from mtf_imaging.meshes.random.state import Part, RandomState
 from mtf_imaging.ops.reshard import LayoutChange, layout_changes
 from mtf_imaging.program import checks, lowering, memory, tracing
 from mtf_imaging.program.inputs import Input, Spec
@@ -94,6 +95,7 @@ class Program(tf.Module):
         self._demand: memory.Demand | None = None
         self.layout, self.seed = Layout.of(layout, mesh_shape), seed
         self.mesh_impl = make_mesh_impl(mesh_impl, self.layout, devices)
+        self._boxes = Boxes(self.mesh_impl)
         # The name of this attribute is a part of the keys in checkpoints.
         self._masters: Variables = Variables(seed, self.mesh_impl.devices, variables and variables._masters)
         self.step = self._masters.step
@@ -130,7 +132,7 @@ class Program(tf.Module):
             # faults.
             tracing.check(tracing.trace_only(fn, inputs, self.layout), self.layout)
         signature = {
-            key: tf.TensorSpec(self.mesh_impl.box_shape(spec.shape), spec.dtype, name=key)
+            key: tf.TensorSpec(self._boxes.shape(spec.shape), spec.dtype, name=key)
             for key, spec in self._inputs.items()
         }
         which = tf.TensorSpec([], tf.int32, name="part") if part_of else None
@@ -201,15 +203,15 @@ class Program(tf.Module):
         The region consists of the slices of all processors of this process. If the mesh is not collective, it is the
         whole tensor.
         """
-        return self.mesh_impl.region(self._inputs[name].shape)
+        return self._boxes.region(self._inputs[name].shape)
 
     def regions(self, name: str) -> list[tuple[slice, ...]]:
         """Returns the `region` of an input in each process, by the numbers of the processes."""
-        return self.mesh_impl.regions(self._inputs[name].shape)
+        return self._boxes.regions(self._inputs[name].shape)
 
     def output_regions(self) -> Any:
         """Returns the regions of the outputs in each process, in the same structure as the return value of `fn`."""
-        return tf.nest.map_structure(self.mesh_impl.regions, self._outputs)
+        return tf.nest.map_structure(self._boxes.regions, self._outputs)
 
     def cut(self, /, **tensors: Any) -> dict[str, tf.Tensor]:
         """Cuts the regions of this process out of whole inputs; the argument of `call_slices`."""
@@ -236,8 +238,8 @@ class Program(tf.Module):
 
         def gather(results: Any, turn: tf.Tensor) -> Any:
             mesh.transport.begin(turn)
-            boxes = tf.nest.map_structure(mesh.fill_box, results, self._outputs)
-            return tf.nest.map_structure(mesh.gather_box, boxes, self._outputs)
+            boxes = tf.nest.map_structure(self._boxes.fill, results, self._outputs)
+            return tf.nest.map_structure(self._boxes.gather, boxes, self._outputs)
 
         return tf.function(gather, autograph=False)
 
@@ -268,11 +270,11 @@ class Program(tf.Module):
         with memory.shortage_explained(lambda: self._demand), tf.device(mesh.host):
             inputs = {}
             for key, spec in self._inputs.items():
-                inputs[key] = mesh.fill_box(spec.convert(slices[key], self.region(key)), spec.shape)
+                inputs[key] = self._boxes.fill(spec.convert(slices[key], self.region(key)), spec.shape)
             with self._masters.lock, mesh.transport.watched():
                 self._calls += 1
                 return tf.nest.map_structure(
-                    mesh.clip_box, self.function(inputs, part, self._turn(self._calls)), self._outputs
+                    self._boxes.clip, self.function(inputs, part, self._turn(self._calls)), self._outputs
                 )
 
     @property
