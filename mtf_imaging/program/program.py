@@ -3,7 +3,7 @@
 import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -19,6 +19,20 @@ from mtf_imaging.program.inputs import Input, Spec
 from mtf_imaging.program.variables import Variables
 
 _logger = logging.getLogger(__name__)
+
+
+class _Checked(NamedTuple):
+    """A graph that a layout can split.
+
+    Attributes:
+      traced: the graph.
+      repeated: the mesh dimensions that no rule uses.
+      demand: the memory of its tensors.
+    """
+
+    traced: tracing.Traced
+    repeated: tuple[str, ...]
+    demand: memory.Demand
 
 
 class Program(tf.Module):
@@ -92,21 +106,21 @@ class Program(tf.Module):
         super().__init__(name=name)
         self._inputs = {key: Input(key, spec) for key, spec in inputs.items()}
         self._part_of = part_of
-        self._demand: memory.Demand | None = None
         self.layout, self.seed = Layout.of(layout, mesh_shape), seed
         self.mesh_impl = make_mesh_impl(mesh_impl, self.layout, devices)
         self._boxes = Boxes(self.mesh_impl)
         # The name of this attribute is a part of the keys in checkpoints.
         self._masters: Variables = Variables(seed, self.mesh_impl.devices, variables and variables._masters)
         self.step = self._masters.step
+        found: list[_Checked] = []
 
         @shared_constants()
         def build(tensors: dict[str, tf.Tensor], part: tf.Tensor | None, turn: tf.Tensor | None) -> Any:
             self.mesh_impl.transport.begin(turn)
             traced = tracing.trace(fn, self._inputs, tensors, self.layout, self._masters)
             graph, mesh, outputs, _ = traced
-            self._repeated = tracing.check(traced, self.layout)
-            self._demand = memory.demand(graph, self.mesh_impl)
+            repeated = tracing.check(traced, self.layout)
+            found.append(_Checked(traced, repeated, memory.demand(graph, self.mesh_impl)))
             self._masters.create()
             drawn = Part(part_of[0], part_of[1], part) if part_of else None
             self.mesh_impl.random_state = RandomState(seed, self._masters.read_step(), drawn)
@@ -121,11 +135,7 @@ class Program(tf.Module):
                 assignments = [] if updates == "none" else self.mesh_impl.assignments
                 done = self._masters.assign(assignments, count_step=updates == "all")
             with tf.control_dependencies(done), tf.device(self.mesh_impl.host):
-                results = tf.nest.map_structure(tf.identity, results)
-            self._shapes = {v.name: v.shape for v in graph.all_variables}
-            self._outputs = tf.nest.map_structure(lambda y: y.shape, outputs)
-            self.changes = layout_changes(graph, self.mesh_impl)
-            return results
+                return tf.nest.map_structure(tf.identity, results)
 
         if not all(checks.can_lay_out(spec.shape, self.layout) for spec in self._inputs.values()):
             # The graph cannot be compiled, because such an input has no slices. Its check reports this and all other
@@ -138,16 +148,20 @@ class Program(tf.Module):
         which = tf.TensorSpec([], tf.int32, name="part") if part_of else None
         self._calls = self._joins = 0
         turn = tf.TensorSpec([], tf.int32, name="turn") if self.mesh_impl.transport.is_between_processes else None
-        with memory.shortage_explained(lambda: self._demand):
+        with memory.shortage_explained(lambda: found[0].demand if found else None):
             self.function = tf.function(build, autograph=False).get_concrete_function(signature, which, turn)
+        traced, repeated, self._demand = found.pop()  # `build` does not keep the graph in memory
+        self._shapes = {v.name: v.shape for v in traced.graph.all_variables}
+        self._outputs = tf.nest.map_structure(lambda y: y.shape, traced.outputs)
+        self.changes = layout_changes(traced.graph, self.mesh_impl)
         self._join = self._make_join(turn)
         for change in self.changes:
             _log_change(change)
-        if self._repeated and not may_repeat:
+        if repeated and not may_repeat:
             _logger.warning(
                 "no rule of layout '%s' uses %s of mesh '%s': all processors along it do the same work",
                 self.layout.rules_string,
-                " and ".join(f"'{d}'" for d in self._repeated),
+                " and ".join(f"'{d}'" for d in repeated),
                 self.layout.mesh_string,
             )
 
