@@ -57,16 +57,14 @@ class ShardMeshImpl(_Protocol):
         Returns:
           A laid-out tensor with the sum.
         """
-        stacks = []
-        for shard, device in enumerate(self.devices):
-            with tf.device(device):
-                inputs = [x.tensor_list[shard] for x in batched]
-                options = self.grid.local, summed_axes, varying_axes, batch_ndims
-                if pieces is None:
-                    stacks.append(local.fold_sum(fn, inputs, *options))
-                else:
-                    stacks.append(local.fold_sum_of_pieces(fn, inputs, pieces[shard], *options))
-        return self.sum_shards(LaidOutTensor(stacks), summed_axes, is_gradient)
+        options = self.grid.local, summed_axes, varying_axes, batch_ndims
+        if pieces is None:
+            x = self.map_stacks(lambda *stacks: local.fold_sum(fn, stacks, *options), *batched)
+        else:
+            x = self.map_shards(
+                lambda shard, own, *stacks: local.fold_sum_of_pieces(fn, stacks, own, *options), pieces, *batched
+            )
+        return self.sum_shards(x, summed_axes, is_gradient)
 
     def sum_shards(self, x: LaidOutTensor, summed_axes: Collection[int], is_gradient: bool = False) -> LaidOutTensor:
         """Sums over processors, for stacks that are already summed over the processors of each shard.

@@ -20,13 +20,6 @@ from mtf_imaging.meshes.random.state import RandomState
 from mtf_imaging.meshes.transport import InProcess, Transport
 
 
-def _laid_out(results: Sequence[Any]) -> Any:
-    """Converts the results of all shards, each a stack or a tuple of stacks, to one or several laid-out tensors."""
-    if isinstance(results[0], (tuple, list)):
-        return tuple(LaidOutTensor(stacks) for stacks in zip(*results))
-    return LaidOutTensor(results)
-
-
 class Shards(mtf.MeshImpl):
     """A mesh of processors on one or more devices. `ShardMeshImpl` adds the communication between them.
 
@@ -106,13 +99,29 @@ class Shards(mtf.MeshImpl):
 
     # Local computation.
 
+    def map_shards(self, fn: Callable[..., Any], *values: LaidOutTensor | Sequence[Any]) -> Any:
+        """Calls a function for each shard, on the device of the shard.
+
+        Args:
+          fn: a function from the coordinates of the shard and its part of each of the `values` to a stack, or to a
+            tuple of stacks.
+          *values: laid-out tensors, of which `fn` gets the stacks, or sequences with a value for each shard.
+
+        Returns:
+          A laid-out tensor, or a tuple of them.
+        """
+        lists = [x.tensor_list if isinstance(x, LaidOutTensor) else x for x in values]
+        results = []
+        for shard, device, *own in zip(self.transport.coordinates, self.devices, *lists, strict=True):
+            with tf.device(device):
+                results.append(fn(shard, *own))
+        if isinstance(results[0], (tuple, list)):
+            return tuple(LaidOutTensor(stacks) for stacks in zip(*results))
+        return LaidOutTensor(results)
+
     def map_stacks(self, fn: Callable[..., Any], *inputs: LaidOutTensor) -> Any:
         """Calls `fn(*stacks) -> stack` (or a tuple of stacks) for each shard, on the device of the shard."""
-        results = []
-        for shard, device in enumerate(self.devices):
-            with tf.device(device):
-                results.append(fn(*[x.tensor_list[shard] for x in inputs]))
-        return _laid_out(results)
+        return self.map_shards(lambda shard, *stacks: fn(*stacks), *inputs)
 
     def elementwise(self, fn: Callable[..., Any], *inputs: LaidOutTensor) -> Any:
         """Calls an elementwise `fn(*stacks) -> stack` like `map_stacks`, so that TensorFlow may fuse it."""
@@ -127,13 +136,9 @@ class Shards(mtf.MeshImpl):
           keep_gradient: whether TensorFlow differentiates the results. A gradient that `fn` defines is then kept.
         """
         inputs = mtf.convert_args_to_laid_out_tensors(inputs)
-        results = []
-        for shard, device in enumerate(self.devices):
-            stacked = [isinstance(x, LaidOutTensor) for x in inputs]
-            args = [x.tensor_list[shard] if s else x for x, s in zip(inputs, stacked)]
-            with tf.device(device):
-                results.append(local.map_slices(fn, args, stacked, keep_gradient))
-        return _laid_out(results)
+        stacked = [isinstance(x, LaidOutTensor) for x in inputs]
+        values = [x if is_stack else [x] * len(self.devices) for x, is_stack in zip(inputs, stacked)]
+        return self.map_shards(lambda shard, *args: local.map_slices(fn, args, stacked, keep_gradient), *values)
 
     def window(
         self,
@@ -157,20 +162,10 @@ class Shards(mtf.MeshImpl):
         Returns:
           A laid-out tensor (or tuple of them) with the batch dimensions of `batched`.
         """
-        results = []
-        for shard, device in enumerate(self.devices):
-            with tf.device(device):
-                results.append(
-                    local.fold_call(
-                        fn,
-                        [x.tensor_list[shard] for x in batched],
-                        [x.tensor_list[shard] for x in shared],
-                        self.grid.local,
-                        shared_axes,
-                        batch_ndims,
-                    )
-                )
-        return _laid_out(results)
+        n, options = len(batched), (self.grid.local, shared_axes, batch_ndims)
+        return self.map_shards(
+            lambda shard, *stacks: local.fold_call(fn, stacks[:n], stacks[n:], *options), *batched, *shared
+        )
 
     # Coordinates.
 

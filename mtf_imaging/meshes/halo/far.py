@@ -40,6 +40,9 @@ class _Piece(NamedTuple):
     write: int
 
 
+_Received = list[tuple[_Piece, tf.Tensor]]  # by one shard
+
+
 def _pieces(mesh: ShardMeshImpl, margin: Margin) -> list[_Piece]:
     """Returns the pieces of all widened lines; those of one target are in the order of their voxels."""
     length, pieces = mesh.grid.local[margin.axis] * margin.size, []
@@ -62,36 +65,37 @@ class Far(Step):
     def widen(self, mesh: ShardMeshImpl, x: LaidOutTensor, fill: float) -> LaidOutTensor:
         margin = self.margin
         lines = mesh.map_stacks(lambda stack: _line(_by_slice(mesh, stack, margin)), x).tensor_list
-        width, stacks = lines[0].shape[1] + margin.before + margin.after, []
-        for own, device in zip(_send(mesh, lines, _pieces(mesh, margin)), mesh.devices, strict=True):
-            (first, _), (last, _) = own[0], own[-1]
-            with tf.device(device):
-                line = tf.concat([value for _, value in own], 1)
-                before, after = first.write, width - last.write - last.voxels
-                if before or after:
-                    line = tf.pad(line, [[0, 0], [before, after], [0, 0]], constant_values=constant(fill, line.dtype))
-                stacks.append(_stack(mesh, _cut(mesh, line, margin), margin, x.slice_shape))
-        return LaidOutTensor(stacks)
+        width = lines[0].shape[1] + margin.before + margin.after
+
+        def join(shard: Sequence[int], parts: _Received) -> tf.Tensor:
+            (first, _), (last, _) = parts[0], parts[-1]
+            line = tf.concat([value for _, value in parts], 1)
+            before, after = first.write, width - last.write - last.voxels
+            if before or after:
+                line = tf.pad(line, [[0, 0], [before, after], [0, 0]], constant_values=constant(fill, line.dtype))
+            return _stack(mesh, _cut(mesh, line, margin), margin, x.slice_shape)
+
+        return mesh.map_shards(join, _send(mesh, lines, _pieces(mesh, margin)))
 
     def narrow(self, mesh: ShardMeshImpl, dx: LaidOutTensor) -> LaidOutTensor:
         """Adds the values in the margins to the voxels that they were copied from."""
-        margin, stacks = self.margin, []
+        margin = self.margin
         lines = mesh.map_stacks(lambda stack: _add(_by_slice(mesh, stack, margin), margin), dx).tensor_list
         length = mesh.grid.local[margin.axis] * margin.size
         back = [_Piece(p.target, p.source, p.voxels, p.write, p.read) for p in _pieces(mesh, margin)]
-        for own, device in zip(_send(mesh, lines, back), mesh.devices, strict=True):
-            with tf.device(device):
-                pads = [(piece.write, length - piece.write - piece.voxels) for piece, _ in own]
-                parts = [tf.pad(x, [[0, 0], ends, [0, 0]]) if any(ends) else x for (_, x), ends in zip(own, pads)]
-                total = tf.add_n(parts)
-                slices = tf.reshape(total, [total.shape[0], -1, margin.size, total.shape[2]])
-                stacks.append(_stack(mesh, slices, margin, dx.slice_shape))
-        return LaidOutTensor(stacks)
+
+        def add(shard: Sequence[int], parts: _Received) -> tf.Tensor:
+            pads = [(piece.write, length - piece.write - piece.voxels) for piece, _ in parts]
+            total = tf.add_n(
+                [tf.pad(x, [[0, 0], ends, [0, 0]]) if any(ends) else x for (_, x), ends in zip(parts, pads)]
+            )
+            slices = tf.reshape(total, [total.shape[0], -1, margin.size, total.shape[2]])
+            return _stack(mesh, slices, margin, dx.slice_shape)
+
+        return mesh.map_shards(add, _send(mesh, lines, back))
 
 
-def _send(
-    mesh: ShardMeshImpl, lines: Sequence[tf.Tensor], pieces: Sequence[_Piece]
-) -> list[list[tuple[_Piece, tf.Tensor]]]:
+def _send(mesh: ShardMeshImpl, lines: Sequence[tf.Tensor], pieces: Sequence[_Piece]) -> list[_Received]:
     """Sends pieces of lines; returns the pieces that each shard of this process receives."""
     others, _, inner = lines[0].shape
 
@@ -101,7 +105,7 @@ def _send(
         return _part(lines[index], piece.read, piece.voxels)
 
     messages = [Message(p.source, p.target, (others, p.voxels, inner), functools.partial(cut, p)) for p in pieces]
-    received: list[list[tuple[_Piece, tf.Tensor]]] = [[] for _ in lines]
+    received: list[_Received] = [[] for _ in lines]
     for piece, value in zip(pieces, mesh.transport.exchange(messages, lines[0].dtype), strict=True):
         index = mesh.transport.index(piece.target)
         if index is not None:

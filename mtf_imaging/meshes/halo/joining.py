@@ -38,16 +38,16 @@ class Join(Step):
         to_next = before, functools.partial(cut, self.margin.size - before, before)
         to_previous = after, functools.partial(cut, 0, after)
         received = _exchange(mesh, self.margin, slices, {1: to_next, -1: to_previous})
-        stacks = []
-        for index, (stack, device) in enumerate(zip(slices, mesh.devices, strict=True)):
-            with tf.device(device):
-                parts = [stack]
-                if before:
-                    parts.insert(0, received.get((index, 1), _filled(stack, dim, before, fill)))
-                if after:
-                    parts.append(received.get((index, -1), _filled(stack, dim, after, fill)))
-                stacks.append(tf.concat(parts, dim))
-        return LaidOutTensor(stacks)
+
+        def join(shard: Sequence[int], stack: tf.Tensor, strips: Mapping[int, tf.Tensor]) -> tf.Tensor:
+            parts = [stack]
+            if before:
+                parts.insert(0, strips.get(1, _filled(stack, dim, before, fill)))
+            if after:
+                parts.append(strips.get(-1, _filled(stack, dim, after, fill)))
+            return tf.concat(parts, dim)
+
+        return mesh.map_shards(join, slices, received)
 
     def narrow(self, mesh: ShardMeshImpl, dx: LaidOutTensor) -> LaidOutTensor:
         """Adds the values in the margins to the voxels that they were copied from."""
@@ -59,11 +59,9 @@ class Join(Step):
         to_previous: _Strips = margin.before, lambda index: parts[index]["before"]
         to_next: _Strips = margin.after, lambda index: parts[index]["after"]
         received = _exchange(mesh, margin, slices, {-1: to_previous, 1: to_next})
-        stacks = []
-        for index, (part, device) in enumerate(zip(parts, mesh.devices, strict=True)):
-            with tf.device(device):
-                stacks.append(_joined(part, received.get((index, 1)), received.get((index, -1)), margin.dim + 1))
-        return LaidOutTensor(stacks)
+        return mesh.map_shards(
+            lambda shard, own, strips: _joined(own, strips.get(1), strips.get(-1), margin.dim + 1), parts, received
+        )
 
 
 def _split(stack: tf.Tensor, margin: Margin, at: int, shards: int) -> dict[str, tf.Tensor]:
@@ -107,7 +105,7 @@ def _joined(
 
 def _exchange(
     mesh: ShardMeshImpl, margin: Margin, slices: Sequence[tf.Tensor], directions: Mapping[int, _Strips]
-) -> dict[tuple[int, int], tf.Tensor]:
+) -> list[dict[int, tf.Tensor]]:
     """Sends strips to neighbors, in both directions at once.
 
     Args:
@@ -117,7 +115,7 @@ def _exchange(
       directions: the strips, {1: to the next shards, -1: to the previous ones}.
 
     Returns:
-      The received strips, {(index of the shard in this process, distance): strip}.
+      The received strips of each shard, {1: from the previous shard, -1: from the next one}.
     """
     messages, keys = [], []
     for distance, (voxels, cut) in directions.items():
@@ -132,8 +130,11 @@ def _exchange(
                 make = functools.partial(cut, -1 if index is None else index)
                 messages.append(Message(source, target, tuple(shape), make))
                 keys.append((mesh.transport.index(target), distance))
-    values = mesh.transport.exchange(messages, slices[0].dtype)
-    return {(index, to): value for (index, to), value in zip(keys, values) if index is not None and value is not None}
+    received: list[dict[int, tf.Tensor]] = [{} for _ in slices]
+    for (index, distance), value in zip(keys, mesh.transport.exchange(messages, slices[0].dtype), strict=True):
+        if index is not None:
+            received[index][distance] = value
+    return received
 
 
 def _all_slices(mesh: ShardMeshImpl, x: LaidOutTensor) -> list[tf.Tensor]:

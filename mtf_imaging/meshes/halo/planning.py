@@ -41,7 +41,7 @@ def plan(
     Args:
       grid: the division of the mesh into shards.
       margins: a `Margin` for each dimension to widen.
-      slice_shape: shape of a slice.
+      slice_shape: shape of a slice, or of a widened slice.
       itemsize: bytes of an element.
       gathers: whether slices that share a device may be gathered.
     """
@@ -129,10 +129,7 @@ def widen(mesh: ShardMeshImpl, x: LaidOutTensor, margins: Sequence[Margin], fill
 
 def narrow(mesh: ShardMeshImpl, dx: LaidOutTensor, margins: Sequence[Margin]) -> LaidOutTensor:
     """Converts gradients of widened slices to gradients of the slices; the adjoint of `widen` for any fill."""
-    slice_shape = dx.slice_shape
-    for m in margins:
-        slice_shape[m.dim] = m.size
-    for step in reversed(plan(mesh.grid, tuple(margins), tuple(slice_shape), dx.dtype.size, gathers=False)):
+    for step in reversed(plan(mesh.grid, tuple(margins), tuple(dx.slice_shape), dx.dtype.size, gathers=False)):
         mesh.exchanged += [exchange.reversed() for exchange in step.exchanges]
         dx = step.narrow(mesh, dx)
     return dx

@@ -87,13 +87,13 @@ class Cut(Step):
 
     def _gather(self, mesh: ShardMeshImpl, x: LaidOutTensor, index_of: Callable[[int], list[int]]) -> LaidOutTensor:
         """Gathers the voxels at positions `index_of(start)` of every slice."""
-        stacks, m = [], self.margin
-        for stack, shard, device in zip(x.tensor_list, mesh.transport.coordinates, mesh.devices, strict=True):
-            processors = mesh.grid.processor_coordinates(shard)
-            index = [index_of(m.plan.starts[at[m.axis]]) for at in processors]
-            with tf.device(device):
-                stacks.append(tf.gather(stack, index, axis=m.dim + 1, batch_dims=1))
-        return LaidOutTensor(stacks)
+        m = self.margin
+
+        def local(shard: Sequence[int], stack: tf.Tensor) -> tf.Tensor:
+            index = [index_of(m.plan.starts[at[m.axis]]) for at in mesh.grid.processor_coordinates(shard)]
+            return tf.gather(stack, index, axis=m.dim + 1, batch_dims=1)
+
+        return mesh.map_shards(local, x)
 
 
 def pad(stack: tf.Tensor, margins: Sequence[Margin], fill: float) -> tf.Tensor:

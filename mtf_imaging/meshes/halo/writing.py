@@ -67,18 +67,14 @@ def _send(
     sources = [i - distance if 0 <= i - distance < n else None for i in range(n)]
     received = collectives.receive(strips.tensor_list, mesh.transport, axis, sources, fill)
 
-    def write(stack: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
+    def write(shard: Sequence[int], stack: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
+        first = shard[axis] * local - distance
+        if first >= n or first + local <= 0:
+            return stack
         new = _read(stack, dim, piece.target, voxels) + pad(value, own, 0) if adds else pad(value, own, fill)
         return _write(stack, new, dim, piece.target, voxels)
 
-    stacks = []
-    for shard, device, stack, value in zip(
-        mesh.transport.coordinates, mesh.devices, x.tensor_list, received, strict=True
-    ):
-        first = shard[axis] * local - distance
-        with tf.device(device):
-            stacks.append(write(stack, value) if first < n and first + local > 0 else stack)
-    return LaidOutTensor(stacks)
+    return mesh.map_shards(write, x, received)
 
 
 def _read(stack: tf.Tensor, dim: int, begin: int, voxels: int, own: Sequence[Margin] = ()) -> tf.Tensor:
