@@ -1,1 +1,1 @@
-"""The kinds of images with a height and a width that train takes beside records: photos and objects."""
+"""The kinds of data: what training, evaluation, prediction, export and the demo do differently for each of them."""

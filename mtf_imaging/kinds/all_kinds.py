@@ -47,7 +47,7 @@ def open_subject(run: str | Path, settings: "Inference") -> PredictedImages:
 
 def detect_kind(path: str | Path) -> Kind | None:
     """Returns the kind of the images that a path holds; None if it is not clear."""
-    return next((kind for kind in KINDS.values() if kind.holds(path)), None) if Path(path).exists() else None
+    return next((kind for kind in KINDS.values() if kind.holds(Path(path))), None) if Path(path).exists() else None
 
 
 def check_volumes(path: str | Path, fix: str, *settings: str) -> None:
@@ -79,7 +79,7 @@ def check_no_volumes(path: str | Path, setting: str, needed: Kind) -> None:
     Raises:
       DataError: it holds volumes.
     """
-    if Path(path).exists() and KINDS[VOLUMES].holds(path):
+    if Path(path).exists() and KINDS[VOLUMES].holds(Path(path)):
         own = needed.title
         raise DataError(
             f"{path}: holds volumes, but the network was trained on {own}. Fix: give {own} as {setting}, or the "
@@ -103,7 +103,7 @@ def explained(path: Any, needed: Kind, *settings: str) -> Iterator[None]:
         yield
     except DataError:
         kind = detect_kind(path)
-        if kind in (None, needed) or needed.holds(path, need_labels=True):
+        if kind in (None, needed) or needed.holds(Path(path), need_labels=True):
             raise
         assert kind is not None
         why, fix = f"{needed.title} are needed here", f"the folder of a run on {kind.title} as model_dir"

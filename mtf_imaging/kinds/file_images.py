@@ -1,17 +1,41 @@
-"""What kinds whose images are single files with a height and a width share: how predictions are prepared."""
+"""What kinds whose images are single files with a height and a width share."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from mtf_imaging.data.sampling.grid import PHOTO_AXES
+from mtf_imaging.data.sampling.grid import PHOTO_AXES, format_grid
 from mtf_imaging.files.output_folder import check_outside
 from mtf_imaging.files.run_folder import check_no_run
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.inference import Inference
-from mtf_imaging.kinds.kind import PredictedImages
+from mtf_imaging.kinds.kind import PredictedImages, TrainingImages
 from mtf_imaging.kinds.output import check_new, check_place
 from mtf_imaging.settings.values import parse_resolution
+
+
+class FileTraining(TrainingImages):
+    """The images of a data set that are single files.
+
+    Args:
+      data_set: the data set.
+
+    Attributes:
+      kind: the name of the kind.
+    """
+
+    kind: str
+
+    def __init__(self, data_set: Any) -> None:
+        self._data_set = data_set
+        self.split, self.held_out = data_set.split, data_set.held_out_split
+
+    def description(self, data_dir: str | Path) -> Any:
+        return self._data_set.description(Path(data_dir))
+
+    def facts(self, data_dir: str | Path, sizes: tuple[int, ...], description: Any) -> Facts:
+        fields = description.to_fields()
+        return Facts(self.kind, format_grid(sizes, PHOTO_AXES), description=fields, held_out_split=self.held_out)
 
 
 class FileImages(PredictedImages):

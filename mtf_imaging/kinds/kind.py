@@ -1,10 +1,11 @@
-"""The protocol of a kind of data, and the protocols of its parts.
+"""The interface of a kind of data, and the protocols of its parts.
 
-A kind is a folder of this package. Its module `kind.py` imports neither TensorFlow nor NumPy before a method is called,
-because the help of a command lists the kinds.
+A kind is a folder of this package. `kind.py` describes it, `training.py` defines the class `Training`, `prediction.py`
+the class `Prediction`, `signatures.py` the function `exported`, and `demo.py` the class `Demo`.
 """
 
 import contextlib
+import importlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
 VOLUMES, ARRAYS = "volumes", "arrays"  # the data of `Records`, and of custom data sets
 
 
-class Kind(Protocol):
-    """A kind of data.
+class Kind:
+    """A kind of data. Its parts are imported when they are used, because the help of a command lists the kinds.
 
     Attributes:
-      name: the name in `run.json` and in the card of an exported network, such as "photos".
+      name: the name of the folder, also in `run.json` and in the card of an exported network, such as "photos".
       title: the data in messages, such as "images with objects".
       images: a shorter title, such as "images".
       data_set: the name of the data set in `mtf_imaging.data` and in gin files.
@@ -41,23 +42,26 @@ class Kind(Protocol):
     images: str
     data_set: str
     part: str
-    axes: tuple[str, ...]
-    has_splits: bool
-    demos: tuple[str, ...]
+    axes: tuple[str, ...] = ("x", "y", "z")
+    has_splits: bool = False
+    demos: tuple[str, ...] = ()
 
-    def holds(self, path: str | Path, need_labels: bool = False) -> bool:
+    def holds(self, path: Path, need_labels: bool = False) -> bool:
         """Returns whether a file or folder, which exists, is of this kind.
 
         Args:
           path: the file or folder.
           need_labels: whether its images must have labels.
         """
+        return False
 
     def has_data_set(self, data_set: Any) -> bool:
         """Returns whether this is the kind of the images of a data set."""
+        return isinstance(data_set, self._part("training").Training.data_sets)
 
     def training(self, data_set: Any) -> "TrainingImages":
         """Returns the images of a data set of this kind."""
+        return self._part("training").Training(data_set)
 
     def prediction(self, run: Path, facts: "Facts | None", settings: "Inference") -> "PredictedImages":
         """Returns the images that a trained network predicts, without finding them yet.
@@ -71,6 +75,7 @@ class Kind(Protocol):
           ConfigError: a setting is invalid or has no effect on these images.
           DataError: the facts of the run are damaged.
         """
+        return self._part("prediction").Prediction(run, facts, settings)
 
     def export(self, run: "ExportedRun", facts: "Facts | None") -> "tuple[TrainedNetworks, ExportedKind]":
         """Builds the networks of a run for a model that TensorFlow runs without this package, with their signatures.
@@ -82,6 +87,7 @@ class Kind(Protocol):
         Raises:
           ConfigError: a setting has no effect on the images, or cannot be part of a model.
         """
+        return self._part("signatures").exported(run, facts)
 
     def workflow(self, output_dir: Path, input_dir: Path | None, demo: str | None) -> "Workflow":
         """Returns the steps of the demo.
@@ -94,17 +100,23 @@ class Kind(Protocol):
         Raises:
           DataError: the folder is malformed.
         """
+        return self._part("demo").Demo(output_dir, input_dir, demo)
+
+    def _part(self, module: str) -> Any:
+        return importlib.import_module(f"{__package__}.{self.name}.{module}")
 
 
 class TrainingImages(Protocol):
     """The images of a data set, to train on and to hold out.
 
     Attributes:
+      data_sets: the class of the data sets.
       any_size: whether held-out images are predicted at their own sizes, not at the size of the training images.
       split: the split to train on; None for all images, or for the only split.
       held_out: the split of the held-out images that the data set names, as `run.json` stores it.
     """
 
+    data_sets: type
     any_size: bool = False
     split: str | None = None
     held_out: str | None = None
@@ -267,24 +279,18 @@ class PredictedImages(Protocol):
         """
 
     def predict(
-        self,
-        planned: list[tuple[Any, Path]],
-        network: "Predict",
-        input_path: str | Path,
-        output_path: str | Path,
-        overwrite: bool,
-        progress: bool,
+        self, planned: list[tuple[Any, Path]], network: "Predict", input_path: Path, output_path: Path, progress: bool
     ) -> list[Path]:
-        """Segments the images, and writes the segmentations.
+        """Predicts the images, and writes the results.
 
         Args:
           planned: the result of `plan_predictions`.
           network: the result of `network`.
-          input_path, output_path, overwrite: the same as in `plan_predictions`.
+          input_path, output_path: the same as in `plan_predictions`.
           progress: whether to show a progress bar.
 
         Returns:
-          The paths of the written segmentations.
+          The paths of the written files.
         """
 
     def next_step(self, planned: list[tuple[Any, Path]], input_path: Path, output_path: Path) -> NextStep:

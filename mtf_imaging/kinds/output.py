@@ -1,17 +1,20 @@
 """The files that evaluation and prediction write: their names, their checks, and pictures."""
 
 import contextlib
-from collections.abc import Iterable, Iterator
+import io
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
 from mtf_imaging.errors import DataError
-from mtf_imaging.files.atomic import atomic_path
+from mtf_imaging.files.atomic import atomic_path, is_partial
 from mtf_imaging.files.output_folder import check_outside, writing_to
 from mtf_imaging.files.run_folder import check_no_run
 
+_GAP = 8  # pixels between pictures
+RESULTS = ("metrics.json", "metrics.csv", "report.html")
 PREDICTIONS, PICTURES, OVERLAYS = "predictions", "pictures", "overlays"
 
 
@@ -67,6 +70,36 @@ def check_new(files: Iterable[Path], overwrite: bool = False) -> None:
         )
 
 
+def check_predictions(output_dir: Path, ours: set[Path], of: str, others: str, where: str = "") -> None:
+    """Checks that an output folder does not hold predictions and scores of other images.
+
+    Args:
+      output_dir: the folder.
+      ours: the predictions of the images.
+      of: the images, such as "photos".
+      others: what the other predictions are for, for the message.
+      where: the end of the message about them.
+
+    Raises:
+      DataError: it does.
+    """
+    predictions = output_dir / PREDICTIONS
+    found = (path for path in predictions.rglob("*.*") if not ours & {path, *path.parents})  # OME-Zarr is a folder
+    foreign = sorted(path for path in found if not is_partial(path))
+    if foreign:
+        raise DataError(
+            f"{predictions}: the folder holds {len(foreign)} prediction(s) for {others}, such as "
+            f"{foreign[0].relative_to(predictions)}{where}. Fix: write to another folder, or delete this one."
+        )
+    existing = [output_dir / name for name in RESULTS if (output_dir / name).exists()]
+    if existing and not any(path.exists() for path in ours):
+        raise DataError(
+            f"{existing[0]}: the file already exists and belongs to other {'cases' if of == 'cases' else 'images'}, "
+            f"because {predictions} has no predictions for these {of}. Fix: write to another folder, or delete the old "
+            "results."
+        )
+
+
 def check_place(input_path: Path, output_path: Path) -> None:
     """Raises DataError or ConfigError if an output lies in the folder of the images, or in that of a run."""
     if input_path.is_dir():
@@ -97,6 +130,19 @@ def write_picture(path: Path, pixels: np.ndarray) -> None:
     """Writes an RGB picture, uint8 `[height, width, 3]`, atomically as PNG."""
     with atomic_path(path) as temporary:
         Image.fromarray(pixels).save(temporary, format="PNG")
+
+
+def jpeg(picture: Image.Image, quality: int) -> bytes:
+    """Returns a picture as JPEG."""
+    data = io.BytesIO()
+    picture.save(data, "JPEG", quality=quality, optimize=True)
+    return data.getvalue()
+
+
+def side_by_side(pictures: Sequence[np.ndarray]) -> np.ndarray:
+    """Returns pictures of the same height, uint8 `[height, width, 3]`, with white gaps between them."""
+    gap = np.full((len(pictures[0]), _GAP, 3), 255, np.uint8)
+    return np.concatenate([pictures[0], *(piece for one in pictures[1:] for piece in (gap, one))], axis=1)
 
 
 def shown_size(size: tuple[int, ...], max_side: int) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from mtf_imaging.cli.runtime import command_lines, next_step, usage
 from mtf_imaging.data.cases.cases import Case
 from mtf_imaging.data.cases.hold_out import hold_out
 from mtf_imaging.kinds.inference import Inference
-from mtf_imaging.kinds.volumes.prediction import VolumeImages
+from mtf_imaging.kinds.volumes.prediction import Prediction
 from mtf_imaging.layout import Layout
 
 
@@ -118,7 +118,7 @@ def test_the_resolution_of_records_decides_what_comes_next(tmp_path, monkeypatch
 
 def test_a_prediction_without_references_is_shown_in_a_viewer(monkeypatch):
     planned = [(Case("0", Path("a b.nii.gz"), None, ""), Path("c.nii.gz"))]
-    images = VolumeImages(Path("run"), Inference())
+    images = Prediction(Path("run"), None, Inference())
     paths = Path("a b.nii.gz"), Path("c.nii.gz")
     monkeypatch.setattr(shutil, "which", lambda name: None)
     line = next_step.after_predict(images.next_step(planned, *paths))

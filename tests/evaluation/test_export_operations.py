@@ -23,7 +23,7 @@ from mtf_imaging.evaluation.export.signature import Field, Signature
 from mtf_imaging.kinds.objects import pixel_operations as pixels
 from mtf_imaging.kinds.objects.description import ObjectDescription
 from mtf_imaging.kinds.objects.reading.masks import paste_mask
-from mtf_imaging.kinds.volumes.export import intensities, resampling
+from mtf_imaging.kinds.volumes.operations import intensities, resampling
 
 # shape and voxel size of a volume, grid and voxel size of the network
 PLACES = [

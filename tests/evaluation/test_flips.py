@@ -82,7 +82,7 @@ def test_memory_is_one_sum_and_one_result():
 
 
 def test_evaluate_and_predict_average_over_flips(monkeypatch, tmp_path):
-    monkeypatch.setattr("mtf_imaging.training.prediction.predictor", lambda **options: oracle)
+    monkeypatch.setattr("mtf_imaging.training.prediction.predictors", lambda **options: [oracle])
     job, setup = jobs.Job(task=object(), flips=("x", "z")), JobSetup(resolution="16")
     options = {"layout": setup.parsed_layout, "mesh_impl": "auto", "dtype": job.dtype, "progress": False}
     network = trained_network(job.task, [(16, 16, 16)], tmp_path, "last", job.flips, **options)

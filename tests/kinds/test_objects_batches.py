@@ -204,7 +204,7 @@ def test_crops_are_at_random_positions(folder):
 
 def test_large_inputs_are_the_same(folder, monkeypatch):
     want = batches(folder, 3, augmentation=ObjectAugmentation())
-    monkeypatch.setattr("mtf_imaging.kinds.objects.data_set._LARGE", 0)
+    monkeypatch.setattr("mtf_imaging.data.pixels.batches._LARGE", 0)
     for got, expected in zip(batches(folder, 3, augmentation=ObjectAugmentation()), want, strict=True):
         assert_equal(got, expected)
 

@@ -313,7 +313,7 @@ def test_batches_fit_the_inputs_of_a_task(folder):
 def test_large_crops_are_the_same(folder, monkeypatch):
     options = {"augmentation": PhotoAugmentation(0.5, 2.0, 0)}
     want = batches(folder, 3, **options)
-    monkeypatch.setattr("mtf_imaging.kinds.photos.data_set._LARGE", 0)
+    monkeypatch.setattr("mtf_imaging.data.pixels.batches._LARGE", 0)
     for got, expected in zip(batches(folder, 3, **options), want, strict=True):
         assert got["cases"] == expected["cases"]
         np.testing.assert_array_equal(got["image"], expected["image"])

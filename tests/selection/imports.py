@@ -14,6 +14,7 @@ DYNAMIC = {
     "mtf_imaging.cli.commands.all_commands": ["mtf_imaging.cli.commands.*"],
     "mtf_imaging.cli.config.configurables": ["mtf_imaging.models.*"],
     "mtf_imaging.cli.config.gin_config": ["mtf_imaging.models.*"],  # gin files import the models
+    "mtf_imaging.kinds.kind": ["mtf_imaging.kinds.*"],
     "mtf_imaging.program.lowering": ["tests.poison"],  # in tests only: tests/importing.py
     "tests.cli.test_spelled": ["mtf_imaging.cli.config.*", "mtf_imaging.models.*"],
     "tests.test_docs": ["mtf_imaging.*"],

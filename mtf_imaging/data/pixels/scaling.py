@@ -1,9 +1,11 @@
 """The scalings of pixel values: how red, green and blue in 0..255 become the input of a network."""
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from mtf_imaging.errors import DataError
 from mtf_imaging.spelling import did_you_mean
 
 UNIT, MEAN, IMAGENET = "unit", "mean", "imagenet"
@@ -41,6 +43,40 @@ def scale_pixels(pixels, scaling: str):
     if isinstance(pixels, np.ndarray):
         pixels = pixels.astype(np.float32)
     return (pixels - padding_value(scaling)) / np.array(_SCALES[scaling][1], np.float32)
+
+
+class Scaled:
+    """A description of images, with the scaling of their pixel values."""
+
+    scaling: str
+
+    @property
+    def padding(self) -> np.ndarray:
+        """The pixel value, float32 `[3]`, beyond the borders of an image; `scale` maps it to 0."""
+        return padding_value(self.scaling)
+
+    def scale(self, pixels):
+        """Returns the input of a network, float32 `[..., 3]`.
+
+        Args:
+          pixels: red, green and blue in 0..255: an array of any dtype, or Tensor float32.
+        """
+        return scale_pixels(pixels, self.scaling)
+
+
+def check_keys(fields: Iterable[str], known: Sequence[str], where: str) -> None:
+    """Raises DataError if the fields of a description have an unknown key.
+
+    Args:
+      fields: the keys.
+      known: the keys that a description may have.
+      where: the file of the fields, for the message.
+    """
+    for key in fields:
+        if key not in known:
+            raise DataError(
+                f"{where}: the key '{key}' is not known.{did_you_mean(key, known)} Fix: use only {', '.join(known)}."
+            )
 
 
 def fault_of_scaling(scaling: Any) -> str | None:

@@ -4,6 +4,7 @@ from importlib import resources
 from string import Template
 
 import mtf_imaging
+from mtf_imaging.evaluation.report.markup import Markup, tag
 
 
 def page_html(
@@ -45,6 +46,26 @@ def package_text(name: str, package: str = __package__) -> str:
 def image_pages_style() -> str:
     """Returns the CSS rules of reports on images with a height and a width."""
     return f"\n{package_text('report_any.css')}{package_text('image_pages.css')}"
+
+
+def checkbox(hides: str, *what: object) -> Markup:
+    """Returns a checkbox with its label, which hides the elements of a class."""
+    return tag("label", tag("input", type="checkbox", checked=True, data_hides=hides), *what)
+
+
+def layered_figure(label: str, who: str, caption: str, size: tuple[int, int], *layers: object) -> Markup:
+    """Returns a figure whose layers lie over each other.
+
+    Args:
+      label: the description of the figure for screen readers.
+      who: what it shows, for the script.
+      caption: its caption.
+      size: height and width.
+      *layers: the layers.
+    """
+    style = f"aspect-ratio:{size[1]}/{size[0]}"
+    frame = tag("div", *layers, class_="frame", role="img", aria_label=label, style=style)
+    return tag("figure", frame, tag("figcaption", tag("b", caption)), data_layer=who)
 
 
 def counted(number: int, noun: str) -> str:

@@ -1,19 +1,16 @@
 """Output of scores: `metrics.json`, `metrics.csv` with one row per case, and plain-text tables."""
 
-import csv
-import io
 import itertools
-import json
 import re
 from pathlib import Path
 
 from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
 from mtf_imaging.evaluation.scoring.case import DETECTED, CaseScore
+from mtf_imaging.evaluation.scoring.files import write_metrics_files
 from mtf_imaging.evaluation.scoring.lesions import Lesion
 from mtf_imaging.evaluation.scoring.measures import DISTANCES, MEASURES, measures
 from mtf_imaging.evaluation.scoring.official import OFFICIAL_MEASURES, official_scores
 from mtf_imaging.evaluation.scoring.summary import detection, summarize
-from mtf_imaging.files.atomic import write_bytes
 
 COUNTS = ("true_positives", "false_positives", "false_negatives")
 # Keys of metrics.json beside the names of masks, for any labels.
@@ -49,14 +46,8 @@ def metrics_dict(cases: list[CaseScore], description: Description = LITS) -> dic
 def write_metrics(output_dir: str | Path, cases: list[CaseScore], description: Description = LITS) -> None:
     """Writes `metrics.json` and `metrics.csv` to a folder; each file is replaced atomically."""
     metrics = metrics_dict(cases, description)
-    text = json.dumps(metrics, indent=1, allow_nan=False) + "\n"
-    write_bytes(Path(output_dir) / "metrics.json", text.encode())
-    rows = io.StringIO()
-    writer = csv.writer(rows, lineterminator="\n")
     values = [case_values(case, metrics["cases"][case.key], description) for case in cases]
-    writer.writerow(values[0])
-    writer.writerows(row.values() for row in values)  # None becomes an empty field
-    write_bytes(Path(output_dir) / "metrics.csv", rows.getvalue().encode())
+    write_metrics_files(output_dir, metrics, values[0], (row.values() for row in values))
 
 
 def case_values(case: CaseScore, fields: dict, description: Description = LITS) -> dict[str, str | int | float | None]:

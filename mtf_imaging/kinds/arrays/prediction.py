@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,10 +18,10 @@ from mtf_imaging.files.atomic import atomic_path
 from mtf_imaging.files.reading import access_named, errors_named
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.inference import Inference
-from mtf_imaging.kinds.kind import ARRAYS, VOLUMES, NextStep, PredictedImages
+from mtf_imaging.kinds.kind import ARRAYS, VOLUMES, NextStep
 from mtf_imaging.kinds.networks import trained_network
 from mtf_imaging.kinds.output import check_kept, check_new, check_place, goes_to_folder, writing_results
-from mtf_imaging.kinds.volumes.prediction import VolumeImages
+from mtf_imaging.kinds.volumes import prediction as volumes
 from mtf_imaging.layout import parse_shape
 
 if TYPE_CHECKING:
@@ -30,9 +31,8 @@ if TYPE_CHECKING:
 NPY = ImageFormat("NumPy", (".npy",), ".npy")
 _ONE, _SEVERAL = ".npy", ".npz"  # the endings of predictions with one output, and with several
 _VOLUME = ["batch", *AXIS_NAMES, "channels"]
-_IDLE = dict.fromkeys(
-    ("spacing", "window", "scales", "spacing_table"), "arrays are prepared as the data set prepares its images"
-) | {
+_PREPARED = "arrays are prepared as the data set prepares its images"
+_IDLE = dict.fromkeys(("spacing", "window", "spacing_table"), _PREPARED) | {
     "cleanup": "its rules are those of livers",
     "flips": "only the probabilities of volumes and photos are averaged",
     "submission": "the challenge has no arrays",
@@ -52,7 +52,7 @@ class ArrayFile(NamedTuple):
     path: Path
 
 
-class ArrayImages(PredictedImages):
+class Prediction(volumes.Prediction):
     """The images of a custom data set: arrays; or volumes, if the network takes one channel along x, y and z.
 
     Args:
@@ -65,38 +65,31 @@ class ArrayImages(PredictedImages):
       DataError: the resolution is malformed.
     """
 
-    description = None
+    idle = MappingProxyType({"scales": _PREPARED, "split": "only folders of photos or objects have splits"})
 
     def __init__(self, run: Path, facts: Facts, settings: Inference) -> None:
-        self._run, self._facts, self._settings = run, facts, settings
-        self._own_volumes = VolumeImages(run, settings) if facts.axes == list(AXIS_NAMES) else None
-        self.kind = VOLUMES if self._own_volumes else ARRAYS  # what messages ask for
+        super().__init__(run, facts, settings)
+        self.description, self._facts = None, facts
+        self._has_volumes = facts.axes == list(AXIS_NAMES)
+        self.kind = VOLUMES if self._has_volumes else ARRAYS  # what messages ask for
         resolution = facts.resolution if settings.resolution is None else settings.resolution
         if isinstance(resolution, str | int):
             resolution = parse_grids(resolution, len(facts.axes), facts.axes)[-1]
         self._sizes = tuple(int(size) for size in resolution)
 
-    @property
-    def _volumes(self) -> VolumeImages:
-        """The same images as volumes.
-
-        Raises:
-          ConfigError: they have other axes.
-        """
-        if self._own_volumes is None:
-            raise self._unreadable(f"the axes {', '.join(self._facts.axes)}")
-        return self._own_volumes
-
-    def _unreadable(self, what: str) -> ConfigError:
-        return ConfigError(
-            f"{self._run}: the network was trained on a custom data set, and its input has {what}. Evaluation and "
-            "prediction read volumes with the axes x, y, z and one channel for it. Fix: predict .npy files, which hold "
-            "images as the data set prepares them; or export the run.",
-            ["model_dir"],
-        )
+    def _check_volumes(self, is_readable: bool, what: str) -> None:
+        """Raises ConfigError if the images are not volumes of one channel."""
+        if not is_readable:
+            raise ConfigError(
+                f"{self._run}: the network was trained on a custom data set, and its input has {what}. Evaluation and "
+                "prediction read volumes with the axes x, y, z and one channel for it. Fix: predict .npy files, which "
+                "hold images as the data set prepares them; or export the run.",
+                ["model_dir"],
+            )
 
     def find_labeled(self, input_dir: str | Path, output_dir: str | Path) -> list:
-        return self._volumes.find_labeled(input_dir, output_dir)
+        self._check_volumes(self._has_volumes, f"the axes {', '.join(self._facts.axes)}")
+        return super().find_labeled(input_dir, output_dir)
 
     def plan_predictions(
         self, input_path: str | Path, output_path: str | Path, overwrite: bool
@@ -104,7 +97,8 @@ class ArrayImages(PredictedImages):
         input_path, output_path = Path(input_path), Path(output_path)
         arrays = _find(input_path)
         if not arrays:
-            return self._volumes.plan_predictions(input_path, output_path, overwrite)
+            self._check_volumes(self._has_volumes, f"the axes {', '.join(self._facts.axes)}")
+            return super().plan_predictions(input_path, output_path, overwrite)
         self._settings.check_idle(_IDLE)
         check_place(input_path, output_path)
         is_folder = goes_to_folder(input_path, output_path, (_ONE, _SEVERAL), "the prediction for one array needs")
@@ -119,55 +113,36 @@ class ArrayImages(PredictedImages):
     ) -> "Predict":
         from mtf_imaging.training.task import task_inputs  # imported here because it imports TensorFlow
 
-        inputs = task_inputs(task, 1, self._sizes, labels=False)
-        shapes = {name: parse_shape(shape) for name, (shape, _) in inputs.items()}
-        image = dict(shapes.get("image", ()))
-        shown = " and ".join(f"'{name}' [{shape}]" for name, (shape, _) in inputs.items())
+        inputs = {name: shape for name, (shape, _) in task_inputs(task, 1, self._sizes, labels=False).items()}
+        shown = " and ".join(f"'{name}' [{shape}]" for name, shape in inputs.items())
+        image = dict(parse_shape(inputs.get("image", "")))
         if not isinstance(images[0], ArrayFile):
-            if list(shapes) != ["image"] or list(image) != _VOLUME or image["channels"] != 1:
-                raise self._unreadable(f"the shape {shown}")
-            return self._volumes.network(task, runs, checkpoint, images, **options)
-        if list(shapes) != ["image"]:
+            is_readable = len(inputs) == 1 and list(image) == _VOLUME and image["channels"] == 1
+            self._check_volumes(is_readable, f"the shape {shown}")
+            return super().network(task, runs, checkpoint, images, **options)
+        if list(inputs) != ["image"]:
             raise ConfigError(
                 f"{self._run}: the network has the inputs {shown}, but predict has one array for each prediction. "
                 "Fix: use a task whose predict takes only image.",
                 ["task"],
             )
         for array in images:
-            _check_shape(array.path, {name: size for name, size in image.items() if name != "batch"})
+            _check_array(array.path, {name: size for name, size in image.items() if name != "batch"})
         return trained_network(task, [self._sizes], runs, checkpoint, **options)
 
     def run_network(self, images: Sequence[Any], network: "Predict") -> None:
         if not isinstance(images[0], ArrayFile):
-            self._volumes.run_network(images, network)
-            return
+            return super().run_network(images, network)
         for array in images:
             network(_read(array.path))
-
-    def evaluate(
-        self,
-        images: Sequence[Any],
-        network: "Predict",
-        input_dir: str | Path,
-        output_dir: str | Path,
-        num_pictures: int,
-        progress: bool,
-    ) -> list:
-        return self._volumes.evaluate(images, network, input_dir, output_dir, num_pictures, progress)
+        return None
 
     def predict(
-        self,
-        planned: list[tuple[Any, Path]],
-        network: "Predict",
-        input_path: str | Path,
-        output_path: str | Path,
-        overwrite: bool,
-        progress: bool,
+        self, planned: list[tuple[Any, Path]], network: "Predict", input_path: Path, output_path: Path, progress: bool
     ) -> list[Path]:
         if not isinstance(planned[0][0], ArrayFile):
-            return self._volumes.predict(planned, network, input_path, output_path, overwrite, progress)
-        input_path, output_path, written = Path(input_path), Path(output_path), []
-        is_folder = input_path.is_dir() or output_path.is_dir()
+            return super().predict(planned, network, input_path, output_path, progress)
+        written, is_folder = [], input_path.is_dir() or output_path.is_dir()
         with writing_results(input_path, output_path, []):
             for array, path in tqdm(planned, desc="predict", unit="array", disable=not progress):
                 with errors_named(array.path):
@@ -177,10 +152,9 @@ class ArrayImages(PredictedImages):
 
     def next_step(self, planned: list[tuple[Any, Path]], input_path: Path, output_path: Path) -> NextStep:
         if not isinstance(planned[0][0], ArrayFile):
-            return self._volumes.next_step(planned, input_path, output_path)
+            return super().next_step(planned, input_path, output_path)
         first = planned[0][1]
-        written = first if first.exists() else first.with_suffix(_SEVERAL)
-        return NextStep("read {} with numpy.load", (written,))
+        return NextStep("read {} with numpy.load", (first if first.exists() else first.with_suffix(_SEVERAL),))
 
 
 def _find(path: Path) -> list[ArrayFile]:
@@ -189,7 +163,7 @@ def _find(path: Path) -> list[ArrayFile]:
     return sorted((ArrayFile(file.stem, file) for file in files), key=lambda array: natural_key(array.key))
 
 
-def _check_shape(path: Path, expected: Mapping[str, int]) -> None:
+def _check_array(path: Path, expected: Mapping[str, int]) -> None:
     """Raises DataError if a file does not hold an array of numbers with the shape of the network's input."""
     array = _read(path, mmap_mode="r")
     if array.dtype.kind not in "biuf":
@@ -213,33 +187,34 @@ def _read(path: Path, **options: Any) -> np.ndarray:
 
 
 def _write(path: Path, result: Any, is_folder: bool) -> Path:
-    """Writes a prediction atomically, as `.npy` if it is one array, and as `.npz` if it has several parts by name.
+    """Writes a prediction atomically: one array as `.npy`, and several arrays by name as `.npz`.
 
     Args:
       path: the file.
       result: the prediction.
-      is_folder: whether the ending of the file may be changed to that of the prediction.
+      is_folder: whether the file has the ending of the prediction; otherwise the ending must fit.
 
     Returns:
       The written file.
 
     Raises:
-      DataError: the file has the ending of the other format.
+      DataError: the ending does not fit.
     """
-    parts = {name: _plain(part) for name, part in result.items()} if isinstance(result, Mapping) else None
-    ending, found = (_ONE, "one array") if parts is None else (_SEVERAL, f"the arrays {', '.join(parts)}")
+    is_one = not isinstance(result, Mapping)
+    ending = _ONE if is_one else _SEVERAL
     path = path.with_suffix(ending) if is_folder else path
     if path.suffix.lower() != ending:
+        found = "one array" if is_one else f"the arrays {', '.join(result)}"
         raise DataError(
             f"{path}: the network returned {found}, which a {ending} file holds. Fix: name the output "
             f"{path.with_suffix(ending).name}.",
             ["output"],
         )
     with atomic_path(path) as temporary, open(temporary, "wb") as file:
-        if parts is None:
+        if is_one:
             np.save(file, _plain(result))
         else:
-            np.savez(file, allow_pickle=False, **parts)
+            np.savez(file, allow_pickle=False, **{name: _plain(part) for name, part in result.items()})
     return path
 
 

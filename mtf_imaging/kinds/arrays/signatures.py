@@ -83,15 +83,7 @@ def _plain_dtype(dtype: tf.DType) -> tf.DType:
 
 
 def exported(run: ExportedRun, facts: Facts) -> tuple[TrainedNetworks, ArraySignatures]:
-    """Builds the networks of a run, with their signatures.
-
-    Args:
-      own: the settings.
-      facts: the facts of the run.
-
-    Raises:
-      ConfigError: a setting is invalid or has no effect.
-    """
+    """Builds the networks of a run, with their signatures; see `Kind.export`."""
     run.check_no_flips()
     run.check_no_spacing()
     sizes = run.sizes(facts)

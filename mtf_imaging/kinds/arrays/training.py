@@ -11,12 +11,14 @@ if TYPE_CHECKING:
     from mtf_imaging.training.task import Task
 
 
-class ArrayTraining(TrainingImages):
+class Training(TrainingImages):
     """The images of a custom data set, which have no description.
 
     Args:
       data_set: the data set.
     """
+
+    data_sets = object
 
     def __init__(self, data_set: Any) -> None:
         self._data_set = data_set

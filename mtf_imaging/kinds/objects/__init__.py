@@ -1,1 +1,1 @@
-"""Reads images with the boxes and masks of objects, and augments them for training."""
+"""Images with the boxes and masks of objects."""

@@ -1,10 +1,9 @@
 """The random changes of images and their objects during training."""
 
-import math
 from dataclasses import dataclass
 
 from mtf_imaging.data.augmentation.draws import Draws
-from mtf_imaging.errors import DataError
+from mtf_imaging.data.pixels.batches import check_scales
 
 
 @dataclass(frozen=True)
@@ -24,18 +23,7 @@ class ObjectAugmentation:
     flip: bool = True
 
     def __post_init__(self):
-        for name in ("min_scale", "max_scale"):
-            value = getattr(self, name)
-            is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-            if not is_number or value < 0.01:
-                raise DataError(
-                    f"ObjectAugmentation.{name} {value!r}: must be a number of at least 0.01. Fix: choose one."
-                )
-        if self.min_scale > self.max_scale:
-            raise DataError(
-                f"ObjectAugmentation.min_scale {self.min_scale:g} is above max_scale {self.max_scale:g}. "
-                "Fix: exchange them."
-            )
+        check_scales(self, min_scale=0.01, max_scale=0.01)
 
     def draw_scale(self, draws: Draws):
         """Returns the factor of a sample, Tensor[] float32."""

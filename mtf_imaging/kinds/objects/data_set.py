@@ -6,21 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import tensorflow as tf
-
-from mtf_imaging.data.augmentation.draws import Draws
-from mtf_imaging.data.elements import elements
+from mtf_imaging.data.pixels.batches import check_data_set, crop_batches, draw_crop
 from mtf_imaging.data.pixels.crop_axis import check_size
-from mtf_imaging.data.pixels.scaling import fault_of_scaling
-from mtf_imaging.data.records.pipeline import case_of_sample
-from mtf_imaging.errors import ConfigError, DataError
+from mtf_imaging.errors import ConfigError
 from mtf_imaging.kinds.objects.augmentation import ObjectAugmentation
 from mtf_imaging.kinds.objects.description import ObjectDescription, is_integer
 from mtf_imaging.kinds.objects.reading.annotations import ObjectImage, find_object_images, object_description
 from mtf_imaging.kinds.objects.reading.reader import ObjectReader
-
-_PREFETCH = 2  # batches
-_LARGE = 2**21  # pixels; larger crops are read one at a time and one batch ahead, to need less memory
 
 
 @dataclass(frozen=True)
@@ -66,15 +58,7 @@ class Objects:
     mask_size: int = 112
 
     def __post_init__(self):
-        if self.augmentation is not None and not isinstance(self.augmentation, ObjectAugmentation):
-            raise ConfigError(
-                f"Objects.augmentation is of the class {type(self.augmentation).__name__}, which does not change "
-                "objects. Fix: use an ObjectAugmentation."
-            )
-        fault = self.scaling is not None and fault_of_scaling(self.scaling)
-        if fault:
-            raise ConfigError(f"Objects.{fault}")
-        object.__setattr__(self, "size", check_size("Objects.size", self.size))
+        check_data_set(self, "Objects", "objects", ObjectAugmentation)
         for name in ("max_boxes", "mask_size"):
             value = getattr(self, name)
             if not is_integer(value) or value < 1:
@@ -133,38 +117,12 @@ class Objects:
             if an image or a mask is invalid.
           ConfigError: `sizes` are not two positive integers.
         """
-        if batch_size < 1 or start_step < 0:
-            raise DataError(
-                f"batch_size {batch_size}, start_step {start_step}: the batch size must be at least 1, and the start "
-                "step at least 0. Fix: choose values in this range."
-            )
-        height, width = check_size("Objects.size", sizes)
-        description, images = self.description(data_dir), self.images(data_dir)
-        reader = ObjectReader(images, description, (height, width), self.max_boxes, self.mask_size if self.masks else 0)
-        large = height * width > _LARGE
-        dataset = tf.data.Dataset.range(start_step * batch_size, tf.int64.max).map(
-            lambda sample: self._load(sample, reader, seed),
-            num_parallel_calls=None if large else tf.data.AUTOTUNE,
-            deterministic=None if large else True,
-        )
-        dataset = dataset.batch(batch_size, drop_remainder=True).prefetch(1 if large else _PREFETCH)
-        return _batches(dataset, reader)
+        description, images, size = self.description(data_dir), self.images(data_dir), check_size("Objects.size", sizes)
+        reader = ObjectReader(images, description, size, self.max_boxes, self.mask_size if self.masks else 0)
+        keys = [image.key for image in images]
+        return crop_batches(lambda at: self._load(at, reader, seed), keys, reader.errors, size, batch_size, start_step)
 
     def _load(self, sample, reader: ObjectReader, seed: int) -> dict[str, Any]:
         """Returns one sample, without the dimension `batch`."""
-        at = case_of_sample(sample, len(reader.images), seed)
-        draws = Draws(seed, sample)
-        scale, mirrored = tf.constant(1.0), tf.constant(False)
-        if self.augmentation is not None:
-            scale, mirrored = self.augmentation.draw_scale(draws), self.augmentation.draw_flip(draws)
-        crop = reader.crop(sample, at, scale, draws.uniform("crop", shape=(2,)), mirrored)
-        return {**crop, "files": at, "samples": sample}
-
-
-def _batches(dataset: tf.data.Dataset, reader: ObjectReader) -> Iterator[dict]:
-    for batch in elements(dataset):
-        for sample in batch.pop("samples").numpy():
-            if int(sample) in reader.errors:
-                raise reader.errors[int(sample)]
-        batch["cases"] = [reader.images[at].key for at in batch.pop("files").numpy()]
-        yield batch
+        at, scale, mirrored, places = draw_crop(sample, len(reader.images), seed, self.augmentation)
+        return {**reader.crop(sample, at, scale, places, mirrored), "files": at}

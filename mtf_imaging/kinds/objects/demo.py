@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from mtf_imaging.errors import DataError
-from mtf_imaging.kinds.demo import Command, Step
+from mtf_imaging.kinds.demo import Command, Step, Workflow
 
 KIND = "objects"
 _BOXES_JOB, _JOB, _ONE = "retinanet_objects", "mask_rcnn_objects", "single"
@@ -14,25 +14,20 @@ _TRAIN, _HELD_OUT = "train", "val"  # the splits that the jobs read
 _COLUMNS = {"ap50": "AP50", "ap75": "AP75", "ap": "AP"}
 
 
-class ObjectWorkflow:
-    """The steps for images with objects. `Workflow` describes the interface.
+class Demo(Workflow):
+    """The steps for images with objects.
 
     The folders of RetinaNet are `retinanet` and `retinanet_evaluation`. Those of Mask R-CNN, which also predicts masks,
     are `model` and `evaluation`.
-
-    Args:
-      output_dir: the folder for all files of the demo.
-      input_dir: a folder in the layout of COCO; None for synthetic images.
     """
 
+    synthetic = "objects"
     job, job_of_one = [_JOB], [_JOB, _ONE]  # the job has a layout of its own
     processors = 4
     compared_duration = "1 minute"
 
-    def __init__(self, output_dir: Path, input_dir: Path | None):
-        self._is_synthetic = input_dir is None
-        self.data_dir = output_dir / "objects" if input_dir is None else input_dir
-        self._out, self._model, self._evaluation = output_dir, output_dir / "model", output_dir / "evaluation"
+    def __init__(self, output_dir: Path, input_dir: Path | None, demo: str | None) -> None:
+        super().__init__(output_dir, input_dir, demo)
         self._retinanet, self._retinanet_evaluation = output_dir / "retinanet", output_dir / "retinanet_evaluation"
 
     def steps(self) -> list[Step]:
@@ -52,7 +47,7 @@ class ObjectWorkflow:
             Step(
                 "detect and score the objects of the held-out images",
                 "30 seconds",
-                lambda: self._evaluate(self._retinanet, self._retinanet_evaluation),
+                lambda: self._evaluate(self.data_dir, self._retinanet, self._retinanet_evaluation),
             ),
             Step(
                 "train Mask R-CNN under the same layout, with its regions split over two processors",
@@ -63,12 +58,12 @@ class ObjectWorkflow:
             Step(
                 "detect and score the objects of the held-out images, with their masks",
                 "30 seconds",
-                lambda: self._evaluate(self._model, self._evaluation),
+                lambda: self._evaluate(self.data_dir),
             ),
             Step(
                 "detect the objects of one of these images, and write them as COCO results",
                 "15 seconds",
-                self._predict,
+                self._predict_one,
             ),
         ]
 
@@ -91,15 +86,11 @@ class ObjectWorkflow:
     def _train(self, job: str, model_dir: Path) -> list[Command]:
         return [("train", {"data_dir": self.data_dir, "model_dir": model_dir, "gin_file": [job]})]
 
-    def _evaluate(self, model_dir: Path, output_dir: Path) -> list[Command]:
-        return [("evaluate", {"model_dir": model_dir, "input_dir": self.data_dir, "output_dir": output_dir})]
-
-    def _predict(self) -> list[Command]:
+    def _predict_one(self) -> list[Command]:
         from mtf_imaging.kinds.objects.reading.annotations import find_object_images
 
         image = find_object_images(self.data_dir, _HELD_OUT)[0]
-        target = self._out / f"{Path(image.key).name}.json"
-        return [("predict", {"model_dir": self._model, "input": image.image, "output": target, "overwrite": True})]
+        return self._predict(image.image, f"{Path(image.key).name}.json")
 
 
 def _check_splits(folder: Path) -> None:

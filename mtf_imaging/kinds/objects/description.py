@@ -4,18 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from mtf_imaging.data.pixels.scaling import IMAGENET, fault_of_scaling, padding_value, scale_pixels
+from mtf_imaging.data.pixels.scaling import IMAGENET, Scaled, check_keys, fault_of_scaling
 from mtf_imaging.errors import DataError
-from mtf_imaging.spelling import did_you_mean
 
 _KEYS = ("categories", "scaling")
 _EXAMPLE = '{"categories": [[1, "person"], [2, "bicycle"]]}'
 
 
 @dataclass(frozen=True)
-class ObjectDescription:
+class ObjectDescription(Scaled):
     """The categories of objects, and how pixel values become the input of a network.
 
     Attributes:
@@ -43,19 +40,6 @@ class ObjectDescription:
         """The category ID of each class."""
         return tuple(category_id for category_id, _ in self.categories)
 
-    @property
-    def padding(self) -> np.ndarray:
-        """The pixel value, float32 `[3]`, beyond the borders of an image; `scale` maps it to 0."""
-        return padding_value(self.scaling)
-
-    def scale(self, pixels):
-        """Returns the input of a network, float32 `[..., 3]`.
-
-        Args:
-          pixels: red, green and blue in 0..255: an array of any dtype, or Tensor float32.
-        """
-        return scale_pixels(pixels, self.scaling)
-
     def to_fields(self) -> dict[str, Any]:
         """Returns the description as JSON values, which `object_description_from_fields` reads."""
         return {"categories": [list(category) for category in self.categories], "scaling": self.scaling}
@@ -74,11 +58,7 @@ def object_description_from_fields(fields: Any, where: str) -> ObjectDescription
     """
     if not isinstance(fields, Mapping) or not isinstance(fields.get("categories"), list | tuple):
         raise DataError(f"{where}: has no list with the key 'categories'. Fix: write {_EXAMPLE}.")
-    for key in fields:
-        if key not in _KEYS:
-            raise DataError(
-                f"{where}: the key '{key}' is not known.{did_you_mean(key, _KEYS)} Fix: use only {', '.join(_KEYS)}."
-            )
+    check_keys(fields, _KEYS, where)
     categories = tuple(tuple(pair) if isinstance(pair, list) else pair for pair in fields["categories"])
     try:
         return ObjectDescription(categories, fields.get("scaling", IMAGENET))

@@ -1,22 +1,28 @@
 """Writes synthetic images of objects as a folder in the layout of COCO."""
 
-import io
 import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 from tqdm import tqdm
 
 from mtf_imaging.data.pixels.photo_files import read_photo
-from mtf_imaging.errors import DataError
-from mtf_imaging.files.atomic import is_partial, write_bytes
+from mtf_imaging.data.pixels.synthetic import (
+    DEFAULT_SIZE,
+    HELD_OUT,
+    TRAIN,
+    VAL,
+    check_arguments,
+    check_other_files,
+    difference,
+    write_jpeg,
+    write_once,
+)
 from mtf_imaging.kinds.objects.reading.outlines import outline_polygons
 from mtf_imaging.kinds.objects.scenes import (
     CATEGORIES,
     CROWD,
-    DEFAULT_SIZE,
     EMPTY,
     OBJECTS,
     Scene,
@@ -24,12 +30,8 @@ from mtf_imaging.kinds.objects.scenes import (
     make_object_scene,
 )
 
-TRAIN, VAL = "train", "val"
-
-_HELD_OUT = 4  # one of so many images is held out
 _KINDS = {1: CROWD, 2: EMPTY}  # by the number in the split, modulo _PERIOD
 _PERIOD = 10
-_JPEG_QUALITY = 90
 _JPEG_DIFFERENCE = 12  # mean difference of pixels; JPEG changes them, depending on the version of the library
 _MOST_SHAPES = 100  # the IDs of annotations leave room for so many in each image
 
@@ -58,17 +60,14 @@ def write_objects(
       DataError: an argument is out of range; or the folder contains other images, or files with the same names and
         different contents.
     """
-    if num_images < 1:
-        raise DataError(f"num_images {num_images}: at least 1 image is needed. Fix: set num_images to 1 or more.")
-    if not 32 <= size[0] < size[1]:
-        raise DataError(f"size {size}: must be two ascending integers from 32 on. Fix: use, for example, (112, 161).")
+    check_arguments(num_images, "image", size, 32)
     folder = Path(folder)
     numbers = {
-        VAL: range(_HELD_OUT - 1, num_images, _HELD_OUT),
-        TRAIN: [number for number in range(num_images) if number % _HELD_OUT != _HELD_OUT - 1],
+        VAL: range(HELD_OUT - 1, num_images, HELD_OUT),
+        TRAIN: [number for number in range(num_images) if number % HELD_OUT != HELD_OUT - 1],
     }
     names = {f"{split}/{_key(number)}.jpg" for split in numbers for number in numbers[split]}
-    _check_other_files(folder, names, num_images)
+    check_other_files(folder, (TRAIN, VAL), names, f"images other than {_key(0)}..{_key(num_images - 1)}")
     with tqdm(total=num_images, desc="objects", unit="image", dynamic_ncols=True, disable=not progress) as bar:
         for split, members in numbers.items():
             if not members:
@@ -115,27 +114,14 @@ def _run_lengths(mask: np.ndarray) -> dict[str, list[int]]:
     return {"size": [*mask.shape], "counts": np.diff(ends, prepend=0).tolist()}
 
 
-def _check_other_files(folder: Path, names: set[str], num_images: int) -> None:
-    """Checks that a folder contains no images other than `names`."""
-    paths = [path for split in (TRAIN, VAL) for path in (folder / split).glob("*") if not is_partial(path)]
-    foreign = sorted({path.relative_to(folder).as_posix() for path in paths} - names)
-    if foreign:
-        raise DataError(
-            f"{folder}: contains {len(foreign)} file(s) of images other than {_key(0)}..{_key(num_images - 1)}, such "
-            f"as {foreign[0]}. Fix: write to an empty folder."
-        )
-
-
 def _write_image(path: Path, pixels: np.ndarray, seed: int) -> None:
     """Writes an image, or compares an existing one."""
     if path.exists():
         stored = read_photo(path)
         if stored.shape != pixels.shape or abs(stored.astype(int) - pixels).mean() > _JPEG_DIFFERENCE:
-            raise _difference(path, seed)
+            raise difference(path, seed)
         return
-    data = io.BytesIO()
-    Image.fromarray(pixels).save(data, "JPEG", quality=_JPEG_QUALITY)
-    write_bytes(path, data.getvalue())
+    write_jpeg(path, pixels)
 
 
 def _write_annotations(path: Path, images: list[dict], annotations: list[dict], seed: int) -> None:
@@ -145,15 +131,4 @@ def _write_annotations(path: Path, images: list[dict], annotations: list[dict], 
         "annotations": annotations,
         "categories": [{"id": category_id, "name": name} for category_id, name in CATEGORIES],
     }
-    data = f"{json.dumps(fields)}\n".encode()
-    if not path.exists():
-        write_bytes(path, data)
-    elif path.read_bytes() != data:
-        raise _difference(path, seed)
-
-
-def _difference(path: Path, seed: int) -> DataError:
-    return DataError(
-        f"{path}: the contents of this file differ from the scenes of seed {seed}; nothing was overwritten. "
-        "Fix: use an empty folder."
-    )
+    write_once(path, f"{json.dumps(fields)}\n".encode(), seed)

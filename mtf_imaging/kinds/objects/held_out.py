@@ -1,7 +1,5 @@
 """Scoring of held-out images with objects during training."""
 
-import itertools
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
+from mtf_imaging.data.pixels.batches import cyclic_batches
 from mtf_imaging.data.pixels.crop_axis import crop_axis
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files.reading import errors_named
@@ -114,9 +113,7 @@ class HeldOutObjects:
         if sizes is None or len(sizes) != 2:
             raise _unknown_sizes(sizes)
         images, size = self._images(eval_dir), (sizes[0], sizes[1])
-        endless = itertools.cycle(images)
-        for _ in range(math.ceil(len(images) / batch_size)):
-            batch = list(itertools.islice(endless, batch_size))
+        for batch in cyclic_batches(images, batch_size):
             samples = [self._sample(image, size) for image in batch]
             stacked = {name: np.stack([sample[name] for sample in samples]) for name in samples[0]}
             yield {**stacked, "cases": [image.key for image in batch]}

@@ -7,10 +7,9 @@ from typing import NamedTuple
 
 from mtf_imaging.errors import DataError
 from mtf_imaging.kinds.objects.reading.annotations import ObjectImage
-from mtf_imaging.kinds.output import OVERLAYS, check_kept, goes_to_folder
+from mtf_imaging.kinds.output import OVERLAYS, RESULTS, check_kept, goes_to_folder
 
 DETECTIONS, IMAGES, METRICS = "detections.json", "images.json", "metrics.json"
-_RESULTS = (METRICS, "metrics.csv", "report.html", DETECTIONS)
 
 
 class DetectionOutput(NamedTuple):
@@ -61,7 +60,7 @@ def check_object_results(output_dir: Path, images: Sequence[ObjectImage], input_
     Raises:
       DataError: it does.
     """
-    existing = [output_dir / name for name in _RESULTS if (output_dir / name).exists()]
+    existing = [output_dir / name for name in (*RESULTS, DETECTIONS) if (output_dir / name).exists()]
     if existing and _scored_keys(output_dir / METRICS) != {image.key for image in images}:
         raise DataError(
             f"{existing[0]}: the file already exists and belongs to other images than those of {input_dir}. "

@@ -12,11 +12,10 @@ from mtf_imaging.kinds.objects.description import ObjectDescription
 from mtf_imaging.kinds.objects.reading.annotations import ObjectImage
 from mtf_imaging.kinds.objects.reading.masks import decode_mask, run_lengths
 from mtf_imaging.kinds.objects.scoring.detections import Detections
-from mtf_imaging.kinds.output import shown_size
+from mtf_imaging.kinds.output import shown_size, side_by_side
 
 _OPACITY = 0.45  # of masks
 _FONT = 12  # pixels, of pictures with at most 640 pixels a side
-_GAP = 8  # pixels between the pictures of `comparison`
 _DASH = 4  # pixels, of the boxes of crowd regions
 SHOWN_SCORE = 0.3  # in pictures of predictions, whose best threshold is not known
 
@@ -135,8 +134,7 @@ def comparison(
     parts = [
         draw(pixels, objects, max_side) for objects in (truth, drawn_detections(detections, description, threshold))
     ]
-    gap = np.full((len(parts[0]), _GAP, 3), 255, np.uint8)
-    return np.concatenate([parts[0], gap, parts[1]], axis=1)
+    return side_by_side(parts)
 
 
 def resize_mask(mask: np.ndarray, size: Sequence[int]) -> np.ndarray:

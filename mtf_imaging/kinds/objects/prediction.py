@@ -48,7 +48,7 @@ _IDLE = {
 }
 
 
-class ObjectImages(FileImages):
+class Prediction(FileImages):
     """Images in which a network detects objects.
 
     Args:
@@ -122,12 +122,10 @@ class ObjectImages(FileImages):
         self,
         planned: list[tuple[ObjectImage, Path]],
         network: "Predict",
-        input_path: str | Path,
-        output_path: str | Path,
-        overwrite: bool,
+        input_path: Path,
+        output_path: Path,
         progress: bool,
     ) -> list[Path]:
-        input_path, output_path = Path(input_path), Path(output_path)
         images = [image for image, _ in planned]
         output = detection_output(images, input_path, output_path)
         detections = []

@@ -11,9 +11,9 @@ import numpy as np
 from scipy import ndimage
 
 from mtf_imaging.data.pixels import painting
+from mtf_imaging.data.pixels.synthetic import DEFAULT_SIZE
 from mtf_imaging.kinds.objects.reading.outlines import has_holes
 
-DEFAULT_SIZE = (112, 161)
 CATEGORIES = ((1, "disc"), (2, "square"), (3, "triangle"), (4, "star"))
 
 

@@ -123,15 +123,7 @@ def _rounded(x: tf.Tensor, digits: int) -> tf.Tensor:
 
 
 def exported(run: ExportedRun, facts: Facts) -> tuple[TrainedNetworks, ObjectSignatures]:
-    """Builds the networks of a run, with their signatures.
-
-    Args:
-      own: the settings.
-      facts: the facts of the run.
-
-    Raises:
-      ConfigError: a setting is invalid or has no effect.
-    """
+    """Builds the networks of a run, with their signatures; see `Kind.export`."""
     run.check_no_flips()
     run.check_no_spacing()
     check_no_ensemble(len(run.runs) > 1)

@@ -3,9 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mtf_imaging.data.sampling.grid import PHOTO_AXES, format_grid
-from mtf_imaging.kinds.facts import Facts
-from mtf_imaging.kinds.kind import TrainingImages
+from mtf_imaging.kinds.file_images import FileTraining
 from mtf_imaging.kinds.objects.data_set import Objects
 from mtf_imaging.kinds.objects.description import ObjectDescription
 from mtf_imaging.kinds.objects.held_out import BOX_MEASURES, MASK_MEASURES, HeldOutObjects
@@ -15,19 +13,11 @@ if TYPE_CHECKING:
     from mtf_imaging.training.task import Task
 
 
-class ObjectTraining(TrainingImages):
-    """The images of a data set with objects, which are scaled to one size.
+class Training(FileTraining):
+    """The images of a data set with objects, which are scaled to one size."""
 
-    Args:
-      data_set: the images.
-    """
-
-    def __init__(self, data_set: Objects) -> None:
-        self._data_set = data_set
-        self.split, self.held_out = data_set.split, data_set.held_out_split
-
-    def description(self, data_dir: str | Path) -> ObjectDescription:
-        return self._data_set.description(Path(data_dir))
+    data_sets = Objects
+    kind = "objects"
 
     def measure(self, description: ObjectDescription) -> str:
         return (MASK_MEASURES if self._data_set.masks else BOX_MEASURES)[0]
@@ -43,7 +33,3 @@ class ObjectTraining(TrainingImages):
     ) -> HeldOutObjects:
         find_object_images(eval_dir, self.held_out, description)  # checks the categories
         return HeldOutObjects(self._data_set, description, self.held_out, progress=progress)
-
-    def facts(self, data_dir: str | Path, sizes: tuple[int, ...], description: ObjectDescription) -> Facts:
-        fields = description.to_fields()
-        return Facts("objects", format_grid(sizes, PHOTO_AXES), description=fields, held_out_split=self.held_out)

@@ -9,7 +9,7 @@ from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.kinds.objects.description import ObjectDescription
 from mtf_imaging.kinds.objects.reading.annotations import ObjectImage
 from mtf_imaging.kinds.objects.report.layers import ObjectLayers
-from mtf_imaging.kinds.objects.report.page import write_object_report
+from mtf_imaging.kinds.objects.report.page import object_report_html
 from mtf_imaging.kinds.objects.scoring.detections import Detections
 from mtf_imaging.kinds.objects.scoring.scores import ObjectScores, scores_table, write_object_metrics
 
@@ -31,7 +31,7 @@ def write_object_scores(
       progress: whether to print the table.
     """
     write_object_metrics(output_dir, scores)
-    write_object_report(output_dir, scores, layers, description)
+    write_bytes(Path(output_dir) / "report.html", object_report_html(scores, layers, description).encode())
     if progress:
         print(scores_table(scores))
 

@@ -1,1 +1,1 @@
-"""Reads photos with label images, and augments them for training."""
+"""Photos with label images."""

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.data.augmentation.draws import Draws
-from mtf_imaging.errors import DataError
+from mtf_imaging.data.pixels.batches import check_scales
 
 
 @dataclass(frozen=True)
@@ -29,18 +29,7 @@ class PhotoAugmentation:
     flip: bool = True
 
     def __post_init__(self):
-        for name, low in (("min_scale", 0.01), ("max_scale", 0.01), ("scale_step", 0.0)):
-            value = getattr(self, name)
-            is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-            if not is_number or value < low:
-                raise DataError(
-                    f"PhotoAugmentation.{name} {value!r}: must be a number of at least {low:g}. Fix: choose one."
-                )
-        if self.min_scale > self.max_scale:
-            raise DataError(
-                f"PhotoAugmentation.min_scale {self.min_scale:g} is above max_scale {self.max_scale:g}. "
-                "Fix: exchange them."
-            )
+        check_scales(self, min_scale=0.01, max_scale=0.01, scale_step=0.0)
 
     @property
     def scales(self) -> tuple[float, ...] | None:

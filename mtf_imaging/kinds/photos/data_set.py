@@ -8,20 +8,13 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from mtf_imaging.data.augmentation.draws import Draws
-from mtf_imaging.data.elements import elements
+from mtf_imaging.data.pixels.batches import check_data_set, crop_batches, draw_crop
 from mtf_imaging.data.pixels.crop_axis import check_size
-from mtf_imaging.data.pixels.scaling import fault_of_scaling
-from mtf_imaging.data.records.pipeline import case_of_sample
-from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.kinds.photos.augmentation import PhotoAugmentation
 from mtf_imaging.kinds.photos.description import PhotoDescription
 from mtf_imaging.kinds.photos.reading.crop_reader import CropReader
 from mtf_imaging.kinds.photos.reading.folders import Photo, find_photos, photo_description
 from mtf_imaging.kinds.photos.reading.label_counts import count_labels
-
-_PREFETCH = 2  # batches
-_LARGE = 2**21  # pixels; larger crops are read one at a time and one batch ahead, to need less memory
 
 
 @dataclass(frozen=True)
@@ -46,15 +39,7 @@ class Photos:
     size: tuple[int, int] = (513, 513)
 
     def __post_init__(self):
-        if self.augmentation is not None and not isinstance(self.augmentation, PhotoAugmentation):
-            raise ConfigError(
-                f"Photos.augmentation is of the class {type(self.augmentation).__name__}, which does not change "
-                "photos. Fix: use a PhotoAugmentation."
-            )
-        fault = self.scaling is not None and fault_of_scaling(self.scaling)
-        if fault:
-            raise ConfigError(f"Photos.{fault}")
-        object.__setattr__(self, "size", check_size("Photos.size", self.size))
+        check_data_set(self, "Photos", "photos", PhotoAugmentation)
 
     def description(self, data_dir: str | Path) -> PhotoDescription:
         """Returns the classes of a folder, with the scaling of this data set."""
@@ -105,40 +90,14 @@ class Photos:
             if a photo or its label image is invalid.
           ConfigError: `sizes` are not two positive integers.
         """
-        if batch_size < 1 or start_step < 0:
-            raise DataError(
-                f"batch_size {batch_size}, start_step {start_step}: the batch size must be at least 1, and the start "
-                "step at least 0. Fix: choose values in this range."
-            )
-        description, photos = self.description(data_dir), self.photos(data_dir)
-        height, width = check_size("Photos.size", sizes)
-        reader = CropReader(photos, description, (height, width))
-        dataset = tf.data.Dataset.range(start_step * batch_size, tf.int64.max)
-        large = height * width > _LARGE
-        dataset = dataset.map(
-            lambda sample: self._load(sample, reader, seed),
-            num_parallel_calls=None if large else tf.data.AUTOTUNE,
-            deterministic=None if large else True,
-        )
-        dataset = dataset.batch(batch_size, drop_remainder=True).prefetch(1 if large else _PREFETCH)
-        return _batches(dataset, reader)
+        description, photos, size = self.description(data_dir), self.photos(data_dir), check_size("Photos.size", sizes)
+        reader = CropReader(photos, description, size)
+        keys = [photo.key for photo in photos]
+        return crop_batches(lambda at: self._load(at, reader, seed), keys, reader.errors, size, batch_size, start_step)
 
     def _load(self, sample, reader: CropReader, seed: int) -> dict:
         """Returns one sample, without the dimension `batch`."""
-        at = case_of_sample(sample, len(reader.photos), seed)
-        draws = Draws(seed, sample)
-        scale, mirrored = tf.constant(1.0), tf.constant(False)
-        if self.augmentation is not None:
-            scale, mirrored = self.augmentation.draw_scale(draws), self.augmentation.draw_flip(draws)
-        image, labels = reader.crop(sample, at, scale, draws.uniform("crop", shape=(2,)))
+        at, scale, mirrored, places = draw_crop(sample, len(reader.photos), seed, self.augmentation)
+        image, labels = reader.crop(sample, at, scale, places)
         image, labels = (tf.cond(mirrored, lambda x=x: tf.reverse(x, [1]), lambda x=x: x) for x in (image, labels))
-        return {"image": image, "labels": labels, "files": at, "samples": sample}
-
-
-def _batches(dataset: tf.data.Dataset, reader: CropReader) -> Iterator[dict]:
-    for batch in elements(dataset):
-        for sample in batch.pop("samples").numpy():
-            if int(sample) in reader.errors:
-                raise reader.errors[int(sample)]
-        batch["cases"] = [reader.photos[at].key for at in batch.pop("files").numpy()]
-        yield batch
+        return {"image": image, "labels": labels, "files": at}

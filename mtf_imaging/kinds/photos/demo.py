@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from mtf_imaging.errors import DataError
-from mtf_imaging.kinds.demo import Command, Step
+from mtf_imaging.kinds.demo import Command, Step, Workflow
 
 KIND = "scenes"
 _JOB, _ONE = "deeplab_scenes", "single"
@@ -12,22 +12,13 @@ _NUM_PHOTOS = 120
 _TRAIN, _HELD_OUT = "train", "val"  # the lists that the job reads
 
 
-class PhotoWorkflow:
-    """The steps for photos with label images. `Workflow` describes the interface.
+class Demo(Workflow):
+    """The steps for photos with label images."""
 
-    Args:
-      output_dir: the folder for all files of the demo.
-      input_dir: a folder of photos; None for scenes.
-    """
-
+    synthetic = "scenes"
     job, job_of_one = [_JOB], [_JOB, _ONE]  # the job has a layout of its own
     processors = 4
     compared_duration = "30 seconds"
-
-    def __init__(self, output_dir: Path, input_dir: Path | None):
-        self._is_synthetic = input_dir is None
-        self.data_dir = output_dir / "scenes" if input_dir is None else input_dir
-        self._out, self._model, self._evaluation = output_dir, output_dir / "model", output_dir / "evaluation"
 
     def steps(self) -> list[Step]:
         if not self._is_synthetic:
@@ -44,10 +35,10 @@ class PhotoWorkflow:
             Step(
                 "segment and score the held-out photos with the last checkpoint, each photo at its own size",
                 "15 seconds",
-                self._evaluate,
+                lambda: self._evaluate(self.data_dir),
                 "The best checkpoint was selected on these photos, so its score would be too optimistic.",
             ),
-            Step("segment one of these photos, and write its classes as PNG", "10 seconds", self._predict),
+            Step("segment one of these photos, and write its classes as PNG", "10 seconds", self._predict_one),
         ]
 
     def scores_table(self, metrics: dict[str, Any]) -> list[str]:
@@ -67,15 +58,11 @@ class PhotoWorkflow:
         folders = {"data_dir": self.data_dir, "eval_dir": self.data_dir, "model_dir": self._model}
         return [("train", dict(**folders, gin_file=self.job))]
 
-    def _evaluate(self) -> list[Command]:
-        return [("evaluate", {"model_dir": self._model, "input_dir": self.data_dir, "output_dir": self._evaluation})]
-
-    def _predict(self) -> list[Command]:
+    def _predict_one(self) -> list[Command]:
         from mtf_imaging.kinds.photos.reading.folders import find_photos
 
         photo = find_photos(self.data_dir, _HELD_OUT)[0]
-        target = self._out / f"{Path(photo.key).name}.png"
-        return [("predict", {"model_dir": self._model, "input": photo.image, "output": target, "overwrite": True})]
+        return self._predict(photo.image, f"{Path(photo.key).name}.png")
 
 
 def _check_lists(folder: Path) -> None:

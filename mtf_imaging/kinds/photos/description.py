@@ -5,11 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from mtf_imaging.data.pixels.scaling import UNIT, fault_of_scaling, padding_value, scale_pixels
+from mtf_imaging.data.pixels.scaling import UNIT, Scaled, check_keys, fault_of_scaling
 from mtf_imaging.errors import DataError
-from mtf_imaging.spelling import did_you_mean
 
 Color = tuple[int, int, int]
 
@@ -34,7 +31,7 @@ def palette_color(value: int) -> Color:
 
 
 @dataclass(frozen=True)
-class PhotoDescription:
+class PhotoDescription(Scaled):
     """The meaning of the labels of photos, and how pixel values become the input of a network.
 
     Attributes:
@@ -74,19 +71,6 @@ class PhotoDescription:
         """{class: its label} of the values that the network predicts for a pixel."""
         return {name: (label,) for label, name in enumerate(self.classes)}
 
-    @property
-    def padding(self) -> np.ndarray:
-        """The pixel value, float32 `[3]`, beyond the borders of a photo; `scale` maps it to 0."""
-        return padding_value(self.scaling)
-
-    def scale(self, pixels):
-        """Returns the input of a network, float32 `[..., 3]`.
-
-        Args:
-          pixels: red, green and blue in 0..255: an array of any dtype, or Tensor float32.
-        """
-        return scale_pixels(pixels, self.scaling)
-
     def stored_value(self, label: int) -> int:
         """Returns the value of a label in label images."""
         return next((value for value, mapped in self.values if mapped == label), label)
@@ -116,11 +100,7 @@ def photo_description_from_fields(fields: Any, where: str) -> PhotoDescription:
     """
     if not isinstance(fields, Mapping) or "classes" not in fields:
         raise DataError(f"{where}: does not contain an object with the key 'classes'. Fix: write {_EXAMPLE}.")
-    for key in fields:
-        if key not in _KEYS:
-            raise DataError(
-                f"{where}: the key '{key}' is not known.{did_you_mean(key, _KEYS)} Fix: use only {', '.join(_KEYS)}."
-            )
+    check_keys(fields, _KEYS, where)
     classes, colors = fields["classes"], fields.get("colors")
     if isinstance(classes, Mapping):
         if colors is not None:

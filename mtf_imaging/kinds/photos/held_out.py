@@ -1,8 +1,6 @@
 """Scoring of held-out photos during training."""
 
 import dataclasses
-import itertools
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
+from mtf_imaging.data.pixels.batches import cyclic_batches
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files.reading import errors_named
 from mtf_imaging.kinds.photos.description import PhotoDescription
@@ -99,9 +98,7 @@ class HeldOutPhotos:
           "image", float32 `[batch, height, width, 3]`; "labels", int32 `[batch, height, width]`; "cases", the keys.
         """
         description, photos, crop = self.description(eval_dir), self._photos(eval_dir), self._crop(sizes)
-        endless = itertools.cycle(photos)
-        for _ in range(math.ceil(len(photos) / batch_size)):
-            batch = list(itertools.islice(endless, batch_size))
+        for batch in cyclic_batches(photos, batch_size):
             pairs = [central_crop(*read_labeled_photo(photo, description), crop, description) for photo in batch]
             yield {
                 "image": np.stack([image for image, _ in pairs]),

@@ -3,13 +3,12 @@
 import numpy as np
 from PIL import Image
 
-from mtf_imaging.kinds.output import shown_size
+from mtf_imaging.kinds.output import shown_size, side_by_side
 from mtf_imaging.kinds.photos.description import PhotoDescription
 
 OPACITY = 0.55
 WRONG = (255, 45, 45)  # the color of wrong pixels
 _IGNORED = (128, 128, 128)
-_GAP = 8  # pixels between the pictures of `comparison`
 
 
 def overlay(
@@ -79,8 +78,7 @@ def comparison(
         overlay(photo, prediction, description),
         difference(photo, prediction, reference, description),
     ]
-    gap = np.full((len(photo), _GAP, 3), 255, np.uint8)
-    return np.concatenate([parts[0], *(piece for part in parts[1:] for piece in (gap, part))], axis=1)
+    return side_by_side(parts)
 
 
 def shrink(image: np.ndarray, max_side: int) -> np.ndarray:

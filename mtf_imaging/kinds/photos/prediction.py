@@ -21,10 +21,17 @@ from mtf_imaging.kinds.file_images import FileImages
 from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.kinds.kind import NextStep
 from mtf_imaging.kinds.networks import trained_network
-from mtf_imaging.kinds.output import PICTURES, PREDICTIONS, subfolders, write_picture, writing_results
+from mtf_imaging.kinds.output import (
+    PICTURES,
+    PREDICTIONS,
+    check_predictions,
+    subfolders,
+    write_picture,
+    writing_results,
+)
 from mtf_imaging.kinds.photos.description import PhotoDescription, check_same_classes, photo_description_from_fields
 from mtf_imaging.kinds.photos.infer import check_scales, most_probable, predict_photo, prediction_multiple, scaled_size
-from mtf_imaging.kinds.photos.output import check_results, output_files
+from mtf_imaging.kinds.photos.output import output_files
 from mtf_imaging.kinds.photos.pictures import comparison, overlay
 from mtf_imaging.kinds.photos.reading.folders import CLASSES_FILE, Photo, find_photos, photo_description, splits
 from mtf_imaging.kinds.photos.reading.label_images import read_labeled_photo, write_label_image
@@ -49,7 +56,7 @@ _IDLE = {
 }
 
 
-class PhotoImages(FileImages):
+class Prediction(FileImages):
     """Photos that a network segments at their own sizes.
 
     Args:
@@ -81,7 +88,9 @@ class PhotoImages(FileImages):
         return photos
 
     def check_results(self, output_dir: Path, images: Sequence[Photo], input_dir: Path) -> None:
-        check_results(output_dir, images, input_dir)
+        ours = {output_dir / PREDICTIONS / f"{photo.key}.png" for photo in images}
+        where = f"; the photos are those of {input_dir}"
+        check_predictions(output_dir, ours, "photos", "photos that are not evaluated", where)
 
     def results(self, images: Sequence[Photo], input_path: Path, output_path: Path) -> tuple[list[Path], list[Path]]:
         labels = [output_files(photo, input_path, output_path).labels for photo in images]
@@ -126,15 +135,8 @@ class PhotoImages(FileImages):
         return scores
 
     def predict(
-        self,
-        planned: list[tuple[Photo, Path]],
-        network: "Predict",
-        input_path: str | Path,
-        output_path: str | Path,
-        overwrite: bool,
-        progress: bool,
+        self, planned: list[tuple[Photo, Path]], network: "Predict", input_path: Path, output_path: Path, progress: bool
     ) -> list[Path]:
-        input_path, output_path = Path(input_path), Path(output_path)
         outputs = [output_files(photo, input_path, output_path) for photo, _ in planned]
         with writing_results(input_path, output_path, itertools.chain(*outputs)):
             photos = tqdm([photo for photo, _ in planned], desc="predict", unit="photo", disable=not progress)

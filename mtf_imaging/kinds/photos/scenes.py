@@ -4,20 +4,27 @@ The class of a shape is its outline and its texture. Colors, sizes, positions an
 not tell the class.
 """
 
-import io
 import json
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 from scipy import ndimage
 from tqdm import tqdm
 
 from mtf_imaging.data.pixels import painting
 from mtf_imaging.data.pixels.photo_files import read_photo
-from mtf_imaging.errors import DataError
-from mtf_imaging.files.atomic import is_partial, write_bytes
+from mtf_imaging.data.pixels.synthetic import (
+    DEFAULT_SIZE,
+    HELD_OUT,
+    TRAIN,
+    VAL,
+    check_arguments,
+    check_other_files,
+    difference,
+    write_jpeg,
+    write_once,
+)
 from mtf_imaging.kinds.photos.description import PhotoDescription
 from mtf_imaging.kinds.photos.reading.folders import CLASSES_FILE
 from mtf_imaging.kinds.photos.reading.label_images import read_label_image, write_label_image
@@ -26,12 +33,8 @@ SCENES = PhotoDescription(
     classes=("background", "disc", "square", "triangle", "ring"),
     colors=((0, 0, 0), (230, 80, 60), (70, 160, 230), (240, 200, 60), (90, 190, 110)),
 )
-TRAIN, VAL = "train", "val"
-DEFAULT_SIZE = (112, 161)
 
 _IMAGES, _LABELS, _LISTS = "JPEGImages", "SegmentationClass", "ImageSets/Segmentation"
-_HELD_OUT = 4  # one of so many photos is held out
-_JPEG_QUALITY = 90
 _NUM_SHAPES = (3, 7)  # without the upper bound
 _RADIUS = (0.14, 0.26)  # in units of the shorter side
 
@@ -58,21 +61,19 @@ def write_scenes(
       DataError: an argument is out of range; or the folder contains other photos, or files with the same names and
         different contents.
     """
-    if num_photos < 1:
-        raise DataError(f"num_photos {num_photos}: at least 1 photo is needed. Fix: set num_photos to 1 or more.")
-    if not 16 <= size[0] < size[1]:
-        raise DataError(f"size {size}: must be two ascending integers from 16 on. Fix: use, for example, (112, 161).")
+    check_arguments(num_photos, "photo", size, 16)
     folder = Path(folder)
     keys = [f"scene_{number:04d}" for number in range(num_photos)]
-    held_out = keys[_HELD_OUT - 1 :: _HELD_OUT]
+    held_out = keys[HELD_OUT - 1 :: HELD_OUT]
     lists = {TRAIN: [key for key in keys if key not in {*held_out}], VAL: held_out}
-    _check_other_files(folder, keys)
-    _write_text(folder / CLASSES_FILE, _classes_json(), seed)
+    names = {f"{_IMAGES}/{key}.jpg" for key in keys} | {f"{_LABELS}/{key}.png" for key in keys}
+    check_other_files(folder, (_IMAGES, _LABELS), names, f"photos other than {keys[0]}..{keys[-1]}")
+    write_once(folder / CLASSES_FILE, _classes_json().encode(), seed)
     for number, key in enumerate(tqdm(keys, desc="scenes", unit="photo", dynamic_ncols=True, disable=not progress)):
         _write_scene(folder, key, *make_scene(seed, number, size), seed)
     for name, members in lists.items():  # last, so a listed photo exists
         if members:
-            _write_text(folder / _LISTS / f"{name}.txt", "".join(f"{key}\n" for key in members), seed)
+            write_once(folder / _LISTS / f"{name}.txt", "".join(f"{key}\n" for key in members).encode(), seed)
     return lists[TRAIN], lists[VAL]
 
 
@@ -124,18 +125,6 @@ def _classes_json() -> str:
     return '{\n "classes": {\n' + ",\n".join(lines) + f'\n }},\n "ignore_label": {SCENES.ignore_label}\n}}\n'
 
 
-def _check_other_files(folder: Path, keys: list[str]) -> None:
-    """Checks that a folder contains no photos other than `keys`."""
-    names = {f"{_IMAGES}/{key}.jpg" for key in keys} | {f"{_LABELS}/{key}.png" for key in keys}
-    paths = [path for name in (_IMAGES, _LABELS) for path in (folder / name).glob("*") if not is_partial(path)]
-    foreign = sorted({path.relative_to(folder).as_posix() for path in paths} - names)
-    if foreign:
-        raise DataError(
-            f"{folder}: contains {len(foreign)} file(s) of photos other than {keys[0]}..{keys[-1]}, such as "
-            f"{foreign[0]}. Fix: write to an empty folder."
-        )
-
-
 def _write_scene(folder: Path, key: str, pixels: np.ndarray, labels: np.ndarray, seed: int) -> None:
     """Writes a photo and then its label image. Of existing files, the labels are compared.
 
@@ -143,26 +132,10 @@ def _write_scene(folder: Path, key: str, pixels: np.ndarray, labels: np.ndarray,
     """
     image_path, labels_path = folder / _IMAGES / f"{key}.jpg", folder / _LABELS / f"{key}.png"
     if labels_path.exists() and not np.array_equal(read_label_image(labels_path, SCENES), labels):
-        raise _difference(labels_path, seed)
+        raise difference(labels_path, seed)
     if image_path.exists():
         read_photo(image_path)
     else:
-        data = io.BytesIO()
-        Image.fromarray(pixels).save(data, "JPEG", quality=_JPEG_QUALITY)
-        write_bytes(image_path, data.getvalue())
+        write_jpeg(image_path, pixels)
     if not labels_path.exists():
         write_label_image(labels_path, labels, SCENES)
-
-
-def _write_text(path: Path, text: str, seed: int) -> None:
-    if not path.exists():
-        write_bytes(path, text.encode())
-    elif path.read_bytes() != text.encode():
-        raise _difference(path, seed)
-
-
-def _difference(path: Path, seed: int) -> DataError:
-    return DataError(
-        f"{path}: the contents of this file differ from the scenes of seed {seed}; nothing was overwritten. "
-        "Fix: use an empty folder."
-    )

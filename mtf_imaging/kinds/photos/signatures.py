@@ -100,15 +100,7 @@ class PhotoSignatures:
 
 
 def exported(run: ExportedRun, facts: Facts) -> tuple[TrainedNetworks, PhotoSignatures]:
-    """Builds the networks of a run, with their signatures.
-
-    Args:
-      own: the settings.
-      facts: the facts of the run.
-
-    Raises:
-      ConfigError: a setting is invalid or has no effect.
-    """
+    """Builds the networks of a run, with their signatures; see `Kind.export`."""
     if run.own.scales != ONE_SCALE:
         raise ConfigError(
             f"scales = {run.own.scales!r}: an exported model computes photos only at their own size. "

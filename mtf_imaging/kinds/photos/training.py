@@ -3,9 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mtf_imaging.data.sampling.grid import PHOTO_AXES, format_grid
-from mtf_imaging.kinds.facts import Facts
-from mtf_imaging.kinds.kind import TrainingImages
+from mtf_imaging.kinds.file_images import FileTraining
 from mtf_imaging.kinds.photos.data_set import Photos
 from mtf_imaging.kinds.photos.description import PhotoDescription, check_same_classes
 from mtf_imaging.kinds.photos.held_out import MEASURES, HeldOutPhotos
@@ -16,21 +14,12 @@ if TYPE_CHECKING:
     from mtf_imaging.training.task import Task
 
 
-class PhotoTraining(TrainingImages):
-    """The photos of a data set.
-
-    Args:
-      data_set: the photos.
-    """
+class Training(FileTraining):
+    """The photos of a data set."""
 
     any_size = True
-
-    def __init__(self, data_set: Photos) -> None:
-        self._data_set = data_set
-        self.split, self.held_out = data_set.split, data_set.held_out_split
-
-    def description(self, data_dir: str | Path) -> PhotoDescription:
-        return self._data_set.description(Path(data_dir))
+    data_sets = Photos
+    kind = "photos"
 
     def measure(self, description: PhotoDescription) -> str:
         return MEASURES[0]
@@ -54,7 +43,3 @@ class PhotoTraining(TrainingImages):
         )
         check_same_classes(eval_dir, evaluation.description(eval_dir), description)
         return evaluation
-
-    def facts(self, data_dir: str | Path, sizes: tuple[int, ...], description: PhotoDescription) -> Facts:
-        fields = description.to_fields()
-        return Facts("photos", format_grid(sizes, PHOTO_AXES), description=fields, held_out_split=self.held_out)

@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.kinds.photos.description import PhotoDescription
 from mtf_imaging.kinds.photos.report.layers import PhotoLayers
-from mtf_imaging.kinds.photos.report.page import write_photo_report
+from mtf_imaging.kinds.photos.report.page import photo_report_html
 from mtf_imaging.kinds.photos.scoring.scores import PhotoScore, scores_table, write_photo_metrics
 
 
@@ -26,6 +27,6 @@ def write_photo_scores(
       progress: whether to print the table.
     """
     write_photo_metrics(output_dir, scores, description)
-    write_photo_report(output_dir, scores, layers, description)
+    write_bytes(Path(output_dir) / "report.html", photo_report_html(scores, layers, description).encode())
     if progress:
         print(scores_table(scores, description))

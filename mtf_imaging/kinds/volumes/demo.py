@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mtf_imaging.kinds.demo import Command, Step
+from mtf_imaging.kinds.demo import Command, Step, Workflow
 
 
 class Kind(NamedTuple):
@@ -32,24 +32,18 @@ KINDS = {
 _LAYOUT, _ONE = "4x4", "single"
 
 
-class VolumeWorkflow:
-    """The steps for cases, which are resampled to records. `Workflow` describes the interface.
-
-    Args:
-      output_dir: the folder for all files of the demo.
-      input_dir: a folder of cases; None for synthetic cases.
-      kind: the kind of the cases, a key of `KINDS`; None for that of the folder.
-    """
+class Demo(Workflow):
+    """The steps for cases, which are resampled to records."""
 
     processors = 16
     compared_duration = "30 seconds"
+    synthetic = "cases"
 
-    def __init__(self, output_dir: Path, input_dir: Path | None, kind: str | None):
-        self._kind, self._is_synthetic = KINDS[kind or _kind_of_folder(input_dir)], input_dir is None
-        self._cases = output_dir / "cases" if input_dir is None else input_dir
+    def __init__(self, output_dir: Path, input_dir: Path | None, demo: str | None) -> None:
+        super().__init__(output_dir, input_dir, demo)
+        self._kind, self._cases = KINDS[demo or _kind_of_folder(self.data_dir)], self.data_dir
         self._train, self._held_out = output_dir / "train", output_dir / "held_out"
         self.data_dir, self._held_out_records = output_dir / "records", output_dir / "held_out_records"
-        self._out, self._model, self._evaluation = output_dir, output_dir / "model", output_dir / "evaluation"
         self.job, self.job_of_one = [self._kind.job, _LAYOUT], [self._kind.job, _ONE]
 
     def steps(self) -> list[Step]:
@@ -73,10 +67,10 @@ class VolumeWorkflow:
             Step(
                 "segment and score the held-out cases with the last checkpoint",
                 "15 seconds",
-                self._evaluate,
+                lambda: self._evaluate(self._held_out),
                 "The best checkpoint was selected on these cases, so its score would be too optimistic.",
             ),
-            Step("segment one of these cases, and write it as NIfTI", "10 seconds", self._predict),
+            Step("segment one of these cases, and write it as NIfTI", "10 seconds", self._predict_one),
         ]
 
     def scores_table(self, metrics: dict[str, Any]) -> list[str]:
@@ -109,18 +103,13 @@ class VolumeWorkflow:
         folders = {"data_dir": self.data_dir, "eval_dir": self._held_out_records, "model_dir": self._model}
         return [("train", dict(**folders, gin_file=self.job))]
 
-    def _evaluate(self) -> list[Command]:
-        return [("evaluate", {"model_dir": self._model, "input_dir": self._held_out, "output_dir": self._evaluation})]
-
-    def _predict(self) -> list[Command]:
+    def _predict_one(self) -> list[Command]:
         from mtf_imaging.data.cases.cases import find_cases
 
         case = find_cases(self._held_out)[0]
         if len(case.channels) == 1:
-            image, target = case.volume, self._out / case.prediction_name
-        else:
-            image, target = case.volume.parent, self._out / "segmentations"
-        return [("predict", {"model_dir": self._model, "input": image, "output": target, "overwrite": True})]
+            return self._predict(case.volume, case.prediction_name)
+        return self._predict(case.volume.parent, "segmentations")
 
 
 def _kind_of_folder(folder: Path) -> str:

@@ -22,14 +22,12 @@ from mtf_imaging.evaluation.pairs.score_pairs import score_pairs, write_scores
 from mtf_imaging.evaluation.scoring.case import TOLERANCE_MM, CaseScore, check_tolerance
 from mtf_imaging.evaluation.scoring.compact_labels import read_compact
 from mtf_imaging.evaluation.scoring.overlap import dice_text, label_overlaps
-from mtf_imaging.files.atomic import is_partial
 from mtf_imaging.files.output_folder import check_outside, writing_to
 from mtf_imaging.files.reading import memory_named
 from mtf_imaging.files.run_folder import check_no_run
+from mtf_imaging.kinds.output import PREDICTIONS, check_predictions
 from mtf_imaging.kinds.volumes.segment.images import find_cases_of, open_case
 from mtf_imaging.kinds.volumes.segment.predict import PredictProbabilities, segment_source, write_segmentation
-
-_RESULTS = ("metrics.json", "metrics.csv", "report.html")
 
 
 def evaluate(
@@ -156,17 +154,6 @@ def _check_output(output_dir: Path, input_dir: Path, cases: list[Case]) -> None:
     """Raises DataError if the output folder holds references, a run, or results of other cases."""
     check_outside(output_dir, input_dir)
     check_no_run(output_dir)
-    predictions = output_dir / "predictions"
-    ours = {case.prediction_name for case in cases}
-    foreign = sorted(p.name for p in predictions.glob("*.*") if p.name not in ours and not is_partial(p))
-    if foreign:
-        raise DataError(
-            f"{predictions}: the folder holds {len(foreign)} prediction(s) for cases that {input_dir} does not have, "
-            f"or in another format, such as {foreign[0]}. Fix: write to another folder, or delete this one."
-        )
-    there = [output_dir / name for name in _RESULTS if (output_dir / name).exists()]
-    if there and not any((predictions / name).exists() for name in ours):
-        raise DataError(
-            f"{there[0]}: the file already exists and belongs to other cases, because {predictions} has no "
-            "predictions for these cases. Fix: write to another folder, or delete the old results."
-        )
+    ours = {output_dir / PREDICTIONS / case.prediction_name for case in cases}
+    others = f"cases that {input_dir} does not have, or in another format"
+    check_predictions(output_dir, ours, "cases", others)

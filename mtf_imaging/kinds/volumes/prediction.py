@@ -2,15 +2,15 @@
 
 import functools
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mtf_imaging.data.cases.cases import Case
-from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.records.splits import held_out_keys
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.evaluation.scoring.case import CaseScore
+from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.kinds.kind import VOLUMES, NextStep, PredictedImages
 from mtf_imaging.kinds.networks import trained_network
@@ -29,11 +29,12 @@ _IDLE = {
 }
 
 
-class VolumeImages(PredictedImages):
+class Prediction(PredictedImages):
     """Cases that a network segments on the voxel grid of its training.
 
     Args:
       run: the folder of the run.
+      facts: the facts of the run; not used.
       settings: the settings of the job.
 
     Raises:
@@ -42,11 +43,13 @@ class VolumeImages(PredictedImages):
     """
 
     kind = VOLUMES
+    idle: Mapping[str, str] = _IDLE
+    description: Any  # None for the arrays of a subclass
 
-    def __init__(self, run: Path, settings: Inference) -> None:
-        settings.check_idle(_IDLE)
+    def __init__(self, run: Path, facts: Facts | None, settings: Inference) -> None:
+        settings.check_idle(self.idle)
         self._run, self._settings = run, settings
-        self.description: Description = description_of_run(run)
+        self.description = self._description = description_of_run(run)
         self._only = held_out_keys(settings.fold, settings.splits_file, run)
 
     @functools.cached_property
@@ -56,14 +59,14 @@ class VolumeImages(PredictedImages):
     def find_labeled(self, input_dir: str | Path, output_dir: str | Path) -> list[Case]:
         own = self._settings
         with self.reading(input_dir, "input_dir"):
-            options = self._only, own.spacing_table, self.description, own.output_format
+            options = self._only, own.spacing_table, self._description, own.output_format
             return cases_to_evaluate(input_dir, output_dir, *options)
 
     def plan_predictions(
         self, input_path: str | Path, output_path: str | Path, overwrite: bool
     ) -> list[tuple[Case, Path]]:
         own = self._settings
-        options = overwrite, own.submission, own.spacing_table, self.description, own.output_format
+        options = overwrite, own.submission, own.spacing_table, self._description, own.output_format
         with self.reading(input_path, "input"):
             return plan_predictions(input_path, output_path, *options)
 
@@ -74,7 +77,7 @@ class VolumeImages(PredictedImages):
 
     def run_network(self, images: Sequence[Case], network: "Predict") -> None:
         own = self._settings
-        run_network(images, self._sampling, network, own.window, own.spacing_table, self.description)
+        run_network(images, self._sampling, network, own.window, own.spacing_table, self._description)
 
     def evaluate(
         self,
@@ -97,17 +100,11 @@ class VolumeImages(PredictedImages):
             cleanup=own.cleanup,
             known=own.spacing_table,
             cases=images,
-            description=self.description,
+            description=self._description,
         )
 
     def predict(
-        self,
-        planned: list[tuple[Case, Path]],
-        network: "Predict",
-        input_path: str | Path,
-        output_path: str | Path,
-        overwrite: bool,
-        progress: bool,
+        self, planned: list[tuple[Case, Path]], network: "Predict", input_path: Path, output_path: Path, progress: bool
     ) -> list[Path]:
         own = self._settings
         return predict_cases(
@@ -117,12 +114,11 @@ class VolumeImages(PredictedImages):
             network,
             own.window,
             progress=progress,
-            overwrite=overwrite,
             cleanup=own.cleanup,
             submission=own.submission,
             known=own.spacing_table,
             planned=planned,
-            description=self.description,
+            description=self._description,
         )
 
     def next_step(self, planned: list[tuple[Case, Path]], input_path: Path, output_path: Path) -> NextStep:

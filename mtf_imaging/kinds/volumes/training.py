@@ -23,12 +23,14 @@ if TYPE_CHECKING:
 Folder = str | Path | Subset
 
 
-class RecordImages(TrainingImages):
+class Training(TrainingImages):
     """The volumes of records.
 
     Args:
       data_set: the records.
     """
+
+    data_sets = Records
 
     def __init__(self, data_set: Records) -> None:
         self._data_set = data_set

@@ -1,6 +1,5 @@
 """The pictures of an image with objects for the report: the image as JPEG, and boxes and outlines as SVG shapes."""
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,7 @@ from mtf_imaging.kinds.objects.reading.annotations import ObjectImage
 from mtf_imaging.kinds.objects.reading.masks import decode_mask
 from mtf_imaging.kinds.objects.scoring.coco import Matches
 from mtf_imaging.kinds.objects.scoring.detections import Detections
-from mtf_imaging.kinds.output import shown_size
+from mtf_imaging.kinds.output import jpeg, shown_size
 
 MAX_SIDE = 640  # pixels; larger images are made smaller
 _QUALITY = 80
@@ -85,8 +84,6 @@ def make_object_layers(
     photo = Image.fromarray(pixels)
     if shown != size:
         photo = photo.resize(shown[::-1], Image.Resampling.LANCZOS)
-    jpeg = io.BytesIO()
-    photo.save(jpeg, "JPEG", quality=_QUALITY, optimize=True)
 
     def shapes(drawn: Sequence[Any], states: Sequence[str]) -> tuple[ObjectShape, ...]:
         factors = shown[0] / size[0], shown[1] / size[1]
@@ -114,7 +111,7 @@ def make_object_layers(
     truth = drawn_objects(image, description, masks=detections.masks is not None)
     return ObjectLayers(
         shown,
-        jpeg.getvalue(),
+        jpeg(photo, _QUALITY),
         shapes(truth, of_objects),
         shapes(drawn_detections(detections, description, threshold), of_detections),
     )

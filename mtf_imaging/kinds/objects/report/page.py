@@ -1,12 +1,10 @@
 """The report of detections as one HTML page, in the same frame as the reports of volumes and photos."""
 
 from collections.abc import Mapping
-from pathlib import Path
 
 from mtf_imaging.evaluation.report.histogram import histogram
 from mtf_imaging.evaluation.report.markup import Markup, join, tag
-from mtf_imaging.evaluation.report.shell import counted, fill, image_pages_style, package_text, page_html
-from mtf_imaging.files.atomic import write_bytes
+from mtf_imaging.evaluation.report.shell import checkbox, counted, fill, image_pages_style, package_text, page_html
 from mtf_imaging.kinds.objects.description import ObjectDescription
 from mtf_imaging.kinds.objects.report import tables as object_tables
 from mtf_imaging.kinds.objects.report.curve_plots import curve_legend, precision_recall
@@ -26,23 +24,6 @@ def pictured(scores: ObjectScores) -> list[int]:
     if len(order) <= WORST + BEST:
         return order + without[: WORST + BEST - len(order)]
     return order[:WORST] + order[-BEST:]
-
-
-def write_object_report(
-    output_dir: str | Path,
-    scores: ObjectScores,
-    layers: Mapping[str, ObjectLayers],
-    description: ObjectDescription,
-) -> None:
-    """Writes `report.html` to a folder; an existing file is replaced atomically.
-
-    Args:
-      output_dir: the folder.
-      scores: the scores of one or more images.
-      layers: the pictures of some of these images by key.
-      description: the categories.
-    """
-    write_bytes(Path(output_dir) / "report.html", object_report_html(scores, layers, description).encode())
 
 
 def object_report_html(scores: ObjectScores, layers: Mapping[str, ObjectLayers], description: ObjectDescription) -> str:
@@ -71,8 +52,10 @@ def object_report_html(scores: ObjectScores, layers: Mapping[str, ObjectLayers],
         kind=kinds[-1],
         images=object_tables.image_table(images),
         shown=_shown_text(len(images), len(layers)),
-        masks=_box("mask", "masks") if scores.masks is not None else "",
-        boxes=join(*(_category_box(number, name) for number, name in enumerate(description.names))),
+        masks=checkbox("mask", "masks") if scores.masks is not None else "",
+        boxes=join(
+            *(checkbox(f"category{n}", object_tables.swatch(n), name) for n, name in enumerate(description.names))
+        ),
         pictures=join(*sections),
     )
     count = counted(len(images), "image")
@@ -101,15 +84,6 @@ def _category_plots(scores: ObjectScores, kinds: list[str], description: ObjectD
                 figures.append(tag("figure", precision_recall(curves, f"{name} ({kind})"), class_="half"))
     plots_of_all = tag("div", *figures, class_="plots many")
     return tag("details", tag("summary", "Categories"), plots_of_all, open=len(figures) <= _MAX_OPEN or None)
-
-
-def _box(hides: str, *what: object) -> Markup:
-    return tag("label", tag("input", type="checkbox", checked=True, data_hides=hides), *what)
-
-
-def _category_box(number: int, name: str) -> Markup:
-    """Returns the checkbox that hides the shapes of a category."""
-    return _box(f"category{number}", object_tables.swatch(number), name)
 
 
 def _category_style(number: int) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from mtf_imaging.evaluation.report.cells import shown
 from mtf_imaging.evaluation.report.markup import Markup, join, tag
-from mtf_imaging.evaluation.report.shell import counted
+from mtf_imaging.evaluation.report.shell import counted, layered_figure
 from mtf_imaging.evaluation.report.svg import number_text
 from mtf_imaging.kinds.objects.colors import category_color
 from mtf_imaging.kinds.objects.report.layers import ObjectLayers, ObjectShape
@@ -56,16 +56,7 @@ def _figure(label: str, who: str, size: tuple[int, int], shapes: Sequence[Object
     # The first shapes, such as the detections with the highest scores, are on top.
     marks = (_shape(who, one, size) for one in reversed(shapes))
     drawing = tag("svg", *marks, viewBox=f"0 0 {width} {height}", class_="shapes", preserveAspectRatio="none")
-    frame = tag(
-        "div",
-        tag("div", class_="photo"),
-        drawing,
-        class_="frame",
-        role="img",
-        aria_label=label,
-        style=f"aspect-ratio:{width}/{height}",
-    )
-    return tag("figure", frame, tag("figcaption", tag("b", _CAPTIONS[who])), data_layer=who)
+    return layered_figure(label, who, _CAPTIONS[who], size, tag("div", class_="photo"), drawing)
 
 
 def _shape(who: str, one: ObjectShape, size: tuple[int, int]) -> Markup:

@@ -1,1 +1,1 @@
-"""Detection of the objects in images: inference, scores of COCO, pictures."""
+"""The scores of detections, as in COCO."""

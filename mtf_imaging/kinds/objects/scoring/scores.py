@@ -1,8 +1,5 @@
 """The scores of all images: the numbers of COCO for boxes and masks, and the found and missed objects of each image."""
 
-import csv
-import io
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mtf_imaging.files.atomic import write_bytes
+from mtf_imaging.evaluation.scoring.files import write_metrics_files
 from mtf_imaging.kinds.objects.description import ObjectDescription
 from mtf_imaging.kinds.objects.reading.annotations import ObjectImage
 from mtf_imaging.kinds.objects.scoring.coco import BOXES, MASKS, MEASURES, CocoScores, Matches, score_objects
@@ -163,15 +160,11 @@ def write_object_metrics(output_dir: str | Path, scores: ObjectScores) -> None:
     is an empty field.
     """
     metrics = object_metrics(scores)
-    text = json.dumps(metrics, indent=1, allow_nan=False) + "\n"
-    write_bytes(Path(output_dir) / "metrics.json", text.encode())
-    rows = io.StringIO()
-    writer = csv.writer(rows, lineterminator="\n")
-    writer.writerow(("kind", "category", *MEASURES, "objects"))
+    rows: list[tuple] = []
     for kind, part in scores.by_kind.items():
-        writer.writerow((kind, "", *part.measures.values(), metrics["objects"]))
-        writer.writerows((kind, name, *values.values()) for name, values in part.categories.items())
-    write_bytes(Path(output_dir) / "metrics.csv", rows.getvalue().encode())
+        rows.append((kind, "", *part.measures.values(), metrics["objects"]))
+        rows += [(kind, name, *values.values()) for name, values in part.categories.items()]
+    write_metrics_files(output_dir, metrics, ("kind", "category", *MEASURES, "objects"), rows)
 
 
 def scores_table(scores: ObjectScores) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
+from mtf_imaging.kinds.output import jpeg
 from mtf_imaging.kinds.photos.description import PhotoDescription
 from mtf_imaging.kinds.photos.pictures import WRONG, shrink, wrong_pixels
 from mtf_imaging.kinds.photos.scoring.scores import PhotoScore
@@ -62,11 +63,9 @@ def make_layers(
             if mask.any():
                 layers[who, label] = _png(mask, color)
     wrong, ignored = wrong_pixels(prediction, reference, description)
-    jpeg = io.BytesIO()
-    Image.fromarray(photo).save(jpeg, "JPEG", quality=_QUALITY, optimize=True)
     return PhotoLayers(
         size=photo.shape[:2],
-        photo=jpeg.getvalue(),
+        photo=jpeg(Image.fromarray(photo), _QUALITY),
         layers=layers,
         wrong=_png(wrong, WRONG) if wrong.any() else None,
         ignored=_png(ignored, _IGNORED) if ignored.any() else None,

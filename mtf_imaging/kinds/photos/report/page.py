@@ -1,34 +1,15 @@
 """The report of photos as one HTML page, in the same frame as the report of volumes."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from mtf_imaging.evaluation.report.histogram import histogram
 from mtf_imaging.evaluation.report.markup import Markup, join, tag
-from mtf_imaging.evaluation.report.shell import counted, fill, image_pages_style, page_html
-from mtf_imaging.files.atomic import write_bytes
+from mtf_imaging.evaluation.report.shell import checkbox, counted, fill, image_pages_style, page_html
 from mtf_imaging.kinds.photos.description import PhotoDescription
 from mtf_imaging.kinds.photos.report import tables as photo_tables
 from mtf_imaging.kinds.photos.report.layers import PhotoLayers
 from mtf_imaging.kinds.photos.report.pictures import photo_section
 from mtf_imaging.kinds.photos.scoring.scores import PhotoScore, photo_metrics, worst_first
-
-
-def write_photo_report(
-    output_dir: str | Path,
-    scores: Sequence[PhotoScore],
-    layers: Mapping[str, PhotoLayers],
-    description: PhotoDescription,
-) -> None:
-    """Writes `report.html` to a folder; an existing file is replaced atomically.
-
-    Args:
-      output_dir: the folder.
-      scores: the scores of one or more photos.
-      layers: the pictures of some of these photos by key.
-      description: the classes and their colors.
-    """
-    write_bytes(Path(output_dir) / "report.html", photo_report_html(scores, layers, description).encode())
 
 
 def photo_report_html(
@@ -65,17 +46,8 @@ def photo_report_html(
 
 def _class_boxes(description: PhotoDescription) -> Markup:
     """Returns a checkbox per class that hides its layers."""
-    return join(
-        *(
-            tag(
-                "label",
-                tag("input", type="checkbox", checked=True, data_hides=f"class{label}"),
-                photo_tables.swatch(description, label),
-                name,
-            )
-            for label, name in enumerate(description.classes)
-        )
-    )
+    names = enumerate(description.classes)
+    return join(*(checkbox(f"class{label}", photo_tables.swatch(description, label), name) for label, name in names))
 
 
 def _class_style(description: PhotoDescription) -> str:

@@ -4,7 +4,8 @@ import base64
 from collections.abc import Iterable
 
 from mtf_imaging.evaluation.report.cells import shown
-from mtf_imaging.evaluation.report.markup import Markup, join, tag
+from mtf_imaging.evaluation.report.markup import Markup, tag
+from mtf_imaging.evaluation.report.shell import layered_figure
 from mtf_imaging.kinds.photos.description import PhotoDescription
 from mtf_imaging.kinds.photos.report.layers import PhotoLayers
 from mtf_imaging.kinds.photos.scoring.scores import PhotoScore
@@ -53,21 +54,12 @@ def _views(key: str, layers: PhotoLayers) -> Markup:
 
 
 def _figure(label: str, who: str, layers: PhotoLayers, pngs: Iterable[tuple[str, bytes]]) -> Markup:
-    height, width = layers.size
     pictures = (
         tag("img", src=_data("png", png), alt="", class_=f"layer {classes}", loading="lazy", decoding="async")
         for classes, png in pngs
     )
     photo = tag("div", class_="photo colorless" if who == "difference" else "photo")
-    frame = tag(
-        "div",
-        join(photo, *pictures),
-        class_="frame",
-        role="img",
-        aria_label=label,
-        style=f"aspect-ratio:{width}/{height}",
-    )
-    return tag("figure", frame, tag("figcaption", tag("b", _CAPTIONS[who])), data_layer=who)
+    return layered_figure(label, who, _CAPTIONS[who], layers.size, photo, *pictures)
 
 
 def _data(kind: str, content: bytes) -> str:

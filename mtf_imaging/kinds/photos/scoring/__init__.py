@@ -1,1 +1,1 @@
-"""Segmentation and scoring of photos: color images of any size with a class for each pixel."""
+"""The scores of segmented photos."""

@@ -1,8 +1,5 @@
 """The scores of photos, of each and of all: `metrics.json`, `metrics.csv` and a plain-text table."""
 
-import csv
-import io
-import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mtf_imaging.files.atomic import write_bytes
+from mtf_imaging.evaluation.scoring.files import write_metrics_files
 from mtf_imaging.kinds.photos.description import PhotoDescription
 from mtf_imaging.kinds.photos.scoring.boundary import TOLERANCE, boundary_f
 from mtf_imaging.kinds.photos.scoring.confusion import Confusion, confusion
@@ -120,16 +117,10 @@ def write_photo_metrics(output_dir: str | Path, scores: Sequence[PhotoScore], de
 
     `metrics.csv` has a row for each photo and class; an undefined value is an empty field.
     """
-    metrics = photo_metrics(scores, description)
-    text = json.dumps(metrics, indent=1, allow_nan=False) + "\n"
-    write_bytes(Path(output_dir) / "metrics.json", text.encode())
-    rows = io.StringIO()
-    writer = csv.writer(rows, lineterminator="\n")
-    writer.writerow(("photo", "class", *CLASS_MEASURES))
-    for score in scores:
-        fields = _class_fields(score.confusion, score.boundary_f, description)
-        writer.writerows((score.key, name, *values.values()) for name, values in fields.items())
-    write_bytes(Path(output_dir) / "metrics.csv", rows.getvalue().encode())
+    fields = ((score.key, _class_fields(score.confusion, score.boundary_f, description)) for score in scores)
+    rows = ((key, name, *values.values()) for key, classes in fields for name, values in classes.items())
+    head = ("photo", "class", *CLASS_MEASURES)
+    write_metrics_files(output_dir, photo_metrics(scores, description), head, rows)
 
 
 def scores_table(scores: Sequence[PhotoScore], description: PhotoDescription) -> str:

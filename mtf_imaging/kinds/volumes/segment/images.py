@@ -187,8 +187,3 @@ def _statistics(channel: VoxelSource) -> ChannelStatistics:
         for slab in channel.order.parts(everything, _PLANES):
             distribution.add_again(channel.read(slab))
     return distribution.statistics()
-
-
-def shown_image(image: Volume | Image) -> np.ndarray:
-    """Returns the first channel, `[x, y, z]`, which pictures show."""
-    return image.hu if isinstance(image, Volume) else image.channels[0]

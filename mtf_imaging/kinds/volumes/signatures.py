@@ -23,8 +23,8 @@ from mtf_imaging.evaluation.export.networks import (
 from mtf_imaging.evaluation.export.signature import Field, Signature, checked, grid_name, with_default
 from mtf_imaging.kinds.export import ExportedRun
 from mtf_imaging.kinds.facts import Facts
-from mtf_imaging.kinds.volumes.export import resampling
-from mtf_imaging.kinds.volumes.export.intensities import (
+from mtf_imaging.kinds.volumes.operations import resampling
+from mtf_imaging.kinds.volumes.operations.intensities import (
     image_statistics,
     repair_values,
     round_hu,
@@ -226,15 +226,7 @@ def volume_intensities(description: Description, window: Window | None) -> tuple
 
 
 def exported(run: ExportedRun, facts: Facts | None) -> tuple[TrainedNetworks, VolumeSignatures]:
-    """Builds the networks of a run, with their signatures.
-
-    Args:
-      own: the settings.
-      facts: the facts of the run; unused.
-
-    Raises:
-      ConfigError: a setting is invalid or has no effect.
-    """
+    """Builds the networks of a run, with their signatures; see `Kind.export`."""
     check_flips(run.flips, axis_names=AXIS_NAMES)
     sampling = sampling_of_run(run.runs[0], run.own.resolution, run.own.spacing)
     description = description_of_run(run.runs[0])

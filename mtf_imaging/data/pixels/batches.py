@@ -1,0 +1,136 @@
+"""Batches of random crops of images with a height and a width, and the random changes that their data sets share."""
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from mtf_imaging.data.augmentation.draws import Draws
+from mtf_imaging.data.elements import elements
+from mtf_imaging.data.pixels.crop_axis import check_size
+from mtf_imaging.data.pixels.scaling import fault_of_scaling
+from mtf_imaging.data.records.pipeline import case_of_sample
+from mtf_imaging.errors import ConfigError, DataError, MtfImagingError
+
+_PREFETCH = 2  # batches
+_LARGE = 2**21  # pixels; larger crops are read one at a time and one batch ahead, to need less memory
+
+
+def check_data_set(data_set: Any, name: str, images: str, augmentation: type) -> None:
+    """Checks the augmentation, the scaling and the size of a data set, and stores the size as a tuple.
+
+    Args:
+      data_set: the data set.
+      name: the name of its class.
+      images: what its images are.
+      augmentation: the class of its augmentation.
+
+    Raises:
+      ConfigError: one of them is invalid.
+    """
+    if data_set.augmentation is not None and not isinstance(data_set.augmentation, augmentation):
+        article = "an" if augmentation.__name__.startswith("O") else "a"
+        raise ConfigError(
+            f"{name}.augmentation is of the class {type(data_set.augmentation).__name__}, which does not change "
+            f"{images}. Fix: use {article} {augmentation.__name__}."
+        )
+    fault = data_set.scaling is not None and fault_of_scaling(data_set.scaling)
+    if fault:
+        raise ConfigError(f"{name}.{fault}")
+    object.__setattr__(data_set, "size", check_size(f"{name}.size", data_set.size))
+
+
+def check_scales(augmentation: Any, **lowest: float) -> None:
+    """Checks the bounds of the random scales of an augmentation.
+
+    Args:
+      augmentation: the augmentation.
+      **lowest: the lowest value of each of its numbers, including `min_scale` and `max_scale`.
+
+    Raises:
+      DataError: a number is invalid, or the bounds are exchanged.
+    """
+    name = type(augmentation).__name__
+    for field, low in lowest.items():
+        value = getattr(augmentation, field)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if not is_number or value < low:
+            raise DataError(f"{name}.{field} {value!r}: must be a number of at least {low:g}. Fix: choose one.")
+    if augmentation.min_scale > augmentation.max_scale:
+        raise DataError(
+            f"{name}.min_scale {augmentation.min_scale:g} is above max_scale {augmentation.max_scale:g}. "
+            "Fix: exchange them."
+        )
+
+
+def draw_crop(sample, number: int, seed: int, augmentation: Any) -> tuple:
+    """Draws the random numbers of a sample.
+
+    Args:
+      sample: Tensor[] int64, the number of the sample.
+      number: the number of images.
+      seed: the seed of the run.
+      augmentation: the random scales and flips, or None.
+
+    Returns:
+      The index of the image, Tensor[] int64; its scale, Tensor[] float32; whether to mirror it, Tensor[] bool; and the
+      position of the crop, Tensor[2] float32 in 0..1.
+    """
+    draws = Draws(seed, sample)
+    scale, mirrored = tf.constant(1.0), tf.constant(False)
+    if augmentation is not None:
+        scale, mirrored = augmentation.draw_scale(draws), augmentation.draw_flip(draws)
+    return case_of_sample(sample, number, seed), scale, mirrored, draws.uniform("crop", shape=(2,))
+
+
+def crop_batches(
+    load: Callable[[tf.Tensor], dict],
+    keys: Sequence[str],
+    errors: Mapping[int, MtfImagingError],
+    size: tuple[int, int],
+    batch_size: int,
+    start_step: int,
+) -> Iterator[dict]:
+    """Returns an iterator over batches without end.
+
+    Args:
+      load: maps the number of a sample to its Tensors without the dimension `batch`; "files" is the index of its image.
+      keys: the keys of the images.
+      errors: {number of the sample: error} of the images that could not be read, which `load` fills.
+      size: height and width of the crops.
+      batch_size: number of crops in a batch.
+      start_step: number of the first batch.
+
+    Raises:
+      DataError: `batch_size` is below 1, or `start_step` is below 0. The iterator raises the errors of images.
+    """
+    if batch_size < 1 or start_step < 0:
+        raise DataError(
+            f"batch_size {batch_size}, start_step {start_step}: the batch size must be at least 1, and the start "
+            "step at least 0. Fix: choose values in this range."
+        )
+    large = math.prod(size) > _LARGE
+    dataset = tf.data.Dataset.range(start_step * batch_size, tf.int64.max).map(
+        lambda sample: {**load(sample), "samples": sample},
+        num_parallel_calls=None if large else tf.data.AUTOTUNE,
+        deterministic=None if large else True,
+    )
+    return _checked(dataset.batch(batch_size, drop_remainder=True).prefetch(1 if large else _PREFETCH), keys, errors)
+
+
+def cyclic_batches(images: Sequence, batch_size: int) -> Iterator[list]:
+    """Yields all images in batches, in their order; the first images fill up the last batch."""
+    endless = itertools.cycle(images)
+    for _ in range(math.ceil(len(images) / batch_size)):
+        yield list(itertools.islice(endless, batch_size))
+
+
+def _checked(dataset: tf.data.Dataset, keys: Sequence[str], errors: Mapping[int, MtfImagingError]) -> Iterator[dict]:
+    for batch in elements(dataset):
+        for sample in batch.pop("samples").numpy():
+            if int(sample) in errors:
+                raise errors[int(sample)]
+        batch["cases"] = [keys[at] for at in batch.pop("files").numpy()]
+        yield batch

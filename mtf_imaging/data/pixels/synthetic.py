@@ -1,0 +1,75 @@
+"""Files of synthetic images: written once, compared with existing ones, never overwritten."""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from mtf_imaging.errors import DataError
+from mtf_imaging.files.atomic import is_partial, write_bytes
+
+TRAIN, VAL = "train", "val"  # the splits
+HELD_OUT = 4  # one of so many images is held out
+DEFAULT_SIZE = (112, 161)
+_JPEG_QUALITY = 90
+
+
+def check_arguments(number: int, noun: str, size: tuple[int, int], lowest: int) -> None:
+    """Raises DataError if the number of images, or the bounds of their sizes, are invalid."""
+    if number < 1:
+        name = f"num_{noun}s"
+        raise DataError(f"{name} {number}: at least 1 {noun} is needed. Fix: set {name} to 1 or more.")
+    if not lowest <= size[0] < size[1]:
+        raise DataError(
+            f"size {size}: must be two ascending integers from {lowest} on. Fix: use, for example, {DEFAULT_SIZE}."
+        )
+
+
+def check_other_files(folder: Path, subfolders: Sequence[str], names: set[str], images: str) -> None:
+    """Checks that subfolders contain no other files.
+
+    Args:
+      folder: the folder.
+      subfolders: its subfolders.
+      names: the paths of the files, relative to the folder.
+      images: the images, for the message.
+
+    Raises:
+      DataError: there are other files.
+    """
+    paths = [path for name in subfolders for path in (folder / name).glob("*") if not is_partial(path)]
+    foreign = sorted({path.relative_to(folder).as_posix() for path in paths} - names)
+    if foreign:
+        raise DataError(
+            f"{folder}: contains {len(foreign)} file(s) of {images}, such as {foreign[0]}. "
+            "Fix: write to an empty folder."
+        )
+
+
+def write_once(path: Path, data: bytes, seed: int) -> None:
+    """Writes a file, or compares an existing one.
+
+    Raises:
+      DataError: the existing file differs.
+    """
+    if not path.exists():
+        write_bytes(path, data)
+    elif path.read_bytes() != data:
+        raise difference(path, seed)
+
+
+def write_jpeg(path: Path, pixels: np.ndarray) -> None:
+    """Writes an image, uint8 `[height, width, 3]`, as JPEG."""
+    data = io.BytesIO()
+    Image.fromarray(pixels).save(data, "JPEG", quality=_JPEG_QUALITY)
+    write_bytes(path, data.getvalue())
+
+
+def difference(path: Path, seed: int) -> DataError:
+    """Returns the error about a file with other contents."""
+    return DataError(
+        f"{path}: the contents of this file differ from the scenes of seed {seed}; nothing was overwritten. "
+        "Fix: use an empty folder."
+    )

@@ -1,0 +1,27 @@
+"""The files of scores."""
+
+import csv
+import io
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from mtf_imaging.files.atomic import write_bytes
+
+
+def write_metrics_files(
+    output_dir: str | Path, metrics: dict, head: Iterable[str], rows: Iterable[Iterable[Any]]
+) -> None:
+    """Writes `metrics.json` and `metrics.csv` to a folder; each file is replaced atomically.
+
+    Args:
+      output_dir: the folder.
+      metrics: the contents of `metrics.json`.
+      head: the names of the columns of `metrics.csv`.
+      rows: its rows; None becomes an empty field.
+    """
+    text, table = json.dumps(metrics, indent=1, allow_nan=False) + "\n", io.StringIO()
+    write_bytes(Path(output_dir) / "metrics.json", text.encode())
+    csv.writer(table, lineterminator="\n").writerows([head, *rows])
+    write_bytes(Path(output_dir) / "metrics.csv", table.getvalue().encode())

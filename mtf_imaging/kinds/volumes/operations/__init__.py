@@ -1,0 +1,1 @@
+"""The preparation of volumes as TensorFlow operations, for exported networks."""
