@@ -70,7 +70,9 @@ def check_new(files: Iterable[Path], overwrite: bool = False) -> None:
         )
 
 
-def check_predictions(output_dir: Path, ours: set[Path], of: str, others: str, where: str = "") -> None:
+def check_predictions(
+    output_dir: Path, ours: set[Path], of: str, others: str, where: str = "", pattern: str = "*.*"
+) -> None:
     """Checks that an output folder does not hold predictions and scores of other images.
 
     Args:
@@ -79,13 +81,13 @@ def check_predictions(output_dir: Path, ours: set[Path], of: str, others: str, w
       of: the images, such as "photos".
       others: what the other predictions are for, for the message.
       where: the end of the message about them.
+      pattern: the names of predictions.
 
     Raises:
       DataError: it does.
     """
     predictions = output_dir / PREDICTIONS
-    found = (path for path in predictions.rglob("*.*") if not ours & {path, *path.parents})  # OME-Zarr is a folder
-    foreign = sorted(path for path in found if not is_partial(path))
+    foreign = sorted(path for path in predictions.glob(pattern) if path not in ours and not is_partial(path))
     if foreign:
         raise DataError(
             f"{predictions}: the folder holds {len(foreign)} prediction(s) for {others}, such as "

@@ -90,7 +90,7 @@ class Prediction(FileImages):
     def check_results(self, output_dir: Path, images: Sequence[Photo], input_dir: Path) -> None:
         ours = {output_dir / PREDICTIONS / f"{photo.key}.png" for photo in images}
         where = f"; the photos are those of {input_dir}"
-        check_predictions(output_dir, ours, "photos", "photos that are not evaluated", where)
+        check_predictions(output_dir, ours, "photos", "photos that are not evaluated", where, "**/*.*")
 
     def results(self, images: Sequence[Photo], input_path: Path, output_path: Path) -> tuple[list[Path], list[Path]]:
         labels = [output_files(photo, input_path, output_path).labels for photo in images]
