@@ -80,7 +80,7 @@ MUTANTS = [
         ("max(m.before, m.after) > m.size", "max(m.before, m.after) > 2 * m.size"),
         ("            sizes[m.dim] = m.before + m.size + m.after\n", ""),
         ("return [exchange.reversed() for exchange in sent] if adjoint else sent", "return sent"),
-        ("room = written if joined else written + padded", "room = written + padded"),
+        ("((), padded) if joined else (padded, ())", "(padded, ())"),
     ),
     *mutants(
         "mtf_imaging/meshes/halo/writing.py",
