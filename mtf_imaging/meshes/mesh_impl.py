@@ -105,22 +105,21 @@ class ShardMeshImpl(_Protocol):
     def allreduce(self, x: Lowered, mesh_axes: Collection[int], reduction_fn_string: str) -> LaidOutTensor:
         x = x.to_laid_out_tensor()
         self._record("sum", mesh_axes, x)
-        stacks = x.tensor_list
-        return LaidOutTensor(collectives.allreduce(stacks, self.transport, mesh_axes, reduction_fn_string))
+        return LaidOutTensor(collectives.allreduce(x.tensor_list, self.transport, mesh_axes, reduction_fn_string))
 
     def allconcat(self, x: Lowered, mesh_axis: int, concat_axis: int) -> LaidOutTensor:
         return self.gather(x, {mesh_axis: concat_axis})
 
     def gather(self, x: Lowered, dims: Mapping[int, int]) -> LaidOutTensor:
         """Does `allconcat` along several mesh dimensions at once; `dims` is {mesh axis: slice dimension}."""
-        self._record("gather", dims, x.to_laid_out_tensor())
-        stacks = x.to_laid_out_tensor().tensor_list
-        return LaidOutTensor(collectives.allconcat(stacks, self.transport, dims)) if dims else x
+        x = x.to_laid_out_tensor()
+        self._record("gather", dims, x)
+        return LaidOutTensor(collectives.allconcat(x.tensor_list, self.transport, dims)) if dims else x
 
     def alltoall(self, x: Lowered, mesh_axis: int, split_axis: int, concat_axis: int) -> LaidOutTensor:
-        self._record("all-to-all", [mesh_axis], x.to_laid_out_tensor())
-        stacks = x.to_laid_out_tensor().tensor_list
-        return LaidOutTensor(collectives.alltoall(stacks, self.transport, mesh_axis, split_axis, concat_axis))
+        x = x.to_laid_out_tensor()
+        self._record("all-to-all", [mesh_axis], x)
+        return LaidOutTensor(collectives.alltoall(x.tensor_list, self.transport, mesh_axis, split_axis, concat_axis))
 
     def allsplit(self, x: Lowered, mesh_axis: int, split_axis: int, which: Any = None) -> LaidOutTensor:
         if which is not None:
@@ -129,15 +128,15 @@ class ShardMeshImpl(_Protocol):
 
     def scatter(self, x: Lowered, dims: Mapping[int, int]) -> LaidOutTensor:
         """Does `allsplit` along several mesh dimensions at once; `dims` is {mesh axis: slice dimension}."""
-        stacks = x.to_laid_out_tensor().tensor_list
-        return LaidOutTensor(collectives.allsplit(stacks, self.transport, dims)) if dims else x
+        x = x.to_laid_out_tensor()
+        return LaidOutTensor(collectives.allsplit(x.tensor_list, self.transport, dims)) if dims else x
 
     def receive(self, x: Lowered, mesh_axis: int, source_pcoord: Sequence[int | None]) -> LaidOutTensor:
+        x = x.to_laid_out_tensor()
         distances = {to - source for to, source in enumerate(source_pcoord) if source is not None} - {0}
         for distance in sorted(distances):
-            self._record("halo", [mesh_axis], x.to_laid_out_tensor(), distance)
-        stacks = x.to_laid_out_tensor().tensor_list
-        return LaidOutTensor(collectives.receive(stacks, self.transport, mesh_axis, source_pcoord, 0))
+            self._record("halo", [mesh_axis], x, distance)
+        return LaidOutTensor(collectives.receive(x.tensor_list, self.transport, mesh_axis, source_pcoord, 0))
 
     # Random numbers, import and export.
 

@@ -22,13 +22,7 @@ _logger = logging.getLogger(__name__)
 
 
 class _Checked(NamedTuple):
-    """A graph that a layout can split.
-
-    Attributes:
-      traced: the graph.
-      repeated: the mesh dimensions that no rule uses.
-      demand: the memory of its tensors.
-    """
+    """A graph before it is lowered, the mesh dimensions that no rule uses, and the memory of its tensors."""
 
     traced: tracing.Traced
     repeated: tuple[str, ...]

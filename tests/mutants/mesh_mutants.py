@@ -80,7 +80,7 @@ MUTANTS = [
         ("max(m.before, m.after) > m.size", "max(m.before, m.after) > 2 * m.size"),
         ("            sizes[m.dim] = m.before + m.size + m.after\n", ""),
         ("return [exchange.reversed() for exchange in sent] if adjoint else sent", "return sent"),
-        ("room = written if joined else written + padded", "room = written + padded"),
+        ("((), padded) if joined else (padded, ())", "(padded, ())"),
     ),
     *mutants(
         "mtf_imaging/meshes/halo/writing.py",
@@ -176,7 +176,7 @@ MUTANTS = [
         ),
         ("first == last_first + count)", "first >= last_first)"),
         ("constant(fill, dtype))", "constant(0, dtype))"),
-        ("functools.partial(piece_of, source, position)", "functools.partial(piece_of, source, 0)"),
+        ("functools.partial(piece_of, position)", "functools.partial(piece_of, 0)"),
         ("tf.concat(from_all, ndims + concat_dim)", "tf.concat(from_all[::-1], ndims + concat_dim)"),
         ("concat = ndims + 1 + concat_dim", "concat = ndims + 1 + split_dim"),
     ),

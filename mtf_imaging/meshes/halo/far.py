@@ -99,10 +99,9 @@ def _send(mesh: ShardMeshImpl, lines: Sequence[tf.Tensor], pieces: Sequence[_Pie
     """Sends pieces of lines; returns the pieces that each shard of this process receives."""
     others, _, inner = lines[0].shape
 
-    def cut(piece: _Piece) -> tf.Tensor:
-        index = mesh.transport.index(piece.source)
-        assert index is not None
-        return _part(lines[index], piece.read, piece.voxels)
+    def cut(piece: _Piece, index: int) -> tf.Tensor:
+        line = lines[index]
+        return line if piece.voxels == line.shape[1] else tf.slice(line, [0, piece.read, 0], [-1, piece.voxels, -1])
 
     messages = [Message(p.source, p.target, (others, p.voxels, inner), functools.partial(cut, p)) for p in pieces]
     received: list[_Received] = [[] for _ in lines]
@@ -111,10 +110,6 @@ def _send(mesh: ShardMeshImpl, lines: Sequence[tf.Tensor], pieces: Sequence[_Pie
         if index is not None:
             received[index].append((piece, value))
     return received
-
-
-def _part(line: tf.Tensor, begin: int, voxels: int) -> tf.Tensor:
-    return line if voxels == line.shape[1] else tf.slice(line, [0, begin, 0], [-1, voxels, -1])
 
 
 def _by_slice(mesh: ShardMeshImpl, stack: tf.Tensor, margin: Margin) -> tf.Tensor:
@@ -139,15 +134,10 @@ def _line(slices: tf.Tensor) -> tf.Tensor:
     return tf.reshape(slices, [slices.shape[0], -1, slices.shape[3]])
 
 
-def _places(mesh: ShardMeshImpl, margin: Margin) -> np.ndarray:
-    """Returns the index of each voxel in the widened line: Array[slices of a line, voxels of a widened slice]."""
-    width = margin.before + margin.size + margin.after
-    return np.arange(mesh.grid.local[margin.axis])[:, np.newaxis] * margin.size + np.arange(width)
-
-
 def _cut(mesh: ShardMeshImpl, line: tf.Tensor, margin: Margin) -> tf.Tensor:
     """Cuts the widened slices from a widened line."""
-    return tf.gather(line, _places(mesh, margin), axis=1)
+    firsts = np.arange(mesh.grid.local[margin.axis])[:, np.newaxis] * margin.size
+    return tf.gather(line, firsts + np.arange(margin.before + margin.size + margin.after), axis=1)
 
 
 def _add(slices: tf.Tensor, margin: Margin) -> tf.Tensor:

@@ -126,9 +126,7 @@ def _exchange(
         for group in mesh.transport.groups([margin.axis]):
             senders, receivers = (group[:-1], group[1:]) if distance > 0 else (group[1:], group[:-1])
             for source, target in zip(senders, receivers):
-                index = mesh.transport.index(source)
-                make = functools.partial(cut, -1 if index is None else index)
-                messages.append(Message(source, target, tuple(shape), make))
+                messages.append(Message(source, target, tuple(shape), cut))
                 keys.append((mesh.transport.index(target), distance))
     received: list[dict[int, tf.Tensor]] = [{} for _ in slices]
     for (index, distance), value in zip(keys, mesh.transport.exchange(messages, slices[0].dtype), strict=True):

@@ -57,7 +57,7 @@ def plan(
             return Pad
         if m in gathered:
             return Gather
-        if grid.mesh[m.axis] > 1 and max(m.before, m.after) > m.size:
+        if grid.mesh[m.axis] > 1 and max(m.before, m.after) > m.size:  # past the next slice
             return Far
         return Join if grid.local[m.axis] == 1 and grid.shards[m.axis] > 1 else Write
 
@@ -76,19 +76,19 @@ def plan(
         copied, written, joined, padded = (
             tuple(m for m in stage if kinds[m] is step) for step in (Gather, Write, Join, Pad)
         )
-        # One copy makes room for all margins. After slices have been joined, they are padded.
-        room = written if joined else written + padded
+        # One copy makes room for all margins, but slices that are joined are padded afterwards.
+        early, late = ((), padded) if joined else (padded, ())
         if copied:
-            yield Gather(copied, room, exchanges=sent(*copied))
-        elif _widens(room):
-            yield Pad(room)
+            yield Gather(copied, written + early, exchanges=sent(*copied))
+        elif _widens(written + early):
+            yield Pad(written + early)
         if messages := sent(*written):
-            yield Write(room, exchanges=messages)
+            yield Write(written, early, exchanges=messages)
         for m in joined:
             if _widens([m]):
                 yield Join(m, exchanges=sent(m))
-        if joined and _widens(padded):
-            yield Pad(padded)
+        if _widens(late):
+            yield Pad(late)
 
     kinds = {m: kind(m) for m in margins}
     ordered = sorted(margins, key=lambda m: (kinds[m] is not Gather, kinds[m] is Pad))

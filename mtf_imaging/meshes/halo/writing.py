@@ -19,10 +19,12 @@ class Write(Step):
     """Writes the voxels of neighbors into margins that are padded.
 
     Attributes:
-      margins: the margins to write, in order, and all others that are only padding.
+      written: the margins to write, in order.
+      padded: margins that stay padding.
     """
 
-    margins: tuple[Margin, ...]
+    written: tuple[Margin, ...]
+    padded: tuple[Margin, ...]
 
     def widen(self, mesh: ShardMeshImpl, x: LaidOutTensor, fill: float) -> LaidOutTensor:
         for m, piece, own in self._strips(mesh):
@@ -41,11 +43,9 @@ class Write(Step):
 
         Along these dimensions, neighbors need only the voxels of the slice itself.
         """
-        own = list(self.margins)
-        for m in [m for m in self.margins if m.mesh_axis is not None]:
-            own.remove(m)
+        for number, m in enumerate(self.written, 1):
             for piece in m.pieces(mesh.grid.mesh[m.axis]):
-                yield m, piece, tuple(own)
+                yield m, piece, self.written[number:] + self.padded
 
 
 def _send(
