@@ -14,7 +14,7 @@ import tensorflow.compat.v1 as tf1
 import mtf_imaging as mi
 from mtf_imaging.layout import Layout
 from mtf_imaging.meshes import make_mesh_impl
-from mtf_imaging.meshes.random.numbers import RandomState
+from mtf_imaging.meshes.random.state import RandomState
 from mtf_imaging.program import lowering, tracing
 from mtf_imaging.program.inputs import Input
 from mtf_imaging.program.variables import Variables

@@ -14,10 +14,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from absl import flags
 
 import mtf_imaging as mi
-from mtf_imaging.cli.commands.all_commands import COMMANDS, load
+from mtf_imaging.cli.commands.all_commands import COMMANDS, flags_of, load
 from mtf_imaging.cli.runtime import usage
 from mtf_imaging.cli.runtime.launching.program import resolve_program
 from tests import pages
@@ -118,8 +117,7 @@ def test_commands_in_sentences_exist(page):
         match = re.match(r"mtf-imaging ([a-z]+)\b(.*)", code)
         if match:
             assert match[1] in COMMANDS, code
-            values = flags.FlagValues()
-            load(match[1]).define_flags(values)
+            values = flags_of(load(match[1]))
             given = re.findall(r"(?:^| )--(\w+)(?![\w.])", match[2].partition(" -- ")[0])
             assert not {*given} - {*values, "help", "gin"}, code
         elif match := re.match(r"make ([a-z][a-z-]*)\b", code):

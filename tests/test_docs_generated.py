@@ -9,6 +9,7 @@ import pytest
 import mtf_imaging as mi
 from mtf_imaging.cli.commands.all_commands import COMMANDS, load
 from mtf_imaging.cli.config import resources
+from mtf_imaging.cli.config.flags_of_settings import required
 from mtf_imaging.cli.runtime import usage
 from tests import pages
 
@@ -40,8 +41,8 @@ def test_sections_of_commands_say_what_help_says(name):
             f"|--{flag.strip()}|" in section and plain(meaning) in section
         )
     assert plain(module.EXAMPLE) in section
-    for required in module.REQUIRED:
-        assert f"|--{required}|required|" in section
+    for flag in required(*module.SETTINGS):
+        assert f"|--{flag}|required|" in section
 
 
 def test_every_command_has_a_section():

@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import graphlib
 import subprocess
 import sys
 from pathlib import Path
@@ -87,6 +88,18 @@ def test_modules_import_only_from_lower_layers():
                 name for name in units_imported(path) if RANK.get(name, len(LAYERS)) >= RANK[unit]
             }
     assert present(upwards) == {}
+
+
+def test_no_modules_import_each_other_in_a_cycle():
+    """Includes imports for types only, and imports within functions."""
+    modules = {module_name(path): path for path in FILES}
+
+    def module_of(name: str) -> str:
+        """Returns the module of an imported name; "" for other packages."""
+        return name if name in modules or not name else module_of(name.rpartition(".")[0])
+
+    graph = {module: {module_of(name) for name in imports(path)} - {module, ""} for module, path in modules.items()}
+    graphlib.TopologicalSorter(graph).prepare()  # raises an error that names the cycle
 
 
 def data_part(module: str) -> str:

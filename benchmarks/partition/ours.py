@@ -1,12 +1,14 @@
 """The contenders of mtf_imaging: the network in `models/unet3d` with the training step of the package."""
 
+import functools
+
 import tensorflow as tf
 
 import mtf_imaging as mi
 from benchmarks.partition import tensorflow_setup
 from benchmarks.partition.networks import CLASSES, EPSILON, KERNEL, LEARNING_RATE, MOMENTUM, NEGATIVE_SLOPE
-from mtf_imaging.meshes.halo import gathering as halo_gather
-from mtf_imaging.meshes.halo import widening as halo
+from mtf_imaging.meshes.halo import planning
+from mtf_imaging.meshes.halo.writing import Write
 from mtf_imaging.models.unet3d import UNet3D
 from mtf_imaging.training.gradients import training_step
 from mtf_imaging.training.optimizers import SGD
@@ -106,12 +108,7 @@ class NoHalo(Stacked):
     """The stacked contender without exchanges: halos keep their padding, and gradients do not reach neighbors."""
 
     def build(self):
-        for module, name in ((halo, "_fill_margin"), (halo, "_return_margin"), (halo_gather, "reach")):
-            if not hasattr(module, name):
-                raise NotImplementedError(
-                    f"{module.__name__} has no {name} any more. Fix: replace the function that exchanges halos now"
-                )
-        halo._fill_margin = lambda mesh, x, *others: x
-        halo._return_margin = lambda mesh, dx, *others: dx
-        halo_gather.reach = lambda mesh, stack, margins: 0
+        Write.widen = lambda self, mesh, x, fill: x
+        Write.narrow = lambda self, mesh, dx: dx
+        planning.plan = functools.partial(planning.plan, gathers=False)
         super().build()

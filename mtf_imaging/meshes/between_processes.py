@@ -165,7 +165,7 @@ class BetweenProcesses(Transport):
         for i, message in enumerate(messages):
             if message.source == own == message.target:
                 with tf.device(self.devices[0]):
-                    results[i] = message.make()
+                    results[i] = message.make(0)
             elif message.source == own:
                 sent.setdefault(message.target, []).append(i)
             elif message.target == own:
@@ -188,7 +188,7 @@ class BetweenProcesses(Transport):
         """Exchanges messages with another shard in one all-to-all; the shorter direction is padded."""
         pair = sorted((self._number, other))
         wire_dtype = _wire_dtype(dtype)
-        parts = [_cast(message.make(), wire_dtype) for message in outgoing]
+        parts = [_cast(message.make(0), wire_dtype) for message in outgoing]
         sizes = [[math.prod(message.shape) for message in part] for part in (outgoing, incoming)]
         if len(outgoing) == len(incoming) == 1 and outgoing[0].shape == incoming[0].shape:
             (row,) = parts

@@ -144,15 +144,13 @@ def alltoall(
                 parts.append(tf.reshape(merged, shape))
             pieces.append(parts)
 
-    def piece_of(source: int, position: int) -> tf.Tensor:
-        index = transport.index(source)
-        assert index is not None
+    def piece_of(position: int, index: int) -> tf.Tensor:
         return pieces[index][position]
 
     piece_shape = tuple(pieces[0][0].shape)
     groups = transport.groups([axis])
     messages = [
-        Message(source, target, piece_shape, functools.partial(piece_of, source, position))
+        Message(source, target, piece_shape, functools.partial(piece_of, position))
         for group in groups
         for position, target in enumerate(group)
         for source in group
@@ -232,9 +230,7 @@ def receive(
 
     views = _per_shard(fold, transport.devices, stacks)
 
-    def cut(shard: int, first: int, count: int) -> tf.Tensor:
-        index = transport.index(shard)
-        assert index is not None
+    def cut(first: int, count: int, index: int) -> tf.Tensor:
         return views[index] if count == n else views[index][:, first : first + count]
 
     groups, messages = transport.groups([axis]), []
@@ -246,7 +242,7 @@ def receive(
         for target, pieces in zip(group, ranges, strict=True):
             for source, first, count in pieces:
                 if source is not None:
-                    make = functools.partial(cut, group[source], first, count)
+                    make = functools.partial(cut, first, count)
                     messages.append(Message(group[source], target, (folded[0], count, folded[2]), make))
     received = iter(transport.exchange(messages, dtype))
     results = list(stacks)

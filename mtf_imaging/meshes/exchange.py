@@ -30,6 +30,10 @@ class Exchange:
     nbytes: int
     distance: int = 0
 
+    def reversed(self) -> "Exchange":
+        """Returns the exchange in the opposite direction."""
+        return dataclasses.replace(self, distance=-self.distance)
+
     def sent_by(self, coordinates: Sequence[int], mesh_sizes: Sequence[int]) -> int:
         """Returns the number of bytes that the processor at the given mesh coordinates sends.
 

@@ -18,13 +18,15 @@ class LaidOutTensor:
     Attributes:
       tensor_list: the stacks, one per shard. Generic gradients and Depend of mesh_tensorflow use this list.
       widened: {window: this tensor with slices widened by the halo of the window}, shared by the forward and the
-        backward pass; also this tensor with other values in its tails, by ("tails", value).
+        backward pass.
+      filled: {value: this tensor with the value in its tails}.
       masked: whether the tails of uneven slices are 0 (see `tails`). Otherwise they are undefined.
     """
 
     def __init__(self, tensor_list: Iterable[tf.Tensor]) -> None:
         self.tensor_list = list(tensor_list)
         self.widened: dict[Hashable, LaidOutTensor] = {}
+        self.filled: dict[float, LaidOutTensor] = {}
         self.masked = False
 
     @classmethod

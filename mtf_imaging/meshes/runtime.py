@@ -270,7 +270,7 @@ class _Swap:
             transport.begin(turn)
             by_target = dict(zip(self.partners, rows, strict=True))
             both = [ends for first, second in pairs for ends in ((first, second), (second, first))]
-            messages = [Message(a, b, (size,), functools.partial(by_target.get, b)) for a, b in both]
+            messages = [Message(a, b, (size,), functools.partial(lambda to, _: by_target[to], b)) for a, b in both]
             return [row for row in transport.exchange(messages, tf.int32) if row is not None]
 
         rows = [tf.TensorSpec([size], tf.int32) for _ in self.partners]

@@ -68,13 +68,13 @@ def tails_of(mesh: ShardMeshImpl, shape: mtf.Shape, names: Collection[str] | Non
 
 def fill(mesh: ShardMeshImpl, x: LaidOutTensor, tails: Sequence[Tail], value: float) -> LaidOutTensor:
     """Returns a laid-out tensor with `value` in its tails. Devices whose slices have no tails do nothing."""
-    stacks = []
-    for shard, device, stack in zip(mesh.transport.coordinates, mesh.devices, x.tensor_list, strict=True):
+
+    def local(shard: Sequence[int], stack: tf.Tensor) -> tf.Tensor:
         # A stack of one slice is equal on all processors of the shard, so the first processor represents all.
         masks = _masks(tails, mesh.grid.processor_coordinates(shard)[: stack.shape[0]])
-        with tf.device(device):
-            stacks.append(_filled(stack, masks, value) if masks else stack)
-    return LaidOutTensor(stacks)
+        return _filled(stack, masks, value) if masks else stack
+
+    return mesh.map_shards(local, x)
 
 
 def _masks(tails: Sequence[Tail], processors: Sequence[Sequence[int]]) -> dict[int, np.ndarray]:
@@ -147,16 +147,16 @@ def repeat_last(mesh: ShardMeshImpl, x: LaidOutTensor, tails: Sequence[Tail]) ->
 
     The elements of slices without a true element stay undefined.
     """
-    stacks = []
-    for shard, device, stack in zip(mesh.transport.coordinates, mesh.devices, x.tensor_list, strict=True):
-        with tf.device(device):
-            for tail in tails:
-                first = np.array([[at[tail.axis] * tail.size] for at in mesh.grid.processor_coordinates(shard)])
-                last = np.clip(tail.whole - first - 1, 0, tail.size - 1)
-                index = np.minimum(np.arange(tail.size), last).astype(np.int32)
-                stack = tf.gather(stack, index, axis=tail.dim + 1, batch_dims=1)
-            stacks.append(stack)
-    return LaidOutTensor(stacks)
+
+    def local(shard: Sequence[int], stack: tf.Tensor) -> tf.Tensor:
+        for tail in tails:
+            first = np.array([[at[tail.axis] * tail.size] for at in mesh.grid.processor_coordinates(shard)])
+            last = np.clip(tail.whole - first - 1, 0, tail.size - 1)
+            index = np.minimum(np.arange(tail.size), last).astype(np.int32)
+            stack = tf.gather(stack, index, axis=tail.dim + 1, batch_dims=1)
+        return stack
+
+    return mesh.map_shards(local, x)
 
 
 def valid_integers(mesh: ShardMeshImpl, x: LaidOutTensor, shape: mtf.Shape) -> LaidOutTensor:
@@ -181,16 +181,15 @@ def zero_empty_slices(mesh: ShardMeshImpl, x: LaidOutTensor, tails: Sequence[Tai
       x: a laid-out tensor with a slice for each processor.
       tails: dimensions of the other tensors.
     """
-    stacks = []
-    for shard, device, stack in zip(mesh.transport.coordinates, mesh.devices, x.tensor_list, strict=True):
+
+    def local(shard: Sequence[int], stack: tf.Tensor) -> tf.Tensor:
         coordinates = mesh.grid.processor_coordinates(shard)
         empty = [any(at[tail.axis] * tail.size >= tail.whole for tail in tails) for at in coordinates]
-        with tf.device(device):
-            if any(empty):
-                condition = np.reshape(empty, [-1] + [1] * (stack.shape.ndims - 1))
-                stack = tf.where(condition, tf.zeros([], stack.dtype), stack)
-            stacks.append(stack)
-    return LaidOutTensor(stacks)
+        if not any(empty):
+            return stack
+        return tf.where(np.reshape(empty, [-1] + [1] * (stack.shape.ndims - 1)), tf.zeros([], stack.dtype), stack)
+
+    return mesh.map_shards(local, x)
 
 
 def gather(mesh: ShardMeshImpl, x: LaidOutTensor, dims: Mapping[int, int], sizes: Mapping[int, int]) -> LaidOutTensor:

@@ -29,13 +29,13 @@ class Message(NamedTuple):
       source: number of the shard that sends.
       target: number of the shard that receives.
       shape: shape of the tensor.
-      make: a function that returns the tensor. It is called only in the process of the source.
+      make: a function from the index of the source in the lists of its process to the tensor. It is called only there.
     """
 
     source: int
     target: int
     shape: tuple[int, ...]
-    make: Callable[[], tf.Tensor]
+    make: Callable[[int], tf.Tensor]
 
 
 class Transport(abc.ABC):
@@ -166,5 +166,5 @@ class InProcess(Transport):
             with tf.device(
                 self.devices[message.source]
             ):  # otherwise TensorFlow would send what the message is cut from
-                results.append(message.make())
+                results.append(message.make(message.source))
         return results

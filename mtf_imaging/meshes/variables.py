@@ -1,16 +1,13 @@
 """Variables of a mesh: one whole master per variable, read once per call and assigned after all reads."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.meshes import whole
 from mtf_imaging.meshes.laid_out import LaidOutTensor
-
-if TYPE_CHECKING:
-    from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
+from mtf_imaging.meshes.shards import Shards
 
 
 class LaidOutVariable:
@@ -20,7 +17,7 @@ class LaidOutVariable:
     not depend on the layout.
     """
 
-    def __init__(self, variable: mtf.Variable, mesh_impl: "ShardMeshImpl") -> None:
+    def __init__(self, variable: mtf.Variable, mesh_impl: Shards) -> None:
         self._variable = variable
         self._mesh = mesh_impl
         self._shape = variable.outputs[0].shape

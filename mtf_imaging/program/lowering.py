@@ -10,7 +10,7 @@ from mtf_imaging.errors import LayoutError, MtfImagingError, NotSupportedError
 from mtf_imaging.meshes import tails
 from mtf_imaging.meshes.laid_out import CanonicalSum, LaidOutTensor, Lowered
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
-from mtf_imaging.meshes.random.numbers import RandomState
+from mtf_imaging.meshes.random.state import RandomState
 from mtf_imaging.meshes.variables import LaidOutVariable
 from mtf_imaging.reads import place_in_loop, reads
 from mtf_imaging.upstream.faults import title
@@ -135,13 +135,12 @@ class Lowering(mtf.Lowering):
         mesh, x = self.mesh_impl(tensor), self.tensors[tensor].to_laid_out_tensor()
         if not tails.tails_of(mesh, tensor.shape, names) or (x.masked and fill == 0):
             return x
-        key = ("tails", fill)
-        if key in x.widened:
-            return x.widened[key]
+        if fill in x.filled:
+            return x.filled[fill]
         filled = tails.fill(mesh, x, tails.tails_of(mesh, tensor.shape), fill)
         if fill == 0:
-            filled.masked, filled.widened = True, x.widened
+            filled.masked, filled.widened, filled.filled = True, x.widened, x.filled
             self.tensors[tensor] = filled
         else:
-            x.widened[key] = filled
+            x.filled[fill] = filled
         return filled

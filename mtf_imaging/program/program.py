@@ -3,7 +3,7 @@
 import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -11,13 +11,22 @@ from mtf_imaging.compat import shared_constants
 from mtf_imaging.errors import LayoutError, ShapeError
 from mtf_imaging.layout import Layout, UnevenSplit, uneven_splits
 from mtf_imaging.meshes import make_mesh_impl
-from mtf_imaging.meshes.random.numbers import Part, RandomState
+from mtf_imaging.meshes.boxes import Boxes
+from mtf_imaging.meshes.random.state import Part, RandomState
 from mtf_imaging.ops.reshard import LayoutChange, layout_changes
 from mtf_imaging.program import checks, lowering, memory, tracing
 from mtf_imaging.program.inputs import Input, Spec
 from mtf_imaging.program.variables import Variables
 
 _logger = logging.getLogger(__name__)
+
+
+class _Checked(NamedTuple):
+    """A graph before it is lowered, the mesh dimensions that no rule uses, and the memory of its tensors."""
+
+    traced: tracing.Traced
+    repeated: tuple[str, ...]
+    demand: memory.Demand
 
 
 class Program(tf.Module):
@@ -91,20 +100,21 @@ class Program(tf.Module):
         super().__init__(name=name)
         self._inputs = {key: Input(key, spec) for key, spec in inputs.items()}
         self._part_of = part_of
-        self._demand: memory.Demand | None = None
         self.layout, self.seed = Layout.of(layout, mesh_shape), seed
         self.mesh_impl = make_mesh_impl(mesh_impl, self.layout, devices)
+        self._boxes = Boxes(self.mesh_impl)
         # The name of this attribute is a part of the keys in checkpoints.
         self._masters: Variables = Variables(seed, self.mesh_impl.devices, variables and variables._masters)
         self.step = self._masters.step
+        found: list[_Checked] = []
 
         @shared_constants()
         def build(tensors: dict[str, tf.Tensor], part: tf.Tensor | None, turn: tf.Tensor | None) -> Any:
             self.mesh_impl.transport.begin(turn)
             traced = tracing.trace(fn, self._inputs, tensors, self.layout, self._masters)
             graph, mesh, outputs, _ = traced
-            self._repeated = tracing.check(traced, self.layout)
-            self._demand = memory.demand(graph, self.mesh_impl)
+            repeated = tracing.check(traced, self.layout)
+            found.append(_Checked(traced, repeated, memory.demand(graph, self.mesh_impl)))
             self._masters.create()
             drawn = Part(part_of[0], part_of[1], part) if part_of else None
             self.mesh_impl.random_state = RandomState(seed, self._masters.read_step(), drawn)
@@ -119,33 +129,33 @@ class Program(tf.Module):
                 assignments = [] if updates == "none" else self.mesh_impl.assignments
                 done = self._masters.assign(assignments, count_step=updates == "all")
             with tf.control_dependencies(done), tf.device(self.mesh_impl.host):
-                results = tf.nest.map_structure(tf.identity, results)
-            self._shapes = {v.name: v.shape for v in graph.all_variables}
-            self._outputs = tf.nest.map_structure(lambda y: y.shape, outputs)
-            self.changes = layout_changes(graph, self.mesh_impl)
-            return results
+                return tf.nest.map_structure(tf.identity, results)
 
         if not all(checks.can_lay_out(spec.shape, self.layout) for spec in self._inputs.values()):
             # The graph cannot be compiled, because such an input has no slices. Its check reports this and all other
             # faults.
             tracing.check(tracing.trace_only(fn, inputs, self.layout), self.layout)
         signature = {
-            key: tf.TensorSpec(self.mesh_impl.box_shape(spec.shape), spec.dtype, name=key)
+            key: tf.TensorSpec(self._boxes.shape(spec.shape), spec.dtype, name=key)
             for key, spec in self._inputs.items()
         }
         which = tf.TensorSpec([], tf.int32, name="part") if part_of else None
         self._calls = self._joins = 0
         turn = tf.TensorSpec([], tf.int32, name="turn") if self.mesh_impl.transport.is_between_processes else None
-        with memory.shortage_explained(lambda: self._demand):
+        with memory.shortage_explained(lambda: found[0].demand if found else None):
             self.function = tf.function(build, autograph=False).get_concrete_function(signature, which, turn)
+        traced, repeated, self._demand = found.pop()  # `build` does not keep the graph in memory
+        self._shapes = {v.name: v.shape for v in traced.graph.all_variables}
+        self._outputs = tf.nest.map_structure(lambda y: y.shape, traced.outputs)
+        self.changes = layout_changes(traced.graph, self.mesh_impl)
         self._join = self._make_join(turn)
         for change in self.changes:
             _log_change(change)
-        if self._repeated and not may_repeat:
+        if repeated and not may_repeat:
             _logger.warning(
                 "no rule of layout '%s' uses %s of mesh '%s': all processors along it do the same work",
                 self.layout.rules_string,
-                " and ".join(f"'{d}'" for d in self._repeated),
+                " and ".join(f"'{d}'" for d in repeated),
                 self.layout.mesh_string,
             )
 
@@ -201,15 +211,15 @@ class Program(tf.Module):
         The region consists of the slices of all processors of this process. If the mesh is not collective, it is the
         whole tensor.
         """
-        return self.mesh_impl.region(self._inputs[name].shape)
+        return self._boxes.region(self._inputs[name].shape)
 
     def regions(self, name: str) -> list[tuple[slice, ...]]:
         """Returns the `region` of an input in each process, by the numbers of the processes."""
-        return self.mesh_impl.regions(self._inputs[name].shape)
+        return self._boxes.regions(self._inputs[name].shape)
 
     def output_regions(self) -> Any:
         """Returns the regions of the outputs in each process, in the same structure as the return value of `fn`."""
-        return tf.nest.map_structure(self.mesh_impl.regions, self._outputs)
+        return tf.nest.map_structure(self._boxes.regions, self._outputs)
 
     def cut(self, /, **tensors: Any) -> dict[str, tf.Tensor]:
         """Cuts the regions of this process out of whole inputs; the argument of `call_slices`."""
@@ -236,8 +246,8 @@ class Program(tf.Module):
 
         def gather(results: Any, turn: tf.Tensor) -> Any:
             mesh.transport.begin(turn)
-            boxes = tf.nest.map_structure(mesh.fill_box, results, self._outputs)
-            return tf.nest.map_structure(mesh.gather_box, boxes, self._outputs)
+            boxes = tf.nest.map_structure(self._boxes.fill, results, self._outputs)
+            return tf.nest.map_structure(self._boxes.gather, boxes, self._outputs)
 
         return tf.function(gather, autograph=False)
 
@@ -268,11 +278,11 @@ class Program(tf.Module):
         with memory.shortage_explained(lambda: self._demand), tf.device(mesh.host):
             inputs = {}
             for key, spec in self._inputs.items():
-                inputs[key] = mesh.fill_box(spec.convert(slices[key], self.region(key)), spec.shape)
+                inputs[key] = self._boxes.fill(spec.convert(slices[key], self.region(key)), spec.shape)
             with self._masters.lock, mesh.transport.watched():
                 self._calls += 1
                 return tf.nest.map_structure(
-                    mesh.clip_box, self.function(inputs, part, self._turn(self._calls)), self._outputs
+                    self._boxes.clip, self.function(inputs, part, self._turn(self._calls)), self._outputs
                 )
 
     @property

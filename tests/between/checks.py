@@ -331,8 +331,8 @@ def unread_messages():
     @tf.function(autograph=False)
     def call(turn):
         transport.begin(turn)
-        ring = [Message(i, (i + 1) % num, (3,), lambda: tf.fill([3], float(own))) for i in range(num)]
-        twice = [*ring, *(Message(i, (i + 1) % num, (2, 2), lambda: tf.fill([2, 2], -1.0 - own)) for i in range(num))]
+        ring = [Message(i, (i + 1) % num, (3,), lambda _: tf.fill([3], float(own))) for i in range(num)]
+        twice = [*ring, *(Message(i, (i + 1) % num, (2, 2), lambda _: tf.fill([2, 2], -1.0 - own)) for i in range(num))]
         first, second = transport.exchange(ring, tf.float32), transport.exchange(twice, tf.float32)
         assert [i for i, value in enumerate(first) if value is not None] == [(own - 1) % num]
         (unread,) = transport.reduce([tf.constant([1.0, 2.0])], [0], "SUM")
@@ -352,7 +352,7 @@ def exchanged(messages, dtype):
     transport = joined.transport([joined.processes.num])
 
     def message(number, source, target, shape):
-        return Message(source, target, shape, lambda: tf.cast(message_value(number, shape), dtype))
+        return Message(source, target, shape, lambda _: tf.cast(message_value(number, shape), dtype))
 
     @tf.function(autograph=False)
     def call(turn):

@@ -8,6 +8,7 @@ import pytest
 from mtf_imaging.cli import main
 from mtf_imaging.cli.commands import all_commands
 from mtf_imaging.cli.config import gin_config, resources, setup_flags
+from mtf_imaging.cli.config.flags_of_settings import required
 from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.cli.runtime import usage
 from mtf_imaging.errors import ConfigError, LayoutError
@@ -33,7 +34,7 @@ def setup_of(*argv, saved=None, **options):
 @pytest.mark.parametrize("command", ["evaluate", "predict"])
 def test_a_folder_without_a_run_is_reported(tmp_path, capsys, command):
     (tmp_path / "empty").mkdir()
-    words = dict.fromkeys(all_commands.load(command).REQUIRED, "x")
+    words = dict.fromkeys(required(*all_commands.load(command).SETTINGS), "x")
     for folder, what in (("none", "this folder does not exist"), ("empty", "this folder holds no config.gin")):
         argv = [f"--{flag}={value}" for flag, value in (words | {"model_dir": tmp_path / folder}).items()]
         for more in ([], ["--gin_file=2x2"]):

@@ -9,6 +9,7 @@ from absl import flags
 
 from mtf_imaging.cli import main
 from mtf_imaging.cli.commands import all_commands
+from mtf_imaging.cli.config.flags_of_settings import required
 from mtf_imaging.cli.runtime import usage
 from mtf_imaging.errors import ConfigError, DataError, Interrupted, LayoutError
 
@@ -74,7 +75,7 @@ def test_help_of_a_command_shows_its_flags_and_an_example_that_parses(capsys, co
     module = all_commands.load(command)
     assert code == 0
     assert f"Example:\n  {module.EXAMPLE}\n" in out
-    assert all(f"  --{flag} (required)" in out for flag in module.REQUIRED)
+    assert all(f"  --{flag} (required)" in out for flag in required(*module.SETTINGS))
     assert "repeat this option" not in out
     program, name, *argv = module.EXAMPLE.split()
     assert (program, name) == ("mtf-imaging", command)
@@ -83,7 +84,7 @@ def test_help_of_a_command_shows_its_flags_and_an_example_that_parses(capsys, co
 
 @pytest.mark.parametrize("command", ["train", "evaluate", "predict"])
 def test_setup_flags_are_the_same(command):
-    values = usage._flags_of(all_commands.load(command))
+    values = all_commands.flags_of(all_commands.load(command))
     expected = ["gin_file", "gin_param", "mesh_shape", "layout", "mesh_impl", "resolution", "batch_size"]
     assert [name for name in values if name in expected] == expected
 

@@ -7,6 +7,7 @@ import pytest
 
 from mtf_imaging.cli.commands import all_commands
 from mtf_imaging.cli.config import setup_flags
+from mtf_imaging.cli.config.flags_of_settings import required
 from mtf_imaging.cli.runtime import usage
 from mtf_imaging.errors import ConfigError, LayoutError
 
@@ -28,7 +29,7 @@ def _fresh_gin():
 
 
 def setup_of(*argv, command="train"):
-    words = dict.fromkeys(all_commands.load(command).REQUIRED, "x")
+    words = dict.fromkeys(required(*all_commands.load(command).SETTINGS), "x")
     values = usage.parse_flags(
         command, all_commands.load(command), [*(f"--{flag}={value}" for flag, value in words.items()), *argv]
     )

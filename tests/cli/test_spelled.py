@@ -12,11 +12,10 @@ from types import SimpleNamespace
 
 import gin
 import pytest
-from absl import flags
 
 import mtf_imaging
 import mtf_imaging.cli.config
-from mtf_imaging.cli.commands.all_commands import COMMANDS, load
+from mtf_imaging.cli.commands.all_commands import COMMANDS, flags_of, load
 from mtf_imaging.cli.main import main
 from mtf_imaging.cli.runtime import spelled
 from mtf_imaging.cli.runtime.failures import explain
@@ -40,9 +39,7 @@ def configurables():
 def all_flags() -> set[str]:
     found = set()
     for name in COMMANDS:
-        values = flags.FlagValues()
-        load(name).define_flags(values)
-        found |= {*values}
+        found |= {*flags_of(load(name))}
     return found
 
 

@@ -7,10 +7,10 @@ import shutil
 import nibabel
 import numpy as np
 import pytest
-from absl import flags
 from PIL import Image
 
 from mtf_imaging.cli.commands import score as command
+from mtf_imaging.cli.commands.all_commands import flags_of
 from mtf_imaging.cli.main import main
 from mtf_imaging.data.description.dataset_json import write_description
 from mtf_imaging.data.description.description import ANY_RULES, LITS, LITS_RULES, Description
@@ -129,8 +129,7 @@ def test_faults_of_flags(tmp_path, capsys):
 
 
 def test_the_flags_agree_with_the_code():
-    values = flags.FlagValues()
-    command.define_flags(values)
+    values = flags_of(command)
     assert tuple(values["rules"].parser.enum_values) == RULES
     assert values["surface_tolerance"].default == TOLERANCE_MM
 

@@ -8,7 +8,9 @@ import pytest
 import tensorflow as tf
 
 from mtf_imaging.layout.windows import Window, plan_split
-from mtf_imaging.meshes.halo import Margin, exchanges, gathering, joining, narrow, widen, widening
+from mtf_imaging.meshes.halo import Margin, exchanges, narrow, widen
+from mtf_imaging.meshes.halo.gathering import gathered_margins
+from mtf_imaging.meshes.transport import InProcess
 from tests.meshes.processors import array, laid_out, make_mesh
 
 
@@ -168,16 +170,38 @@ def test_a_mesh_records_exchanges(split):
     x = laid_out(mesh, split.cut(np.zeros(split.whole_shape())))
     for adjoint, fn in ((False, widen), (True, narrow)):
         mesh.exchanged.clear()
-        result = fn(mesh, x, margins)
+        x = fn(mesh, x, margins)
         counts = collections.Counter(mesh.exchanged)
-        reached = 0 if adjoint else gathering.reach(mesh, x.tensor_list[0], margins)
-        gathered = [m for m in margins if gathering.is_gathered(mesh, m, reached)]
-        stages = widening._stages(mesh, margins, gathered)
-        # Within a stage, slices that share a device are widened first.
-        first = [m for stage in stages for m in sorted(stage.margins, key=lambda m: joining.is_joined(mesh, m))]
-        assert counts == collections.Counter(exchanges(mesh, first, split.slice_shape, 8, adjoint))
+        assert counts == collections.Counter(exchanges(mesh, margins, split.slice_shape, 8, adjoint))
         assert all(exchange.sent_by_all(mesh.grid.mesh) for exchange in counts), "every exchange has a sender"
-        x = result
+
+
+@splits
+def test_exchanges_are_the_messages_between_devices(split, monkeypatch):
+    mesh, margins, sent = split.mesh(), split.margins(), []
+    grid = mesh.grid
+    exchange = InProcess.exchange
+
+    def noted(self, messages, dtype):
+        sent.extend(np.prod(m.shape) * dtype.size for m in messages if m.source != m.target)
+        return exchange(self, messages, dtype)
+
+    monkeypatch.setattr(InProcess, "exchange", noted)
+    x = laid_out(mesh, split.cut(np.zeros(split.whole_shape())))
+    for fn in (widen, narrow):
+        sent.clear()
+        mesh.exchanged.clear()
+        x = fn(mesh, x, margins)
+        expected = 0
+        for halo in mesh.exchanged:
+            (axis,) = halo.axes
+            expected += (
+                halo.nbytes * (grid.shards[axis] - 1) * abs(halo.distance) * grid.num_processors // grid.mesh[axis]
+            )
+        if all(abs(halo.distance) == 1 for halo in mesh.exchanged):
+            assert sum(sent) == expected
+        else:
+            assert sum(sent) <= expected, "slices of a device share the voxels of halos that reach past the next slice"
 
 
 @pytest.mark.parametrize(
@@ -197,11 +221,10 @@ def test_a_mesh_records_exchanges(split):
 def test_dimensions_with_long_rows_on_one_device_are_gathered(grid, axes, channels, expected, order):
     mesh, sizes = make_mesh(*grid), (3, 5)
     margins = [Margin(1 + i, size, 1, 1, axis) for i, (size, axis) in enumerate(zip(sizes, axes, strict=True))]
-    reached = gathering.reach(mesh, tf.zeros([4, 2, *sizes, channels], tf.float64), margins[::order])
-    assert reached == (1 + expected if expected else 0)
+    gathered = gathered_margins(mesh.grid, margins[::order], (2, *sizes, channels), 8)
     on_one_device = {axis for axis, shards in enumerate(mesh.grid.shards) if shards == 1}
     for m in margins:
-        assert gathering.is_gathered(mesh, m, reached) == (m.dim <= expected and m.mesh_axis in on_one_device)
+        assert (m in gathered) == (m.dim <= expected and m.mesh_axis in on_one_device)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int32"])

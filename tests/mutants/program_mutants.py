@@ -12,8 +12,8 @@ MUTANTS = [
             "filled = tails.fill(mesh, x, tails.tails_of(mesh, tensor.shape)[:1], fill)",
         ),
         (
-            "            x.widened[key] = filled",
-            '            x.widened["tails", 0] = filled',
+            "            x.filled[fill] = filled",
+            "            x.filled[0] = filled",
             "",
             "tests/upstream/test_uneven.py tests/ops/test_nonfinite.py",
         ),
@@ -32,7 +32,7 @@ MUTANTS = [
         ("with tf.control_dependencies([computed]):", "with tf.control_dependencies([]):"),
         ('[] if updates == "none" else self.mesh_impl.assignments', "self.mesh_impl.assignments"),
         ('count_step=updates == "all"', "count_step=True"),
-        ("if self._repeated and not may_repeat:", "if self._repeated and may_repeat:"),
+        ("if repeated and not may_repeat:", "if repeated and may_repeat:"),
         ("        if unknown or missing:", "        if missing:"),
     ),
     *mutants(

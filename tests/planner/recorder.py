@@ -1,14 +1,15 @@
 """A recorder of all exchanges on a mesh while a program is lowered."""
 
 import contextlib
+import functools
 import math
 
 import pytest
 
-from mtf_imaging.meshes import ShardMeshImpl
+from mtf_imaging.meshes import ShardMeshImpl, collectives
 from mtf_imaging.meshes.exchange import Exchange
-from mtf_imaging.meshes.halo import far as far_halo
-from mtf_imaging.meshes.halo import gathering as halo_gather
+from mtf_imaging.meshes.halo import planning
+from mtf_imaging.meshes.halo.far import Far
 
 
 def _nbytes(x):
@@ -31,15 +32,16 @@ def recorded():
     Halos are exchanged as between devices, not gathered from the stack.
     """
     exchanges = []
-    receive, allreduce = ShardMeshImpl.receive, ShardMeshImpl.allreduce
+    receive, allreduce = collectives.receive, ShardMeshImpl.allreduce
     sum_shards, gather, alltoall = ShardMeshImpl.sum_shards, ShardMeshImpl.gather, ShardMeshImpl.alltoall
     sum_gradient = ShardMeshImpl.sum_gradient
 
-    def noted_receive(self, x, mesh_axis, source_pcoord, fill=0):
+    def noted_receive(stacks, transport, axis, source_pcoord, fill):
+        nbytes = math.prod(stacks[0].shape[1:]) * stacks[0].dtype.size
         hops = {target - source for target, source in enumerate(source_pcoord) if source is not None} - {0}
         for distance in hops:  # empty if a margin is wider than all neighbors together
-            exchanges.append(Exchange("halo", (mesh_axis,), _nbytes(x.to_laid_out_tensor()), distance))
-        return receive(self, x, mesh_axis, source_pcoord, fill)
+            exchanges.append(Exchange("halo", (axis,), nbytes, distance))
+        return receive(stacks, transport, axis, source_pcoord, fill)
 
     def noted_allreduce(self, x, mesh_axes, reduction):
         exchanges.append(Exchange("sum", tuple(sorted(set(mesh_axes))), _nbytes(x.to_laid_out_tensor())))
@@ -63,23 +65,23 @@ def recorded():
         exchanges.append(Exchange("all-to-all", (mesh_axis,), _nbytes(x.to_laid_out_tensor())))
         return alltoall(self, x, mesh_axis, split_axis, concat_axis)
 
-    widen_far, narrow_far = far_halo.widen, far_halo.narrow
+    widen_far, narrow_far = Far.widen, Far.narrow
 
-    def noted_widen_far(mesh, x, margin, fill):
-        exchanges.extend(_far_exchanges(mesh, x, margin, 1))
-        return widen_far(mesh, x, margin, fill)
+    def noted_widen_far(self, mesh, x, fill):
+        exchanges.extend(_far_exchanges(mesh, x, self.margin, 1))
+        return widen_far(self, mesh, x, fill)
 
-    def noted_narrow_far(mesh, dx, margin):
-        dx = narrow_far(mesh, dx, margin)
-        exchanges.extend(_far_exchanges(mesh, dx, margin, -1))
+    def noted_narrow_far(self, mesh, dx):
+        dx = narrow_far(self, mesh, dx)
+        exchanges.extend(_far_exchanges(mesh, dx, self.margin, -1))
         return dx
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(far_halo, "widen", noted_widen_far)
-        patch.setattr(far_halo, "narrow", noted_narrow_far)
-        patch.setattr(halo_gather, "reach", lambda mesh, stack, margins: 0)
+        patch.setattr(Far, "widen", noted_widen_far)
+        patch.setattr(Far, "narrow", noted_narrow_far)
+        patch.setattr(planning, "plan", functools.partial(planning.plan, gathers=False))
+        patch.setattr(collectives, "receive", noted_receive)
         for name, noted in (
-            ("receive", noted_receive),
             ("allreduce", noted_allreduce),
             ("sum_shards", noted_sum_shards),
             ("sum_gradient", noted_sum_gradient),

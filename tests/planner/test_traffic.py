@@ -11,7 +11,8 @@ import mtf_imaging as mi
 from mtf_imaging.layout import parse_shape
 from mtf_imaging.layout.windows import Window
 from mtf_imaging.meshes import halo
-from mtf_imaging.meshes.halo import gathering as halo_gather
+from mtf_imaging.meshes.halo.gathering import Gather
+from mtf_imaging.meshes.halo.planning import plan
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.ops.over_batch import SecondPass, in_pass
 from mtf_imaging.ops.window_op import Geometry
@@ -259,13 +260,14 @@ def test_a_gather_from_one_stack_reads_what_processors_would_send(kernel):
     windows = tuple(Window(taps) for taps in kernel)
     margins = Geometry(("x", "y", "z"), (16, 12, 6), windows, 1).margins(mesh)
     slice_shape = mesh.slice_shape(shape)
-    stack = tf.zeros([mesh.size, *slice_shape])
-    reached = halo_gather.reach(mesh, stack, margins)
-    assert reached == 3, "x and y are gathered, as rows of z and channels"
-    rows = halo_gather._rows(mesh, [mesh.size, *slice_shape[:reached]], [m for m in margins if m.dim < reached]).numpy()
+    (step,) = plan(mesh.grid, tuple(margins), tuple(slice_shape), 4)
+    assert isinstance(step, Gather)
+    assert [m.dim for m in step.gathered] == [1, 2], "x and y are gathered, as rows of z and channels"
+    lead = 3
+    rows = step.rows([mesh.size, *slice_shape[:lead]], mesh.grid.local).numpy()
     interior = 1 * 3 + 1
-    of_a_slice = math.prod(slice_shape[:reached])
+    of_a_slice = math.prod(slice_shape[:lead])
     foreign = (rows[interior] // of_a_slice != interior).sum()
     assert rows[interior].max() < mesh.size * of_a_slice, "no row lies beyond the border"
     sent = sum(e.sent_by((1, 1), (4, 3)) for e in halo.exchanges(mesh, margins, slice_shape, 4))
-    assert foreign * math.prod(slice_shape[reached:]) * 4 == sent > 0
+    assert foreign * math.prod(slice_shape[lead:]) * 4 == sent > 0

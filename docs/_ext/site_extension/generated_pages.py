@@ -15,8 +15,9 @@ from absl import flags
 from pygments.lexers import PythonLexer
 
 from mtf_imaging import errors
-from mtf_imaging.cli.commands.all_commands import COMMANDS, GROUPS, load
+from mtf_imaging.cli.commands.all_commands import COMMANDS, GROUPS, flags_of, load
 from mtf_imaging.cli.config import configurables, gin_internals, resources
+from mtf_imaging.cli.config.flags_of_settings import required
 from mtf_imaging.cli.runtime.usage import usage_line
 
 # purpose -> prefixes of the modules that define its configurables
@@ -54,14 +55,14 @@ def commands() -> str:
 
 def command(name: str) -> str:
     """Returns the section of a command: its purpose, an example and its flags."""
-    module, values = load(name), flags.FlagValues()
-    module.define_flags(values)
+    module = load(name)
+    values = flags_of(module)
     idle = getattr(module, "IDLE", {})
     rows = []
     for flag in (values[key] for key in values):
         if flag.name in idle:
             continue
-        default = "required" if flag.name in module.REQUIRED else _default(flag)
+        default = "required" if flag.name in required(*module.SETTINGS) else _default(flag)
         # absl appends a note to the help of flags that may be repeated
         rows.append((f"`--{flag.name}`", default, _escaped(flag.help.split(";\n")[0])))
     parts = [

@@ -2,12 +2,18 @@
 
 import importlib
 
+from absl import flags
+
+from mtf_imaging.cli.config import setup_flags
+from mtf_imaging.cli.config.flags_of_settings import define
+from mtf_imaging.cli.config.groups import PARAMETERS, SETUP_PARAMETERS
+
 # Each command is a module of this package with
 #   SUMMARY, EXAMPLE: strings for its help.
-#   REQUIRED: the flags that must be given.
-#   define_flags(flags): defines its flags.
+#   SETTINGS: the classes of the settings that it has flags for.
 #   run(flags): runs it and returns the next step that `runtime.next_step` shows, or None.
 # and, optionally,
+#   WITHOUT: for commands that run a job, names of setup flags that it does not have.
 #   NOTES: paragraphs for its help.
 #   WORDS: the name of a repeatable flag that takes the positional arguments.
 #   REST: a name for the words after `--`, which it takes unchanged, and needs; `run` finds them as flags[REST].
@@ -25,6 +31,17 @@ COMMANDS = tuple(name for group in GROUPS.values() for name in group)
 # Commands that run as several processes that compute together, and commands that any process may run.
 TOGETHER = ("train", "cross_validate", "evaluate", "predict")
 ANYWHERE = ("serve", "launch", "parameters")
+
+
+def flags_of(command) -> flags.FlagValues:
+    """Returns the flags of a command, without values."""
+    values = flags.FlagValues()  # not the global flags of absl, which libraries extend
+    if not hasattr(command, "WITHOUT"):
+        define(values, *command.SETTINGS)
+        return values
+    define(values, *command.SETTINGS, without=SETUP_PARAMETERS, bound=PARAMETERS)
+    setup_flags.define(values, without=command.WITHOUT)
+    return values
 
 
 def load(name: str):

@@ -7,8 +7,6 @@ from absl import flags
 
 from mtf_imaging.cli.config import planning_flags, setup_flags
 from mtf_imaging.cli.config.bench_setups import parse_setup
-from mtf_imaging.cli.config.flags_of_settings import define
-from mtf_imaging.cli.config.groups import SETUP_PARAMETERS
 from mtf_imaging.cli.config.planning_flags import JobFolders
 from mtf_imaging.cli.runtime.next_step import after_bench
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
@@ -35,7 +33,8 @@ class _Flags(JobFolders, RecipeSettings):
 
 SUMMARY = "measures training steps under several layouts and compares them with explain."
 EXAMPLE = "mtf-imaging bench --gin_file unet3d_demo --resolution 64 --setup / --setup 4x4 --setup rows:2/x:rows"
-REQUIRED = ()
+SETTINGS = (_Flags,)
+WITHOUT = ("cluster",)  # bench runs on the devices of this machine
 NOTES = (
     "Each setup runs in its own process. The setups take turns, one step each, on random images. Every setup must "
     "compute the same first loss and gradient: the exit code is 1 if they differ, or if no setup can be measured. "
@@ -43,11 +42,6 @@ NOTES = (
     planning_flags.TRAINING_COST,
 )
 _OTHER_WAYS = ("mesh_shape", "layout", "input_partition_dims")
-
-
-def define_flags(values: flags.FlagValues) -> None:
-    define(values, _Flags, without=SETUP_PARAMETERS)
-    setup_flags.define(values, without=["cluster"])  # bench runs on the devices of this machine
 
 
 def run(values: flags.FlagValues) -> str | None:

@@ -2,7 +2,7 @@
 
 from absl import flags
 
-from mtf_imaging.cli.config.flags_of_settings import FlagSettings, define, required
+from mtf_imaging.cli.config.flags_of_settings import FlagSettings
 from mtf_imaging.cli.runtime.next_step import after_convert
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.settings.data import ConvertSettings
@@ -10,11 +10,7 @@ from mtf_imaging.settings.setting import values_of
 
 SUMMARY = "resamples CT cases to one resolution and writes the records that train reads."
 EXAMPLE = "mtf-imaging convert --input_dir cases --output_dir records --resolution 64"
-REQUIRED = required(ConvertSettings)
-
-
-def define_flags(values: flags.FlagValues) -> None:
-    define(values, ConvertSettings)
+SETTINGS = (ConvertSettings,)
 
 
 def run(values: flags.FlagValues) -> str | None:

@@ -4,8 +4,7 @@ import gin
 from absl import flags
 
 from mtf_imaging.cli.config import setup_flags
-from mtf_imaging.cli.config.flags_of_settings import FlagSettings, define, required
-from mtf_imaging.cli.config.groups import PARAMETERS, SETUP_PARAMETERS
+from mtf_imaging.cli.config.flags_of_settings import FlagSettings
 from mtf_imaging.cli.runtime.next_step import after_cross_validate
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.data.images.spacing_table import read_spacing_table
@@ -31,7 +30,8 @@ EXAMPLE = (
     "mtf-imaging cross_validate --data_dir records --input_dir cases --output_dir cv --gin_file unet3d_lits "
     "--gin_file 4x4"
 )
-REQUIRED = required(_Flags)
+SETTINGS = (_Flags,)
+WITHOUT = ("cluster",)
 NOTES = (
     "Each fold is a run in a folder of its own, cv/fold_0, cv/fold_1, ..., with the scores of its held-out cases in "
     "cv/fold_0/evaluation. cv/metrics.json, cv/metrics.csv and cv/report.html contain each case once, scored with the "
@@ -40,11 +40,6 @@ NOTES = (
     "checkpoint. SIGTERM, SIGUSR1 and Ctrl-C save a checkpoint first, and the exit codes are those of train. With "
     "--folds, several machines can train different folds in the same folder; the last command pools them.",
 )
-
-
-def define_flags(values: flags.FlagValues) -> None:
-    define(values, _Flags, without=SETUP_PARAMETERS, bound=PARAMETERS)
-    setup_flags.define(values, without=["cluster"])
 
 
 def run(values: flags.FlagValues) -> str:

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from absl import flags
 
-from mtf_imaging.cli.config.flags_of_settings import define, required
 from mtf_imaging.cli.runtime.demo.choosing import KINDS, choose_workflow
 from mtf_imaging.cli.runtime.demo.summary import COMPARED_STEPS, compared_folders, summarize
 from mtf_imaging.cli.runtime.next_step import after_demo
@@ -34,15 +33,11 @@ class _Flags(Settings):
 
 SUMMARY = "runs the whole workflow, from data to predictions, on synthetic or on your images."
 EXAMPLE = "mtf-imaging demo --output_dir demo"
-REQUIRED = required(_Flags)
+SETTINGS = (_Flags,)
 NOTES = (
     "The demo takes 4 to 6 minutes, or up to 12 minutes with objects, and up to 4 GiB of memory on 2 CPU cores. It "
     "prints every command that it runs.",
 )
-
-
-def define_flags(values: flags.FlagValues) -> None:
-    define(values, _Flags)
 
 
 def run(values: flags.FlagValues) -> str:

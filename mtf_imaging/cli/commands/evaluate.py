@@ -3,8 +3,8 @@
 from absl import flags
 
 from mtf_imaging.cli.config import setup_flags
-from mtf_imaging.cli.config.flags_of_settings import FlagSettings, define, required
-from mtf_imaging.cli.config.groups import SETUP, SETUP_PARAMETERS
+from mtf_imaging.cli.config.flags_of_settings import FlagSettings
+from mtf_imaging.cli.config.groups import SETUP
 from mtf_imaging.cli.runtime.next_step import after_evaluate
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.data.images.spacing_table import read_spacing_table
@@ -14,13 +14,9 @@ from mtf_imaging.settings.inference import EvaluateSettings
 
 SUMMARY = "segments labeled cases and scores the result: tables, a report with pictures."
 EXAMPLE = "mtf-imaging evaluate --model_dir run --input_dir held_out --output_dir evaluation"
-REQUIRED = required(EvaluateSettings)
+SETTINGS = (EvaluateSettings,)
+WITHOUT = ("micro_batches",)
 IDLE = {"batch_size": "evaluate computes one image at a time."}
-
-
-def define_flags(values: flags.FlagValues) -> None:
-    define(values, EvaluateSettings, without=SETUP_PARAMETERS)
-    setup_flags.define(values, without=["micro_batches"])
 
 
 def run(values: flags.FlagValues) -> str:

@@ -7,8 +7,6 @@ from pathlib import Path
 from absl import flags
 
 from mtf_imaging.cli.config import planning_flags, setup_flags
-from mtf_imaging.cli.config.flags_of_settings import define
-from mtf_imaging.cli.config.groups import SETUP_PARAMETERS
 from mtf_imaging.cli.config.planning_flags import HardwareFlags, JobFolders
 from mtf_imaging.cli.runtime.next_step import after_explain
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
@@ -38,7 +36,8 @@ class _Flags(HardwareFlags, JobFolders, RecipeSettings):
 
 SUMMARY = "estimates the memory, exchanges and time of a layout, or lists its faults."
 EXAMPLE = "mtf-imaging explain --gin_file unet3d_lits --resolution 512 --hardware h200 --picture layout.png"
-REQUIRED = ()
+SETTINGS = (_Flags,)
+WITHOUT = ("cluster",)
 NOTES = (
     "The numbers come from a model of one training step. Memory and exchanges follow from the geometry of the layout; "
     "times follow from a few properties of the hardware, which are printed. To measure a step, run bench.",
@@ -46,11 +45,6 @@ NOTES = (
     "--num_hosts, auto is collective.",
     planning_flags.TRAINING_COST,
 )
-
-
-def define_flags(values: flags.FlagValues) -> None:
-    define(values, _Flags, without=SETUP_PARAMETERS)
-    setup_flags.define(values, without=["cluster"])
 
 
 def records_spacing(data_dir: str | None) -> str | None:

@@ -3,8 +3,6 @@
 from absl import flags
 
 from mtf_imaging.cli.config import setup_flags
-from mtf_imaging.cli.config.flags_of_settings import define, required
-from mtf_imaging.cli.config.groups import SETUP_PARAMETERS
 from mtf_imaging.cli.runtime.next_step import after_export
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.files.new_folder import check_new_folder
@@ -13,7 +11,8 @@ from mtf_imaging.settings.inference import ExportSettings
 
 SUMMARY = "writes a trained network as a SavedModel, which needs only TensorFlow."
 EXAMPLE = "mtf-imaging export --model_dir run --output model"
-REQUIRED = required(ExportSettings)
+SETTINGS = (ExportSettings,)
+WITHOUT = ("micro_batches",)
 _UNSPLIT = "an exported network is not split."
 IDLE = {
     "mesh_shape": _UNSPLIT,
@@ -32,11 +31,6 @@ NOTES = (
     "photos of other sizes: mtf-imaging export --model_dir run --resolution height:1024,width:2048 --output model. "
     "docs/guides/export.md has examples.",
 )
-
-
-def define_flags(values: flags.FlagValues) -> None:
-    define(values, ExportSettings, without=SETUP_PARAMETERS)
-    setup_flags.define(values, without=["micro_batches"])
 
 
 def run(values: flags.FlagValues) -> str:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
-from mtf_imaging.cli.config.flags_of_settings import FlagSettings, define, required
+from mtf_imaging.cli.config.flags_of_settings import FlagSettings
 from mtf_imaging.cli.runtime.next_step import after_import_weights
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.settings.data import ImportWeightsSettings
@@ -28,7 +28,7 @@ class _Flags(ImportWeightsSettings):
 
 SUMMARY = "reads the weights of a pretrained ResNet from a TensorFlow checkpoint."
 EXAMPLE = "mtf-imaging import_weights --checkpoint resnet_v1_50.ckpt --output_dir resnet50"
-REQUIRED = required(_Flags)
+SETTINGS = (_Flags,)
 NOTES = (
     "The checkpoint is a local file; nothing is downloaded. ResNet-50, ResNet-101 and ResNet-152 of tensorflow/tpu, "
     "TF-Slim and tensorflow/models can be read. Only the backbone is imported. The command lists the variables that it "
@@ -58,10 +58,6 @@ JOBS = {
         "norm_epsilon": 1e-4,
     },
 }
-
-
-def define_flags(values: flags.FlagValues) -> None:
-    define(values, _Flags)
 
 
 def run(values: flags.FlagValues) -> str:

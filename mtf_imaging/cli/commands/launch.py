@@ -4,7 +4,6 @@ import math
 
 from absl import flags
 
-from mtf_imaging.cli.config.flags_of_settings import define, required
 from mtf_imaging.cli.runtime.launching.program import resolve_program
 from mtf_imaging.cli.runtime.launching.restarts import run_with_restarts
 from mtf_imaging.errors import ConfigError
@@ -31,7 +30,7 @@ EXAMPLE = (
     "mtf-imaging launch --num_processes 4 -- "
     "train --data_dir records --model_dir run --mesh_shape rows:4 --layout x:rows"
 )
-REQUIRED = required(_Flags)
+SETTINGS = (_Flags,)
 REST = "command"
 NOTES = (
     "COMMAND is a command of mtf-imaging with its flags, a Python file with its arguments, or any other program: "
@@ -46,10 +45,6 @@ NOTES = (
     "--restarts does not apply to a wrong command line (exit code 2), to a program that was stopped (75, 130), or "
     "after a signal to launch. If launch is killed, Linux kills the processes.",
 )
-
-
-def define_flags(values: flags.FlagValues) -> None:
-    define(values, _Flags)
 
 
 def run(values: flags.FlagValues) -> None:

@@ -5,7 +5,6 @@ import textwrap
 
 from absl import flags
 
-from mtf_imaging.cli.config.flags_of_settings import define
 from mtf_imaging.cli.config.setup_flags import GinSettings
 from mtf_imaging.cli.runtime.next_step import after_parameters
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
@@ -29,7 +28,7 @@ class _Flags(Settings):
 
 SUMMARY = "lists the gin parameters with their types, defaults and meanings."
 EXAMPLE = "mtf-imaging parameters UNet3D"
-REQUIRED = ()
+SETTINGS = (_Flags, GinSettings)
 WORDS = "filter"
 NOTES = (
     "Set a parameter in a gin file with NAME = VALUE, or on the command line with --gin.NAME=VALUE. In a gin file, "
@@ -37,10 +36,6 @@ NOTES = (
     "To include the parameters of your own modules, give a --gin_file that imports them.",
 )
 _WIDTH, _INDENT = 100, " " * 6
-
-
-def define_flags(values: flags.FlagValues) -> None:
-    define(values, _Flags, GinSettings)
 
 
 def run(values: flags.FlagValues) -> str | None:

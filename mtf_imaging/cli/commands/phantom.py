@@ -5,7 +5,6 @@ Photos have label images, or the boxes and masks of objects.
 
 from absl import flags
 
-from mtf_imaging.cli.config.flags_of_settings import define, required
 from mtf_imaging.cli.runtime.next_step import after_phantom, after_photos
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.files.run_folder import check_no_run
@@ -44,11 +43,7 @@ class _Flags(Settings):
 
 SUMMARY = "writes synthetic CTs, MR images or photos, to try everything without patient data."
 EXAMPLE = "mtf-imaging phantom --output_dir cases --num_cases 12 --seed 1"
-REQUIRED = required(_Flags)
-
-
-def define_flags(values: flags.FlagValues) -> None:
-    define(values, _Flags)
+SETTINGS = (_Flags,)
 
 
 def run(values: flags.FlagValues) -> str | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from absl import flags
 
 from mtf_imaging.cli.config import gin_config, planning_flags
-from mtf_imaging.cli.config.flags_of_settings import FlagSettings, define, required
+from mtf_imaging.cli.config.flags_of_settings import FlagSettings
 from mtf_imaging.cli.config.planning_flags import HardwareFlags
 from mtf_imaging.cli.runtime.next_step import after_plan
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
@@ -32,7 +32,7 @@ class _Flags(HardwareFlags, PlanSettings):
 
 SUMMARY = "plans a training job for a data set and devices, and writes it as a gin file."
 EXAMPLE = "mtf-imaging plan --data_dir cases --num_devices 4 --hardware a100 --output plan.gin"
-REQUIRED = required(_Flags)
+SETTINGS = (_Flags,)
 NOTES = (
     "plan reads all cases once and keeps their sizes, spacings, intensities and label frequencies in fingerprint.json "
     "next to the gin file, so that another plan takes seconds. It chooses the finest spacing whose whole volumes fit "
@@ -42,10 +42,6 @@ NOTES = (
 )
 _MEMORY = re.compile(r"(?P<number>\d+(\.\d*)?|\.\d+)\s*(?P<unit>[MGT]?)(i?B)?", re.IGNORECASE)
 _UNITS = {"M": 2**20, "": 2**30, "G": 2**30, "T": 2**40}
-
-
-def define_flags(values: flags.FlagValues) -> None:
-    define(values, _Flags)
 
 
 def run(values: flags.FlagValues) -> str | None:

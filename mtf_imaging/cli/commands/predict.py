@@ -5,8 +5,8 @@ from pathlib import Path
 from absl import flags
 
 from mtf_imaging.cli.config import setup_flags
-from mtf_imaging.cli.config.flags_of_settings import FlagSettings, define, required
-from mtf_imaging.cli.config.groups import SETUP, SETUP_PARAMETERS
+from mtf_imaging.cli.config.flags_of_settings import FlagSettings
+from mtf_imaging.cli.config.groups import SETUP
 from mtf_imaging.cli.runtime.next_step import after_predict
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.data.images.spacing_table import read_spacing_table
@@ -15,18 +15,14 @@ from mtf_imaging.settings.inference import PredictSettings
 
 SUMMARY = "segments a volume, a photo or a folder of them, or detects objects in images."
 EXAMPLE = "mtf-imaging predict --model_dir run --input volume-3.nii.gz --output segmentation-3.nii.gz"
-REQUIRED = required(PredictSettings)
+SETTINGS = (PredictSettings,)
+WITHOUT = ("micro_batches",)
 IDLE = {"batch_size": "predict computes one image at a time."}
 NOTES = (
     "To segment a series of DICOM files, give its folder: mtf-imaging predict --model_dir run --input patient/series "
     "--output segmentation.nii.gz. To segment all cases of a folder as OME-Zarr: mtf-imaging predict --model_dir run "
     "--input cases --output segmentations --output_format ome-zarr. docs/guides/image_formats.md has more.",
 )
-
-
-def define_flags(values: flags.FlagValues) -> None:
-    define(values, PredictSettings, without=SETUP_PARAMETERS)
-    setup_flags.define(values, without=["micro_batches"])
 
 
 def run(values: flags.FlagValues) -> str | None:

@@ -2,7 +2,6 @@
 
 from absl import flags
 
-from mtf_imaging.cli.config.flags_of_settings import define, required
 from mtf_imaging.cli.runtime.next_step import after_score
 from mtf_imaging.data.images.spacing_table import read_spacing_table
 from mtf_imaging.files.run_folder import check_no_run
@@ -41,11 +40,7 @@ class _Flags(SpacingTableSettings, WorkerSettings):
 
 SUMMARY = "scores a folder of segmentations of any labels; for LiTS also the official scores."
 EXAMPLE = "mtf-imaging score --reference_dir held_out --prediction_dir evaluation/predictions --output_dir scores"
-REQUIRED = required(_Flags)
-
-
-def define_flags(values: flags.FlagValues) -> None:
-    define(values, _Flags)
+SETTINGS = (_Flags,)
 
 
 def run(values: flags.FlagValues) -> str:

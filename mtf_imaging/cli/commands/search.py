@@ -3,8 +3,6 @@
 from absl import flags
 
 from mtf_imaging.cli.config import planning_flags, setup_flags
-from mtf_imaging.cli.config.flags_of_settings import define, required
-from mtf_imaging.cli.config.groups import SETUP_PARAMETERS
 from mtf_imaging.cli.config.planning_flags import HardwareFlags, JobFolders
 from mtf_imaging.cli.runtime.next_step import after_search
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
@@ -32,18 +30,14 @@ class _Flags(HardwareFlags, RecipeSettings):
 
 SUMMARY = "ranks the layouts for some devices, or finds the largest cube that fits."
 EXAMPLE = "mtf-imaging search --num_devices 8 --hardware a100 --gin_file unet3d_lits --resolution 256 --batch_size 4"
-REQUIRED = required(_Flags)
+SETTINGS = (_Flags,)
+WITHOUT = ("cluster", "input_partition_dims")
 NOTES = (
     "search places one processor on each device. Its layouts split the batch and the dimensions of the image. To "
     "estimate the cost of one layout, run explain; to measure it, run bench.",
     planning_flags.TRAINING_COST,
 )
 IDLE = dict.fromkeys(("mesh_shape", "layout"), "search tries all layouts for --num_devices devices.")
-
-
-def define_flags(values: flags.FlagValues) -> None:
-    define(values, _Flags, without=SETUP_PARAMETERS)
-    setup_flags.define(values, without=["cluster", "input_partition_dims"])
 
 
 def run(values: flags.FlagValues) -> str | None:

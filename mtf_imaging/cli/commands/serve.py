@@ -6,7 +6,6 @@ import threading
 
 from absl import flags
 
-from mtf_imaging.cli.config.flags_of_settings import define
 from mtf_imaging.cli.runtime.next_step import show
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.errors import ConfigError, reason
@@ -28,7 +27,7 @@ class _Flags(Settings):
 
 SUMMARY = "lets train, evaluate and predict on another host use the devices of this host."
 EXAMPLE = "mtf-imaging serve --port 2222"
-REQUIRED = ()
+SETTINGS = (_Flags,)
 NOTES = (
     "Start one server on every host, then name all servers in the command: "
     "mtf-imaging train ... --mesh_shape rows:2 --layout x:rows --cluster host0:2222,host1:2222",
@@ -37,10 +36,6 @@ NOTES = (
     "A server works for one command at a time. docs/guides/cluster.md describes the traffic and what happens if a "
     "server fails.",
 )
-
-
-def define_flags(values: flags.FlagValues) -> None:
-    define(values, _Flags)
 
 
 def run(values: flags.FlagValues) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from absl import flags
 
-from mtf_imaging.cli.config.flags_of_settings import FlagSettings, define, required
+from mtf_imaging.cli.config.flags_of_settings import FlagSettings
 from mtf_imaging.cli.config.setup_flags import GinSettings
 from mtf_imaging.cli.runtime.next_step import after_study
 from mtf_imaging.cli.runtime.subprocesses import run_command, say
@@ -35,11 +35,7 @@ class _Flags(StudyCases):
 
 SUMMARY = "trains one network at several resolutions and plots Dice against resolution."
 EXAMPLE = "mtf-imaging study --output_dir study"
-REQUIRED = required(_Flags)
-
-
-def define_flags(values: flags.FlagValues) -> None:
-    define(values, _Flags)
+SETTINGS = (_Flags,)
 
 
 def run(values: flags.FlagValues) -> str:

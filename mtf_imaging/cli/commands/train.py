@@ -6,8 +6,6 @@ from pathlib import Path
 from absl import flags
 
 from mtf_imaging.cli.config import setup_flags
-from mtf_imaging.cli.config.flags_of_settings import define, required
-from mtf_imaging.cli.config.groups import PARAMETERS, SETUP_PARAMETERS
 from mtf_imaging.cli.runtime.next_step import after_dry_run, after_train
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.files.run_folder import CONFIG
@@ -18,17 +16,13 @@ from mtf_imaging.settings.training import DataSettings, TrainSettings
 
 SUMMARY = "trains a network under a layout, or resumes a run that was stopped."
 EXAMPLE = "mtf-imaging train --data_dir records --model_dir run --gin_file unet3d_demo --gin_file 4x4"
-REQUIRED = required(DataSettings, TrainSettings)
+SETTINGS = (DataSettings, TrainSettings)
+WITHOUT = ()
 NOTES = (
     "SIGTERM, SIGUSR1 and Ctrl-C end the run: it finishes the current step, saves a checkpoint and exits with code 75 "
     "(130 for Ctrl-C). Start the same command again to resume; on a CPU, the final weights equal those of an "
     "uninterrupted run. A second signal ends the run at once. docs/slurm/one_node.sbatch is an example for Slurm.",
 )
-
-
-def define_flags(values: flags.FlagValues) -> None:
-    define(values, DataSettings, TrainSettings, without=SETUP_PARAMETERS, bound=PARAMETERS)
-    setup_flags.define(values)
 
 
 def run(values: flags.FlagValues) -> str:

@@ -5,9 +5,7 @@ Messages name keyword arguments (`MtfImagingError.settings`), so that they read 
 
 from collections.abc import Iterable
 
-from absl import flags
-
-from mtf_imaging.cli.commands.all_commands import COMMANDS, load
+from mtf_imaging.cli.commands.all_commands import COMMANDS, flags_of, load
 from mtf_imaging.cli.config.groups import examples
 from mtf_imaging.settings import data, inference, planning, step, training
 from mtf_imaging.settings.setting import Settings, settings_of
@@ -59,9 +57,8 @@ def _ways(setting: str, known: set[str] | None) -> list[str]:
 
 
 def _flags_with_effect(command: str) -> set[str]:
-    module, values = load(command), flags.FlagValues()
-    module.define_flags(values)
-    return {*values} - {*getattr(module, "IDLE", ())}
+    module = load(command)
+    return {*flags_of(module)} - {*getattr(module, "IDLE", ())}
 
 
 def _is_configurable(name: str) -> bool:

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from absl import flags
 
 import mtf_imaging
-from mtf_imaging.cli.commands.all_commands import COMMANDS, GROUPS, load
+from mtf_imaging.cli.commands.all_commands import COMMANDS, GROUPS, flags_of, load
+from mtf_imaging.cli.config.flags_of_settings import required
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.spelling import closest, did_you_mean
 
@@ -37,7 +38,7 @@ def parse_flags(name: str, command, argv: list[str]) -> flags.FlagValues:
 
 def check_flags(name: str, command, argv: list[str]) -> flags.FlagValues:
     """Parses the arguments of a command without warnings; see `parse_flags`."""
-    values, rest = _flags_of(command), []
+    values, rest = flags_of(command), []
     if hasattr(command, "REST"):
         argv, rest = split_rest(argv)
         if not rest:
@@ -59,7 +60,7 @@ def check_flags(name: str, command, argv: list[str]) -> flags.FlagValues:
     if words and not hasattr(command, "WORDS"):
         hint = f" Did you mean '--{words[0]}'?" if words[0] in values else ""
         raise ConfigError(f"{name} takes only flags, but '{words[0]}' is not a flag.{hint} {see}")
-    missing = [f"--{flag}" for flag in command.REQUIRED if not values[flag].value]
+    missing = [f"--{flag}" for flag in required(*command.SETTINGS) if not values[flag].value]
     if missing:
         raise ConfigError(f"{name} needs {' and '.join(missing)}. Example: {command.EXAMPLE}")
     if words:
@@ -90,7 +91,7 @@ def usage_line(name: str, command) -> str:
 def _elsewhere(flag: str, values: flags.FlagValues) -> str:
     """Names the commands that use a flag. If no command does, suggests a similar flag of this command."""
     modules = {name: load(name) for name in COMMANDS}
-    having = [name for name, one in modules.items() if flag in _flags_of(one) and flag not in getattr(one, "IDLE", ())]
+    having = [name for name, one in modules.items() if flag in flags_of(one) and flag not in getattr(one, "IDLE", ())]
     if not having:
         match = closest(flag, values)
         return f". Did you mean '--{match}'?" if match else "."
@@ -112,12 +113,6 @@ def _with_closest_choice(message: str) -> str:
 def _gin_shorthand(word: str) -> str:
     """Rewrites --gin.NAME=VALUE as --gin_param=NAME=VALUE."""
     return f"--gin_param={word.removeprefix('--gin.')}" if word.startswith("--gin.") else word
-
-
-def _flags_of(command) -> flags.FlagValues:
-    values = flags.FlagValues()  # not the global flags of absl, which libraries extend
-    command.define_flags(values)
-    return values
 
 
 def version() -> str:
@@ -150,13 +145,13 @@ def overview(commands: dict) -> str:
 
 def command_help(name: str, command) -> str:
     """Returns the text of `mtf-imaging COMMAND --help`."""
-    values, idle = _flags_of(command), getattr(command, "IDLE", {})
+    values, idle = flags_of(command), getattr(command, "IDLE", {})
     lines = [f"{PROGRAM} {name}: {command.SUMMARY}", "", "Example:", f"  {command.EXAMPLE}", ""]
     if hasattr(command, "WORDS") or hasattr(command, "REST"):
         lines += ["Usage:", f"  {usage_line(name, command)}", ""]
     lines.append("Flags:")
     for flag in (values[flag] for flag in values if flag not in idle):
-        needed = " (required)" if flag.name in command.REQUIRED else ""
+        needed = " (required)" if flag.name in required(*command.SETTINGS) else ""
         default = f" (default: {flag.default})" if flag.default not in (None, False, []) else ""
         lines.append(f"  --{flag.name}{needed}")
         text = flag.help.split(";\n")[0]  # drops the note of absl that the flag may be repeated

@@ -5,6 +5,7 @@ every shard that its halo reaches, and joins the pieces to a widened line. It th
 overlap, from the widened line. An exchange slice by slice would need one message for every slice that the halo reaches.
 """
 
+import dataclasses
 import functools
 import math
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.meshes.halo.margin import Margin
+from mtf_imaging.meshes.halo.steps import Step
 from mtf_imaging.meshes.laid_out import LaidOutTensor
 from mtf_imaging.meshes.local import constant
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
@@ -21,14 +23,14 @@ from mtf_imaging.meshes.transport import Message
 
 
 class _Piece(NamedTuple):
-    """The voxels of one shard's line that belong to the widened line of another shard, or of the same shard.
+    """Voxels of one shard's line that belong to the line of another shard, or of the same shard.
 
     Attributes:
-      source: number of the shard that owns the voxels.
+      source: number of the shard that has the voxels.
       target: number of the shard that needs the voxels.
       voxels: number of voxels along the line.
       read: index of the first voxel in the source's line.
-      write: index of the first voxel in the target's widened line.
+      write: index of the first voxel in the target's line.
     """
 
     source: int
@@ -38,8 +40,11 @@ class _Piece(NamedTuple):
     write: int
 
 
+_Received = list[tuple[_Piece, tf.Tensor]]  # by one shard
+
+
 def _pieces(mesh: ShardMeshImpl, margin: Margin) -> list[_Piece]:
-    """Returns every `_Piece`; the pieces of one target are in the order of their voxels."""
+    """Returns the pieces of all widened lines; those of one target are in the order of their voxels."""
     length, pieces = mesh.grid.local[margin.axis] * margin.size, []
     for group in mesh.transport.groups([margin.axis]):
         for to, target in enumerate(group):
@@ -51,78 +56,60 @@ def _pieces(mesh: ShardMeshImpl, margin: Margin) -> list[_Piece]:
     return pieces
 
 
-def widen(mesh: ShardMeshImpl, x: LaidOutTensor, margin: Margin, fill: float) -> LaidOutTensor:
-    """Widens every slice of a laid-out tensor by one margin; voxels beyond the border of the whole tensor are `fill`.
+@dataclasses.dataclass(frozen=True)
+class Far(Step):
+    """Exchanges one margin of a split dimension."""
 
-    Args:
-      mesh: a `ShardMeshImpl`.
-      x: a laid-out tensor.
-      margin: a `Margin` of a split dimension.
-      fill: a number.
-    """
-    lines = mesh.map_stacks(lambda stack: _line(_by_slice(mesh, stack, margin)), x).tensor_list
-    others, length, inner = lines[0].shape
-    pieces = _pieces(mesh, margin)
+    margin: Margin
 
-    def cut(piece: _Piece) -> tf.Tensor:
-        index = mesh.transport.index(piece.source)
-        assert index is not None
-        return _part(lines[index], piece.read, piece.voxels)
+    def widen(self, mesh: ShardMeshImpl, x: LaidOutTensor, fill: float) -> LaidOutTensor:
+        margin = self.margin
+        lines = mesh.map_stacks(lambda stack: _line(_by_slice(mesh, stack, margin)), x).tensor_list
+        width = lines[0].shape[1] + margin.before + margin.after
 
-    messages = [
-        Message(piece.source, piece.target, (others, piece.voxels, inner), functools.partial(cut, piece))
-        for piece in pieces
-    ]
-    parts: list[list[tuple[_Piece, tf.Tensor]]] = [[] for _ in lines]
-    for piece, value in zip(pieces, mesh.transport.exchange(messages, x.dtype), strict=True):
-        index = mesh.transport.index(piece.target)
-        if index is not None:
-            assert value is not None
-            parts[index].append((piece, value))
-    width, stacks = length + margin.before + margin.after, []
-    for own, device in zip(parts, mesh.devices, strict=True):
-        (first, _), (last, _) = own[0], own[-1]
-        with tf.device(device):
-            line = tf.concat([value for _, value in own], 1)
+        def join(shard: Sequence[int], parts: _Received) -> tf.Tensor:
+            (first, _), (last, _) = parts[0], parts[-1]
+            line = tf.concat([value for _, value in parts], 1)
             before, after = first.write, width - last.write - last.voxels
             if before or after:
                 line = tf.pad(line, [[0, 0], [before, after], [0, 0]], constant_values=constant(fill, line.dtype))
-            stacks.append(_stack(mesh, _cut(mesh, line, margin), margin, x.slice_shape))
-    return LaidOutTensor(stacks)
+            return _stack(mesh, _cut(mesh, line, margin), margin, x.slice_shape)
 
+        return mesh.map_shards(join, _send(mesh, lines, _pieces(mesh, margin)))
 
-def narrow(mesh: ShardMeshImpl, dx: LaidOutTensor, margin: Margin) -> LaidOutTensor:
-    """Adds the values in the margins to the voxels that they were copied from; the adjoint of `widen`."""
-    lines = mesh.map_stacks(lambda stack: _add(_by_slice(mesh, stack, margin), margin), dx).tensor_list
-    length = mesh.grid.local[margin.axis] * margin.size
-    others, _, inner = lines[0].shape
-    pieces = _pieces(mesh, margin)
+    def narrow(self, mesh: ShardMeshImpl, dx: LaidOutTensor) -> LaidOutTensor:
+        """Adds the values in the margins to the voxels that they were copied from."""
+        margin = self.margin
+        lines = mesh.map_stacks(lambda stack: _add(_by_slice(mesh, stack, margin), margin), dx).tensor_list
+        length = mesh.grid.local[margin.axis] * margin.size
+        back = [_Piece(p.target, p.source, p.voxels, p.write, p.read) for p in _pieces(mesh, margin)]
 
-    def cut(piece: _Piece) -> tf.Tensor:
-        index = mesh.transport.index(piece.target)
-        assert index is not None
-        return _part(lines[index], piece.write, piece.voxels)
-
-    messages = [
-        Message(piece.target, piece.source, (others, piece.voxels, inner), functools.partial(cut, piece))
-        for piece in pieces
-    ]
-    parts: list[list[tuple[tf.Tensor, list[int]]]] = [[] for _ in lines]
-    for piece, value in zip(pieces, mesh.transport.exchange(messages, dx.dtype), strict=True):
-        index = mesh.transport.index(piece.source)
-        if index is not None:
-            parts[index].append((value, [piece.read, length - piece.read - piece.voxels]))
-    stacks = []
-    for own, device in zip(parts, mesh.devices, strict=True):
-        with tf.device(device):
-            total = tf.add_n([tf.pad(part, [[0, 0], pads, [0, 0]]) if any(pads) else part for part, pads in own])
+        def add(shard: Sequence[int], parts: _Received) -> tf.Tensor:
+            pads = [(piece.write, length - piece.write - piece.voxels) for piece, _ in parts]
+            total = tf.add_n(
+                [tf.pad(x, [[0, 0], ends, [0, 0]]) if any(ends) else x for (_, x), ends in zip(parts, pads)]
+            )
             slices = tf.reshape(total, [total.shape[0], -1, margin.size, total.shape[2]])
-            stacks.append(_stack(mesh, slices, margin, dx.slice_shape))
-    return LaidOutTensor(stacks)
+            return _stack(mesh, slices, margin, dx.slice_shape)
+
+        return mesh.map_shards(add, _send(mesh, lines, back))
 
 
-def _part(line: tf.Tensor, begin: int, voxels: int) -> tf.Tensor:
-    return line if voxels == line.shape[1] else tf.slice(line, [0, begin, 0], [-1, voxels, -1])
+def _send(mesh: ShardMeshImpl, lines: Sequence[tf.Tensor], pieces: Sequence[_Piece]) -> list[_Received]:
+    """Sends pieces of lines; returns the pieces that each shard of this process receives."""
+    others, _, inner = lines[0].shape
+
+    def cut(piece: _Piece, index: int) -> tf.Tensor:
+        line = lines[index]
+        return line if piece.voxels == line.shape[1] else tf.slice(line, [0, piece.read, 0], [-1, piece.voxels, -1])
+
+    messages = [Message(p.source, p.target, (others, p.voxels, inner), functools.partial(cut, p)) for p in pieces]
+    received: list[_Received] = [[] for _ in lines]
+    for piece, value in zip(pieces, mesh.transport.exchange(messages, lines[0].dtype), strict=True):
+        index = mesh.transport.index(piece.target)
+        if index is not None:
+            received[index].append((piece, value))
+    return received
 
 
 def _by_slice(mesh: ShardMeshImpl, stack: tf.Tensor, margin: Margin) -> tf.Tensor:
@@ -147,15 +134,10 @@ def _line(slices: tf.Tensor) -> tf.Tensor:
     return tf.reshape(slices, [slices.shape[0], -1, slices.shape[3]])
 
 
-def _places(mesh: ShardMeshImpl, margin: Margin) -> np.ndarray:
-    """Returns the index of each voxel in the widened line: Array[slices of a line, voxels of a widened slice]."""
-    width = margin.before + margin.size + margin.after
-    return np.arange(mesh.grid.local[margin.axis])[:, np.newaxis] * margin.size + np.arange(width)
-
-
 def _cut(mesh: ShardMeshImpl, line: tf.Tensor, margin: Margin) -> tf.Tensor:
     """Cuts the widened slices from a widened line."""
-    return tf.gather(line, _places(mesh, margin), axis=1)
+    firsts = np.arange(mesh.grid.local[margin.axis])[:, np.newaxis] * margin.size
+    return tf.gather(line, firsts + np.arange(margin.before + margin.size + margin.after), axis=1)
 
 
 def _add(slices: tf.Tensor, margin: Margin) -> tf.Tensor:

@@ -3,94 +3,65 @@
 Both neighbors' strips are exchanged at once. A margin beyond the border of the whole tensor is a strip of `fill`.
 """
 
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 import tensorflow as tf
 
-from mtf_imaging.meshes.halo.margin import Margin, is_far
+from mtf_imaging.meshes.halo.margin import Margin
+from mtf_imaging.meshes.halo.steps import Step
 from mtf_imaging.meshes.laid_out import LaidOutTensor
 from mtf_imaging.meshes.local import constant
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 from mtf_imaging.meshes.transport import Message
 
-
-class _Strips(NamedTuple):
-    """The strips that shards send in one direction.
-
-    Attributes:
-      distance: 1 if each shard sends to the next shard, -1 if it sends to the previous one.
-      voxels: number of voxels of a strip.
-      cut: a function from the index of a shard of this process to its strip.
-    """
-
-    distance: int
-    voxels: int
-    cut: Callable[[int], tf.Tensor]
+# The number of voxels of a strip, and a function from the index of a shard of this process to its strip.
+_Strips = tuple[int, Callable[[int], tf.Tensor]]
 
 
-def is_joined(mesh: ShardMeshImpl, margin: Margin) -> bool:
-    """Returns whether this module fills a margin.
+@dataclasses.dataclass(frozen=True)
+class Join(Step):
+    """Joins the strips of both neighbors to the slice of each device."""
 
-    Every device must have one slice along the dimension, and the margin must not reach past the next slice.
-    """
-    if margin.mesh_axis is None or is_far(mesh, margin):
-        return False
-    return mesh.grid.local[margin.axis] == 1 and mesh.grid.shards[margin.axis] > 1
+    margin: Margin
 
+    def widen(self, mesh: ShardMeshImpl, x: LaidOutTensor, fill: float) -> LaidOutTensor:
+        before, after, dim = self.margin.before, self.margin.after, self.margin.dim + 1
+        slices = _all_slices(mesh, x)
 
-def widen(mesh: ShardMeshImpl, x: LaidOutTensor, margin: Margin, fill: float) -> LaidOutTensor:
-    """Widens every slice by one margin; voxels beyond the border of the whole tensor are `fill`.
+        def cut(begin: int, voxels: int, index: int) -> tf.Tensor:
+            begins, sizes = [0] * len(slices[index].shape), slices[index].shape.as_list()
+            begins[dim], sizes[dim] = begin, voxels
+            return tf.slice(slices[index], begins, sizes)
 
-    Args:
-      mesh: a `ShardMeshImpl`.
-      x: a laid-out tensor.
-      margin: a `Margin` for which `is_joined` is true.
-      fill: a number.
-    """
-    before, after, dim = margin.before, margin.after, margin.dim + 1
-    if not (before or after):
-        return x
-    slices = _all_slices(mesh, x)
+        to_next = before, functools.partial(cut, self.margin.size - before, before)
+        to_previous = after, functools.partial(cut, 0, after)
+        received = _exchange(mesh, self.margin, slices, {1: to_next, -1: to_previous})
 
-    def cut(begin: int, voxels: int, index: int) -> tf.Tensor:
-        begins, sizes = [0] * len(slices[index].shape), slices[index].shape.as_list()
-        begins[dim], sizes[dim] = begin, voxels
-        return tf.slice(slices[index], begins, sizes)
-
-    to_next = _Strips(1, before, functools.partial(cut, margin.size - before, before))
-    to_previous = _Strips(-1, after, functools.partial(cut, 0, after))
-    received = _exchange(mesh, margin, slices, [to_next, to_previous])
-    stacks = []
-    for index, (stack, device) in enumerate(zip(slices, mesh.devices, strict=True)):
-        with tf.device(device):
+        def join(shard: Sequence[int], stack: tf.Tensor, strips: Mapping[int, tf.Tensor]) -> tf.Tensor:
             parts = [stack]
             if before:
-                parts.insert(0, received.get((index, 1), _filled(stack, dim, before, fill)))
+                parts.insert(0, strips.get(1, _filled(stack, dim, before, fill)))
             if after:
-                parts.append(received.get((index, -1), _filled(stack, dim, after, fill)))
-            stacks.append(tf.concat(parts, dim) if len(parts) > 1 else stack)
-    return LaidOutTensor(stacks)
+                parts.append(strips.get(-1, _filled(stack, dim, after, fill)))
+            return tf.concat(parts, dim)
 
+        return mesh.map_shards(join, slices, received)
 
-def narrow(mesh: ShardMeshImpl, dx: LaidOutTensor, margin: Margin) -> LaidOutTensor:
-    """Adds the values in the margins to the voxels that they were copied from; the adjoint of `widen`."""
-    if not (margin.before or margin.after):
-        return dx
-    parts = []
-    slices = _all_slices(mesh, dx)
-    for stack, shard, device in zip(slices, mesh.transport.coordinates, mesh.devices, strict=True):
-        with tf.device(device):
-            parts.append(_split(stack, margin, shard[margin.axis], mesh.grid.shards[margin.axis]))
-    to_previous = _Strips(-1, margin.before, lambda index: parts[index]["before"])
-    to_next = _Strips(1, margin.after, lambda index: parts[index]["after"])
-    received = _exchange(mesh, margin, slices, [to_previous, to_next])
-    stacks = []
-    for index, (part, device) in enumerate(zip(parts, mesh.devices, strict=True)):
-        with tf.device(device):
-            stacks.append(_joined(part, received.get((index, 1)), received.get((index, -1)), margin.dim + 1))
-    return LaidOutTensor(stacks)
+    def narrow(self, mesh: ShardMeshImpl, dx: LaidOutTensor) -> LaidOutTensor:
+        """Adds the values in the margins to the voxels that they were copied from."""
+        parts, margin = [], self.margin
+        slices = _all_slices(mesh, dx)
+        for stack, shard, device in zip(slices, mesh.transport.coordinates, mesh.devices, strict=True):
+            with tf.device(device):
+                parts.append(_split(stack, margin, shard[margin.axis], mesh.grid.shards[margin.axis]))
+        to_previous: _Strips = margin.before, lambda index: parts[index]["before"]
+        to_next: _Strips = margin.after, lambda index: parts[index]["after"]
+        received = _exchange(mesh, margin, slices, {-1: to_previous, 1: to_next})
+        return mesh.map_shards(
+            lambda shard, own, strips: _joined(own, strips.get(1), strips.get(-1), margin.dim + 1), parts, received
+        )
 
 
 def _split(stack: tf.Tensor, margin: Margin, at: int, shards: int) -> dict[str, tf.Tensor]:
@@ -133,35 +104,35 @@ def _joined(
 
 
 def _exchange(
-    mesh: ShardMeshImpl, margin: Margin, slices: Sequence[tf.Tensor], directions: Sequence[_Strips]
-) -> dict[tuple[int, int], tf.Tensor]:
+    mesh: ShardMeshImpl, margin: Margin, slices: Sequence[tf.Tensor], directions: Mapping[int, _Strips]
+) -> list[dict[int, tf.Tensor]]:
     """Sends strips to neighbors, in both directions at once.
 
     Args:
       mesh: a `ShardMeshImpl`.
       margin: the margin.
       slices: the slices from which strips are cut, one for each shard of this process.
-      directions: the strips.
+      directions: the strips, {1: to the next shards, -1: to the previous ones}.
 
     Returns:
-      The received strips, {(index of the shard in this process, distance): strip}.
+      The received strips of each shard, {1: from the previous shard, -1: from the next one}.
     """
     messages, keys = [], []
-    for strips in directions:
-        if not strips.voxels:
+    for distance, (voxels, cut) in directions.items():
+        if not voxels:
             continue
         shape = slices[0].shape.as_list()
-        shape[margin.dim + 1] = strips.voxels
-        mesh.record_halo(margin.axis, shape[1:], slices[0].dtype, strips.distance)
+        shape[margin.dim + 1] = voxels
         for group in mesh.transport.groups([margin.axis]):
-            senders, receivers = (group[:-1], group[1:]) if strips.distance > 0 else (group[1:], group[:-1])
+            senders, receivers = (group[:-1], group[1:]) if distance > 0 else (group[1:], group[:-1])
             for source, target in zip(senders, receivers):
-                index = mesh.transport.index(source)
-                make = functools.partial(strips.cut, -1 if index is None else index)
-                messages.append(Message(source, target, tuple(shape), make))
-                keys.append((mesh.transport.index(target), strips.distance))
-    values = mesh.transport.exchange(messages, slices[0].dtype)
-    return {(index, to): value for (index, to), value in zip(keys, values) if index is not None and value is not None}
+                messages.append(Message(source, target, tuple(shape), cut))
+                keys.append((mesh.transport.index(target), distance))
+    received: list[dict[int, tf.Tensor]] = [{} for _ in slices]
+    for (index, distance), value in zip(keys, mesh.transport.exchange(messages, slices[0].dtype), strict=True):
+        if index is not None:
+            received[index][distance] = value
+    return received
 
 
 def _all_slices(mesh: ShardMeshImpl, x: LaidOutTensor) -> list[tf.Tensor]:

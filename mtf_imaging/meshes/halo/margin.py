@@ -1,12 +1,8 @@
-"""Margins: the voxels of neighbors that a widened slice contains, and the exchanges that fill them."""
+"""Margins: the voxels of neighbors that a widened slice contains. Pure Python."""
 
 import dataclasses
-import math
-from collections.abc import Iterator, Sequence
 
 from mtf_imaging.layout.windows import SplitPlan
-from mtf_imaging.meshes.exchange import Exchange
-from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,47 +88,3 @@ class Margin:
             voxels = min(self.size, self.after - (hop - 1) * self.size)
             pieces.append(Piece(voxels, -hop, self.before, self.before + hop * self.size))
         return pieces
-
-
-def pieces(mesh: ShardMeshImpl, margin: Margin) -> list[Piece]:
-    return [] if margin.mesh_axis is None else margin.pieces(mesh.shape[margin.mesh_axis].size)
-
-
-def is_far(mesh: ShardMeshImpl, margin: Margin) -> bool:
-    """Returns whether a margin reaches past the next slice, into another slice or beyond the border."""
-    return bool(pieces(mesh, margin)) and max(margin.before, margin.after) > margin.size
-
-
-def strips(mesh: ShardMeshImpl, margins: Sequence[Margin]) -> Iterator[tuple[Margin, Piece, tuple[Margin, ...]]]:
-    """Yields the exchanged pieces in order, as (margin, piece, margins that are still unfilled).
-
-    Along unfilled and padded dimensions, neighbors need only the voxels of the slice itself.
-    """
-    own = list(margins)
-    for margin in [m for m in margins if m.mesh_axis is not None]:
-        own.remove(margin)
-        for piece in pieces(mesh, margin):
-            yield margin, piece, tuple(own)
-
-
-def exchanges(
-    mesh: ShardMeshImpl, margins: Sequence[Margin], slice_shape: Sequence[int], itemsize: int, adjoint: bool = False
-) -> list[Exchange]:
-    """Returns the exchanges of `widen`, or of its adjoint `narrow`: one `Exchange` for each piece of a margin.
-
-    Args:
-      mesh: a `ShardMeshImpl`.
-      margins: a `Margin` for each dimension to widen.
-      slice_shape: shape of a slice.
-      itemsize: bytes of an element.
-      adjoint: whether to return the exchanges of `narrow`.
-    """
-    messages, margins = [], [m.added for m in margins]
-    for margin, piece, own in strips(mesh, margins):
-        sizes = list(slice_shape)
-        for m in margins:
-            sizes[m.dim] = m.size if m in own else m.before + m.size + m.after
-        sizes[margin.dim] = piece.voxels
-        distance = -piece.distance if adjoint else piece.distance
-        messages.append(Exchange("halo", (margin.axis,), math.prod(sizes) * itemsize, distance))
-    return messages

@@ -64,18 +64,16 @@ class Sums(abc.ABC):
         statistics_split, statistics_sizes = self._of_statistics(split), self._of_statistics(sizes)
         sums_split = [*statistics_split[:-1], None, statistics_split[-1]]
         shape = whole.box_shape([*statistics_sizes[:-1], count, statistics_sizes[-1]], sums_split, grid)
-        stacks = []
-        for index, (shard, device) in enumerate(zip(mesh.transport.coordinates, mesh.devices, strict=True)):
-            with tf.device(device):
-                boxes = [whole.true_box(x.tensor_list[index], split, sizes, grid, shard) for x in tensors]
-                boxes += [
-                    whole.true_box(x.tensor_list[index], statistics_split, statistics_sizes, grid, shard)
-                    for x in statistics
-                ]
-                is_empty = 0 in boxes[0].shape  # kernels return NaN for it
-                sums = tf.zeros(shape, tf.float64) if is_empty else whole.fill_box(fn(*boxes), shape)
-                stacks.append(whole.cut(sums, sums_split, grid))
-        return mesh.sum_shards(LaidOutTensor(stacks), self._summed)
+
+        def local(shard: Sequence[int], *stacks: tf.Tensor) -> tf.Tensor:
+            own, others = stacks[: len(tensors)], stacks[len(tensors) :]
+            boxes = [whole.true_box(x, split, sizes, grid, shard) for x in own]
+            boxes += [whole.true_box(x, statistics_split, statistics_sizes, grid, shard) for x in others]
+            is_empty = 0 in boxes[0].shape  # kernels return NaN for it
+            sums = tf.zeros(shape, tf.float64) if is_empty else whole.fill_box(fn(*boxes), shape)
+            return whole.cut(sums, sums_split, grid)
+
+        return mesh.sum_shards(mesh.map_shards(local, *tensors, *statistics), self._summed)
 
     def _of_statistics(self, dims: Sequence[_T]) -> list[_T]:
         """Returns the entries of the dimensions that statistics have."""
