@@ -1,14 +1,16 @@
 """The table of the kinds of data, and messages about folders of another kind. Does not import TensorFlow or NumPy."""
 
 import contextlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mtf_imaging.errors import DataError
+from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.kinds.arrays.kind import ArrayKind
-from mtf_imaging.kinds.facts import Facts, read_facts
-from mtf_imaging.kinds.kind import VOLUMES, Kind, PredictedImages
+from mtf_imaging.kinds.facts import ARRAYS, VOLUMES, Facts
+from mtf_imaging.kinds.kind import Kind, PredictedImages
 from mtf_imaging.kinds.objects.kind import ObjectKind
 from mtf_imaging.kinds.photos.kind import PhotoKind
 from mtf_imaging.kinds.volumes.kind import VolumeKind
@@ -23,6 +25,25 @@ KINDS: dict[str, Kind] = {kind.name: kind for kind in (VolumeKind(), ObjectKind(
 def kind_of_data_set(data_set: Any) -> Kind:
     """Returns the kind of the images of a data set."""
     return next(kind for kind in KINDS.values() if kind.has_data_set(data_set))
+
+
+def read_facts(model_dir: str | Path) -> Facts | None:
+    """Returns the facts of a run; None if its folder lacks the file.
+
+    Raises:
+      DataError: the file is damaged.
+    """
+    path = Path(model_dir) / FACTS
+    if not path.is_file():
+        return None
+    try:
+        fields = {name: value for name, value in json.loads(path.read_text()).items() if value is not None}
+        kind = next((name for name in KINDS if name in fields), VOLUMES if "spacing" in fields else ARRAYS)
+        if kind in fields:
+            fields["description"] = fields.pop(kind)
+        return Facts(kind, **fields)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise DataError(f"{path}: this file is damaged: {error}. Fix: delete it, then train again.") from error
 
 
 def kind_of_facts(facts: Facts | None) -> Kind:
@@ -115,3 +136,19 @@ def explained(path: Any, needed: Kind, *settings: str) -> Iterator[None]:
         raise DataError(
             f"{path}: holds {kind.title}, but {why}. Fix: give {needed.title} as {settings[0]}, or {fix}.", settings
         ) from None
+
+
+@contextlib.contextmanager
+def reading(path: str | Path, name: str, setting: str) -> Iterator[None]:
+    """Explains errors about a path that holds another kind of images than a network was trained on.
+
+    Args:
+      path: a file or folder.
+      name: the name of the kind that the network was trained on.
+      setting: the keyword argument of the path.
+    """
+    kind = KINDS[name]
+    if kind.has_splits:
+        check_no_volumes(path, setting, kind)
+    with explained(path, kind, setting, "model_dir"):
+        yield
