@@ -101,6 +101,8 @@ def folder(tmp_path_factory):
     np.save(folder / "other.npy", np.zeros((12, 16, 3)))
     np.save(folder / "text.npy", np.full((16, 12, 3), "a"))
     (folder / "damaged.npy").write_bytes(b"not an array")
+    with open(folder / "several.npy", "wb") as file:
+        np.savez(file, a=np.zeros(2))
     return folder
 
 
@@ -145,6 +147,10 @@ def test_several_results_of_an_array_are_one_file(folder, tmp_path):
         ({"input": "other.npy"}, "other.npy: has the shape [12, 16, 3], but the network takes [height: 16, width: 12"),
         ({"input": "text.npy"}, "text.npy: has the dtype <U1, but the network takes numbers. Fix: convert the array."),
         ({"input": "damaged.npy"}, "damaged.npy: not a NumPy array ("),
+        (
+            {"input": "several.npy"},
+            "several.npy: not a NumPy array (it holds several arrays). Fix: write it with numpy",
+        ),
         ({"input": "missing.npy"}, "missing.npy: No such file or directory. Fix: check the path and the disk."),
         ({"output": "a.csv"}, "a.csv: the prediction for one array needs a name that ends in .npy or .npz. Fix: use"),
         ({"input": "arrays", "output": "a.npy"}, "a.npy: the input {folder}/arrays is a folder, so the output must be"),

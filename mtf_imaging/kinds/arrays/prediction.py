@@ -145,8 +145,9 @@ class Prediction(volumes.Prediction):
         is_folder = input_path.is_dir() or output_path.is_dir()
         with writing_results(input_path, output_path, []):
             for array, path in tqdm(planned, desc="predict", unit="array", disable=not own.progress):
+                image = _read(array.path)
                 with errors_named(array.path):
-                    result = network(_read(array.path))
+                    result = network(image)
                 written.append(_write(path, result, is_folder))
         return written
 
@@ -181,7 +182,10 @@ def _read(path: Path, **options: Any) -> np.ndarray:
     """Reads a `.npy` file."""
     try:
         with access_named(path):
-            return np.load(path, allow_pickle=False, **options)
+            array = np.load(path, allow_pickle=False, **options)
+        if not isinstance(array, np.ndarray):
+            raise ValueError("it holds several arrays")
+        return array
     except (ValueError, EOFError) as error:
         raise DataError(f"{path}: not a NumPy array ({error}). Fix: write it with numpy.save.") from error
 

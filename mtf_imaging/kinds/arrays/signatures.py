@@ -11,14 +11,14 @@ from mtf_imaging.evaluation.export.networks import (
     at_least_float32,
     average_networks,
 )
-from mtf_imaging.evaluation.export.signature import Field, Signature, grid_name, with_default
+from mtf_imaging.evaluation.export.signature import ExportedKind, Field, Signature, grid_name, with_default
 from mtf_imaging.kinds.export import ExportedRun
 from mtf_imaging.kinds.facts import Facts
 
 PREDICTION = "prediction"  # the name of the output of a network that returns one tensor
 
 
-class ArraySignatures:
+class ArraySignatures(ExportedKind):
     """The signatures of a network for arrays, as its data set makes them.
 
     Args:
@@ -36,7 +36,6 @@ class ArraySignatures:
         self._networks, self._sizes = networks, [*sizes]
 
     def signatures(self) -> list[Signature]:
-        """Returns all signatures, the default one first."""
         return with_default({sizes: self._of_size(sizes) for sizes in self._sizes})
 
     def _of_size(self, sizes: tuple[int, ...]) -> Signature:
@@ -62,11 +61,9 @@ class ArraySignatures:
         return Signature(grid_name(sizes), meaning, (image,), outputs, compute)
 
     def facts(self) -> dict:
-        """Returns the facts about the data for the card, as JSON values."""
         return {"sizes": [list(sizes) for sizes in self._sizes]}
 
     def notes(self) -> list[str]:
-        """Returns sentences about the input for the card."""
         return ["The network was trained on a custom data set. Prepare images as this data set does."]
 
 

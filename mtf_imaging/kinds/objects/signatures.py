@@ -9,7 +9,7 @@ from mtf_imaging.errors import ShapeError
 from mtf_imaging.evaluation.export.constants import divisor
 from mtf_imaging.evaluation.export.networks import Network, TrainedNetworks
 from mtf_imaging.evaluation.export.pixels import scale_pixels
-from mtf_imaging.evaluation.export.signature import Field, Signature, grid_name, with_default
+from mtf_imaging.evaluation.export.signature import ExportedKind, Field, Signature, grid_name, with_default
 from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.kinds.export import ExportedRun
 from mtf_imaging.kinds.facts import Facts
@@ -21,7 +21,7 @@ from mtf_imaging.kinds.objects.prediction import check_no_ensemble
 Size = tuple[int, ...]  # height and width
 
 
-class ObjectSignatures:
+class ObjectSignatures(ExportedKind):
     """The signatures of a network that detects objects: one for each size that images are scaled to.
 
     Args:
@@ -46,7 +46,6 @@ class ObjectSignatures:
         self._has_masks = "masks" in names
 
     def signatures(self) -> list[Signature]:
-        """Returns all signatures, the default one first."""
         return with_default({size: self._of_size(size, self._networks[size]) for size in self._sizes})
 
     def _of_size(self, size: Size, network: Network) -> Signature:
@@ -104,7 +103,6 @@ class ObjectSignatures:
         return detections
 
     def facts(self) -> dict:
-        """Returns the facts about the data for the card, as JSON values."""
         return {
             "sizes": [list(size) for size in self._sizes],
             "categories": [list(category) for category in self._description.categories],
@@ -112,7 +110,6 @@ class ObjectSignatures:
         }
 
     def notes(self) -> list[str]:
-        """Returns sentences about the input for the card."""
         return ["Images are scaled within the model, and boxes are scaled back to the image."]
 
 

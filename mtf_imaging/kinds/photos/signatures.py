@@ -9,7 +9,7 @@ from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.averaging.flips import check_flips
 from mtf_imaging.evaluation.export.networks import Network, TrainedNetworks, average_flips, average_networks
 from mtf_imaging.evaluation.export.pixels import scale_pixels
-from mtf_imaging.evaluation.export.signature import Field, Signature, checked, grid_name, with_default
+from mtf_imaging.evaluation.export.signature import ExportedKind, Field, Signature, checked, grid_name, with_default
 from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.kinds.export import ExportedRun
 from mtf_imaging.kinds.facts import Facts
@@ -19,7 +19,7 @@ from mtf_imaging.settings.values import ONE_SCALE
 Size = tuple[int, ...]  # height and width
 
 
-class PhotoSignatures:
+class PhotoSignatures(ExportedKind):
     """The signatures of a network that segments photos: one for each size that photos are padded to.
 
     Args:
@@ -41,7 +41,6 @@ class PhotoSignatures:
         self._networks = {size: average_networks(networks.of_size(size)) for size in sizes}
 
     def signatures(self) -> list[Signature]:
-        """Returns all signatures, the default one first."""
         return with_default({size: self._of_size(size, self._networks[size]) for size in self._sizes})
 
     def _of_size(self, size: Size, network: Network) -> Signature:
@@ -84,7 +83,6 @@ class PhotoSignatures:
         return Signature(grid_name(size), meaning, (image,), outputs, compute)
 
     def facts(self) -> dict:
-        """Returns the facts about the data for the card, as JSON values."""
         return {
             "sizes": [list(size) for size in self._sizes],
             "classes": list(self._description.classes),
@@ -92,7 +90,6 @@ class PhotoSignatures:
         }
 
     def notes(self) -> list[str]:
-        """Returns sentences about the input for the card."""
         return [
             "Photos are scaled and padded within the model. predict pads a photo that is larger than the crops of the "
             "training to a multiple of the network instead; export the model with that size for the same probabilities."

@@ -20,7 +20,7 @@ from mtf_imaging.evaluation.export.networks import (
     average_flips,
     average_networks,
 )
-from mtf_imaging.evaluation.export.signature import Field, Signature, checked, grid_name, with_default
+from mtf_imaging.evaluation.export.signature import ExportedKind, Field, Signature, checked, grid_name, with_default
 from mtf_imaging.kinds.export import ExportedRun
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.volumes.operations import resampling
@@ -36,7 +36,7 @@ from mtf_imaging.kinds.volumes.trained import description_of_run, sampling_of_ru
 VOLUME = "volume"
 
 
-class VolumeSignatures:
+class VolumeSignatures(ExportedKind):
     """The signatures of a network that segments volumes.
 
     There is one signature for each grid of the network, which returns probabilities, and one that takes a volume at its
@@ -73,7 +73,6 @@ class VolumeSignatures:
         self._need_statistics = any(intensity.needs_statistics for intensity in self.intensities)
 
     def signatures(self) -> list[Signature]:
-        """Returns all signatures, the default one first."""
         grids = {grid: self._on_grid(grid, network) for grid, network in self._networks.items()}
         return [*with_default(grids), self._of_volume()]
 
@@ -188,7 +187,6 @@ class VolumeSignatures:
         return f"The label of each voxel: 0 background, {listed}."
 
     def facts(self) -> dict:
-        """Returns the facts about the data for the card, as JSON values."""
         own, mm = self._description, self._sampling.spacing
         return {
             "orientation": "RAS+",
@@ -201,7 +199,6 @@ class VolumeSignatures:
         }
 
     def notes(self) -> list[str]:
-        """Returns sentences about the input for the card."""
         mm = self._sampling.spacing
         grids = " or ".join(" x ".join(map(str, grid)) for grid in self._sampling.grids)
         if mm is None:
