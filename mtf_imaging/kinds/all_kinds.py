@@ -26,8 +26,19 @@ def kind_of_data_set(data_set: Any) -> Kind:
 
 
 def kind_of_facts(facts: Facts | None) -> Kind:
-    """Returns the kind of the data of a run; without facts, they are volumes."""
-    return KINDS[VOLUMES if facts is None else facts.kind]
+    """Returns the kind of the data of a run; without facts, they are volumes.
+
+    Raises:
+      DataError: there is no such kind.
+    """
+    name = VOLUMES if facts is None else facts.kind
+    if name not in KINDS:
+        raise DataError(
+            f"the run was trained on data of the kind '{name}', but the kinds are {', '.join(KINDS)}. "
+            "Fix: use the version of this package that trained it.",
+            ["model_dir"],
+        )
+    return KINDS[name]
 
 
 def open_subject(run: str | Path, settings: "Inference") -> PredictedImages:

@@ -69,14 +69,13 @@ def read_facts(model_dir: str | Path) -> Facts | None:
     Raises:
       DataError: the file is damaged.
     """
-    from mtf_imaging.kinds.all_kinds import KINDS  # imported here because the kinds have facts
-
     path = Path(model_dir) / FACTS
     if not path.is_file():
         return None
     try:
         fields = {name: value for name, value in json.loads(path.read_text()).items() if value is not None}
-        kind = next((name for name in KINDS if name in fields), VOLUMES if "spacing" in fields else ARRAYS)
+        descriptions = [name for name, value in fields.items() if isinstance(value, dict) and name != "description"]
+        kind = descriptions[0] if descriptions else VOLUMES if "spacing" in fields else ARRAYS
         if kind in fields:
             fields["description"] = fields.pop(kind)
         return Facts(kind, **fields)
