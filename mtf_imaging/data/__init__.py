@@ -1,4 +1,4 @@
-"""Reads cases, converts them to records and augments training samples; reads photos with labels or objects."""
+"""Reads cases, converts them to records and augments training samples; the names of all data sets."""
 
 import importlib
 

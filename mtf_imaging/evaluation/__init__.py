@@ -1,1 +1,1 @@
-"""Segmentations and detections, their scores and reports, and exported networks."""
+"""Scores of segmented volumes, and the frames of reports and of exported networks."""

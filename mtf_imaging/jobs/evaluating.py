@@ -38,4 +38,4 @@ def evaluate(own: EvaluateSettings) -> list:
         if not group.is_first:
             subject.run_network(images, network)
             return []
-        return subject.evaluate(images, network, own.input_dir, own.output_dir, own.num_pictures, own.progress)
+        return subject.evaluate(images, network, own)

@@ -32,4 +32,4 @@ def predict(own: PredictSettings) -> list[Path]:
         if not group.is_first:
             subject.run_network(images, network)
             return [*dict.fromkeys(path for _, path in planned)]
-        return subject.predict(planned, network, Path(own.input), Path(own.output), own.progress)
+        return subject.predict(planned, network, own)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from mtf_imaging.kinds.export import ExportedRun
     from mtf_imaging.kinds.facts import Facts
     from mtf_imaging.kinds.inference import Inference
+    from mtf_imaging.settings.inference import EvaluateSettings, PredictSettings
     from mtf_imaging.training.evaluation import Predict
     from mtf_imaging.training.task import Task
 
@@ -255,39 +256,25 @@ class PredictedImages(Protocol):
     def run_network(self, images: Sequence[Any], network: "Predict") -> None:
         """Runs the network on each image without writing anything, in a process that computes a part of the network."""
 
-    def evaluate(
-        self,
-        images: Sequence[Any],
-        network: "Predict",
-        input_dir: str | Path,
-        output_dir: str | Path,
-        num_pictures: int,
-        progress: bool,
-    ) -> list:
-        """Segments and scores the images, and writes the results.
+    def evaluate(self, images: Sequence[Any], network: "Predict", own: "EvaluateSettings") -> list:
+        """Predicts and scores the images, and writes the results.
 
         Args:
           images: the result of `find_labeled`.
           network: the result of `network`.
-          input_dir: the folder of the images.
-          output_dir: the folder to write to.
-          num_pictures: number of images to draw pictures of.
-          progress: whether to show a progress bar and print tables.
+          own: the settings of the job.
 
         Returns:
           The scores of each image.
         """
 
-    def predict(
-        self, planned: list[tuple[Any, Path]], network: "Predict", input_path: Path, output_path: Path, progress: bool
-    ) -> list[Path]:
+    def predict(self, planned: list[tuple[Any, Path]], network: "Predict", own: "PredictSettings") -> list[Path]:
         """Predicts the images, and writes the results.
 
         Args:
           planned: the result of `plan_predictions`.
           network: the result of `network`.
-          input_path, output_path: the same as in `plan_predictions`.
-          progress: whether to show a progress bar.
+          own: the settings of the job.
 
         Returns:
           The paths of the written files.

@@ -1,1 +1,1 @@
-"""Trained networks as SavedModels, which TensorFlow runs without this package."""
+"""The frame of exported networks: SavedModels, which TensorFlow runs without this package."""

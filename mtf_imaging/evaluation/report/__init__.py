@@ -1,1 +1,1 @@
-"""The report `report.html`: scores, plots and overlays of all cases in one self-contained file."""
+"""The frame of reports: one self-contained page with tables and plots."""

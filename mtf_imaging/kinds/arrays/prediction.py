@@ -25,6 +25,7 @@ from mtf_imaging.kinds.volumes import prediction as volumes
 from mtf_imaging.layout import parse_shape
 
 if TYPE_CHECKING:
+    from mtf_imaging.settings.inference import PredictSettings
     from mtf_imaging.training.evaluation import Predict
     from mtf_imaging.training.task import Task
 
@@ -137,14 +138,13 @@ class Prediction(volumes.Prediction):
             network(_read(array.path))
         return None
 
-    def predict(
-        self, planned: list[tuple[Any, Path]], network: "Predict", input_path: Path, output_path: Path, progress: bool
-    ) -> list[Path]:
+    def predict(self, planned: list[tuple[Any, Path]], network: "Predict", own: "PredictSettings") -> list[Path]:
         if not isinstance(planned[0][0], ArrayFile):
-            return super().predict(planned, network, input_path, output_path, progress)
-        written, is_folder = [], input_path.is_dir() or output_path.is_dir()
+            return super().predict(planned, network, own)
+        input_path, output_path, written = Path(own.input), Path(own.output), []
+        is_folder = input_path.is_dir() or output_path.is_dir()
         with writing_results(input_path, output_path, []):
-            for array, path in tqdm(planned, desc="predict", unit="array", disable=not progress):
+            for array, path in tqdm(planned, desc="predict", unit="array", disable=not own.progress):
                 with errors_named(array.path):
                     result = network(_read(array.path))
                 written.append(_write(path, result, is_folder))

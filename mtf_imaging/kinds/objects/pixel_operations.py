@@ -1,4 +1,4 @@
-"""Linear interpolation of images as TensorFlow operations, with the arithmetic of `data.objects`."""
+"""Linear interpolation of images as TensorFlow operations, with the arithmetic of `reading`."""
 
 from typing import NamedTuple
 

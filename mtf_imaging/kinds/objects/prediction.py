@@ -30,6 +30,7 @@ from mtf_imaging.kinds.objects.write import write_detections, write_image_list, 
 from mtf_imaging.kinds.output import PICTURES, subfolders, write_picture, writing_results
 
 if TYPE_CHECKING:
+    from mtf_imaging.settings.inference import EvaluateSettings, PredictSettings
     from mtf_imaging.training.evaluation import Predict
     from mtf_imaging.training.task import Task
 
@@ -95,42 +96,30 @@ class Prediction(FileImages):
         for image in images:
             self._detect(image, read_object_image(image), network)
 
-    def evaluate(
-        self,
-        images: Sequence[ObjectImage],
-        network: "Predict",
-        input_dir: str | Path,
-        output_dir: str | Path,
-        num_pictures: int,
-        progress: bool,
-    ) -> list[ObjectScore]:
-        output_dir, description = Path(output_dir), self.description
-        pictures = [output_dir / PICTURES / f"{image.key}.png" for image in images[:num_pictures]]
+    def evaluate(self, images: Sequence[ObjectImage], network: "Predict", own: "EvaluateSettings") -> list[ObjectScore]:
+        output_dir, description = Path(own.output_dir), self.description
+        pictures = [output_dir / PICTURES / f"{image.key}.png" for image in images[: own.num_pictures]]
         with writing_to(output_dir, *subfolders(output_dir, pictures)):
-            shown = tqdm(images, desc="evaluate", unit="image", disable=not progress)
+            shown = tqdm(images, desc="evaluate", unit="image", disable=not own.progress)
             detections = [self._detect(image, read_object_image(image), network) for image in shown]
             scores = score_images(images, detections, description)
-            for path, image, own in zip(pictures, images, detections, strict=False):
+            for path, image, detected in zip(pictures, images, detections, strict=False):
                 pixels = read_object_image(image)
-                write_picture(path, comparison(pixels, image, own, description, scores.threshold))
+                write_picture(path, comparison(pixels, image, detected, description, scores.threshold))
             write_detections(output_dir / DETECTIONS, images, detections, description)
             layers = self._layers(images, detections, scores)
-            write_object_scores(output_dir, scores, layers, description, progress)
+            write_object_scores(output_dir, scores, layers, description, own.progress)
         return [*scores.images]
 
     def predict(
-        self,
-        planned: list[tuple[ObjectImage, Path]],
-        network: "Predict",
-        input_path: Path,
-        output_path: Path,
-        progress: bool,
+        self, planned: list[tuple[ObjectImage, Path]], network: "Predict", own: "PredictSettings"
     ) -> list[Path]:
+        input_path, output_path = Path(own.input), Path(own.output)
         images = [image for image, _ in planned]
         output = detection_output(images, input_path, output_path)
         detections = []
         with writing_results(input_path, output_path, output.overlays):
-            shown = tqdm(images, desc="predict", unit="image", disable=not progress)
+            shown = tqdm(images, desc="predict", unit="image", disable=not own.progress)
             for image, path in zip(shown, output.overlays, strict=True):
                 pixels = read_object_image(image)
                 detections.append(self._detect(image, pixels, network))

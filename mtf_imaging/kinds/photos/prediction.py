@@ -41,6 +41,7 @@ from mtf_imaging.kinds.photos.scoring.scores import PhotoScore, score_photo
 from mtf_imaging.kinds.photos.write import write_photo_scores
 
 if TYPE_CHECKING:
+    from mtf_imaging.settings.inference import EvaluateSettings, PredictSettings
     from mtf_imaging.training.evaluation import Predict
     from mtf_imaging.training.task import Task
 
@@ -109,37 +110,28 @@ class Prediction(FileImages):
         for photo in images:
             self._segment(photo, _read(photo), network)
 
-    def evaluate(
-        self,
-        images: Sequence[Photo],
-        network: "Predict",
-        input_dir: str | Path,
-        output_dir: str | Path,
-        num_pictures: int,
-        progress: bool,
-    ) -> list[PhotoScore]:
-        output_dir, description = Path(output_dir), self._labels_description(input_dir)
+    def evaluate(self, images: Sequence[Photo], network: "Predict", own: "EvaluateSettings") -> list[PhotoScore]:
+        output_dir, description = Path(own.output_dir), self._labels_description(own.input_dir)
         scores, worst = [], WorstPhotos()
         predictions = [output_dir / PREDICTIONS / f"{photo.key}.png" for photo in images]
-        pictures = [output_dir / PICTURES / f"{photo.key}.png" for photo in images[:num_pictures]]
+        pictures = [output_dir / PICTURES / f"{photo.key}.png" for photo in images[: own.num_pictures]]
         with writing_to(output_dir, *subfolders(output_dir, [*predictions, *pictures])):
-            for number, photo in enumerate(tqdm(images, desc="evaluate", unit="photo", disable=not progress)):
+            for number, photo in enumerate(tqdm(images, desc="evaluate", unit="photo", disable=not own.progress)):
                 pixels, reference = read_labeled_photo(photo, description)
                 labels = self._segment(photo, pixels, network)
                 write_label_image(predictions[number], labels, description)
-                if number < num_pictures:
+                if number < own.num_pictures:
                     write_picture(pictures[number], comparison(pixels, labels, reference, description))
                 scores.append(score_photo(photo.key, labels, reference, description))
                 worst.add(scores[-1], pixels, labels, reference, description)
-            write_photo_scores(output_dir, scores, worst.layers, description, progress)
+            write_photo_scores(output_dir, scores, worst.layers, description, own.progress)
         return scores
 
-    def predict(
-        self, planned: list[tuple[Photo, Path]], network: "Predict", input_path: Path, output_path: Path, progress: bool
-    ) -> list[Path]:
+    def predict(self, planned: list[tuple[Photo, Path]], network: "Predict", own: "PredictSettings") -> list[Path]:
+        input_path, output_path = Path(own.input), Path(own.output)
         outputs = [output_files(photo, input_path, output_path) for photo, _ in planned]
         with writing_results(input_path, output_path, itertools.chain(*outputs)):
-            photos = tqdm([photo for photo, _ in planned], desc="predict", unit="photo", disable=not progress)
+            photos = tqdm([photo for photo, _ in planned], desc="predict", unit="photo", disable=not own.progress)
             for photo, files in zip(photos, outputs, strict=True):
                 pixels = _read(photo)
                 labels = self._segment(photo, pixels, network)

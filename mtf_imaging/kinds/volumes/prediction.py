@@ -20,6 +20,7 @@ from mtf_imaging.kinds.volumes.segment.predict import plan_predictions, predict_
 from mtf_imaging.kinds.volumes.trained import description_of_run, sampling_of_run
 
 if TYPE_CHECKING:
+    from mtf_imaging.settings.inference import EvaluateSettings, PredictSettings
     from mtf_imaging.training.evaluation import Predict
     from mtf_imaging.training.task import Task
 
@@ -79,44 +80,34 @@ class Prediction(PredictedImages):
         own = self._settings
         run_network(images, self._sampling, network, own.window, own.spacing_table, self._description)
 
-    def evaluate(
-        self,
-        images: Sequence[Case],
-        network: "Predict",
-        input_dir: str | Path,
-        output_dir: str | Path,
-        num_pictures: int,
-        progress: bool,
-    ) -> list[CaseScore]:
-        own = self._settings
+    def evaluate(self, images: Sequence[Case], network: "Predict", own: "EvaluateSettings") -> list[CaseScore]:
+        settings = self._settings
         return evaluate_cases(
-            input_dir,
-            output_dir,
+            own.input_dir,
+            own.output_dir,
             self._sampling,
             network,
-            own.window,
-            num_pictures=num_pictures,
-            progress=progress,
-            cleanup=own.cleanup,
-            known=own.spacing_table,
+            settings.window,
+            num_pictures=own.num_pictures,
+            progress=own.progress,
+            cleanup=settings.cleanup,
+            known=settings.spacing_table,
             cases=images,
             description=self._description,
         )
 
-    def predict(
-        self, planned: list[tuple[Case, Path]], network: "Predict", input_path: Path, output_path: Path, progress: bool
-    ) -> list[Path]:
-        own = self._settings
+    def predict(self, planned: list[tuple[Case, Path]], network: "Predict", own: "PredictSettings") -> list[Path]:
+        settings = self._settings
         return predict_cases(
-            input_path,
-            output_path,
+            own.input,
+            own.output,
             self._sampling,
             network,
-            own.window,
-            progress=progress,
-            cleanup=own.cleanup,
-            submission=own.submission,
-            known=own.spacing_table,
+            settings.window,
+            progress=own.progress,
+            cleanup=settings.cleanup,
+            submission=settings.submission,
+            known=settings.spacing_table,
             planned=planned,
             description=self._description,
         )
