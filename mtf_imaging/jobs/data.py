@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from mtf_imaging.kinds.all_kinds import explained, kind_of_data_set
-from mtf_imaging.kinds.kind import ARRAYS, VOLUMES, Kind, TrainingImages
+from mtf_imaging.kinds.facts import ARRAYS, VOLUMES
+from mtf_imaging.kinds.kind import Kind, TrainingImages
 from mtf_imaging.settings.setting import documented, values_of
 from mtf_imaging.settings.training import DataSettings
 from mtf_imaging.settings.values import Resolution, parse_resolution

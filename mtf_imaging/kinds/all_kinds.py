@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from mtf_imaging.errors import DataError
 from mtf_imaging.kinds.arrays.kind import ArrayKind
-from mtf_imaging.kinds.facts import Facts, read_facts
-from mtf_imaging.kinds.kind import VOLUMES, Kind, PredictedImages
+from mtf_imaging.kinds.facts import VOLUMES, Facts, read_facts
+from mtf_imaging.kinds.kind import Kind, PredictedImages
 from mtf_imaging.kinds.objects.kind import ObjectKind
 from mtf_imaging.kinds.photos.kind import PhotoKind
 from mtf_imaging.kinds.volumes.kind import VolumeKind
@@ -126,3 +126,19 @@ def explained(path: Any, needed: Kind, *settings: str) -> Iterator[None]:
         raise DataError(
             f"{path}: holds {kind.title}, but {why}. Fix: give {needed.title} as {settings[0]}, or {fix}.", settings
         ) from None
+
+
+@contextlib.contextmanager
+def reading(images: PredictedImages, path: str | Path, setting: str) -> Iterator[None]:
+    """Explains errors about a path that holds another kind of images than a network predicts.
+
+    Args:
+      images: the kind of images that the network predicts.
+      path: a file or folder.
+      setting: the keyword argument of the path.
+    """
+    kind = KINDS[images.kind]
+    if kind.has_splits:
+        check_no_volumes(path, setting, kind)
+    with explained(path, kind, setting, "model_dir"):
+        yield

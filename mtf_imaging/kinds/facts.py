@@ -8,9 +8,9 @@ from typing import Any
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.files.run_folder import FACTS
-from mtf_imaging.kinds.kind import ARRAYS, VOLUMES
 from mtf_imaging.layout import parse_shape
 
+VOLUMES, ARRAYS = "volumes", "arrays"  # the kinds of `Records`, and of custom data sets
 _REQUIRED = ("resolution", "spacing", "fold_digest")  # other fields are stored only if they have a value
 
 

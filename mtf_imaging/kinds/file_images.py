@@ -7,6 +7,7 @@ from typing import Any
 from mtf_imaging.data.sampling.grid import PHOTO_AXES, format_grid
 from mtf_imaging.files.output_folder import check_outside
 from mtf_imaging.files.run_folder import check_no_run
+from mtf_imaging.kinds.all_kinds import reading
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.kinds.kind import PredictedImages, TrainingImages
@@ -74,7 +75,7 @@ class FileImages(PredictedImages):
         raise NotImplementedError
 
     def find_labeled(self, input_dir: str | Path, output_dir: str | Path) -> list:
-        with self.reading(input_dir, "input_dir"):
+        with reading(self, input_dir, "input_dir"):
             images = self.labeled(Path(input_dir))
         check_outside(Path(output_dir), Path(input_dir))
         check_no_run(output_dir)
@@ -85,7 +86,7 @@ class FileImages(PredictedImages):
         self, input_path: str | Path, output_path: str | Path, overwrite: bool
     ) -> list[tuple[Any, Path]]:
         input_path, output_path = Path(input_path), Path(output_path)
-        with self.reading(input_path, "input"):
+        with reading(self, input_path, "input"):
             images = self.find(input_path)
         check_place(input_path, output_path)
         outputs, new = self.results(images, input_path, output_path)

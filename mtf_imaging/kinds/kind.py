@@ -4,9 +4,8 @@ A kind is a folder of this package. `kind.py` describes it, `training.py` define
 the class `Prediction`, `signatures.py` the function `exported`, and `demo.py` the class `Demo`.
 """
 
-import contextlib
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from mtf_imaging.settings.inference import EvaluateSettings, PredictSettings
     from mtf_imaging.training.evaluation import Predict
     from mtf_imaging.training.task import Task
-
-VOLUMES, ARRAYS = "volumes", "arrays"  # the data of `Records`, and of custom data sets
 
 
 class Kind:
@@ -195,22 +192,6 @@ class PredictedImages(Protocol):
 
     kind: str
     description: Any
-
-    @contextlib.contextmanager
-    def reading(self, path: str | Path, setting: str) -> Iterator[None]:
-        """Explains errors about a path that holds another kind of images.
-
-        Args:
-          path: a file or folder.
-          setting: the keyword argument of the path.
-        """
-        from mtf_imaging.kinds.all_kinds import KINDS, check_no_volumes, explained  # the table imports this module
-
-        kind = KINDS[self.kind]
-        if kind.has_splits:
-            check_no_volumes(path, setting, kind)
-        with explained(path, kind, setting, "model_dir"):
-            yield
 
     def find_labeled(self, input_dir: str | Path, output_dir: str | Path) -> list:
         """Finds the images to evaluate, and checks them and the output folder.

@@ -1,6 +1,7 @@
 """Arrays, as a custom data set prepares them."""
 
-from mtf_imaging.kinds.kind import ARRAYS, Kind
+from mtf_imaging.kinds.facts import ARRAYS
+from mtf_imaging.kinds.kind import Kind
 
 
 class ArrayKind(Kind):

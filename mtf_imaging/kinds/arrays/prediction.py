@@ -16,9 +16,9 @@ from mtf_imaging.data.sampling.grid import AXIS_NAMES
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files.atomic import atomic_path
 from mtf_imaging.files.reading import access_named, errors_named
-from mtf_imaging.kinds.facts import Facts
+from mtf_imaging.kinds.facts import ARRAYS, VOLUMES, Facts
 from mtf_imaging.kinds.inference import Inference
-from mtf_imaging.kinds.kind import ARRAYS, VOLUMES, NextStep
+from mtf_imaging.kinds.kind import NextStep
 from mtf_imaging.kinds.networks import trained_network
 from mtf_imaging.kinds.output import check_kept, check_new, check_place, goes_to_folder, writing_results
 from mtf_imaging.kinds.volumes import prediction as volumes

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 from mtf_imaging.data.sampling.buckets import format_grids
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.kinds.facts import Facts
-from mtf_imaging.kinds.kind import ARRAYS, TrainingImages
+from mtf_imaging.kinds.facts import ARRAYS, Facts
+from mtf_imaging.kinds.kind import TrainingImages
 
 if TYPE_CHECKING:
     from mtf_imaging.training.task import Task

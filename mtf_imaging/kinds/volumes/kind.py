@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from mtf_imaging.errors import DataError
-from mtf_imaging.kinds.kind import VOLUMES, Kind
+from mtf_imaging.kinds.facts import VOLUMES
+from mtf_imaging.kinds.kind import Kind
 
 
 class VolumeKind(Kind):

@@ -10,9 +10,10 @@ from mtf_imaging.data.cases.cases import Case
 from mtf_imaging.data.records.splits import held_out_keys
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.evaluation.scoring.case import CaseScore
-from mtf_imaging.kinds.facts import Facts
+from mtf_imaging.kinds.all_kinds import reading
+from mtf_imaging.kinds.facts import VOLUMES, Facts
 from mtf_imaging.kinds.inference import Inference
-from mtf_imaging.kinds.kind import VOLUMES, NextStep, PredictedImages
+from mtf_imaging.kinds.kind import NextStep, PredictedImages
 from mtf_imaging.kinds.networks import trained_network
 from mtf_imaging.kinds.volumes.evaluate import cases_to_evaluate
 from mtf_imaging.kinds.volumes.evaluate import evaluate as evaluate_cases
@@ -59,7 +60,7 @@ class Prediction(PredictedImages):
 
     def find_labeled(self, input_dir: str | Path, output_dir: str | Path) -> list[Case]:
         own = self._settings
-        with self.reading(input_dir, "input_dir"):
+        with reading(self, input_dir, "input_dir"):
             options = self._only, own.spacing_table, self._description, own.output_format
             return cases_to_evaluate(input_dir, output_dir, *options)
 
@@ -68,7 +69,7 @@ class Prediction(PredictedImages):
     ) -> list[tuple[Case, Path]]:
         own = self._settings
         options = overwrite, own.submission, own.spacing_table, self._description, own.output_format
-        with self.reading(input_path, "input"):
+        with reading(self, input_path, "input"):
             return plan_predictions(input_path, output_path, *options)
 
     def network(

@@ -13,8 +13,8 @@ from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.data.sampling.buckets import Samplings, format_grids
 from mtf_imaging.data.sampling.sampling import format_spacing
 from mtf_imaging.data.window import check_window
-from mtf_imaging.kinds.facts import Facts
-from mtf_imaging.kinds.kind import VOLUMES, TrainingImages
+from mtf_imaging.kinds.facts import VOLUMES, Facts
+from mtf_imaging.kinds.kind import TrainingImages
 from mtf_imaging.kinds.volumes.held_out import MEAN, HeldOutRecords
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from mtf_imaging.errors import ConfigError
 from mtf_imaging.kinds.all_kinds import KINDS as ALL
 from mtf_imaging.kinds.all_kinds import detect_kind
 from mtf_imaging.kinds.demo import Workflow
-from mtf_imaging.kinds.kind import VOLUMES
+from mtf_imaging.kinds.facts import VOLUMES
 
 KINDS = {demo: kind for kind in ALL.values() for demo in kind.demos}
 
