@@ -59,11 +59,11 @@ class RunSettings(Settings):
     seed: int = setting(default=0, least=0, flag=True)
     initial_weights: str | Path | None = setting(default=None, flag=True)
     initial_weights_except: str | Sequence[str] = setting(default=(), example='"deeplab/classes"')
-    class_frequencies: ClassFrequencies = setting(default=FROM_DATA, recorded=True)
+    class_frequencies: ClassFrequencies = setting(default=FROM_DATA, example='"data"', recorded=True)
     checkpoint_every: int = setting(default=100, unit="steps", least=1, example="100")
     checkpoints_kept: int = setting(default=3, least=1, example="3")
-    checkpoint_async: bool = setting(default=False)
-    eval_every: int | None = setting(default=None, unit="steps", least=1)
+    checkpoint_async: bool = setting(default=False, example="True")
+    eval_every: int | None = setting(default=None, unit="steps", least=1, example="100")
     monitor: str | None = setting(default=None, example='"lesion"')
 
 
