@@ -8,7 +8,7 @@ from mtf_imaging.data.class_frequencies import class_frequencies
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs.data import TrainingData
-from mtf_imaging.kinds.facts import read_facts
+from mtf_imaging.kinds.all_kinds import read_facts
 from mtf_imaging.settings.training import FROM_DATA, ClassFrequencies
 from mtf_imaging.training.checkpoints.checkpoints import last_checkpoint
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from mtf_imaging.errors import CheckpointError, ConfigError
 from mtf_imaging.files.run_folder import fold_folders, weights_folder
-from mtf_imaging.kinds.facts import VOLUMES, read_facts
+from mtf_imaging.kinds.all_kinds import read_facts
+from mtf_imaging.kinds.facts import VOLUMES
 from mtf_imaging.settings.inference import TrainedRunSettings
 
 _logger = logging.getLogger(__name__)

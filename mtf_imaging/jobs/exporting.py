@@ -7,7 +7,7 @@ from mtf_imaging.evaluation.cleanup import AS_FOUND
 from mtf_imaging.files.new_folder import check_new_folder
 from mtf_imaging.files.run_folder import check_no_run
 from mtf_imaging.jobs.ensembles import trained_runs
-from mtf_imaging.kinds.facts import read_facts
+from mtf_imaging.kinds.all_kinds import read_facts
 from mtf_imaging.settings.inference import ExportSettings
 from mtf_imaging.settings.setting import check_choice, takes
 from mtf_imaging.settings.values import DTYPES

@@ -15,7 +15,7 @@ from mtf_imaging.data.records.splits import (
     write_splits,
 )
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.kinds.facts import read_facts
+from mtf_imaging.kinds.all_kinds import read_facts
 from mtf_imaging.settings.training import NUM_FOLDS
 
 if TYPE_CHECKING:

@@ -1,13 +1,15 @@
 """The table of the kinds of data, and messages about folders of another kind. Does not import TensorFlow or NumPy."""
 
 import contextlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mtf_imaging.errors import DataError
+from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.kinds.arrays.kind import ArrayKind
-from mtf_imaging.kinds.facts import VOLUMES, Facts, read_facts
+from mtf_imaging.kinds.facts import ARRAYS, VOLUMES, Facts
 from mtf_imaging.kinds.kind import Kind, PredictedImages
 from mtf_imaging.kinds.objects.kind import ObjectKind
 from mtf_imaging.kinds.photos.kind import PhotoKind
@@ -25,20 +27,28 @@ def kind_of_data_set(data_set: Any) -> Kind:
     return next(kind for kind in KINDS.values() if kind.has_data_set(data_set))
 
 
-def kind_of_facts(facts: Facts | None) -> Kind:
-    """Returns the kind of the data of a run; without facts, they are volumes.
+def read_facts(model_dir: str | Path) -> Facts | None:
+    """Returns the facts of a run; None if its folder lacks the file.
 
     Raises:
-      DataError: there is no such kind.
+      DataError: the file is damaged.
     """
-    name = VOLUMES if facts is None else facts.kind
-    if name not in KINDS:
-        raise DataError(
-            f"the run was trained on data of the kind '{name}', but the kinds are {', '.join(KINDS)}. "
-            "Fix: use the version of this package that trained it.",
-            ["model_dir"],
-        )
-    return KINDS[name]
+    path = Path(model_dir) / FACTS
+    if not path.is_file():
+        return None
+    try:
+        fields = {name: value for name, value in json.loads(path.read_text()).items() if value is not None}
+        kind = next((name for name in KINDS if name in fields), VOLUMES if "spacing" in fields else ARRAYS)
+        if kind in fields:
+            fields["description"] = fields.pop(kind)
+        return Facts(kind, **fields)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise DataError(f"{path}: this file is damaged: {error}. Fix: delete it, then train again.") from error
+
+
+def kind_of_facts(facts: Facts | None) -> Kind:
+    """Returns the kind of the data of a run; without facts, they are volumes."""
+    return KINDS[VOLUMES if facts is None else facts.kind]
 
 
 def open_subject(run: str | Path, settings: "Inference") -> PredictedImages:
@@ -129,15 +139,15 @@ def explained(path: Any, needed: Kind, *settings: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def reading(images: PredictedImages, path: str | Path, setting: str) -> Iterator[None]:
-    """Explains errors about a path that holds another kind of images than a network predicts.
+def reading(path: str | Path, name: str, setting: str) -> Iterator[None]:
+    """Explains errors about a path that holds another kind of images than a network was trained on.
 
     Args:
-      images: the kind of images that the network predicts.
       path: a file or folder.
+      name: the name of the kind that the network was trained on.
       setting: the keyword argument of the path.
     """
-    kind = KINDS[images.kind]
+    kind = KINDS[name]
     if kind.has_splits:
         check_no_volumes(path, setting, kind)
     with explained(path, kind, setting, "model_dir"):

@@ -5,12 +5,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from mtf_imaging.errors import DataError
 from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.layout import parse_shape
 
-VOLUMES, ARRAYS = "volumes", "arrays"  # the kinds of `Records`, and of custom data sets
+VOLUMES, ARRAYS = "volumes", "arrays"  # the kinds of the data of `Records`, and of custom data sets
 _REQUIRED = ("resolution", "spacing", "fold_digest")  # other fields are stored only if they have a value
 
 
@@ -61,23 +60,3 @@ class Facts:
         fields = {names.get(name, name): value for name, value in dataclasses.asdict(self).items() if name != "kind"}
         stored = {name: value for name, value in fields.items() if name in _REQUIRED or value is not None}
         write_bytes(Path(model_dir) / FACTS, (json.dumps(stored, indent=1) + "\n").encode())
-
-
-def read_facts(model_dir: str | Path) -> Facts | None:
-    """Returns the facts of a run; None if its folder lacks the file.
-
-    Raises:
-      DataError: the file is damaged.
-    """
-    path = Path(model_dir) / FACTS
-    if not path.is_file():
-        return None
-    try:
-        fields = {name: value for name, value in json.loads(path.read_text()).items() if value is not None}
-        descriptions = [name for name, value in fields.items() if isinstance(value, dict) and name != "description"]
-        kind = descriptions[0] if descriptions else VOLUMES if "spacing" in fields else ARRAYS
-        if kind in fields:
-            fields["description"] = fields.pop(kind)
-        return Facts(kind, **fields)
-    except (ValueError, TypeError, AttributeError) as error:
-        raise DataError(f"{path}: this file is damaged: {error}. Fix: delete it, then train again.") from error

@@ -75,7 +75,7 @@ class FileImages(PredictedImages):
         raise NotImplementedError
 
     def find_labeled(self, input_dir: str | Path, output_dir: str | Path) -> list:
-        with reading(self, input_dir, "input_dir"):
+        with reading(input_dir, self.kind, "input_dir"):
             images = self.labeled(Path(input_dir))
         check_outside(Path(output_dir), Path(input_dir))
         check_no_run(output_dir)
@@ -86,7 +86,7 @@ class FileImages(PredictedImages):
         self, input_path: str | Path, output_path: str | Path, overwrite: bool
     ) -> list[tuple[Any, Path]]:
         input_path, output_path = Path(input_path), Path(output_path)
-        with reading(self, input_path, "input"):
+        with reading(input_path, self.kind, "input"):
             images = self.find(input_path)
         check_place(input_path, output_path)
         outputs, new = self.results(images, input_path, output_path)

@@ -14,7 +14,7 @@ from pycocotools.cocoeval import COCOeval
 
 import mtf_imaging as mi
 from mtf_imaging.evaluation.cleanup import Cleanup
-from mtf_imaging.kinds.facts import read_facts
+from mtf_imaging.kinds.all_kinds import read_facts
 from mtf_imaging.kinds.objects.augmentation import ObjectAugmentation
 from mtf_imaging.kinds.objects.data_set import Objects
 from mtf_imaging.kinds.objects.scoring.coco import MEASURES

@@ -14,7 +14,7 @@ from PIL import Image
 import mtf_imaging as mi
 from mtf_imaging.evaluation.cleanup import Cleanup
 from mtf_imaging.jobs.held_out import open_held_out
-from mtf_imaging.kinds.facts import read_facts
+from mtf_imaging.kinds.all_kinds import read_facts
 from mtf_imaging.kinds.photos.augmentation import PhotoAugmentation
 from mtf_imaging.kinds.photos.data_set import Photos
 from mtf_imaging.kinds.photos.reading.label_images import read_label_image

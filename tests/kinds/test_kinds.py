@@ -9,8 +9,8 @@ import mtf_imaging as mi
 from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.run_folder import FACTS
-from mtf_imaging.kinds.all_kinds import KINDS, detect_kind, explained, kind_of_data_set, kind_of_facts
-from mtf_imaging.kinds.facts import Facts, read_facts
+from mtf_imaging.kinds.all_kinds import KINDS, detect_kind, explained, kind_of_data_set, kind_of_facts, read_facts
+from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.kind import PredictedImages
 from mtf_imaging.kinds.objects.generator import write_objects
 from mtf_imaging.kinds.photos.scenes import write_scenes

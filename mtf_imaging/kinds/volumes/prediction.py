@@ -60,7 +60,7 @@ class Prediction(PredictedImages):
 
     def find_labeled(self, input_dir: str | Path, output_dir: str | Path) -> list[Case]:
         own = self._settings
-        with reading(self, input_dir, "input_dir"):
+        with reading(input_dir, self.kind, "input_dir"):
             options = self._only, own.spacing_table, self._description, own.output_format
             return cases_to_evaluate(input_dir, output_dir, *options)
 
@@ -69,7 +69,7 @@ class Prediction(PredictedImages):
     ) -> list[tuple[Case, Path]]:
         own = self._settings
         options = overwrite, own.submission, own.spacing_table, self._description, own.output_format
-        with reading(self, input_path, "input"):
+        with reading(input_path, self.kind, "input"):
             return plan_predictions(input_path, output_path, *options)
 
     def network(

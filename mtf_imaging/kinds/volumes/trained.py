@@ -7,7 +7,7 @@ from mtf_imaging.data.description.description_fields import from_fields
 from mtf_imaging.data.sampling.buckets import AnySampling, parse_any_sampling
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.files.run_folder import FACTS
-from mtf_imaging.kinds.facts import read_facts
+from mtf_imaging.kinds.all_kinds import read_facts
 from mtf_imaging.settings.values import Resolution, Spacing
 
 
