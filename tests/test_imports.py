@@ -42,7 +42,7 @@ NEVER = {
     "evaluation": {"cli", "models", "jobs", "planner", "kinds"},
     "kinds": {"cli", "models", "jobs", "planner"},
     "planner": {"cli", "models", "jobs", "data", "evaluation", "kinds"},
-    "settings": {"cli", "models", "jobs", "planner", "evaluation", "training", "meshes", "program", "ops", "kinds"},
+    "settings": {"cli", "models", "jobs", "evaluation", "kinds", "meshes", "program", "ops"},
     "training": {"cli", "models", "jobs", "data", "evaluation", "kinds", "planner"},
 }
 
@@ -57,9 +57,7 @@ def unit_of(module: str) -> str:
 
 @functools.cache
 def imports(path: Path) -> set[str]:
-    # The annotations of settings name types of all layers.
-    for_types = unit_of(module_name(path)) != "settings"
-    return imports_of(path.read_text(), module_name(path), path.name == "__init__.py", for_types)
+    return imports_of(path.read_text(), module_name(path), path.name == "__init__.py")
 
 
 def present(faults: dict[str, set[str]]) -> dict[str, set[str]]:

@@ -26,7 +26,7 @@ from mtf_imaging.jobs.agreement import check_agreement
 from mtf_imaging.jobs.as_text import as_text
 from mtf_imaging.jobs.choosing import choose_layout
 from mtf_imaging.jobs.data import TrainingData, as_training_data
-from mtf_imaging.jobs.devices import Devices
+from mtf_imaging.jobs.devices import Devices, as_devices
 from mtf_imaging.jobs.evaluating import evaluate
 from mtf_imaging.jobs.fold_runs import FoldRuns
 from mtf_imaging.jobs.pooling import fold_names, held_out_cases, pool_folds
@@ -69,7 +69,7 @@ def cross_validate(own: CrossValidateSettings) -> dict[str, Any]:
       DataError: a case, a record or the file of folds is invalid.
       LayoutError, CheckpointError, ClusterError, TrainingError, OutOfMemoryError: the same as in `train`.
     """
-    data, devices, known = as_training_data(own.data), own.devices or Devices(), read_spacing_table(own.spacing_table)
+    data, devices, known = as_training_data(own.data), as_devices(own.devices), read_spacing_table(own.spacing_table)
     runs = FoldRuns(own.output_dir)
     with contextlib.ExitStack() as stack:
         if own.handle_signals:

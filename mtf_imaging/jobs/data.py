@@ -8,7 +8,7 @@ from typing import Any
 from mtf_imaging.kinds.all_kinds import explained, kind_of_data_set
 from mtf_imaging.kinds.facts import ARRAYS, VOLUMES
 from mtf_imaging.kinds.kind import Kind, TrainingImages
-from mtf_imaging.settings.setting import documented
+from mtf_imaging.settings.setting import documented, values_of
 from mtf_imaging.settings.training import DataSettings
 from mtf_imaging.settings.values import Resolution, parse_resolution
 from mtf_imaging.training.data_set import data_sizes, reads_regions
@@ -78,6 +78,8 @@ class TrainingData(DataSettings):
         return parse_resolution(resolution, dims, self.kind.axes)
 
 
-def as_training_data(data: "TrainingData | str | Path") -> TrainingData:
+def as_training_data(data: DataSettings | str | Path) -> TrainingData:
     """Returns a `TrainingData` unchanged; wraps a folder of records in a `TrainingData`."""
-    return data if isinstance(data, TrainingData) else TrainingData(data)
+    if isinstance(data, TrainingData):
+        return data
+    return TrainingData(**values_of(DataSettings, data)) if isinstance(data, DataSettings) else TrainingData(data)

@@ -12,7 +12,7 @@ from mtf_imaging.errors import ClusterError, ConfigError, Interrupted, reason
 from mtf_imaging.layout import Layout
 from mtf_imaging.processes.processes import find_processes
 from mtf_imaging.processes.servers import Server, Watch, parse_servers, silence
-from mtf_imaging.settings.setting import documented
+from mtf_imaging.settings.setting import documented, values_of
 from mtf_imaging.settings.step import DeviceSettings
 
 if TYPE_CHECKING:
@@ -137,6 +137,11 @@ class Devices(DeviceSettings):
             raise
         finally:
             ended.set()
+
+
+def as_devices(own: DeviceSettings | None) -> Devices:
+    """Returns the devices of some settings; the default devices for None."""
+    return own if isinstance(own, Devices) else Devices(**({} if own is None else values_of(DeviceSettings, own)))
 
 
 def _check_divides(layout: Layout, num: int) -> None:

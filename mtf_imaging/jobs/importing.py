@@ -3,9 +3,9 @@
 import contextlib
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -15,6 +15,7 @@ from mtf_imaging.files import lock
 from mtf_imaging.files.atomic import is_partial
 from mtf_imaging.settings.data import ImportWeightsSettings
 from mtf_imaging.settings.setting import check_choice, takes
+from mtf_imaging.training.checkpoints.weight_formats import NameTable
 from mtf_imaging.training.checkpoints.weights_folder import FACTS, write_weights
 
 _SHOWN = 3
@@ -22,57 +23,6 @@ _ENDINGS = (".index", ".meta")
 _SLOTS = "/.OPTIMIZER_SLOT/"
 _OWN = re.compile(rf"{re.escape(lock.NAME)}|{re.escape(FACTS)}|checkpoint|ckpt-0[._].*")  # files that this job writes
 _OBJECT = "/.ATTRIBUTES/VARIABLE_VALUE"
-
-
-class NameTable(Protocol):
-    """The names of the variables of a network in a checkpoint.
-
-    Attributes:
-      title: the name of the network.
-      names: {name in this package: name in the checkpoint}.
-      shapes: {name in this package: shape}.
-      settings: the settings of a network that computes the same features, {name: value}.
-      notes: what else must agree, in sentences.
-    """
-
-    @property
-    def title(self) -> str: ...
-
-    @property
-    def names(self) -> Mapping[str, str]: ...
-
-    @property
-    def shapes(self) -> Mapping[str, tuple[int, ...]]: ...
-
-    @property
-    def settings(self) -> Mapping[str, Any]: ...
-
-    @property
-    def notes(self) -> Sequence[str]: ...
-
-
-class WeightFormat(Protocol):
-    """The names of variables in the checkpoints of another program.
-
-    Attributes:
-      name: the name of the format.
-      title: the source of such checkpoints, with the name of a variable.
-    """
-
-    name: str
-    title: str
-
-    def matches(self, shapes: Mapping[str, tuple[int, ...]]) -> bool:
-        """Returns whether the variables of a checkpoint, {name: shape}, have the names of this format."""
-        ...
-
-    def table(self, shapes: Mapping[str, tuple[int, ...]]) -> NameTable:
-        """Returns the table of a checkpoint with the variables {name: shape}.
-
-        Raises:
-          CheckpointError: the checkpoint belongs to another network.
-        """
-        ...
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mtf_imaging.jobs.agreement import check_agreement
-from mtf_imaging.jobs.devices import Devices
+from mtf_imaging.jobs.devices import as_devices
 from mtf_imaging.jobs.ensembles import trained_runs
 from mtf_imaging.kinds.all_kinds import open_subject
 from mtf_imaging.kinds.inference import Inference
@@ -43,7 +43,7 @@ def network_of_run(
     Yields:
       The processes, and the network.
     """
-    task, devices = task_for(own.task, subject.description), own.devices or Devices()
+    task, devices = task_for(own.task, subject.description), as_devices(own.devices)
     with devices.joined(own.layout) as group:
         check_agreement(group, own, cases=[image.key for image in images])
         options: dict[str, Any] = {"layout": own.layout, "mesh_impl": devices.mesh_impl, "dtype": own.dtype}

@@ -3,11 +3,10 @@
 import dataclasses
 import sys
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from tqdm import tqdm
 
-from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.fingerprint import WORKER_BYTES, Fingerprint, read_fingerprint
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.files.workers import default_workers
@@ -27,25 +26,10 @@ from mtf_imaging.kinds.all_kinds import check_volumes
 from mtf_imaging.planner.cost.hardware import Hardware, find_hardware
 from mtf_imaging.planner.cost.receptive_field import ReceptiveField
 from mtf_imaging.planner.search.search import Found, Searched
-from mtf_imaging.settings.planning import PlanSettings
+from mtf_imaging.settings.planning import PlanSettings, TaskBuilder
 from mtf_imaging.settings.setting import takes
 from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.step import TrainingStep
-from mtf_imaging.training.task import Task
-
-
-class TaskBuilder(Protocol):
-    """Builds the task of a plan, for instance `models.unet3d.build_task`."""
-
-    def __call__(self, description: Description, network: dict[str, Any], loss: dict[str, Any]) -> Task:
-        """Returns a task.
-
-        Args:
-          description: the channels, labels and masks.
-          network: keyword arguments of the network: those of `choices.network.choose_network`, and recompute.
-          loss: keyword arguments of the task, such as class_weights and dice_weight.
-        """
-        ...
 
 
 @dataclasses.dataclass(frozen=True)

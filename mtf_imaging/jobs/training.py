@@ -21,7 +21,7 @@ from mtf_imaging.jobs.class_frequencies import (
     with_frequencies,
 )
 from mtf_imaging.jobs.data import as_training_data
-from mtf_imaging.jobs.devices import Devices
+from mtf_imaging.jobs.devices import as_devices
 from mtf_imaging.jobs.explaining import explain_step
 from mtf_imaging.jobs.held_out import make_evaluator, open_held_out
 from mtf_imaging.jobs.stop_signals import StopSignals
@@ -71,7 +71,7 @@ def train(own: TrainSettings) -> dict[str, float]:
     """
     check_class_frequencies(own.class_frequencies)
     model_dir, stop = Path(own.model_dir), own.stop
-    devices = own.devices or Devices()
+    devices = as_devices(own.devices)
     traced = None if own.profile_steps is None else parse_steps(own.profile_steps, own.num_steps)
     with contextlib.ExitStack() as stack:
         if own.handle_signals:

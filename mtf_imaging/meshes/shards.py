@@ -99,7 +99,7 @@ class Shards(mtf.MeshImpl):
 
     # Local computation.
 
-    def map_shards(self, fn: Callable[..., Any], *values: LaidOutTensor | Sequence[Any]) -> Any:
+    def map_shards(self, fn: Callable[..., Any], *values: Any) -> Any:
         """Calls a function for each shard, on the device of the shard.
 
         Args:
@@ -110,11 +110,11 @@ class Shards(mtf.MeshImpl):
         Returns:
           A laid-out tensor, or a tuple of them.
         """
-        lists = [x.tensor_list if isinstance(x, LaidOutTensor) else x for x in values]
+        lists = [getattr(x, "tensor_list", x) for x in values]
         results = []
-        for shard, device, *own in zip(self.transport.coordinates, self.devices, *lists, strict=True):
+        for index, (shard, device) in enumerate(zip(self.transport.coordinates, self.devices, strict=True)):
             with tf.device(device):
-                results.append(fn(shard, *own))
+                results.append(fn(shard, *(own[index] for own in lists)))
         if isinstance(results[0], (tuple, list)):
             return tuple(LaidOutTensor(stacks) for stacks in zip(*results))
         return LaidOutTensor(results)

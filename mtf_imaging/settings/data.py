@@ -17,7 +17,7 @@ from mtf_imaging.settings.training import RunSettings
 from mtf_imaging.settings.values import Spacing
 
 if TYPE_CHECKING:
-    from mtf_imaging.jobs.importing import WeightFormat
+    from mtf_imaging.training.checkpoints.weight_formats import WeightFormat
     from mtf_imaging.training.optimizers import Optimizer
 
 NUM_CASES = 24

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mtf_imaging.data.listing.image_formats import OUTPUT_FORMATS
 from mtf_imaging.data.window import DEFAULT_WINDOW, Window
@@ -17,9 +17,6 @@ from mtf_imaging.settings.step import (
     SpacingTableSettings,
 )
 from mtf_imaging.settings.values import ONE_SCALE, Resolution
-
-if TYPE_CHECKING:
-    from mtf_imaging.evaluation.cleanup import Cleanup
 
 
 @settings
@@ -96,7 +93,7 @@ class CleanupSetting(Settings):
       cleanup: the postprocessing of the segmentation, which removes anatomically impossible components. Default: none.
     """
 
-    cleanup: "Cleanup | None" = setting(default=None)
+    cleanup: CleanupSettings | None = setting(default=None)
 
 
 @settings

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mtf_imaging.layout import ONE_PROCESSOR, Layout
 from mtf_imaging.settings.setting import Settings, changed, setting, settings
@@ -19,10 +19,11 @@ from mtf_imaging.settings.training import RunSettings
 from mtf_imaging.settings.values import Resolution
 
 if TYPE_CHECKING:
-    from mtf_imaging.jobs.planning import TaskBuilder
+    from mtf_imaging.data.description.description import Description
     from mtf_imaging.planner.bench.subject import Setup
     from mtf_imaging.planner.cost.hardware import Hardware
     from mtf_imaging.training.optimizers import Optimizer
+    from mtf_imaging.training.task import Task
 
 
 @settings
@@ -142,6 +143,20 @@ class BenchSettings(PlannedStepSettings, RecipeSettings, ProgressSettings):
     seed: int = setting(default=0)
 
 
+class TaskBuilder(Protocol):
+    """Builds the task of a plan, for instance `models.unet3d.build_task`."""
+
+    def __call__(self, description: "Description", network: dict[str, Any], loss: dict[str, Any]) -> "Task":
+        """Returns a task.
+
+        Args:
+          description: the channels, labels and masks.
+          network: keyword arguments of the network: those of `choices.network.choose_network`, and recompute.
+          loss: keyword arguments of the task, such as class_weights and dice_weight.
+        """
+        ...
+
+
 @settings
 class PlanSettings(HardwareSettings, SpacingTableSettings, WorkerSettings, ProgressSettings):
     """The settings of `plan`.
@@ -154,7 +169,7 @@ class PlanSettings(HardwareSettings, SpacingTableSettings, WorkerSettings, Progr
       prepare: function that each process calls first.
     """
 
-    task: "TaskBuilder" = setting()
+    task: TaskBuilder = setting()
     data_dir: str | Path = setting(flag=True)
     memory: float | None = setting(default=None, unit="bytes")
     fingerprint_file: str | Path | None = setting(default=None)

@@ -170,7 +170,7 @@ def check_value(one: Setting, value: object) -> None:
     """Raises ConfigError unless a value is one that a setting allows."""
     if one.choices:
         check_choice(one.name, value, one.choices)
-    if one.kinds == (bool,) and not isinstance(value, bool):
+    if one.kinds == (bool,) and value not in (True, False):  # NumPy has a bool of its own
         raise ConfigError(f"{one.name} = {value!r} is neither True nor False. Fix: set it to one of these.", [one.name])
     if one.least == 1 and int in one.kinds:
         check_count(one.name, value)

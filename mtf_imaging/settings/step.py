@@ -10,7 +10,6 @@ from mtf_imaging.settings.values import DTYPES, Resolution, Spacing
 
 if TYPE_CHECKING:
     from mtf_imaging.data.images.spacing_table import SpacingTable
-    from mtf_imaging.jobs.devices import Devices
     from mtf_imaging.training.task import Task
 
 COMMUNICATION = ("auto", "ring", "nccl")
@@ -105,7 +104,7 @@ class DevicesSetting(Settings):
       devices: the devices that compute. Default: the devices of this process, or of all processes of the program.
     """
 
-    devices: "Devices | None" = setting(default=None)
+    devices: DeviceSettings | None = setting(default=None)
 
 
 @settings

@@ -19,8 +19,6 @@ from mtf_imaging.settings.step import (
 
 if TYPE_CHECKING:
     from mtf_imaging.data.records.splits import Subset
-    from mtf_imaging.jobs.data import TrainingData
-    from mtf_imaging.kinds.facts import Facts
     from mtf_imaging.training.data_set import DataSet
     from mtf_imaging.training.evaluation import Evaluation
     from mtf_imaging.training.optimizers import Optimizer
@@ -61,11 +59,11 @@ class RunSettings(Settings):
     seed: int = setting(default=0, least=0, flag=True)
     initial_weights: str | Path | None = setting(default=None, flag=True)
     initial_weights_except: str | Sequence[str] = setting(default=(), example='"deeplab/classes"')
-    class_frequencies: ClassFrequencies = setting(default=FROM_DATA, recorded=True)
+    class_frequencies: ClassFrequencies = setting(default=FROM_DATA, example='"data"', recorded=True)
     checkpoint_every: int = setting(default=100, unit="steps", least=1, example="100")
     checkpoints_kept: int = setting(default=3, least=1, example="3")
-    checkpoint_async: bool = setting(default=False)
-    eval_every: int | None = setting(default=None, unit="steps", least=1)
+    checkpoint_async: bool = setting(default=False, example="True")
+    eval_every: int | None = setting(default=None, unit="steps", least=1, example="100")
     monitor: str | None = setting(default=None, example='"lesion"')
 
 
@@ -145,14 +143,14 @@ class TrainSettings(NetworkSettings, RunSettings, BatchSettings, DevicesSetting,
         layout. It writes the configuration to the folder of the run and returns its text for TensorBoard.
     """
 
-    data: "TrainingData | str | Path" = setting(example="@NAME()")
+    data: DataSettings | str | Path = setting(example="@NAME()")
     model_dir: str | Path = setting(flag=True)
     layout: Layout | str = setting(default=ONE_PROCESSOR)
     profile_steps: str | None = setting(default=None, flag=True)
     dry_run: bool = setting(default=False, flag=True)
     stop: Callable[[], str | None] = setting(default=lambda: None, shared=False)
     handle_signals: bool = setting(default=False, shared=False)
-    save_configuration: "Callable[[Facts, Layout], str] | None" = setting(default=None, shared=False)
+    save_configuration: Callable[[Any, Layout], str] | None = setting(default=None, shared=False)
 
 
 @settings
@@ -181,11 +179,11 @@ class CrossValidateSettings(
         layout. It writes the configuration to the folder of the run and returns its text for TensorBoard.
     """
 
-    data: "TrainingData | str | Path" = setting()
+    data: DataSettings | str | Path = setting()
     input_dir: str | Path = setting(flag=True, shared=False)
     output_dir: str | Path = setting(flag=True)
     folds: Sequence[int] | None = setting(default=None, unit="folds", flag=True)
     layout: Layout | str = changed(TrainSettings, "layout")
     stop: Callable[[], str | None] = changed(TrainSettings, "stop")
     handle_signals: bool = changed(TrainSettings, "handle_signals")
-    save_configuration: "Callable[[int, Facts, Layout], str] | None" = setting(default=None, shared=False)
+    save_configuration: Callable[[int, Any, Layout], str] | None = setting(default=None, shared=False)

@@ -32,16 +32,9 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def imports_of(source: str, module: str, is_package: bool = False, for_types: bool = True) -> set[str]:
-    """Returns the dotted names of imports in a source; `from a import b` counts as a.b.
-
-    Args:
-      source: the source.
-      module: the name of its module.
-      is_package: whether it is an `__init__.py`.
-      for_types: whether to include imports that only type annotations need.
-    """
-    return {name for _, name in _bindings(_nodes(ast.parse(source), for_types), module, is_package)}
+def imports_of(source: str, module: str, is_package: bool = False) -> set[str]:
+    """Returns the dotted names of all imports in a source; `from a import b` counts as a.b."""
+    return {name for _, name in _bindings(_nodes(ast.parse(source), for_types=True), module, is_package)}
 
 
 def _bindings(nodes: list[ast.AST], module: str, is_package: bool) -> list[tuple[str, str]]:

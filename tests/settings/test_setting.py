@@ -106,7 +106,7 @@ def test_keyword_arguments_follow_from_the_fields():
     ("values", "message"),
     [
         ({"kind": "steps"}, "kind = 'steps' is not known. Did you mean 'step'? Fix: choose one of linear, step."),
-        ({"is_shown": 1}, "is_shown = 1 is neither True nor False. Fix: set it to one of these."),
+        ({"is_shown": "no"}, "is_shown = 'no' is neither True nor False. Fix: set it to one of these."),
     ],
 )
 def test_values_are_checked(values, message):

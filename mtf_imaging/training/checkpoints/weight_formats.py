@@ -1,0 +1,55 @@
+"""The interfaces through which weights of other programs are read: names of variables in their checkpoints."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+
+class NameTable(Protocol):
+    """The names of the variables of a network in a checkpoint.
+
+    Attributes:
+      title: the name of the network.
+      names: {name in this package: name in the checkpoint}.
+      shapes: {name in this package: shape}.
+      settings: the settings of a network that computes the same features, {name: value}.
+      notes: what else must agree, in sentences.
+    """
+
+    @property
+    def title(self) -> str: ...
+
+    @property
+    def names(self) -> Mapping[str, str]: ...
+
+    @property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]: ...
+
+    @property
+    def settings(self) -> Mapping[str, Any]: ...
+
+    @property
+    def notes(self) -> Sequence[str]: ...
+
+
+class WeightFormat(Protocol):
+    """The names of variables in the checkpoints of another program.
+
+    Attributes:
+      name: the name of the format.
+      title: the source of such checkpoints, with the name of a variable.
+    """
+
+    name: str
+    title: str
+
+    def matches(self, shapes: Mapping[str, tuple[int, ...]]) -> bool:
+        """Returns whether the variables of a checkpoint, {name: shape}, have the names of this format."""
+        ...
+
+    def table(self, shapes: Mapping[str, tuple[int, ...]]) -> NameTable:
+        """Returns the table of a checkpoint with the variables {name: shape}.
+
+        Raises:
+          CheckpointError: the checkpoint belongs to another network.
+        """
+        ...
