@@ -34,7 +34,7 @@ DATA_LAYERS = [
     *("window", "intensity", "intensities", "modality", "network_input", "statistics", "class_frequencies"),
     "elements",
     *("listing", "description", "sampling", "images", "formats", "reading", "cases"),
-    *("augmentation", "records", "pixels", "phantom", "fingerprint"),
+    *("augmentation", "records", "pixels", "phantom", "fingerprint", "photos", "objects"),
 ]
 
 NEVER = {

@@ -85,3 +85,11 @@ def test_a_damaged_file_of_facts_is_reported(tmp_path, text):
     (tmp_path / FACTS).write_text(text)
     with pytest.raises(DataError, match=r"this file is damaged: .* Fix: delete it, then train again"):
         read_facts(tmp_path)
+
+
+def test_names_of_earlier_versions_can_be_imported():
+    from mtf_imaging.data.objects.generator import write_objects
+    from mtf_imaging.data.photos.scenes import write_scenes
+
+    assert write_objects.__module__ == "mtf_imaging.kinds.objects.generator"
+    assert write_scenes.__module__ == "mtf_imaging.kinds.photos.scenes"

@@ -1,0 +1,1 @@
+"""The former place of `mtf_imaging.kinds.objects`, for programs that import from it."""
