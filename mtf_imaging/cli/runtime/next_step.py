@@ -8,10 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
+from mtf_imaging.cli.config.setup_flags import GinSettings
 from mtf_imaging.cli.runtime.command_lines import as_typed, beside, command_line, quoted, unused
 from mtf_imaging.cli.runtime.siblings import held_out_cases, with_held_out
 from mtf_imaging.cli.runtime.usage import PROGRAM
 from mtf_imaging.files.run_folder import CONFIG
+from mtf_imaging.settings.setting import settings_of
+from mtf_imaging.settings.step import BatchSettings, SpacingSettings
+from mtf_imaging.settings.training import NUM_FOLDS
 
 if TYPE_CHECKING:  # these import TensorFlow or NumPy
     from mtf_imaging.kinds.kind import NextStep
@@ -27,8 +31,7 @@ _JOB_OF_ANY = "unet3d_brain"  # its task takes the channels and labels of the da
 _JOBS_OF_PHOTOS = {"scenes": "deeplab_scenes", "objects": "retinanet_objects"}  # by the kinds of phantom
 _DEMO_RESOLUTION = 64
 _DEMO_LARGEST = 160  # voxels along each axis; larger records need more memory than a laptop has
-_NUM_FOLDS = 5  # the default of train
-_JOB_FLAGS = ("gin_file", "gin_param", "resolution", "spacing", "batch_size", "micro_batches")
+_JOB_FLAGS = [one.flag for cls in (GinSettings, BatchSettings, SpacingSettings) for one in settings_of(cls)]
 _HOST_FLAGS = ("num_hosts", "mesh_impl")
 
 
@@ -263,7 +266,7 @@ def _folds(number: int) -> dict[str, int]:
     """Returns the flags of train that hold out a fold of this number of cases."""
     if number < 2:
         return {}
-    return {"fold": 0} | ({"num_folds": number} if number < _NUM_FOLDS else {})
+    return {"fold": 0} | ({"num_folds": number} if number < NUM_FOLDS else {})
 
 
 def _free_memory() -> float:
