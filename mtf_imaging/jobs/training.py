@@ -70,13 +70,13 @@ def train(own: TrainSettings) -> dict[str, float]:
       OutOfMemoryError: a device has too little memory for the step.
     """
     check_class_frequencies(own.class_frequencies)
-    model_dir, stop = Path(own.model_dir), own.stop
+    model_dir, stop = Path(own.model_dir), own.stop or (lambda: None)
     devices = as_devices(own.devices)
     traced = None if own.profile_steps is None else parse_steps(own.profile_steps, own.num_steps)
     with contextlib.ExitStack() as stack:
         if own.handle_signals:
-            signals = stack.enter_context(StopSignals())
-            stop = lambda: signals.reason() or own.stop()  # noqa: E731
+            signals, own_stop = stack.enter_context(StopSignals()), stop
+            stop = lambda: signals.reason() or own_stop()  # noqa: E731
         group = devices.join()
         data = as_training_data(own.data)
         check_agreement(group, own, data=data)

@@ -90,7 +90,8 @@ class CleanupSetting(Settings):
     """The postprocessing of a segmentation.
 
     Attributes:
-      cleanup: the postprocessing of the segmentation, which removes anatomically impossible components. Default: none.
+      cleanup: the postprocessing of the segmentation, a `Cleanup`, which removes anatomically impossible components.
+        Default: none.
     """
 
     cleanup: CleanupSettings | None = setting(default=None)

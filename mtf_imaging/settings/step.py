@@ -101,7 +101,8 @@ class DevicesSetting(Settings):
     """The devices of a job in Python.
 
     Attributes:
-      devices: the devices that compute. Default: the devices of this process, or of all processes of the program.
+      devices: the devices that compute, as `Devices`. Default: the devices of this process, or of all processes of the
+        program.
     """
 
     devices: DeviceSettings | None = setting(default=None)

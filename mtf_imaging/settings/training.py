@@ -129,7 +129,7 @@ class TrainSettings(NetworkSettings, RunSettings, BatchSettings, DevicesSetting,
     """The settings of `train`.
 
     Attributes:
-      data: the training data, or a folder of records that `convert` wrote.
+      data: the training data, a `TrainingData`, or a folder of records that `convert` wrote.
       model_dir: folder of the run, for checkpoints, the configuration and TensorBoard events.
       layout: the mesh of processors and the dimensions to split over it. auto selects the layout with the shortest
         predicted step, with one processor for each process or device.
@@ -148,7 +148,7 @@ class TrainSettings(NetworkSettings, RunSettings, BatchSettings, DevicesSetting,
     layout: Layout | str = setting(default=ONE_PROCESSOR)
     profile_steps: str | None = setting(default=None, flag=True)
     dry_run: bool = setting(default=False, flag=True)
-    stop: Callable[[], str | None] = setting(default=lambda: None, shared=False)
+    stop: Callable[[], str | None] | None = setting(default=None, shared=False)
     handle_signals: bool = setting(default=False, shared=False)
     save_configuration: Callable[[Any, Layout], str] | None = setting(default=None, shared=False)
 
@@ -184,6 +184,6 @@ class CrossValidateSettings(
     output_dir: str | Path = setting(flag=True)
     folds: Sequence[int] | None = setting(default=None, unit="folds", flag=True)
     layout: Layout | str = changed(TrainSettings, "layout")
-    stop: Callable[[], str | None] = changed(TrainSettings, "stop")
+    stop: Callable[[], str | None] | None = changed(TrainSettings, "stop")
     handle_signals: bool = changed(TrainSettings, "handle_signals")
     save_configuration: Callable[[int, Any, Layout], str] | None = setting(default=None, shared=False)
