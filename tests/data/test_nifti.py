@@ -7,7 +7,7 @@ import nibabel
 import numpy as np
 import pytest
 
-from mtf_imaging.data.formats import label_file
+from mtf_imaging.data.formats.nifti import write
 from mtf_imaging.data.reading.images import read_geometry, read_labels, read_segmentation, read_volume, write_labels
 from mtf_imaging.errors import DataError
 from tests.storage import as_nobody
@@ -81,7 +81,7 @@ def test_a_failing_write_leaves_the_old_file_and_no_other(tmp_path, store, array
     def fail(*_, **__):
         raise OSError("disk full")
 
-    monkeypatch.setattr(label_file, "seek_tell", fail)  # after the header
+    monkeypatch.setattr(write, "seek_tell", fail)  # after the header
     with pytest.raises(OSError, match="disk full"):
         write_labels(out, labels, volume.geometry)
     monkeypatch.undo()

@@ -24,7 +24,7 @@ from mtf_imaging.kinds.volumes.segment.labels import grid_labels, sliced_labels
 from mtf_imaging.kinds.volumes.segment.whole_image import WholeImage, image_slices
 from mtf_imaging.layout.regions import whole_region as whole
 from mtf_imaging.meshes.group import ALONE
-from tests.data.test_label_file import volume as store
+from tests.data.test_write_labels import volume as store
 
 SHAPE = (13, 22, 17)
 MR = Description(("T1w", "noNorm", "CT"), {"tumor": 1}, {"tumor": (1,)})

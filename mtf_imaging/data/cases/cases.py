@@ -13,6 +13,7 @@ from mtf_imaging.data.listing.dicom_files import is_dicom_file
 from mtf_imaging.data.listing.image_files import image_files
 from mtf_imaging.data.listing.image_formats import (
     FORMATS,
+    MIXED,
     NIFTI,
     OME_ZARR,
     VOLUME_FORMATS,
@@ -230,7 +231,7 @@ def _image_format(description: Description | None) -> ImageFormat:
     """Returns the format of the images and masks; all formats of volumes may be mixed."""
     image_format = NIFTI if description is None else format_by_ending(description.file_ending)
     assert image_format is not None, description  # from_fields checks the ending
-    return VOLUME_FORMATS if image_format in (NIFTI, OME_ZARR) else image_format
+    return VOLUME_FORMATS if image_format in MIXED else image_format
 
 
 def _prediction_ending(volume: Path, description: Description | None) -> str:

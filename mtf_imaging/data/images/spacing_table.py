@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mtf_imaging.data.listing.image_formats import VOLUME_FORMATS
 from mtf_imaging.data.sampling.grid import AXIS_NAMES
 from mtf_imaging.data.sampling.sampling import Spacing, format_spacing
 from mtf_imaging.errors import DataError
@@ -15,9 +16,9 @@ from mtf_imaging.errors import DataError
 _COLUMNS = ("case", *AXIS_NAMES)
 _SAME = 0.01  # relative tolerance for sizes that a table rounds
 # `28` for volume-28.nii.gz and segmentation-28.nii; `liver_28` for liver_28.nii.gz and nnU-Net's liver_28_0000.nii.gz
+_ENDINGS = "|".join(map(re.escape, VOLUME_FORMATS.endings))
 _CASE = re.compile(
-    r"(?:(?P<test>test-)?(?:volume|segmentation)-(?P<number>\d+)|(?P<name>.+?)(?:_0000)?)"
-    r"(?:\.nii(?:\.gz)?|(?:\.ome)?\.zarr)?"
+    r"(?:(?P<test>test-)?(?:volume|segmentation)-(?P<number>\d+)|(?P<name>.+?)(?:_0000)?)" rf"(?:{_ENDINGS})?"
 )
 _log = logging.getLogger(__name__)
 
@@ -118,7 +119,7 @@ def _read_row(row, where):
             f"{where}: '{','.join(word or '' for word in words + more)}' is not a case and three positive sizes in mm. "
             "Fix: write, for example, '28,0.57,0.57,1.6'."
         )
-    return _case_of(Path(key if key.endswith((".nii", ".nii.gz")) else f"{key}.nii")), size
+    return _case_of(Path(key if key.endswith(VOLUME_FORMATS.endings) else f"{key}.nii")), size
 
 
 def _case_of(path: Path) -> str:

@@ -42,8 +42,8 @@ PNG = ImageFormat("PNG", (".png",), ".png")
 TIFF = ImageFormat("TIFF", (".tiff", ".tif"), ".tif[f]")
 OME_ZARR = ImageFormat("OME-Zarr", (".ome.zarr", ".zarr"), ".ome.zarr")
 FORMATS = (NIFTI, PNG, TIFF, OME_ZARR)
-# A folder of images may mix these formats, and a folder of segmentations those without DICOM.
-SEGMENTATION_FORMATS = ImageFormat("NIfTI or OME-Zarr", (*OME_ZARR.endings, *NIFTI.endings), NIFTI.shown)
+MIXED = (OME_ZARR, NIFTI)  # a folder of images may mix these formats and DICOM
+SEGMENTATION_FORMATS = ImageFormat("NIfTI or OME-Zarr", tuple(end for one in MIXED for end in one.endings), NIFTI.shown)
 VOLUME_FORMATS = ImageFormat("NIfTI, OME-Zarr or DICOM", SEGMENTATION_FORMATS.endings, NIFTI.shown, has_dicom=True)
 OUTPUT_FORMATS = {"nifti": NIFTI, "ome-zarr": OME_ZARR}  # of predicted segmentations of volumes, by setting
 ENDINGS = tuple(ending for image_format in FORMATS for ending in reversed(image_format.endings))

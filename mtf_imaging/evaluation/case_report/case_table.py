@@ -1,11 +1,11 @@
 """The table of the report with one row per case."""
 
 from mtf_imaging.data.description.description import ANY_RULES, LITS, LITS_RULES, Description
-from mtf_imaging.evaluation.report.cells import TITLES, number_cell
+from mtf_imaging.evaluation.report.cells import number_cell
 from mtf_imaging.evaluation.report.markup import Markup, tag
 from mtf_imaging.evaluation.report.sortable import Groups, left_edges, sortable_table
 from mtf_imaging.evaluation.scoring.case import CaseScore
-from mtf_imaging.evaluation.scoring.measures import DISTANCES, MEASURES
+from mtf_imaging.evaluation.scoring.measures import MEASURES, TITLES
 from mtf_imaging.evaluation.scoring.metrics import case_values, column_names
 from mtf_imaging.evaluation.scoring.overlap import Overlap
 
@@ -56,7 +56,7 @@ def case_table(scores: list[CaseScore], rows: list[dict], description: Descripti
 
 
 def _lits_groups() -> Groups:
-    measures = ("voe", "rvd", *DISTANCES)
+    measures = MEASURES[LITS_RULES][1:]
     return [
         ("", {"case": ("case", "links to the pictures of the case")}),
         ("Dice", {"lesion_dice": ("lesion", TITLES["dice"][1]), "liver_dice": ("liver", TITLES["dice"][1])}),

@@ -2,10 +2,10 @@
 
 from mtf_imaging.data.description.description import ANY_RULES, Description
 from mtf_imaging.evaluation.case_report.summary_tables import detection_table
-from mtf_imaging.evaluation.report.cells import TITLES, metric_cell, shown, titled_table
+from mtf_imaging.evaluation.report.cells import metric_cell, shown, titled_table
 from mtf_imaging.evaluation.report.colors import mask_colors
 from mtf_imaging.evaluation.report.markup import Markup, join, tag
-from mtf_imaging.evaluation.scoring.measures import DISTANCES, MEASURES
+from mtf_imaging.evaluation.scoring.measures import DISTANCES, MEASURES, TITLES
 
 
 def mask_overview(metrics: dict, description: Description) -> Markup:

@@ -1,9 +1,9 @@
 """The report's tables over all cases: all values of `metrics.json` except the scores of single cases."""
 
 from mtf_imaging.data.description.description import LITS, LITS_RULES
-from mtf_imaging.evaluation.report.cells import TITLES, metric_cell, shown, titled_table
+from mtf_imaging.evaluation.report.cells import metric_cell, shown, titled_table
 from mtf_imaging.evaluation.report.markup import Markup, join, tag
-from mtf_imaging.evaluation.scoring.measures import DISTANCES, MEASURES
+from mtf_imaging.evaluation.scoring.measures import DISTANCES, MEASURES, TITLES
 from mtf_imaging.evaluation.scoring.official import OFFICIAL_MEASURES
 from mtf_imaging.evaluation.scoring.summary import IOUS
 

@@ -3,25 +3,9 @@
 import re
 
 from mtf_imaging.evaluation.report.markup import Markup, tag
-from mtf_imaging.evaluation.scoring.measures import DISTANCES
+from mtf_imaging.evaluation.scoring.measures import FORMATS
 
 DASH = "\N{EN DASH}"
-# measure -> its title and its explanation
-TITLES = {
-    "dice_per_case": ("Dice per case", "mean Dice over cases"),
-    "dice_global": ("Dice global", "Dice of all cases combined"),
-    "dice": ("Dice", "2 x shared voxels / (voxels of the reference + voxels of the prediction)"),
-    "iou": ("IoU", "intersection over union, shared voxels / union"),
-    "voe": ("VOE", "volumetric overlap error, 1 - shared voxels / union"),
-    "rvd": ("RVD", "relative volume difference, (prediction - reference) / reference"),
-    "volume_error_ml": ("volume error", "in ml: volume of the prediction - volume of the reference"),
-    "surface_dice": ("surface Dice", "share of the points of both surfaces that lie within the tolerance"),
-    "assd": ("ASSD", "in mm: average symmetric surface distance"),
-    "rmsd": ("RMSD", "in mm: root mean square symmetric surface distance"),
-    "mssd": ("MSSD", "in mm: maximum symmetric surface distance, the symmetric Hausdorff distance"),
-    "hd95": ("HD95", "in mm: the larger of the 95th percentiles of both directed surface distances"),
-}
-_FORMATS = {"rvd": "+.3f", "mm": ".1f", "ml": "+.2f"} | dict.fromkeys((*DISTANCES, "msd"), ".2f")
 
 
 def shown(value: float | int | None, name: str = "") -> str:
@@ -39,7 +23,7 @@ def shown(value: float | int | None, name: str = "") -> str:
     if isinstance(value, int):
         return str(value)
     measure = re.split(r"[._]", name)[-1]
-    return f"{value:{_FORMATS.get(measure, '.3f')}}"
+    return f"{value:{FORMATS.get(measure, '.3f')}}"
 
 
 def number_cell(value: float | int | None, name: str, why: str, **attributes: object) -> Markup:

@@ -1,4 +1,4 @@
-"""The measures of two masks by name, and which of them each set of rules reports."""
+"""The measures of two masks: their values by name, which of them each set of rules reports, and their titles."""
 
 from mtf_imaging.data.description.description import ANY_RULES, LITS_RULES
 from mtf_imaging.evaluation.scoring.overlap import Overlap
@@ -10,6 +10,23 @@ MEASURES = {
     LITS_RULES: ("dice", "voe", "rvd", *DISTANCES),
     ANY_RULES: ("dice", "iou", "rvd", "volume_error_ml", "surface_dice", "hd95", "assd"),
 }
+# Measure -> its title and its explanation in reports.
+TITLES = {
+    "dice_per_case": ("Dice per case", "mean Dice over cases"),
+    "dice_global": ("Dice global", "Dice of all cases combined"),
+    "dice": ("Dice", "2 x shared voxels / (voxels of the reference + voxels of the prediction)"),
+    "iou": ("IoU", "intersection over union, shared voxels / union"),
+    "voe": ("VOE", "volumetric overlap error, 1 - shared voxels / union"),
+    "rvd": ("RVD", "relative volume difference, (prediction - reference) / reference"),
+    "volume_error_ml": ("volume error", "in ml: volume of the prediction - volume of the reference"),
+    "surface_dice": ("surface Dice", "share of the points of both surfaces that lie within the tolerance"),
+    "assd": ("ASSD", "in mm: average symmetric surface distance"),
+    "rmsd": ("RMSD", "in mm: root mean square symmetric surface distance"),
+    "mssd": ("MSSD", "in mm: maximum symmetric surface distance, the symmetric Hausdorff distance"),
+    "hd95": ("HD95", "in mm: the larger of the 95th percentiles of both directed surface distances"),
+}
+# The last word of the name of a measure -> its format in tables, if that is not .3f.
+FORMATS = {"rvd": "+.3f", "mm": ".1f", "ml": "+.2f"} | dict.fromkeys((*DISTANCES, "msd"), ".2f")
 
 
 def measures(

@@ -172,7 +172,7 @@ def summary_table(cases: list[CaseScore]) -> str:
     summary = summarize(cases)
     columns = {"liver": summary["liver"], "lesion": summary["lesion"], "detected": summary["detected_lesions"]}
     lines = [f"{'our measures':16}" + "".join(f"{name:>10}" for name in columns)]
-    for measure in ("dice_per_case", "dice_global", "dice", "voe", "rvd", "assd", "rmsd", "mssd", "hd95"):
+    for measure in ("dice_per_case", "dice_global", *MEASURES[LITS_RULES]):
         shown = [_shown(column[measure]) if measure in column else "" for column in columns.values()]
         unit = " (mm)" if measure in DISTANCES else ""
         lines.append(f"{measure + unit:16}" + "".join(f"{text:>10}" for text in shown))

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from mtf_imaging.data.cases.cases import Case, natural_key
-from mtf_imaging.data.cases.output_formats import with_output_format
+from mtf_imaging.data.cases.prediction_names import with_output_format
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.images.cropping import warn_of_cropped_labels
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable

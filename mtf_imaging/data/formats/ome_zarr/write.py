@@ -1,17 +1,17 @@
 """Writes segmentations as OME-Zarr 0.5."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import zarr
 from zarr.codecs import BloscCodec
 
+from mtf_imaging.data.formats.label_slabs import numbered_slabs
 from mtf_imaging.data.formats.ome_zarr.axes import SPACE
 from mtf_imaging.data.formats.ome_zarr.geometry import LEVEL, Frame, ZarrGeometry, canonical_frame
 from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.sampling.layers import Layers
-from mtf_imaging.errors import DataError
 from mtf_imaging.files.atomic import atomic_folder
 
 _CHUNK = 64  # voxels along each axis
@@ -47,30 +47,12 @@ def write_zarr_labels(path: str | Path, slabs: Iterable[np.ndarray], geometry: G
 
         layers = Layers(shape, np.dtype(np.uint8), chunk, emit)
         axis, is_ascending = geometry.plane_order.axis, geometry.plane_order.ascending
-        for start, slab in _numbered(path, slabs, geometry):
+        for start, slab in numbered_slabs(path, slabs, geometry):
             if is_like_volume:  # planes follow each other along the last stored axis, in increasing order
                 layers.add(geometry.to_stored(slab), start, 2)
             else:
                 first = start if is_ascending else geometry.shape[axis] - start - slab.shape[axis]
                 layers.add(slab, first, axis)
-
-
-def _numbered(path: Path, slabs: Iterable[np.ndarray], geometry: Geometry) -> Iterator[tuple[int, np.ndarray]]:
-    """Yields (number of planes before it, slab).
-
-    Raises:
-      DataError: the slabs together do not have the shape of the volume.
-    """
-    axis, done = geometry.plane_order.axis, 0
-    for slab in slabs:
-        expected = [*geometry.shape]
-        expected[axis] = slab.shape[axis]
-        if [*slab.shape] != expected or done + slab.shape[axis] > geometry.shape[axis]:
-            raise _wrong_shape(path, slab.shape, geometry)
-        yield done, slab
-        done += slab.shape[axis]
-    if done != geometry.shape[axis]:
-        raise _wrong_shape(path, (*geometry.shape[:axis], done, *geometry.shape[axis + 1 :]), geometry)
 
 
 def _create_array(
@@ -86,11 +68,4 @@ def _create_array(
         fill_value=0,
         dimension_names=[SPACE[axis] for axis in frame.order],
         config={"write_empty_chunks": True},  # a lost chunk can then be noticed
-    )
-
-
-def _wrong_shape(path: Path, shape: tuple[int, ...], geometry: Geometry) -> DataError:
-    return DataError(
-        f"{path}: the labels have shape {shape}, but the volume has shape {geometry.shape} (x, y, z). "
-        "Fix: give labels in the canonical axes of the volume."
     )

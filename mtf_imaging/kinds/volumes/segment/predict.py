@@ -10,9 +10,9 @@ import numpy as np
 from tqdm import tqdm
 
 from mtf_imaging.data.cases.cases import Case
-from mtf_imaging.data.cases.output_formats import check_output_format, check_output_name, with_output_format
+from mtf_imaging.data.cases.prediction_names import check_output_format, check_output_name, with_output_format
 from mtf_imaging.data.description.description import LITS, Description
-from mtf_imaging.data.formats.label_file import write_label_slabs
+from mtf_imaging.data.formats.write_labels import write_label_slabs
 from mtf_imaging.data.images.cropping import warn_of_cropped_volume
 from mtf_imaging.data.images.sources import ImageSource
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
