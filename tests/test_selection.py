@@ -34,7 +34,7 @@ NAMED_BY_OTHERS = {
         ("tests.jobs.test_photos", "mtf_imaging.jobs.training"),  # so is mi.jobs.train
         ("tests.ops.test_ops_equal_whole", "tests.poison"),  # installed by an import hook
         ("tests.ops.test_ops_equal_whole", "tests.harness"),
-        ("tests.between.test_operations", "mtf_imaging.meshes.between_processes"),
+        ("tests.between.test_operations", "mtf_imaging.meshes.transport.between_processes"),
         ("tests.between.test_operations", "tests.between.worker"),  # started as a program
         ("tests.cli.test_main", "mtf_imaging.cli.commands.train"),  # imported by its name
         ("tests.cli.test_explain", "mtf_imaging.models.unet3d.segmentation"),  # imported by a gin file

@@ -22,11 +22,11 @@ import tensorflow as tf
 
 from mtf_imaging.compat import abort_collectives, start_collectives
 from mtf_imaging.errors import ClusterError, ConfigError, MtfImagingError, reason
-from mtf_imaging.meshes.between_processes import BetweenProcesses, Numbers
 from mtf_imaging.meshes.devices import PROCESS_JOB
 from mtf_imaging.meshes.gpus import grow_memory
 from mtf_imaging.meshes.grid import ShardGrid
 from mtf_imaging.meshes.transport import Message
+from mtf_imaging.meshes.transport.between_processes import BetweenProcesses, Numbers
 from mtf_imaging.processes.heartbeats import check_own_port
 from mtf_imaging.processes.peers import Peers
 from mtf_imaging.processes.processes import Processes, find_processes

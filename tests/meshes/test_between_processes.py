@@ -5,8 +5,8 @@ import itertools
 import pytest
 import tensorflow as tf
 
-from mtf_imaging.meshes.between_processes import BetweenProcesses, Keys, Numbers
 from mtf_imaging.meshes.grid import ShardGrid
+from mtf_imaging.meshes.transport.between_processes import BetweenProcesses, Keys, Numbers
 
 MESHES = [
     sizes

@@ -163,7 +163,7 @@ DELAYS = (
     + """
 import random
 import tensorflow as tf
-from mtf_imaging.meshes.between_processes import BetweenProcesses
+from mtf_imaging.meshes.transport.between_processes import BetweenProcesses
 
 collective = BetweenProcesses._collective
 

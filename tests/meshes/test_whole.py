@@ -7,9 +7,9 @@ import pytest
 import tensorflow as tf
 
 from mtf_imaging.meshes import whole
-from mtf_imaging.meshes.between_processes import BetweenProcesses, Numbers
 from mtf_imaging.meshes.grid import ShardGrid
 from mtf_imaging.meshes.transport import InProcess
+from mtf_imaging.meshes.transport.between_processes import BetweenProcesses, Numbers
 
 GRIDS = [((4,), 4), ((4,), 2), ((6,), 3), ((2, 2), 4), ((4, 3), 4), ((2, 3), 6), ((2, 4, 2), 8)]
 

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from mtf_imaging.meshes.grid import ShardGrid
 from mtf_imaging.meshes.local import reshape
-from mtf_imaging.meshes.transport import Message, Transport
+from mtf_imaging.meshes.transport.transport import Message, Transport
 
 _MERGE = {"SUM": "Add", "MAX": "Max", "MIN": "Min"}
 _BLOCK = 64  # keys that one operation computes
