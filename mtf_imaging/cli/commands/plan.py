@@ -20,7 +20,7 @@ class _Flags(HardwareFlags, PlanSettings):
     """The settings that the command has flags for.
 
     Attributes:
-      memory: memory of a device, for instance 40G. Default: that of `hardware`.
+      memory: memory of a device, for instance 40G. Default: the memory that `hardware` names.
       output: gin file to write.
       overwrite: whether to replace the gin file if it exists.
     """

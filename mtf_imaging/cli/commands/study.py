@@ -22,7 +22,7 @@ class _Flags(StudyCases):
     """The settings that the command has flags for.
 
     Attributes:
-      num_steps: number of steps of each training. Default: those of the job.
+      num_steps: number of steps of each training. Default: the number of the job.
       gin_file: gin file of the job, which all trainings share; may be repeated, for instance with a layout.
       num_processes: number of processes of each training and evaluation, as in launch; the layout must use all of them.
     """

@@ -12,21 +12,31 @@ from mtf_imaging.errors import DataError
 def numbered_slabs(
     path: str | Path, slabs: Iterable[np.ndarray], geometry: Geometry
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """Yields (number of planes before it, slab).
+    """Checks the shapes of slabs while a writer reads them.
+
+    Args:
+      path: the file to write, for the error message.
+      slabs: the labels, `[x, y, z]` in canonical axes, in the order of `geometry.plane_order`.
+      geometry: geometry of the volume.
+
+    Yields:
+      Pairs (number of planes before the slab, slab).
 
     Raises:
       DataError: the slabs together do not have the shape of the volume.
     """
-    axis, done, size = geometry.plane_order.axis, 0, geometry.shape[geometry.plane_order.axis]
+    axis, expected, planes = geometry.plane_order.axis, [*geometry.shape], 0
     for slab in slabs:
         so_far = [*slab.shape]
-        so_far[axis] += done
-        if [*np.delete(so_far, axis)] != [*np.delete(geometry.shape, axis)] or so_far[axis] > size:
+        so_far[axis] += planes
+        expected[axis] = min(so_far[axis], geometry.shape[axis])
+        if so_far != expected:
             raise _wrong_shape(path, tuple(so_far), geometry)
-        yield done, slab
-        done = so_far[axis]
-    if done != size:
-        raise _wrong_shape(path, (*geometry.shape[:axis], done, *geometry.shape[axis + 1 :]), geometry)
+        yield planes, slab
+        planes = so_far[axis]
+    if planes != geometry.shape[axis]:
+        expected[axis] = planes
+        raise _wrong_shape(path, tuple(expected), geometry)
 
 
 def _wrong_shape(path: str | Path, shape: tuple[int, ...], geometry: Geometry) -> DataError:
