@@ -30,7 +30,7 @@ def _(result: Explained) -> str:
 
 @report.register
 def _(result: Searched) -> str:
-    return search_table(result, top=len(result.found))
+    return search_table(result)
 
 
 @report.register

@@ -39,7 +39,7 @@ class Planned:
             fits = need <= self.available
             time = _Time(self.seconds * variant.batch_size)
             found.append(_Found(ONE_PROCESSOR, recompute, _Plan(need), time, fits))
-        return Searched(tuple(sorted(found, key=lambda one: not one.fits)), {})
+        return Searched(tuple(sorted(found, key=lambda one: not one.fits)), {}, {})
 
 
 class _Plan:

@@ -10,6 +10,7 @@ from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.planner.cost.hardware import Hardware, find_hardware
 from mtf_imaging.planner.render.search_table import search_table
 from mtf_imaging.planner.search.candidates import candidates
+from mtf_imaging.planner.search.equal import equal_layouts, split_axes
 from mtf_imaging.planner.search.largest import largest_cube
 from mtf_imaging.planner.search.search import Searched, Steps, search
 from mtf_imaging.training.optimizers import Adafactor
@@ -60,16 +61,95 @@ def test_the_fastest_layout_that_fits_is_first(steps):
     assert all(one.fits and not one.recompute for one in searched.found)
     assert steps.traced == [False], "one trace serves all layouts"
     table = search_table(searched, 3).splitlines()
-    assert len(table) == 6
+    assert len(table) == 7
     assert table[1].endswith("the fastest that fits")
-    assert table[4] == "and 16 more; increase top to list them"
-    assert table[5] == f"skipped: batch:cores on cores:8. {reason}"
+    assert table[4] == "and 4 more; increase top to list them"
+    assert table[5].startswith("equal layouts: ")
+    assert table[6] == f"skipped: batch:cores on cores:8. {reason}"
+
+
+def axes(searched):
+    """Returns {(mesh sizes, whether the batch is split): for each group, the axes that its layouts split}."""
+    groups = equal_layouts(searched)
+    assert sorted(map(id, sum(groups, ()))) == sorted(map(id, searched.found)), "each layout is in one group"
+    result = {}
+    for group in groups:
+        (on,) = {(tuple(n for _, n in one.layout.mesh_shape), "batch" in str(one.layout)) for one in group}
+        result.setdefault(on, []).append(" ".join("".join(split_axes(one.layout)) for one in group))
+    return result
+
+
+def test_layouts_of_a_cube_that_exchange_axes_are_equal(steps):
+    searched = found(steps, 100)
+    assert axes(searched) == {
+        ((2, 4), True): ["x y z"],
+        ((4, 2), True): ["x y z"],
+        ((8,), False): ["x y z"],
+        ((2, 2, 2), True): ["xy xz yz"],
+        ((4, 2), False): ["xy xz yz"],
+        ((2, 4), False): ["xy xz yz"],  # the corners of halos are sent in another order than on 4 x 2
+        ((2, 2, 2), False): ["xyz"],
+    }
+    assert equal_layouts(searched)[0][0] is searched.best
+    table = search_table(searched).splitlines()
+    assert "  equal layouts  " in table[0]
+    (row,) = (line for line in table if " rows:4,cols:2 " in line)
+    assert "  x:rows,y:cols  " in row
+    assert "  3: x,y / x,z / y,z  " in row
+    assert not any(" cols:4,planes:2 " in line for line in table)
+
+
+def test_only_axes_of_the_same_size_are_exchanged():
+    """The network treats all axes alike, so the plans of x and y are equal."""
+    step = TrainingStep(LiverTumorSegmentation(UNet3D(base_filters=2, depth=2, convs=1)), Adafactor(), (16, 16, 32))
+    traced = Steps(lambda layout, _: step.trace(layout), step.part_inputs)
+    assert axes(search(candidates(4, "xyz"), traced, H200, "float32", 1e12)) == {
+        ((4,), False): ["z", "x y"],
+        ((2, 2), False): ["xz yz", "xy"],
+    }
+
+
+@pytest.mark.parametrize("sizes", [{"kernel_sizes": ((3, 3, 1), (3, 3, 3))}, {"pool_sizes": ((2, 2, 1),)}])
+def test_axes_that_the_network_treats_differently_are_not_exchanged(sizes):
+    network = UNet3D(base_filters=2, depth=2, convs=1, **sizes)
+    step = TrainingStep(LiverTumorSegmentation(network), Adafactor(), (16, 16, 16))
+    traced = Steps(lambda layout, _: step.trace(layout), step.part_inputs)
+    groups = axes(search(candidates(4, "xyz"), traced, H200, "float32", 1e12))
+    assert {size: sorted(group) for size, group in groups.items()} == {
+        ((4,), False): ["x y", "z"],
+        ((2, 2), False): ["xy", "xz yz"],
+    }
+
+
+@pytest.mark.parametrize("change", ["memory of an operation", "messages", "recompute", "memory", "time"])
+def test_layouts_with_different_plans_are_not_equal(steps, change):
+    whole = found(steps, 100, only=1)
+    (one,) = search([Layout.parse("cols:8", "y:cols")], steps, H200, "bfloat16", 1e12).found
+    searched = dataclasses.replace(whole, found=(*whole.found, one))
+    assert len(equal_layouts(searched)) == 1
+    op = next(op for op in one.plan.ops if op.exchanges)
+    changed = {
+        "memory of an operation": lambda: with_op(one, op, nbytes=op.nbytes + 1),
+        "messages": lambda: with_op(one, op, exchanges=op.exchanges[1:]),
+        "recompute": lambda: dataclasses.replace(one, recompute=True),
+        "memory": lambda: dataclasses.replace(one, plan=dataclasses.replace(one.plan, weights=one.plan.weights + 1)),
+        "time": lambda: dataclasses.replace(one, time=one.time._replace(latency=1.0)),
+    }[change]()
+    searched = dataclasses.replace(whole, found=(*whole.found, changed))
+    assert [len(equal) for equal in equal_layouts(searched)] == [1, 1]
+    assert "equal layouts" not in search_table(searched)
+
+
+def with_op(one, op, **changes):
+    ops = tuple(dataclasses.replace(op, **changes) if other is op else other for other in one.plan.ops)
+    return dataclasses.replace(one, plan=dataclasses.replace(one.plan, ops=ops))
 
 
 @pytest.mark.slow
 def test_each_slower_layout_has_a_reason(steps):
     searched = found(steps, 100)
-    for line, one in zip(search_table(searched, 99).splitlines()[2:], searched.found[1:], strict=False):
+    others = [equal[0] for equal in equal_layouts(searched)][1:]
+    for line, one in zip(search_table(searched).splitlines()[2:], others, strict=False):
         slower = one.time.total / searched.best.time.total - 1
         if slower < 0.0005:
             assert line.endswith("equally fast")
@@ -130,9 +210,10 @@ class Cubes:
             if size % (8 * parts) == 0 and (only is None or len(found) < only):
                 self.looked += 1
                 nbytes = 100 * size**3 * (1 + self.overhead / size)
-                plan = SimpleNamespace(memory=nbytes)
-                found.append(SimpleNamespace(layout=layout, plan=plan, fits=nbytes <= self.memory))
-        return Searched(tuple(found), {})
+                plan = SimpleNamespace(memory=nbytes, ops=())
+                fits = nbytes <= self.memory
+                found.append(SimpleNamespace(layout=layout, recompute=False, plan=plan, time=1.0, fits=fits))
+        return Searched(tuple(found), {}, dict.fromkeys("xyz", size))
 
 
 @pytest.mark.parametrize("overhead", [0, 10, 60])

@@ -18,7 +18,7 @@ class _Flags(HardwareFlags, RecipeSettings):
     Attributes:
       memory_limit: memory of a device that tensors may take, in GiB. Default: 75% of its memory, or the value in its
         gin file.
-      top: number of layouts to show.
+      top: number of rows to show; layouts that differ only by an exchange of axes share a row.
       max_resolution: whether to find the largest cube instead.
     """
 

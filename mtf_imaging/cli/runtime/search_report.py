@@ -30,7 +30,7 @@ def ranking_text(
       number: the number of devices.
       hardware: the kind of device.
       memory: the memory of each device that tensors may take, in bytes.
-      top: how many layouts to show.
+      top: how many rows to show.
       recipe: the length of the training and the price of a device.
     """
     volume = " x ".join(map(str, step.sizes))

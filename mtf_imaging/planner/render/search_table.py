@@ -1,47 +1,64 @@
 """The result of a search as a table, with the reason why each layout is slower than the first."""
 
+from collections.abc import Sequence
+
 from mtf_imaging.planner.render.text import format_seconds
+from mtf_imaging.planner.search.equal import equal_layouts, split_axes
 from mtf_imaging.planner.search.search import Found, Searched
 from mtf_imaging.program.memory import format_bytes
 
-_HEAD = ("", "mesh shape", "layout", "step", "exchange", "memory", "why")
+_EQUAL = "equal layouts"
+_HEAD = ("", "mesh shape", "layout", _EQUAL, "step", "exchange", "memory", "why")
 
 
-def search_table(searched: Searched, top: int) -> str:
-    """Returns a table of the first `top` layouts, with the number of layouts that are not ranked.
+def search_table(searched: Searched, top: int | None = None) -> str:
+    """Returns a table of the first layouts, with the number of layouts that are not ranked.
+
+    Layouts that differ only by an exchange of axes share a row; see `equal_layouts`.
 
     Args:
       searched: the result of the search.
-      top: the number of layouts to show.
+      top: the number of rows to show; default: all.
     """
-    shown = searched.found[:top]
-    rows = [_HEAD]
-    for rank, found in enumerate(shown, 1):
-        mesh_shape, layout = (word or '""' for word in (found.layout.mesh_string, found.layout.rules_string))
-        rows.append(
-            (
-                str(rank) if found.fits else "-",
-                mesh_shape,
-                layout + (" (recomputed)" if found.recompute else ""),
-                format_seconds(found.time.total),
-                f"{found.time.exchange_share:.0%}",
-                format_bytes(found.plan.memory),
-                _why(found, searched.best),
-            )
-        )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
-    lines = (
-        []
-        if not shown
-        else ["  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    )
-    if len(searched.found) > top:
-        lines.append(f"and {len(searched.found) - top} more; increase top to list them")
+    groups = equal_layouts(searched)
+    shown = groups[:top]
+    rows = [_row(rank, group, searched.best) for rank, group in enumerate(shown, 1)]
+    lines = _aligned(rows)
+    if len(groups) > len(shown):
+        lines.append(f"and {len(groups) - len(shown)} more; increase top to list them")
+    if any(len(group) > 1 for group in shown):
+        lines.append(f"{_EQUAL}: the number of layouts with the same cost, and the axes that each of them splits")
     if searched.skipped:
         layout, reason = next(iter(searched.skipped.items()))
         others = f" and {len(searched.skipped) - 1} more" if len(searched.skipped) > 1 else ""
         lines.append(f"skipped: {layout}{others}. {reason}")
     return "\n".join(lines)
+
+
+def _row(rank: int, group: Sequence[Found], best: Found | None) -> tuple[str, ...]:
+    found = group[0]
+    axes = " / ".join(",".join(split_axes(equal.layout)) for equal in group)
+    mesh_shape, layout = (word or '""' for word in (found.layout.mesh_string, found.layout.rules_string))
+    return (
+        str(rank) if found.fits else "-",
+        mesh_shape,
+        layout + (" (recomputed)" if found.recompute else ""),
+        f"{len(group)}: {axes}" if len(group) > 1 else "",
+        format_seconds(found.time.total),
+        f"{found.time.exchange_share:.0%}",
+        format_bytes(found.plan.memory),
+        _why(found, best),
+    )
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Returns the lines of the table, without columns that are empty in all rows."""
+    columns = [(head, *cells) for head, *cells in zip(_HEAD, *rows, strict=True) if any(cells)]
+    widths = [max(map(len, column)) for column in columns]
+    return [
+        "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in zip(*columns, strict=True)
+    ]
 
 
 def _why(found: Found, best: Found | None) -> str:

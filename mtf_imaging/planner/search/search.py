@@ -39,10 +39,12 @@ class Searched:
     Attributes:
       found: the ranked layouts: first the layouts that fit, by step time, then the others, by memory.
       skipped: the reason for each layout that is not ranked: it leaves processors idle, or the network refuses it.
+      sizes: {dimension: size} of the inputs.
     """
 
     found: tuple[Found, ...]
     skipped: dict[Layout, str]
+    sizes: Mapping[str, int]
 
     @property
     def best(self) -> Found | None:
@@ -123,7 +125,7 @@ def search(
             if again is not None:
                 found.append(rank(layout, True, again))
     found.sort(key=lambda one: (not one.fits, one.time.total if one.fits else one.plan.memory))
-    return Searched(tuple(found), skipped)
+    return Searched(tuple(found), skipped, steps.sizes)
 
 
 def idle_processors(layout: Layout, sizes: Mapping[str, int]) -> UnevenSplit | None:
