@@ -226,5 +226,18 @@ def test_the_largest_cube(size, overhead):
     assert best.fits
 
 
+def test_the_largest_cube_tries_different_layouts_before_equal_ones():
+    def search_at(size, every, only):
+        tried.append(every)
+        return cubes(size, every, only)
+
+    x, y, z = (Layout.parse("rows:8", f"{dim}:rows") for dim in "xyz")
+    blocks, tried = Layout.parse("rows:2,cols:2,planes:2", "x:rows,y:cols,z:planes"), []
+    cubes = Cubes(100 * 256**3)
+    assert largest_cube(search_at, [x, y, z, blocks], cubes.memory)[0] == 256
+    assert tried[0] == [x, y, z, blocks]
+    assert tried[1] == [x, blocks, y, z]
+
+
 def test_none_if_no_cube_fits():
     assert largest_cube(Cubes(1.0), [Layout.parse("rows:8", "x:rows")], 1.0) is None

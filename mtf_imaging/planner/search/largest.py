@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from mtf_imaging.layout import Layout
+from mtf_imaging.planner.search.equal import equal_layouts
 from mtf_imaging.planner.search.search import Found, Searched
 
 STEP = 16  # voxels: other sizes give uneven slices at the coarse levels of most networks
@@ -17,7 +18,7 @@ def largest_cube(
     """Finds the largest multiple of 16 voxels at which a layout fits, and the fastest layout at this size.
 
     Memory grows with the number of voxels, so the memory of a small cube gives a first guess. From there, the search
-    tries the layouts that need the least memory.
+    tries the layouts that need the least memory, one of each group of equal layouts.
 
     Args:
       search_at: a function (size, layouts, limit) -> `Searched`; it ranks up to `limit` layouts, None ranks all.
@@ -33,7 +34,7 @@ def largest_cube(
             break
     else:
         return None
-    by_memory = sorted(searched.found, key=lambda found: found.plan.memory)
+    by_memory = sorted((equal[0] for equal in equal_layouts(searched)), key=lambda found: found.plan.memory)
     order = list(dict.fromkeys([*(found.layout for found in by_memory), *every]))
     guess = begin * (memory / by_memory[0].plan.memory) ** (1 / 3)
     size = max(begin, int(guess * _MARGIN) // STEP * STEP)
