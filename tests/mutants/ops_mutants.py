@@ -70,6 +70,10 @@ MUTANTS = [
         ("variance, scale, -inverse * mean_dy, epsilon)", "variance, scale, 0 * mean_dy, epsilon)"),
         ("inverse * mean_dy_normal, zeros, epsilon)", "mean_dy_normal, zeros, epsilon)"),
         ("return tf.transpose(totals, [1, 0, 2]) if self._cases else totals", "return totals"),
+        (
+            "values = tf.tile(values, [1] * (1 + len(self._cases)) + [self.columns])",
+            "values = tf.repeat(values, self.columns, axis=-1)",
+        ),
     ),
     *mutants(
         "mtf_imaging/ops/norm/sums.py",

@@ -7,9 +7,14 @@ TensorFlow's fused kernels do the work for the dtypes that they support. They ar
 operations, and they do not convert whole tensors to the dtype of the statistics. They only support statistics of each
 channel, the last dimension. Several cases are therefore passed as additional channels, at the cost of one copy of `x`.
 
-On a CPU, these kernels add values one by one. The sum of a channel of 128^3 voxels, 2 million float32 values, is then
-off by 1e-3 of its value (measured). Each channel is therefore summed in columns, with about as many columns as rows,
-and the column sums are added in float64. This reduces the error to 1e-6.
+On a CPU, these kernels compute one row of `[rows, channels]` after the other. This has two effects (measured):
+
+- They add values one by one. The sum of a channel of 128^3 voxels, 2 million float32 values, is off by 1e-3 of its
+  value.
+- They are slow for short rows. In bfloat16, rows of 8 channels take 20 times as long as rows of 32,768 values.
+
+`_Columns` therefore joins the channels of many voxels to one row. For sums, there are about as many columns as rows,
+and the column sums are added in float64, which reduces the error to 1e-6.
 """
 
 import math
@@ -18,50 +23,68 @@ import tensorflow as tf
 
 FUSED_DTYPES = (tf.float32, tf.bfloat16, tf.float16)
 
+_ROW = 32768  # values of a row at most: the fastest on average, measured with `python -m benchmarks.norm_kernels`
+_VECTOR = 16  # values that the kernels of oneDNN compute at once; in 16 bits, other rows take 20 times as long
+
 
 class _Columns:
     """A view of `[cases, ..., channels]` for the kernels: `[1, 1, rows, cases x columns x channels]`.
 
-    If all cases share statistics, `cases` is 1 in this view.
+    If all cases share statistics, `cases` is 1 in this view. If rows of 16-bit values do not fit the vectors of a CPU,
+    the view is a copy in float32.
 
     Args:
       x: the tensor to view.
       by_case: whether each case has its own statistics.
-      to_sum: whether the view is for sums, which need many columns. For other purposes, one column is fastest, unless
-        several cases need a copy anyway.
+      to_sum: whether the view is for sums, which need about as many columns as rows.
     """
 
     def __init__(self, x: tf.Tensor, by_case: bool, to_sum: bool) -> None:
-        self._shape = x.shape
+        self._shape, self._dtype = x.shape, x.dtype
         *sizes, self._channels = x.shape
         self._cases = [sizes.pop(0)] if by_case else []
-        self._needs_copy = math.prod(self._cases) > 1
-        self.columns = 1
-        while (to_sum or self._needs_copy) and self.columns * self.columns < math.prod(sizes):
-            self.columns *= sizes.pop()
-        self.rows = math.prod(sizes)
+        self._has_many_cases = math.prod(self._cases) > 1
+        positions, row = math.prod(sizes), math.prod(self._cases) * self._channels
+        if to_sum:
+            self.columns = positions // _divisor(positions, math.isqrt(positions))
+        else:
+            self.columns = _divisor(positions, _ROW // row)
+        self.rows = positions // self.columns
+        fits = row * self.columns % _VECTOR == 0
+        self._view_dtype = tf.float32 if x.dtype.size == 2 and not fits else x.dtype
 
     def view(self, x: tf.Tensor) -> tf.Tensor:
-        if self._needs_copy:
+        x = tf.cast(x, self._view_dtype)
+        if self._has_many_cases:
             x = tf.transpose(tf.reshape(x, [*self._cases, self.rows, -1]), [1, 0, 2])
         return tf.reshape(x, [1, 1, self.rows, -1])
 
     def undo(self, view: tf.Tensor) -> tf.Tensor:
-        if self._needs_copy:
+        if self._has_many_cases:
             view = tf.transpose(tf.reshape(view, [self.rows, *self._cases, -1]), [1, 0, 2])
-        return tf.reshape(view, self._shape)
+        return tf.cast(tf.reshape(view, self._shape), self._dtype)
 
-    def spread(self, values: tf.Tensor) -> tf.Tensor:
+    def spread(self, *statistics: tf.Tensor) -> list[tf.Tensor]:
         """Repeats statistics for every column."""
+        values = tf.stack(statistics)
         if self.columns > 1:
-            values = tf.tile(values, [1] * len(self._cases) + [self.columns])
-        return values if len(values.shape) == 1 else tf.reshape(values, [-1])
+            values = tf.tile(values, [1] * (1 + len(self._cases)) + [self.columns])
+        return tf.unstack(tf.reshape(values, [len(statistics), -1]))
 
     def sum(self, *values: tf.Tensor) -> tf.Tensor:
         """Sums values over columns, the adjoint of `spread`: float64, `[cases, values, channels]`."""
         summands = tf.cast(tf.stack(values), tf.float64)
         totals = tf.reduce_sum(tf.reshape(summands, [len(values), *self._cases, self.columns, self._channels]), axis=-2)
         return tf.transpose(totals, [1, 0, 2]) if self._cases else totals
+
+
+def _divisor(number: int, most: int) -> int:
+    """Returns the largest divisor of a number that is at most `most`, or 1.
+
+    >>> _divisor(96 * 96, 50), _divisor(7, 6), _divisor(4, 0)
+    (48, 1, 1)
+    """
+    return next((d for d in range(min(number, most), 1, -1) if number % d == 0), 1)
 
 
 def sums(x: tf.Tensor, by_case: bool) -> tf.Tensor:
@@ -73,7 +96,7 @@ def sums(x: tf.Tensor, by_case: bool) -> tf.Tensor:
 def centered_squares(x: tf.Tensor, mean: tf.Tensor) -> tf.Tensor:
     """Returns the sum of the squared deviations of each channel from `mean`: float64, `[cases, 1, channels]`."""
     columns = _Columns(x, _has_cases(mean), to_sum=True)
-    squares = tf.math.squared_difference(columns.view(x), columns.spread(mean))
+    squares = tf.math.squared_difference(columns.view(x), *columns.spread(mean))
     return columns.sum(tf.reduce_sum(squares, axis=[0, 1, 2]))
 
 
@@ -119,7 +142,7 @@ def normalize(
 ) -> tf.Tensor:
     """Returns `(x - mean) / sqrt(variance + epsilon) scale + offset`."""
     columns = _Columns(x, _has_cases(mean), to_sum=False)
-    mean, variance, scale, offset = [columns.spread(s) for s in (mean, variance, scale, offset)]
+    mean, variance, scale, offset = columns.spread(mean, variance, scale, offset)
     if x.dtype in FUSED_DTYPES:
         y, *_ = tf.raw_ops.FusedBatchNormV3(
             x=columns.view(x),
@@ -138,7 +161,8 @@ def normalize(
 def gradient_sums(x: tf.Tensor, dy: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor, epsilon: float) -> tf.Tensor:
     """Returns the sums of `dy (x - mean) / sqrt(variance + epsilon)` and `dy`: float64, `[cases, 2, channels]`."""
     columns = _Columns(x, _has_cases(mean), to_sum=True)
-    x, dy, mean, variance = columns.view(x), columns.view(dy), columns.spread(mean), columns.spread(variance)
+    x, dy = columns.view(x), columns.view(dy)
+    mean, variance = columns.spread(mean, variance)
     if x.dtype in FUSED_DTYPES:
         _, dy_normal, dy_sum, *_ = tf.raw_ops.FusedBatchNormGradV3(
             y_backprop=dy,
