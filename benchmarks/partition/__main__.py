@@ -14,7 +14,7 @@ import signal
 import sys
 from pathlib import Path
 
-from benchmarks.partition import machine, plot, summary, table
+from benchmarks.partition import limit, machine, plot, summary, table
 from benchmarks.partition.compare import Settings, compare, unequal
 from benchmarks.partition.contender import KINDS, REFERENCE, Contender
 from benchmarks.partition.networks import NETWORKS, Step
@@ -129,10 +129,11 @@ def _measure(arguments):
     for comparison in comparisons(arguments):
         print(f"{comparison.title}: {', '.join(map(str, comparison.contenders))}", flush=True)
         rows = compare(comparison.step, comparison.contenders, settings, _report)
-        summary.summarize(comparison.step, rows)
+        rate = limit.matrix_product_rate(comparison.step.dtype)
+        summary.summarize(comparison.step, rows, rate)
         faults = unequal(comparison.step, rows)
         step = dataclasses.asdict(comparison.step)
-        yield {"title": comparison.title, "step": step, "rows": rows, "unequal": faults}
+        yield {"title": comparison.title, "step": step, "matrix_product_rate": rate, "rows": rows, "unequal": faults}
 
 
 def _report(text):

@@ -4,6 +4,7 @@ The network is the U-Net in `models/unet3d`; contenders that cannot use it build
 """
 
 import dataclasses
+import math
 import zlib
 from collections.abc import Iterator
 
@@ -91,6 +92,25 @@ class Step:
             yield from block(f"up{level}", level, 2 * self.filters(level))
         yield "classes/filter", (1, 1, 1, self.base_filters, CLASSES)
         yield "classes/bias", (CLASSES,)
+
+    @property
+    def flops(self) -> int:
+        """The floating-point operations of the convolutions of one step, which are almost all of its operations.
+
+        A convolution takes two operations for each weight and voxel. Its two gradients take as many each, but the first
+        convolution has no gradient with respect to the image.
+        """
+        voxels = self.batch * math.prod(self.sizes)
+        total = 0
+        for name, shape in self.shapes():
+            if not name.endswith("filter"):
+                continue
+            block = name.partition("/")[0]
+            # A transposed convolution reads each voxel of the coarser level once.
+            level = 0 if block == "classes" else int(block[-1]) + block.startswith("grow")
+            passes = 2 if name == "down0/conv0/filter" else 3
+            total += passes * 2 * math.prod(shape) * voxels // 8**level
+        return total
 
     def weights(self) -> dict[str, np.ndarray]:
         """Returns the initial weights: He-normal filters, scales near 1, and biases and offsets near 0."""

@@ -1,5 +1,6 @@
 """Summarizes measurements: medians, quartiles, and ratios to the reference with intervals."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -11,11 +12,13 @@ _RESAMPLES, _INTERVAL = 2000, (2.5, 97.5)  # bootstrap samples; percentiles
 _QUARTILES = (25, 50, 75)
 
 
-def summarize(step: Step, rows: list[dict]) -> None:
+def summarize(step: Step, rows: list[dict], matrix_product_rate: float | None = None) -> None:
     """Adds these values to each row that has the data for them:
 
     - "quartiles_s": the quartiles of its steps in seconds; the second one is the median;
     - "ns_a_voxel": the median in nanoseconds, divided by the voxels of the step;
+    - "flop_rate", "flop_rate_ratio": the FLOP/s of its convolutions in the median step, and the ratio to
+      `matrix_product_rate`, the FLOP/s of a large matrix product;
     - "ratio", "ratio_interval": the ratio of its median step to that of the reference;
     - "memory_bytes", "memory_ratio": the peak memory of its largest process, and the ratio to the reference;
     - "over_import_bytes", "over_import_ratio": the same without the memory from before the build.
@@ -25,7 +28,11 @@ def summarize(step: Step, rows: list[dict]) -> None:
         steps = row.get("steps_s")
         if steps:
             row["quartiles_s"] = np.percentile(steps, _QUARTILES).tolist()
-            row["ns_a_voxel"] = 1e9 * row["quartiles_s"][1] / (step.batch * math.prod(row.get("sizes") or step.sizes))
+            own = dataclasses.replace(step, sizes=tuple(row.get("sizes") or step.sizes))
+            row["ns_a_voxel"] = 1e9 * row["quartiles_s"][1] / (own.batch * math.prod(own.sizes))
+            row["flop_rate"] = own.flops / row["quartiles_s"][1]
+            if matrix_product_rate:
+                row["flop_rate_ratio"] = row["flop_rate"] / matrix_product_rate
             if len(steps) == len(reference.get("steps_s", [])):
                 row["ratio"], row["ratio_interval"] = _ratio(np.array(steps), np.array(reference["steps_s"]))
         if row.get("peak_bytes"):

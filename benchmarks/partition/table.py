@@ -10,6 +10,7 @@ _HEAD = (
     "first step",
     "step (quartiles)",
     "a voxel",
+    "GFLOP/s (of matmul)",
     "ratio to tf (95%)",
     "peak memory",
     "x tf",
@@ -78,6 +79,7 @@ def _cells(name, row):
         of("first_s", lambda s: f"{s:.2f} s"),
         of("quartiles_s", lambda q: f"{q[1]:.3f} s ({q[0]:.3f}-{q[2]:.3f})"),
         of("ns_a_voxel", lambda ns: f"{ns:,.0f} ns"),
+        of("flop_rate", lambda rate: f"{rate / 1e9:,.0f}{_share(row.get('flop_rate_ratio'))}"),
         of("ratio", lambda r: f"{r:.2f} ({row['ratio_interval'][0]:.2f}-{row['ratio_interval'][1]:.2f})"),
         of("memory_bytes", lambda b: f"{b / 2**20:,.0f} MiB"),
         of("memory_ratio", lambda r: f"{r:.2f}"),
@@ -85,6 +87,10 @@ def _cells(name, row):
         of("over_import_ratio", lambda r: f"{r:.2f}"),
         of("loss_differs", lambda d: f"{max(d):.0e}"),
     )
+
+
+def _share(ratio):
+    return "" if ratio is None else f" ({ratio:.0%})"
 
 
 def kinds() -> str:

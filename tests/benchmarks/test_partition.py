@@ -89,15 +89,25 @@ def row(name, kind, steps, peak=200, **fields):
 def test_ratios_are_of_rounds_that_both_took():
     drift = np.linspace(1, 5, 21)  # of the machine, the same for both
     rows = [row("tf", "tf", list(drift)), row("2x2", "stacked", list(1.5 * drift), peak=250), row("4", "stacked", [3])]
-    summary.summarize(Step("N1", (10, 10, 5)), rows)
+    step = Step("N1", (10, 10, 5))
+    summary.summarize(step, rows, matrix_product_rate=step.flops)
     reference, slower, short = rows
     assert reference["ratio"] == 1
     assert reference["quartiles_s"] == [2, 3, 4]
     assert reference["ns_a_voxel"] == pytest.approx(3e9 / 500)
+    assert reference["flop_rate"] == pytest.approx(step.flops / 3)
+    assert slower["flop_rate_ratio"] == pytest.approx(1 / 4.5)
     assert slower["ratio"] == pytest.approx(1.5)
     assert slower["ratio_interval"] == pytest.approx([1.5, 1.5])  # the drift is not noise
     assert (slower["memory_ratio"], slower["over_import_ratio"]) == (1.25, 1.5)
     assert "ratio" not in short
+
+
+def test_the_operations_of_a_step_are_those_of_its_convolutions():
+    step = Step("N1", (4, 4, 4), base_filters=2, depth=2, convs=1)
+    fine = 2 * 27 * 1 * 2 + 3 * 27 * 4 * 2 + 3 * 2 * 3  # down0 without the gradient of the image, up0 and classes
+    coarse = 3 * 27 * 2 * 4 + 3 * 8 * 2 * 4  # down1 and grow0
+    assert step.flops == 2 * (64 * fine + 8 * coarse)
 
 
 def test_the_memory_of_the_computing_process_counts():
