@@ -1,4 +1,4 @@
-"""Measures the limit for a step: the FLOP/s of a large matrix product, `python -m benchmarks.partition.limit float32`."""
+"""Measures the FLOP/s of a large matrix product, the limit for a step: `python -m benchmarks.partition.limit float32`."""
 
 import subprocess
 import sys
