@@ -1,4 +1,4 @@
-"""Measures the FLOP/s of a large matrix product, the limit for a step: `python -m benchmarks.partition.limit float32`."""
+"""Measures the FLOP/s of a large matrix product, a limit for steps: `python -m benchmarks.partition.limit float32`."""
 
 import subprocess
 import sys

@@ -82,8 +82,10 @@ def max_pool_grad(x: tf.Tensor, dy: tf.Tensor, ksize: Sequence[int], strides: Se
         dx = max_pool_grad(tf.expand_dims(x, 1), tf.expand_dims(dy, 1), [1, *ksize], [1, *strides])
         return tf.squeeze(dx, [1])
     if _needs_float32(x.dtype):
-        dx = max_pool_grad(tf.cast(x, tf.float32), tf.cast(dy, tf.float32), ksize, strides)
-        return tf.cast(dx, x.dtype)
+        # Without this dependency, TensorFlow merges the copy with that of the pool, and keeps it until this gradient.
+        with tf.control_dependencies([dy]):
+            wide_x = tf.cast(x, tf.float32)
+        return tf.cast(max_pool_grad(wide_x, tf.cast(dy, tf.float32), ksize, strides), x.dtype)
     if _needs_taps(x, ksize):
         gradients = [tf.where(first, dy, tf.zeros_like(dy)) for first in _first_largest(x, ksize, strides)]
         return _add_taps(x.shape, ksize, strides, gradients)
