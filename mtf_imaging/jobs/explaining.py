@@ -16,7 +16,7 @@ from mtf_imaging.planner.cost.plan import Plan, make_plan
 from mtf_imaging.planner.cost.receptive_field import ReceptiveField, receptive_field
 from mtf_imaging.planner.cost.recipe import UNKNOWN_RECIPE, Recipe
 from mtf_imaging.planner.cost.uneven import LIMIT, Unevenness, better_sizes, growing_halos
-from mtf_imaging.planner.render.picture import LayoutPicture
+from mtf_imaging.planner.render.layout_picture import LayoutPicture
 from mtf_imaging.planner.search.candidates import BATCH
 from mtf_imaging.program.tracing import check, trace_only
 from mtf_imaging.settings.planning import ExplainSettings, PlannedStepSettings

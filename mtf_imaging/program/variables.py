@@ -34,7 +34,7 @@ class _Variable:
         """Returns the value before all assignments of this call; the value is read only once."""
         if self._read is None:
             with tf.device(self.device):
-                self._read = tf.identity(self.variable)
+                self._read = tf.raw_ops.ReadVariableOp(resource=self.variable.handle, dtype=self.variable.dtype)
         return self._read
 
 
@@ -175,6 +175,10 @@ def initial_value(initializer: Any, name: str, shape: Iterable[int], dtype: tf.D
     with tf.Graph().as_default():
         tf.compat.v1.set_random_seed(zlib.crc32(f"{seed}/{name}".encode()) & 0x7FFFFFFF)
         value = initializer(list(shape), dtype=dtype) if callable(initializer) else initializer
-        value = tf.broadcast_to(tf.cast(tf.convert_to_tensor(value), dtype), list(shape))
+        value = tf.cast(tf.convert_to_tensor(value), dtype)
+        known = tf.get_static_value(value)
+        if known is not None:  # not random, so it needs no session, which takes milliseconds
+            return np.broadcast_to(known, list(shape))
+        value = tf.broadcast_to(value, list(shape))
         with tf.compat.v1.Session(config=tf.compat.v1.ConfigProto(device_count={"GPU": 0})) as session:
             return np.asarray(session.run(value))

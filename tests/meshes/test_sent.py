@@ -33,13 +33,14 @@ def _operations(program):
 def sent(program):
     """Returns {(source, target): bytes}.
 
-    Every tensor counts once for each device, other than its own, with operations that read it. Variables are always
-    read on their own device, even if the graph places the read operation elsewhere.
+    Every tensor counts once for each device, other than its own, with operations that read it. Variables are read on
+    their own device if the graph does not place the read operation.
     """
     receivers = collections.defaultdict(set)
     for op in _operations(program):
         for tensor in op.inputs:
-            if tensor.dtype != tf.resource and tensor.op.type != "ReadVariableOp":
+            is_unplaced_read = tensor.op.type == "ReadVariableOp" and not tensor.op.device
+            if tensor.dtype != tf.resource and not is_unplaced_read:
                 receivers[tensor.ref()].add(_place(op.device))
     found = collections.Counter()
     for reference, places in receivers.items():

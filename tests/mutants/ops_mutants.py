@@ -3,7 +3,7 @@
 from tests.mutants.mutant import mutants
 
 _LOSSES = "tests/ops/test_ops_equal_whole.py dice or cross_entropy or masked_mean or means_at"
-_NORMS = "tests/ops/test_norms_of_cases.py tests/ops/test_norm_statistics.py values or uneven or mean_far"
+_NORMS = "tests/ops/test_norms_of_cases.py tests/ops/test_norm_statistics.py values or one_case or uneven or mean_far"
 _RESIZES = "tests/ops/test_interpolation.py tests/ops/test_resize.py tests/ops/test_uneven_windows.py equals_the_whole"
 _PADS = "tests/ops/test_resampling.py"
 _SMALL = "tests/ops/test_small_faults.py"
@@ -67,8 +67,8 @@ MUTANTS = [
             "",
             "tests/ops/test_norms_of_cases.py tests/ops/test_second_derivatives.py norm",
         ),
-        ("variance, scale, -inverse * mean_dy, epsilon)", "variance, scale, 0 * mean_dy, epsilon)"),
-        ("inverse * mean_dy_normal, zeros, epsilon)", "mean_dy_normal, zeros, epsilon)"),
+        ("-inverse * mean_dy\n", "0 * mean_dy\n"),
+        ("scale, inverse * mean_dy_normal,", "scale, mean_dy_normal,"),
         ("return tf.transpose(totals, [1, 0, 2]) if self._cases else totals", "return totals"),
         (
             "values = tf.tile(values, [1] * (1 + len(self._cases)) + [self.columns])",
@@ -83,7 +83,11 @@ MUTANTS = [
             "        if self._has_tails:\n            return self._sums_of_boxes",
             "        if False:\n            return self._sums_of_boxes",
         ),
-        ("summed = slice(1 if self.by_case else 0, -1)", "summed = slice(1, -1)"),
+        ("summed = slice(0 if self._sums_cases else 1, -1)", "summed = slice(1, -1)"),
+        ("summed = slice(0 if self._sums_cases else 1, -1)", "summed = slice(0, -1)"),
+        ("and (axis is None or mesh.grid.local[axis] == 1)", ""),
+        ("mesh.slice_shape(shape)[0] == 1 and", ""),
+        ("return self._allreduce(sums, self._case_axes)", "return sums"),
     ),
     *mutants(
         "mtf_imaging/ops/resize/taps.py",

@@ -27,7 +27,7 @@ def values(dtype=np.float64):
     return {k: v.astype(dtype) for k, v in inputs.items()}, learned
 
 
-def program(norm, dtype, mesh_shape, layout, mesh_impl="stacked"):
+def program(norm, dtype, mesh_shape, layout, mesh_impl="stacked", shape=SHAPE):
     """Returns a program that computes y and its gradients with respect to x, scale and offset."""
 
     def fn(x, cotangent):
@@ -37,7 +37,7 @@ def program(norm, dtype, mesh_shape, layout, mesh_impl="stacked"):
 
     program = mi.Program(
         fn,
-        {"x": (SHAPE, dtype), "cotangent": (SHAPE, dtype)},
+        {"x": (shape, dtype), "cotangent": (shape, dtype)},
         mesh_shape=mesh_shape,
         layout=layout,
         mesh_impl=mesh_impl,
@@ -52,9 +52,9 @@ def reference(groups, inputs, learned):
     x, scale, offset = (tf.constant(v) for v in (inputs["x"], *learned.values()))
     with tf.GradientTape() as tape:
         tape.watch([x, scale, offset])
-        grouped = tf.reshape(x, [*SIZES[:-1], groups, 8 // groups])
+        grouped = tf.reshape(x, [*x.shape[:-1], groups, 8 // groups])
         mean, variance = tf.nn.moments(grouped, [1, 2, 3, 5], keepdims=True)
-        normal = tf.reshape((grouped - mean) / tf.sqrt(variance + 1e-6), SIZES)
+        normal = tf.reshape((grouped - mean) / tf.sqrt(variance + 1e-6), x.shape)
         y = normal * scale + offset
         total = tf.reduce_sum(y * inputs["cotangent"])
     return y, *tape.gradient(total, [x, scale, offset])
@@ -68,6 +68,18 @@ def test_values_and_all_gradients_equal_the_reference(groups, mesh_shape, layout
     inputs, learned = values()
     got = program(lambda x: mi.ops.group_norm(x, groups, name="norm"), "float64", mesh_shape, layout, mesh_impl)
     for value, want in zip(got(**inputs), reference(groups, inputs, learned), strict=True):
+        np.testing.assert_allclose(value, want, rtol=0, atol=1e-12 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("mesh_impl", ["stacked", "placement"])
+@pytest.mark.parametrize(("mesh_shape", "layout"), LAYOUTS[:5])
+def test_one_case_equals_the_reference(mesh_shape, layout, mesh_impl):
+    """The slices of one case share statistics, unless a processor has no case."""
+    inputs, learned = values()
+    inputs = {name: value[:1] for name, value in inputs.items()}
+    shape = SHAPE.replace("batch:2", "batch:1")
+    got = program(lambda x: mi.ops.group_norm(x, 4, name="norm"), "float64", mesh_shape, layout, mesh_impl, shape)
+    for value, want in zip(got(**inputs), reference(4, inputs, learned), strict=True):
         np.testing.assert_allclose(value, want, rtol=0, atol=1e-12 * np.abs(want).max())
 
 

@@ -9,7 +9,8 @@ from matplotlib.image import imread
 import mtf_imaging as mi
 from mtf_imaging.layout import Layout, parse_layout, parse_shape
 from mtf_imaging.planner.render import picture, picture_words
-from mtf_imaging.planner.render.picture import LayoutPicture, write_picture
+from mtf_imaging.planner.render.layout_picture import LayoutPicture
+from mtf_imaging.planner.render.picture import write_picture
 from mtf_imaging.planner.render.picture_boxes import Cuts, Paper, visible_halo, widened
 from mtf_imaging.planner.render.picture_memory import memory_rows
 

@@ -1,6 +1,7 @@
 """Imports TensorFlow without its log lines."""
 
 import contextlib
+import gc
 import os
 import sys
 import tempfile
@@ -21,7 +22,7 @@ def import_tensorflow() -> None:
     os.environ.setdefault(_ONEDNN, "1")
     quiet = os.environ.setdefault(_LEVEL, _SILENT) == _SILENT  # also if a parent process set it
     # TensorFlow logs before it reads the level.
-    with _buffered_stderr() if quiet else contextlib.nullcontext(), _without_import(_KERAS):
+    with _buffered_stderr() if quiet else contextlib.nullcontext(), _without_import(_KERAS), _without_collections():
         from mtf_imaging.meshes.gpus import grow_memory
 
         grow_memory()
@@ -42,6 +43,21 @@ def _without_import(module):
         yield
     finally:
         del sys.modules[module]
+
+
+@contextlib.contextmanager
+def _without_collections():
+    """Pauses Python's garbage collector within the `with` block, and exempts the objects of the block from it.
+
+    TensorFlow's modules are never freed. Without this, the collector visits their objects again and again, which takes
+    a third of the time of the import.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @contextlib.contextmanager

@@ -181,6 +181,7 @@ def _read(
     samples = Samples(reader, manifest, schemes, augmentation, seed, region.box)
     width = region.samples.stop - region.samples.start
 
+    @tf.autograph.experimental.do_not_convert
     def case(sample):
         return case_of_sample(sample, num_cases, seed if shuffle else None)
 
@@ -188,6 +189,8 @@ def _read(
         sample = index // width * batch_size + region.samples.start + index % width
         return samples(sample, case(sample))
 
+    if augmentation is None or type(augmentation).__module__.partition(".")[0] == __name__.partition(".")[0]:
+        load = tf.autograph.experimental.do_not_convert(load)  # own code needs no conversion, which takes long
     cases = tf.data.Dataset.range(start * batch_size, tf.int64.max).map(case).batch(batch_size)
     if region.is_empty:
         return _empty_batches(cases, manifest, region)

@@ -1,10 +1,9 @@
 """Pictures of a case: CT, reference and prediction side by side in three planes."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.images.sources import VoxelSource
@@ -14,6 +13,10 @@ from mtf_imaging.evaluation.case_report.planes import Plane, find_focus, shown_p
 from mtf_imaging.evaluation.report.colors import mask_colors
 from mtf_imaging.evaluation.scoring.voxels import Voxels
 from mtf_imaging.files.atomic import atomic_path
+
+if TYPE_CHECKING:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
 
 _POSITION_DIGITS = 6  # decimals of figure coordinates: a thousandth of a pixel
 
@@ -70,7 +73,11 @@ def picture_pixels(
     return np.asarray(canvas.buffer_rgba())[..., :3].copy()
 
 
-def _canvas(hu, reference, prediction, spacing, title, description) -> FigureCanvasAgg:
+def _canvas(hu, reference, prediction, spacing, title, description) -> "FigureCanvasAgg":
+    # Imported here, because the import takes longer than a small step, and trainings start without pictures.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     point = find_focus(reference, prediction, description).point
     image = read_planes(hu, point, description)
     planes = shown_planes(image.shape, description)
@@ -89,7 +96,7 @@ def _canvas(hu, reference, prediction, spacing, title, description) -> FigureCan
     return canvas
 
 
-def _fix_layout(figure: Figure) -> None:
+def _fix_layout(figure: "Figure") -> None:
     """Computes the layout of the figure and rounds the positions, so that equal inputs produce equal bytes.
 
     The last bits of the solution depend on the memory addresses of the solver's variables. Without rounding, a few

@@ -7,9 +7,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from mtf_imaging.evaluation.report.colors import LITS_COLORS
 from mtf_imaging.files.atomic import atomic_path
@@ -90,6 +87,11 @@ def draw(path, train, held_out, *, num_steps, best_by) -> None:
       num_steps: the number of steps of the whole run, for the title.
       best_by: the measure of held-out cases whose highest value is marked.
     """
+    # Imported here, because the import takes longer than a small step, and the first steps draw nothing.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
     figure = Figure(figsize=(11, 4.6), dpi=110, layout="constrained")
     done = int(train["step"][-1]) + 1
     figure.suptitle(f"step {done:,} of {num_steps:,}", fontsize=11)

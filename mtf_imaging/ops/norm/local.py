@@ -69,7 +69,7 @@ class _Columns:
         values = tf.stack(statistics)
         if self.columns > 1:
             values = tf.tile(values, [1] * (1 + len(self._cases)) + [self.columns])
-        return tf.unstack(tf.reshape(values, [len(statistics), -1]))
+        return tf.unstack(tf.reshape(values, [len(statistics), -1]) if self._cases else values)
 
     def sum(self, *values: tf.Tensor) -> tf.Tensor:
         """Sums values over columns, the adjoint of `spread`: float64, `[cases, values, channels]`."""
@@ -108,9 +108,9 @@ def power_sums(x: tf.Tensor, by_case: bool) -> tf.Tensor:
     """
     columns = _Columns(x, by_case, to_sum=True)
     rows, x = columns.rows, columns.view(x)
-    ones, nothing = tf.ones(x.shape[3:]), tf.zeros([0])
+    unread, nothing = tf.zeros(x.shape[3:]), tf.zeros([0])  # scale and offset of the normalized tensor
     _, mean, variance, *_ = tf.raw_ops.FusedBatchNormV3(
-        x=x, scale=ones, offset=tf.zeros_like(ones), mean=nothing, variance=nothing
+        x=x, scale=unread, offset=unread, mean=nothing, variance=nothing
     )
     variance *= (rows - 1) / rows  # the kernel returns the unbiased variance
     mean, variance = tf.cast(mean, tf.float64), tf.cast(variance, tf.float64)
@@ -142,20 +142,19 @@ def normalize(
 ) -> tf.Tensor:
     """Returns `(x - mean) / sqrt(variance + epsilon) scale + offset`."""
     columns = _Columns(x, _has_cases(mean), to_sum=False)
-    mean, variance, scale, offset = columns.spread(mean, variance, scale, offset)
-    if x.dtype in FUSED_DTYPES:
-        y, *_ = tf.raw_ops.FusedBatchNormV3(
-            x=columns.view(x),
-            scale=scale,
-            offset=offset,
-            mean=mean,
-            variance=variance,
-            epsilon=epsilon,
-            is_training=False,
-        )
-    else:
-        y = _normalize(columns.view(x), mean, variance, scale, offset, epsilon)
-    return columns.undo(y)
+    return columns.undo(_fused(columns.view(x), *columns.spread(mean, variance, scale, offset), epsilon))
+
+
+def _fused(
+    x: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, epsilon: float
+) -> tf.Tensor:
+    """Normalizes a view with a fused kernel, if there is one for its dtype."""
+    if x.dtype not in FUSED_DTYPES:
+        return _normalize(x, mean, variance, scale, offset, epsilon)
+    y, *_ = tf.raw_ops.FusedBatchNormV3(
+        x=x, scale=scale, offset=offset, mean=mean, variance=variance, epsilon=epsilon, is_training=False
+    )
+    return y
 
 
 def gradient_sums(x: tf.Tensor, dy: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor, epsilon: float) -> tf.Tensor:
@@ -167,7 +166,7 @@ def gradient_sums(x: tf.Tensor, dy: tf.Tensor, mean: tf.Tensor, variance: tf.Ten
         _, dy_normal, dy_sum, *_ = tf.raw_ops.FusedBatchNormGradV3(
             y_backprop=dy,
             x=x,
-            scale=tf.ones_like(mean),
+            scale=mean,  # only of the gradient of x, which is not read
             reserve_space_1=mean,
             reserve_space_2=variance,
             reserve_space_3=tf.zeros([0]),
@@ -196,7 +195,11 @@ def gradient(
     section 3). `mean_dy_normal` and `mean_dy` are the means of `scale dy normal` and `scale dy` over all values that
     share statistics. The formula is the difference of two normalizations, so the fused kernels compute it.
     """
-    zeros = tf.zeros_like(mean)
     inverse = tf.math.rsqrt(variance + epsilon)
-    direct = normalize(dy, zeros, variance, scale, -inverse * mean_dy, epsilon)
-    return direct - normalize(x, mean, variance, inverse * mean_dy_normal, zeros, epsilon)
+    columns = _Columns(x, _has_cases(mean), to_sum=False)
+    mean, variance, scale, slope, offset = columns.spread(
+        mean, variance, scale, inverse * mean_dy_normal, -inverse * mean_dy
+    )
+    zeros = tf.zeros_like(mean)
+    direct = _fused(columns.view(dy), zeros, variance, scale, offset, epsilon)
+    return columns.undo(direct - _fused(columns.view(x), mean, variance, slope, zeros, epsilon))

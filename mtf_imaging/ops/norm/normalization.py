@@ -17,7 +17,7 @@ from mtf_imaging.meshes.exchange import Exchange, Round
 from mtf_imaging.meshes.laid_out import LaidOutTensor
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 from mtf_imaging.ops.norm import local as local_norm
-from mtf_imaging.ops.norm.sums import SUM_BYTES, EachCase, Sums, WholeBatch
+from mtf_imaging.ops.norm.sums import SUM_BYTES, Sums, sums_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +52,7 @@ class _NormOperation(mtf.Operation):
             lowering.set_tensor_lowering(tensor, value)
 
     def _cases(self, mesh: ShardMeshImpl) -> Sums:
-        return (EachCase if self._sharing.by_case else WholeBatch)(mesh, self.inputs[0].shape)
+        return sums_of(mesh, self.inputs[0].shape, self._sharing.by_case)
 
     def _means(self, mesh: ShardMeshImpl, sums: LaidOutTensor) -> LaidOutTensor:
         """Returns the means over all values that share statistics, given their sums."""

@@ -29,13 +29,17 @@ class Sums(abc.ABC):
     Args:
       mesh: the mesh.
       shape: shape of the tensors that are summed, `[cases, ..., channels]`.
+
+    Attributes:
+      by_case: whether functions of slices get and return `cases`.
     """
 
     by_case: bool
+    _sums_cases = False
 
     def __init__(self, mesh: ShardMeshImpl, shape: mtf.Shape) -> None:
         self._mesh, self._shape, self._split = mesh, shape, mesh.split_axes(shape)
-        summed = slice(1 if self.by_case else 0, -1)
+        summed = slice(0 if self._sums_cases else 1, -1)
         self._summed = [axis for axis in self._split[summed] if axis is not None]
         self._has_tails = bool(tails.tails_of(mesh, shape, [dim.name for dim in shape.dims[summed]]))
 
@@ -104,8 +108,8 @@ class Sums(abc.ABC):
         """Returns the exchanges of `sum_cases`."""
 
 
-class WholeBatch(Sums):
-    """Sums over all dimensions but the channels: the whole batch shares statistics."""
+class _OneSum(Sums):
+    """Sums over all slices of a shard, which share statistics."""
 
     by_case = False
 
@@ -127,6 +131,12 @@ class WholeBatch(Sums):
     ) -> LaidOutTensor:
         return self._mesh.window(fn, tensors, statistics, self._channel_axes, batch_ndims=0)
 
+
+class WholeBatch(_OneSum):
+    """Sums over all dimensions but the channels: the whole batch shares statistics."""
+
+    _sums_cases = True
+
     def sum_cases(self, sums: LaidOutTensor) -> LaidOutTensor:
         return sums
 
@@ -137,14 +147,33 @@ class WholeBatch(Sums):
         return []
 
 
-class EachCase(Sums):
+class _Cases(Sums):
     """Sums over the dimensions between the first one and the channels: each case has its own statistics."""
-
-    by_case = True
 
     def __init__(self, mesh: ShardMeshImpl, shape: mtf.Shape) -> None:
         super().__init__(mesh, shape)
         self._case_axes = [axis for axis in self._split[:1] if axis is not None]
+
+    def sum_cases(self, sums: LaidOutTensor) -> LaidOutTensor:
+        uneven = tails.tails_of(self._mesh, mtf.Shape(self._shape.dims[:1]))
+        sums = tails.fill(self._mesh, sums, uneven, 0) if uneven else sums
+        sums = self._mesh.map_stacks(lambda s: tf.reduce_sum(s, axis=1), sums)
+        return self._allreduce(sums, self._case_axes)
+
+    def sum_exchanges(self, shape: Sequence[int], count: int) -> list[Round]:
+        return sum_over(self._summed, [shape[0], count, shape[-1]], SUM_BYTES)
+
+    def case_exchanges(self, shape: Sequence[int]) -> list[Round]:
+        return sum_over(self._case_axes, [1, 2, shape[-1]], SUM_BYTES)
+
+    def _allreduce(self, sums: LaidOutTensor, axes: Sequence[int]) -> LaidOutTensor:
+        return self._mesh.allreduce(sums, axes, "SUM") if axes else sums
+
+
+class EachCase(_Cases):
+    """Sums over each case, if the slices of a shard belong to several cases."""
+
+    by_case = True
 
     def _sums_of_slices(
         self, fn: Callable[..., tf.Tensor], tensors: Sequence[LaidOutTensor], statistics: Sequence[LaidOutTensor]
@@ -161,17 +190,49 @@ class EachCase(Sums):
         statistics = [self._mesh.map_stacks(spread, tensors[0], s) for s in statistics]
         return self._mesh.window(fn, [*tensors, *statistics], batch_ndims=1)
 
-    def sum_cases(self, sums: LaidOutTensor) -> LaidOutTensor:
-        uneven = tails.tails_of(self._mesh, mtf.Shape(self._shape.dims[:1]))
-        sums = tails.fill(self._mesh, sums, uneven, 0) if uneven else sums
-        sums = self._mesh.map_stacks(lambda s: tf.reduce_sum(s, axis=1), sums)
-        return self._allreduce(sums, self._case_axes)
 
-    def sum_exchanges(self, shape: Sequence[int], count: int) -> list[Round]:
-        return sum_over(self._summed, [shape[0], count, shape[-1]], SUM_BYTES)
+class OneCase(_Cases, _OneSum):
+    """Sums over each case, if all slices of a shard belong to one case.
 
-    def case_exchanges(self, shape: Sequence[int]) -> list[Round]:
-        return sum_over(self._case_axes, [1, 2, shape[-1]], SUM_BYTES)
+    The slices share statistics, so functions get them without `cases`, and need no copies of several cases.
+    """
 
-    def _allreduce(self, sums: LaidOutTensor, axes: Sequence[int]) -> LaidOutTensor:
-        return self._mesh.allreduce(sums, axes, "SUM") if axes else sums
+    def sums(
+        self,
+        fn: Callable[..., tf.Tensor],
+        count: int,
+        tensors: Sequence[LaidOutTensor],
+        statistics: Sequence[LaidOutTensor] = (),
+    ) -> LaidOutTensor:
+        n = self._mesh.grid.stack_size
+
+        def with_cases(sums: tf.Tensor) -> tf.Tensor:
+            if self._case_axes and sums.shape[0] < n:  # a split tensor has a slice for each processor
+                sums = tf.broadcast_to(sums, [n, *sums.shape[1:]])
+            return tf.expand_dims(sums, 1)
+
+        return self._mesh.map_stacks(with_cases, super().sums(fn, count, tensors, self._of_the_case(statistics)))
+
+    def map(
+        self, fn: Callable[..., tf.Tensor], tensors: Sequence[LaidOutTensor], statistics: Sequence[LaidOutTensor]
+    ) -> LaidOutTensor:
+        return super().map(fn, tensors, self._of_the_case(statistics))
+
+    def _of_the_case(self, statistics: Sequence[LaidOutTensor]) -> list[LaidOutTensor]:
+        """Removes the dimension of the cases from stacks `[n, 1, channels]`."""
+        return [self._mesh.map_stacks(lambda s: tf.reshape(s, [s.shape[0], s.shape[-1]]), s) for s in statistics]
+
+
+def sums_of(mesh: ShardMeshImpl, shape: mtf.Shape, by_case: bool) -> Sums:
+    """Returns the sums over the values that share statistics.
+
+    Args:
+      mesh: the mesh.
+      shape: shape of the tensors that are summed, `[cases, ..., channels]`.
+      by_case: whether each case has its own statistics.
+    """
+    if not by_case:
+        return WholeBatch(mesh, shape)
+    axis = mesh.split_axes(shape)[0]
+    has_one_case = mesh.slice_shape(shape)[0] == 1 and (axis is None or mesh.grid.local[axis] == 1)
+    return (OneCase if has_one_case else EachCase)(mesh, shape)

@@ -1,47 +1,20 @@
 """Pictures of a layout: the volume and its slices, one slice with its halo, and the memory of a device."""
 
-import dataclasses
 import textwrap
-from collections.abc import Sequence
 from pathlib import Path
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from mtf_imaging.files.atomic import atomic_path
-from mtf_imaging.layout import ONE_PROCESSOR, Layout
 from mtf_imaging.planner.render import picture_memory, picture_volume
+from mtf_imaging.planner.render.layout_picture import LayoutPicture
 from mtf_imaging.planner.render.picture_boxes import Cuts
 from mtf_imaging.planner.render.picture_words import describe_processors
 
 _DPI = 100
 _HEIGHT, _HEAD, _FOOT = 560, 88, 14  # all sizes in this module are in pixels
 _WIDTHS = {"volume": 520, "slice": 370, "memory": 400}
-
-
-@dataclasses.dataclass(frozen=True)
-class LayoutPicture:
-    """The contents of the picture of a layout.
-
-    Attributes:
-      volume: pairs (dimension, voxels) of the 1 to 3 spatial dimensions of the image.
-      layout: the layout; it may contain rules for other dimensions.
-      halo: voxels (before, after) of the widest convolution at full resolution, by spatial dimension.
-      memory: pairs (purpose, bytes) of one device; empty if unknown.
-      memory_recomputed: pairs (purpose, bytes) with recomputed activations; empty omits this bar.
-      device_memory: bytes of memory of a device, or None.
-      device_name: the name of the device.
-      title: the title of the picture; default: the mesh and the layout.
-    """
-
-    volume: Sequence[tuple[str, int]]
-    layout: Layout = ONE_PROCESSOR
-    halo: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
-    memory: Sequence[tuple[str, int]] = ()
-    memory_recomputed: Sequence[tuple[str, int]] = ()
-    device_memory: int | None = None
-    device_name: str = "device"
-    title: str = ""
 
 
 def write_picture(path: str | Path, picture: LayoutPicture) -> None:
