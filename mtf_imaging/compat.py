@@ -132,13 +132,15 @@ def gpu_memory_limit(number: int) -> int:
     return next(d.memory_limit for d in device_lib.list_local_devices() if d.name.endswith(f"GPU:{number}"))
 
 
-def start_collectives(job: str, addresses: list[str], index: int) -> None:
+def start_collectives(job: str, addresses: list[str], index: int, may_spin: bool = True) -> None:
     """Starts TensorFlow's collective runtime in this process, and waits for all others.
 
     Args:
       job: the job name of the processes.
       addresses: the address of each process.
       index: the number of this process.
+      may_spin: whether threads without work may poll for some time before they sleep, which other processes on the
+        same cores would have to wait for.
 
     Raises:
       RuntimeError: TensorFlow has already initialized its devices.
@@ -150,9 +152,11 @@ def start_collectives(job: str, addresses: list[str], index: int) -> None:
     own.configure_collective_ops(
         collective_leader=f"/job:{job}/replica:0/task:0", device_filters=(f"/job:{job}/task:{index}",)
     )
+    config = own.config
+    config.experimental.disable_thread_spinning = not may_spin
     server = tensorflow_server_pb2.ServerDef(
         cluster=tf.train.ClusterSpec({job: addresses}).as_cluster_def(),
-        default_session_config=own.config,
+        default_session_config=config,
         job_name=job,
         task_index=index,
         protocol="grpc",
