@@ -33,6 +33,7 @@ class _Variable:
     def read(self) -> tf.Tensor:
         """Returns the value before all assignments of this call; the value is read only once."""
         if self._read is None:
+            assert self.variable is not None, "`Variables.create` comes before the first read"
             with tf.device(self.device):
                 self._read = tf.raw_ops.ReadVariableOp(resource=self.variable.handle, dtype=self.variable.dtype)
         return self._read

@@ -142,7 +142,8 @@ def normalize(
 ) -> tf.Tensor:
     """Returns `(x - mean) / sqrt(variance + epsilon) scale + offset`."""
     columns = _Columns(x, _has_cases(mean), to_sum=False)
-    return columns.undo(_fused(columns.view(x), *columns.spread(mean, variance, scale, offset), epsilon))
+    mean, variance, scale, offset = columns.spread(mean, variance, scale, offset)
+    return columns.undo(_fused(columns.view(x), mean, variance, scale, offset, epsilon))
 
 
 def _fused(
