@@ -1,45 +1,11 @@
 """Adam with bias correction."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import tensorflow as tf
 
 from mtf_imaging.compat import mtf
-from mtf_imaging.meshes.local import first_slice
 from mtf_imaging.training.optimizers.optimizer import Optimizer
-
-
-class _Update(mtf.Operation):
-    """The new mean gradient, the new mean squared gradient, and the change of a variable.
-
-    One operation per variable is built and compiled faster than one per term.
-    """
-
-    def __init__(
-        self,
-        gradient: mtf.Tensor,
-        mean: mtf.Tensor,
-        square: mtf.Tensor,
-        corrections: Sequence[mtf.Tensor],
-        coefficients: tuple[float, float, float],
-    ) -> None:
-        super().__init__([gradient, mean, square, *corrections], name="adam")
-        self._coefficients = coefficients
-        self._outputs = [mtf.Tensor(self, mean.shape, mean.dtype, index=i) for i in range(3)]
-
-    def lower(self, lowering: mtf.Lowering) -> None:
-        inputs = [lowering.tensors[x].to_laid_out_tensor() for x in self.inputs]
-        for output, value in zip(self.outputs, lowering.mesh_impl(self).map_stacks(self._local, *inputs), strict=True):
-            lowering.set_tensor_lowering(output, value)
-
-    def _local(
-        self, gradient: tf.Tensor, mean: tf.Tensor, square: tf.Tensor, rate: tf.Tensor, correction: tf.Tensor
-    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        beta1, beta2, epsilon = self._coefficients
-        mean = mean * beta1 + gradient * (1 - beta1)
-        square = square * beta2 + tf.square(gradient) * (1 - beta2)
-        root = tf.sqrt(square * first_slice(correction)) + epsilon
-        return mean, square, mean * first_slice(rate) / root
 
 
 class Adam(Optimizer):
@@ -76,8 +42,22 @@ class Adam(Optimizer):
         corrections = [self.rate * self._correction1, self._correction2]
         corrections = [mtf.cast(correction, variable.master_dtype) for correction in corrections]
 
-        coefficients = self._beta1, self._beta2, self._epsilon
-        mean, square, change = _Update(gradient, mean_slot, square_slot, corrections, coefficients).outputs
+        def update(
+            gradient: tf.Tensor, mean: tf.Tensor, square: tf.Tensor, rate: tf.Tensor, correction: tf.Tensor
+        ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            mean = mean * self._beta1 + gradient * (1 - self._beta1)
+            square = square * self._beta2 + tf.square(gradient) * (1 - self._beta2)
+            return mean, square, mean * rate / (tf.sqrt(square * correction) + self._epsilon)
+
+        # One operation per variable is built and compiled faster than one per term.
+        mean, square, change = mtf.slicewise(
+            update,
+            [gradient, mean_slot, square_slot, *corrections],
+            output_shape=[variable.shape] * 3,
+            output_dtype=[variable.master_dtype] * 3,
+            splittable_dims=variable.shape.dims,
+            name="adam",
+        )
         mtf.assign(mean_slot, mean)
         mtf.assign(square_slot, square)
         mtf.assign_sub(variable, change)
