@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 import tensorflow as tf
 
-from mtf_imaging import upstream
+from mtf_imaging import compat, upstream
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import LayoutError, MtfImagingError, NotSupportedError
 from mtf_imaging.meshes import tails
@@ -12,7 +12,7 @@ from mtf_imaging.meshes.laid_out import CanonicalSum, LaidOutTensor, Lowered
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 from mtf_imaging.meshes.random.state import RandomState
 from mtf_imaging.meshes.variables import LaidOutVariable
-from mtf_imaging.reads import place_in_loop, reads
+from mtf_imaging.reads import inner_operations, place_in_loop, reads
 from mtf_imaging.upstream.faults import title
 from mtf_imaging.upstream.slicewise import LocalCall
 
@@ -30,6 +30,7 @@ class Lowering(mtf.Lowering):
 
     Attributes:
       local_calls: {slicewise operation: `LocalCall`}, which gradients of these operations need.
+      differentiated: the operations whose generic gradients are lowered, too.
     """
 
     def __init__(
@@ -47,6 +48,9 @@ class Lowering(mtf.Lowering):
         self.operations: dict[mtf.Operation, tf.Operation] = {}
         self.variables: dict[mtf.Variable, LaidOutVariable] = {}
         self.local_calls: dict[mtf.Operation, LocalCall] = {}
+        operations = list(operations)
+        every = [each for op in operations for each in [*inner_operations(op), op]]
+        self.differentiated = {compat.forward_operation(op) for op in every if isinstance(op, mtf.GenericGradOperation)}
         for op in operations:
             self.lower(op)
 

@@ -104,7 +104,7 @@ def lower(op: mtf.Operation, lowering: mtf.Lowering) -> None:
         tails.valid_integers(mesh, value, x.shape) if x.dtype.is_integer else value
         for x, value in zip(op.inputs, inputs, strict=True)
     ]
-    if compat.gradient_function(op) is None:
+    if compat.gradient_function(op) is None and op in lowering.differentiated:
         summed = _summed_tails(op, mesh)
         # A derivative at an undefined element may be NaN, and NaN times a cotangent of 0 would enter the sum.
         defined = [

@@ -67,7 +67,7 @@ MUTANTS = [
             "",
             "tests/ops/test_norms_of_cases.py tests/ops/test_second_derivatives.py norm",
         ),
-        ("-inverse * mean_dy\n", "0 * mean_dy\n"),
+        ("-inverse * mean_dy,", "0 * mean_dy,"),
         ("scale, inverse * mean_dy_normal,", "scale, mean_dy_normal,"),
         ("return tf.transpose(totals, [1, 0, 2]) if self._cases else totals", "return totals"),
         (

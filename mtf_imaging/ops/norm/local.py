@@ -198,9 +198,8 @@ def gradient(
     """
     inverse = tf.math.rsqrt(variance + epsilon)
     columns = _Columns(x, _has_cases(mean), to_sum=False)
-    mean, variance, scale, slope, offset = columns.spread(
-        mean, variance, scale, inverse * mean_dy_normal, -inverse * mean_dy
+    mean, variance, scale, slope, offset, zeros = columns.spread(
+        mean, variance, scale, inverse * mean_dy_normal, -inverse * mean_dy, tf.zeros_like(mean)
     )
-    zeros = tf.zeros_like(mean)
     direct = _fused(columns.view(dy), zeros, variance, scale, offset, epsilon)
     return columns.undo(direct - _fused(columns.view(x), mean, variance, slope, zeros, epsilon))
