@@ -1,13 +1,17 @@
-"""Measures the memory of one training step on a CPU, in bytes per voxel, for the comments of `gin/unet3d_lits_*.gin`.
+"""Measures the memory of one training step on a CPU, in bytes per voxel, and compares it with the planner.
 
     python -m benchmarks.step_memory --size 96 --dtype bfloat16 --mesh_shape rows:2 --layout x:rows
     python -m benchmarks.step_memory --size 96 --recompute --pairs 3
 
-The result is the growth of the peak memory of a new process in its first step, as reported by the Linux kernel, for one
-volume of size^3 voxels. It includes activations, temporary tensors, gradients and the workspace of the libraries. The
-weights, the optimizer slots and the program are allocated before the step and not included. "of tensors" is the peak
-that TensorFlow reports for a second step, without workspace and one-time allocations. With --pairs, steps with and
-without recomputation alternate in one process, and their times are compared.
+It prints three figures for one volume of size^3 voxels:
+
+- "process": the growth of the peak memory of a new process in its first step, as reported by the Linux kernel. It
+  includes the work space of kernels, one-time preparations of TensorFlow, and space that the allocator wastes.
+- "tensors": the peak of tensors that TensorFlow reports, the median of several later steps.
+- "planned": the peak of tensors that the planner computes, which `mtf-imaging explain` prints.
+
+The weights and the optimizer slots are allocated before the step and not included. With --pairs, steps with and without
+recomputation alternate in one process, and their times are compared.
 """
 
 import argparse
@@ -17,14 +21,17 @@ import statistics
 import time
 
 import numpy as np
-import tensorflow as tf
 
 import mtf_imaging as mi
+from mtf_imaging.layout import Layout
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
+from mtf_imaging.planner.bench.memory import tensors_above
+from mtf_imaging.planner.cost.plan import make_plan
 from mtf_imaging.training.optimizers import Adafactor
-from mtf_imaging.training.step import training_step
+from mtf_imaging.training.step import TrainingStep, training_step
 
 GIB = 2**30
+STEPS = 5  # the peaks of single steps differ by up to 15%
 
 
 def _flag(default, help_text):
@@ -41,22 +48,35 @@ class Setting:
     recompute: bool = _flag(False, "recompute activations in the backward pass")
     mesh_shape: str = _flag("", "mesh of processors, all on one device, for instance rows:2,cols:2")
     layout: str = _flag("", "rules of the layout, for instance x:rows,y:cols")
+    norm: str = _flag("batch", "norm of the network: batch, group or instance")
     tpu: bool = _flag(False, "use the network of gin/unet3d_tpu_256.gin instead of gin/unet3d_lits.gin")
 
     @property
     def voxels(self):
         return self.size**3
 
-    def program(self, **options):
-        network = {"base_filters": self.base_filters, "recompute": self.recompute}
+    @property
+    def sizes(self):
+        return (self.size,) * 3
+
+    def task(self):
+        network = {"base_filters": self.base_filters, "recompute": self.recompute, "norm": self.norm}
         if self.tpu:
             network = UNet3D(**network, double_before_pool=True, negative_slope=0.0, dropout_rate=0.0)
-            task = LiverTumorSegmentation(network, dice="adaptive", dice_weight=1.0)
-        else:
-            task = LiverTumorSegmentation(UNet3D(**network))
+            return LiverTumorSegmentation(network, dice="adaptive", dice_weight=1.0)
+        return LiverTumorSegmentation(UNet3D(**network))
+
+    def plan(self):
+        """Returns the plan of the step."""
+        layout = Layout.parse(self.mesh_shape, self.layout)
+        step = TrainingStep(self.task(), Adafactor(), self.sizes, 1, 1, self.dtype)
+        return make_plan(step.trace(layout), layout, mesh_impl="stacked")
+
+    def program(self, **options):
+        task = self.task()
         return mi.Program(
             training_step(task, Adafactor()),
-            task.inputs(1, (self.size,) * 3, self.dtype),
+            task.inputs(1, self.sizes, self.dtype),
             mesh_shape=self.mesh_shape,
             layout=self.layout,
             mesh_impl="stacked",
@@ -64,12 +84,12 @@ class Setting:
         )
 
     def batch(self):
-        rng, sizes = np.random.default_rng(0), (1, *(self.size,) * 3)
+        rng, sizes = np.random.default_rng(0), (1, *self.sizes)
         return {"image": rng.random((*sizes, 1), np.float32), "labels": rng.integers(0, 3, sizes, np.int32)}
 
     def __str__(self):
-        again = ", recomputed" if self.recompute else ""
-        return f"{self.size}^3 {self.dtype}, {self.base_filters} filters, layout '{self.layout}'{again}"
+        network = f"{self.base_filters} filters, {self.norm} norm{', recomputed' if self.recompute else ''}"
+        return f"{self.size}^3 {self.dtype}, {network}, layout '{self.layout}'"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +99,7 @@ class Measured:
     Attributes:
       before: bytes before the first step.
       peak: bytes at the peak of the first step.
-      tensors: bytes of tensors at the peak of a later step; 0 if there is only one step.
+      tensors: bytes of tensors at the peak of a later step, the median; 0 if there is only one step.
       seconds: duration of the last step.
     """
 
@@ -93,20 +113,18 @@ def peak_bytes():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def measure(setting, steps=2):
+def measure(setting, steps=STEPS + 1):
     """Runs steps and returns a `Measured`. The process must not have run any step before."""
     program, batch = setting.program(), setting.batch()
     before = peak_bytes()
-    began = time.perf_counter()
-    program(**batch)
-    peak, tensors = peak_bytes(), 0
-    for _ in range(steps - 1):
-        tf.config.experimental.reset_memory_stats("CPU:0")
-        current = tf.config.experimental.get_memory_info("CPU:0")["current"]
+    tensors, seconds = [], []
+    for number in range(steps):
         began = time.perf_counter()
-        program(**batch)
-        tensors = tf.config.experimental.get_memory_info("CPU:0")["peak"] - current
-    return Measured(before, peak, tensors, time.perf_counter() - began)
+        tensors.append(tensors_above(lambda: program(**batch), ["CPU:0"]))
+        seconds.append(time.perf_counter() - began)
+        if number == 0:
+            peak = peak_bytes()
+    return Measured(before, peak, int(statistics.median(tensors[1:] or [0])), seconds[-1])
 
 
 def time_pairs(setting, pairs):
@@ -153,11 +171,12 @@ def main():
         )
         print(f"recomputation takes {ratio:.2f} times as long (median of {pairs} pairs)")
         return
-    measured = measure(setting)
+    measured, planned = measure(setting), setting.plan().peak.nbytes
     step = measured.peak - measured.before
     print(
-        f"{setting}: {step / GIB:.2f} GiB above {measured.before / GIB:.2f} GiB, {step / setting.voxels:.0f} bytes per "
-        f"voxel, {measured.tensors / setting.voxels:.0f} of tensors, {measured.seconds:.1f} s"
+        f"{setting}: process {step / GIB:.2f} GiB above {measured.before / GIB:.2f} GiB, "
+        f"{step / setting.voxels:.0f} bytes per voxel; tensors {measured.tensors / setting.voxels:.0f}, "
+        f"planned {planned / setting.voxels:.0f}, {planned / measured.tensors:.2f} of them; {measured.seconds:.1f} s"
     )
 
 

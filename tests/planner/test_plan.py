@@ -23,7 +23,7 @@ from mtf_imaging.training.optimizers import SGD, Adafactor, Adam
 from mtf_imaging.training.step import TracedStep, TrainingStep, training_step
 from mtf_imaging.training.task import task_inputs
 
-MIB, GIB = 2**20, 2**30
+MIB = 2**20
 
 
 def plan_of(
@@ -91,18 +91,6 @@ def test_a_layout_splits_work_and_memory():
     together = plan_of(64, "rows:2,cols:2", "x:rows,y:cols", devices=1, **options)
     assert (together.devices, together.grid.stack_size) == (1, 4)
     assert 3.9 * split.peak.nbytes < together.peak.nbytes <= 4 * split.peak.nbytes, "a device keeps its weights once"
-
-
-@pytest.mark.parametrize(
-    ("dtype", "recompute", "gib"), [("float32", False, 1.89), ("bfloat16", False, 1.15), ("bfloat16", True, 0.83)]
-)
-def test_memory_is_near_what_was_measured(dtype, recompute, gib):
-    """The measured peaks at 96^3 are from docs/evidence/memory.md.
-
-    They include 0.15 GiB of the graph and the workspace of kernels, which the plan does not cover.
-    """
-    plan = plan_of(96, dtype=dtype, recompute=recompute)
-    assert 0.75 * (gib - 0.15) < plan.memory / GIB < 1.15 * (gib - 0.15)
 
 
 def test_recomputation_and_micro_batches_need_less_memory():

@@ -32,7 +32,8 @@ def peak(operations: Iterable[mtf.Operation], mesh: ShardMeshImpl, together: int
     The model runs operations one after the other and frees each tensor after its last use. A slice with its halo is a
     separate tensor until the last operation that needs this halo. An elementwise operation may overwrite an input of
     the same size if no later operation reads it. Zeros replace the tails of uneven slices in place; other values, such
-    as those of a max pool, need a copy. The workspace of kernels is not counted.
+    as those of a max pool, need a copy. Neither the work space of kernels nor the space that the allocator wastes is
+    counted.
 
     Args:
       operations: the operations, in the order in which they run.
