@@ -4,8 +4,7 @@
     python -m benchmarks.largest_cube --gib 16 --confirm    # also runs a step of each: hours on 2 cores, and 16 GiB
 
 Every step runs in its own process, whose peak memory is read from the Linux kernel. Two small cubes yield the bytes per
-voxel and the fixed memory. The last column of the table is an estimate from the activations alone: the usual count of
-160 to 210 GiB for 512^3 voxels, 32 filters and bfloat16.
+voxel and the fixed memory. The last column of the table is the planner's bytes per voxel of the larger cube.
 """
 
 import concurrent.futures
@@ -14,8 +13,6 @@ import itertools
 import multiprocessing
 
 from benchmarks.step_memory import GIB, Setting, measure, parser
-
-_COUNTED = 160 / 512**3, 210 / 512**3  # GiB per voxel
 
 
 def peak_of(setting, steps=1):
@@ -65,7 +62,7 @@ def main():
     base = {name: getattr(arguments, name) for name in shared}
 
     print(
-        f"| filters | dtype | activations | bytes per voxel | fixed GiB | largest in {arguments.gib:g} GiB | estimate |"
+        f"| filters | dtype | activations | bytes per voxel | fixed GiB | largest in {arguments.gib:g} GiB | planned |"
     )
     print("| --- | --- | --- | --- | --- | --- | --- |")
     for filters, dtype, again in itertools.product(arguments.filters, arguments.dtypes, (False, True)):
@@ -76,11 +73,11 @@ def main():
         if arguments.confirm:
             size, measured = confirm_largest(dataclasses.replace(setting, size=size), limit, arguments.multiple)
             shown = f"{size}^3: {measured.peak / GIB:.1f} GiB, {measured.seconds:.0f} s" if measured else "none"
-        bits = filters / 32 * (2 if dtype == "float32" else 1)
-        low, high = (round((arguments.gib / (gib * bits)) ** (1 / 3)) for gib in reversed(_COUNTED))
+        planned = dataclasses.replace(setting, size=max(arguments.small))
+        planned_bytes = planned.plan().peak.nbytes / planned.voxels
         how = "recomputed" if again else "kept"
         print(
-            f"| {filters} | {dtype} | {how} | {slope:.0f} | {fixed / GIB:.1f} | {shown} | {low}^3 to {high}^3 |",
+            f"| {filters} | {dtype} | {how} | {slope:.0f} | {fixed / GIB:.1f} | {shown} | {planned_bytes:.0f} |",
             flush=True,
         )
 

@@ -23,8 +23,9 @@ class Hardware:
       link: bytes per second that a device sends to all other devices of its host together.
       latency: seconds until the first byte of an exchange within a host arrives.
       share: the share of `flops` that convolutions achieve.
-      usable: the share of the memory that a plan's tensors may take. A plan covers neither the workspace of kernels
-        nor fragmentation: measured steps (docs/evidence/memory.md) took up to 1.31 times their planned memory.
+      usable: the share of the memory that a plan's tensors may take. A plan covers neither the work space of kernels
+        nor the space that the allocator wastes: on a CPU, measured tensors (docs/evidence/memory.md) took up to 1.21
+        times their planned memory.
       bandwidth: bytes per second that a device reads from and writes to its memory, from the data sheet.
       bandwidth_share: the share of `bandwidth` that elementwise operations achieve.
       network: bytes per second that a host sends to other hosts.
