@@ -88,7 +88,8 @@ class Setting:
         return {"image": rng.random((*sizes, 1), np.float32), "labels": rng.integers(0, 3, sizes, np.int32)}
 
     def __str__(self):
-        network = f"{self.base_filters} filters, {self.norm} norm{', recomputed' if self.recompute else ''}"
+        network = f"{self.base_filters} filters, {self.norm} norm{', network of a TPU' if self.tpu else ''}"
+        network += ", recomputed" if self.recompute else ""
         return f"{self.size}^3 {self.dtype}, {network}, layout '{self.layout}'"
 
 
