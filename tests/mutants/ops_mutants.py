@@ -219,6 +219,12 @@ MUTANTS = [
         ("[dy / taps] * taps", "[dy] * taps"),
         ("outputs = [(n - k) // s + 1 for", "outputs = [n // s for"),
         (
+            "with tf.control_dependencies([dy]):",
+            "with tf.control_dependencies([]):",
+            "",
+            "tests/ops/test_sixteen_bits.py keeps_no_copy",
+        ),
+        (
             "tf.logical_and(tf.equal(value, y), tf.logical_not(taken))",
             "tf.equal(value, y)",
             "",

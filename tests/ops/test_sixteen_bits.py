@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
+from mtf_imaging.planner.bench.memory import tensors_above
 
 mtf = mi.mtf
 PRECISION = {"float16": 2**-10, "bfloat16": 2**-7, "float32": 1e-6}
@@ -67,3 +68,21 @@ def test_the_gradient_of_a_bias_is_a_sum_over_the_volume(dtype, layout):
     gradient = mi.Program(fn, inputs, "m:2", layout, may_repeat=True)(x=np.zeros([1, 40, 40, 40, 2]), bias=[0, 0])
     assert gradient.dtype == dtype
     assert np.asarray(gradient, np.float32).tolist() == [1000, 1000]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_max_pool_keeps_no_copy_for_its_gradient(dtype):
+    """At the peak, 13 results and a gradient exist. Copies of the input and the result in float32 would add 4."""
+
+    def fn(x):
+        y = mi.ops.max_pool3d(x, 3, 1, "SAME")
+        for _ in range(12):
+            y = mtf.sin(y)
+        return mtf.gradients([mtf.reduce_sum(mtf.cast(y, tf.float32))], [x])[0]
+
+    x = tf.zeros([1, 64, 64, 64, 4], dtype)
+    program = mi.Program(fn, {"x": ("b:1,x:64,y:64,z:64,c:4", dtype)})
+    nbytes = tensors_above(lambda: program(x=x), ["CPU:0"])
+    if nbytes is None:
+        pytest.skip("TensorFlow reports no memory statistics for this CPU")
+    assert nbytes < 16 * x.dtype.size * tf.size(x).numpy()
