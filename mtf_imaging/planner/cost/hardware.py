@@ -24,8 +24,8 @@ class Hardware:
       latency: seconds until the first byte of an exchange within a host arrives.
       share: the share of `flops` that convolutions achieve.
       usable: the share of the memory that a plan's tensors may take. A plan covers neither the work space of kernels
-        nor the space that the allocator wastes: on a CPU, measured tensors (docs/evidence/memory.md) took up to 1.21
-        times their planned memory.
+        nor the space that the allocator wastes: on a CPU, measured tensors took up to 1.21 times the planned memory
+        of U-Nets, and 1.37 times that of DeepLab (docs/evidence/memory.md).
       bandwidth: bytes per second that a device reads from and writes to its memory, from the data sheet.
       bandwidth_share: the share of `bandwidth` that elementwise operations achieve.
       network: bytes per second that a host sends to other hosts.
