@@ -488,8 +488,7 @@ def chunks_read_by_training(folder, augmentation, options, mesh_shape, layout, m
 class _OwnVolumes:
     """A data set that reads regions, and whose whole batches must not be read."""
 
-    def __init__(self, title=""):
-        self.title = title
+    title = ""
 
     def sizes(self, data_dir):
         return (8, 9, 6)
@@ -504,6 +503,14 @@ class _OwnVolumes:
             labels = np.stack(draws)[regions["labels"].slices]
             image = np.stack(draws)[..., np.newaxis][regions["image"].slices] / 2
             yield {"image": image, "labels": labels, "cases": [f"{self.title}{number}" for number in numbers]}
+
+
+class _DifferentVolumes(_OwnVolumes):
+    """A data set with equal settings, but different cases in each process."""
+
+    @property
+    def title(self):
+        return f"process {runtime.current().processes.index}, case "
 
 
 def trained_on_own_data(folder, options, mesh_shape, layout, mesh_impl):
@@ -525,7 +532,7 @@ def layout_error(shape, mesh_shape, layout, mesh_impl):
 
 def different_cases(folder):
     """Returns the message of a training whose processes read different cases."""
-    data = mi.jobs.TrainingData(None, _OwnVolumes(f"process {runtime.current().processes.index}, case "))
+    data = mi.jobs.TrainingData(None, _DifferentVolumes())
     layout = Layout.parse(f"rows:{runtime.current().processes.num}", "x:rows")
     try:
         mi.jobs.train(task=_JOB, data=data, model_dir=Path(folder) / "different", layout=layout, progress=False)
