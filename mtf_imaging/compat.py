@@ -139,8 +139,8 @@ def start_collectives(job: str, addresses: list[str], index: int, may_spin: bool
       job: the job name of the processes.
       addresses: the address of each process.
       index: the number of this process.
-      may_spin: whether threads without work may poll for some time before they sleep, which other processes on the
-        same cores would have to wait for.
+      may_spin: whether idle threads may poll for work before they sleep. Polling takes time from other processes on
+        the same cores.
 
     Raises:
       RuntimeError: TensorFlow has already initialized its devices.

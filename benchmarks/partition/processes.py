@@ -12,10 +12,10 @@ import sys
 from benchmarks.partition import tensorflow_setup, worker
 from benchmarks.partition.ours import Stacked
 from mtf_imaging import meshes
-from mtf_imaging.processes.processes import TF_CONFIG, TIMEOUT, format_tf_config
-from mtf_imaging.processes.servers import Server, free_port
+from mtf_imaging.cli.runtime.launching.environment import build_environments
+from mtf_imaging.processes.processes import TF_CONFIG
 
-_TIMEOUT = "250"  # seconds; many processes import TensorFlow at the same time
+_TIMEOUT = 250.0  # seconds; many processes import TensorFlow at the same time
 
 
 class Collective(Stacked):
@@ -26,15 +26,14 @@ class Collective(Stacked):
     def _prepare(self):
         self._children = []
         if TF_CONFIG not in os.environ:
-            os.environ.setdefault(TIMEOUT, _TIMEOUT)
-            addresses = [Server("127.0.0.1", free_port()) for _ in range(self._contender.processors)]
+            # As `launch` does, including each process's share of the cores.
+            environments = build_environments(os.environ, self._contender.processors, _TIMEOUT)
             words = [sys.executable, *worker.arguments(self._contender, self._step)]
-            for index in range(1, len(addresses)):
-                environ = os.environ | {TF_CONFIG: format_tf_config(addresses, index)}
+            for environ in environments[1:]:
                 child = subprocess.Popen(words, env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
                 atexit.register(child.kill)  # ends the children if this process exits without ending them
                 self._children.append(child)
-            os.environ[TF_CONFIG] = format_tf_config(addresses, 0)
+            os.environ.update(environments[0])
             self._send("load")
         tensorflow_setup.prepare()
         meshes.join()

@@ -56,7 +56,7 @@ def map_slices(
     slices = list(args)
     for i, is_stack in enumerate(stacked):
         if is_stack and i not in many:
-            # TensorFlow finds no path from a result to a stack if the tensor before the stack is used instead.
+            # `first_slice` may bypass a stack, and TensorFlow then finds no path from a result to this stack.
             slices[i] = tf.squeeze(args[i], [0]) if keep_gradient else first_slice(args[i])
     if not many:
         return tf.nest.map_structure(lambda y: tf.expand_dims(y, 0), fn(*slices))

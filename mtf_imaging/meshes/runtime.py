@@ -71,9 +71,8 @@ class Runtime:
         try:
             grow_memory()
             _use_own_gpu(processes)
-            shares = _share_cores(processes)
             addresses = [str(address) for address in processes.addresses]
-            start_collectives(PROCESS_JOB, addresses, processes.index, may_spin=not shares)
+            start_collectives(PROCESS_JOB, addresses, processes.index, may_spin=not _shares_cores(processes))
             self._peers.meet()
         except (tf.errors.OpError, RuntimeError) as error:
             self._peers.close()
@@ -359,22 +358,10 @@ def _use_own_gpu(processes: Processes) -> None:
         tf.config.set_visible_devices(gpus[number], "GPU")
 
 
-def _share_cores(processes: Processes) -> bool:
-    """Limits the threads of an operation to the share of this process in the cores of its host.
-
-    With a thread for each core in every process, threads wait for each other. A setting of the user, of TensorFlow or
-    of TF_NUM_INTRAOP_THREADS, takes precedence.
-
-    Returns:
-      Whether other processes compute on the same cores.
-    """
+def _shares_cores(processes: Processes) -> bool:
+    """Returns whether other processes compute on the CPU cores of this host."""
     here = sum(address.host == processes.own.host for address in processes.addresses)
-    if here == 1 or tf.config.get_visible_devices("GPU"):
-        return False
-    threads = tf.config.threading
-    if not (threads.get_intra_op_parallelism_threads() or os.environ.get("TF_NUM_INTRAOP_THREADS")):
-        threads.set_intra_op_parallelism_threads(max(1, (os.cpu_count() or 1) // here))
-    return True
+    return here > 1 and not tf.config.get_visible_devices("GPU")
 
 
 def _own_device(index: int, kind: str | None = None) -> str:

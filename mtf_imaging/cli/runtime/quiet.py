@@ -47,10 +47,10 @@ def _without_import(module):
 
 @contextlib.contextmanager
 def _without_collections():
-    """Pauses Python's garbage collector during the import of TensorFlow, and exempts all present objects from it.
+    """Pauses Python's garbage collector during the import of TensorFlow, and exempts all existing objects from it.
 
-    TensorFlow's modules are never freed. Without this, the collector visits their objects again and again, which takes
-    a third of the time of the import. Does nothing if TensorFlow has already been imported.
+    TensorFlow's modules are never freed, and visiting their objects takes a third of the time of the import. Does
+    nothing if TensorFlow has already been imported.
     """
     if "tensorflow" in sys.modules:
         yield

@@ -190,7 +190,7 @@ def _read(
         return samples(sample, case(sample))
 
     if augmentation is None or type(augmentation).__module__.partition(".")[0] == __name__.partition(".")[0]:
-        load = tf.autograph.experimental.do_not_convert(load)  # own code needs no conversion, which takes long
+        load = tf.autograph.experimental.do_not_convert(load)  # the package needs no conversion, which is slow
     cases = tf.data.Dataset.range(start * batch_size, tf.int64.max).map(case).batch(batch_size)
     if region.is_empty:
         return _empty_batches(cases, manifest, region)

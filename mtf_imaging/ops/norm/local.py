@@ -108,7 +108,8 @@ def power_sums(x: tf.Tensor, by_case: bool) -> tf.Tensor:
     """
     columns = _Columns(x, by_case, to_sum=True)
     rows, x = columns.rows, columns.view(x)
-    unread, nothing = tf.zeros(x.shape[3:]), tf.zeros([0])  # scale and offset of the normalized tensor
+    # The normalized tensor is not read, so its scale and offset are arbitrary.
+    unread, nothing = tf.zeros(x.shape[3:]), tf.zeros([0])
     _, mean, variance, *_ = tf.raw_ops.FusedBatchNormV3(
         x=x, scale=unread, offset=unread, mean=nothing, variance=nothing
     )
@@ -167,7 +168,7 @@ def gradient_sums(x: tf.Tensor, dy: tf.Tensor, mean: tf.Tensor, variance: tf.Ten
         _, dy_normal, dy_sum, *_ = tf.raw_ops.FusedBatchNormGradV3(
             y_backprop=dy,
             x=x,
-            scale=mean,  # only of the gradient of x, which is not read
+            scale=mean,  # affects only the gradient of x, which is not read
             reserve_space_1=mean,
             reserve_space_2=variance,
             reserve_space_3=tf.zeros([0]),
