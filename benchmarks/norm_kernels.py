@@ -42,7 +42,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", type=int, default=128, help="voxels along each axis, for 8 channels (%(default)s)")
     parser.add_argument("--channels", type=int, nargs="+", default=[8, 16, 32, 64, 128], help="numbers of channels")
-    parser.add_argument("--dtypes", nargs="+", default=["float32", "bfloat16"], help="types of the values")
+    parser.add_argument(
+        "--dtypes",
+        nargs="+",
+        choices=("float32", "bfloat16", "float16"),
+        default=["float32", "bfloat16"],
+        help="types of the values",
+    )
     parser.add_argument("--rounds", type=int, default=9, help="timed calls of each kernel (%(default)s)")
     flags = parser.parse_args()
     print("| dtype, channels, voxels | 1 | " + " | ".join(f"{width:,}" for width in _WIDTHS) + " |")

@@ -19,6 +19,12 @@ _OWN = Path(sys.executable).parent / "mtf-imaging"
 _QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 
 
+def _program(word):
+    if not Path(word).is_file():
+        raise argparse.ArgumentTypeError(f"'{word}' does not exist; give the path of mtf-imaging in an environment")
+    return Path(word).absolute()
+
+
 def _seconds(program, records, model_dir, layout, dtype):
     """Starts a training and returns the seconds until its first step, and until its end."""
     words = [program, "train", "--data_dir", records, "--model_dir", model_dir, "--gin_file", "unet3d_demo"]
@@ -36,7 +42,7 @@ def _seconds(program, records, model_dir, layout, dtype):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--program", nargs="+", type=Path, default=[_OWN], help="programs to compare (%(default)s)")
+    parser.add_argument("--program", nargs="+", type=_program, default=[_OWN], help="programs to compare (%(default)s)")
     parser.add_argument("--layout", default="4x4", help="a file of layouts/ (%(default)s)")
     parser.add_argument("--dtype", default="float64", help="type of the activations (%(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="starts of each program (%(default)s)")
@@ -44,7 +50,7 @@ def main():
     seconds = {program: [] for program in flags.program}
     with tempfile.TemporaryDirectory() as folder:
         cases, records = Path(folder) / "cases", Path(folder) / "records"
-        first = str(flags.program[0].absolute())
+        first = str(flags.program[0])
         subprocess.run(
             [first, "phantom", "--output_dir", cases, "--num_cases", "4", "--seed", "1"], check=True, **_QUIET
         )
@@ -53,7 +59,7 @@ def main():
         for _ in range(1 + flags.rounds):  # the first round fills caches
             for program, of_program in seconds.items():
                 run = Path(folder) / "run"
-                of_program.append(_seconds(program.absolute(), records, run, flags.layout, flags.dtype))
+                of_program.append(_seconds(program, records, run, flags.layout, flags.dtype))
                 shutil.rmtree(run)
     for program, of_program in seconds.items():
         to_step, to_end = (statistics.median(values) for values in zip(*of_program[1:], strict=True))

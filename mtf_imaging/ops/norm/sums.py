@@ -35,7 +35,7 @@ class Sums(abc.ABC):
     """
 
     by_case: bool
-    _sums_cases = False
+    _sums_cases = False  # whether cases are summed as well
 
     def __init__(self, mesh: ShardMeshImpl, shape: mtf.Shape) -> None:
         self._mesh, self._shape, self._split = mesh, shape, mesh.split_axes(shape)
@@ -204,14 +204,8 @@ class OneCase(_Cases, _OneSum):
         tensors: Sequence[LaidOutTensor],
         statistics: Sequence[LaidOutTensor] = (),
     ) -> LaidOutTensor:
-        n = self._mesh.grid.stack_size
-
-        def with_cases(sums: tf.Tensor) -> tf.Tensor:
-            if self._case_axes and sums.shape[0] < n:  # a split tensor has a slice for each processor
-                sums = tf.broadcast_to(sums, [n, *sums.shape[1:]])
-            return tf.expand_dims(sums, 1)
-
-        return self._mesh.map_stacks(with_cases, super().sums(fn, count, tensors, self._of_the_case(statistics)))
+        sums = super().sums(fn, count, tensors, self._of_the_case(statistics))
+        return self._mesh.map_stacks(lambda s: tf.expand_dims(s, 1), sums)
 
     def map(
         self, fn: Callable[..., tf.Tensor], tensors: Sequence[LaidOutTensor], statistics: Sequence[LaidOutTensor]
