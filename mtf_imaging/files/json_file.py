@@ -1,0 +1,96 @@
+"""Reads JSON files, with errors that name the file.
+
+Python's parser accepts a second entry with the same key and loses the first, and ends in a RecursionError for deep
+nesting. Here, both are errors of the file.
+"""
+
+import collections
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from mtf_imaging.errors import DataError
+from mtf_imaging.files.reading import memory_named
+from mtf_imaging.files.text_file import MAX_BYTES, decode_text, read_regular
+
+_CORRECT = "correct it"
+# Escapes: a pair of surrogates is a character; a single surrogate, in the group, cannot be written to any file.
+_ESCAPE = re.compile(r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)", re.DOTALL)
+
+
+def read_json(
+    path: str | Path,
+    fix: str = _CORRECT,
+    convert: Callable[[dict[str, Any]], Any] | None = None,
+    max_bytes: int = MAX_BYTES,
+) -> Any:
+    """Reads a JSON file in UTF-8, with or without a byte order mark.
+
+    Args:
+      path: the file.
+      fix: the fix in messages about its contents.
+      convert: a function that replaces each object, for instance by a smaller one.
+      max_bytes: the largest size that is read.
+
+    Raises:
+      DataError: the file is missing, unreadable, too large, not a regular file, not valid JSON in UTF-8, nested too
+        deeply, or has an object with two entries of the same key.
+    """
+    return parse_json(read_regular(path, max_bytes), path, fix, convert)
+
+
+def read_object(path: str | Path, fix: str = _CORRECT) -> dict[str, Any]:
+    """Reads a JSON file that contains an object.
+
+    Args:
+      path: the file.
+      fix: the fix in messages about its contents.
+
+    Raises:
+      DataError: see `read_json`; or the file contains another value.
+    """
+    fields = read_json(path, fix)
+    if not isinstance(fields, dict):
+        raise DataError(f"{path}: contains a {type(fields).__name__} instead of an object. Fix: {fix}.")
+    return fields
+
+
+def parse_json(
+    data: bytes | str, where: str | Path, fix: str = _CORRECT, convert: Callable[[dict[str, Any]], Any] | None = None
+) -> Any:
+    """Parses JSON.
+
+    Args:
+      data: the text, or its bytes in UTF-8.
+      where: the file, for messages.
+      fix: the fix in messages.
+      convert: a function that replaces each object.
+
+    Raises:
+      DataError: the text is not valid JSON in UTF-8, is nested too deeply, or has an object with two entries of the
+        same key.
+    """
+
+    def unique(pairs: list[tuple[str, Any]]) -> Any:
+        fields = dict(pairs)
+        if len(fields) < len(pairs):
+            twice = collections.Counter(name for name, _ in pairs).most_common(1)[0][0]
+            raise DataError(f"{where}: {twice!r} occurs twice in an object. Fix: give each entry a name of its own.")
+        return fields if convert is None else convert(fields)
+
+    with memory_named(where):
+        text = decode_text(data, where) if isinstance(data, bytes) else data
+        try:
+            value = json.loads(text, object_pairs_hook=unique)
+        except DataError:
+            raise
+        except RecursionError as error:
+            raise DataError(f"{where}: not a usable JSON file (it is nested too deeply). Fix: {fix}.") from error
+        except ValueError as error:  # also of integers with thousands of digits
+            raise DataError(f"{where}: not a JSON file ({error}). Fix: {fix}.") from error
+        single = next(filter(None, (match[1] for match in _ESCAPE.finditer(text))), None)
+    if single is not None:
+        raise DataError(f"{where}: contains \\{single}, which is half a character. Fix: {fix}.")
+    return value

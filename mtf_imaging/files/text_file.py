@@ -1,0 +1,81 @@
+"""Reads text files that users write: UTF-8 with or without a byte order mark, of any line ending and bounded size."""
+
+import codecs
+import stat
+from pathlib import Path
+
+from mtf_imaging.errors import DataError
+from mtf_imaging.files.reading import access_named, memory_named
+
+MAX_BYTES = 1 << 30  # the files of instances of COCO have 0.45 GB
+# UTF-32 comes first, because the mark of UTF-16 begins that of UTF-32.
+_OTHER_MARKS = {
+    codecs.BOM_UTF32_LE: "UTF-32",
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+}
+_KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
+
+
+def read_text(path: str | Path) -> str:
+    """Reads a text file; line endings become a line feed, and a byte order mark is left out.
+
+    Raises:
+      DataError: the file is missing, unreadable, too large, not a regular file, or not text in UTF-8.
+    """
+    return decode_text(read_regular(path), path)
+
+
+def read_regular(path: str | Path, max_bytes: int = MAX_BYTES) -> bytes:
+    """Reads a regular file. A named pipe or a device, which may never end, is refused.
+
+    Args:
+      path: the file.
+      max_bytes: the largest size that is read.
+
+    Raises:
+      DataError: the file is missing, unreadable, too large, or not a regular file.
+    """
+    check_regular(path)
+    with memory_named(path), access_named(path), open(path, "rb") as file:
+        data = file.read(max_bytes + 1)
+    if len(data) > max_bytes:
+        raise DataError(f"{path}: has more than {max_bytes} bytes, the limit for such a file. Fix: check the path.")
+    return data
+
+
+def check_regular(path: str | Path) -> None:
+    """Checks that a path is a regular file or a link to one.
+
+    Raises:
+      DataError: the path is missing, unreadable, a folder, a named pipe, a socket or a device.
+    """
+    with access_named(path):
+        mode = Path(path).stat().st_mode
+    if not stat.S_ISREG(mode):
+        kind = _KINDS.get(stat.S_IFMT(mode), "a device")
+        raise DataError(f"{path}: is {kind}, not a file. Fix: give the path of a file.")
+
+
+def decode_text(data: bytes, where: str | Path) -> str:
+    """Decodes UTF-8 text; line endings become a line feed, and a byte order mark is left out.
+
+    Args:
+      data: the bytes.
+      where: the file, for messages.
+
+    Raises:
+      DataError: the bytes are not text in UTF-8.
+    """
+    for mark, name in _OTHER_MARKS.items():
+        if data.startswith(mark):
+            raise DataError(f"{where}: is text in {name}, not in UTF-8. Fix: save the file in UTF-8.")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{where}: is not text in UTF-8 (byte 0x{data[error.start]:02x} at position {error.start}). "
+            "Fix: save the file in UTF-8."
+        ) from error
+    return text.replace("\r\n", "\n").replace("\r", "\n")
