@@ -23,6 +23,7 @@ from mtf_imaging.data.sampling.sampling import Spacing
 from mtf_imaging.data.statistics import channel_statistics
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.atomic import write_bytes
+from mtf_imaging.files.json_file import read_json
 from mtf_imaging.files.reading import access_named, memory_named
 from mtf_imaging.files.workers import in_parallel
 
@@ -269,9 +270,8 @@ def _stored(file: Path, description: Description, known: SpacingTable) -> dict[s
     with access_named(file):
         if not file.exists():
             return {}
-        data = file.read_bytes()
+    fields = read_json(file, "remove this file, or choose another folder for the plan")
     try:
-        fields = json.loads(data)
         if fields["format"] != _FORMAT or fields["spacing_table"] != _table(known):
             return {}
         if from_fields(fields["description"], str(file)) != description:

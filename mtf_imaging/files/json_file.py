@@ -81,13 +81,13 @@ def parse_json(
         return fields if convert is None else convert(fields)
 
     with memory_named(where):
-        text = decode_text(data, where) if isinstance(data, bytes) else data
+        text = decode_text(data, where, "JSON") if isinstance(data, bytes) else data
         try:
             value = json.loads(text, object_pairs_hook=unique)
         except DataError:
             raise
         except RecursionError as error:
-            raise DataError(f"{where}: not a usable JSON file (it is nested too deeply). Fix: {fix}.") from error
+            raise DataError(f"{where}: not a JSON file (it is nested too deeply). Fix: {fix}.") from error
         except ValueError as error:  # also of integers with thousands of digits
             raise DataError(f"{where}: not a JSON file ({error}). Fix: {fix}.") from error
         single = next(filter(None, (match[1] for match in _ESCAPE.finditer(text))), None)

@@ -58,24 +58,25 @@ def check_regular(path: str | Path) -> None:
         raise DataError(f"{path}: is {kind}, not a file. Fix: give the path of a file.")
 
 
-def decode_text(data: bytes, where: str | Path) -> str:
+def decode_text(data: bytes, where: str | Path, kind: str = "text") -> str:
     """Decodes UTF-8 text; line endings become a line feed, and a byte order mark is left out.
 
     Args:
       data: the bytes.
       where: the file, for messages.
+      kind: the kind of the file, for messages.
 
     Raises:
       DataError: the bytes are not text in UTF-8.
     """
     for mark, name in _OTHER_MARKS.items():
         if data.startswith(mark):
-            raise DataError(f"{where}: is text in {name}, not in UTF-8. Fix: save the file in UTF-8.")
+            raise DataError(f"{where}: not a {kind} file in UTF-8, but in {name}. Fix: save the file in UTF-8.")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{where}: is not text in UTF-8 (byte 0x{data[error.start]:02x} at position {error.start}). "
+            f"{where}: not a {kind} file in UTF-8 (byte 0x{data[error.start]:02x} at position {error.start}). "
             "Fix: save the file in UTF-8."
         ) from error
     return text.replace("\r\n", "\n").replace("\r", "\n")

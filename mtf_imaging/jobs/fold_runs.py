@@ -12,6 +12,7 @@ from mtf_imaging.data.records.splits import FILE, Fold, read_splits, write_split
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files import lock
 from mtf_imaging.files.atomic import is_partial, write_bytes
+from mtf_imaging.files.json_file import read_object
 from mtf_imaging.files.output_folder import writing_to
 from mtf_imaging.files.run_folder import fold_folder, fold_folders
 
@@ -45,11 +46,11 @@ class FoldRuns:
 
     def metrics(self, fold: int) -> dict[str, Any]:
         """Returns the contents of `metrics.json` of a finished fold."""
-        return json.loads((self.evaluation(fold) / _RESULTS[0]).read_text())
+        return read_object(self.evaluation(fold) / _RESULTS[0])
 
     def pooled(self) -> dict[str, Any]:
         """Returns the contents of `metrics.json` of the pooled results."""
-        return json.loads((self.path / _RESULTS[0]).read_text())
+        return read_object(self.path / _RESULTS[0])
 
     def finished(self, number: int) -> list[int]:
         """Returns the folds that are trained and scored.
@@ -115,8 +116,8 @@ class FoldRuns:
         path = self.path / SETTINGS
         if not path.is_file():
             return None
+        saved = read_object(path, "give another output_dir")
         try:
-            saved = json.loads(path.read_text())
             return {name: dict(saved[name]) for name in ("settings", "cases", "pooled")}
         except (ValueError, KeyError, TypeError) as error:
             raise DataError(

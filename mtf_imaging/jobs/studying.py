@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.files.atomic import write_bytes
+from mtf_imaging.files.json_file import read_object
 from mtf_imaging.files.picklable import pickled
 from mtf_imaging.settings.data import StudyCases, StudySettings
 from mtf_imaging.settings.inference import EvaluateSettings
@@ -200,7 +201,7 @@ def _keep_settings(out: Path, settings: dict) -> None:
             )
         write_bytes(path, (json.dumps(settings, indent=1) + "\n").encode())
         return
-    saved = json.loads(path.read_text())
+    saved = read_object(path, "give another output_dir")
     for name, value in settings.items():
         if saved.get(name) != value:
             raise ConfigError(

@@ -1,12 +1,12 @@
 """The table of the kinds of data, and messages about folders of another kind. Does not import TensorFlow or NumPy."""
 
 import contextlib
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mtf_imaging.errors import DataError
+from mtf_imaging.files.json_file import read_object
 from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.kinds.arrays.kind import ArrayKind
 from mtf_imaging.kinds.facts import ARRAYS, VOLUMES, Facts
@@ -36,8 +36,9 @@ def read_facts(model_dir: str | Path) -> Facts | None:
     path = Path(model_dir) / FACTS
     if not path.is_file():
         return None
+    stored = read_object(path, "delete it, then train again")
     try:
-        fields = {name: value for name, value in json.loads(path.read_text()).items() if value is not None}
+        fields = {name: value for name, value in stored.items() if value is not None}
         kind = next((name for name in KINDS if name in fields), VOLUMES if "spacing" in fields else ARRAYS)
         if kind in fields:
             fields["description"] = fields.pop(kind)

@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import os
 import pickle
 
 import numpy as np
@@ -238,6 +239,32 @@ def test_files_that_are_not_objects(tmp_path, text, message):
 def test_bytes_that_are_not_text(tmp_path):
     (tmp_path / FILE).write_bytes(b"\xff\xfe\x00")
     with pytest.raises(DataError, match=rf"^{tmp_path / FILE}: not a JSON file"):
+        read_description(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"channel_names": {"0": "CT"}, "labels": {"liver": 1, "spleen": 2, "liver": 3}}', "'liver' occurs twice"),
+        ('{"labels": ' * 100_000, "nested too deeply"),
+        ('{"numTraining": ' + "1" * 5000 + "}", "Exceeds the limit"),
+        ('{"channel_names": {"0": "CT"}, "labels": {"' + "1" * 5000 + '": "liver"}}', "is not a number below"),
+    ],
+)
+def test_hostile_or_ambiguous_text_names_the_file(tmp_path, text, message):
+    (tmp_path / FILE).write_text(text)
+    with pytest.raises(DataError, match=message) as caught:
+        read_description(tmp_path)
+    assert str(caught.value).startswith(f"{tmp_path / FILE}: ")
+
+
+def test_a_description_is_a_regular_file(tmp_path):
+    (tmp_path / FILE).symlink_to(tmp_path / "missing.json")
+    with pytest.raises(DataError, match=rf"^{tmp_path / FILE}: No such file"):
+        read_description(tmp_path)
+    (tmp_path / FILE).unlink()
+    os.mkfifo(tmp_path / FILE)
+    with pytest.raises(DataError, match=rf"^{tmp_path / FILE}: is a named pipe, not a file"):
         read_description(tmp_path)
 
 

@@ -44,7 +44,8 @@ def test_the_file_is_nnunets(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", 'not a list of {"train": [...], "val": [...]} with names of cases'),
+        ("{", "not a JSON file (Expecting property name"),
+        ("3", 'not a list of {"train": [...], "val": [...]} with names of cases'),
         ('[{"train": ["1"]}]', "not a list of"),
         ('[{"train": "12", "val": ["3"]}]', "'12' is not a list of names"),
         ('[{"train": [1], "val": [2]}]', "[1] is not a list of names"),

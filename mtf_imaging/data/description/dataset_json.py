@@ -15,7 +15,9 @@ from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.description.description_fields import as_fields, from_fields
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.atomic import write_bytes
+from mtf_imaging.files.json_file import parse_json
 from mtf_imaging.files.reading import access_named
+from mtf_imaging.files.text_file import read_regular
 
 FILE = "dataset.json"
 _IMAGE_FOLDERS = ("imagesTr", "imagesTs")
@@ -101,19 +103,15 @@ def write_description(
 def _read(path: Path) -> dict | None:
     """Returns the fields of a file, or None if it does not exist, is empty or is the manifest of records."""
     with access_named(path.parent):
-        if not path.is_file():
+        try:
+            path.lstat()  # of a link to a missing file, too, which is an error below
+        except (FileNotFoundError, NotADirectoryError):
             return None
-    with access_named(path):
-        data = path.read_bytes()
+    data = read_regular(path)
     if not data.strip():
         _log.warning("%s: this file is empty and is not read", path)
         return None
-    try:
-        fields = json.loads(data)
-    except ValueError as error:  # also of bytes that are not text
-        raise DataError(
-            f"{path}: not a JSON file ({error}). Fix: correct it, or remove it if the data is LiTS."
-        ) from error
+    fields = parse_json(data, path, "correct it, or remove it if the data is LiTS")
     if not isinstance(fields, dict):
         raise DataError(
             f"{path}: contains a {type(fields).__name__} instead of an object with channel_names and labels. "

@@ -15,6 +15,7 @@ from mtf_imaging.spelling import did_you_mean
 
 BACKGROUND_NAME, IGNORE_NAME = "background", "ignore"
 HIGHEST_LABEL = 255  # labels are stored as uint8
+_MOST_DIGITS = 9  # Python refuses to convert thousands of digits
 _LESION_NAMES = {"lesion", "tumor", "tumour", "cancer"}
 
 Values = tuple[int, ...]
@@ -164,6 +165,11 @@ def _inverted(listed: Mapping[str, str], where: str) -> dict[str, int]:
     """Returns the labels of the Decathlon, {"1": "liver"}, in the form of nnU-Net, {"liver": 1}."""
     inverted: dict[str, int] = {}
     for number, name in listed.items():
+        if number.isdecimal() and len(number) > _MOST_DIGITS:
+            raise DataError(
+                f"{where}: labels has the entry {number[:_MOST_DIGITS]}...: {name!r}, which is not a number below "
+                f"{HIGHEST_LABEL + 1}. Fix: use the values 1 to {HIGHEST_LABEL}."
+            )
         if not number.isdecimal():
             raise DataError(
                 f"{where}: labels has the entry {number!r}: {name!r}, where neither is a number. "

@@ -22,6 +22,7 @@ from mtf_imaging.data.sampling.grid import Grid, format_grid
 from mtf_imaging.data.sampling.sampling import Sampling, Spacing, format_spacing, parse_spacing
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.atomic import write_bytes
+from mtf_imaging.files.json_file import read_object
 
 FORMAT = 5
 # Format 1 has no spacing: its records span the whole field of view. Formats 1 and 2 store only the keys of the cases.
@@ -183,8 +184,8 @@ def read_manifest(data_dir: str | Path) -> Manifest | None:
     path = Path(data_dir) / _FILE
     if not path.is_file():
         return None
+    fields = read_object(path, "convert to a new folder")
     try:
-        fields = json.loads(path.read_text())
         version = fields["format"]
         if version in _READ:
             spacing = fields["spacing"] if version > 1 else None

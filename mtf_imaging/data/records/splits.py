@@ -9,6 +9,7 @@ from pathlib import Path
 
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files.atomic import write_bytes
+from mtf_imaging.files.json_file import read_json
 
 FILE = "splits_final.json"  # the name that nnU-Net uses
 
@@ -87,15 +88,14 @@ def read_splits(path: str | Path) -> list[Fold]:
     Raises:
       DataError: the file does not exist or is not a list of splits, or a fold has an empty set or a case in both sets.
     """
-    try:
-        text = Path(path).read_text()
-    except FileNotFoundError:
+    if not Path(path).exists():
         raise DataError(
             f"{path}: this file of splits does not exist. Fix: give a splits_file that train wrote.",
             settings=["splits_file"],
-        ) from None
+        )
+    stored = read_json(path, "use the format of nnU-Net's splits_final.json")
     try:
-        splits = [Fold(_names(split["train"]), _names(split["val"])) for split in json.loads(text)]
+        splits = [Fold(_names(split["train"]), _names(split["val"])) for split in stored]
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(
             f'{path}: not a list of {{"train": [...], "val": [...]}} with names of cases ({error!r}). '

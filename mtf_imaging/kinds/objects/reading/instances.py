@@ -6,7 +6,6 @@ numbers take eight times the memory.
 
 import contextlib
 import functools
-import json
 import math
 import re
 from collections.abc import Iterable, Mapping
@@ -17,7 +16,8 @@ import numpy as np
 from tqdm import tqdm
 
 from mtf_imaging.errors import DataError
-from mtf_imaging.files.reading import access_named, memory_named
+from mtf_imaging.files.json_file import read_json
+from mtf_imaging.files.reading import access_named
 from mtf_imaging.kinds.objects.description import ObjectDescription, is_integer
 
 # Polygons, each float64 [2 * points] of x and y in turn, or {"size": [height, width], "counts": ...}.
@@ -94,18 +94,8 @@ def read_instances(path: str | Path) -> Instances:
 @functools.lru_cache(maxsize=2)
 def _read(path: Path, changed: int, size: int) -> Instances:
     """Reads a file; its time of change and its size identify its contents."""
-    try:
-        with (
-            memory_named(path),
-            access_named(path),
-            open(path, encoding="utf-8-sig") as file,
-            _progress(f"reading {path.name}") as bar,
-        ):
-            fields = json.load(file, object_hook=lambda entry: _compact(entry, bar))
-    except (ValueError, RecursionError) as error:  # also of bytes that are not text
-        if isinstance(error, DataError):
-            raise
-        raise DataError(f"{path}: not a JSON file ({error}). Fix: correct it, or fetch it again.") from error
+    with _progress(f"reading {path.name}") as bar:
+        fields = read_json(path, "correct it, or fetch it again", lambda entry: _compact(entry, bar))
     for name in _LISTS:
         if not isinstance(fields, dict) or not isinstance(fields.get(name), list):
             raise DataError(

@@ -3,7 +3,6 @@
 Four kinds of folders are known: PASCAL VOC's, Cityscapes', pairs (`images/` and `labels/`), and photos without labels.
 """
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +12,9 @@ from mtf_imaging.data.listing.image_files import image_files
 from mtf_imaging.data.listing.image_formats import PNG
 from mtf_imaging.data.pixels.photo_files import PHOTOS, files_by_stem
 from mtf_imaging.errors import DataError
+from mtf_imaging.files.json_file import read_json
 from mtf_imaging.files.reading import access_named
+from mtf_imaging.files.text_file import read_text
 from mtf_imaging.kinds.photos.description import (
     CITYSCAPES,
     VOC,
@@ -104,7 +105,7 @@ def photo_description(folder: str | Path) -> PhotoDescription:
     with access_named(folder):
         exists = path.exists()
     if exists:
-        return photo_description_from_fields(_read_json(path), str(path))
+        return photo_description_from_fields(read_json(path), str(path))
     description = _layout(folder).description(folder)
     if description is None:
         raise DataError(
@@ -163,13 +164,7 @@ class _Lists:
     def _listed(self, folder: Path, split: str, images: dict[str, Path]) -> list[str]:
         """Returns the keys of a list."""
         path = folder / self.list_folder / f"{split}.txt"
-        with access_named(path):
-            data = path.read_bytes()
-        try:
-            lines = data.decode("utf-8-sig").splitlines()
-        except UnicodeDecodeError as error:
-            raise DataError(f"{path}: not a text file ({error}). Fix: write a name of a photo per line.") from error
-        keys = [line.strip() for line in lines if line.strip()]
+        keys = [line.strip() for line in read_text(path).split("\n") if line.strip()]
         twice = _repeated(keys)
         if twice:
             raise DataError(f"{path}: {len(twice)} photos occur twice: {_shown(twice)}. Fix: list each photo once.")
@@ -313,24 +308,6 @@ def _subfolders(folder: Path, depth: int = 1) -> list[Path]:
     with access_named(folder):
         here = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
     return here + [path for one in here for path in _subfolders(one, depth - 1)] if depth > 1 else here
-
-
-def _read_json(path: Path) -> object:
-    with access_named(path):
-        data = path.read_bytes()
-    try:
-        return json.loads(data, object_pairs_hook=lambda pairs: _object(pairs, path))
-    except DataError:
-        raise
-    except ValueError as error:  # also of bytes that are not text
-        raise DataError(f"{path}: not a JSON file ({error}). Fix: correct it.") from error
-
-
-def _object(pairs: list[tuple[str, object]], path: Path) -> dict[str, object]:
-    twice = _repeated([name for name, _ in pairs])
-    if twice:
-        raise DataError(f"{path}: '{twice[0]}' occurs twice in an object. Fix: give each class a name of its own.")
-    return dict(pairs)
 
 
 def _is_photo(path: Path) -> bool:
