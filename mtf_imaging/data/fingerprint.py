@@ -23,8 +23,9 @@ from mtf_imaging.data.sampling.sampling import Spacing
 from mtf_imaging.data.statistics import channel_statistics
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.atomic import write_bytes
+from mtf_imaging.files.case_errors import CaseFaults, case_errors
 from mtf_imaging.files.json_file import read_json
-from mtf_imaging.files.reading import access_named, memory_named
+from mtf_imaging.files.reading import access_named
 from mtf_imaging.files.workers import in_parallel
 
 FILE = "fingerprint.json"
@@ -188,7 +189,7 @@ class _CaseReader:
     def __call__(self, case: Case) -> CaseFingerprint | DataError:
         """Returns the fingerprint of a case, or the error, so that the other cases are still read."""
         try:
-            with memory_named(case.volume):
+            with case_errors(case.volume):
                 return self._read(case)
         except DataError as error:
             return error
@@ -233,17 +234,16 @@ def _foreground(values: np.ndarray) -> Foreground:
 
 def _read_all(reader, cases: list[Case], workers, progress, prepare) -> dict[str, CaseFingerprint]:
     """Returns the fingerprints by key, or raises one error for all failures."""
-    results, faults = {}, {}
+    results, faults = {}, CaseFaults()
     shown = progress and bool(cases)
     with tqdm(total=len(cases), desc="fingerprint", unit="case", disable=not shown, dynamic_ncols=True) as bar:
         for case, result in in_parallel(reader, cases, workers, prepare):
-            (faults if isinstance(result, DataError) else results)[case.key] = result
+            if isinstance(result, DataError):
+                faults.add(case.key, result)
+            else:
+                results[case.key] = result
             bar.update()
-    if len(faults) > 1:
-        lines = "".join(f"\n  {faults[case.key]}" for case in cases if case.key in faults)
-        raise DataError(f"{len(faults)} of {len(cases)} cases cannot be used:{lines}")
-    for fault in faults.values():
-        raise fault
+    faults.check(case.key for case in cases)
     return results
 
 

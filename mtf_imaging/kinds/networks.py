@@ -29,6 +29,13 @@ def task_for(task: "Task", description: Any) -> "Task":
     return task if description is None or for_data is None else for_data(description)
 
 
+def is_alone() -> bool:
+    """Returns whether this process computes networks alone. Otherwise the other processes wait for each image."""
+    from mtf_imaging.meshes.group import current  # imported here because it imports TensorFlow
+
+    return current().num == 1
+
+
 def trained_network(
     task: "Task",
     grids: Sequence[tuple[int, ...]],

@@ -164,7 +164,7 @@ def test_folders_without_usable_records_are_refused(tmp_path, lits_dir):
     with pytest.raises(DataError, match="the records have format 99, but this program reads formats 1 to 5"):
         read_manifest(out)
     (out / "dataset.json").write_text('{"format": 1')
-    with pytest.raises(DataError, match=r"dataset\.json: not a manifest of records"):
+    with pytest.raises(DataError, match=r"dataset\.json: not a JSON file"):
         read_manifest(out)
 
 
@@ -184,6 +184,29 @@ def test_all_unusable_cases_are_reported(tmp_path, lits_dir):
         DataError, match=r"2 of 3 cases cannot be used:\n  .*volume-2.*\n  .*volume-9.*: cannot be read"
     ):
         convert(lits_dir, tmp_path / "out", 4, progress=False, workers=2)
+
+
+def test_any_exception_of_a_case_is_reported_after_the_others_are_converted(tmp_path, lits_dir, monkeypatch):
+    def failing(case, *_):
+        if case.key in ("2", "10"):
+            raise {"2": RecursionError("too deep"), "10": OverflowError("infinity")}[case.key]
+        return write_case(case, *_)
+
+    monkeypatch.setattr("mtf_imaging.data.records.make_record.write_case", failing)
+    with pytest.raises(DataError) as caught:
+        convert(lits_dir, tmp_path / "out", 4, progress=False)
+    head, *lines = str(caught.value).splitlines()
+    assert head == "2 of 3 cases cannot be used:"
+    assert lines[0].startswith(f"  {lits_dir}/volume-2.nii.gz: cannot be used (RecursionError: too deep)")
+    assert lines[1].startswith(f"  {lits_dir}/volume-10.nii.gz: cannot be used (OverflowError: infinity)")
+    assert names(tmp_path / "out") == ["case-9.ome.zarr"]
+
+
+def test_all_unusable_headers_are_reported_before_a_grid_is_chosen(tmp_path, lits_dir):
+    for number in (2, 9):
+        (lits_dir / f"volume-{number}.nii.gz").write_bytes(b"x")
+    with pytest.raises(DataError, match=r"2 of 3 cases cannot be used:\n  .*volume-2.*\n  .*volume-9"):
+        convert(lits_dir, tmp_path / "out", spacing=2, progress=False)
 
 
 def test_partial_files_are_removed_and_a_concurrent_conversion_is_refused(tmp_path, lits_dir):

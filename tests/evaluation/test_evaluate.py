@@ -15,6 +15,7 @@ from mtf_imaging.evaluation.case_report.case_picture import picture_pixels, writ
 from mtf_imaging.evaluation.case_report.planes import find_focus
 from mtf_imaging.evaluation.scoring.summary import dice_per_case
 from mtf_imaging.kinds.volumes.evaluate import evaluate
+from mtf_imaging.kinds.volumes.segment.images import open_case
 from mtf_imaging.kinds.volumes.segment.predict import predict_cases, segment_volume
 
 GRID = Sampling((24, 20, 16))
@@ -241,6 +242,31 @@ def test_results_of_other_cases_are_not_replaced(tmp_path, folder):
     with pytest.raises(DataError, match=r"report\.html: the file already exists and belongs to other cases"):
         evaluate(folder, out, GRID, oracle, progress=False)
     assert (out / "report.html").read_text() == "of something else"
+
+
+@pytest.mark.parametrize("command", ["evaluate", "predict"])
+def test_all_unusable_cases_are_reported_after_the_others_are_segmented(tmp_path, folder, monkeypatch, command):
+    segmented = []
+
+    def open_or_fail(case, *options):
+        if case.key in ("3", "12"):
+            raise {"3": KeyError("axis"), "12": DataError(f"{case.volume}: damaged.")}[case.key]
+        segmented.append(case.key)
+        return open_case(case, *options)
+
+    for module in ("evaluate", "segment.predict"):
+        monkeypatch.setattr(f"mtf_imaging.kinds.volumes.{module}.open_case", open_or_fail)
+    function = evaluate if command == "evaluate" else predict_cases
+    with pytest.raises(DataError) as caught:
+        function(folder, tmp_path / "out", GRID, oracle, progress=False)
+    head, *lines = str(caught.value).splitlines()
+    assert head == "2 of 3 cases cannot be used:"
+    assert lines[0].startswith(f"  {folder}/volume-3.nii.gz: cannot be used (KeyError: 'axis')")
+    assert lines[1] == f"  {folder}/volume-12.nii.gz: damaged."
+    assert segmented == ["4"]
+    written = [path.name for path in (tmp_path / "out").rglob("segmentation-*")]
+    assert written == ["segmentation-4.nii.gz"]
+    assert not (tmp_path / "out/metrics.json").exists()  # scores of fewer cases could go unnoticed
 
 
 def test_an_unreadable_volume_is_reported_before_any_is_segmented(tmp_path, folder):

@@ -15,6 +15,7 @@ from mtf_imaging.evaluation.pairs.in_thread import in_thread
 from mtf_imaging.evaluation.pairs.pairs import Pair, find_pairs
 from mtf_imaging.evaluation.pairs.score_pairs import score_pair, score_pairs
 from mtf_imaging.evaluation.pairs.volumes import add_volumes
+from mtf_imaging.files.case_errors import case_errors
 from mtf_imaging.files.output_folder import writing_to
 from mtf_imaging.files.workers import in_parallel
 from tests import waiting
@@ -181,6 +182,36 @@ def test_an_empty_reference_is_scored_with_a_warning(tmp_path, caplog):
     caplog.clear()
     score_pair(dataclasses.replace(pair, prediction=empty))  # an empty prediction is scored without a warning
     assert not caplog.records
+
+
+@pytest.mark.parametrize("run", [in_thread, functools.partial(in_parallel, workers=1)])
+def test_all_unusable_cases_are_reported_after_the_others_are_scored(tmp_path, run, monkeypatch):
+    pairs, scored = store_pairs(tmp_path, 3, 4, 5, 11), []
+
+    def score(pair, **options):
+        if pair.key == "11":
+            raise RecursionError("too deep")
+        scored.append(pair.key)
+        return score_pair(pair, **options)
+
+    for number in (3, 4):
+        (tmp_path / f"segmentation-{number}.nii.gz").write_bytes(b"x")
+    monkeypatch.setattr("mtf_imaging.evaluation.pairs.score_pairs.score_pair", case_errors_of(score))
+    with pytest.raises(DataError) as caught:
+        score_pairs(pairs, 4, run, "score", progress=False)
+    head, *lines = str(caught.value).splitlines()
+    assert head == "3 of 4 cases cannot be used:"
+    for line, number in zip(lines, (3, 4, 11), strict=True):
+        assert line.startswith(f"  {tmp_path / f'segmentation-{number}.nii.gz'}: ")
+    assert scored == ["3", "4", "5"]
+
+
+def case_errors_of(score):
+    def named(pair, **options):
+        with case_errors(pair.reference):
+            return score(pair, **options)
+
+    return named
 
 
 def test_a_case_too_large_for_memory_is_named(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.images.spacing_table import SpacingTable
 from mtf_imaging.data.listing.image_formats import is_picture_ending
-from mtf_imaging.data.records.conversion import case_geometry
+from mtf_imaging.data.records.conversion import case_geometries
 from mtf_imaging.data.sampling.buckets import (
     AnySampling,
     Samplings,
@@ -38,7 +38,7 @@ def choose_sampling(
       grids: the largest number of grids.
       multiple: the number of which the sizes are multiples.
     """
-    geometries = {case.key: case_geometry(case, known, description) for case in cases}
+    geometries = case_geometries(cases, known, description)
     volumes = [(geometry.shape, geometry.spacing) for geometry in geometries.values()]
     one = Sampling(_flattened(smallest_box(volumes, spacing, multiple), description), spacing)
     if grids > 1:

@@ -1,6 +1,6 @@
 """Converts single cases: makes the record of a case, or checks an existing one."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from mtf_imaging.data.sampling.grid import Grid, format_grid, whole_region
 from mtf_imaging.data.sampling.regions import ALONG_Z
 from mtf_imaging.data.sampling.sampling import format_spacing
 from mtf_imaging.errors import DataError
-from mtf_imaging.files.reading import memory_named
+from mtf_imaging.files.case_errors import CaseFaults, case_errors
 
 if TYPE_CHECKING:
     from mtf_imaging.data.records.record import Facts
@@ -89,11 +89,11 @@ class Conversion:
 
         path = self.record_path(case)
         try:
-            with memory_named(case.volume):
+            with case_errors(case.volume):
                 made = write_case(case, path, self.sampling, self.known, self.description, self.chunk)
+                return self._converted(case, made.facts, made.grid, made.is_labeled)
         except DataError as error:
             return error
-        return self._converted(case, made.facts, made.grid, made.is_labeled)
 
     def check_existing(self, case: Case) -> Converted | DataError | None:
         """Checks the existing record of a case.
@@ -101,22 +101,27 @@ class Conversion:
         Returns:
           None if the record is damaged, or has the name of another case, and must be made again.
         """
+        try:
+            with case_errors(case.volume):
+                return self._check_existing(case)
+        except DataError as error:
+            return error
+
+    def _check_existing(self, case: Case) -> Converted | DataError | None:
         from mtf_imaging.data.records.make_record import digest
         from mtf_imaging.data.records.opening import open_record
 
         path = self.record_path(case)
         try:
-            record = open_record(path)
-            record.check()
-            is_labeled = self._is_labeled(record)
+            with case_errors(path):
+                record = open_record(path)
+                record.check()
+                is_labeled = self._is_labeled(record)
         except DataError:  # damaged
             return None
         if record.key != case.key:  # renamed
             return None
-        try:
-            mm = case_geometry(case, self.known, self.description).spacing
-        except DataError as error:
-            return error
+        mm = case_geometry(case, self.known, self.description).spacing
         sampling = self.sampling.choose(record.shape, record.spacing)
         if record.sampling != sampling:
             what = f"has resolution {record.sampling}, not {sampling}"
@@ -173,7 +178,29 @@ class Conversion:
 
 
 def case_geometry(case: Case, known: SpacingTable, description: Description) -> Geometry:
-    """Reads only the header of the image of a case, for its shape and spacing."""
-    if is_plain_lits(description):
-        return read_geometry(case.volume, known)
-    return read_image_geometry(case.channels, description, known)
+    """Reads only the header of the image of a case, for its shape and spacing.
+
+    Raises:
+      DataError: the header cannot be used.
+    """
+    with case_errors(case.volume):
+        if is_plain_lits(description):
+            return read_geometry(case.volume, known)
+        return read_image_geometry(case.channels, description, known)
+
+
+def case_geometries(cases: Sequence[Case], known: SpacingTable, description: Description) -> dict[str, Geometry]:
+    """Reads the headers of the images of cases.
+
+    Returns:
+      The geometries by the keys of the cases.
+
+    Raises:
+      DataError: headers cannot be used; all of them are reported.
+    """
+    geometries, faults = {}, CaseFaults()
+    for case in cases:
+        with faults.collect(case.key, case.volume):
+            geometries[case.key] = case_geometry(case, known, description)
+    faults.check(case.key for case in cases)
+    return geometries

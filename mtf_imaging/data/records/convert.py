@@ -27,6 +27,7 @@ from mtf_imaging.data.sampling.buckets import AnySampling, make_sampling, parse_
 from mtf_imaging.data.sampling.grid import Grid
 from mtf_imaging.data.sampling.sampling import BOX_MULTIPLE, Sampling, Spacing, parse_spacing
 from mtf_imaging.errors import ConfigError, DataError
+from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.output_folder import writing_to
 from mtf_imaging.files.workers import default_workers, in_parallel
 
@@ -136,17 +137,15 @@ def convert(
 
 def _each(function, cases: list[Case], *, workers, title, progress, prepare) -> dict[str, Converted | None]:
     """Calls a function with each case; returns the results by key, or raises one error for all failures."""
-    results, faults = {}, {}
+    results, faults = {}, CaseFaults()
     with tqdm(total=len(cases), desc=title, unit="case", disable=not progress or not cases, dynamic_ncols=True) as bar:
         for case, result in in_parallel(function, cases, workers, prepare):
-            (faults if isinstance(result, DataError) else results)[case.key] = result
+            if isinstance(result, DataError):
+                faults.add(case.key, result)
+            else:
+                results[case.key] = result
             bar.update()
-    if len(faults) > 1:
-        lines = "".join(f"\n  {faults[case.key]}" for case in cases if case.key in faults)
-        settings = dict.fromkeys(name for fault in faults.values() for name in fault.settings)
-        raise DataError(f"{len(faults)} of {len(cases)} cases cannot be used:{lines}", settings)
-    for fault in faults.values():
-        raise fault
+    faults.check(case.key for case in cases)
     return results
 
 

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tqdm import tqdm
 
@@ -27,10 +28,11 @@ from mtf_imaging.evaluation.scoring.compact_labels import CompactLabels, read_co
 from mtf_imaging.evaluation.scoring.metrics import scores_text, write_metrics
 from mtf_imaging.evaluation.scoring.overlap import dice_text
 from mtf_imaging.evaluation.scoring.voxels import slabs, whole
-from mtf_imaging.files.reading import memory_named
+from mtf_imaging.files.case_errors import CaseFaults, case_errors
 
 # (function, items) -> iterator of (item, result), in the order of completion
-Run = Callable[[Callable[[Pair], "ScoredPair"], Iterable[Pair]], Iterator[tuple[Pair, "ScoredPair"]]]
+Score = Callable[[Pair], "ScoredPair | DataError"]
+Run = Callable[[Score, Iterable[Pair]], Iterator[tuple[Pair, "ScoredPair | DataError"]]]
 _log = logging.getLogger(__name__)
 
 
@@ -56,6 +58,7 @@ def score_pairs(
     known: SpacingTable = NO_TABLE,
     description: Description = LITS,
     surface_tolerance: float = TOLERANCE_MM,
+    faults: CaseFaults | None = None,
 ) -> list[ScoredPair]:
     """Scores pairs of predictions and references.
 
@@ -68,18 +71,35 @@ def score_pairs(
       known: voxel sizes of files whose headers lack them.
       description: the meaning of the labels and of the channels, and the rules of the scores.
       surface_tolerance: the tolerance of the surface Dice in mm.
+      faults: the errors of cases that `pairs` left out; None if it leaves out none.
 
     Returns:
       The scored pairs, in the natural order of their keys.
+
+    Raises:
+      DataError: cases cannot be used; all of them are reported together, after the others are scored.
     """
-    function = functools.partial(score_pair, known=known, description=description, surface_tolerance=surface_tolerance)
-    scored = []
+    function = functools.partial(_try_pair, known=known, description=description, surface_tolerance=surface_tolerance)
+    scored, faults, keys = [], faults or CaseFaults(), []
     with tqdm(total=total, desc=name, unit="case", disable=not progress, dynamic_ncols=True) as bar:
         for pair, one in run(function, pairs):
-            scored.append(one)
-            bar.set_postfix_str(f"{pair.key}: {dice_text(one.score.overlaps)}", refresh=False)
+            keys.append(pair.key)
+            if isinstance(one, DataError):
+                faults.add(pair.key, one)
+            else:
+                scored.append(one)
+                bar.set_postfix_str(f"{pair.key}: {dice_text(one.score.overlaps)}", refresh=False)
             bar.update()
+    faults.check(sorted({*keys, *faults}, key=natural_key))
     return sorted(scored, key=lambda one: natural_key(one.score.key))
+
+
+def _try_pair(pair: Pair, **options: Any) -> ScoredPair | DataError:
+    """Scores one case; returns the error, so that the other cases are still scored."""
+    try:
+        return score_pair(pair, **options)
+    except DataError as error:
+        return error
 
 
 def score_pair(
@@ -89,7 +109,7 @@ def score_pair(
     surface_tolerance: float = TOLERANCE_MM,
 ) -> ScoredPair:
     """Reads and scores one case. Files are read in slabs, to save memory."""
-    with memory_named(pair.reference):
+    with case_errors(pair.reference):
         case = _read(pair, known, description)
         try:
             overlays = _overlays(case, description)

@@ -15,11 +15,12 @@ from mtf_imaging.data.sampling.buckets import parse_grids
 from mtf_imaging.data.sampling.grid import AXIS_NAMES
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files.atomic import atomic_path
+from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.reading import access_named, errors_named
 from mtf_imaging.kinds.facts import ARRAYS, VOLUMES, Facts
 from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.kinds.kind import NextStep
-from mtf_imaging.kinds.networks import trained_network
+from mtf_imaging.kinds.networks import is_alone, trained_network
 from mtf_imaging.kinds.output import check_kept, check_new, check_place, goes_to_folder, writing_results
 from mtf_imaging.kinds.volumes import prediction as volumes
 from mtf_imaging.layout import parse_shape
@@ -142,13 +143,15 @@ class Prediction(volumes.Prediction):
         if not isinstance(planned[0][0], ArrayFile):
             return super().predict(planned, network, own)
         input_path, output_path, written = Path(own.input), Path(own.output), []
-        is_folder = input_path.is_dir() or output_path.is_dir()
+        is_folder, faults = input_path.is_dir() or output_path.is_dir(), CaseFaults(at_once=not is_alone())
         with writing_results(input_path, output_path, []):
             for array, path in tqdm(planned, desc="predict", unit="array", disable=not own.progress):
-                image = _read(array.path)
-                with errors_named(array.path):
-                    result = network(image)
-                written.append(_write(path, result, is_folder))
+                with faults.collect(array.key, array.path):
+                    image = _read(array.path)
+                    with errors_named(array.path):
+                        result = network(image)
+                    written.append(_write(path, result, is_folder))
+            faults.check((array.key for array, _ in planned), "arrays")
         return written
 
     def next_step(self, planned: list[tuple[Any, Path]], input_path: Path, output_path: Path) -> NextStep:

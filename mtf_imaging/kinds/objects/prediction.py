@@ -8,6 +8,7 @@ import numpy as np
 from tqdm import tqdm
 
 from mtf_imaging.errors import ConfigError, DataError
+from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.output_folder import writing_to
 from mtf_imaging.files.reading import errors_named
 from mtf_imaging.files.run_folder import FACTS
@@ -15,7 +16,7 @@ from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.file_images import FileImages
 from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.kinds.kind import NextStep
-from mtf_imaging.kinds.networks import trained_network
+from mtf_imaging.kinds.networks import is_alone, trained_network
 from mtf_imaging.kinds.objects.description import ObjectDescription, object_description_from_fields
 from mtf_imaging.kinds.objects.infer import predict_objects
 from mtf_imaging.kinds.objects.output import DETECTIONS, check_object_results, detection_output
@@ -101,7 +102,11 @@ class Prediction(FileImages):
         pictures = [output_dir / PICTURES / f"{image.key}.png" for image in images[: own.num_pictures]]
         with writing_to(output_dir, *subfolders(output_dir, pictures)):
             shown = tqdm(images, desc="evaluate", unit="image", disable=not own.progress)
-            detections = [self._detect(image, read_object_image(image), network) for image in shown]
+            detections, faults = [], CaseFaults(at_once=not is_alone())
+            for image in shown:
+                with faults.collect(image.key, image.image):
+                    detections.append(self._detect(image, read_object_image(image), network))
+            faults.check((image.key for image in images), "images")
             scores = score_images(images, detections, description)
             for path, image, detected in zip(pictures, images, detections, strict=False):
                 pixels = read_object_image(image)
@@ -117,13 +122,15 @@ class Prediction(FileImages):
         input_path, output_path = Path(own.input), Path(own.output)
         images = [image for image, _ in planned]
         output = detection_output(images, input_path, output_path)
-        detections = []
+        detections, faults = [], CaseFaults(at_once=not is_alone())
         with writing_results(input_path, output_path, output.overlays):
             shown = tqdm(images, desc="predict", unit="image", disable=not own.progress)
             for image, path in zip(shown, output.overlays, strict=True):
-                pixels = read_object_image(image)
-                detections.append(self._detect(image, pixels, network))
-                write_picture(path, draw(pixels, drawn_detections(detections[-1], self.description, SHOWN_SCORE)))
+                with faults.collect(image.key, image.image):
+                    pixels = read_object_image(image)
+                    detections.append(self._detect(image, pixels, network))
+                    write_picture(path, draw(pixels, drawn_detections(detections[-1], self.description, SHOWN_SCORE)))
+            faults.check((image.key for image in images), "images")
             write_image_list(output.images, images, self.description)
             # Written last, because existing detections mark a finished prediction.
             write_detections(output.detections, images, detections, self.description)

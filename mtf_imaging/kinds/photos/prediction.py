@@ -13,6 +13,7 @@ from mtf_imaging.data.pixels.photo_files import photo_size, read_photo
 from mtf_imaging.data.sampling.grid import PHOTO_AXES
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.averaging.flips import check_flips
+from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.output_folder import writing_to
 from mtf_imaging.files.reading import errors_named
 from mtf_imaging.files.run_folder import FACTS
@@ -20,7 +21,7 @@ from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.file_images import FileImages
 from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.kinds.kind import NextStep
-from mtf_imaging.kinds.networks import trained_network
+from mtf_imaging.kinds.networks import is_alone, trained_network
 from mtf_imaging.kinds.output import (
     PICTURES,
     PREDICTIONS,
@@ -112,32 +113,37 @@ class Prediction(FileImages):
 
     def evaluate(self, images: Sequence[Photo], network: "Predict", own: "EvaluateSettings") -> list[PhotoScore]:
         output_dir, description = Path(own.output_dir), self._labels_description(own.input_dir)
-        scores, worst = [], WorstPhotos()
+        scores, worst, faults = [], WorstPhotos(), CaseFaults(at_once=not is_alone())
         predictions = [output_dir / PREDICTIONS / f"{photo.key}.png" for photo in images]
         pictures = [output_dir / PICTURES / f"{photo.key}.png" for photo in images[: own.num_pictures]]
         with writing_to(output_dir, *subfolders(output_dir, [*predictions, *pictures])):
             for number, photo in enumerate(tqdm(images, desc="evaluate", unit="photo", disable=not own.progress)):
-                pixels, reference = read_labeled_photo(photo, description)
-                labels = self._segment(photo, pixels, network)
-                write_label_image(predictions[number], labels, description)
-                if number < own.num_pictures:
-                    write_picture(pictures[number], comparison(pixels, labels, reference, description))
-                scores.append(score_photo(photo.key, labels, reference, description))
-                worst.add(scores[-1], pixels, labels, reference, description)
+                with faults.collect(photo.key, photo.image):
+                    pixels, reference = read_labeled_photo(photo, description)
+                    labels = self._segment(photo, pixels, network)
+                    write_label_image(predictions[number], labels, description)
+                    if number < own.num_pictures:
+                        write_picture(pictures[number], comparison(pixels, labels, reference, description))
+                    scores.append(score_photo(photo.key, labels, reference, description))
+                    worst.add(scores[-1], pixels, labels, reference, description)
+            faults.check((photo.key for photo in images), "photos")
             write_photo_scores(output_dir, scores, worst.layers, description, own.progress)
         return scores
 
     def predict(self, planned: list[tuple[Photo, Path]], network: "Predict", own: "PredictSettings") -> list[Path]:
         input_path, output_path = Path(own.input), Path(own.output)
         outputs = [output_files(photo, input_path, output_path) for photo, _ in planned]
+        faults = CaseFaults(at_once=not is_alone())
         with writing_results(input_path, output_path, itertools.chain(*outputs)):
             photos = tqdm([photo for photo, _ in planned], desc="predict", unit="photo", disable=not own.progress)
             for photo, files in zip(photos, outputs, strict=True):
-                pixels = _read(photo)
-                labels = self._segment(photo, pixels, network)
-                write_picture(files.overlay, overlay(pixels, labels, self.description))
-                # Written last, because an existing label image marks a finished photo.
-                write_label_image(files.labels, labels, self.description)
+                with faults.collect(photo.key, photo.image):
+                    pixels = _read(photo)
+                    labels = self._segment(photo, pixels, network)
+                    write_picture(files.overlay, overlay(pixels, labels, self.description))
+                    # Written last, because an existing label image marks a finished photo.
+                    write_label_image(files.labels, labels, self.description)
+            faults.check((photo.key for photo, _ in planned), "photos")
         return [path for _, path in planned]
 
     def next_step(self, planned: list[tuple[Photo, Path]], input_path: Path, output_path: Path) -> NextStep:

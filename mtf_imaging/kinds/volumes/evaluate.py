@@ -1,7 +1,7 @@
 """Segmentation and scoring of the cases in a folder."""
 
 import contextlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from mtf_imaging.data.cases.cases import Case, natural_key
@@ -10,7 +10,7 @@ from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.images.cropping import warn_of_cropped_labels
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.reading.open_sources import open_mask
-from mtf_imaging.data.records.conversion import case_geometry
+from mtf_imaging.data.records.conversion import case_geometries
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.window import DEFAULT_WINDOW, Window
 from mtf_imaging.errors import DataError
@@ -22,9 +22,11 @@ from mtf_imaging.evaluation.pairs.score_pairs import score_pairs, write_scores
 from mtf_imaging.evaluation.scoring.case import TOLERANCE_MM, CaseScore, check_tolerance
 from mtf_imaging.evaluation.scoring.compact_labels import read_compact
 from mtf_imaging.evaluation.scoring.overlap import dice_text, label_overlaps
+from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.output_folder import check_outside, writing_to
 from mtf_imaging.files.reading import memory_named
 from mtf_imaging.files.run_folder import check_no_run
+from mtf_imaging.kinds.networks import is_alone
 from mtf_imaging.kinds.output import PREDICTIONS, check_predictions
 from mtf_imaging.kinds.volumes.segment.images import find_cases_of, open_case
 from mtf_imaging.kinds.volumes.segment.predict import PredictProbabilities, segment_source, write_segmentation
@@ -98,10 +100,18 @@ def evaluate(
                 write_picture(picture, image, reference, written, spacing, title, description)
         return Pair(case.key, prediction, case.labels, case.volume)
 
-    pairs = (segment(number, case) for number, case in enumerate(cases))
+    faults = CaseFaults(at_once=not is_alone())
+
+    def pairs() -> Iterator[Pair]:
+        for number, case in enumerate(cases):
+            with faults.collect(case.key, case.volume):
+                pair = segment(number, case)
+            if case.key not in faults:
+                yield pair
+
     with writing_to(output_dir, "predictions", "pictures"):
-        options = description, surface_tolerance
-        scored = score_pairs(pairs, len(cases), in_thread, "evaluate", progress, known, *options)
+        options = description, surface_tolerance, faults
+        scored = score_pairs(pairs(), len(cases), in_thread, "evaluate", progress, known, *options)
         return write_scores(output_dir, scored, progress, description)
 
 
@@ -135,8 +145,7 @@ def cases_to_evaluate(
     if only is not None:
         cases = _select_cases(cases, only, input_dir)
     _check_output(Path(output_dir), Path(input_dir), cases)
-    for case in cases:
-        case_geometry(case, known, description)
+    case_geometries(cases, known, description)
     return cases
 
 

@@ -20,15 +20,17 @@ from mtf_imaging.data.intensities import ChannelStatistics
 from mtf_imaging.data.listing.image_formats import SEGMENTATION_FORMATS, is_image_folder, is_zarr
 from mtf_imaging.data.reading.channels import Image
 from mtf_imaging.data.reading.images import Volume
-from mtf_imaging.data.records.conversion import case_geometry
+from mtf_imaging.data.records.conversion import case_geometries
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.window import DEFAULT_WINDOW, Window
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup
 from mtf_imaging.evaluation.scoring.compact_labels import CompactLabels
+from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.output_folder import check_outside, writing_to
 from mtf_imaging.files.reading import memory_named
 from mtf_imaging.files.run_folder import check_no_run
+from mtf_imaging.kinds.networks import is_alone
 from mtf_imaging.kinds.output import check_kept, check_new, not_a_folder
 from mtf_imaging.kinds.volumes.segment.images import (
     as_source,
@@ -162,10 +164,12 @@ def predict_cases(
         planned = plan_predictions(input_path, output_path, overwrite, submission, known, description)
     cases, outputs = map(list, zip(*planned, strict=True))
     is_folder = _is_folder_of_cases(input_path) or _is_output_folder(output_path)
+    faults = CaseFaults(at_once=not is_alone())
     with writing_to(output_path) if is_folder else contextlib.nullcontext():
         for case, output in zip(tqdm(cases, desc="predict", unit="case", disable=not progress), outputs, strict=True):
-            with memory_named(case.volume):
+            with faults.collect(case.key, case.volume):
                 _segment_file(case, known, output, sampling, predict_probabilities, window, cleanup, description)
+    faults.check(case.key for case in cases)
     if submission and progress:
         print(how_to_submit(outputs))
     return outputs
@@ -231,8 +235,7 @@ def plan_predictions(
     outputs = _outputs(input_path, output_path, cases, submission, output_format)
     check_no_run(outputs[0].parent)
     check_new(outputs, overwrite)
-    for case in cases:
-        case_geometry(case, known, description)
+    case_geometries(cases, known, description)
     return list(zip(cases, outputs, strict=True))
 
 
