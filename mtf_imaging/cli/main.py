@@ -37,6 +37,7 @@ def main(argv: list[str] | None = None) -> int:
 def _dispatch(argv: list[str]) -> None:
     if argv[:1] == ["help"]:  # many programs accept this word instead of --help
         argv = [*argv[1:], "--help"]
+    usage.check_words(argv)
     own, _ = usage.split_rest(argv)
     words = [word for word in own if not word.startswith("-")]
     wants_help = usage.wants_help(own)

@@ -16,6 +16,7 @@ from mtf_imaging.data.description.description_fields import as_fields, from_fiel
 from mtf_imaging.data.images.spacing_table import SpacingTable, read_spacing_table
 from mtf_imaging.data.intensities import PERCENTAGES, ChannelStatistics
 from mtf_imaging.data.listing.image_files import files_of_image
+from mtf_imaging.data.listing.names import path_in, printable
 from mtf_imaging.data.reading.channels import read_image
 from mtf_imaging.data.reading.images import read_labels
 from mtf_imaging.data.sampling.grid import Grid
@@ -174,7 +175,7 @@ def _stamp(case: Case, folder: Path) -> dict[str, tuple[int, int]]:
     for path in (file for image in (*case.channels, case.labels) for file in files_of_image(image)):
         with access_named(path):
             status = path.stat()
-        stamp[path.relative_to(folder).as_posix()] = (status.st_size, status.st_mtime_ns)
+        stamp[printable(path_in(folder, path))] = (status.st_size, status.st_mtime_ns)
     return stamp
 
 

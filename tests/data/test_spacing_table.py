@@ -105,7 +105,7 @@ def test_test_cases_of_the_challenge_are_separate_cases(tmp_path, table):
         ("case,x,y,z\n28,1,nan,1\n", r"line 2: .* is not a case"),
         ("case,x,y,z\n28,1,one,1\n", r"line 2: .* is not a case"),
         ("case,x,y,z\n1,1,1,1\nvolume-1.nii,2,2,2\n", r"line 3: case '1' has a second row"),
-        ("case,x,y,z\n\xff\xfe,1,1,1\n", r"this file is not CSV text"),
+        ("case,x,y,z\n\xff\xfe,1,1,1\n", r"not a text file in UTF-8"),
     ],
 )
 def test_malformed_tables_are_refused(table, text, message):

@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import io
 import re
 from collections.abc import Iterable
 from contextlib import contextmanager
@@ -13,7 +14,8 @@ import gin
 from mtf_imaging.cli.config import gin_internals, resources
 from mtf_imaging.cli.config.own_modules import OwnModules
 from mtf_imaging.cli.config.renamed import find_renamed
-from mtf_imaging.errors import ConfigError
+from mtf_imaging.errors import ConfigError, DataError
+from mtf_imaging.files.text_file import read_text
 from mtf_imaging.spelling import did_you_mean
 
 _NO_CONFIGURABLE = re.compile(r"No configurable matching (?:reference )?'@?([^'()]+)(?:\(\))?'")
@@ -45,6 +47,18 @@ def find_gin_file(name: str, folders: Iterable[Path] = (Path(),)) -> Path:
     raise ConfigError(f"there is no gin file '{name}', neither here nor shipped.{hint} Shipped: {', '.join(shipped)}")
 
 
+def read_gin_file(file: Path) -> str:
+    """Reads a gin file, with or without a byte order mark.
+
+    Raises:
+      ConfigError: the file is not a regular file, or not text in UTF-8.
+    """
+    try:
+        return read_text(file)
+    except DataError as error:
+        raise ConfigError(f"gin file {error}") from error
+
+
 def bind(files: Iterable[Path], bindings: Iterable[str], values: dict) -> None:
     """Binds gin parameters: files first, then bindings, then values. The last binding of a parameter wins.
 
@@ -71,12 +85,14 @@ def bind(files: Iterable[Path], bindings: Iterable[str], values: dict) -> None:
         if not resources.is_shipped(file):
             modules.add_folder(file.parent)
             folders.append(file.parent)
-        return file.open()
+        text = io.StringIO(read_gin_file(file))
+        text.name = str(file)  # gin names it in messages
+        return text
 
     gin_internals.read_files_with(read)
     gin_internals.import_modules_with(modules.import_module)
     for file in files:
-        with _explained(f"gin file {file}", Path(file).read_text()):
+        with _explained(f"gin file {file}", read_gin_file(file)):
             gin.parse_config_file(str(file), print_includes_and_imports=False)
     for binding in bindings:
         with _explained(f"gin parameter {binding}", binding):

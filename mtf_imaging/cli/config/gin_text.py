@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from gin import config_parser
 
-from mtf_imaging.cli.config.gin_config import find_gin_file
+from mtf_imaging.cli.config.gin_config import find_gin_file, read_gin_file
 
 
 class GinText(NamedTuple):
@@ -62,7 +62,7 @@ def read_gin_text(files: Iterable[Path], bindings: Iterable[str] = (), follow: b
     """
     contents = GinText({}, [])
     for file in files:
-        _read(file.read_text(), contents, file.parent if follow else None)
+        _read(read_gin_file(file), contents, file.parent if follow else None)
     for binding in bindings:
         _read(binding, contents, None)
     return contents
@@ -88,4 +88,4 @@ def _read(text, contents, folder):
             contents.uses.append("include")
             if folder is not None:
                 file = find_gin_file(statement.filename, [Path(), folder])
-                _read(file.read_text(), contents, file.parent)
+                _read(read_gin_file(file), contents, file.parent)

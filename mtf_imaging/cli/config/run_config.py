@@ -8,6 +8,7 @@ from typing import Any
 
 import gin
 
+from mtf_imaging.cli.config.gin_config import read_gin_file
 from mtf_imaging.cli.config.gin_text import Named, read_gin_text
 from mtf_imaging.cli.config.groups import PARAMETERS, SETUP, TRAIN
 from mtf_imaging.cli.config.setup import JobSetup
@@ -32,7 +33,7 @@ def check_task(config: str | Path) -> None:
       ConfigError: the tasks differ, so the checkpoints may belong to another network.
     """
     config = Path(config)
-    saved = _TASK.findall(config.read_text()) if config.is_file() else []
+    saved = _TASK.findall(read_gin_file(config)) if config.is_file() else []
     if not saved:
         return
     task = gin.query_parameter("job.task")
@@ -126,7 +127,7 @@ def save_config(model_dir: str | Path, setup: JobSetup, facts: Facts, layout: La
     text = f"# Parameters that the run used, including defaults:\n\n{used}\n# Parameters that were set:\n\n{bound}"
     path = Path(model_dir) / CONFIG
     if path.is_file():
-        before = set(path.read_text().splitlines())
+        before = set(read_gin_file(path).splitlines())
         changed = [line for line in bound.splitlines() if "=" in line and line not in before]
         if changed:
             _logger.warning("%s: the run resumes with a changed configuration: %s", model_dir, "; ".join(changed))

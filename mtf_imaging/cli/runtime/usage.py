@@ -3,6 +3,7 @@
 import logging
 import re
 import textwrap
+import unicodedata
 from collections.abc import Sequence
 
 from absl import flags
@@ -10,6 +11,7 @@ from absl import flags
 import mtf_imaging
 from mtf_imaging.cli.commands.all_commands import COMMANDS, GROUPS, flags_of, load
 from mtf_imaging.cli.config.flags_of_settings import required
+from mtf_imaging.data.listing.names import printable
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.spelling import closest, did_you_mean
 
@@ -18,6 +20,20 @@ PROGRAM = "mtf-imaging"
 _WIDTH = 100
 # absl's message for a value that is not one of the choices.
 _CHOICES = re.compile(r"flag --(?P<flag>\w+)=(?P<value>.*): value should be one of <(?P<choices>.*)>")
+
+
+def check_words(argv: Sequence[str]) -> None:
+    """Checks that a command line is text, because paths are written to the files of results and of runs.
+
+    Raises:
+      ConfigError: a word has bytes that are not UTF-8.
+    """
+    for word in argv:
+        if any(unicodedata.category(c) == "Cs" for c in word):
+            raise ConfigError(
+                f"{printable(word)}: has bytes that are not UTF-8. Fix: rename this file or folder, or give a link to "
+                "it."
+            )
 
 
 def parse_flags(name: str, command, argv: list[str]) -> flags.FlagValues:

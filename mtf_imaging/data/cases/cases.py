@@ -1,15 +1,20 @@
 """Finds the cases of a folder, pairs volumes with segmentations and names the cases."""
 
-import collections
 import logging
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from mtf_imaging.data.cases.channels import check_single_channel, order_channels
-from mtf_imaging.data.description.dataset_json import find_description
+from mtf_imaging.data.cases.conflicts import check_doubles, similar_names, warn_of_others, warn_of_similar
+from mtf_imaging.data.cases.schemes import ANY, ANY_CHANNELS, FIRST, IMAGES, LABELS, MSD, NNUNET, Scheme, choose_schemes
+from mtf_imaging.data.description.dataset_json import FILE, description_folders, find_description
 from mtf_imaging.data.description.description import LITS, Description
+from mtf_imaging.data.description.listed_cases import DATASET, ListedCase, listed_images, read_listed_cases
 from mtf_imaging.data.listing.dicom_files import is_dicom_file
+from mtf_imaging.data.listing.foreign_formats import foreign_files, how_to_convert, skipped_text
 from mtf_imaging.data.listing.image_files import image_files
 from mtf_imaging.data.listing.image_formats import (
     FORMATS,
@@ -23,6 +28,7 @@ from mtf_imaging.data.listing.image_formats import (
     is_unnamed_zarr,
     is_zarr,
 )
+from mtf_imaging.data.listing.names import check_names, normalize_name
 from mtf_imaging.errors import DataError
 
 
@@ -49,54 +55,10 @@ class Case:
             object.__setattr__(self, "channels", (self.volume,))
 
 
-@dataclass(frozen=True)
-class _Scheme:
-    """The naming scheme of one data set.
-
-    The regular expressions `volume` and `labels` match a path that starts with the name of the folder, without the
-    ending of the file. Both have the groups `name` and `test`. The group `test` matches only for test cases of the
-    challenge, whose labels are not published. `key` and `labels_name` are format strings of these groups.
-    """
-
-    volume: str
-    labels: str
-    key: str
-    labels_name: str
-
-
-# The first scheme that matches a volume is used. nnU-Net comes before MSD because the MSD pattern also matches nnU-Net
-# names.
-_SCHEMES = {
-    "LiTS": _Scheme(
-        volume=r"(?:.*/)?(?P<test>test-)?volume-(?P<name>\d+)",
-        labels=r"(?:.*/)?(?P<test>test-)?segmentation-(?P<name>\d+)",
-        key="{test}{name}",
-        labels_name="{test}segmentation-{name}",
-    ),
-    "nnU-Net": _Scheme(
-        volume=r"(?:.*/)?images(?:Tr|(?P<test>Ts))/(?P<name>[^/]+)_0000",
-        labels=r"(?:.*/)?labels(?:Tr|(?P<test>Ts))/(?P<name>[^/]+)",
-        key="{name}",
-        labels_name="{name}",
-    ),
-    "MSD": _Scheme(
-        volume=r"(?:.*/)?images(?:Tr|(?P<test>Ts))/(?P<name>[^/]+)",
-        labels=r"(?:.*/)?labels(?:Tr|(?P<test>Ts))/(?P<name>[^/]+)",
-        key="{name}",
-        labels_name="{name}",
-    ),
-}
-# Accepts volumes with any name, if no labels are needed.
-_ANY = _Scheme(volume=r"(?:.*/)?(?P<test>)(?P<name>[^/]+)", labels="(?!)", key="{name}", labels_name="{name}")
-# The same for files with one channel each, in the naming scheme of nnU-Net.
-_ANY_CHANNELS = _Scheme(
-    volume=r"(?:.*/)?(?P<test>)(?P<name>[^/]+)_0000", labels="(?!)", key="{name}", labels_name="{name}"
-)
 _EXPECTED = (
     "volume-N.nii[.gz] with segmentation-N.nii[.gz] (LiTS), imagesTr/NAME.nii.gz with labelsTr/NAME.nii.gz (MSD), or "
     "imagesTr/NAME_0000.nii.gz with labelsTr/NAME.nii.gz (nnU-Net)"
 )
-_FIRST = "_0000"  # ends the pattern of a scheme whose files have one channel each
 _log = logging.getLogger(__name__)
 
 
@@ -173,7 +135,11 @@ def find_data_set(
         description, num_training = find_description(path)
     if is_single:
         return description or LITS, [_single_case(path, description)]
-    cases = _cases(path, need_labels, description)
+    listed = read_listed_cases(path)
+    if listed is None:
+        cases = _cases(path, need_labels, description)
+    else:
+        cases = _cases_of_list(path, listed, need_labels, description or LITS)
     num_labeled = sum(case.labels is not None and not _is_test(case.volume) for case in cases)
     if need_labels and num_training not in (None, num_labeled):
         _log.warning(
@@ -188,12 +154,13 @@ def _cases(path: Path, need_labels: bool, description: Description | None) -> li
     missing = []
     if need_labels:
         missing += [
-            f"{v} has no {_labels_name(scheme, m)}{image_format.shown}"
+            f"{v} has no {scheme.name_of_labels(m)}{image_format.shown}"
             for v, m in _only(volumes, labels)
             if not m["test"]
         ]
         missing += [f"{s} has no volume" for s, _ in _only(labels, volumes)]
     if missing:
+        missing += similar_names([v for v, _ in _only(volumes, labels)], [s for s, _ in _only(labels, volumes)])
         is_subfolder = re.fullmatch("(images|labels)T[rs]", path.name)
         remove = f", remove these, or give the parent folder, {path.parent}" if is_subfolder else " or remove these"
         raise DataError(
@@ -205,7 +172,7 @@ def _cases(path: Path, need_labels: bool, description: Description | None) -> li
             key,
             volume,
             labels[key][0] if key in labels else None,
-            _labels_name(scheme, match) + _prediction_ending(volume, description),
+            scheme.name_of_labels(match) + _prediction_ending(volume, description),
             channels.get(key, (volume,)),
         )
         for key, (volume, match) in volumes.items()
@@ -218,13 +185,47 @@ def _cases(path: Path, need_labels: bool, description: Description | None) -> li
     return sorted(cases, key=lambda case: natural_key(case.key))
 
 
+def _cases_of_list(
+    folder: Path, listed: Mapping[str, ListedCase], need_labels: bool, description: Description
+) -> list[Case]:
+    """Returns the cases that the field `dataset` of `dataset.json` lists.
+
+    Raises:
+      DataError: a case lacks its segmentation or has another number of channels, or a file has another format.
+    """
+    image_format, count, cases = _image_format(description), len(description.channels), []
+    for key, (images, labels) in listed.items():
+        where = f"{folder / FILE}: the case '{key}' of {DATASET}"
+        if need_labels and labels is None:
+            raise DataError(f"{where} has no label. Fix: name its segmentation.")
+        if len(images) not in (1, count):
+            raise DataError(
+                f"{where} has {len(images)} image(s), but there are {count} channel(s), "
+                f"{', '.join(description.channels)}. Fix: name one file per channel."
+            )
+        for file in (*images, *([labels] if labels else [])):
+            if image_format.stem(file) is None:
+                raise DataError(
+                    f"{where} names {file}, which is not a {image_format.any_ending} file. "
+                    f"Fix: convert it to {image_format.name}."
+                )
+        name = key + _prediction_ending(images[0], description)
+        cases.append(Case(key, images[0], labels, name, images))
+    used = {file.resolve() for case in cases for file in (*case.channels, case.labels) if file}
+    others = {file for file in image_files(folder, image_format, needed=False) if file.resolve() not in used}
+    what = f"{image_format.name} {_noun(image_format)}"
+    warn_of_others(folder, what, others, f"that the field {DATASET} of {FILE} does not list")
+    warn_of_similar(folder, listed)
+    return sorted(cases, key=lambda case: natural_key(case.key))
+
+
 def natural_key(text: str) -> list:
     """Returns a sorting key that orders numbers inside names by value.
 
     >>> sorted(["10", "9", "liver_10", "liver_9"], key=natural_key)
     ['9', '10', 'liver_9', 'liver_10']
     """
-    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.split(r"(\d+)", text) if part]
+    return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"(\d+)", text) if part]
 
 
 def _image_format(description: Description | None) -> ImageFormat:
@@ -247,45 +248,44 @@ def _single_case(path: Path, description: Description | None) -> Case:
     if stem is None and image_format.has_dicom and is_dicom_file(path):
         raise DataError(f"{path}: is one file of a DICOM series. Fix: give the folder of the series, {path.parent}.")
     if stem is None:
-        raise DataError(
-            f"{path}: not a {image_format.any_ending} file. Fix: convert the volume to {image_format.name}."
-        )
+        fix = how_to_convert(foreign_files([path.name], image_format)) or f"convert the volume to {image_format.name}"
+        raise DataError(f"{path}: not a {image_format.any_ending} file. Fix: {fix}.")
     several = description is not None and len(description.channels) > 1
-    for scheme in (*_SCHEMES.values(), *([_ANY_CHANNELS] if several else []), _ANY):
-        name = f"{path.parent.name}/{stem}"
+    check_names(path.parent, [path.name])
+    folder = path.absolute().parent
+    name = normalize_name(f"{folder.name}/{stem}")
+    masks = folder.with_name(folder.name.replace(IMAGES, LABELS, 1))
+    beside = _names(masks, image_format, subfolders=False, needed=False) if masks != folder and masks.is_dir() else {}
+    for scheme in (*_schemes(path, {**beside, path: name}), *([ANY_CHANNELS] if several else []), ANY):
         match = re.fullmatch(scheme.volume, name)
         if match:
             break
-    key, files = _key(scheme, match), (path,)
-    if description is not None and several and scheme.volume.endswith(_FIRST):
-        beside = image_files(path.parent, image_format, subfolders=False, needed=False)
-        names = {file: f"{path.parent.name}/{image_format.stem(file)}" for file in beside}
-        files = order_channels(path.parent, {key: _channels(names, scheme)[key]}, description)[key]
-    return Case(key, path, None, _labels_name(scheme, match) + _prediction_ending(path, description), files)
+    key, files = scheme.case_key(match), (path,)
+    if description is not None and several and scheme.volume.endswith(FIRST):
+        names = _names(path.parent, image_format, subfolders=False, needed=False)
+        files = order_channels(path.parent, {key: scheme.match_channels(names)[key]}, description)[key]
+    return Case(key, path, None, scheme.name_of_labels(match) + _prediction_ending(path, description), files)
 
 
 def _pick_scheme(
     folder: Path, need_labels: bool, description: Description | None
-) -> tuple[_Scheme, dict, dict, dict[str, tuple[Path, ...]]]:
+) -> tuple[Scheme, dict, dict, dict[str, tuple[Path, ...]]]:
     """Returns the folder's naming scheme, its volumes and segmentations as `{key: (path, match)}`, and its channels.
 
     The channels are the files of each case, by its key; empty if each case has one file.
     """
-    root, image_format = folder.absolute().name, _image_format(description)
-    names = {
-        file: f"{root}/{file.relative_to(folder).with_name(image_format.stem(file)).as_posix()}"
-        for file in image_files(folder, image_format)
-    }
+    image_format = _image_format(description)
+    names = _names(folder, image_format)
     several = description is not None and len(description.channels) > 1
-    unnamed = [] if need_labels else [*([_ANY_CHANNELS] if several else []), _ANY]
-    for scheme in (*_SCHEMES.values(), *unnamed):
-        volumes, labels = (_matching(names, scheme, pattern) for pattern in (scheme.volume, scheme.labels))
+    unnamed = [] if need_labels else [*([ANY_CHANNELS] if several else []), ANY]
+    for scheme in (*_schemes(folder, names), *unnamed):
+        volumes, labels = (scheme.match_files(names, pattern) for pattern in (scheme.volume, scheme.labels))
         if not volumes:
             continue
         channels: dict[str, tuple[Path, ...]] = {}
         used = {file for file, _ in (*volumes.values(), *labels.values())}
-        if description is not None and scheme in (_SCHEMES["nnU-Net"], _ANY_CHANNELS):
-            numbered = _channels(names, scheme)
+        if description is not None and scheme in (NNUNET, ANY_CHANNELS):
+            numbered = scheme.match_channels(names)
             skipped = {key for key, files in numbered.items() if need_labels and all(map(_is_test, files.values()))}
             channels = order_channels(
                 folder, {key: files for key, files in numbered.items() if key not in skipped}, description
@@ -293,16 +293,37 @@ def _pick_scheme(
             used = used.union(*(files.values() for files in numbered.values()))
         else:
             first = [file for file, _ in volumes.values()]
-            check_single_channel(folder, names, first, refuse=scheme is _SCHEMES["nnU-Net"], warn=scheme is _ANY)
-        _warn_of_others(folder, image_format, names.keys() - used)
+            check_single_channel(folder, names, first, refuse=scheme is NNUNET, warn=scheme is ANY)
+        if scheme is NNUNET:
+            check_doubles(volumes, MSD.match_files({file: names[file] for file in names.keys() - used}, MSD.volume))
+        warn_of_others(folder, f"{image_format.name} {_noun(image_format)}", names.keys() - used)
+        warn_of_similar(folder, volumes)
         return scheme, volumes, labels, channels
     kind, noun = image_format.name, _noun(image_format)
+    foreign = [] if names else foreign_files((path.name for path in folder.rglob("*")), image_format)
+    if foreign:
+        content = f"no {kind} {noun}, but {skipped_text(map(Path, foreign))}"
+        raise DataError(f"{folder}: contains {content}. Fix: {how_to_convert(foreign)}.")
     content = (
         f"{len(names)} {kind} {noun}(s), such as {next(iter(names)).name}, but no case"
         if names
         else f"no {kind} {noun}"
     )
     raise DataError(f"{folder}: contains {content}. Fix: give a folder that contains {_expected(image_format)}.")
+
+
+def _names(folder: Path, image_format: ImageFormat, **options: Any) -> dict[Path, str]:
+    """Returns the images of a folder, and their paths without endings, which begin with the name of the folder."""
+    root = folder.absolute().name
+    return {
+        file: normalize_name(f"{root}/{file.relative_to(folder).with_name(image_format.stem(file)).as_posix()}")
+        for file in image_files(folder, image_format, **options)
+    }
+
+
+def _schemes(path: Path, names: Mapping[Path, str]) -> tuple[Scheme, ...]:
+    listed = frozenset().union(*map(listed_images, description_folders(path)))
+    return choose_schemes(names, listed)
 
 
 def _is_test(image: Path) -> bool:
@@ -316,64 +337,9 @@ def _expected(image_format: ImageFormat) -> str:
     return f"imagesTr/NAME_0000{ending} with labelsTr/NAME{ending}"
 
 
-def _warn_of_others(folder: Path, image_format: ImageFormat, files: set[Path]) -> None:
-    if files:
-        shown = ", ".join(str(file.relative_to(folder)) for file in sorted(files)[:3])
-        more = ", ..." if len(files) > 3 else ""
-        _log.warning(
-            "%s: skipped %d %s %s(s) whose names do not match the other cases: %s%s",
-            folder,
-            len(files),
-            image_format.name,
-            _noun(image_format),
-            shown,
-            more,
-        )
-
-
 def _noun(image_format: ImageFormat) -> str:
     return "image" if image_format is VOLUME_FORMATS else "file"
 
 
-def _matching(names: dict[Path, str], scheme: _Scheme, pattern: str) -> dict:
-    matches = {}
-    for file, name in names.items():
-        match = re.fullmatch(pattern, name)
-        if not match:
-            continue
-        key = _key(scheme, match)
-        if key in matches:
-            raise DataError(
-                f"{file} and {matches[key][0]}: both belong to case '{key}'. "
-                "Fix: rename or remove one, or give a folder with only one of them."
-            )
-        matches[key] = (file, match)
-    return matches
-
-
-def _channels(names: dict[Path, str], scheme: _Scheme) -> dict[str, dict[int, Path]]:
-    """Returns {number: file} of the channels of each case, by its key."""
-    pattern = scheme.volume.removesuffix(_FIRST) + r"_(?P<channel>\d{4})"
-    channels: dict[str, dict[int, Path]] = collections.defaultdict(dict)
-    for file, name in names.items():
-        if match := re.fullmatch(pattern, name):
-            key = _key(scheme, match)
-            same = channels[key].setdefault(int(match["channel"]), file)
-            if same is not file:
-                raise DataError(
-                    f"{file} and {same}: both files are channel {match['channel']} of case '{key}'. "
-                    "Fix: remove one of them."
-                )
-    return channels
-
-
 def _only(these: dict, those: dict) -> list:
     return [entry for key, entry in these.items() if key not in those]
-
-
-def _key(scheme: _Scheme, match: re.Match) -> str:
-    return scheme.key.format(test=match["test"] or "", name=match["name"])
-
-
-def _labels_name(scheme: _Scheme, match: re.Match) -> str:
-    return scheme.labels_name.format(test=match["test"] or "", name=match["name"])

@@ -41,7 +41,7 @@ def read_description(folder: str | Path) -> Description | None:
       DataError: the file cannot be read or describes no data set that this program can use.
     """
     path = Path(folder) / FILE
-    fields = _read(path)
+    fields = read_fields(folder)
     return None if fields is None else from_fields(fields, str(path))
 
 
@@ -61,10 +61,7 @@ def find_description(path: str | Path) -> tuple[Description | None, int | None]:
       DataError: a file is malformed, or two subfolders have different descriptions.
     """
     folder = Path(path) if Path(path).is_dir() else Path(path).parent
-    here = [folder, folder.absolute().parent] if _PARTS.fullmatch(folder.absolute().name) else [folder]
-    stated = [(place, fields) for place in here if (fields := _read(place / FILE)) is not None][:1]
-    if not stated and Path(path).is_dir():
-        stated = [(place, fields) for place in _data_sets(folder) if (fields := _read(place / FILE)) is not None]
+    stated = [(place, fields) for place in description_folders(path) if (fields := read_fields(place)) is not None]
     if not stated:
         return None, None
     descriptions = [from_fields(fields, str(place / FILE)) for place, fields in stated]
@@ -77,6 +74,23 @@ def find_description(path: str | Path) -> tuple[Description | None, int | None]:
     counts = [fields.get("numTraining") for _, fields in stated]
     is_stated = all(isinstance(count, int) and not isinstance(count, bool) for count in counts)
     return descriptions[0], sum(counts) if is_stated else None
+
+
+def description_folders(path: str | Path) -> list[Path]:
+    """Returns the folders whose `dataset.json` describes the images of a folder; see `find_description`.
+
+    Args:
+      path: a folder of images, or one image.
+
+    Raises:
+      DataError: a file is malformed.
+    """
+    folder = Path(path) if Path(path).is_dir() else Path(path).parent
+    here = [folder, folder.absolute().parent] if _PARTS.fullmatch(folder.absolute().name) else [folder]
+    stated = [place for place in here if read_fields(place) is not None][:1]
+    if not stated and Path(path).is_dir():
+        stated = [place for place in _data_sets(folder) if read_fields(place) is not None]
+    return stated
 
 
 def write_description(
@@ -100,8 +114,16 @@ def write_description(
     return path
 
 
-def _read(path: Path) -> dict | None:
-    """Returns the fields of a file, or None if it does not exist, is empty or is the manifest of records."""
+def read_fields(folder: str | Path) -> dict[str, Any] | None:
+    """Reads the fields of the `dataset.json` of a folder.
+
+    Returns:
+      The fields; None if the file does not exist, is empty or is the manifest of a folder of records.
+
+    Raises:
+      DataError: the file cannot be read, or does not contain an object.
+    """
+    path = Path(folder) / FILE
     with access_named(path.parent):
         try:
             path.lstat()  # of a link to a missing file, too, which is an error below

@@ -9,6 +9,7 @@ from typing import Any
 
 from mtf_imaging.data.description.description import ANY_RULES, BACKGROUND, LITS, LITS_RULES, Description
 from mtf_imaging.data.intensities import parse_intensities
+from mtf_imaging.data.listing.foreign_formats import how_to_convert
 from mtf_imaging.data.listing.image_formats import ENDINGS
 from mtf_imaging.errors import DataError
 from mtf_imaging.spelling import did_you_mean
@@ -329,11 +330,14 @@ def _strings(fields: Mapping, key: str, where: str) -> list[str] | None:
 
 def _file_ending(fields: Mapping, where: str) -> str:
     ending = fields.get("file_ending", LITS.file_ending)
+    if isinstance(ending, str) and ending.lower() in ENDINGS:
+        return ending.lower()
     if ending not in ENDINGS:
-        hint = did_you_mean(ending, ENDINGS) if isinstance(ending, str) else ""
+        how = how_to_convert([ending]) if isinstance(ending, str) else ""
+        hint = did_you_mean(ending, ENDINGS) if isinstance(ending, str) and not how else ""
         raise DataError(
             f"{where}: file_ending is {ending!r}, which this program cannot read.{hint} "
-            f"Fix: convert the images to one of {', '.join(ENDINGS)}."
+            f"Fix: convert the images to one of {', '.join(ENDINGS)}{f'; {how}' if how else ''}."
         )
     return ending
 

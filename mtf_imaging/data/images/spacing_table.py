@@ -1,6 +1,7 @@
 """Reads the voxel sizes of files whose headers lack them from a CSV with the columns `case,x,y,z`."""
 
 import csv
+import io
 import logging
 import math
 import re
@@ -9,16 +10,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mtf_imaging.data.listing.image_formats import VOLUME_FORMATS
+from mtf_imaging.data.listing.names import normalize_name
 from mtf_imaging.data.sampling.grid import AXIS_NAMES
 from mtf_imaging.data.sampling.sampling import Spacing, format_spacing
 from mtf_imaging.errors import DataError
+from mtf_imaging.files.text_file import read_text
 
 _COLUMNS = ("case", *AXIS_NAMES)
 _SAME = 0.01  # relative tolerance for sizes that a table rounds
 # `28` for volume-28.nii.gz and segmentation-28.nii; `liver_28` for liver_28.nii.gz and nnU-Net's liver_28_0000.nii.gz
 _ENDINGS = "|".join(map(re.escape, VOLUME_FORMATS.endings))
 _CASE = re.compile(
-    r"(?:(?P<test>test-)?(?:volume|segmentation)-(?P<number>\d+)|(?P<name>.+?)(?:_0000)?)" rf"(?:{_ENDINGS})?"
+    r"(?:(?P<test>test-)?(?:volume|segmentation)-(?P<number>\d+)|(?P<name>.+?)(?:_0000)?)" rf"(?i:{_ENDINGS})?"
 )
 _log = logging.getLogger(__name__)
 
@@ -81,10 +84,10 @@ def read_spacing_table(path: "str | Path | SpacingTable | None") -> SpacingTable
     if isinstance(path, SpacingTable):
         return path
     path = Path(path)
-    if not path.is_file():
+    if not path.exists():
         raise DataError(f"{path}: this table does not exist. Fix: give a CSV with the columns {','.join(_COLUMNS)}.")
     sizes = {}
-    with open(path, newline="", encoding="utf-8-sig") as file:  # spreadsheets write a byte order mark
+    with io.StringIO(read_text(path)) as file:
         rows = csv.DictReader(file, skipinitialspace=True)
         try:
             rows.fieldnames = [name.strip() for name in rows.fieldnames or ()]
@@ -100,7 +103,7 @@ def read_spacing_table(path: "str | Path | SpacingTable | None") -> SpacingTable
                         f"{path}: line {rows.line_num}: case '{key}' has a second row. Fix: keep only one row."
                     )
                 sizes[key] = size
-        except (UnicodeDecodeError, csv.Error) as error:
+        except csv.Error as error:
             raise DataError(
                 f"{path}: this file is not CSV text ({error}). Fix: export the table as CSV in UTF-8."
             ) from error
@@ -119,11 +122,12 @@ def _read_row(row, where):
             f"{where}: '{','.join(word or '' for word in words + more)}' is not a case and three positive sizes in mm. "
             "Fix: write, for example, '28,0.57,0.57,1.6'."
         )
-    return _case_of(Path(key if key.endswith(VOLUME_FORMATS.endings) else f"{key}.nii")), size
+    return _case_of(Path(key if key.lower().endswith(VOLUME_FORMATS.endings) else f"{key}.nii")), size
 
 
 def _case_of(path: Path) -> str:
-    match = _CASE.fullmatch(path.name)
+    name = normalize_name(path.name)
+    match = _CASE.fullmatch(name)
     if match is None:
-        return path.name
+        return name
     return match["name"] or f"{match['test'] or ''}{match['number']}"

@@ -5,7 +5,9 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from mtf_imaging.data.listing.foreign_formats import foreign_files, how_to_convert, skipped_text
 from mtf_imaging.data.listing.image_formats import ImageFormat, is_zarr
+from mtf_imaging.data.listing.names import check_names
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.reading import access_named
 
@@ -40,14 +42,15 @@ def image_files(
       The files, and the folders that are one image.
 
     Raises:
-      DataError: a folder cannot be read, or `needed` is set and a link points to a missing image.
+      DataError: a folder cannot be read; `needed` is set and a link points to a missing image; or the name of an image
+        is not text in UTF-8.
     """
 
     def is_wanted(path: Path) -> bool:
         # "._NAME" is an AppleDouble file, which macOS adds to archives for every NAME.
         return image_format.stem(path) is not None and not path.name.startswith(".") and accept(path.name)
 
-    files, dangling, visited = [], [], set()
+    files, dangling, visited, foreign = [], [], set(), []
     waiting = [Path(folder)]
     while waiting:
         here = waiting.pop()
@@ -58,6 +61,7 @@ def image_files(
             visited.add(real)
             with os.scandir(here) as entries:
                 names = sorted(entry.name for entry in entries)
+        foreign += [here / name for name in foreign_files(names, image_format) if accept(name)]
         for path in (here / name for name in names):
             with access_named(path):
                 if path.is_symlink() and not path.exists():
@@ -75,6 +79,10 @@ def image_files(
             f"{len(missing)} link(s) point to missing files: {'; '.join(missing)}. "
             "Fix: restore the files or delete the links."
         )
+    check_names(folder, (str(path.relative_to(folder)) for path in files))
+    if foreign:
+        fix = how_to_convert(path.name for path in foreign)
+        _log.warning("%s: skipped %s. To use them, %s.", folder, skipped_text(foreign), fix)
     for link in sorted(dangling):
         if is_wanted(link) or image_format.stem(link) is None:  # a name without the ending may be that of a folder
             _log.warning("%s: this link points to %s, which does not exist", link, os.readlink(link))

@@ -30,10 +30,13 @@ class ImageFormat:
         return f"{', '.join(most)} or {last}" if most else last
 
     def stem(self, path: Path) -> str | None:
-        """Returns the name of an image of this format without its ending, or None for any other file or folder."""
+        """Returns the name of an image of this format without its ending, or None for any other file or folder.
+
+        The ending may be in upper case, as in names of Windows and of scanners.
+        """
         for ending in self.endings:
-            if path.name.endswith(ending):
-                return path.name.removesuffix(ending)
+            if path.name[-len(ending) :].lower() == ending:
+                return path.name[: -len(ending)]
         return path.name if self.has_dicom and holds_dicom(path) else None
 
 

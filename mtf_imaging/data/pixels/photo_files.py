@@ -9,6 +9,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 from mtf_imaging.data.listing.image_files import image_files
 from mtf_imaging.data.listing.image_formats import ImageFormat
+from mtf_imaging.data.listing.names import normalize_name
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.reading import access_named, memory_named
 
@@ -23,7 +24,7 @@ def files_by_stem(folder: Path, image_format: ImageFormat) -> dict[str, Path]:
     """Returns the files of a folder by their names without endings."""
     files: dict[str, Path] = {}
     for path in image_files(folder, image_format, subfolders=False):
-        stem = image_format.stem(path)
+        stem = normalize_name(image_format.stem(path))
         if stem in files:
             raise DataError(
                 f"{path}: has the name of {files[stem].name} with another ending, so it has the same key. "

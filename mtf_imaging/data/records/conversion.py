@@ -10,6 +10,7 @@ from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.images.spacing_table import SpacingTable
 from mtf_imaging.data.images.voxel_values import any_labeled
+from mtf_imaging.data.listing.names import path_in
 from mtf_imaging.data.reading.channels import read_image_geometry
 from mtf_imaging.data.reading.images import read_geometry
 from mtf_imaging.data.records.formats import ZARR, clip_chunk, record_path
@@ -164,13 +165,13 @@ class Conversion:
         has_files = len(case.channels) > 1
         source = Source(
             digest=facts.source,
-            volume=case.volume.relative_to(self.input_dir).as_posix(),
-            labels=case.labels.relative_to(self.input_dir).as_posix(),
+            volume=path_in(self.input_dir, case.volume),
+            labels=path_in(self.input_dir, case.labels),
             shape=facts.shape,
             spacing=facts.spacing,
             affine=tuple(map(tuple, facts.affine.tolist())),
             axis_codes=facts.axis_codes,
-            channels=tuple(path.relative_to(self.input_dir).as_posix() for path in case.channels if has_files),
+            channels=tuple(path_in(self.input_dir, path) for path in case.channels if has_files),
             statistics=facts.statistics,
             grid=grid if len(self.sampling.grids) > 1 else (),
         )

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mtf_imaging.data.listing.names import normalize_name
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.files.json_file import read_json
@@ -147,7 +148,7 @@ def check_cases(fold: Fold, keys: Iterable[str], path: str | Path, folder: str |
 def _names(names) -> tuple[str, ...]:
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise TypeError(f"{names!r} is not a list of names")
-    return tuple(names)
+    return tuple(map(normalize_name, names))
 
 
 def held_out_keys(fold: int | None, splits_file: str | Path | None, model_dir: str | Path) -> tuple[str, ...] | None:

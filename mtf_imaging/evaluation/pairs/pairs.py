@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mtf_imaging.data.cases.cases import natural_key
+from mtf_imaging.data.listing.foreign_formats import foreign_files, how_to_convert, skipped_text
 from mtf_imaging.data.listing.image_files import image_files
 from mtf_imaging.data.listing.image_formats import SEGMENTATION_FORMATS, ImageFormat
+from mtf_imaging.data.listing.names import normalize_name
 from mtf_imaging.errors import DataError
 
 _VOLUME = re.compile(r"(test-)?volume-\d+\.")
@@ -62,7 +64,7 @@ def find_pairs(
     """
     folders = Path(reference_dir), Path(prediction_dir)
     files = [_segmentations(folder, image_format) for folder in folders]
-    keyed = [{image_format.stem(path): path for path in paths} for paths in files]
+    keyed = [{_stem(path, image_format): path for path in paths} for paths in files]
     if keyed[0].keys() != keyed[1].keys() or any(len(k) < len(f) for k, f in zip(keyed, files, strict=True)):
         keyed = [_by_number(folder, paths, image_format) for folder, paths in zip(folders, files, strict=True)]
     references, predictions = keyed
@@ -82,16 +84,24 @@ def _segmentations(folder: Path, image_format: ImageFormat) -> list[Path]:
         raise DataError(f"{folder}: this folder of segmentations {what}. Fix: name an existing folder.")
     files = image_files(folder, image_format, subfolders=False, accept=lambda name: not _VOLUME.match(name))
     if not files:
-        raise DataError(
-            f"{folder}: holds no {image_format.any_ending} file. Fix: name the folder of the segmentations."
-        )
+        foreign = foreign_files((path.name for path in folder.iterdir()), image_format)
+        what = f", but {skipped_text(map(Path, foreign))}" if foreign else ""
+        fix = how_to_convert(foreign) or "name the folder of the segmentations"
+        raise DataError(f"{folder}: holds no {image_format.any_ending} file{what}. Fix: {fix}.")
     return files
+
+
+def _stem(path: Path, image_format: ImageFormat) -> str:
+    """Returns the name of a segmentation in the form in which names are compared."""
+    stem = image_format.stem(path)
+    assert stem is not None, path
+    return normalize_name(stem)
 
 
 def _by_number(folder: Path, paths: list[Path], image_format: ImageFormat) -> dict[str, Path]:
     keyed = {}
     for path in paths:
-        key = last_number(image_format.stem(path))
+        key = last_number(_stem(path, image_format))
         if key is None:
             raise DataError(
                 f"{path}: the file name has no number to pair it by. Fix: use the same file names in both folders."

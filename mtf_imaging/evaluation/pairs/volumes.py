@@ -1,13 +1,16 @@
 """Lookup of the CT that belongs to a reference segmentation."""
 
 import dataclasses
+import functools
 import logging
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 from mtf_imaging.data.listing.dicom_files import holds_dicom
 from mtf_imaging.data.listing.image_files import image_files
 from mtf_imaging.data.listing.image_formats import PNG, TIFF, VOLUME_FORMATS, ImageFormat
+from mtf_imaging.data.listing.names import normalize_name
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.pairs.pairs import Pair, last_number
 
@@ -29,7 +32,8 @@ def add_volumes(pairs: list[Pair], volume_dir: str | Path | None = None) -> list
       DataError: `volume_dir` is missing or holds none of the CTs.
     """
     if volume_dir is None:
-        return [dataclasses.replace(pair, volume=_beside(pair.reference)) for pair in pairs]
+        listed = functools.cache(_images_by_name)  # a folder has many references
+        return [dataclasses.replace(pair, volume=_beside(pair.reference, listed)) for pair in pairs]
     files = _files(Path(volume_dir))
     found = [dataclasses.replace(pair, volume=_among(files, pair.reference)) for pair in pairs]
     missing = [pair.reference.name for pair in found if pair.volume is None]
@@ -46,24 +50,25 @@ def add_volumes(pairs: list[Pair], volume_dir: str | Path | None = None) -> list
     return found
 
 
-def _beside(reference: Path) -> Path | None:
+def _beside(reference: Path, listed: Callable[[Path, ImageFormat], dict[str, Path]]) -> Path | None:
+    """Returns the image of a segmentation in its folder, or in the folder of images beside it."""
     image_format = _image_format(reference)
-    folders, stem = [], image_format.stem(reference)
+    folders, stem = [], normalize_name(image_format.stem(reference))
     if lits := _lits_stem(stem):
         folders.append((reference.parent, [lits]))
     if match := re.fullmatch(r"labels(Tr|Ts|Va)", reference.absolute().parent.name):
         folders.append((reference.absolute().parent.parent / f"images{match[1]}", [f"{stem}_0000", stem]))
     for folder, stems in folders:
-        for name in (f"{stem}{suffix}" for stem in stems for suffix in reversed(image_format.endings)):
-            if (folder / name).exists():
-                return folder / name
+        images = listed(folder, image_format)
+        if same := [images[stem] for stem in stems if stem in images]:
+            return same[0]
         if series := [folder / stem for stem in stems if image_format.has_dicom and holds_dicom(folder / stem)]:
             return series[0]
     return None
 
 
 def _among(files: dict[str, Path], reference: Path) -> Path | None:
-    stem = _image_format(reference).stem(reference)
+    stem = normalize_name(_image_format(reference).stem(reference))
     files = {name: path for name, path in files.items() if path.resolve() != reference.resolve()}
     for name in (_lits_stem(stem), f"{stem}_0000", stem):
         if name in files:
@@ -76,10 +81,18 @@ def _among(files: dict[str, Path], reference: Path) -> Path | None:
 def _files(folder: Path) -> dict[str, Path]:
     if not folder.is_dir():
         raise DataError(f"{folder}: this folder of CTs does not exist. Fix: name an existing folder, or omit it.")
-    stems = {
-        VOLUME_FORMATS.stem(path): path for path in image_files(folder, VOLUME_FORMATS, subfolders=False, needed=False)
-    }
+    listed = image_files(folder, VOLUME_FORMATS, subfolders=False, needed=False)
+    stems = {normalize_name(VOLUME_FORMATS.stem(path)): path for path in listed}
     return {stem: path for stem, path in stems.items() if not _lits_stem(stem)}  # the folder may hold segmentations
+
+
+def _images_by_name(folder: Path, image_format: ImageFormat) -> dict[str, Path]:
+    """Returns the images of a folder by their names without endings, but no DICOM; {} without the folder."""
+    image_format = dataclasses.replace(image_format, has_dicom=False)
+    if not folder.is_dir():
+        return {}
+    paths = image_files(folder, image_format, subfolders=False, needed=False)
+    return {normalize_name(image_format.stem(path)): path for path in paths}
 
 
 def _image_format(path: Path) -> ImageFormat:

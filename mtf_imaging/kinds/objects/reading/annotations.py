@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from mtf_imaging.data.listing.image_files import image_files
+from mtf_imaging.data.listing.names import normalize_name
 from mtf_imaging.data.pixels.photo_files import PHOTOS, files_by_stem, photo_size
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.reading import access_named
@@ -23,7 +24,7 @@ __all__ = [
     "splits",
 ]
 
-_ANNOTATIONS, _PREFIX = "annotations", "instances_"
+_ANNOTATIONS, _PREFIX, _ENDING = "annotations", "instances_", ".json"
 _SHOWN = 5  # names in a message
 
 
@@ -106,7 +107,8 @@ def splits(folder: str | Path) -> tuple[str, ...]:
     """Returns the names of the splits of a folder, sorted; () if it has none."""
     folder = Path(folder)
     with access_named(folder):
-        return tuple(map(_split_name, sorted((folder / _ANNOTATIONS).glob(f"{_PREFIX}*.json"))))
+        files = [path for path in (folder / _ANNOTATIONS).glob(f"{_PREFIX}*") if path.suffix.lower() == _ENDING]
+        return tuple(sorted(map(_split_name, files)))
 
 
 def annotation_file(folder: str | Path, split: str | None = None) -> Path:
@@ -131,7 +133,8 @@ def annotation_file(folder: str | Path, split: str | None = None) -> Path:
             f"{did_you_mean(split, names)} Fix: choose one of {', '.join(names)}.",
             ["split"],
         )
-    return folder / _ANNOTATIONS / f"{_PREFIX}{split or names[0]}.json"
+    path = folder / _ANNOTATIONS / f"{_PREFIX}{split or names[0]}{_ENDING}"
+    return path if path.exists() else path.with_name(path.stem + _ENDING.upper())
 
 
 def object_description(folder: str | Path, split: str | None = None) -> ObjectDescription:
@@ -152,7 +155,7 @@ def object_description(folder: str | Path, split: str | None = None) -> ObjectDe
 
 
 def _split_name(path: Path) -> str:
-    return path.name.removeprefix(_PREFIX).removesuffix(".json")
+    return path.name.removeprefix(_PREFIX)[: -len(_ENDING)]
 
 
 def _fault_of_layout(folder: Path) -> str:
@@ -194,7 +197,7 @@ def _keys(entries: Sequence[ImageEntry], path: Path) -> list[str]:
     """Returns the names of the images without their endings."""
     keys: dict[str, str] = {}
     for entry in entries:
-        name = PurePosixPath(entry.file_name)
+        name = PurePosixPath(normalize_name(entry.file_name))
         key = str(name.with_suffix(""))
         if key in keys:
             raise DataError(
@@ -209,7 +212,7 @@ def _files(folder: Path, split: str, entries: Sequence[ImageEntry], path: Path) 
     """Returns the files of the images, and checks that they exist."""
     candidates = [folder / split, folder / "images" / split, folder / "images", folder]
     with access_named(folder):
-        here = [one for one in candidates if (one / entries[0].file_name).is_file()]
+        here = [one for one in candidates if _exists(one, entries[0].file_name)]
     if not here:
         places = ", ".join(str(one.relative_to(folder)) for one in candidates)
         raise DataError(
@@ -218,21 +221,28 @@ def _files(folder: Path, split: str, entries: Sequence[ImageEntry], path: Path) 
         )
     files = [here[0] / entry.file_name for entry in entries]
     listed = {parent: _names(parent) for parent in {file.parent for file in files}}
-    missing = [file.name for file in files if file.name not in listed[file.parent]]
+    missing = [file.name for file in files if normalize_name(file.name) not in listed[file.parent]]
     if missing:
         raise DataError(
             f"{path}: {len(missing)} of {len(files)} images are not in {here[0]}: {_shown(missing)}. "
             "Fix: add the images, or remove their entries."
         )
-    return files
+    return [file.with_name(listed[file.parent][normalize_name(file.name)]) for file in files]
 
 
-def _names(folder: Path) -> set[str]:
-    """Returns the names of the files in a folder; there is one system call for many files."""
+def _exists(folder: Path, name: str) -> bool:
+    """Returns whether a folder has a file, whose name may have another form of Unicode."""
+    file = folder / name
+    return file.is_file() or normalize_name(file.name) in _names(file.parent)
+
+
+def _names(folder: Path) -> dict[str, str]:
+    """Returns the names of the files in a folder by their normal forms; there is one system call for many files."""
     if not folder.is_dir():
-        return set()
+        return {}
     with access_named(folder), os.scandir(folder) as entries:
-        return {entry.name for entry in entries}
+        names = sorted(entry.name for entry in entries)
+    return {normalize_name(name): name for name in names}
 
 
 def _plain_images(folder: Path, split: str | None) -> list[ObjectImage]:

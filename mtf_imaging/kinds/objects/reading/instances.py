@@ -9,12 +9,13 @@ import functools
 import math
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 import numpy as np
 from tqdm import tqdm
 
+from mtf_imaging.data.listing.names import is_text
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.json_file import read_json
 from mtf_imaging.files.reading import access_named
@@ -116,7 +117,7 @@ def _compact(fields: dict[str, Any], bar: tqdm) -> dict[str, Any]:
     bar.update()
     polygons = fields.get("segmentation")
     if isinstance(polygons, list):
-        with contextlib.suppress(TypeError, ValueError):
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
             fields["segmentation"] = tuple([np.array(polygon, np.float64) for polygon in polygons])
     return fields
 
@@ -173,7 +174,7 @@ def _images(
     sizes = {}
     for number, entry in enumerate(entries):
         listed.check(number, entry, ("id", "file_name", "height", "width"))
-        if not isinstance(entry["file_name"], str) or not entry["file_name"].strip("/"):
+        if not isinstance(entry["file_name"], str) or not _is_file_name(entry["file_name"]):
             raise listed.error(number, entry, "has a file_name that is not a name", "write the name of the image file")
         for key in ("height", "width"):
             if not is_integer(entry[key]) or entry[key] < 1:
@@ -190,6 +191,10 @@ def _images(
         ImageEntry(entry["id"], entry["file_name"], entry["height"], entry["width"], tuple(objects.pop(entry["id"])))
         for entry in entries
     )
+
+
+def _is_file_name(name: str) -> bool:
+    return bool(PurePosixPath(name).name) and PurePosixPath(name).name != ".." and is_text(name)
 
 
 def _add_annotations(
@@ -267,7 +272,10 @@ def _fault_of_segmentation(segmentation: Any, size: tuple[int, int]) -> tuple[st
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    try:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # an integer with hundreds of digits
+        return False
 
 
 def _shown(value: Any) -> str:

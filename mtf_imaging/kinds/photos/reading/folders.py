@@ -10,6 +10,7 @@ from pathlib import Path
 
 from mtf_imaging.data.listing.image_files import image_files
 from mtf_imaging.data.listing.image_formats import PNG
+from mtf_imaging.data.listing.names import normalize_name
 from mtf_imaging.data.pixels.photo_files import PHOTOS, files_by_stem
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.json_file import read_json
@@ -30,6 +31,7 @@ _LABELED = (
 )
 _CITYSCAPES_PHOTO = "_leftImg8bit.png"
 _LABEL_IDS, _TRAIN_IDS = "_gtFine_labelIds.png", "_gtFine_labelTrainIds.png"
+_LIST = ".txt"  # the ending of a list of photos
 _SHOWN = 5  # names in a message
 
 
@@ -142,8 +144,8 @@ class _Lists:
     def splits(self, folder: Path) -> tuple[str, ...]:
         """Returns the names of the lists."""
         with access_named(folder):
-            lists = sorted((folder / self.list_folder).glob("[!.]*.txt"))
-        return tuple(path.stem for path in lists)
+            lists = [*(folder / self.list_folder).glob("[!.]*")]
+        return tuple(sorted(path.stem for path in lists if path.suffix.lower() == _LIST))
 
     def photos(self, folder: Path, split: str | None, need_labels: bool) -> list[Photo]:
         """Lists the photos of a split."""
@@ -163,8 +165,10 @@ class _Lists:
 
     def _listed(self, folder: Path, split: str, images: dict[str, Path]) -> list[str]:
         """Returns the keys of a list."""
-        path = folder / self.list_folder / f"{split}.txt"
-        keys = [line.strip() for line in read_text(path).split("\n") if line.strip()]
+        path = folder / self.list_folder / f"{split}{_LIST}"
+        if not path.exists():  # the ending may be in upper case
+            path = path.with_suffix(_LIST.upper())
+        keys = [normalize_name(line.strip()) for line in read_text(path).split("\n") if line.strip()]
         twice = _repeated(keys)
         if twice:
             raise DataError(f"{path}: {len(twice)} photos occur twice: {_shown(twice)}. Fix: list each photo once.")
@@ -193,10 +197,10 @@ class _Cityscapes:
         ending, photos = self._label_ending(folder), []
         for part in (split,) if split is not None else self.splits(folder):
             for city in _subfolders(folder / self._image_folder / part):
-                for image in image_files(city, PHOTOS, False, lambda name: name.endswith(_CITYSCAPES_PHOTO)):
-                    stem = image.name.removesuffix(_CITYSCAPES_PHOTO)
-                    labels = folder / self.label_folder / part / city.name / f"{stem}{ending}"
-                    photos.append(Photo(f"{city.name}/{stem}", image, labels if labels.is_file() else None))
+                labels = _by_lower_name(folder / self.label_folder / part / city.name)
+                for image in image_files(city, PHOTOS, False, _is_cityscapes_photo):
+                    stem = normalize_name(image.name[: -len(_CITYSCAPES_PHOTO)])
+                    photos.append(Photo(f"{city.name}/{stem}", image, labels.get(f"{stem}{ending}".lower())))
         _check_keys([photo.key for photo in photos], folder)
         return photos
 
@@ -308,6 +312,17 @@ def _subfolders(folder: Path, depth: int = 1) -> list[Path]:
     with access_named(folder):
         here = sorted(path for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
     return here + [path for one in here for path in _subfolders(one, depth - 1)] if depth > 1 else here
+
+
+def _is_cityscapes_photo(name: str) -> bool:
+    return name.lower().endswith(_CITYSCAPES_PHOTO.lower())
+
+
+def _by_lower_name(folder: Path) -> dict[str, Path]:
+    """Returns the files of a folder by their names in lower case; {} without the folder."""
+    with access_named(folder):
+        files = sorted(path for path in folder.iterdir() if path.is_file()) if folder.is_dir() else []
+    return {normalize_name(path.name).lower(): path for path in files}
 
 
 def _is_photo(path: Path) -> bool:

@@ -1,0 +1,121 @@
+"""The naming schemes of data sets: LiTS, nnU-Net, and the Medical Segmentation Decathlon (MSD)."""
+
+import collections
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from mtf_imaging.data.listing.names import differ_only_in
+from mtf_imaging.errors import DataError
+
+FIRST = "_0000"  # ends the pattern of a scheme whose files have one channel each
+_KEEP_ONE = "rename or remove one, or give a folder with only one of them"
+IMAGES, LABELS = "images", "labels"  # the folders of MSD and nnU-Net are imagesTr, labelsTr, imagesTs, labelsTs
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """The naming scheme of one data set.
+
+    The regular expressions `volume` and `labels` match a path that starts with the name of the folder, without the
+    ending of the file. Both have the groups `name` and `test`. The group `test` matches only for test cases of the
+    challenge, whose labels are not published. `key` and `labels_name` are format strings of these groups.
+    """
+
+    volume: str
+    labels: str
+    key: str = "{name}"
+    labels_name: str = "{name}"
+
+    def case_key(self, match: re.Match) -> str:
+        """Returns the key of the case that a file belongs to."""
+        return self.key.format(test=match["test"] or "", name=match["name"])
+
+    def name_of_labels(self, match: re.Match) -> str:
+        """Returns the name of the segmentation of a volume, without its ending."""
+        return self.labels_name.format(test=match["test"] or "", name=match["name"])
+
+    def match_files(self, names: Mapping[Path, str], pattern: str) -> dict[str, tuple[Path, re.Match]]:
+        """Returns the files that match a pattern, and their matches, by the key of the case.
+
+        Args:
+          names: {file: its path without the ending}.
+          pattern: `volume` or `labels`.
+
+        Raises:
+          DataError: two files belong to the same case.
+        """
+        matches: dict[str, tuple[Path, re.Match]] = {}
+        for file, name in names.items():
+            match = re.fullmatch(pattern, name)
+            if not match:
+                continue
+            key = self.case_key(match)
+            if key in matches:
+                raise _same_case(file, matches[key][0], f"belong to case '{key}'", _KEEP_ONE)
+            matches[key] = (file, match)
+        return matches
+
+    def match_channels(self, names: Mapping[Path, str]) -> dict[str, dict[int, Path]]:
+        """Returns {number: file} of the channels of each case, by its key.
+
+        Raises:
+          DataError: two files are the same channel of a case.
+        """
+        pattern = self.volume.removesuffix(FIRST) + r"_(?P<channel>\d{4})"
+        channels: dict[str, dict[int, Path]] = collections.defaultdict(dict)
+        for file, name in names.items():
+            if match := re.fullmatch(pattern, name):
+                key = self.case_key(match)
+                same = channels[key].setdefault(int(match["channel"]), file)
+                if same is not file:
+                    what = f"files are channel {match['channel']} of case '{key}'"
+                    raise _same_case(file, same, what, "remove one of them")
+
+        return channels
+
+
+LITS_SCHEME = Scheme(
+    volume=r"(?:.*/)?(?P<test>test-)?volume-(?P<name>\d+)",
+    labels=r"(?:.*/)?(?P<test>test-)?segmentation-(?P<name>\d+)",
+    key="{test}{name}",
+    labels_name="{test}segmentation-{name}",
+)
+NNUNET = Scheme(
+    volume=r"(?:.*/)?images(?:Tr|(?P<test>Ts))/(?P<name>[^/]+)_0000",
+    labels=r"(?:.*/)?labels(?:Tr|(?P<test>Ts))/(?P<name>[^/]+)",
+)
+MSD = Scheme(
+    volume=r"(?:.*/)?images(?:Tr|(?P<test>Ts))/(?P<name>[^/]+)",
+    labels=r"(?:.*/)?labels(?:Tr|(?P<test>Ts))/(?P<name>[^/]+)",
+)
+# Accepts volumes with any name, if no labels are needed.
+ANY = Scheme(volume=r"(?:.*/)?(?P<test>)(?P<name>[^/]+)", labels="(?!)")
+# The same for files with one channel each, in the naming scheme of nnU-Net.
+ANY_CHANNELS = Scheme(volume=r"(?:.*/)?(?P<test>)(?P<name>[^/]+)_0000", labels="(?!)")
+
+
+def choose_schemes(names: Mapping[Path, str], listed: frozenset[str]) -> tuple[Scheme, ...]:
+    """Returns the schemes to try, in this order; the first one that matches a volume is used.
+
+    nnU-Net comes before MSD, because the pattern of MSD also matches names of nnU-Net. In a data set of MSD, names may
+    end like the channels of nnU-Net, `word_0000`, but its images have the same names as its masks, or `dataset.json`
+    lists them by their whole names.
+
+    Args:
+      names: {file: its path without the ending, which begins with the name of the folder}.
+      listed: paths of images without endings that `dataset.json` lists, relative to the folder.
+    """
+    pairs = {tuple(name.split("/")[-2:]) for name in names.values()}
+    numbered = {pair for pair in pairs if pair[0].startswith(IMAGES) and re.fullmatch(r".+_\d{4}", pair[-1])}
+    has_mask = any((folder.replace(IMAGES, LABELS, 1), name) in pairs for folder, name in numbered)
+    is_listed = any(tuple(name.split("/")[-2:]) in numbered for name in listed)
+    return (LITS_SCHEME, MSD, NNUNET) if has_mask or is_listed else (LITS_SCHEME, NNUNET, MSD)
+
+
+def _same_case(file: Path, other: Path, what: str, fix: str) -> DataError:
+    names = (path.name for path in (file, other))
+    difference = differ_only_in(*names)
+    shown = f" (their names differ only in {difference})" if difference else ""
+    return DataError(f"{file} and {other}: both {what}{shown}. Fix: {fix}.")

@@ -1,0 +1,82 @@
+"""File formats of images that this program cannot read, for messages that help."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from mtf_imaging.data.listing.image_formats import NIFTI, ImageFormat
+
+_SHOWN = 3  # names in a message
+_ITK, _NIBABEL, _GUNZIP = "SimpleITK (ReadImage, WriteImage)", "nibabel (load, save)", "gzip, after unpacking it"
+
+
+class Foreign(NamedTuple):
+    """A format that this program cannot read.
+
+    Attributes:
+      name: its name.
+      target: the format to convert it to.
+      tool: a tool that converts it.
+    """
+
+    name: str
+    target: str
+    tool: str
+
+
+_TO_NIFTI, _TO_PNG = "NIfTI", "PNG"
+_FORMATS = {
+    ".nrrd": Foreign("NRRD", _TO_NIFTI, _ITK),
+    ".nhdr": Foreign("NRRD", _TO_NIFTI, _ITK),
+    ".mha": Foreign("MetaImage", _TO_NIFTI, _ITK),
+    ".mhd": Foreign("MetaImage", _TO_NIFTI, _ITK),
+    ".mgz": Foreign("FreeSurfer", _TO_NIFTI, _NIBABEL),
+    ".mgh": Foreign("FreeSurfer", _TO_NIFTI, _NIBABEL),
+    ".img": Foreign("Analyze or a pair of NIfTI files", _TO_NIFTI, _NIBABEL),
+    ".hdr": Foreign("Analyze or a pair of NIfTI files", _TO_NIFTI, _NIBABEL),
+    ".img.gz": Foreign("Analyze or a pair of NIfTI files", _TO_NIFTI, _NIBABEL),
+    ".mnc": Foreign("MINC", _TO_NIFTI, _NIBABEL),
+    ".nii.bz2": Foreign("NIfTI in bzip2", _TO_NIFTI, _GUNZIP),
+    ".nii.zst": Foreign("NIfTI in Zstandard", _TO_NIFTI, _GUNZIP),
+    ".nii.xz": Foreign("NIfTI in xz", _TO_NIFTI, _GUNZIP),
+    ".nii.zip": Foreign("NIfTI in ZIP", _TO_NIFTI, _GUNZIP),
+    **{
+        ending: Foreign(ending[1:].upper(), _TO_PNG, "Pillow")
+        for ending in (".bmp", ".webp", ".gif", ".heic", ".avif", ".jp2", ".jfif")
+    },
+}
+
+
+def foreign_format(name: str) -> Foreign | None:
+    """Returns the foreign format of a file, by its ending.
+
+    >>> foreign_format("a/CT_1.NRRD").name, foreign_format(".mgz").name, foreign_format("a.nii.gz")
+    ('NRRD', 'FreeSurfer', None)
+    """
+    lower = name.lower()
+    endings = sorted(_FORMATS, key=len, reverse=True)
+    return next((_FORMATS[ending] for ending in endings if lower.endswith(ending)), None)
+
+
+def foreign_files(names: Iterable[str], image_format: ImageFormat) -> list[str]:
+    """Returns the names of files that a format could replace: volumes in other formats, or photos in other formats."""
+    target = _TO_NIFTI if NIFTI.endings[0] in image_format.endings else _TO_PNG if _is_photo(image_format) else None
+    found = ((name, foreign_format(name)) for name in names if not name.startswith("."))
+    return [name for name, foreign in found if foreign is not None and foreign.target == target]
+
+
+def how_to_convert(names: Iterable[str]) -> str:
+    """Returns the fix for files in foreign formats, without "Fix: "; "" for none."""
+    foreign = dict.fromkeys(one for name in names if (one := foreign_format(name)) is not None)
+    return "; ".join(f"convert {one.name} to {one.target}, for instance with {one.tool}" for one in foreign)
+
+
+def skipped_text(paths: Iterable[Path]) -> str:
+    """Returns text about files in foreign formats, such as "2 file(s) in other formats (a.nrrd, b.nrrd)"."""
+    paths = sorted(paths)
+    more = ", ..." if len(paths) > _SHOWN else ""
+    return f"{len(paths)} file(s) in other formats ({', '.join(path.name for path in paths[:_SHOWN])}{more})"
+
+
+def _is_photo(image_format: ImageFormat) -> bool:
+    return ".jpg" in image_format.endings
