@@ -252,11 +252,8 @@ def _single_case(path: Path, description: Description | None) -> Case:
         raise DataError(f"{path}: not a {image_format.any_ending} file. Fix: {fix}.")
     several = description is not None and len(description.channels) > 1
     check_names(path.parent, [path.name])
-    folder = path.absolute().parent
-    name = normalize_name(f"{folder.name}/{stem}")
-    masks = folder.with_name(folder.name.replace(IMAGES, LABELS, 1))
-    beside = _names(masks, image_format, subfolders=False, needed=False) if masks != folder and masks.is_dir() else {}
-    for scheme in (*_schemes(path, {**beside, path: name}), *([ANY_CHANNELS] if several else []), ANY):
+    name = normalize_name(f"{path.absolute().parent.name}/{stem}")
+    for scheme in (*_schemes(path, {path: name}, image_format), *([ANY_CHANNELS] if several else []), ANY):
         match = re.fullmatch(scheme.volume, name)
         if match:
             break
@@ -278,7 +275,7 @@ def _pick_scheme(
     names = _names(folder, image_format)
     several = description is not None and len(description.channels) > 1
     unnamed = [] if need_labels else [*([ANY_CHANNELS] if several else []), ANY]
-    for scheme in (*_schemes(folder, names), *unnamed):
+    for scheme in (*_schemes(folder, names, image_format), *unnamed):
         volumes, labels = (scheme.match_files(names, pattern) for pattern in (scheme.volume, scheme.labels))
         if not volumes:
             continue
@@ -321,7 +318,12 @@ def _names(folder: Path, image_format: ImageFormat, **options: Any) -> dict[Path
     }
 
 
-def _schemes(path: Path, names: Mapping[Path, str]) -> tuple[Scheme, ...]:
+def _schemes(path: Path, names: Mapping[Path, str], image_format: ImageFormat) -> tuple[Scheme, ...]:
+    """Returns the naming schemes to try; the masks beside a folder of images help to choose them."""
+    folder = path.absolute() if path.is_dir() and not is_image_folder(path) else path.absolute().parent
+    masks = folder.with_name(folder.name.replace(IMAGES, LABELS, 1))
+    if masks != folder and masks.is_dir():
+        names = {**names, **_names(masks, image_format, subfolders=False, needed=False)}
     listed = frozenset().union(*map(listed_images, description_folders(path)))
     return choose_schemes(names, listed)
 

@@ -145,7 +145,7 @@ def read_fields(folder: str | Path) -> dict[str, Any] | None:
 def _data_sets(folder: Path) -> list[Path]:
     """Returns the subfolders of a folder that have the form of a data set, sorted by name."""
     with access_named(folder), os.scandir(folder) as entries:
-        subfolders = sorted(folder / entry.name for entry in entries if entry.is_dir())
+        subfolders = sorted(path for entry in entries if (path := folder / entry.name).is_dir())
     found = []
     for subfolder in subfolders:
         with access_named(subfolder):

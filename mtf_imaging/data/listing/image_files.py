@@ -10,6 +10,7 @@ from mtf_imaging.data.listing.image_formats import ImageFormat, is_zarr
 from mtf_imaging.data.listing.names import check_names
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.reading import access_named
+from mtf_imaging.files.text_file import check_regular
 
 _log = logging.getLogger(__name__)
 
@@ -71,7 +72,8 @@ def image_files(
                         files.append(path)
                     elif subfolders and not is_zarr(path):
                         waiting.append(path)
-                elif is_wanted(path) and path.is_file():
+                elif is_wanted(path):
+                    check_regular(path)
                     files.append(path)
     missing = [f"{link} -> {os.readlink(link)}" for link in sorted(dangling) if is_wanted(link)]
     if missing and needed:
