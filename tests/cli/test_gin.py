@@ -251,3 +251,32 @@ def test_a_flag_sets_the_macro_that_its_parameter_is_bound_to(steps):
     assert training.num_steps == last
     rates = [training.optimizer.learning_rate(step) for step in (last // 2, last - 1, last)]
     assert rates[0] > 0.001 > rates[1] > rates[2] == 0
+
+
+def test_byte_order_marks_and_line_endings_of_windows(here):
+    (here / "part.gin").write_bytes(b"\xef\xbb\xbftoy.rate = 0.25\r\n")
+    (here / "mine.gin").write_bytes(b"\xef\xbb\xbfinclude 'part.gin'\r\nsetup.batch_size = 3\r\n")
+    assert setup_of("--gin_file=mine").batch_size == 3
+    assert gin.query_parameter("toy.rate") == 0.25
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (
+            "setup.batch_size = 3".encode("utf-16"),
+            "gin file bad.gin: not a text file in UTF-8, but in UTF-16. Fix: save",
+        ),
+        (b"# \xfc", "gin file bad.gin: not a text file in UTF-8 (byte 0xfc at position 2)."),
+    ],
+)
+def test_other_encodings_are_named(here, data, message):
+    (here / "bad.gin").write_bytes(data)
+    with pytest.raises(ConfigError) as error:
+        setup_of("--gin_file=bad")
+    assert str(error.value).startswith(message)
+
+
+def test_words_that_are_not_text_are_refused(capsys):
+    assert main.main(["convert", "--input_dir", "M\udcfcller", "--output_dir", "out"]) == 2
+    assert capsys.readouterr().err.startswith("mtf-imaging: M\\xfcller: has bytes that are not UTF-8. Fix: rename")

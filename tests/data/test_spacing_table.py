@@ -1,5 +1,7 @@
 """Tests the table of voxel sizes for files whose headers lack them."""
 
+from pathlib import Path
+
 import nibabel
 import numpy as np
 import pytest
@@ -111,6 +113,17 @@ def test_test_cases_of_the_challenge_are_separate_cases(tmp_path, table):
 def test_malformed_tables_are_refused(table, text, message):
     with pytest.raises(DataError, match=rf"spacing\.csv: {message}.*Fix"):
         table(text, encoding="latin-1")
+
+
+def test_tables_of_spreadsheets(tmp_path):
+    path = tmp_path / "spacing.csv"
+    path.write_bytes(b"\xef\xbb\xbfcase,x,y,z\r\nvolume-7.NII.GZ,1,1,2\r\nMu\xcc\x88ller,2,2,3\r\n")
+    table = read_spacing_table(path)
+    assert table.lookup(Path("segmentation-7.nii")) == (1.0, 1.0, 2.0)
+    assert table.lookup(Path("M\u00fcller_0000.Nii.gz")) == (2.0, 2.0, 3.0)
+    path.write_bytes("case,x,y,z\n".encode("utf-16"))
+    with pytest.raises(DataError, match=r"spacing\.csv: not a text file in UTF-8, but in UTF-16\. Fix: save"):
+        read_spacing_table(path)
 
 
 def test_a_table_that_is_missing(tmp_path):
