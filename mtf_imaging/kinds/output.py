@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -62,7 +63,7 @@ def check_kept(image: Path, written: Iterable[Path], what: str) -> None:
 
 def check_new(files: Iterable[Path], overwrite: bool = False) -> None:
     """Raises DataError if a file exists, unless existing files may be replaced."""
-    existing = [path for path in files if path.exists()]
+    existing = [path for path in files if os.path.exists(path)]  # False for a name that is too long
     if existing and not overwrite:
         more = f" (and {len(existing) - 1} more)" if len(existing) > 1 else ""
         raise DataError(

@@ -202,6 +202,18 @@ def test_any_exception_of_a_case_is_reported_after_the_others_are_converted(tmp_
     assert names(tmp_path / "out") == ["case-9.ome.zarr"]
 
 
+def test_a_name_too_long_for_its_record_is_the_error_of_its_case(tmp_path, lits_dir):
+    for folder, name in (("imagesTr", "volume-2.nii.gz"), ("labelsTr", "segmentation-2.nii")):
+        for key in ("x" * 245, "short"):
+            (tmp_path / "data" / folder).mkdir(parents=True, exist_ok=True)
+            (tmp_path / "data" / folder / f"{key}{'.nii.gz' if name.endswith('gz') else '.nii'}").write_bytes(
+                (lits_dir / name).read_bytes()
+            )
+    with pytest.raises(DataError, match=r"x{245}.*: File name too long\. Fix: check the path and its name\."):
+        convert(tmp_path / "data", tmp_path / "out", 4, progress=False)
+    assert names(tmp_path / "out") == ["case-short.ome.zarr"]
+
+
 def test_all_unusable_headers_are_reported_before_a_grid_is_chosen(tmp_path, lits_dir):
     for number in (2, 9):
         (lits_dir / f"volume-{number}.nii.gz").write_bytes(b"x")

@@ -3,6 +3,7 @@
 import collections
 import functools
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -118,7 +119,7 @@ def convert(
         _check_manifest(job)
         _check_foreign(job, cases)
         # All existing records are checked before anything is written.
-        existing = [case for case in cases if job.record_path(case).exists()]
+        existing = [case for case in cases if os.path.exists(job.record_path(case))]  # False for a name too long
         kept = each(job.check_existing, existing, title="check existing records")
         missing = [case for case in cases if kept.get(case.key) is None]
         made = each(job.make, missing, title=f"convert to {_title(sampling)}")
