@@ -3,9 +3,18 @@
 import contextlib
 import errno
 import os
+import stat
 from collections.abc import Iterator
 
 from mtf_imaging.errors import DataError
+
+# What a path may name besides a file, a folder and a link. To open one of these can wait for ever.
+_SPECIAL = {
+    stat.S_ISFIFO: "a named pipe",
+    stat.S_ISSOCK: "a socket",
+    stat.S_ISCHR: "a device",
+    stat.S_ISBLK: "a device",
+}
 
 
 @contextlib.contextmanager
@@ -19,6 +28,33 @@ def access_named(path: str | os.PathLike) -> Iterator[None]:
         is_barred = error.errno in (errno.EACCES, errno.EPERM)
         fix = "allow this user to read it" if is_barred else "check the path and the disk"
         raise DataError(f"{path}: {error.strerror}. Fix: {fix}.") from error
+
+
+def check_regular(path: str | os.PathLike) -> None:
+    """Checks that a path names a file, a folder or nothing; call it before you open a path that a user gives.
+
+    Raises:
+      DataError: the path names a pipe, a socket or a device.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):  # whoever opens the path names the fault
+        return
+    for is_special, what in _SPECIAL.items():
+        if is_special(mode):
+            raise DataError(f"{path}: is {what}, not a file. Fix: give a file.")
+
+
+@contextlib.contextmanager
+def reading_named(path: str | os.PathLike) -> Iterator[None]:
+    """Checks a file before the block reads it, and converts errors as `access_named` does.
+
+    Raises:
+      DataError: the path names a pipe, a socket or a device, or the operating system refuses the access.
+    """
+    check_regular(path)
+    with access_named(path):
+        yield
 
 
 @contextlib.contextmanager

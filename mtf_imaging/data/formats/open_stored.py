@@ -6,6 +6,7 @@ from mtf_imaging.data.formats.dicom.series import open_series
 from mtf_imaging.data.formats.nifti.opening import check_num_channels, open_file
 from mtf_imaging.data.formats.nifti.stored_values import StoredValues
 from mtf_imaging.data.images.geometry import Geometry
+from mtf_imaging.data.images.orthogonal import check_orthogonal
 from mtf_imaging.data.images.stored import Stored
 from mtf_imaging.data.listing.image_formats import is_zarr
 
@@ -22,8 +23,15 @@ def open_stored(path: Path, channels: tuple[str, ...] | None = None) -> tuple[li
 
     Raises:
       DataError: the image is missing, damaged, of another format or has another number of channels, or its geometry
-        does not define the axes.
+        does not define perpendicular axes.
     """
+    stored, geometry = _open(path, channels)
+    check_orthogonal(geometry.affine, path)
+    return stored, geometry
+
+
+def _open(path: Path, channels: tuple[str, ...] | None) -> tuple[list[Stored], Geometry]:
+    """Returns the image that the ending of the path selects."""
     if is_zarr(path):
         from mtf_imaging.data.formats.ome_zarr.numbers import open_numbers  # takes time to import
 

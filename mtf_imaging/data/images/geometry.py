@@ -14,6 +14,9 @@ from mtf_imaging.data.sampling.grid import Region
 from mtf_imaging.data.sampling.regions import PlaneOrder
 
 _RAS = np.array([[0, 1], [1, 1], [2, 1]])
+_UNIT_BITS = 7  # of the field xyzt_units; the other bits are the unit of time
+# Length in mm of the units of NIfTI. Unknown units are mm in practice.
+_UNITS_MM = {0: 1.0, 1: 1000.0, 2: 1.0, 3: 1e-3}
 
 
 @dataclass(frozen=True)
@@ -21,7 +24,8 @@ class Geometry:
     """Geometry of one NIfTI file.
 
     Attributes:
-      header: the file's header, kept for its other fields (units, codes, description).
+      header: the file's header, kept for its other fields (units, codes, description). Its lengths have the unit of the
+        file.
       affine: `[4, 4]` float64, stored voxel index -> mm in RAS+. It is the affine of the header, unless that affine is
         unusable.
     """
@@ -31,13 +35,16 @@ class Geometry:
 
     @property
     def file_affine(self) -> np.ndarray:
-        """`[4, 4]` float64, the uncorrected affine of the file."""
-        return np.asarray(self.header.get_best_affine(), np.float64)
+        """`[4, 4]` float64, the uncorrected affine of the file, in mm."""
+        return affine_in_mm(self.header)
 
     @property
     def label_affine(self) -> np.ndarray:
-        """`[4, 4]` float64, the affine of a segmentation that is written as NIfTI."""
-        return self.file_affine
+        """`[4, 4]` float64, the affine of a segmentation that is written as NIfTI, in the unit of the file.
+
+        The unit stays that of the volume, because some programs ignore it. They still show both in the same place.
+        """
+        return np.asarray(self.header.get_best_affine(), np.float64)
 
     @property
     def stored_shape(self) -> tuple[int, int, int]:
@@ -75,7 +82,8 @@ class Geometry:
     @property
     def header_spacing(self) -> tuple[float, float, float]:
         """Voxel size in mm along each stored axis, uncorrected from the header."""
-        return tuple(float(mm) for mm in self.header.get_zooms()[:3])
+        unit = unit_mm(self.header) or 1.0
+        return tuple(float(size) * unit for size in self.header.get_zooms()[:3])
 
     def to_canonical(self, stored: np.ndarray) -> np.ndarray:
         """Returns a view of a stored array `[i, j, k]` as `[x, y, z]`."""
@@ -109,3 +117,15 @@ class Geometry:
     def _orientation(self) -> np.ndarray:
         """Returns `[3, 2]`: the nearest canonical axis of each stored axis, and its direction, +1 or -1."""
         return orientations.io_orientation(self.affine)
+
+
+def unit_mm(header: nibabel.Nifti1Header) -> float | None:
+    """Returns the length in mm of the unit of a NIfTI header, or None if its code is not defined."""
+    return _UNITS_MM.get(int(header["xyzt_units"]) & _UNIT_BITS)
+
+
+def affine_in_mm(header: nibabel.Nifti1Header) -> np.ndarray:
+    """Returns the affine of a NIfTI header, `[4, 4]` float64, from the stored voxel index to mm in RAS+."""
+    affine = np.array(header.get_best_affine(), np.float64)
+    affine[:3] *= unit_mm(header) or 1.0
+    return affine

@@ -6,7 +6,7 @@ from pathlib import Path
 import nibabel
 import numpy as np
 
-from mtf_imaging.data.images.geometry import Geometry
+from mtf_imaging.data.images.geometry import Geometry, unit_mm
 from mtf_imaging.data.images.made_geometry import MadeGeometry
 from mtf_imaging.data.images.spacing_table import SpacingTable
 
@@ -25,7 +25,7 @@ def why_lost(geometry: Geometry) -> str | None:
     """Returns the reason why a header does not define the axes, or None if it does."""
     if isinstance(geometry, MadeGeometry):
         return geometry.doubt
-    if np.allclose(geometry.affine, np.eye(4)):
+    if np.allclose(geometry.header.get_best_affine(), np.eye(4)):  # in any unit
         return "its affine is the identity and does not define the axes"
     if not geometry.header["sform_code"] and not geometry.header["qform_code"]:
         return "it has no affine that defines the axes (sform and qform codes are 0)"
@@ -43,7 +43,8 @@ def with_known_size(
         if sizes is None:
             sizes, source = geometry.stored_spacing, "from its metadata"
     if sizes is None:
-        pixdim = [abs(float(mm)) for mm in geometry.header["pixdim"][1:4]]
+        unit = unit_mm(geometry.header) or 1.0
+        pixdim = [abs(float(size)) * unit for size in geometry.header["pixdim"][1:4]]
         sizes = [mm if np.isfinite(mm) and mm > 0 else 1.0 for mm in pixdim]
         source = (
             "from its pixdim; spacing and all results in mm depend on this size. "

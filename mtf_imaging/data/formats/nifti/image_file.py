@@ -4,7 +4,6 @@ File names can be wrong about compression, and headers about sizes.
 """
 
 import contextlib
-import gzip
 import math
 import zlib
 from collections.abc import Iterator
@@ -17,10 +16,11 @@ from nibabel.fileholders import FileHolder
 from nibabel.spatialimages import HeaderDataError
 from nibabel.wrapstruct import WrapStructError
 
+from mtf_imaging.data.formats.nifti.gzip_stream import GZIP, open_gzip
+from mtf_imaging.data.formats.nifti.header_checks import check_numbers
 from mtf_imaging.errors import DataError
-from mtf_imaging.files.reading import access_named
+from mtf_imaging.files.reading import reading_named
 
-_GZIP = b"\x1f\x8b"  # the first bytes of every gzip file
 _INFLATED = 1032  # the largest expansion ratio of the gzip format
 _KINDS = (nibabel.Nifti1Image, nibabel.Nifti2Image)
 _HEADER_BYTES = 540  # the longer of the two headers
@@ -29,13 +29,13 @@ _HEADER_BYTES = 540  # the longer of the two headers
 def is_compressed(path: Path) -> bool:
     """Returns whether a file starts with the signature of gzip."""
     with open(path, "rb") as file:
-        return file.read(len(_GZIP)) == _GZIP
+        return file.read(len(GZIP)) == GZIP
 
 
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
     """Opens a file for reading, and decompresses it if its content is gzip; the file name is ignored."""
-    with gzip.open(path) if is_compressed(path) else open(path, "rb") as file:
+    with open_gzip(path) if is_compressed(path) else open(path, "rb") as file:
         yield file
 
 
@@ -43,13 +43,15 @@ def open_image(path: Path) -> nibabel.Nifti1Image:
     """Reads the header of a NIfTI file; `StoredValues` reads its voxels.
 
     Raises:
-      DataError: the file cannot be read, is damaged or is not NIfTI.
+      DataError: the file cannot be read, is damaged or is not NIfTI, or its header has numbers that cannot be used.
     """
     with damage_named(path), opened(path) as file:
         start = file.read(_HEADER_BYTES)
         file.seek(0)
         for kind in _KINDS:
             if kind.header_class.may_contain_header(start):
+                check_numbers(kind.header_class.from_fileobj(file, check=False), path)
+                file.seek(0)
                 return kind.from_file_map({"image": FileHolder(fileobj=file)})
         raise ImageFileError("it does not begin with a NIfTI header")
 
@@ -78,12 +80,15 @@ def check_room(image: nibabel.Nifti1Image, path: Path) -> None:
 def damage_named(path: Path) -> Iterator[None]:
     """Converts errors of nibabel, gzip and NumPy about a damaged file into a DataError that names the file."""
     try:
-        with access_named(path):
+        with reading_named(path):
             yield
     except DataError:
         raise
-    # NumPy raises ValueError if an uncompressed file is too short.
-    except (ImageFileError, HeaderDataError, WrapStructError, OSError, EOFError, zlib.error, ValueError) as error:
+    # NumPy raises ValueError if an uncompressed file is too short, and numbers of a header can be too large for Python.
+    except (
+        *(ImageFileError, HeaderDataError, WrapStructError, OSError, EOFError, zlib.error),
+        *(ValueError, OverflowError),
+    ) as error:
         raise DataError(
             f"{path}: cannot be read as NIfTI: it is damaged or has another format ({error}). Fix: fetch the file "
             "again."

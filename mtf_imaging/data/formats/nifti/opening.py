@@ -5,12 +5,13 @@ from pathlib import Path
 import nibabel
 import numpy as np
 
+from mtf_imaging.data.formats.nifti.header_checks import warn_of_conflicts
 from mtf_imaging.data.formats.nifti.image_file import check_room, is_compressed, open_image
 from mtf_imaging.data.formats.pictures import is_picture, open_picture
-from mtf_imaging.data.images.geometry import Geometry
+from mtf_imaging.data.images.geometry import Geometry, affine_in_mm
 from mtf_imaging.data.images.voxel_values import warn_once
 from mtf_imaging.errors import DataError
-from mtf_imaging.files.reading import access_named
+from mtf_imaging.files.reading import reading_named
 
 
 def open_file(path: Path, channels: tuple[str, ...] | None = None) -> tuple[nibabel.Nifti1Image, Geometry]:
@@ -18,13 +19,14 @@ def open_file(path: Path, channels: tuple[str, ...] | None = None) -> tuple[niba
 
     Args:
       path: a .nii, .nii.gz, .png, .tif or .tiff file.
-      channels: the names of the channels that the file must have along its fourth axis; None for a single volume.
+      channels: the names of the channels that the file must have along its fourth axis, or along its fifth, as ITK
+        writes vectors; None for a single volume.
 
     Raises:
       DataError: the file is missing, damaged, of another format or has another number of channels, or its affine is
         singular or not finite.
     """
-    with access_named(path):
+    with reading_named(path):
         if not path.is_file():
             raise DataError(f"{path}: this file does not exist. Fix: check the path.")
     if is_picture(path):
@@ -43,9 +45,10 @@ def open_file(path: Path, channels: tuple[str, ...] | None = None) -> tuple[niba
         )
     _check_shape(image.shape, path, channels)
     check_room(image, path)
-    affine = np.asarray(image.affine, np.float64)
+    affine = affine_in_mm(image.header)
     if not np.all(np.isfinite(affine)) or _is_flat(affine):
         raise DataError(f"{path}: the affine {affine[:3].tolist()} does not define the axes. Fix: repair the header.")
+    warn_of_conflicts(image.header, path)
     return image, Geometry(image.header.copy(), affine)
 
 
@@ -55,12 +58,13 @@ def _check_shape(shape: tuple[int, ...], path: Path, channels: tuple[str, ...] |
         if not is_volume or any(size != 1 for size in shape[3:]):
             raise DataError(f"{path}: shape {shape} is not a single 3-D volume. Fix: store one volume per file.")
         return
-    if not is_volume or any(size != 1 for size in shape[4:]):
+    counts = [size for size in shape[3:5] if size != 1] or [1]
+    if not is_volume or any(size != 1 for size in shape[5:]) or len(counts) > 1:
         raise DataError(
             f"{path}: shape {shape} is neither a 3-D volume nor a stack of channels. "
             "Fix: store the axes x, y, z and, for several channels, the channels."
         )
-    check_num_channels(path, shape[3] if len(shape) > 3 else 1, shape, channels)
+    check_num_channels(path, counts[0], shape, channels)
 
 
 def check_num_channels(path: Path, count: int, shape: tuple[int, ...], channels: tuple[str, ...] | None) -> None:
@@ -89,5 +93,6 @@ def check_num_channels(path: Path, count: int, shape: tuple[int, ...], channels:
 
 def _is_flat(affine: np.ndarray) -> bool:
     """Returns whether the three axes of an affine are linearly dependent."""
-    flat = abs(np.linalg.det(affine[:3, :3])) < 1e-9
+    lengths = np.linalg.norm(affine[:3, :3], axis=0)
+    flat = min(lengths) == 0 or abs(np.linalg.det(affine[:3, :3] / lengths)) < 1e-9
     return flat or bool(np.isnan(nibabel.io_orientation(affine)).any())  # nibabel's threshold is relative

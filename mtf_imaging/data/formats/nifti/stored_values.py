@@ -1,7 +1,6 @@
 """The stored numbers of NIfTI, PNG and TIFF files, read plane by plane."""
 
 import contextlib
-import gzip
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -11,8 +10,10 @@ import numpy as np
 
 from mtf_imaging.data.formats.nifti.image_file import damage_named, is_compressed, opened
 from mtf_imaging.data.images.stored import Stored
+from mtf_imaging.data.images.voxel_values import warn_once
 
 _BLOCK_BYTES = 1 << 21
+_SURPLUS_BYTES = 1 << 26  # after the voxels; a compressed file can hold a thousand times its size
 
 
 @dataclass(frozen=True)
@@ -100,17 +101,25 @@ class StoredPlanes:
     def check_end(self) -> None:
         """Checks the checksum at the end of a compressed file; call it after the last plane has been read.
 
-        The checksum covers all channels, so only the last channel checks it.
+        The checksum covers all channels, so only the last channel checks it. If far more data follows than the header
+        declares, it is not decompressed to its end.
 
         Raises:
           DataError: the checksum is wrong, or the file is truncated.
         """
         if self._stored.in_memory or not self._stored.is_last:
             return
+        if not self._stored.is_stream:
+            return
+        surplus = 0
         with damage_named(self._stored.path):
-            file = self._opened()
-            while isinstance(file, gzip.GzipFile) and file.read(_BLOCK_BYTES):
-                pass
+            while surplus <= _SURPLUS_BYTES and (block := self._opened().read(_BLOCK_BYTES)):
+                surplus += len(block)
+        if surplus > _SURPLUS_BYTES:
+            warn_once(
+                f"{self._stored.path}: more than {_SURPLUS_BYTES} bytes follow the voxels that its header declares; "
+                "they are ignored, and its checksum is not checked."
+            )
 
     def close(self) -> None:
         """Closes the file; the next read opens it again."""

@@ -44,6 +44,7 @@ def _empty_image(geometry: Geometry) -> nibabel.Nifti1Image:
     shape = header.get_data_shape()
     if np.prod(shape) != np.prod(geometry.stored_shape):
         shape = geometry.stored_shape
+        header["intent_code"] = 0  # for example vectors, whose components were the channels
     image_class = nibabel.Nifti2Image if isinstance(header, nibabel.Nifti2Header) else nibabel.Nifti1Image
     image = image_class(np.broadcast_to(np.uint8(0), shape), geometry.label_affine, header)
     image.update_header()
