@@ -16,13 +16,16 @@ _BLOCK_BYTES = 1 << 17
 _EMPTY_STREAMS = 1000  # without content, one after the other; a file could hold millions of them
 
 
-def open_gzip(path: Path) -> io.BufferedReader:
+def open_gzip(path: Path) -> io.RawIOBase:
     """Opens a gzip file of one or several streams; the content can be read and sought.
+
+    Reads return all bytes that are asked for, and decompress no more than these: a wrong checksum does not prevent that
+    the header is read.
 
     Zeros after the last stream are skipped. Other bytes after it are ignored, with a warning. Reading raises `EOFError`
     if a stream is truncated, and `zlib.error` if it is damaged or its checksum is wrong.
     """
-    return io.BufferedReader(_Content(path), _BLOCK_BYTES)
+    return _Content(path)
 
 
 class _Content(io.RawIOBase):
@@ -61,9 +64,11 @@ class _Content(io.RawIOBase):
         return self._position
 
     def readinto(self, buffer) -> int:
-        data = self._next(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
+        filled = 0
+        while filled < len(buffer) and (data := self._next(len(buffer) - filled)):
+            buffer[filled : filled + len(data)] = data
+            filled += len(data)
+        return filled
 
     def _restart(self) -> None:
         self._file.seek(0)

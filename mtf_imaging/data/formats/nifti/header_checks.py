@@ -1,13 +1,13 @@
 """Checks the fields of a NIfTI header that contradict each other, or that no value of a file can follow from."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import nibabel
 import numpy as np
-from nibabel.affines import voxel_sizes
 from nibabel.spatialimages import HeaderDataError
 
-from mtf_imaging.data.images.geometry import affine_in_mm, unit_mm
+from mtf_imaging.data.images.geometry import Geometry, unit_mm
 from mtf_imaging.data.images.lost_geometry import same_place
 from mtf_imaging.data.images.voxel_values import warn_once
 from mtf_imaging.errors import DataError
@@ -39,18 +39,18 @@ def check_numbers(header: nibabel.Nifti1Header, path: Path) -> None:
         )
 
 
-def warn_of_conflicts(header: nibabel.Nifti1Header, path: Path) -> None:
+def warn_of_conflicts(geometry: Geometry, path: Path) -> None:
     """Warns about an unusual unit, and about a sform that contradicts the qform or the voxel sizes in pixdim.
 
     Args:
-      header: a header whose affine defines the axes.
+      geometry: the geometry of a file whose header defines the axes.
       path: path of the file, for messages.
     """
-    _warn_of_unit(header, path)
+    header, affine = geometry.header, geometry.file_affine
+    _warn_of_unit(geometry, path)
     if not header["sform_code"]:
         return
-    unit, affine = unit_mm(header) or 1.0, affine_in_mm(header)
-    sizes, pixdim = voxel_sizes(affine), np.abs(header["pixdim"][1:4].astype(np.float64)) * unit
+    sizes, pixdim = geometry.stored_spacing, geometry.header_spacing
     if not np.allclose(sizes, pixdim, rtol=_SAME_SIZE, atol=0):
         warn_once(
             f"{path}: the voxel size is {_shown(sizes)} mm in the sform, but {_shown(pixdim)} mm in pixdim; the sform "
@@ -58,10 +58,9 @@ def warn_of_conflicts(header: nibabel.Nifti1Header, path: Path) -> None:
         )
         return
     qform = _qform(header)
-    shape = tuple(int(size) for size in (*header.get_data_shape(), 1, 1)[:3])
     if qform is not None:
-        qform[:3] *= unit
-        if not same_place(qform, affine, shape):
+        qform[:3] *= unit_mm(header) or 1.0
+        if not same_place(qform, affine, geometry.stored_shape):
             warn_once(
                 f"{path}: its sform (code {int(header['sform_code'])}) and its qform (code "
                 f"{int(header['qform_code'])}) put the voxels in different places: the first voxel lies at "
@@ -70,12 +69,12 @@ def warn_of_conflicts(header: nibabel.Nifti1Header, path: Path) -> None:
             )
 
 
-def _warn_of_unit(header: nibabel.Nifti1Header, path: Path) -> None:
-    code, unit = int(header["xyzt_units"]) & 7, unit_mm(header)
-    if unit is None:
+def _warn_of_unit(geometry: Geometry, path: Path) -> None:
+    code = int(geometry.header["xyzt_units"]) & 7
+    if unit_mm(geometry.header) is None:
         warn_once(f"{path}: the code {code} of its unit of length is not defined in NIfTI; lengths are read as mm.")
     elif code in _UNIT_NAMES:
-        sizes = voxel_sizes(affine_in_mm(header))
+        sizes = geometry.stored_spacing
         if min(sizes) < _PLAUSIBLE_MM[0] or max(sizes) > _PLAUSIBLE_MM[1]:
             warn_once(
                 f"{path}: its unit of length is {_UNIT_NAMES[code]}, so voxels have {_shown(sizes)} mm, which is "
@@ -92,7 +91,7 @@ def _qform(header: nibabel.Nifti1Header) -> np.ndarray | None:
     return qform if qform is not None and np.isfinite(qform).all() else None
 
 
-def _shown(sizes: np.ndarray) -> str:
+def _shown(sizes: Sequence[float]) -> str:
     return " x ".join(f"{mm:g}" for mm in np.round(sizes, 6))
 
 

@@ -23,6 +23,7 @@ from mtf_imaging.files.reading import reading_named
 
 _INFLATED = 1032  # the largest expansion ratio of the gzip format
 _KINDS = (nibabel.Nifti1Image, nibabel.Nifti2Image)
+_NIBABEL_ERRORS = (ImageFileError, HeaderDataError, WrapStructError)
 _HEADER_BYTES = 540  # the longer of the two headers
 
 
@@ -85,10 +86,7 @@ def damage_named(path: Path) -> Iterator[None]:
     except DataError:
         raise
     # NumPy raises ValueError if an uncompressed file is too short, and numbers of a header can be too large for Python.
-    except (
-        *(ImageFileError, HeaderDataError, WrapStructError, OSError, EOFError, zlib.error),
-        *(ValueError, OverflowError),
-    ) as error:
+    except (*_NIBABEL_ERRORS, OSError, EOFError, zlib.error, ValueError, OverflowError) as error:
         raise DataError(
             f"{path}: cannot be read as NIfTI: it is damaged or has another format ({error}). Fix: fetch the file "
             "again."

@@ -9,6 +9,7 @@ from mtf_imaging.data.formats.nifti.header_checks import warn_of_conflicts
 from mtf_imaging.data.formats.nifti.image_file import check_room, is_compressed, open_image
 from mtf_imaging.data.formats.pictures import is_picture, open_picture
 from mtf_imaging.data.images.geometry import Geometry, affine_in_mm
+from mtf_imaging.data.images.lost_geometry import why_lost
 from mtf_imaging.data.images.voxel_values import warn_once
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.reading import reading_named
@@ -48,8 +49,10 @@ def open_file(path: Path, channels: tuple[str, ...] | None = None) -> tuple[niba
     affine = affine_in_mm(image.header)
     if not np.all(np.isfinite(affine)) or _is_flat(affine):
         raise DataError(f"{path}: the affine {affine[:3].tolist()} does not define the axes. Fix: repair the header.")
-    warn_of_conflicts(image.header, path)
-    return image, Geometry(image.header.copy(), affine)
+    geometry = Geometry(image.header.copy(), affine)
+    if not why_lost(geometry):
+        warn_of_conflicts(geometry, path)
+    return image, geometry
 
 
 def _check_shape(shape: tuple[int, ...], path: Path, channels: tuple[str, ...] | None) -> None:
