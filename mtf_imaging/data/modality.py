@@ -1,7 +1,15 @@
 """The modality of a channel: CT in Hounsfield units, or any other."""
 
+import re
+
 AIR_HU, MAX_HU = -1024, 32767  # the lowest and the highest HU of images
+CT = "CT"  # as DICOM spells it
 _CT = "ct"
+# The modalities of DICOM that the name of a channel states; most names, such as "arterial phase", state none.
+_STATED = {
+    "MR": re.compile(r"t[12](?!\d)|(mri?|flair|dwi|adc|swi)(?![a-z])|.*\b(mri?|flair)\b"),
+    "PT": re.compile(r"(pet|suv)(?![a-z])"),
+}
 
 
 def is_ct(channel: str) -> bool:
@@ -11,6 +19,17 @@ def is_ct(channel: str) -> bool:
     (True, False)
     """
     return channel.casefold() == _CT
+
+
+def stated_modality(channel: str) -> str | None:
+    """Returns the modality that the name of a channel states, as DICOM spells it, or None if it states none.
+
+    >>> [stated_modality(name) for name in ("CT", "T1w", "FLAIR", "PET", "arterial phase")]
+    ['CT', 'MR', 'MR', 'PT', None]
+    """
+    if is_ct(channel):
+        return CT
+    return next((modality for modality, names in _STATED.items() if names.match(channel.casefold())), None)
 
 
 def value_beyond(channel: str) -> int:

@@ -4,6 +4,7 @@ Values are repaired with a warning if the correct value is known, and refused ot
 slabs of a file, so warnings and errors about them follow after the last slab.
 """
 
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -16,6 +17,7 @@ from mtf_imaging.errors import DataError
 _NO_AIR_HU = -200  # above fat; a CT without lower values shows no air, neither around the patient nor inside
 _WHOLE = 1e-3  # bound on the rounding error that scaling adds to integers
 _LEAST_SPAN = 20  # HU; the noise of any CT spans more, and a normalized image spans only a few units
+_LOWEST_WRAPPED = -4096  # padding of CTs is as low as -3024 HU
 
 
 class Repair(Protocol):
@@ -37,9 +39,10 @@ class Repair(Protocol):
 class HounsfieldRepair:
     """Converts stored numbers to the HU of a CT, int16, at least -1024.
 
-    NaN becomes air, and values out of range become the nearest bound. Negative HU that were stored as unsigned 16-bit
-    numbers are read as signed. Each of these repairs logs a warning. Fractions of HU, from resampling, are rounded
-    without a warning.
+    NaN becomes air, and values out of range become the nearest bound. Negative HU that were stored as unsigned numbers
+    of 16, 32 or 64 bits are read as signed, even if the file stores these numbers in a wider type. Each of these
+    repairs logs a warning, and so does an image of one value. Fractions of HU, from resampling, are rounded without a
+    warning.
 
     Args:
       stored: the stored numbers of the CT.
@@ -49,15 +52,21 @@ class HounsfieldRepair:
 
     def __init__(self, stored: Stored) -> None:
         self._stored = stored
-        self._bits_fit = stored.dtype.kind in "iu" and stored.dtype.itemsize == 2 and not stored.is_scaled
-        self._num_nan = self._num_below = self._num_above = self._num_wrapped = self._num_fractions = 0
+        is_integer = stored.dtype.kind in "iu" and not stored.is_scaled
+        self._bits_fit = is_integer and stored.dtype.itemsize == 2
+        self._may_wrap = is_integer and stored.dtype.itemsize > 2
+        self._num_nan = self._num_below = self._num_above = self._num_fractions = 0
+        self._num_wrapped, self._wrapped_bits = 0, 16
         self._everything, self._fractions = (np.inf, -np.inf), (np.inf, -np.inf)  # lowest and highest
-        self._lowest = MAX_HU
+        self._bounds = (np.inf, -np.inf)  # of the HU
 
     def __call__(self, numbers: np.ndarray) -> np.ndarray:
         """Returns the HU of stored numbers; see `Repair`."""
-        hu = self._bits(numbers) if self._bits_fit else self._converted(self._stored.scaled(numbers))
-        self._lowest = min(self._lowest, int(hu.min()))
+        if self._bits_fit:
+            hu = self._bits(numbers)
+        else:
+            hu = self._converted(self._unwrapped(numbers) if self._may_wrap else self._stored.scaled(numbers))
+        self._bounds = _widened(self._bounds, hu)
         return hu
 
     def check(self) -> None:
@@ -77,8 +86,8 @@ class HounsfieldRepair:
             )
         if self._num_wrapped:
             warn_once(
-                f"{path}: {self._num_wrapped} of {size} unsigned 16-bit voxels are above {MAX_HU}; they are read "
-                "as negative HU."
+                f"{path}: {self._num_wrapped} of {size} unsigned {self._wrapped_bits}-bit voxels are above "
+                f"{MAX_HU}; they are read as negative HU."
             )
         if self._num_nan == size:
             raise DataError(f"{path}: all {size} voxels are NaN. Fix: fetch the file again.")
@@ -94,9 +103,12 @@ class HounsfieldRepair:
         ):
             if count:
                 warn_once(f"{path}: {count} of {size} voxels are {what}; replaced by {bound} HU.")
-        if self._lowest > _NO_AIR_HU:
+        lowest, highest = self._bounds
+        if lowest == highest:
+            _warn_of_constant(path, f"{lowest:g} HU")
+        if lowest > _NO_AIR_HU:
             warn_once(
-                f"{path}: the lowest value is {self._lowest} HU, but air is about -1000 HU; values are read unchanged. "
+                f"{path}: the lowest value is {lowest:g} HU, but air is about -1000 HU; values are read unchanged. "
                 "Check whether the conversion from DICOM dropped the rescale intercept (often -1024), or whether "
                 "the background was masked."
             )
@@ -119,10 +131,29 @@ class HounsfieldRepair:
             self._fractions = _widened(self._fractions, slab[is_fraction])
         return hu
 
+    def _unwrapped(self, numbers: np.ndarray) -> np.ndarray:
+        """Returns integers of 32 or 64 bits without an overflow: 4294966272 is -1024, and so is 64512."""
+        native = numbers.astype(numbers.dtype.newbyteorder("="))
+        signed = native.view(f"i{native.dtype.itemsize}")
+        values = signed.astype(np.int64)
+        if native.dtype.kind == "u":
+            self._count_wrapped(np.count_nonzero(signed < 0), 8 * native.dtype.itemsize)
+        for bits in (16, 32):
+            wrapped = (values >= (1 << bits) + _LOWEST_WRAPPED) & (values < 1 << bits)
+            if wrapped.any():
+                self._count_wrapped(np.count_nonzero(wrapped), bits)
+                values[wrapped] -= 1 << bits
+        return values
+
+    def _count_wrapped(self, count: int, bits: int) -> None:
+        if count:
+            self._num_wrapped += count
+            self._wrapped_bits = bits
+
     def _bits(self, numbers: np.ndarray) -> np.ndarray:
         """Returns the HU of 16-bit integers; unsigned integers above 32767 are negative HU."""
         if numbers.dtype.kind == "u":
-            self._num_wrapped += np.count_nonzero(numbers > MAX_HU)
+            self._count_wrapped(np.count_nonzero(numbers > MAX_HU), 16)
         hu = numbers.astype(numbers.dtype.newbyteorder("=")).view(np.int16)
         self._num_below += np.count_nonzero(hu < AIR_HU)
         return np.maximum(hu, AIR_HU, out=hu)
@@ -141,6 +172,7 @@ class FiniteRepair:
     def __init__(self, stored: Stored, channel: str) -> None:
         self._stored, self._channel = stored, channel
         self._num_faults = 0
+        self._bounds = (np.inf, -np.inf)
 
     def __call__(self, numbers: np.ndarray) -> np.ndarray:
         """Returns the values of stored numbers; see `Repair`."""
@@ -149,6 +181,7 @@ class FiniteRepair:
         fault = ~np.isfinite(values)
         self._num_faults += np.count_nonzero(fault)
         values[fault] = 0
+        self._bounds = _widened(self._bounds, values)
         return values
 
     def check(self) -> None:
@@ -164,6 +197,16 @@ class FiniteRepair:
             )
         if count:
             warn_once(f"{path}: {count} of {size} voxels of {self._channel} are NaN or infinite; replaced by 0.")
+        lowest, highest = self._bounds
+        if lowest == highest:
+            _warn_of_constant(path, f"{self._channel} is {lowest:g}")
+
+
+def _warn_of_constant(path: Path, value: str) -> None:
+    warn_once(
+        f"{path}: this image is constant: {value} in every voxel, so it shows nothing. Check whether its conversion "
+        "failed."
+    )
 
 
 def _widened(bounds: tuple[float, float], values: np.ndarray) -> tuple[float, float]:

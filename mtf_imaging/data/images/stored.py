@@ -58,6 +58,11 @@ class Stored(abc.ABC):
         return 1.0, 0.0
 
     @property
+    def modality(self) -> str | None:
+        """The modality that the file states, as DICOM spells it; None if it states none."""
+        return None
+
+    @property
     def is_scaled(self) -> bool:
         return self.scale != (1.0, 0.0)
 

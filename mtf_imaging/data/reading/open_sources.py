@@ -23,11 +23,10 @@ from mtf_imaging.data.images.sources import ImageSource, StoredSource
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.images.stored import Stored
 from mtf_imaging.data.images.voxel_values import warn_once
-from mtf_imaging.data.modality import is_ct
+from mtf_imaging.data.modality import CT, is_ct
+from mtf_imaging.data.reading.modality_check import check_modality
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.reading import memory_named
-
-_CT = "CT"
 
 
 class Placed(Protocol):
@@ -49,7 +48,7 @@ def open_volume(path: str | Path, known: SpacingTable = NO_TABLE) -> ImageSource
     """
     path = Path(path)
     (stored,), geometry = open_stored(path)
-    return _opened([(stored, geometry)], (_CT,), path, known)
+    return _opened([(stored, geometry)], (CT,), path, known)
 
 
 def open_image_source(
@@ -162,6 +161,7 @@ def _opened(
 
 
 def _repaired(stored: Stored, name: str) -> RepairedPlanes:
+    check_modality(stored, name)
     if is_ct(name):
         return RepairedPlanes(stored, HounsfieldRepair)
     return RepairedPlanes(stored, lambda stored: FiniteRepair(stored, name))

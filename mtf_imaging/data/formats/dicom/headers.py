@@ -7,13 +7,17 @@ from typing import Any
 import numpy as np
 
 from mtf_imaging.data.formats.dicom.library import INSTALL, import_pydicom
+from mtf_imaging.data.formats.dicom.padding import read_padding
 from mtf_imaging.errors import DataError
-from mtf_imaging.files.reading import access_named
+from mtf_imaging.files.reading import reading_named
 
 _DEFERRED_BYTES = 1024  # longer elements, such as pixels, are skipped
 _BITS = (8, 16, 32)  # of a stored number
+_MOST_BYTES = 1 << 28  # of the pixels of a compressed plane
+_MOST_RATIO = 10_000  # of larger compressed planes; compressed planes of one value reach it
 _TAGS = (
     "BitsAllocated",
+    "BitsStored",
     "Columns",
     "GantryDetectorTilt",
     "ImageOrientationPatient",
@@ -23,12 +27,15 @@ _TAGS = (
     "NumberOfFrames",
     "PhotometricInterpretation",
     "PixelData",
+    "PixelPaddingRangeLimit",
+    "PixelPaddingValue",
     "PixelRepresentation",
     "PixelSpacing",
     "RescaleIntercept",
     "RescaleSlope",
     "Rows",
     "SOPClassUID",
+    "SOPInstanceUID",
     "SamplesPerPixel",
     "SeriesDescription",
     "SeriesInstanceUID",
@@ -44,6 +51,8 @@ class Plane:
     Attributes:
       path: the file.
       series: the UID of its series.
+      instance: the UID of the file.
+      modality: the modality, such as CT or MR; "" if the header states none.
       description: the modality and the description of the series, for messages.
       size: number of pixels (columns, rows).
       position: `[3]` float64, the center of the first pixel in mm.
@@ -54,10 +63,13 @@ class Plane:
       tilt: tilt of the gantry in degrees, as the header states it; 0 if it does not.
       dtype: the type of the stored numbers.
       scale: (slope, intercept); a stored number stands for `slope * number + intercept`.
+      padding: the lowest and the highest stored number of pixels outside the image; None without such pixels.
     """
 
     path: Path
     series: str
+    instance: str
+    modality: str
     description: str
     size: tuple[int, int]
     position: np.ndarray
@@ -68,6 +80,7 @@ class Plane:
     tilt: float
     dtype: np.dtype
     scale: tuple[float, float]
+    padding: tuple[int, int] | None
 
     @property
     def normal(self) -> np.ndarray:
@@ -89,10 +102,11 @@ def read_plane(path: Path) -> Plane:
     """
     pydicom = import_pydicom(path)
     try:
-        with access_named(path):
+        with reading_named(path):
             header = pydicom.dcmread(path, defer_size=_DEFERRED_BYTES, specific_tags=[*_TAGS])
             _check_pixels(path, header)
             _check_compression(path, header)
+            _check_room(path, header)
             return _plane(path, header)
     except DataError:
         raise
@@ -164,6 +178,20 @@ def _check_compression(path: Path, header: Any) -> None:
         )
 
 
+def _check_room(path: Path, header: Any) -> None:
+    """Raises DataError if a file is too small for the pixels that its header declares."""
+    rows, columns, bits = int(header.Rows), int(header.Columns), int(header.BitsAllocated)
+    needed, size = rows * columns * bits // 8, path.stat().st_size
+    syntax = header.file_meta.TransferSyntaxUID
+    is_plain = not syntax.is_encapsulated and not syntax.is_deflated
+    if needed > (size if is_plain else max(_MOST_BYTES, _MOST_RATIO * size)):
+        raise DataError(
+            f"{path}: its header declares {rows} rows and {columns} columns of {bits} bits ({needed} bytes), but the "
+            f"file has {size} {'bytes' if is_plain else 'compressed bytes'}. The file is truncated, or its header is "
+            "damaged. Fix: fetch the file again."
+        )
+
+
 def _plane(path: Path, header: Any) -> Plane:
     position = _numbers(path, header, "ImagePositionPatient", 3)
     directions = _numbers(path, header, "ImageOrientationPatient", 6)
@@ -190,10 +218,12 @@ def _plane(path: Path, header: Any) -> Plane:
         )
     thickness = float(header.get("SpacingBetweenSlices") or header.get("SliceThickness") or 0)
     described = (header.get("Modality"), header.get("SeriesDescription"))
-    kind = "i" if header.PixelRepresentation else "u"
+    dtype = np.dtype(f"{'i' if header.PixelRepresentation else 'u'}{header.BitsAllocated // 8}")
     return Plane(
         path=path,
         series=str(header.get("SeriesInstanceUID") or ""),
+        instance=str(header.get("SOPInstanceUID") or ""),
+        modality=str(header.get("Modality") or ""),
         description=" ".join(str(text) for text in described if text) or "without description",
         size=(int(header.Columns), int(header.Rows)),
         position=position,
@@ -202,8 +232,9 @@ def _plane(path: Path, header: Any) -> Plane:
         pixel_size=(float(column_step), float(row_step)),
         thickness=abs(thickness) or None,
         tilt=float(header.get("GantryDetectorTilt") or 0),
-        dtype=np.dtype(f"{kind}{header.BitsAllocated // 8}"),
+        dtype=dtype,
         scale=scale,
+        padding=read_padding(header, dtype),
     )
 
 

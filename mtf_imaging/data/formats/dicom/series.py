@@ -1,18 +1,23 @@
 """Reads a folder of DICOM files, a series, as one volume."""
 
 import dataclasses
+import functools
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from mtf_imaging.data.formats.dicom.headers import Plane, read_plane
 from mtf_imaging.data.formats.dicom.library import import_pydicom
+from mtf_imaging.data.formats.dicom.padding import is_tissue, padding_value
 from mtf_imaging.data.formats.dicom.stacking import stack
 from mtf_imaging.data.images.made_geometry import MadeGeometry, made_fields
 from mtf_imaging.data.images.stored import Stored
+from mtf_imaging.data.images.voxel_values import warn_once
 from mtf_imaging.data.listing.dicom_files import SHOWN_ENDINGS, dicom_files
+from mtf_imaging.data.modality import CT
 from mtf_imaging.errors import DataError
-from mtf_imaging.files.reading import access_named
+from mtf_imaging.files.reading import reading_named
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,19 +40,24 @@ class DicomSeries(Stored):
         return (*self.planes[0].size, len(self.planes))
 
     @property
-    def has_one_scale(self) -> bool:
-        """Whether all planes have the same type and scale."""
-        return len({(plane.scale, plane.dtype) for plane in self.planes}) == 1
+    def modality(self) -> str | None:
+        return self.planes[0].modality or None
+
+    @functools.cached_property
+    def is_uniform(self) -> bool:
+        """Whether all planes have the same type and scale, and none has padding."""
+        kinds = {(plane.scale, plane.dtype) for plane in self.planes}
+        return len(kinds) == 1 and all(plane.padding is None for plane in self.planes)
 
     @property
     def dtype(self) -> np.dtype:
-        """Type of the stored numbers; float64 if the planes have different scales, which are then applied."""
-        return self.planes[0].dtype if self.has_one_scale else np.dtype(np.float64)
+        """Type of the stored numbers; float64 if the planes are not uniform, whose values are then stored."""
+        return self.planes[0].dtype if self.is_uniform else np.dtype(np.float64)
 
     @property
     def scale(self) -> tuple[float, float]:
         """(slope, intercept): a stored number stands for the value `slope * number + intercept`."""
-        return self.planes[0].scale if self.has_one_scale else (1.0, 0.0)
+        return self.planes[0].scale if self.is_uniform else (1.0, 0.0)
 
     def open(self) -> "SeriesPlanes":
         return SeriesPlanes(self)
@@ -69,10 +79,7 @@ class SeriesPlanes:
         slab = np.empty((*series.shape[:2], planes.stop - planes.start), series.dtype, order="F")
         for index, plane in enumerate(series.planes[planes]):
             pixels = read_pixels(plane)
-            if not series.has_one_scale:
-                slope, intercept = plane.scale
-                pixels = pixels * np.float64(slope) + intercept
-            slab[..., index] = pixels.T
+            slab[..., index] = (pixels if series.is_uniform else _values(plane, pixels)).T
         return slab
 
     def check_end(self) -> None:
@@ -103,8 +110,35 @@ def open_series(folder: str | Path) -> DicomSeries:
             "one series."
         )
     planes, affine = stack(folder, [read_plane(file) for file in files])
+    _warn_of_padding(folder, planes)
     geometry = MadeGeometry(**made_fields((*planes[0].size, len(planes)), affine))
     return DicomSeries(folder, tuple(planes), geometry)
+
+
+def _values(plane: Plane, pixels: np.ndarray) -> np.ndarray:
+    """Returns the values of the stored numbers of a plane, float64; padding becomes air in a CT, and 0 otherwise."""
+    slope, intercept = plane.scale
+    values = pixels * np.float64(slope) + intercept
+    if plane.padding is not None:
+        lowest, highest = plane.padding
+        values[(pixels >= lowest) & (pixels <= highest)] = padding_value(plane.modality)
+    return values
+
+
+def _warn_of_padding(folder: Path, planes: Sequence[Plane]) -> None:
+    """Warns about padding with the values of tissue, because tissue of that value is then read as air."""
+    for plane in planes:
+        if plane.padding is None or plane.modality not in (CT, ""):
+            continue
+        slope, intercept = plane.scale
+        doubtful = [hu for hu in (slope * number + intercept for number in plane.padding) if is_tissue(hu)]
+        if doubtful:
+            warn_once(
+                f"{folder}: PixelPaddingValue stands for {doubtful[0]:g} HU, which tissue can have; all pixels of this "
+                f"value are read as air. Fix: if it is no padding, remove the element from {plane.path.name} and the "
+                "other files."
+            )
+            return
 
 
 def read_pixels(plane: Plane) -> np.ndarray:
@@ -116,7 +150,7 @@ def read_pixels(plane: Plane) -> np.ndarray:
     pydicom = import_pydicom(plane.path)
     columns, rows = plane.size
     try:
-        with access_named(plane.path):
+        with reading_named(plane.path):
             pixels = pydicom.dcmread(plane.path).pixel_array
     except DataError:
         raise

@@ -1,0 +1,51 @@
+"""Pixels outside the image of a DICOM file, for example around the circle of a reconstruction."""
+
+from typing import Any
+
+import numpy as np
+
+from mtf_imaging.data.modality import AIR_HU, CT, value_beyond
+
+_TISSUE_HU = (AIR_HU + 24, 3000)  # values that tissue, bone or contrast medium can have
+
+
+def read_padding(header: Any, dtype: np.dtype) -> tuple[int, int] | None:
+    """Returns the lowest and the highest stored number of padding, or None if the header states none.
+
+    Args:
+      header: a header with BitsAllocated, and perhaps PixelPaddingValue and PixelPaddingRangeLimit.
+      dtype: type of the stored numbers.
+    """
+    first = _number(header, "PixelPaddingValue", dtype)
+    if first is None:
+        return None
+    limit = _number(header, "PixelPaddingRangeLimit", dtype)
+    last = first if limit is None else limit
+    return min(first, last), max(first, last)
+
+
+def padding_value(modality: str) -> int:
+    """Returns the value of padding: air in a CT, 0 in images of other modalities."""
+    return value_beyond(modality or CT)
+
+
+def is_tissue(hu: float) -> bool:
+    """Returns whether a HU may be that of a patient, so that it is a doubtful choice for padding."""
+    return _TISSUE_HU[0] < hu < _TISSUE_HU[1]
+
+
+def _number(header: Any, tag: str, dtype: np.dtype) -> int | None:
+    """Returns a stored number of the header in the type of the pixels.
+
+    Files often state the type of this number wrongly, for example -2000 as the unsigned 63536, and encodings without
+    types leave it open. Only its bits are certain, and of these only those of the stored bits.
+    """
+    value = header.get(tag)
+    if value is None or value == "":
+        return None
+    if isinstance(value, bytes):  # pydicom does not know its type
+        order = "little" if header.original_encoding[1] in (True, None) else "big"
+        value = int.from_bytes(value[: dtype.itemsize], order)
+    bits = int(header.get("BitsStored") or 8 * dtype.itemsize)
+    number = int(value) % (1 << bits)
+    return number - (1 << bits) if dtype.kind == "i" and number >= 1 << (bits - 1) else number
