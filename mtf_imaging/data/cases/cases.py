@@ -13,6 +13,7 @@ from mtf_imaging.data.cases.schemes import ANY, ANY_CHANNELS, FIRST, IMAGES, LAB
 from mtf_imaging.data.description.dataset_json import FILE, description_folders, find_description
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.description.listed_cases import DATASET, ListedCase, listed_images, read_listed_cases
+from mtf_imaging.data.formats.dicom.shared_series import check_series_apart
 from mtf_imaging.data.listing.dicom_files import is_dicom_file
 from mtf_imaging.data.listing.foreign_formats import foreign_files, how_to_convert, skipped_text
 from mtf_imaging.data.listing.image_files import image_files
@@ -88,7 +89,7 @@ def find_cases(path: str | Path, need_labels: bool = True, description: Descript
     Raises:
       DataError: the folder is missing, unreadable or without cases; a file lacks its partner; a link points to a
         missing file; a case lacks a channel or has too many; two files have the same key; or `dataset.json` is
-        malformed.
+        malformed; or two folders hold parts of one DICOM series.
     """
     return find_data_set(path, need_labels, description)[1]
 
@@ -182,6 +183,8 @@ def _cases(path: Path, need_labels: bool, description: Description | None) -> li
         raise DataError(
             f"{path}: contains {len(volumes)} test volume(s) and no segmentation. Fix: give a folder of labeled cases."
         )
+    folders = (path for case in cases for path in case.channels if path.is_dir() and not is_zarr(path))
+    check_series_apart(folders)
     return sorted(cases, key=lambda case: natural_key(case.key))
 
 

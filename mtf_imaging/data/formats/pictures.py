@@ -9,9 +9,9 @@ import nibabel
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
+from mtf_imaging.data.formats.pillow_files import open_picture_file
 from mtf_imaging.data.listing.image_formats import PNG, TIFF
 from mtf_imaging.errors import DataError
-from mtf_imaging.files.reading import access_named
 
 _ROWS_POINT_DOWN = np.diag([1.0, -1.0, 1.0, 1.0])
 
@@ -32,10 +32,10 @@ def open_picture(path: Path, num_channels: int) -> nibabel.Nifti1Image:
       An image `[x, y, 1]` or `[x, y, 1, channels]` in memory.
 
     Raises:
-      DataError: the file is damaged, has another format or has several pages.
+      DataError: the file is damaged, has another format, has several pages or does not fit into memory.
     """
     try:
-        with access_named(path), Image.open(path) as picture:
+        with open_picture_file(path) as picture:
             pages = getattr(picture, "n_frames", 1)
             if pages == 1:
                 picture = picture.convert("RGB") if picture.mode == "P" and num_channels > 1 else picture
@@ -43,7 +43,7 @@ def open_picture(path: Path, num_channels: int) -> nibabel.Nifti1Image:
     except DataError:
         raise
     # Pillow raises SyntaxError for some damaged PNG files.
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
+    except (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError, ValueError) as error:
         raise DataError(
             f"{path}: cannot be read as an image ({error}). Fix: fetch the file again, or store integers of 8 or 16 "
             "bits, with one file per channel."

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from mtf_imaging.data.formats.pillow_files import cut, open_picture_file
 from mtf_imaging.data.listing.image_files import image_files
 from mtf_imaging.data.listing.image_formats import ImageFormat
 from mtf_imaging.data.listing.names import normalize_name
 from mtf_imaging.errors import DataError
-from mtf_imaging.files.reading import access_named, memory_named
 
 Region = tuple[slice, slice]  # the rows and columns to read
 
@@ -70,26 +70,22 @@ def read_photo(path: str | Path, region: Region = WHOLE, upright: bool = False) 
             )
         turned = ImageOps.exif_transpose(picture) if upright else picture
         # The region is cut before the conversion, so a small region of a large photo takes little memory.
-        return np.asarray(turned.crop(region_box(turned, region)).convert("RGB"))
+        return np.asarray(cut(turned, region_box(turned, region)).convert("RGB"))
 
 
 @contextmanager
 def open_photo(path: Path) -> Iterator[Image.Image]:
     """Yields an open image, and converts the errors of Pillow in the block into errors that name the file."""
     try:
-        with memory_named(path), access_named(path), Image.open(path) as picture:
+        with open_picture_file(path) as picture:
             pages = getattr(picture, "n_frames", 1)
             if pages > 1 and picture.format != "MPO":  # the pictures after the first one of an MPO are previews
                 raise DataError(f"{path}: has {pages} pages, not one. Fix: store one photo per file.")
             yield picture
     except DataError:
         raise
-    except Image.DecompressionBombError as error:
-        raise DataError(
-            f"{path}: is too large for Pillow ({error}). Fix: cut it into tiles, or raise PIL.Image.MAX_IMAGE_PIXELS."
-        ) from error
     # Pillow raises SyntaxError for some damaged PNG files.
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
+    except (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError, ValueError) as error:
         raise DataError(
             f"{path}: cannot be read as an image ({error}). Fix: fetch it again, or store it as JPEG, PNG or TIFF."
         ) from error

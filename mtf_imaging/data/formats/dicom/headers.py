@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from mtf_imaging.data.formats.dicom.library import INSTALL, import_pydicom
-from mtf_imaging.data.formats.dicom.padding import read_padding
+from mtf_imaging.data.formats.dicom.padding import Padding, read_padding
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.reading import reading_named
 
@@ -63,7 +63,7 @@ class Plane:
       tilt: tilt of the gantry in degrees, as the header states it; 0 if it does not.
       dtype: the type of the stored numbers.
       scale: (slope, intercept); a stored number stands for `slope * number + intercept`.
-      padding: the lowest and the highest stored number of pixels outside the image; None without such pixels.
+      padding: the stored numbers of pixels outside the image; None if the header states none.
     """
 
     path: Path
@@ -80,7 +80,7 @@ class Plane:
     tilt: float
     dtype: np.dtype
     scale: tuple[float, float]
-    padding: tuple[int, int] | None
+    padding: Padding | None
 
     @property
     def normal(self) -> np.ndarray:

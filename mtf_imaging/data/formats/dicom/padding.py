@@ -1,5 +1,6 @@
 """Pixels outside the image of a DICOM file, for example around the circle of a reconstruction."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -9,19 +10,39 @@ from mtf_imaging.data.modality import AIR_HU, CT, value_beyond
 _TISSUE_HU = (AIR_HU + 24, 3000)  # values that tissue, bone or contrast medium can have
 
 
-def read_padding(header: Any, dtype: np.dtype) -> tuple[int, int] | None:
-    """Returns the lowest and the highest stored number of padding, or None if the header states none.
+@dataclasses.dataclass(frozen=True)
+class Padding:
+    """The stored numbers of padding.
+
+    Attributes:
+      lowest, highest: the range of these numbers.
+      is_raw: whether they need bits that the file does not count as stored. Decoders clear these bits.
+    """
+
+    lowest: int
+    highest: int
+    is_raw: bool
+
+    def mask(self, numbers: np.ndarray) -> np.ndarray:
+        """Returns which stored numbers are padding; they include all bits if `is_raw`."""
+        return (numbers >= self.lowest) & (numbers <= self.highest)
+
+
+def read_padding(header: Any, dtype: np.dtype) -> Padding | None:
+    """Returns the padding of a file, or None if its header states none.
 
     Args:
-      header: a header with BitsAllocated, and perhaps PixelPaddingValue and PixelPaddingRangeLimit.
+      header: a header with BitsStored, and perhaps PixelPaddingValue and PixelPaddingRangeLimit.
       dtype: type of the stored numbers.
     """
     first = _number(header, "PixelPaddingValue", dtype)
     if first is None:
         return None
     limit = _number(header, "PixelPaddingRangeLimit", dtype)
-    last = first if limit is None else limit
-    return min(first, last), max(first, last)
+    ends = sorted((first, first if limit is None else limit))
+    bits = int(header.get("BitsStored") or 8 * dtype.itemsize)
+    stored = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if dtype.kind == "i" else (0, (1 << bits) - 1)
+    return Padding(*ends, is_raw=ends[0] < stored[0] or ends[1] > stored[1])
 
 
 def padding_value(modality: str) -> int:
@@ -38,7 +59,7 @@ def _number(header: Any, tag: str, dtype: np.dtype) -> int | None:
     """Returns a stored number of the header in the type of the pixels.
 
     Files often state the type of this number wrongly, for example -2000 as the unsigned 63536, and encodings without
-    types leave it open. Only its bits are certain, and of these only those of the stored bits.
+    types leave it open. Only its bits are certain.
     """
     value = header.get(tag)
     if value is None or value == "":
@@ -46,6 +67,6 @@ def _number(header: Any, tag: str, dtype: np.dtype) -> int | None:
     if isinstance(value, bytes):  # pydicom does not know its type
         order = "little" if header.original_encoding[1] in (True, None) else "big"
         value = int.from_bytes(value[: dtype.itemsize], order)
-    bits = int(header.get("BitsStored") or 8 * dtype.itemsize)
+    bits = 8 * dtype.itemsize
     number = int(value) % (1 << bits)
     return number - (1 << bits) if dtype.kind == "i" and number >= 1 << (bits - 1) else number

@@ -120,8 +120,8 @@ def _values(plane: Plane, pixels: np.ndarray) -> np.ndarray:
     slope, intercept = plane.scale
     values = pixels * np.float64(slope) + intercept
     if plane.padding is not None:
-        lowest, highest = plane.padding
-        values[(pixels >= lowest) & (pixels <= highest)] = padding_value(plane.modality)
+        numbers = read_pixels(plane, all_bits=True) if plane.padding.is_raw else pixels
+        values[plane.padding.mask(numbers)] = padding_value(plane.modality)
     return values
 
 
@@ -131,7 +131,8 @@ def _warn_of_padding(folder: Path, planes: Sequence[Plane]) -> None:
         if plane.padding is None or plane.modality not in (CT, ""):
             continue
         slope, intercept = plane.scale
-        doubtful = [hu for hu in (slope * number + intercept for number in plane.padding) if is_tissue(hu)]
+        ends = (plane.padding.lowest, plane.padding.highest)
+        doubtful = [hu for hu in (slope * number + intercept for number in ends) if is_tissue(hu)]
         if doubtful:
             warn_once(
                 f"{folder}: PixelPaddingValue stands for {doubtful[0]:g} HU, which tissue can have; all pixels of this "
@@ -141,8 +142,12 @@ def _warn_of_padding(folder: Path, planes: Sequence[Plane]) -> None:
             return
 
 
-def read_pixels(plane: Plane) -> np.ndarray:
+def read_pixels(plane: Plane, all_bits: bool = False) -> np.ndarray:
     """Reads the pixels of a file, `[rows, columns]` of the type of the header.
+
+    Args:
+      plane: the header of the file.
+      all_bits: whether to keep the bits that the header does not count as stored.
 
     Raises:
       DataError: the file cannot be read, or its pixels are damaged.
@@ -151,7 +156,8 @@ def read_pixels(plane: Plane) -> np.ndarray:
     columns, rows = plane.size
     try:
         with reading_named(plane.path):
-            pixels = pydicom.dcmread(plane.path).pixel_array
+            header = pydicom.dcmread(plane.path)
+            pixels = pydicom.pixels.pixel_array(header, correct_unused_bits=not all_bits)
     except DataError:
         raise
     except Exception as error:  # decoders raise errors of many types

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from mtf_imaging.data.formats.pillow_files import cut
 from mtf_imaging.data.pixels.photo_files import WHOLE, Region, open_photo, photo_size, raw_mode, read_photo, region_box
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.atomic import atomic_path
@@ -39,7 +40,7 @@ def read_label_image(path: str | Path, description: PhotoDescription, region: Re
                 "Fix: store the label of each pixel as a gray value or a palette index."
             )
         step = _STEPS.get(raw_mode(picture), 1)
-        stored = np.asarray(picture.crop(region_box(picture, region)))
+        stored = np.asarray(cut(picture, region_box(picture, region)))
     if stored.ndim != 2:
         raise DataError(
             f"{path}: has {stored.shape[2]} channels, not one. Fix: store the label of each pixel as a gray value."

@@ -1,0 +1,60 @@
+"""Finds series whose files lie in several folders, each of which would be read as a volume of its own."""
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+
+from mtf_imaging.data.formats.dicom.headers import Plane, read_plane
+from mtf_imaging.data.formats.dicom.stacking import stack
+from mtf_imaging.data.listing.dicom_files import dicom_files
+from mtf_imaging.errors import DataError
+
+_log = logging.getLogger(__name__)
+
+
+def check_series_apart(folders: Iterable[Path]) -> None:
+    """Checks that no two folders hold parts of one series; warns if they hold one series twice.
+
+    Args:
+      folders: folders of DICOM files, each an image. Only the first file of each is read, unless it has the series of
+        another folder. A folder with a damaged file is skipped, because its case reports the file.
+
+    Raises:
+      DataError: the planes of several folders have the UID of one series, and are one volume together.
+    """
+    by_series: dict[str, list[Path]] = defaultdict(list)
+    for folder in folders:
+        planes = _planes(folder, first=True)
+        if planes and planes[0].series:
+            by_series[planes[0].series].append(folder)
+    for series, shared in by_series.items():
+        if len(shared) > 1:
+            _check_shared(series, {folder: _planes(folder) for folder in shared})
+
+
+def _check_shared(series: str, parts: dict[Path, list[Plane]]) -> None:
+    folders = [*parts]
+    planes = [plane for part in parts.values() for plane in part]
+    shown = ", ".join(f"{folder} ({len(part)} files)" for folder, part in parts.items())
+    try:
+        stack(folders[0], planes)
+    except DataError:
+        instances = [{plane.instance for plane in part} for part in parts.values()]
+        is_copy = any(one & other for number, one in enumerate(instances) for other in instances[:number])
+        what = "hold the same files" if is_copy else "have the same SeriesInstanceUID"
+        _log.warning("%s: these folders %s, %s; each is read as an image of its own.", shown, what, series)
+        return
+    raise DataError(
+        f"{shown}: these folders hold parts of one DICOM series, {series}: together, their {len(planes)} planes are one "
+        "volume. Fix: move the files of the series to one folder."
+    )
+
+
+def _planes(folder: Path, first: bool = False) -> list[Plane]:
+    """Returns the headers of the files of a folder, or of its first file; none if a file cannot be read."""
+    try:
+        files = dicom_files(folder)
+        return [read_plane(file) for file in (files[:1] if first else files)]
+    except DataError:
+        return []

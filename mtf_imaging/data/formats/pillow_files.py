@@ -1,0 +1,100 @@
+"""Opens image files with Pillow, of any size.
+
+`PIL.Image.open` refuses images of more than 179 megapixels, because a small file can claim any size. Here, the size of
+the file and the memory of the machine bound the size of the image instead. The limit of Pillow itself, which is a
+variable of its module, stays as it is for the rest of the program.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from PIL import Image, ImageFile
+from PIL.JpegImagePlugin import jpeg_factory
+from PIL.PngImagePlugin import PngImageFile
+from PIL.TiffImagePlugin import TiffImageFile
+
+from mtf_imaging.errors import DataError
+from mtf_imaging.files.reading import memory_named, reading_named
+
+_SMALL = 1 << 26  # pixels that any machine can hold; `Image.crop` has the limit of Pillow
+_ORIENTATION, _TURNED = 0x0112, range(5, 9)  # the tag of a TIFF file, and the values that swap height and width
+
+
+class _LargeTiff(TiffImageFile):
+    """A TIFF file without the limit of Pillow, which applies when the pixels are loaded."""
+
+    def load_prepare(self) -> None:
+        if self.tag_v2.get(_ORIENTATION) in _TURNED:
+            super().load_prepare()  # the size of the stored picture is not that of the image
+        else:
+            ImageFile.ImageFile.load_prepare(self)
+
+
+# By the first bytes of a file: the function that opens it, and the most pixels of one byte. A byte of a PNG file
+# stands for at most 1032 bytes, each of 8 pixels; a JPEG file stores a bit for at least every block of 8 x 8 pixels and
+# its frequencies; TIFF has formats that store empty rows in a bit.
+_FORMATS: tuple[tuple[tuple[bytes, ...], Callable[[Path], Image.Image], int], ...] = (
+    ((b"\x89PNG\r\n\x1a\n",), PngImageFile, 8 * 1032),
+    ((b"\xff\xd8\xff",), jpeg_factory, 8 * 1032),
+    ((b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"), _LargeTiff, 100_000),
+)
+_LONGEST = 8  # bytes of these signatures
+
+
+@contextmanager
+def open_picture_file(path: Path) -> Iterator[Image.Image]:
+    """Yields an open image; its pixels are read when they are needed.
+
+    Files in other formats than PNG, JPEG and TIFF are opened with the limit of Pillow.
+
+    Raises:
+      DataError: the path does not name a file, the file is too small for the size that it declares, or the image does
+        not fit into the memory of this machine. Other errors of Pillow in the block are not converted.
+    """
+    with memory_named(path), reading_named(path):
+        with open(path, "rb") as file:
+            start = file.read(_LONGEST)
+        make, most = next(
+            ((make, most) for signatures, make, most in _FORMATS if start.startswith(signatures)), (Image.open, None)
+        )
+        with make(path) as picture:
+            if most is not None:
+                _check_size(picture, path, most)
+            yield picture
+
+
+def cut(picture: Image.Image, box: tuple[int, int, int, int]) -> Image.Image:
+    """Returns a region of a picture of any size.
+
+    Args:
+      picture: the picture.
+      box: (left, top, right, bottom).
+    """
+    left, top, right, bottom = box
+    size = right - left, bottom - top
+    if size == picture.size:
+        return picture
+    if size[0] * size[1] <= _SMALL:
+        return picture.crop(box)
+    return picture.resize(size, Image.Resampling.NEAREST, box)  # equal to `crop`, without its limit
+
+
+def _check_size(picture: Image.Image, path: Path, most: int) -> None:
+    pixels, size = picture.width * picture.height, path.stat().st_size
+    if pixels <= _SMALL:
+        return
+    shown = f"its header declares {picture.width} x {picture.height} pixels"
+    if pixels > most * size:
+        raise DataError(
+            f"{path}: {shown}, but the file has {size} bytes, too few for any compression. The file is truncated or "
+            "damaged. Fix: fetch it again."
+        )
+    # Pillow stores 1 or 4 bytes per pixel, and the result has up to 3.
+    needed, memory = 7 * pixels, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if needed > memory:
+        raise DataError(
+            f"{path}: {shown}, which need about {needed / 1e9:.1f} GB to read, but this machine has {memory / 1e9:.1f} "
+            "GB of memory. Fix: cut the image into tiles, or use a machine with more memory."
+        )
