@@ -5,6 +5,7 @@ the file and the memory of the machine bound the size of the image instead. The 
 variable of its module, stays as it is for the rest of the program.
 """
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -92,9 +93,17 @@ def _check_size(picture: Image.Image, path: Path, most: int) -> None:
             "damaged. Fix: fetch it again."
         )
     # Pillow stores 1 or 4 bytes per pixel, and the result has up to 3.
-    needed, memory = 7 * pixels, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    needed, memory = 7 * pixels, _memory()
     if needed > memory:
         raise DataError(
             f"{path}: {shown}, which need about {needed / 1e9:.1f} GB to read, but this machine has {memory / 1e9:.1f} "
             "GB of memory. Fix: cut the image into tiles, or use a machine with more memory."
         )
+
+
+def _memory() -> float:
+    """Returns the memory of this machine in bytes; infinity if the system does not report it."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return math.inf

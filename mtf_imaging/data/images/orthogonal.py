@@ -34,7 +34,7 @@ def check_orthogonal(affine: np.ndarray, path: Path) -> None:
     raise DataError(
         f"{path}: its affine is sheared: the angle between the voxel axes {first} and {second} is "
         f"{90 - angles[worst]:.2f} degrees instead of 90, for instance because the gantry was tilted by "
-        f"{abs(angles[worst]):.2f} degrees. Fix: resample the image to a grid with perpendicular axes, for example with "
-        "dcm2niix from the DICOM files, or with nibabel.processing.resample_to_output; resample its mask to the same "
-        "grid. If the sform of a NIfTI file is wrong and its qform is right, set sform_code to 0."
+        f"{abs(angles[worst]):.2f} degrees. Fix: resample the image to a grid with perpendicular axes, for example "
+        "with dcm2niix from the DICOM files, or with nibabel.processing.resample_to_output; resample its mask to the "
+        "same grid. If the sform of a NIfTI file is wrong and its qform is right, set sform_code to 0."
     )

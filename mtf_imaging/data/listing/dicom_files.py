@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from mtf_imaging.files.reading import access_named
+from mtf_imaging.files.reading import access_named, check_regular
 
 _PREAMBLE_BYTES = 128
 _SIGNATURE = b"DICM"  # after the preamble
@@ -18,9 +18,12 @@ def is_dicom_file(path: Path) -> bool:
     Raises:
       DataError: the file cannot be read.
     """
+    has_ending = path.suffix.lower() in _ENDINGS
+    if has_ending:
+        check_regular(path)
     if not path.is_file():
         return False
-    if path.suffix.lower() in _ENDINGS:
+    if has_ending:
         return True
     with access_named(path), open(path, "rb") as file:
         file.seek(_PREAMBLE_BYTES)

@@ -16,7 +16,7 @@ import numpy as np
 from numcodecs import blosc
 
 from mtf_imaging.errors import DataError
-from mtf_imaging.files.reading import access_named
+from mtf_imaging.files.reading import reading_named
 
 REMAKE = "Fix: run convert again; it replaces damaged records."
 METADATA = "zarr.json"
@@ -53,7 +53,7 @@ class CheckedFolder:
         path = self.path / name
         what = "metadata" if path.name == METADATA else "chunk"
         try:
-            with access_named(path):
+            with reading_named(path):
                 data = path.read_bytes()
         except DataError as error:
             if not isinstance(error.__cause__, FileNotFoundError | NotADirectoryError | IsADirectoryError):

@@ -46,8 +46,8 @@ def _check_shared(series: str, parts: dict[Path, list[Plane]]) -> None:
         _log.warning("%s: these folders %s, %s; each is read as an image of its own.", shown, what, series)
         return
     raise DataError(
-        f"{shown}: these folders hold parts of one DICOM series, {series}: together, their {len(planes)} planes are one "
-        "volume. Fix: move the files of the series to one folder."
+        f"{shown}: these folders hold parts of one DICOM series, {series}, whose {len(planes)} planes together are "
+        "one volume. Fix: move the files of the series to one folder."
     )
 
 

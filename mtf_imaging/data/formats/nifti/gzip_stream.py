@@ -109,6 +109,6 @@ class _Content(io.RawIOBase):
         if rest:
             count = len(rest) + self._path.stat().st_size - self._file.tell()
             warn_once(
-                f"{self._path}: {count} bytes follow the compressed data, which is complete and has the right checksum; "
-                "they are ignored."
+                f"{self._path}: {count} bytes follow the compressed data, which is complete and has the right "
+                "checksum; they are ignored."
             )
