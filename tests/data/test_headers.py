@@ -107,7 +107,6 @@ HEADERS = {
     "qform only": lambda image: both_forms(image, None, oblique(), 0, 1),
     "oblique": lambda image: both_forms(image, oblique(), oblique(), 2, 1),
     "sform is not qform": lambda image: both_forms(image, oblique(), AFFINE, 4, 1),
-    "sheared sform": lambda image: both_forms(image, AFFINE + np.eye(4, k=1) * 0.2, AFFINE, 2, 1),
 }
 NUMBERS = {
     "int16": lambda hu: hu,

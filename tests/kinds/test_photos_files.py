@@ -113,13 +113,6 @@ def test_damaged_files_are_named(tmp_path):
         read_photo(tmp_path / "c.tif")
 
 
-def test_photos_beyond_the_limit_of_pillow_are_refused(tmp_path, monkeypatch):
-    path = save(tmp_path / "a.png", pixels())
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
-    with pytest.raises(DataError, match=r"a\.png: is too large for Pillow .* Fix: cut it into tiles"):
-        read_photo(path)
-
-
 @pytest.mark.parametrize("description", [FEW, VOC, CITYSCAPES, replace(CITYSCAPES, values=())])
 def test_label_images_are_written_and_read(tmp_path, description):
     labels = pixels(channels=0, high=len(description.classes))

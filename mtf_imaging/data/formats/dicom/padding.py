@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from mtf_imaging.data.modality import AIR_HU, CT, value_beyond
+from mtf_imaging.data.modality import CT, value_beyond
 
-_TISSUE_HU = (AIR_HU + 24, 3000)  # values that tissue, bone or contrast medium can have
+_TISSUE_HU = (-1000, 2000)  # values between those of air and of metal
 
 
 @dataclasses.dataclass(frozen=True)
