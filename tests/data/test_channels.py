@@ -5,6 +5,7 @@ import dataclasses
 import nibabel
 import numpy as np
 import pytest
+import SimpleITK
 
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.images.spacing_table import read_spacing_table
@@ -214,3 +215,30 @@ def test_segmentations_of_stacked_channels_have_three_axes(tmp_path):
 def test_lits_keeps_its_labels(tmp_path, store, arrays):
     path = store(tmp_path / "s.nii", arrays()[1])
     np.testing.assert_array_equal(read_segmentation(path).labels, read_segmentation(path, description=LITS).labels)
+
+
+@pytest.mark.parametrize("name", ["a.nii", "a.nii.gz"])
+def test_vectors_of_itk_are_channels(tmp_path, name):
+    """ITK stores the components of vectors along the fifth axis."""
+    array = np.stack([values(0), values(1)], -1)
+    vectors = SimpleITK.GetImageFromArray(np.swapaxes(array, 0, 2), isVector=True)
+    vectors.SetSpacing((1.5, 2, 3))
+    SimpleITK.WriteImage(vectors, str(tmp_path / name))
+    assert nibabel.load(tmp_path / name).shape == (*SHAPE, 1, 2)
+    image = read_image([tmp_path / name], BRAIN)
+    for number, channel in enumerate(image.channels):
+        np.testing.assert_array_equal(image.geometry.to_stored(channel), values(number))
+    assert read_image_geometry([tmp_path / name], BRAIN).spacing == (1.5, 2, 3)
+    labels = np.random.default_rng(0).integers(0, 4, SHAPE).astype(np.uint8)
+    write_labels(tmp_path / f"out-{name}", labels, image.geometry)
+    np.testing.assert_array_equal(read_labels(tmp_path / f"out-{name}", image, BRAIN), labels)
+    written = SimpleITK.ReadImage(str(tmp_path / f"out-{name}"))
+    assert (written.GetNumberOfComponentsPerPixel(), written.GetSize()) == (1, SHAPE)
+    assert (written.GetOrigin(), written.GetDirection()) == (vectors.GetOrigin(), vectors.GetDirection())
+    with pytest.raises(DataError, match=r"has 2 channel\(s\) .*, but dataset.json names 3: a, b, c"):
+        read_image([tmp_path / name], dataclasses.replace(BRAIN, channels=("a", "b", "c"), intensities=()))
+    with pytest.raises(DataError, match=r"shape \(7, 6, 5, 1, 2\) is not a single 3-D volume"):
+        read_volume(tmp_path / name)
+    nibabel.save(nibabel.Nifti1Image(np.zeros((*SHAPE, 2, 2), np.float32), np.diag([1.5, 2, 3, 1])), tmp_path / "b.nii")
+    with pytest.raises(DataError, match="is neither a 3-D volume nor a stack of channels"):
+        read_image([tmp_path / "b.nii"], BRAIN)
