@@ -112,8 +112,7 @@ def enlarged(ending):
 
 
 @pytest.mark.parametrize("ending", ["png", "jpg", "tif"])
-def test_sizes_that_the_file_cannot_have_are_refused(tmp_path, monkeypatch, ending):
-    monkeypatch.setattr(pillow_files, "_SMALL", 1 << 26)
+def test_sizes_that_the_file_cannot_have_are_refused(tmp_path, ending):
     path = tmp_path / f"a.{ending}"
     path.write_bytes(enlarged(ending)[:2000])  # a TIFF file has its header at the start
     message = rf"a\.{ending}: its header declares 60000 x 60000 pixels, but the file has {path.stat().st_size} bytes"
@@ -123,8 +122,21 @@ def test_sizes_that_the_file_cannot_have_are_refused(tmp_path, monkeypatch, endi
             read(path)
 
 
+def test_a_tiff_file_with_fewer_rows_than_it_declares_is_refused(tmp_path):
+    Image.fromarray(photo()).save(tmp_path / "a.tif")
+    data = (tmp_path / "a.tif").read_bytes()
+    taller = data.replace(struct.pack("<HHII", 257, 4, 1, 20), struct.pack("<HHII", 257, 4, 1, 40))  # rows
+    assert taller != data
+    (tmp_path / "a.tif").write_bytes(taller)
+    with pytest.raises(DataError, match=r"a\.tif: its header declares 40 x 40 pixels, but the file has \d+ bytes"):
+        read_photo(tmp_path / "a.tif")
+    (tmp_path / "a.tif").write_bytes(data.replace(struct.pack("<HH", 256, 4), struct.pack("<HH", 255, 4)))  # no width
+    with pytest.raises(DataError, match=r"a\.tif: cannot be read as an image"):
+        read_photo(tmp_path / "a.tif")
+
+
 def test_a_picture_larger_than_the_memory_is_refused(tmp_path, monkeypatch):
     Image.fromarray(photo()).save(tmp_path / "a.png")
-    monkeypatch.setattr(pillow_files.os, "sysconf", lambda name: {"SC_PAGE_SIZE": 1, "SC_PHYS_PAGES": 5599}[name])
+    monkeypatch.setattr(pillow_files.os, "sysconf", lambda name: {"SC_PAGE_SIZE": 1, "SC_PHYS_PAGES": 7999}[name])
     with pytest.raises(DataError, match=r"a\.png: its header declares 40 x 20 pixels, which need about .* Fix: cut"):
         read_photo(tmp_path / "a.png")

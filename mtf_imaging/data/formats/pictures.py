@@ -7,9 +7,9 @@ from pathlib import Path
 
 import nibabel
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
 
-from mtf_imaging.data.formats.pillow_files import open_picture_file
+from mtf_imaging.data.formats.pillow_files import PILLOW_ERRORS, open_picture_file
 from mtf_imaging.data.listing.image_formats import PNG, TIFF
 from mtf_imaging.errors import DataError
 
@@ -42,8 +42,7 @@ def open_picture(path: Path, num_channels: int) -> nibabel.Nifti1Image:
                 array = np.asarray(picture)
     except DataError:
         raise
-    # Pillow raises SyntaxError for some damaged PNG files.
-    except (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError, ValueError) as error:
+    except PILLOW_ERRORS as error:
         raise DataError(
             f"{path}: cannot be read as an image ({error}). Fix: fetch the file again, or store integers of 8 or 16 "
             "bits, with one file per channel."

@@ -7,11 +7,13 @@ variable of its module, stays as it is for the rest of the program.
 
 import math
 import os
+import struct
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from PIL import Image, ImageFile
+from PIL import Image, ImageFile, UnidentifiedImageError
 from PIL.JpegImagePlugin import jpeg_factory
 from PIL.PngImagePlugin import PngImageFile
 from PIL.TiffImagePlugin import TiffImageFile
@@ -19,7 +21,12 @@ from PIL.TiffImagePlugin import TiffImageFile
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.reading import memory_named, reading_named
 
-_SMALL = 1 << 26  # pixels that any machine can hold; `Image.crop` has the limit of Pillow
+# What Pillow raises for damaged files, besides MemoryError.
+PILLOW_ERRORS = (
+    *(Image.DecompressionBombError, UnidentifiedImageError, OSError, SyntaxError, ValueError, TypeError, LookupError),
+    *(ArithmeticError, AttributeError, EOFError, RuntimeError, struct.error, zlib.error),
+)
+_SMALL = 1 << 26  # pixels; `Image.crop` has the limit of Pillow
 _ORIENTATION, _TURNED = 0x0112, range(5, 9)  # the tag of a TIFF file, and the values that swap height and width
 
 
@@ -52,7 +59,7 @@ def open_picture_file(path: Path) -> Iterator[Image.Image]:
 
     Raises:
       DataError: the path does not name a file, the file is too small for the size that it declares, or the image does
-        not fit into the memory of this machine. Other errors of Pillow in the block are not converted.
+        not fit into the memory of this machine. Other errors in the block, `PILLOW_ERRORS`, are not converted.
     """
     with memory_named(path), reading_named(path):
         with open(path, "rb") as file:
@@ -83,17 +90,18 @@ def cut(picture: Image.Image, box: tuple[int, int, int, int]) -> Image.Image:
 
 
 def _check_size(picture: Image.Image, path: Path, most: int) -> None:
-    pixels, size = picture.width * picture.height, path.stat().st_size
-    if pixels <= _SMALL:
-        return
+    pixels, size, bands = picture.width * picture.height, path.stat().st_size, len(picture.getbands())
+    if picture.info.get("compression") == "raw":  # of TIFF
+        most = 1 if bands > 1 else 8  # values of one byte, or of one bit
+        pixels *= bands if bands > 1 else 1
     shown = f"its header declares {picture.width} x {picture.height} pixels"
     if pixels > most * size:
         raise DataError(
-            f"{path}: {shown}, but the file has {size} bytes, too few for any compression. The file is truncated or "
-            "damaged. Fix: fetch it again."
+            f"{path}: {shown}, but the file has {size} bytes, which is too few. The file is truncated or damaged. "
+            "Fix: fetch it again."
         )
-    # Pillow stores 1 or 4 bytes per pixel, and the result has up to 3.
-    needed, memory = 7 * pixels, _memory()
+    # Pillow stores up to 4 bytes per pixel, and its copies and the result have up to 3 each.
+    needed, memory = 10 * picture.width * picture.height, _memory()
     if needed > memory:
         raise DataError(
             f"{path}: {shown}, which need about {needed / 1e9:.1f} GB to read, but this machine has {memory / 1e9:.1f} "

@@ -5,9 +5,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps
 
-from mtf_imaging.data.formats.pillow_files import cut, open_picture_file
+from mtf_imaging.data.formats.pillow_files import PILLOW_ERRORS, cut, open_picture_file
 from mtf_imaging.data.listing.image_files import image_files
 from mtf_imaging.data.listing.image_formats import ImageFormat
 from mtf_imaging.data.listing.names import normalize_name
@@ -84,8 +84,7 @@ def open_photo(path: Path) -> Iterator[Image.Image]:
             yield picture
     except DataError:
         raise
-    # Pillow raises SyntaxError for some damaged PNG files.
-    except (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError, ValueError) as error:
+    except PILLOW_ERRORS as error:
         raise DataError(
             f"{path}: cannot be read as an image ({error}). Fix: fetch it again, or store it as JPEG, PNG or TIFF."
         ) from error
