@@ -30,7 +30,7 @@ def access_named(path: str | os.PathLike) -> Iterator[None]:
         raise DataError(f"{path}: {error.strerror}. Fix: {fix}.") from error
 
 
-def check_regular(path: str | os.PathLike) -> None:
+def check_not_special(path: str | os.PathLike) -> None:
     """Checks that a path names a file, a folder or nothing; call it before you open a path that a user gives.
 
     Raises:
@@ -42,7 +42,7 @@ def check_regular(path: str | os.PathLike) -> None:
         return
     for is_special, what in _SPECIAL.items():
         if is_special(mode):
-            raise DataError(f"{path}: is {what}, not a file. Fix: give a file.")
+            raise DataError(f"{path}: is {what}, not a file. Fix: give the path of a file.")
 
 
 @contextlib.contextmanager
@@ -52,7 +52,7 @@ def reading_named(path: str | os.PathLike) -> Iterator[None]:
     Raises:
       DataError: the path names a pipe, a socket or a device, or the operating system refuses the access.
     """
-    check_regular(path)
+    check_not_special(path)
     with access_named(path):
         yield
 

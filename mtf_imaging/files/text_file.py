@@ -5,7 +5,7 @@ import stat
 from pathlib import Path
 
 from mtf_imaging.errors import DataError
-from mtf_imaging.files.reading import access_named, memory_named
+from mtf_imaging.files.reading import access_named, check_not_special, memory_named
 
 MAX_BYTES = 1 << 30  # the files of instances of COCO have 0.45 GB
 # UTF-32 comes first, because the mark of UTF-16 begins that of UTF-32.
@@ -15,7 +15,6 @@ _OTHER_MARKS = {
     codecs.BOM_UTF16_LE: "UTF-16",
     codecs.BOM_UTF16_BE: "UTF-16",
 }
-_KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}
 
 
 def read_text(path: str | Path) -> str:
@@ -53,9 +52,9 @@ def check_regular(path: str | Path) -> None:
     """
     with access_named(path):
         mode = Path(path).stat().st_mode
-    if not stat.S_ISREG(mode):
-        kind = _KINDS.get(stat.S_IFMT(mode), "a device")
-        raise DataError(f"{path}: is {kind}, not a file. Fix: give the path of a file.")
+    check_not_special(path)
+    if stat.S_ISDIR(mode):
+        raise DataError(f"{path}: is a folder, not a file. Fix: give the path of a file.")
 
 
 def decode_text(data: bytes, where: str | Path, kind: str = "text") -> str:

@@ -13,7 +13,7 @@ from mtf_imaging.data.pixels.photo_files import read_photo
 from mtf_imaging.data.reading.images import read_volume
 from mtf_imaging.data.records.splits import read_splits
 from mtf_imaging.errors import DataError
-from mtf_imaging.files.reading import check_regular
+from mtf_imaging.files.reading import check_not_special
 from mtf_imaging.kinds.objects.reading.instances import read_instances
 from tests.data.dicom_folder import write_series
 
@@ -48,12 +48,12 @@ def test_other_special_files(tmp_path, monkeypatch):
         with pytest.raises(DataError, match=r"a\.nii: is a socket, not a file"):
             read_volume("a.nii")
     with pytest.raises(DataError, match="/dev/zero: is a device, not a file"):
-        check_regular("/dev/zero")
+        check_not_special("/dev/zero")
     (tmp_path / "link.nii").symlink_to("/dev/zero")
     with pytest.raises(DataError, match=r"link\.nii: is a device, not a file"):
         read_volume(tmp_path / "link.nii")
     for path in (tmp_path, tmp_path / "missing", "null\0byte"):
-        check_regular(path)
+        check_not_special(path)
 
 
 def test_special_files_with_other_names_do_not_matter(tmp_path):

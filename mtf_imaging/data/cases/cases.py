@@ -31,7 +31,7 @@ from mtf_imaging.data.listing.image_formats import (
 )
 from mtf_imaging.data.listing.names import check_names, normalize_name
 from mtf_imaging.errors import DataError
-from mtf_imaging.files.reading import check_regular
+from mtf_imaging.files.reading import check_not_special
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def find_data_set(
       DataError: see `find_cases`.
     """
     path = Path(path)
-    check_regular(path)
+    check_not_special(path)
     named = next((image_format.name for image_format in FORMATS if image_format.stem(path) is not None), None)
     if not path.exists() and not need_labels and named is not None:
         raise DataError(f"{path}: this volume does not exist. Fix: give a {named} file or a folder of {named} files.")

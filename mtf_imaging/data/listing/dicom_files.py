@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from mtf_imaging.files.reading import access_named, check_regular
+from mtf_imaging.files.reading import access_named, check_not_special
 
 _PREAMBLE_BYTES = 128
 _SIGNATURE = b"DICM"  # after the preamble
@@ -20,7 +20,7 @@ def is_dicom_file(path: Path) -> bool:
     """
     has_ending = path.suffix.lower() in _ENDINGS
     if has_ending:
-        check_regular(path)
+        check_not_special(path)
     if not path.is_file():
         return False
     if has_ending:

@@ -16,7 +16,7 @@ from mtf_imaging.data.sampling.grid import AXIS_NAMES
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files.atomic import atomic_path
 from mtf_imaging.files.case_errors import CaseFaults
-from mtf_imaging.files.reading import access_named, errors_named
+from mtf_imaging.files.reading import errors_named, reading_named
 from mtf_imaging.kinds.facts import ARRAYS, VOLUMES, Facts
 from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.kinds.kind import NextStep
@@ -184,7 +184,7 @@ def _check_array(path: Path, expected: Mapping[str, int]) -> None:
 def _read(path: Path, **options: Any) -> np.ndarray:
     """Reads a `.npy` file."""
     try:
-        with access_named(path):
+        with reading_named(path):
             array = np.load(path, allow_pickle=False, **options)
         if not isinstance(array, np.ndarray):
             raise ValueError("it holds several arrays")
