@@ -1,0 +1,169 @@
+"""Decodes the chunks of Zarr arrays into buffers of the declared size.
+
+Only the codecs of this table are decoded. Others may run code (pickle), or have no bound on the size of their result.
+"""
+
+import bz2
+import math
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import google_crc32c
+import numpy as np
+from numcodecs import blosc, lz4, zstd
+
+_BLOSC_HEADER = 16
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_GZIP, _ZLIB = 31, 15  # for `wbits` of zlib
+_CHECKSUM_BYTES = 4
+_SLACK = 1 << 16  # bytes that compression adds at most, in addition to an eighth
+
+
+def decompress_blosc(data: bytes, size: int) -> np.ndarray:
+    """Decompresses a Blosc buffer.
+
+    Args:
+      data: the buffer.
+      size: the number of bytes that it must contain.
+
+    Returns:
+      The bytes, uint8 `[size]`.
+
+    Raises:
+      ValueError: the buffer is truncated, or contains another number of bytes.
+      RuntimeError: the buffer is damaged.
+    """
+    # Blosc itself trusts the sizes in the header.
+    stated, stored = (int.from_bytes(data[at : at + 4], "little") for at in (4, 12))
+    if len(data) < _BLOSC_HEADER or stored != len(data):
+        raise ValueError(f"it has {len(data)} bytes, but its header states {stored}")
+    return _filled(blosc.decompress, data, stated, size)
+
+
+def _decompress_lz4(data: bytes, size: int) -> np.ndarray:
+    return _filled(lz4.decompress, data, int.from_bytes(data[:4], "little"), size)
+
+
+def _decompress_zstd(data: bytes, size: int) -> np.ndarray:
+    stated = _zstd_size(data)
+    # Without a stated size, zstd fills the buffer or fails.
+    return _filled(zstd.decompress, data, size if stated is None else stated, size)
+
+
+def _zstd_size(data: bytes) -> int | None:
+    """Returns the size that the header of a frame states, or None if it states none."""
+    if not data.startswith(_ZSTD_MAGIC) or len(data) < 6:
+        raise ValueError("it does not begin with a frame of zstd")
+    descriptor = data[4]
+    is_single, flag = descriptor >> 5 & 1, descriptor >> 6
+    length = (is_single, 2, 4, 8)[flag]
+    start = 6 - is_single + (0, 1, 2, 4)[descriptor & 3]
+    stated = int.from_bytes(data[start : start + length], "little") + (256 if length == 2 else 0)
+    return stated if length else None
+
+
+def _filled(decompress: Callable[[bytes, np.ndarray], object], data: bytes, stated: int, size: int) -> np.ndarray:
+    if stated != size:
+        raise ValueError(f"it unpacks to {stated} bytes instead of {size}")
+    result = np.empty(size, np.uint8)
+    decompress(data, result)
+    return result
+
+
+def _inflate(data: bytes, size: int, wbits: int) -> np.ndarray:
+    result = b""
+    while True:
+        stream = zlib.decompressobj(wbits)
+        result += stream.decompress(data, size - len(result) + 1)  # one more byte shows a longer result
+        data = stream.unused_data
+        if not stream.eof or len(result) >= size or not data:  # gzip files may consist of several members
+            return _exact(result, stream.eof, size)
+
+
+def _decompress_bz2(data: bytes, size: int) -> np.ndarray:
+    stream = bz2.BZ2Decompressor()
+    result = stream.decompress(data, size + 1)
+    return _exact(result, stream.eof, size)
+
+
+def _exact(result: bytes, is_complete: bool, size: int) -> np.ndarray:
+    if len(result) > size:
+        raise ValueError(f"it unpacks to more than the {size} bytes of a chunk")
+    if not is_complete or len(result) < size:
+        raise ValueError(f"it ends after {len(result)} of {size} bytes")
+    return np.frombuffer(result, np.uint8)
+
+
+# {name: function that decompresses to a number of bytes}
+COMPRESSORS: dict[str, Callable[[bytes, int], np.ndarray]] = {
+    "blosc": decompress_blosc,
+    "zstd": _decompress_zstd,
+    "gzip": lambda data, size: _inflate(data, size, _GZIP),
+    "zlib": lambda data, size: _inflate(data, size, _ZLIB),
+    "lz4": _decompress_lz4,
+    "bz2": _decompress_bz2,
+}
+
+
+@dataclass(frozen=True)
+class ChunkCodec:
+    """How the voxels of a chunk are stored.
+
+    Attributes:
+      shape: shape of a chunk; chunks at the border are padded to it.
+      dtype: type of the stored numbers, including the byte order.
+      order: the axes in the order of the stored bytes.
+      compressor: a name of `COMPRESSORS`; None if the bytes are not compressed.
+      checksums: number of checksums (crc32c) before and after compression.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    order: tuple[int, ...]
+    compressor: str | None = None
+    checksums: tuple[int, int] = (0, 0)
+
+    @property
+    def size(self) -> int:
+        """Number of bytes of the voxels."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    @property
+    def largest(self) -> int:
+        """The largest number of bytes that a chunk can take on disk."""
+        return self.size + self.size // 8 + _SLACK
+
+    def decode(self, data: bytes) -> np.ndarray:
+        """Returns the voxels of a chunk.
+
+        Args:
+          data: the stored bytes.
+
+        Raises:
+          ValueError, RuntimeError, OSError, zlib.error: the bytes are damaged, or not those of such a chunk.
+        """
+        before, after = self.checksums
+        for _ in range(after):
+            data = checked(data)
+        size = self.size + before * _CHECKSUM_BYTES
+        if self.compressor is not None:
+            data = COMPRESSORS[self.compressor](data, size)
+        elif len(data) != size:
+            raise ValueError(f"it has {len(data)} bytes instead of {size}")
+        for _ in range(before):
+            data = checked(bytes(data))
+        values = np.frombuffer(data, self.dtype).reshape([self.shape[axis] for axis in self.order])
+        return values.transpose(np.argsort(self.order))
+
+
+def checked(data: bytes) -> bytes:
+    """Returns bytes without the checksum (crc32c) at their end.
+
+    Raises:
+      ValueError: the checksum is not that of the bytes.
+    """
+    content, checksum = data[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
+    if google_crc32c.value(content).to_bytes(_CHECKSUM_BYTES, "little") != checksum:
+        raise ValueError("its checksum does not match")
+    return content
