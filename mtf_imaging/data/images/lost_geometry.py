@@ -40,14 +40,15 @@ def with_known_size(
     source, origin = f"from {known.path}", np.zeros(3)
     if isinstance(geometry, MadeGeometry):  # only the directions of the axes are in doubt
         origin = geometry.affine[:3, 3]
-        if sizes is None:
+        if sizes is None and geometry.has_size:
             sizes, source = geometry.stored_spacing, "from its metadata"
     if sizes is None:
         unit = unit_mm(geometry.header) or 1.0
         pixdim = [abs(float(size)) * unit for size in geometry.header["pixdim"][1:4]]
         sizes = [mm if np.isfinite(mm) and mm > 0 else 1.0 for mm in pixdim]
+        why = "because its metadata states no size" if isinstance(geometry, MadeGeometry) else "from its pixdim"
         source = (
-            "from its pixdim; spacing and all results in mm depend on this size. "
+            f"{why}; spacing and all results in mm depend on this size. "
             f"Fix: give the true size in a spacing_table{known.missing_row(path)}"
         )
         settings = ("spacing_table",)

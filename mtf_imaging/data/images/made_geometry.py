@@ -17,9 +17,11 @@ class MadeGeometry(Geometry):
 
     Attributes:
       doubt: why the directions of the axes are not certain; None if the file states them.
+      has_size: whether the file states the voxel size.
     """
 
     doubt: str | None = None
+    has_size: bool = True
 
     @property
     def label_affine(self) -> np.ndarray:

@@ -90,7 +90,9 @@ def check_layout(where: Path, layout: ArrayLayout) -> ArrayLayout:
     """
     shape, chunk = layout.shape, layout.chunk
     if min(shape) < 1:
-        raise DataError(f"{where}: the array has the shape {shown(shape)}, so it has no voxels. Fix: fetch the image again.")
+        raise DataError(
+            f"{where}: the array has the shape {shown(shape)}, so it has no voxels. Fix: fetch the image again."
+        )
     for name, sizes in (("chunks", chunk), ("shards", layout.file_shape)):
         if len(sizes) != len(shape) or min(sizes) < 1:
             refuse(where, f"has {name} of the shape {shown(sizes)}, but the array has the shape {shown(shape)}")
@@ -100,8 +102,8 @@ def check_layout(where: Path, layout: ArrayLayout) -> ArrayLayout:
     if size > min(_MAX_CHUNK_BYTES, max(_MAX_PADDED_BYTES, array_size)):
         refuse(
             where,
-            f"has chunks of the shape {shown(chunk)}, which are {shown(size)} bytes each, but the array has {array_size} bytes, and "
-            f"a chunk at most {_MAX_CHUNK_BYTES}",
+            f"has chunks of the shape {shown(chunk)}, which are {shown(size)} bytes each, but the array "
+            f"has {array_size} bytes, and a chunk may have {_MAX_CHUNK_BYTES}",
         )
     if layout.shards is not None:
         shard = layout.shards.shape

@@ -1,6 +1,7 @@
 """The axes of an OME-Zarr image: their names, units and directions in the patient."""
 
 import dataclasses
+import reprlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -68,8 +69,8 @@ def parse_axes(path: Path, entries: Any, version: str) -> tuple[Axis, ...]:
     """
     if not isinstance(entries, list) or not all(isinstance(entry, Mapping) and "name" in entry for entry in entries):
         raise DataError(
-            f"{path}: its axes are {entries!r}, but OME-Zarr {version} needs a list of objects with a name and a "
-            "type. Fix: write the image again with a current program."
+            f"{path}: its axes are {reprlib.repr(entries)}, but OME-Zarr {version} needs a list of objects with a name "
+            "and a type. Fix: write the image again with a current program."
         )
     axes = tuple(_parse_axis(path, entry) for entry in entries)
     names = sorted(axis.name for axis in axes if axis.kind == "space")
@@ -97,19 +98,20 @@ def _parse_axis(path: Path, entry: Mapping[str, Any]) -> Axis:
     kind = entry.get("type") or {"c": "channel", "t": "time"}.get(name, "space")
     if kind not in ("space", "channel", "time"):
         raise DataError(
-            f"{path}: axis {name} has the type '{kind}', not space, channel or time. Fix: store a volume without it."
+            f"{path}: axis {name} has the type {reprlib.repr(kind)}, not space, channel or time. "
+            "Fix: store a volume without it."
         )
     if kind != "space":
         return Axis(name, kind)
     unit, stated = entry.get("unit"), _stated_direction(entry)
-    if unit is not None and unit not in _UNITS:
+    if unit is not None and unit not in tuple(_UNITS):  # a tuple, because any value of JSON can be compared
         raise DataError(
-            f"{path}: axis {name} has the unit '{unit}', which is not a known length. Fix: state one of "
+            f"{path}: axis {name} has the unit {reprlib.repr(unit)}, which is not a known length. Fix: state one of "
             f"{', '.join(unit for unit in _UNITS if len(unit) > 2)}."
         )
-    if stated is not None and stated not in _DIRECTIONS:
+    if stated is not None and stated not in tuple(_DIRECTIONS):
         raise DataError(
-            f"{path}: axis {name} has the orientation '{stated}', which is not a direction in the patient. "
+            f"{path}: axis {name} has the orientation {reprlib.repr(stated)}, which is not a direction in the patient. "
             f"Fix: state one of {', '.join(_DIRECTIONS)}."
         )
     return Axis(name, kind, None if unit is None else _UNITS[unit], None if stated is None else _DIRECTIONS[stated])

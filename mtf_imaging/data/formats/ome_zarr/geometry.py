@@ -85,7 +85,8 @@ def zarr_geometry(multiscale: Multiscale, shape: tuple[int, int, int]) -> ZarrGe
         affine=multiscale.ours,
     )
     doubt = None if multiscale.has_directions else "its metadata does not state the anatomical orientation of the axes"
-    return ZarrGeometry(**made_fields(shape, multiscale.affine), doubt=doubt, frame=frame)
+    fields = made_fields(shape, multiscale.affine)
+    return ZarrGeometry(**fields, doubt=doubt, has_size=multiscale.has_size or multiscale.ours is not None, frame=frame)
 
 
 def canonical_frame(affine: np.ndarray) -> Frame:

@@ -1,6 +1,7 @@
 """Parses the metadata of OME-Zarr images."""
 
 import dataclasses
+import reprlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ class Multiscale:
       ours: the affine `[4, 4]` of our attributes, voxel `[x, y, z]` -> mm in RAS+; None if there is none.
       entries: the objects of the axes, as stated; labels of this image state the same ones.
       is_label: whether the image consists of labels.
+      has_size: whether the voxel size is stated.
     """
 
     array: str
@@ -36,10 +38,11 @@ class Multiscale:
     ours: np.ndarray | None
     entries: tuple[Mapping[str, Any], ...]
     is_label: bool
+    has_size: bool = True
 
     def position(self, name: str) -> int:
         """Returns the position in the array of an axis in space."""
-        return next(number for number, axis in enumerate(self.axes) if axis.name == name)
+        return next(number for number, axis in enumerate(self.axes) if (axis.name, axis.kind) == (name, "space"))
 
     def number_of(self, kind: str) -> int | None:
         """Returns the position in the array of the axis of a type, such as "channel"; None if there is none."""
@@ -57,7 +60,10 @@ class Multiscale:
 
     @property
     def affine(self) -> np.ndarray:
-        """`[4, 4]` float64, voxel `[x, y, z]` -> mm in RAS+; missing units are mm, and missing directions RAS+."""
+        """`[4, 4]` float64, voxel `[x, y, z]` -> mm in RAS+; missing units are mm, and missing directions RAS+.
+
+        Without a stated voxel size, it is 1 mm.
+        """
         if self.ours is not None:
             return self.ours
         affine = np.zeros((4, 4))
@@ -66,7 +72,7 @@ class Multiscale:
             number = self.position(name)
             axis = self.axes[number]
             row, sign = axis.direction or (column, 1)
-            mm = sign * (axis.mm or 1.0)
+            mm = sign * (axis.mm or 1.0) if self.has_size else sign
             affine[row, column] = mm * self.scale[number]
             affine[row, 3] = mm * self.translation[number]
         return affine
@@ -83,9 +89,11 @@ def parse_multiscale(path: Path, attributes: Mapping[str, Any]) -> Multiscale:
       DataError: there is no image, its version is not supported, or its metadata is malformed.
     """
     ome = attributes.get("ome", attributes)
-    scales = ome.get("multiscales") if isinstance(ome, Mapping) else None
+    if not isinstance(ome, Mapping):
+        ome = {}
+    scales = ome.get("multiscales")
     if not isinstance(scales, list) or not scales or not isinstance(scales[0], Mapping):
-        where = next((name for name in ("bioformats2raw.layout", "plate", "well") if name in (ome or ())), None)
+        where = next((name for name in ("bioformats2raw.layout", "plate", "well") if name in ome), None)
         what = f" (it is a collection of images, '{where}')" if where else ""
         link = f", such as {path / '0'}, as a link whose name ends in .ome.zarr" if where else ""
         raise DataError(
@@ -109,18 +117,8 @@ def parse_multiscale(path: Path, attributes: Mapping[str, Any]) -> Multiscale:
         or "path" not in datasets[0]
     ):
         raise DataError(f"{path}: its metadata names no array ('datasets'). Fix: write the image again.")
-    scale, translation = np.ones(len(axes)), np.zeros(len(axes))
     steps = [*_steps(path, datasets[0]), *_steps(path, first)]
-    for kind, numbers in steps:
-        if len(numbers) != len(axes) or not np.isfinite(numbers).all() or (kind == "scale" and not np.all(numbers)):
-            raise DataError(
-                f"{path}: its {kind} is {numbers.tolist()}, but needs {len(axes)} finite numbers, one for each "
-                "axis; sizes cannot be 0. Fix: repair the metadata."
-            )
-        if kind == "scale":
-            scale, translation = scale * numbers, translation * numbers
-        else:
-            translation = translation + numbers
+    scale, translation = _composed(path, steps, axes)
     found = Multiscale(
         array=str(datasets[0]["path"]),
         axes=axes,
@@ -129,25 +127,74 @@ def parse_multiscale(path: Path, attributes: Mapping[str, Any]) -> Multiscale:
         ours=None,
         entries=tuple(entries),
         is_label="image-label" in ome,
+        has_size=any(kind == "scale" for kind, _ in steps),
     )
-    return dataclasses.replace(found, ours=_our_affine(path, attributes, found))
+    found = dataclasses.replace(found, ours=_our_affine(path, attributes, found))
+    _check_directions(path, found)
+    return found
+
+
+def _composed(
+    path: Path, steps: Sequence[tuple[str, np.ndarray]], axes: Sequence[Axis]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the scale and the translation that coordinate transformations amount to, one after the other."""
+    scale, translation = np.ones(len(axes)), np.zeros(len(axes))
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        for kind, numbers in steps:
+            if len(numbers) != len(axes) or not np.isfinite(numbers).all() or (kind == "scale" and not np.all(numbers)):
+                raise DataError(
+                    f"{path}: its {kind} is {reprlib.repr(numbers.tolist())}, but needs {len(axes)} finite numbers, "
+                    "one for each axis; sizes cannot be 0. Fix: repair the metadata."
+                )
+            if kind == "scale":
+                scale, translation = scale * numbers, translation * numbers
+            else:
+                translation = translation + numbers
+        lengths = scale * [axis.mm or 1.0 for axis in axes]
+    if not (np.isfinite(lengths) & (lengths != 0) & np.isfinite(translation)).all():
+        raise DataError(
+            f"{path}: its coordinate transformations amount to the scale {scale.tolist()} and the translation "
+            f"{translation.tolist()}, which are not lengths. Fix: repair the metadata."
+        )
+    return scale, translation
+
+
+def _check_directions(path: Path, found: Multiscale) -> None:
+    """Checks that the voxel size and the directions do not contradict each other.
+
+    A negative scale mirrors an axis. With stated directions, the place of every voxel is certain. Otherwise, the
+    directions are inferred from the voxels, which shows no mirrored axis.
+    """
+    if found.ours is not None:
+        return
+    if found.has_directions and not found.has_size:
+        raise DataError(
+            f"{path}: its metadata states the orientation of the axes, but not the voxel size. "
+            "Fix: add the coordinate transformation scale."
+        )
+    mirrored = [axis.name for axis, mm in zip(found.axes, found.scale, strict=True) if axis.kind == "space" and mm < 0]
+    if mirrored and not found.has_directions:
+        raise DataError(
+            f"{path}: its scale is {list(found.scale)}, negative along {', '.join(mirrored)}, so these axes are "
+            "mirrored, but its metadata does not state the orientation of the axes. "
+            "Fix: state the orientation of x, y and z, or store the array with positive sizes."
+        )
 
 
 def _steps(path: Path, holder: Mapping[str, Any]) -> list[tuple[str, np.ndarray]]:
     """Returns the coordinate transformations of an object, as (type, numbers)."""
     steps = []
-    for entry in holder.get("coordinateTransformations") or ():
+    entries = holder.get("coordinateTransformations") or ()
+    for entry in entries if isinstance(entries, Sequence) else [entries]:
         kind = entry.get("type") if isinstance(entry, Mapping) else None
         if kind == "identity":
             continue
         if kind not in ("scale", "translation") or kind not in entry:
             raise DataError(
-                f"{path}: has the coordinate transformation {entry!r}, but only scale and translation with their "
-                "numbers are supported. Fix: write the image with these."
+                f"{path}: has the coordinate transformation {reprlib.repr(entry)}, but only scale and translation with "
+                "their numbers are supported. Fix: write the image with these."
             )
-        numbers = entry[kind]
-        is_list = isinstance(numbers, Sequence) and all(isinstance(number, int | float) for number in numbers)
-        steps.append((kind, np.array(numbers if is_list else (), np.float64)))
+        steps.append((kind, _numbers(entry[kind])))
     return steps
 
 
@@ -160,16 +207,30 @@ def _our_affine(path: Path, attributes: Mapping[str, Any], found: Multiscale) ->
     ours = attributes.get(OURS)
     if not isinstance(ours, Mapping) or "affine" not in ours:
         return None
-    affine = np.array(ours["affine"], np.float64)
+    rows = ours["affine"]
+    affine = np.array([_numbers(row) for row in rows] if _is_square(rows) else (), np.float64)
     stated = [abs(found.scale[found.position(name)] * (found.axes[found.position(name)].mm or 1)) for name in SPACE]
     is_affine = affine.shape == (4, 4) and np.isfinite(affine).all() and np.linalg.det(affine[:3, :3]) != 0
     sizes = np.linalg.norm(affine[:3, :3], axis=0) if is_affine else np.zeros(3)
-    if not np.allclose(sizes, stated, rtol=_SAME):
+    if not is_affine or (found.has_size and not np.allclose(sizes, stated, rtol=_SAME)):
         raise DataError(
             f"{path}: the affine in '{OURS}' has voxels of {_shown(sizes)} mm, but the scale states {_shown(stated)} "
             f"mm. Fix: delete '{OURS}' from the attributes if another program has changed the array."
         )
     return affine
+
+
+def _numbers(value: Any) -> np.ndarray:
+    """Returns a list of numbers as an array; empty if it is another value."""
+    is_list = isinstance(value, list) and all(type(number) in (int, float) for number in value)
+    try:
+        return np.array(value if is_list else (), np.float64)
+    except OverflowError:  # of an integer with hundreds of digits
+        return np.empty(0)
+
+
+def _is_square(rows: Any) -> bool:
+    return isinstance(rows, list) and len(rows) == 4 and all(len(_numbers(row)) == 4 for row in rows)
 
 
 def _shown(sizes: Sequence[float]) -> str:

@@ -89,7 +89,7 @@ def open_numbers(path: Path) -> tuple[list[ZarrNumbers], ZarrGeometry]:
     voxels = open_ome_zarr(path)
     if not voxels.multiscale.is_label and (warning := check_chunks(voxels)):
         warn_once(warning)
-    if not voxels.multiscale.has_units:
+    if voxels.multiscale.has_size and not voxels.multiscale.has_units:
         warn_once(f"{path}: its metadata does not state the unit of the axes; the scale is read as millimeters.")
     channels = [ZarrNumbers(voxels, number) for number in range(voxels.num_channels)]
     return channels, zarr_geometry(voxels.multiscale, voxels.shape)

@@ -100,9 +100,7 @@ class StoredArray:
         check_regular(path)
         with access_named(path), open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
-            counts = tuple(
-                whole // part for whole, part in zip(layout.file_shape, layout.chunk, strict=True)
-            )
+            counts = tuple(whole // part for whole, part in zip(layout.file_shape, layout.chunk, strict=True))
             length = math.prod(counts) * _ENTRY_BYTES + _CHECKSUM_BYTES * layout.shards.has_checksum
             if size < length:
                 raise ValueError(f"it has {size} bytes, but its index {length}")

@@ -50,7 +50,7 @@ class ZarrVoxels:
     def dtype(self) -> np.dtype:
         """Type of the numbers that are read."""
         stored = self.array.layout.fill_value.dtype
-        return np.dtype(np.uint8) if stored == bool else stored
+        return np.dtype(np.uint8) if stored.kind == "b" else stored
 
     def read(self, region: Region, channel: int = 0) -> np.ndarray:
         """Reads the chunks of a region, and no others.
@@ -126,9 +126,7 @@ def check_chunks(voxels: ZarrVoxels) -> str | None:
         return None
     keys = array.missing_keys(_SHOWN)
     more = ", ..." if array.num_missing > len(keys) else ""
-    what = (
-        f"{array.folder}: {array.num_missing} of {array.num_files} chunk(s) are missing: {', '.join(keys)}{more}"
-    )
+    what = f"{array.folder}: {array.num_missing} of {array.num_files} chunk(s) are missing: {', '.join(keys)}{more}"
     is_record = OURS in array.layout.attributes
     if is_record or array.num_files > _SPARSEST * len(array.stored):
         raise DataError(f"{what}. Fix: fetch the image again.")
