@@ -198,7 +198,7 @@ def parse_fill_value(where: Path, value: Any, dtype: np.dtype) -> np.generic:
         if native.kind == "f" and (not isinstance(value, int) or abs(value) < 1 << 64):
             with np.errstate(over="ignore"):  # infinity, as in Zarr
                 return native.type(value)
-        if native.kind in "iu" and math.isfinite(value) and int(value) == value:
+        if native.kind in "iu" and (isinstance(value, int) or value.is_integer()):
             limits = np.iinfo(native)
             if limits.min <= value <= limits.max:
                 return native.type(int(value))
