@@ -37,7 +37,7 @@ def test_a_pipe_is_not_opened(tmp_path, name):
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
     os.mkfifo(path)
-    with pytest.raises(DataError, match=rf"{name}: is a named pipe, not a file\. Fix: give a file\."):
+    with pytest.raises(DataError, match=rf"{name}: is a named pipe, not a file\. Fix: give the path of a file\."):
         READERS[name](path)
 
 

@@ -7,20 +7,22 @@ wait for the thread. Chunks are therefore read and decoded in the thread of the 
 
 import hashlib
 import itertools
-import json
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from numcodecs import blosc
 
+from mtf_imaging.data.formats.ome_zarr.zarr_v3 import parse_v3
 from mtf_imaging.errors import DataError
-from mtf_imaging.files.reading import reading_named
+from mtf_imaging.files.json_file import parse_json
+from mtf_imaging.files.text_file import read_regular
 
 REMAKE = "Fix: run convert again; it replaces damaged records."
 METADATA = "zarr.json"
 OURS = "mtf_imaging"  # the name of our attributes
+MAX_METADATA_BYTES = 1 << 28  # with the digests of millions of chunks
+_MAX_CHUNK_BYTES = 1 << 31  # the limit of Blosc
 
 
 def digest(data: bytes) -> str:
@@ -44,19 +46,24 @@ class CheckedFolder:
         self.path, self.case, self.digests, self.bytes_read = path, case, digests, 0
         self._lock = threading.Lock()
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, largest: int = _MAX_CHUNK_BYTES) -> bytes:
         """Returns the contents of a file.
 
+        Args:
+          name: path of the file in the folder.
+          largest: the largest size of a chunk that is read.
+
         Raises:
-          DataError: the file is missing or unreadable, or its digest differs.
+          DataError: the file is missing, unreadable, too large or outside of the folder, or its digest differs.
         """
         path = self.path / name
+        if name.startswith("/") or ".." in name.split("/"):
+            raise DataError(f"{self.path}: the record of case '{self.case}' names {name!r}, outside of it. {REMAKE}")
         what = "metadata" if path.name == METADATA else "chunk"
         try:
-            with reading_named(path):
-                data = path.read_bytes()
+            data = read_regular(path, MAX_METADATA_BYTES if what == "metadata" else largest)
         except DataError as error:
-            if not isinstance(error.__cause__, FileNotFoundError | NotADirectoryError | IsADirectoryError):
+            if not isinstance(error.__cause__, FileNotFoundError | NotADirectoryError) and not path.is_dir():
                 raise
             raise DataError(f"{path}: this {what} of the record of case '{self.case}' is missing. {REMAKE}") from None
         if self.digests.get(name) != digest(data):
@@ -89,14 +96,15 @@ class ChunkedArray:
 
     def __init__(self, folder: CheckedFolder, name: str) -> None:
         self._folder, self._name = folder, name
-        metadata = json.loads(folder.read(f"{name}/{METADATA}"))
+        where = folder.path / name / METADATA
+        metadata = parse_json(folder.read(f"{name}/{METADATA}"), where)
         if [codec["name"] for codec in metadata["codecs"]] != ["bytes", "blosc"]:
             raise ValueError(f"{name}: the codecs {metadata['codecs']} are not bytes and blosc")
-        self.shape = tuple(metadata["shape"])
-        self.chunk = tuple(metadata["chunk_grid"]["configuration"]["chunk_shape"])
-        self.dtype = np.dtype(metadata["data_type"]).newbyteorder("<")
+        layout = parse_v3(where, metadata)
+        self._codec = layout.codec
+        self.shape, self.chunk, self.dtype = layout.shape, layout.chunk, layout.codec.dtype
         digests = metadata["attributes"][OURS]["digests"]
-        folder.digests.update({f"{name}/{key}": value for key, value in digests.items()})
+        folder.digests.update({f"{name}/{key}": value for key, value in dict(digests).items()})
 
     def read(self, ranges: Sequence[range], result: np.ndarray) -> None:
         """Reads part of the array; only the chunks that overlap it are read.
@@ -109,8 +117,15 @@ class ChunkedArray:
             return
         touched = (range(r.start // n, -(-r.stop // n)) for r, n in zip(ranges, self.chunk, strict=True))
         for at in itertools.product(*touched):
-            data = blosc.decompress(self._folder.read(f"{self._name}/c/{'/'.join(map(str, at))}"))
-            chunk = np.frombuffer(data, self.dtype).reshape(self.chunk)
+            name = f"{self._name}/c/{'/'.join(map(str, at))}"
+            data = self._folder.read(name, self._codec.largest)
+            try:
+                chunk = self._codec.decode(data)
+            except (ValueError, RuntimeError) as error:
+                raise DataError(
+                    f"{self._folder.path / name}: this chunk of the record of case '{self._folder.case}' is damaged "
+                    f"({error}). {REMAKE}"
+                ) from error
             source, target = [], []
             for number, size, r in zip(at, self.chunk, ranges, strict=True):
                 first, stop = max(r.start, number * size), min(r.stop, (number + 1) * size)

@@ -27,6 +27,7 @@ from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import Grid, whole_region
 from mtf_imaging.data.sampling.sampling import Spans
 from mtf_imaging.data.sampling.slabs import nearest_slabs
+from mtf_imaging.files.text_file import check_regular
 
 
 @dataclasses.dataclass(frozen=True)
@@ -216,6 +217,7 @@ def digest(case: Case) -> str:
         for name in files_of_image(path):
             if name is not path:
                 contents.update(name.relative_to(path).as_posix().encode())
+            check_regular(name)
             with open(name, "rb") as file:
                 hashlib.file_digest(file, lambda: contents)
     return contents.hexdigest()

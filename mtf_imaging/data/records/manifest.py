@@ -6,7 +6,7 @@ The manifest is written last, so a folder with a manifest is complete.
 import dataclasses
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -190,6 +190,7 @@ def read_manifest(data_dir: str | Path) -> Manifest | None:
         if version in _READ:
             spacing = fields["spacing"] if version > 1 else None
             sources = dict(_source(case) if version > 2 else (str(case), None) for case in fields["cases"])
+            _check_names(sources)
             description = from_fields(fields, str(path)) if "channel_names" in fields else LITS
             record_format = check_format(fields["record_format"]) if version > _FORMAT_OF_TFRECORD else TFRECORD
             return Manifest(parse_any_sampling(fields["resolution"], spacing), sources, description, record_format)
@@ -201,10 +202,25 @@ def read_manifest(data_dir: str | Path) -> Manifest | None:
     )
 
 
-def _source(fields: dict) -> tuple[str, Source]:
+def _check_names(sources: Mapping[str, Source | None]) -> None:
+    """Raises ValueError if a key is not part of the name of a file, or a path leads out of the converted folder."""
+    for key, source in sources.items():
+        if "/" in key or "\0" in key:
+            raise ValueError(f"the case {key!r} has a name with a slash")
+        for name in () if source is None else (source.volume, source.labels, *source.channels):
+            if not isinstance(name, str) or name.startswith("/") or ".." in name.split("/") or "\0" in name:
+                raise ValueError(f"case '{key}' was made from {name!r}, outside of its folder")
+
+
+def _source(fields: Any) -> tuple[str, Source]:
+    if not isinstance(fields, dict):
+        raise TypeError(f"the case {fields!r} is not an object")
     key = str(fields.pop("case"))
     for name in ("shape", "spacing", "channels", "grid"):
         fields[name] = tuple(fields.get(name, ()))
+    numbers = (*fields["shape"], *fields["spacing"], *fields["grid"])
+    if not all(isinstance(number, int | float) and 0 < number < math.inf for number in numbers):
+        raise ValueError(f"case '{key}' has sizes that are not positive numbers")
     fields["statistics"] = tuple(ChannelStatistics(**channel) for channel in fields.get("statistics", ()))
     return key, Source(**fields | {"affine": tuple(map(tuple, fields["affine"]))})
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 from typing import Any
 
 import numpy as np
@@ -87,16 +88,26 @@ def facts_from_fields(fields: dict[str, Any]) -> Facts:
       KeyError, TypeError, ValueError: the fields are not those of `facts_to_fields`.
     """
     sampled_at = fields["sampled_at"]
+    texts = [fields[name] for name in ("key", "axis_codes", "source")]
+    if not all(isinstance(text, str) for text in texts):
+        raise TypeError(f"{texts} are not texts")
     return Facts(
         **fields
         | {
             "affine": np.array(fields["affine"], np.float64).reshape(4, 4),
-            "shape": tuple(fields["shape"]),
-            "spacing": tuple(fields["spacing"]),
-            "sampled_at": None if sampled_at is None else tuple(sampled_at),
+            "shape": _triple(fields["shape"], int),
+            "spacing": _triple(fields["spacing"], int | float),
+            "sampled_at": None if sampled_at is None else _triple(sampled_at, int | float),
             "statistics": tuple(ChannelStatistics(**channel) for channel in fields["statistics"]),
         }
     )
+
+
+def _triple(values: Any, kind: Any) -> tuple:
+    x, y, z = values
+    if not all(isinstance(value, kind) and 0 < value < math.inf for value in (x, y, z)):
+        raise ValueError(f"{values} are not three positive numbers")
+    return x, y, z
 
 
 def metadata_digest(metadata: dict[str, Any]) -> str:

@@ -1,6 +1,5 @@
 """Reads records in OME-Zarr by region."""
 
-import json
 import math
 import os
 from collections.abc import Sequence
@@ -9,13 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from mtf_imaging.data.records.chunks import METADATA, OURS, REMAKE, CheckedFolder, ChunkedArray
+from mtf_imaging.data.records.chunks import (
+    MAX_METADATA_BYTES,
+    METADATA,
+    OURS,
+    REMAKE,
+    CheckedFolder,
+    ChunkedArray,
+)
 from mtf_imaging.data.records.ome_metadata import IMAGE, LABEL_IMAGE, facts_from_fields, metadata_digest
 from mtf_imaging.data.records.stored import StoredRecord
 from mtf_imaging.data.sampling.grid import Grid, Region
 from mtf_imaging.errors import DataError
+from mtf_imaging.files.json_file import read_json
 from mtf_imaging.files.reading import access_named
 
+_AGAIN = REMAKE.removeprefix("Fix: ").removesuffix(".")
 _SPATIAL = 3  # axes of the image without channels
 
 
@@ -37,7 +45,8 @@ class ZarrRecord(StoredRecord):
             self._folder = CheckedFolder(self.path, self.facts.key, dict(ours["digests"]))
             self._image = ChunkedArray(self._folder, IMAGE)
             self._labels = ChunkedArray(self._folder, LABEL_IMAGE)
-        except (ValueError, KeyError, TypeError) as error:
+            _check_arrays(self._image, self._labels)
+        except (ValueError, KeyError, TypeError, OverflowError) as error:
             if isinstance(error, DataError):
                 raise
             raise DataError(
@@ -76,6 +85,14 @@ class ZarrRecord(StoredRecord):
         return result
 
 
+def _check_arrays(image: ChunkedArray, labels: ChunkedArray) -> None:
+    """Raises ValueError if two arrays are not the image and the labels of a record."""
+    kinds = [(len(array.shape) - _SPATIAL, array.dtype.name) for array in (image, labels)]
+    grids = {(array.shape[-_SPATIAL:], array.chunk[-_SPATIAL:]) for array in (image, labels)}
+    if kinds not in ([(0, "int16"), (0, "uint8")], [(1, "float32"), (0, "uint8")]) or len(grids) > 1:
+        raise ValueError(f"image {image.dtype} {image.shape}, labels {labels.dtype} {labels.shape}")
+
+
 def _xyz(shape: Sequence[int]) -> Grid:
     *_, z, y, x = shape
     return x, y, z
@@ -88,8 +105,7 @@ def _read_attributes(path: Path) -> dict[str, Any]:
             raise DataError(f"{path}: this record does not exist. Fix: run convert again; it adds missing records.")
         if not (path / METADATA).is_file():
             raise DataError(f"{path}: this record has no {METADATA}. {REMAKE}")
-        text = (path / METADATA).read_text()
-    metadata = json.loads(text)
+    metadata = read_json(path / METADATA, _AGAIN, max_bytes=MAX_METADATA_BYTES)
     ours = metadata["attributes"][OURS]
     if ours["digest"] != metadata_digest(metadata):
         raise DataError(f"{path / METADATA}: this metadata of a record is damaged: its digest does not match. {REMAKE}")
