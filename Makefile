@@ -6,6 +6,7 @@
 # make test-all          also runs all slow tests: 100 minutes on 2 slow cores, an estimate
 # make test-kill         kills commands at random moments, ten times each: 5 minutes on 2 cores
 # make test-references   compares scores and files with other programs, in an environment of its own
+# make audit             compares the installed packages with the known vulnerabilities, which needs the network
 # make mutants           runs the fast tests on faulty versions of the code: 30 minutes on 2 cores
 # make figures           measures every Dice score of the documentation, into figures/: an hour on 2 cores
 # make figures REAL_CT=folder  includes the scores of real CTs, 4 more hours; the folder contains train/ and test/
@@ -57,6 +58,15 @@ test-references: .venv-references/installed
 	    --requirement tests/references/without_dependencies.txt
 	touch $@
 
+audit: $(INSTALLED) .venv-audit/installed
+	.venv/bin/python -m tests.audit .venv-audit/bin/pip-audit
+
+.venv-audit/installed:
+	$(if $(PYTHON),,$(error Python 3.11, 3.12 or 3.13 is needed. Fix: name one, for instance make audit PYTHON=/path/to/python3.12))
+	$(PYTHON) -m venv .venv-audit
+	.venv-audit/bin/python -m pip install --quiet --disable-pip-version-check "pip-audit>=2.9,<3"
+	touch $@
+
 lint: $(INSTALLED)
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
@@ -92,4 +102,4 @@ $(INSTALLED): setup.py pyproject.toml
 	.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[test]"
 	touch $@
 
-.PHONY: bench demo docs docs-links docs-serve figures mutants test test-all test-changed test-kill test-references lint
+.PHONY: audit bench demo docs docs-links docs-serve figures mutants test test-all test-changed test-kill test-references lint

@@ -40,18 +40,22 @@ setup(
     python_requires=">=3.11,<3.14",
     install_requires=[
         "absl-py>=2.1,<3",
+        "contourpy>=1.3.1,<2",  # outlines of the report
         "gin-config>=0.5,<0.6",
-        "matplotlib>=3.10.8,<4",  # also installs contourpy and pillow: overlays of the report, PNG and TIFF images
+        "google-crc32c>=1.5,<2",  # checksums of the chunks of OME-Zarr images
+        "matplotlib>=3.10.8,<4",
         "mesh-tensorflow==0.1.21",
         "nibabel>=5.2,<6",
-        "numcodecs>=0.15,<0.18",  # decodes the chunks that zarr writes
+        "numcodecs>=0.16.5,<0.18",  # decodes the chunks of OME-Zarr images and records
         "numpy>=1.26,<3",
+        "pillow>=11.3,<14",  # PNG, TIFF and JPEG images
+        "protobuf>=3.20.3,<8",  # the range of TensorFlow; errors of TFRecord files
         "pycocotools>=2.0.10,<3",  # masks and scores of objects; older versions have no wheels for Python 3.13
         "scipy>=1.12,<2",
         "tensorboard>=2.19,<2.23",  # versions below 2.21 need setuptools below 82; old TensorFlow versions pin them
         "tensorflow>=2.19,<2.23",
         "tqdm>=4.66,<5",
-        "zarr>=3.0.10,<4",  # records in OME-Zarr
+        "zarr>=3.1.5,<4",  # writes records in OME-Zarr; versions below 3.1 can run code that an image contains
     ],
     extras_require={
         "docs": [  # the documentation site
