@@ -10,14 +10,16 @@ import pytest
 from numcodecs import blosc
 
 from mtf_imaging.data.records.chunks import digest
+from mtf_imaging.data.records.convert import convert
 from mtf_imaging.data.records.manifest import Manifest, Source, read_manifest, write_manifest
 from mtf_imaging.data.records.ome_metadata import metadata_digest
 from mtf_imaging.data.records.opening import open_record, write_record
+from mtf_imaging.data.records.pipeline import training_batches
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError
 from tests.data.json_values import replacements
-from tests.data.test_hostile_zarr import Payload
 from tests.data.test_stored_records import CHUNK, make
+from tests.data.zarr_image import Payload
 
 CHUNK_1 = "0/c/0/0/0"
 
@@ -85,6 +87,21 @@ def test_codecs_that_run_code_are_refused(tmp_path, record):
     replace_chunk(record, pickle.dumps(Payload(tmp_path / "attacked")))
     replace_array(record, lambda fields: fields.update(codecs=[{"name": "numcodecs.pickle"}]))
     assert "not a record of this program, or its zarr.json is damaged" in message(read, record)
+    assert not (tmp_path / "attacked").exists()
+
+
+def test_training_runs_no_code_of_records(tmp_path, store, arrays):
+    for number in range(2):
+        hu, labels = arrays(number)
+        store(tmp_path / f"cases/volume-{number}.nii", hu)
+        store(tmp_path / f"cases/segmentation-{number}.nii", labels)
+    out = tmp_path / "records"
+    convert(tmp_path / "cases", out, 4, progress=False)
+    attacker = out / "case-1.ome.zarr"
+    replace_chunk(attacker, pickle.dumps(Payload(tmp_path / "attacked")))
+    replace_array(attacker, lambda fields: fields.update(codecs=[{"name": "numcodecs.pickle"}]))
+    with pytest.raises(DataError, match=r"case-1\.ome\.zarr: not a record of this program"):
+        next(training_batches(out, 2, seed=0))
     assert not (tmp_path / "attacked").exists()
 
 

@@ -19,7 +19,15 @@ from mtf_imaging.data.images import voxel_values
 from mtf_imaging.data.reading.images import read_segmentation, read_volume
 from mtf_imaging.errors import DataError
 from tests.data.json_values import replacements
-from tests.data.zarr_image import axis_entries, edit_attributes, write_image
+from tests.data.zarr_image import (
+    Payload,
+    axis_entries,
+    edit_attributes,
+    edit_json,
+    fill_chunks,
+    plant_code,
+    write_image,
+)
 
 SHAPE = (7, 6, 5)
 FOREVER = 10  # seconds; each case takes a few milliseconds
@@ -47,27 +55,6 @@ def old_image(tmp_path, hu):
     return write_image(tmp_path / "volume-0.ome.zarr", hu, version="0.4")
 
 
-class Payload:
-    """Runs a command when it is unpickled."""
-
-    def __init__(self, file):
-        self.file = file
-
-    def __reduce__(self):
-        return os.mkdir, (str(self.file),)
-
-
-def edit(file, **changes):
-    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
-
-
-def fill_chunks(image, data):
-    """Replaces all chunks of an image."""
-    for file in (image / "full").rglob("*"):
-        if file.is_file() and not file.name.startswith(".") and file.name != "zarr.json":
-            file.write_bytes(data)
-
-
 # name: (changes of .zarray, text of the error)
 CODECS_V2 = {
     "compressor": ({"compressor": {"id": "pickle"}}, "have the codec 'pickle', but only blosc, zstd, gzip, zlib"),
@@ -92,7 +79,7 @@ CODECS_V2 = {
 @pytest.mark.parametrize("name", CODECS_V2)
 def test_codecs_of_format_2_are_refused_by_name_and_run_no_code(tmp_path, old_image, name):
     changes, message = CODECS_V2[name]
-    edit(old_image / "full" / ".zarray", **changes)
+    edit_json(old_image / "full" / ".zarray", **changes)
     fill_chunks(old_image, pickle.dumps(Payload(tmp_path / "attacked")))
     for read in (read_volume, read_segmentation):
         with pytest.raises(DataError, match=rf"volume-0.ome.zarr/full/.zarray: .*{message}"):
@@ -137,7 +124,7 @@ CODECS_V3 = {
 @pytest.mark.parametrize("name", CODECS_V3)
 def test_codecs_of_format_3_are_refused_by_name(tmp_path, image, name):
     codecs, message = CODECS_V3[name]
-    edit(image / "full" / "zarr.json", codecs=codecs)
+    edit_json(image / "full" / "zarr.json", codecs=codecs)
     fill_chunks(image, pickle.dumps(Payload(tmp_path / "attacked")))
     with pytest.raises(DataError, match=rf"volume-0.ome.zarr/full/zarr.json: .*{message}"):
         read_volume(image)
@@ -151,8 +138,7 @@ def test_convert_runs_no_code_of_images_and_masks(tmp_path, arrays, capfd, where
         hu, labels = arrays(number)
         write_image(cases / f"{name}-{number}.ome.zarr", hu if name == "volume" else labels, version="0.4")
     attacker = cases / f"{where}.ome.zarr"
-    edit(attacker / "full" / ".zarray", compressor={"id": "pickle"})
-    fill_chunks(attacker, pickle.dumps(Payload(tmp_path / "attacked")))
+    plant_code(attacker, tmp_path / "attacked")
     words = ("--input_dir", cases, "--output_dir", tmp_path / "records", "--resolution", 8, "--workers", 1)
     assert main(["convert", *map(str, words)]) == 1
     message = capfd.readouterr().err
@@ -177,7 +163,7 @@ def _bomb(name, size):
 @pytest.mark.parametrize("name", COMPRESSORS)
 @pytest.mark.parametrize("size", [4**3 * 2 - 1, 4**3 * 2 + 1, 1 << 22])
 def test_chunks_of_another_size_are_refused(old_image, name, size):
-    edit(old_image / "full" / ".zarray", compressor={"id": name})
+    edit_json(old_image / "full" / ".zarray", compressor={"id": name})
     fill_chunks(old_image, _bomb(name, size))
     with pytest.raises(DataError, match=r"0\.0\.0: this chunk is damaged or truncated \(it (unpacks to|ends after) "):
         read_volume(old_image)
@@ -185,7 +171,7 @@ def test_chunks_of_another_size_are_refused(old_image, name, size):
 
 @pytest.mark.parametrize("name", COMPRESSORS)
 def test_truncated_and_random_chunks_are_refused(old_image, name):
-    edit(old_image / "full" / ".zarray", compressor={"id": name})
+    edit_json(old_image / "full" / ".zarray", compressor={"id": name})
     good = _bomb(name, 4**3 * 2)
     noise = np.random.default_rng(0).bytes(len(good))
     for bad in (b"", good[:3], good[:-1], good[: len(good) // 2], noise, good[: len(good) // 2] + noise):
@@ -196,7 +182,7 @@ def test_truncated_and_random_chunks_are_refused(old_image, name):
 
 @pytest.mark.parametrize("codec", [None, "gzip"])
 def test_a_file_of_a_terabyte_is_not_read(old_image, codec):
-    edit(old_image / "full" / ".zarray", compressor=codec and {"id": codec})
+    edit_json(old_image / "full" / ".zarray", compressor=codec and {"id": codec})
     with open(old_image / "full" / "0.0.0", "wb") as file:
         file.truncate(1 << 40)
     with pytest.raises(DataError, match=r"0\.0\.0: has more than .* bytes, the limit for such a file"):
@@ -240,7 +226,7 @@ SIZES = {
 @pytest.mark.parametrize("name", SIZES)
 def test_impossible_sizes_are_refused_at_once(old_image, name):
     changes, message = SIZES[name]
-    edit(old_image / "full" / ".zarray", **changes)
+    edit_json(old_image / "full" / ".zarray", **changes)
     start = time.monotonic()
     with pytest.raises(DataError, match=message):
         read_volume(old_image)
@@ -377,7 +363,9 @@ def test_archives_are_refused(tmp_path):
 
 def test_consolidated_metadata_are_not_read(image, old_image, hu):
     wrong = {"full": {"zarr_format": 3, "node_type": "array", "shape": [1, 1, 1]}}
-    edit(image / "zarr.json", consolidated_metadata={"kind": "inline", "must_understand": False, "metadata": wrong})
+    edit_json(
+        image / "zarr.json", consolidated_metadata={"kind": "inline", "must_understand": False, "metadata": wrong}
+    )
     np.testing.assert_array_equal(read_volume(image).hu, hu)
 
 

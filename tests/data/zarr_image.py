@@ -1,5 +1,8 @@
 """Writes small OME-Zarr images with plain Zarr, as other programs do."""
 
+import json
+import os
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -70,6 +73,35 @@ def write_image(
     )
     stored[...] = array
     return path
+
+
+class Payload:
+    """Creates a folder when it is unpickled."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __reduce__(self) -> tuple:
+        return os.mkdir, (str(self._folder),)
+
+
+def plant_code(path: Path, folder: Path) -> Path:
+    """Makes an image of version 0.4 one whose chunks create a folder when the codec pickle decodes them."""
+    edit_json(path / "full" / ".zarray", compressor={"id": "pickle"})
+    fill_chunks(path, pickle.dumps(Payload(folder)))
+    return path
+
+
+def fill_chunks(path: Path, data: bytes) -> None:
+    """Replaces the contents of all chunks of an image."""
+    for file in (path / "full").rglob("*"):
+        if file.is_file() and not file.name.startswith(".") and file.name != "zarr.json":
+            file.write_bytes(data)
+
+
+def edit_json(file: Path, **changes) -> None:
+    """Changes entries of an object in a JSON file."""
+    file.write_text(json.dumps(json.loads(file.read_text()) | changes))
 
 
 def edit_attributes(path: Path, change) -> None:

@@ -1,6 +1,7 @@
 """Cases in NIfTI, OME-Zarr and DICOM: the same segmentation and scores, in the place of each volume."""
 
 import json
+import shutil
 
 import nibabel
 import numpy as np
@@ -17,7 +18,7 @@ from mtf_imaging.evaluation.pairs.score import score_folders
 from mtf_imaging.kinds.volumes.evaluate import cases_to_evaluate, evaluate
 from mtf_imaging.kinds.volumes.segment.predict import plan_predictions, predict_cases
 from tests.data.dicom_folder import write_series
-from tests.data.zarr_image import write_image
+from tests.data.zarr_image import plant_code, write_image
 
 SHAPE = (9, 8, 7)
 HU_OF_LABEL = np.array([-400, 0, 400], np.int16)
@@ -126,6 +127,30 @@ def test_one_volume_is_segmented(tmp_path, ending, output, output_format, expect
         plan_predictions(path, tmp_path / output, output_format=output_format)
     (again,) = predict_cases(path, tmp_path / output, Sampling(SHAPE), oracle, progress=False, overwrite=True)
     assert again.exists()
+
+
+def test_no_command_runs_code_of_an_image(tmp_path):
+    cases, predictions = tmp_path / "cases", tmp_path / "predictions"
+    for folder, name, array in (
+        (cases, "volume", HU_OF_LABEL[labels_of()]),
+        (cases, "segmentation", labels_of()),
+        (predictions, "segmentation", labels_of()),
+    ):
+        write_image(folder / f"{name}-3.ome.zarr", array, version="0.4")
+    plant_code(cases / "volume-3.ome.zarr", tmp_path / "attacked")
+    for call in (
+        lambda: predict_cases(cases / "volume-3.ome.zarr", tmp_path / "s.nii", Sampling(SHAPE), oracle, progress=False),
+        lambda: evaluate(cases, tmp_path / "evaluation", Sampling(SHAPE), oracle, progress=False),
+    ):
+        with pytest.raises(DataError, match=r"volume-3.ome.zarr/full/.zarray: its chunks have the codec 'pickle'"):
+            call()
+    for folder in (cases, predictions):
+        path = plant_code(folder / "segmentation-3.ome.zarr", tmp_path / "attacked")
+        with pytest.raises(DataError, match=r"segmentation-3.ome.zarr/full/.zarray: its chunks have the codec 'pickle'"):
+            score_folders(cases, predictions, tmp_path / f"scores-{folder.name}", 1, progress=False)
+        shutil.rmtree(path)
+        write_image(path, labels_of(), version="0.4")
+    assert not (tmp_path / "attacked").exists()
 
 
 def test_itk_puts_a_prediction_on_its_series(tmp_path):
