@@ -3,13 +3,15 @@
 import contextlib
 import os
 import shutil
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 from mtf_imaging.errors import about
+from mtf_imaging.files.contained import MAX_NAME
 from mtf_imaging.files.interrupts import deferred_interrupts
 
-_MARK = ".partial-"
+_MARK, _OLD = ".partial-", "-old"
 
 
 @contextlib.contextmanager
@@ -17,7 +19,7 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
     """Yields a temporary path in the folder of `path` and renames it to `path` if the block succeeds.
 
     The temporary name (such as `.partial-<pid>-volume-3.nii.gz`) keeps the suffix, because writers choose the format by
-    the suffix. It is in the same folder, because a rename is atomic only within one file system. If the block raises an
+    the suffix; a long name loses its beginning. It is in the same folder, because a rename is atomic only within one file system. If the block raises an
     error, the temporary file is deleted and an older file at `path` remains unchanged. The content is flushed to disk
     before the rename, so a power failure cannot leave an empty file.
 
@@ -29,11 +31,12 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{_MARK}{os.getpid()}-{path.name}")
+    temporary = _temporary(path)
     try:
         with about(path):
+            temporary.unlink(missing_ok=True)  # of a killed process with the same number, or a link to another file
             yield temporary
-            _sync(temporary)
+            sync(temporary)
         os.replace(temporary, path)
     finally:
         with deferred_interrupts():
@@ -55,7 +58,7 @@ def atomic_folder(path: str | os.PathLike) -> Iterator[Path]:
       The path of the folder to write to.
     """
     path = Path(path)
-    temporary = path.with_name(f"{_MARK}{os.getpid()}-{path.name}")
+    temporary = _temporary(path)
     try:
         with about(path):
             remove(temporary)  # of a killed process with the same number
@@ -63,10 +66,10 @@ def atomic_folder(path: str | os.PathLike) -> Iterator[Path]:
             yield temporary
             for folder, _, files in os.walk(temporary, topdown=False):
                 for file in files:
-                    _sync(Path(folder, file))
-                _sync(Path(folder))
+                    sync(Path(folder, file))
+                sync(Path(folder))
         _replace(temporary, path)
-        _sync(path.parent)
+        sync(path.parent)
     finally:
         with deferred_interrupts():
             remove(temporary)
@@ -92,12 +95,23 @@ def is_partial(path: str | os.PathLike) -> bool:
     return Path(path).name.startswith(_MARK)
 
 
+def _temporary(path: Path) -> Path:
+    """Returns a temporary path beside `path`, of this process, which file systems can store."""
+    start, end = f"{_MARK}{os.getpid()}-", path.name
+    room = MAX_NAME - len(os.fsencode(f"{start}{_OLD}"))
+    if len(os.fsencode(end)) > room:
+        start += f"{zlib.crc32(os.fsencode(end)):08x}-"  # long names may differ only in their beginnings
+        while len(os.fsencode(end)) > room - 9:
+            end = end[1:]
+    return path.with_name(f"{start}{end}")
+
+
 def _replace(folder: Path, path: Path) -> None:
     """Renames a folder to `path`, and deletes what was there."""
     if not path.exists():
         os.replace(folder, path)
         return
-    old = folder.with_name(f"{folder.name}-old")
+    old = folder.with_name(f"{folder.name}{_OLD}")
     os.replace(path, old)
     try:
         os.replace(folder, path)
@@ -107,7 +121,7 @@ def _replace(folder: Path, path: Path) -> None:
     remove(old)
 
 
-def _sync(path: Path) -> None:
+def sync(path: str | os.PathLike) -> None:
     """Flushes a file, or the names in a folder, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:

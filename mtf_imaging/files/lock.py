@@ -50,7 +50,9 @@ def held(folder: str | Path, setting: str = "output_dir", needed: bool = False) 
 def _locked(path: Path, setting: str, needed: bool) -> TextIO:
     """Opens and locks the file at `path`, and returns it."""
     while True:
-        file = open(path, "a+")  # noqa: SIM115  stays open while the folder is locked
+        # A link would let a stranger's folder choose another file, which is emptied below.
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+        file = open(os.open(path, flags, 0o666), "a+")  # noqa: SIM115  stays open while the folder is locked
         try:
             _lock(file, path.parent, setting, needed)
             same = os.path.samestat(os.fstat(file.fileno()), os.stat(path))

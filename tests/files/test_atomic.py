@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from mtf_imaging.files.atomic import atomic_folder, is_partial, remove
+from mtf_imaging.files.atomic import atomic_folder, atomic_path, is_partial, remove, write_bytes
 from tests.records import contents
 
 
@@ -65,3 +65,29 @@ def test_errors_name_the_final_path(tmp_path):
     path = tmp_path / "record"
     with pytest.raises(OSError, match=f"'{path}'$"), atomic_folder(path):
         raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("start", ["", "a", "ä"])
+def test_the_longest_names_can_be_written(tmp_path, start):
+    name = start + "ä" * 120 + "x" * (255 - len(start.encode()) - 240 - 7) + ".nii.gz"
+    assert len(name.encode()) == 255
+    with atomic_path(tmp_path / name) as temporary:
+        assert temporary.name.endswith(".nii.gz") and is_partial(temporary)
+        temporary.write_text("one")
+    write(tmp_path / name, "two")
+    write(tmp_path / name, "three")
+    assert contents(tmp_path) == {f"{name}/in/file": b"three"}
+
+
+def test_temporary_names_of_long_names_with_the_same_ending_differ(tmp_path):
+    with atomic_path(tmp_path / f"a{'x' * 254}") as one, atomic_path(tmp_path / f"b{'x' * 254}") as two:
+        assert one != two
+        one.touch(), two.touch()
+
+
+def test_a_link_with_the_temporary_name_is_not_followed(tmp_path):
+    (tmp_path / "photo").write_text("mine")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / f".partial-{os.getpid()}-1.png").symlink_to(tmp_path / "photo")
+    write_bytes(tmp_path / "out" / "1.png", b"picture")
+    assert contents(tmp_path) == {"photo": b"mine", "out/1.png": b"picture"}

@@ -128,3 +128,12 @@ def test_an_operating_system_without_file_locks(tmp_path, monkeypatch):
         pass
     with lock.held(tmp_path):  # a lock that is not needed is skipped
         pass
+
+
+def test_a_lock_file_that_is_a_link_is_refused_and_its_target_kept(tmp_path):
+    (tmp_path / "photo").write_text("mine")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / lock.NAME).symlink_to(tmp_path / "photo")
+    with pytest.raises(OSError, match=r"symbolic links.*\.lock"), lock.held(tmp_path / "out"):
+        pass
+    assert (tmp_path / "photo").read_text() == "mine"

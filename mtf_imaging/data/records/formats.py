@@ -5,6 +5,7 @@ from pathlib import Path
 
 from mtf_imaging.data.sampling.grid import Grid, parse_grid
 from mtf_imaging.errors import ConfigError, DataError, LayoutError
+from mtf_imaging.files.contained import contained
 from mtf_imaging.spelling import did_you_mean
 
 ZARR, TFRECORD = "zarr", "tfrecord"
@@ -14,8 +15,12 @@ _PREFIX = "case-"
 
 
 def record_path(data_dir: str | os.PathLike, key: str, record_format: str = ZARR) -> Path:
-    """Returns the path of the record of case `key`."""
-    return Path(data_dir) / f"{_PREFIX}{key}{ENDINGS[record_format]}"
+    """Returns the path of the record of case `key`.
+
+    Raises:
+      DataError: the key leads out of the folder.
+    """
+    return contained(data_dir, f"{_PREFIX}{key}{ENDINGS[record_format]}")
 
 
 def list_records(data_dir: str | os.PathLike, record_format: str) -> list[Path]:

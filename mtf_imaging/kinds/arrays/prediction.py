@@ -16,6 +16,7 @@ from mtf_imaging.data.sampling.grid import AXIS_NAMES
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files.atomic import atomic_path
 from mtf_imaging.files.case_errors import CaseFaults
+from mtf_imaging.files.contained import contained
 from mtf_imaging.files.reading import errors_named, reading_named
 from mtf_imaging.kinds.facts import ARRAYS, VOLUMES, Facts
 from mtf_imaging.kinds.inference import Inference
@@ -104,7 +105,7 @@ class Prediction(volumes.Prediction):
         self._settings.check_idle(_IDLE)
         check_place(input_path, output_path)
         is_folder = goes_to_folder(input_path, output_path, (_ONE, _SEVERAL), "the prediction for one array needs")
-        outputs = [output_path / f"{array.key}{_ONE}" if is_folder else output_path for array in arrays]
+        outputs = [contained(output_path, f"{array.key}{_ONE}") if is_folder else output_path for array in arrays]
         for array in arrays:
             check_kept(array.path, outputs, "prediction")
         check_new((path.with_suffix(ending) for path in outputs for ending in (_ONE, _SEVERAL)), overwrite)

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mtf_imaging.errors import DataError
+from mtf_imaging.files.contained import contained
 from mtf_imaging.kinds.objects.reading.annotations import ObjectImage
-from mtf_imaging.kinds.output import OVERLAYS, RESULTS, check_kept, goes_to_folder
+from mtf_imaging.kinds.output import OVERLAYS, PICTURES, RESULTS, check_kept, goes_to_folder
 
 DETECTIONS, IMAGES, METRICS = "detections.json", "images.json", "metrics.json"
 
@@ -43,7 +44,7 @@ def detection_output(images: Sequence[ObjectImage], input_path: Path, output_pat
       DataError: the output is not of the kind of the input, or would replace an image.
     """
     if goes_to_folder(input_path, output_path, (".json",), "the detections of one image need"):
-        overlays = tuple(output_path / OVERLAYS / f"{image.key}.png" for image in images)
+        overlays = tuple(contained(output_path, OVERLAYS, f"{image.key}.png") for image in images)
         output = DetectionOutput(output_path / DETECTIONS, output_path / IMAGES, overlays)
     else:
         beside = (output_path.with_name(f"{output_path.stem}_{name}") for name in ("images.json", "overlay.png"))
@@ -54,12 +55,22 @@ def detection_output(images: Sequence[ObjectImage], input_path: Path, output_pat
     return output
 
 
-def check_object_results(output_dir: Path, images: Sequence[ObjectImage], input_dir: str | Path) -> None:
-    """Checks that an output folder does not hold results of other images.
+def picture_files(output_dir: Path, images: Sequence[ObjectImage]) -> list[Path]:
+    """Returns the picture that evaluation can write for each image.
 
     Raises:
-      DataError: it does.
+      DataError: the name of an image leads out of the folder.
     """
+    return [contained(output_dir, PICTURES, f"{image.key}.png") for image in images]
+
+
+def check_object_results(output_dir: Path, images: Sequence[ObjectImage], input_dir: str | Path) -> None:
+    """Checks that an output folder does not hold results of other images, and that the results stay in it.
+
+    Raises:
+      DataError: it does, or the name of an image leads out of it.
+    """
+    picture_files(output_dir, images)
     existing = [output_dir / name for name in (*RESULTS, DETECTIONS) if (output_dir / name).exists()]
     if existing and _scored_keys(output_dir / METRICS) != {image.key for image in images}:
         raise DataError(

@@ -19,7 +19,7 @@ from mtf_imaging.kinds.kind import NextStep
 from mtf_imaging.kinds.networks import is_alone, trained_network
 from mtf_imaging.kinds.objects.description import ObjectDescription, object_description_from_fields
 from mtf_imaging.kinds.objects.infer import predict_objects
-from mtf_imaging.kinds.objects.output import DETECTIONS, check_object_results, detection_output
+from mtf_imaging.kinds.objects.output import DETECTIONS, check_object_results, detection_output, picture_files
 from mtf_imaging.kinds.objects.pictures import SHOWN_SCORE, comparison, draw, drawn_detections
 from mtf_imaging.kinds.objects.reading.annotations import ObjectImage, find_object_images, splits
 from mtf_imaging.kinds.objects.reading.images import read_object_image
@@ -28,7 +28,7 @@ from mtf_imaging.kinds.objects.report.page import pictured
 from mtf_imaging.kinds.objects.scoring.detections import Detections
 from mtf_imaging.kinds.objects.scoring.scores import ObjectScore, ObjectScores, score_images
 from mtf_imaging.kinds.objects.write import write_detections, write_image_list, write_object_scores
-from mtf_imaging.kinds.output import PICTURES, subfolders, write_picture, writing_results
+from mtf_imaging.kinds.output import subfolders, write_picture, writing_results
 
 if TYPE_CHECKING:
     from mtf_imaging.settings.inference import EvaluateSettings, PredictSettings
@@ -99,7 +99,7 @@ class Prediction(FileImages):
 
     def evaluate(self, images: Sequence[ObjectImage], network: "Predict", own: "EvaluateSettings") -> list[ObjectScore]:
         output_dir, description = Path(own.output_dir), self.description
-        pictures = [output_dir / PICTURES / f"{image.key}.png" for image in images[: own.num_pictures]]
+        pictures = picture_files(output_dir, images[: own.num_pictures])
         with writing_to(output_dir, *subfolders(output_dir, pictures)):
             shown = tqdm(images, desc="evaluate", unit="image", disable=not own.progress)
             detections, faults = [], CaseFaults(at_once=not is_alone())

@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import NamedTuple
 
-from mtf_imaging.kinds.output import OVERLAYS, check_kept, goes_to_folder
+from mtf_imaging.files.contained import contained
+from mtf_imaging.kinds.output import OVERLAYS, PICTURES, PREDICTIONS, check_kept, goes_to_folder
 from mtf_imaging.kinds.photos.reading.folders import Photo
 
 
@@ -19,6 +20,16 @@ class Output(NamedTuple):
     overlay: Path
 
 
+def evaluation_files(photo: Photo, output_dir: Path) -> tuple[Path, Path]:
+    """Returns the label image and the picture that evaluation writes for a photo.
+
+    Raises:
+      DataError: the name of the photo leads out of the folder.
+    """
+    name = f"{photo.key}.png"
+    return contained(output_dir, PREDICTIONS, name), contained(output_dir, PICTURES, name)
+
+
 def output_files(photo: Photo, input_path: Path, output_path: Path) -> Output:
     """Returns the files that prediction writes for a photo.
 
@@ -31,7 +42,8 @@ def output_files(photo: Photo, input_path: Path, output_path: Path) -> Output:
       DataError: the output is not of the kind of the input, or would replace the photo.
     """
     if goes_to_folder(input_path, output_path, (".png",), "the segmentation of one photo needs"):
-        files = Output(output_path / f"{photo.key}.png", output_path / OVERLAYS / f"{photo.key}.png")
+        name = f"{photo.key}.png"
+        files = Output(contained(output_path, name), contained(output_path, OVERLAYS, name))
     else:
         files = Output(output_path, output_path.with_name(f"{output_path.stem}_overlay.png"))
     check_kept(photo.image, files, "segmentation")

@@ -22,17 +22,10 @@ from mtf_imaging.kinds.file_images import FileImages
 from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.kinds.kind import NextStep
 from mtf_imaging.kinds.networks import is_alone, trained_network
-from mtf_imaging.kinds.output import (
-    PICTURES,
-    PREDICTIONS,
-    check_predictions,
-    subfolders,
-    write_picture,
-    writing_results,
-)
+from mtf_imaging.kinds.output import check_predictions, subfolders, write_picture, writing_results
 from mtf_imaging.kinds.photos.description import PhotoDescription, check_same_classes, photo_description_from_fields
 from mtf_imaging.kinds.photos.infer import check_scales, most_probable, predict_photo, prediction_multiple, scaled_size
-from mtf_imaging.kinds.photos.output import output_files
+from mtf_imaging.kinds.photos.output import evaluation_files, output_files
 from mtf_imaging.kinds.photos.pictures import comparison, overlay
 from mtf_imaging.kinds.photos.reading.folders import CLASSES_FILE, Photo, find_photos, photo_description, splits
 from mtf_imaging.kinds.photos.reading.label_images import read_labeled_photo, write_label_image
@@ -90,7 +83,7 @@ class Prediction(FileImages):
         return photos
 
     def check_results(self, output_dir: Path, images: Sequence[Photo], input_dir: Path) -> None:
-        ours = {output_dir / PREDICTIONS / f"{photo.key}.png" for photo in images}
+        ours = {evaluation_files(photo, output_dir)[0] for photo in images}
         where = f"; the photos are those of {input_dir}"
         check_predictions(output_dir, ours, "photos", "photos that are not evaluated", where, "**/*.*")
 
@@ -114,8 +107,8 @@ class Prediction(FileImages):
     def evaluate(self, images: Sequence[Photo], network: "Predict", own: "EvaluateSettings") -> list[PhotoScore]:
         output_dir, description = Path(own.output_dir), self._labels_description(own.input_dir)
         scores, worst, faults = [], WorstPhotos(), CaseFaults(at_once=not is_alone())
-        predictions = [output_dir / PREDICTIONS / f"{photo.key}.png" for photo in images]
-        pictures = [output_dir / PICTURES / f"{photo.key}.png" for photo in images[: own.num_pictures]]
+        predictions, pictures = zip(*(evaluation_files(photo, output_dir) for photo in images), strict=True)
+        pictures = pictures[: own.num_pictures]
         with writing_to(output_dir, *subfolders(output_dir, [*predictions, *pictures])):
             for number, photo in enumerate(tqdm(images, desc="evaluate", unit="photo", disable=not own.progress)):
                 with faults.collect(photo.key, photo.image):

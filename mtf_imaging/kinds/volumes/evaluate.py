@@ -23,11 +23,12 @@ from mtf_imaging.evaluation.scoring.case import TOLERANCE_MM, CaseScore, check_t
 from mtf_imaging.evaluation.scoring.compact_labels import read_compact
 from mtf_imaging.evaluation.scoring.overlap import dice_text, label_overlaps
 from mtf_imaging.files.case_errors import CaseFaults
+from mtf_imaging.files.contained import contained
 from mtf_imaging.files.output_folder import check_outside, writing_to
 from mtf_imaging.files.reading import memory_named
 from mtf_imaging.files.run_folder import check_no_run
 from mtf_imaging.kinds.networks import is_alone
-from mtf_imaging.kinds.output import PREDICTIONS, check_predictions
+from mtf_imaging.kinds.output import PICTURES, PREDICTIONS, check_predictions
 from mtf_imaging.kinds.volumes.segment.images import find_cases_of, open_case
 from mtf_imaging.kinds.volumes.segment.predict import PredictProbabilities, segment_source, write_segmentation
 
@@ -87,13 +88,13 @@ def evaluate(
         source = open_case(case, known, description)
         reference = read_compact(open_mask(case.labels, source, description))
         warn_of_cropped_labels(case.labels, reference, source.geometry, sampling, description)
-        prediction = output_dir / "predictions" / case.prediction_name
+        prediction = contained(output_dir, PREDICTIONS, case.prediction_name)
         is_shown = number < num_pictures
         with memory_named(case.volume):
             labels = segment_source(source, sampling, predict_probabilities, window, description)
             written = write_segmentation(prediction, labels, source, cleanup, keep=is_shown)
         if is_shown:
-            picture = output_dir / "pictures" / f"case-{case.key}.png"
+            picture = contained(output_dir, PICTURES, f"case-{case.key}.png")
             title = f"case {case.key}: Dice {dice_text(label_overlaps(written, reference, description))}"
             with contextlib.closing(source):
                 image, spacing = source.channels[0], source.geometry.spacing
@@ -109,7 +110,7 @@ def evaluate(
             if case.key not in faults:
                 yield pair
 
-    with writing_to(output_dir, "predictions", "pictures"):
+    with writing_to(output_dir, PREDICTIONS, PICTURES):
         options = description, surface_tolerance, faults
         scored = score_pairs(pairs(), len(cases), in_thread, "evaluate", progress, known, *options)
         return write_scores(output_dir, scored, progress, description)
@@ -163,6 +164,8 @@ def _check_output(output_dir: Path, input_dir: Path, cases: list[Case]) -> None:
     """Raises DataError if the output folder holds references, a run, or results of other cases."""
     check_outside(output_dir, input_dir)
     check_no_run(output_dir)
-    ours = {output_dir / PREDICTIONS / case.prediction_name for case in cases}
+    ours = {contained(output_dir, PREDICTIONS, case.prediction_name) for case in cases}
+    for case in cases:
+        contained(output_dir, PICTURES, f"case-{case.key}.png")
     others = f"cases that {input_dir} does not have, or in another format"
     check_predictions(output_dir, ours, "cases", others)

@@ -27,6 +27,7 @@ from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup
 from mtf_imaging.evaluation.scoring.compact_labels import CompactLabels
 from mtf_imaging.files.case_errors import CaseFaults
+from mtf_imaging.files.contained import contained
 from mtf_imaging.files.output_folder import check_outside, writing_to
 from mtf_imaging.files.reading import memory_named
 from mtf_imaging.files.run_folder import check_no_run
@@ -255,9 +256,9 @@ def _outputs(
                 "Fix: name this folder."
             )
         names = submission_names(input_path, (case.volume for case in cases))
-        return [output_path / name for name in names]
+        return [contained(output_path, name) for name in names]
     if is_folder or _is_output_folder(output_path):
-        outputs = [output_path / case.prediction_name for case in cases]
+        outputs = [contained(output_path, case.prediction_name) for case in cases]
     else:
         check_output_name(output_path, output_format)
         outputs = [output_path]

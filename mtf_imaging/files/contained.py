@@ -1,0 +1,69 @@
+"""Paths that are made from data, such as the names of cases, which must stay in their output folder."""
+
+import os
+import re
+from pathlib import Path
+
+from mtf_imaging.errors import DataError
+
+MAX_NAME = 255  # bytes of a file name on the usual file systems
+_DRIVE = re.compile(r"[A-Za-z]:[\\/]")
+
+
+class NameTooLong(DataError):
+    """A file name that file systems cannot store."""
+
+
+def contained(folder: str | os.PathLike, *parts: str) -> Path:
+    r"""Returns the path of an output file whose name is made from data.
+
+    All commands build such paths with this function, because names can come from a stranger's file. A name with `/` is
+    a path below the folder, such as `city/photo.png`. On all systems, `\` counts as a separator, too.
+
+    >>> str(contained("out", "pictures", "city/photo.png"))
+    'out/pictures/city/photo.png'
+
+    Args:
+      folder: the output folder, which may be a symbolic link.
+      *parts: names below the folder.
+
+    Raises:
+      DataError: a name is empty, absolute, contains `..` or a null character; or a symbolic link leads out of the folder.
+      NameTooLong: a part of the path has more than 255 bytes.
+    """
+    folder = Path(folder)
+    for name in parts:
+        if fault := _fault(name):
+            raise DataError(
+                f"{name!r}: {fault}, so its file would not lie in the output folder {folder}. Fix: rename the image, "
+                "or correct its name in the file that lists it, to a path below the folder of the images."
+            )
+    path = folder.joinpath(*parts)
+    size = max(len(os.fsencode(part)) for name in parts for part in name.split("/"))
+    if size > MAX_NAME:
+        raise NameTooLong(
+            f"{path}: this name has {size} bytes, but file systems store at most {MAX_NAME}. "
+            "Fix: give the image a shorter name."
+        )
+    # A link at `path` itself is safe: atomic writes replace the link, not its target.
+    below = path.parents[: len(path.parts) - len(folder.parts) - 1]
+    if any(map(os.path.islink, below)) and not path.parent.resolve().is_relative_to(folder.resolve()):
+        raise DataError(
+            f"{path}: a symbolic link leads out of the output folder, to {path.parent.resolve()}. "
+            "Fix: remove the link, or write to another folder."
+        )
+    return path
+
+
+def _fault(name: str) -> str:
+    """Returns what is wrong with a name, or an empty string."""
+    if "\0" in name:
+        return "the name contains a null character"
+    parts = re.split(r"[\\/]", name)
+    if name[:1] in ("/", "\\") or _DRIVE.match(name):
+        return "the name is an absolute path"
+    if ".." in parts:
+        return "the name contains '..'"
+    if all(part in ("", ".") for part in parts):
+        return "the name is empty"
+    return ""
