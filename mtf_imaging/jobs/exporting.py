@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import mtf_imaging
 from mtf_imaging.evaluation.cleanup import AS_FOUND
+from mtf_imaging.files.literal import check_literal
 from mtf_imaging.files.new_folder import check_new_folder
 from mtf_imaging.files.run_folder import check_no_run
 from mtf_imaging.jobs.ensembles import trained_runs
@@ -37,10 +38,11 @@ def export(own: ExportSettings) -> "ModelCard":
 
     Raises:
       CheckpointError: the run has no such checkpoint, or the checkpoint belongs to another network.
-      ConfigError: a setting is invalid, or the model cannot contain it.
+      ConfigError: a setting is invalid, the model cannot contain it, or TensorFlow cannot load a model from the output.
       DataError: the output exists, or the facts of the run are damaged.
     """
     check_new_folder(own.output)
+    check_literal(own.output)
     check_no_run(own.output)
     check_choice("dtype", own.dtype, DTYPES)
     runs = trained_runs(own)

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,6 +14,7 @@ import tensorflow as tf
 from mtf_imaging.errors import CheckpointError, ConfigError, reason
 from mtf_imaging.files import lock
 from mtf_imaging.files.atomic import is_partial
+from mtf_imaging.files.literal import literal_prefix
 from mtf_imaging.settings.data import ImportWeightsSettings
 from mtf_imaging.settings.setting import check_choice, takes
 from mtf_imaging.training.checkpoints.weight_formats import NameTable
@@ -67,15 +69,15 @@ def import_weights(own: ImportWeightsSettings) -> ImportedWeights:
     if own.file_format is not None:
         check_choice("file_format", own.file_format, [one.name for one in own.formats])
     path = _find_checkpoint(own.checkpoint)
-    reader, shapes = _open(path)
+    shapes = _shapes(path)
     named = [one for one in own.formats if own.file_format in (None, one.name)]
     chosen = next((one for one in named if own.file_format or one.matches(shapes)), None)
     if chosen is None or not chosen.matches(shapes):
         titles = "; ".join(one.title for one in own.formats)
         what = f"this format: {chosen.title}" if chosen else f"a known format: {titles}"
         raise CheckpointError(
-            f"{path}: this own.checkpoint has the variables {_examples(shapes)}, which are not names of "
-            f"{what}. Fix: use a own.checkpoint of one of these programs.",
+            f"{path}: this checkpoint has the variables {_examples(shapes)}, which are not names of "
+            f"{what}. Fix: use a checkpoint of one of these programs.",
             settings=["checkpoint", "file_format"],
         )
     try:
@@ -84,7 +86,7 @@ def import_weights(own: ImportWeightsSettings) -> ImportedWeights:
         raise CheckpointError(f"{path}: {error}", settings=["checkpoint"]) from None
     _check_table(path, table, shapes)
     with _folder_of_weights(Path(own.output_dir)):
-        values = {name: _read(reader, path, own) for name, own in table.names.items()}
+        values = _read(path, table.names)
         facts: dict[str, Any] = {"title": table.title, "format": chosen.name, "checkpoint": str(own.checkpoint)}
         facts |= {"settings": dict(table.settings), "notes": list(table.notes)}
         write_weights(own.output_dir, values, facts)
@@ -106,8 +108,11 @@ def _find_checkpoint(checkpoint: str | Path) -> str:
     """Returns the path that TensorFlow's reader takes."""
     path = Path(checkpoint)
     if path.is_dir():
-        if last := tf.train.latest_checkpoint(str(path)):
-            return str(last)
+        with literal_prefix(path / "any") as prefix:
+            folder = os.path.dirname(prefix)
+            last = tf.train.latest_checkpoint(folder)
+        if last:
+            return f"{path}{last.removeprefix(folder)}" if last.startswith(folder) else str(last)
         indexes = sorted(path.glob("*.index"))
         if len(indexes) == 1:
             return str(indexes[0].with_suffix(""))
@@ -131,17 +136,18 @@ def _find_checkpoint(checkpoint: str | Path) -> str:
     )
 
 
-def _open(path: str) -> tuple[Any, dict[str, tuple[int, ...]]]:
+def _shapes(path: str) -> dict[str, tuple[int, ...]]:
+    """Returns the shapes of the variables of a checkpoint."""
     try:
-        reader = tf.train.load_checkpoint(path)
-        shapes = reader.get_variable_to_shape_map()
+        with literal_prefix(path) as prefix:
+            shapes = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
     except (tf.errors.OpError, RuntimeError, IndexError, ValueError) as error:
         raise CheckpointError(
             f"{path}: this file is not a TensorFlow checkpoint, or is damaged: {reason(error)}. "
             "Fix: download or copy all of its files again.",
             settings=["checkpoint"],
         ) from error
-    return reader, {name: tuple(shape) for name, shape in sorted(shapes.items())}
+    return {name: tuple(shape) for name, shape in sorted(shapes.items())}
 
 
 def _check_table(path: str, table: NameTable, shapes: Mapping[str, tuple[int, ...]]) -> None:
@@ -162,7 +168,14 @@ def _check_table(path: str, table: NameTable, shapes: Mapping[str, tuple[int, ..
         )
 
 
-def _read(reader: Any, path: str, name: str) -> np.ndarray:
+def _read(path: str, names: Mapping[str, str]) -> dict[str, np.ndarray]:
+    """Returns the values of variables by their names in this package; `names` has those in the checkpoint."""
+    with literal_prefix(path) as prefix:
+        reader = tf.train.load_checkpoint(prefix)
+        return {name: _read_variable(reader, path, own) for name, own in names.items()}
+
+
+def _read_variable(reader: Any, path: str, name: str) -> np.ndarray:
     try:
         value = np.asarray(reader.get_tensor(name))
     except (tf.errors.OpError, RuntimeError, IndexError) as error:

@@ -49,16 +49,18 @@ def not_a_folder(input_path: Path, output_path: Path) -> DataError:
     )
 
 
-def check_kept(image: Path, written: Iterable[Path], what: str) -> None:
-    """Raises DataError if an image is one of the files that are written.
+def check_kept(inputs: Iterable[Path], written: Iterable[Path], what: str) -> None:
+    """Raises DataError if an input file is one of the files that are written.
 
     Args:
-      image: the image.
+      inputs: the images, and their labels if there are any.
       written: the files.
       what: what the files are, for the message.
     """
-    if image.resolve() in {path.resolve() for path in written}:
-        raise DataError(f"{image}: would be overwritten by its {what}. Fix: name another output.")
+    replaced = {path.resolve() for path in written}
+    for path in inputs:
+        if path.resolve() in replaced:
+            raise DataError(f"{path}: would be overwritten by its {what}. Fix: name another output.")
 
 
 def check_new(files: Iterable[Path], overwrite: bool = False) -> None:

@@ -1,6 +1,7 @@
 """A run restores its last intact checkpoint under any layout, and refuses checkpoints of another network."""
 
 import logging
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,7 +9,9 @@ import tensorflow as tf
 
 from mtf_imaging.errors import CheckpointError, ConfigError, TrainingError
 from mtf_imaging.training.checkpoints import checkpoints as checkpoints_module
+from mtf_imaging.training.checkpoints import files as checkpoint_files
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints, load_weights
+from mtf_imaging.training.checkpoints.initial_weights import InitialWeights
 from mtf_imaging.training.optimizers import SGD, Adam
 from tests.storage import as_nobody
 from tests.training import linear
@@ -307,3 +310,41 @@ def test_an_error_in_the_background_is_raised_by_the_next_call(tmp_path, monkeyp
     checkpoints.save()
     checkpoints.close()
     assert "cannot be written: No space left" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["run[lr=0.1]", r"a\b", "[", "st*r", "run?"])
+def test_the_folder_can_have_a_name_that_tensorflow_reads_as_a_pattern(tmp_path, name, caplog):
+    program, checkpoints = trained(tmp_path / "runs" / name / "in", 2)
+    other = linear.program(Adam(0.1), seed=1)
+    assert Checkpoints(checkpoints._directory, other).restore() == 2
+    np.testing.assert_array_equal(weights(other), weights(program))
+    load_weights(checkpoints._directory, third := linear.program(Adam(0.1), seed=2))
+    np.testing.assert_array_equal(weights(third), weights(program))
+    InitialWeights(checkpoints._directory).apply(fourth := linear.program(SGD(0.1), seed=3))
+    np.testing.assert_array_equal(weights(fourth), weights(program))
+    assert "damaged" not in caplog.text
+
+
+def test_a_checkpoint_gets_its_name_after_its_data_is_on_the_disk(tmp_path, monkeypatch):
+    """Records the flushes and renames of one checkpoint, without the random part of temporary names."""
+    events, flush, replace = [], checkpoint_files.sync, Path.replace
+
+    def record(what, call):
+        def recorded(path, *rest):
+            events.append((what, Path(path).name if Path(path) != tmp_path else "folder"))
+            return call(path, *rest)
+
+        return recorded
+
+    monkeypatch.setattr(checkpoint_files, "sync", record("flush", flush))
+    monkeypatch.setattr(Path, "replace", record("rename", replace))
+    trained(tmp_path, 1)
+    data, index = "ckpt-1.data-00000-of-00001", "ckpt-1.index"
+    assert sorted(events[:3]) == [("flush", "checkpoint"), ("flush", data), ("flush", index)]
+    assert events[3:] == [
+        ("rename", data),
+        ("flush", "folder"),
+        ("rename", index),
+        ("rename", "checkpoint"),
+        ("flush", "folder"),
+    ]

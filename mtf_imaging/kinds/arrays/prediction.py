@@ -106,8 +106,7 @@ class Prediction(volumes.Prediction):
         check_place(input_path, output_path)
         is_folder = goes_to_folder(input_path, output_path, (_ONE, _SEVERAL), "the prediction for one array needs")
         outputs = [contained(output_path, f"{array.key}{_ONE}") if is_folder else output_path for array in arrays]
-        for array in arrays:
-            check_kept(array.path, outputs, "prediction")
+        check_kept((array.path for array in arrays), outputs, "prediction")
         check_new((path.with_suffix(ending) for path in outputs for ending in (_ONE, _SEVERAL)), overwrite)
         return list(zip(arrays, outputs, strict=True))
 

@@ -50,8 +50,7 @@ def detection_output(images: Sequence[ObjectImage], input_path: Path, output_pat
         beside = (output_path.with_name(f"{output_path.stem}_{name}") for name in ("images.json", "overlay.png"))
         listed, overlay = beside
         output = DetectionOutput(output_path, listed, (overlay,))
-    for image in images:
-        check_kept(image.image, output.files, "detections")
+    check_kept((image.image for image in images), output.files, "detections")
     return output
 
 
@@ -65,12 +64,12 @@ def picture_files(output_dir: Path, images: Sequence[ObjectImage]) -> list[Path]
 
 
 def check_object_results(output_dir: Path, images: Sequence[ObjectImage], input_dir: str | Path) -> None:
-    """Checks that an output folder does not hold results of other images, and that the results stay in it.
+    """Checks that an output folder does not hold results of other images, and that the results replace no image.
 
     Raises:
-      DataError: it does, or the name of an image leads out of it.
+      DataError: it does, or a picture would replace an image or lie outside of the folder.
     """
-    picture_files(output_dir, images)
+    check_kept((image.image for image in images), picture_files(output_dir, images), "picture")
     existing = [output_dir / name for name in (*RESULTS, DETECTIONS) if (output_dir / name).exists()]
     if existing and _scored_keys(output_dir / METRICS) != {image.key for image in images}:
         raise DataError(

@@ -46,5 +46,5 @@ def output_files(photo: Photo, input_path: Path, output_path: Path) -> Output:
         files = Output(contained(output_path, name), contained(output_path, OVERLAYS, name))
     else:
         files = Output(output_path, output_path.with_name(f"{output_path.stem}_overlay.png"))
-    check_kept(photo.image, files, "segmentation")
+    check_kept([photo.image], files, "segmentation")
     return files

@@ -22,7 +22,7 @@ from mtf_imaging.kinds.file_images import FileImages
 from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.kinds.kind import NextStep
 from mtf_imaging.kinds.networks import is_alone, trained_network
-from mtf_imaging.kinds.output import check_predictions, subfolders, write_picture, writing_results
+from mtf_imaging.kinds.output import check_kept, check_predictions, subfolders, write_picture, writing_results
 from mtf_imaging.kinds.photos.description import PhotoDescription, check_same_classes, photo_description_from_fields
 from mtf_imaging.kinds.photos.infer import check_scales, most_probable, predict_photo, prediction_multiple, scaled_size
 from mtf_imaging.kinds.photos.output import evaluation_files, output_files
@@ -83,7 +83,10 @@ class Prediction(FileImages):
         return photos
 
     def check_results(self, output_dir: Path, images: Sequence[Photo], input_dir: Path) -> None:
-        ours = {evaluation_files(photo, output_dir)[0] for photo in images}
+        written = [evaluation_files(photo, output_dir) for photo in images]
+        inputs = (path for photo in images for path in (photo.image, photo.labels) if path)
+        check_kept(inputs, itertools.chain(*written), "results")
+        ours = {labels for labels, _ in written}
         where = f"; the photos are those of {input_dir}"
         check_predictions(output_dir, ours, "photos", "photos that are not evaluated", where, "**/*.*")
 

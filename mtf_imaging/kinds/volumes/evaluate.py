@@ -28,7 +28,7 @@ from mtf_imaging.files.output_folder import check_outside, writing_to
 from mtf_imaging.files.reading import memory_named
 from mtf_imaging.files.run_folder import check_no_run
 from mtf_imaging.kinds.networks import is_alone
-from mtf_imaging.kinds.output import PICTURES, PREDICTIONS, check_predictions
+from mtf_imaging.kinds.output import PICTURES, PREDICTIONS, check_kept, check_predictions
 from mtf_imaging.kinds.volumes.segment.images import find_cases_of, open_case
 from mtf_imaging.kinds.volumes.segment.predict import PredictProbabilities, segment_source, write_segmentation
 
@@ -165,7 +165,8 @@ def _check_output(output_dir: Path, input_dir: Path, cases: list[Case]) -> None:
     check_outside(output_dir, input_dir)
     check_no_run(output_dir)
     ours = {contained(output_dir, PREDICTIONS, case.prediction_name) for case in cases}
-    for case in cases:
-        contained(output_dir, PICTURES, f"case-{case.key}.png")
+    pictures = (contained(output_dir, PICTURES, f"case-{case.key}.png") for case in cases)
+    inputs = (path for case in cases for path in (*case.channels, case.labels) if path)
+    check_kept(inputs, [*ours, *pictures], "results")
     others = f"cases that {input_dir} does not have, or in another format"
     check_predictions(output_dir, ours, "cases", others)

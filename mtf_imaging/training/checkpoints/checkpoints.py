@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.errors import CheckpointError, ConfigError, TrainingError, reason
+from mtf_imaging.files.literal import literal_prefix
 from mtf_imaging.meshes import group as groups
 from mtf_imaging.meshes.devices import host_device
 from mtf_imaging.program.program import Program
@@ -212,7 +213,8 @@ def restore_last(directory: Path, checkpoint: tf.train.Checkpoint, program: Prog
 def _restore_copy(path: str, checkpoint: tf.train.Checkpoint) -> str:
     """Restores the checkpoint that process 0 has restored; returns the reason if that fails, else an empty string."""
     try:
-        checkpoint.restore(path, options()).expect_partial()
+        with literal_prefix(path) as prefix:
+            checkpoint.restore(prefix, options()).expect_partial()
         return ""
     except (tf.errors.OpError, RuntimeError, IndexError, OSError) as error:
         return reason(error)
@@ -224,9 +226,10 @@ def _restore_last(directory: Path, checkpoint: tf.train.Checkpoint, program: Pro
     paths = checkpoint_files.paths(directory)
     for path in paths:
         try:
-            reader = tf.train.load_checkpoint(path)
-            check_contents(path, reader.get_variable_to_shape_map(), program, everything)
-            checkpoint.restore(path, options()).expect_partial()
+            with literal_prefix(path) as prefix:
+                reader = tf.train.load_checkpoint(prefix)
+                check_contents(path, reader.get_variable_to_shape_map(), program, everything)
+                checkpoint.restore(prefix, options()).expect_partial()
             return path
         except tf.errors.ResourceExhaustedError:  # out of memory, not damaged
             raise

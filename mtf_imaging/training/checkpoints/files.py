@@ -6,6 +6,9 @@ import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from mtf_imaging.files.atomic import sync
+from mtf_imaging.files.literal import literal_prefix
+
 _NAME = re.compile(r"ckpt-(\d+)\.(index|data-\d+-of-\d+)$")
 _TEMPORARY = "_temp"
 _STATE = "checkpoint"  # the file in which TensorFlow looks up the name of the last checkpoint
@@ -39,7 +42,8 @@ def check_access(directory: Path) -> None:
 def write(directory: Path, step: int, write_to: Callable[[str], object]) -> None:
     """Writes the checkpoint `ckpt-STEP` atomically.
 
-    The files are written to a temporary folder, `ckpt-STEP_temp`, and moved once all are complete.
+    The files are written to a temporary folder, `ckpt-STEP_temp`, and moved once all are complete. Everything is
+    flushed to disk before the index gets its name, so a power failure cannot leave a checkpoint without its data.
 
     Args:
       directory: the folder of checkpoints, which is created if it is missing.
@@ -50,12 +54,18 @@ def write(directory: Path, step: int, write_to: Callable[[str], object]) -> None
     temporary = directory / f"{name}{_TEMPORARY}"
     try:
         temporary.mkdir(parents=True, exist_ok=True)
-        write_to(str(temporary / name))
+        with literal_prefix(temporary / name) as prefix:
+            write_to(prefix)
         (temporary / _STATE).write_text(f'model_checkpoint_path: "{name}"\nall_model_checkpoint_paths: "{name}"\n')
+        for path in temporary.iterdir():
+            sync(path)
         (directory / f"{name}.index").unlink(missing_ok=True)  # of a damaged checkpoint of the same step
         for path in sorted(temporary.glob(f"{name}.*")):  # data, then index
+            if path.suffix == ".index":
+                sync(directory)
             path.replace(directory / path.name)
         (temporary / _STATE).replace(directory / _STATE)
+        sync(directory)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from mtf_imaging.errors import CheckpointError, reason
 from mtf_imaging.files.atomic import write_bytes
+from mtf_imaging.files.literal import literal_prefix
 from mtf_imaging.training.checkpoints import files as checkpoint_files
 from mtf_imaging.training.checkpoints.background import Snapshot
 from mtf_imaging.training.checkpoints.checkpoints import last_checkpoint, options
@@ -59,13 +60,13 @@ class Weights:
     def __init__(self, path: str) -> None:
         self.path = path
         try:
-            self._reader = tf.train.load_checkpoint(path)
+            with literal_prefix(path) as prefix:
+                shapes = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
         except (tf.errors.OpError, RuntimeError, IndexError, ValueError) as error:
             raise CheckpointError(
                 f"{path}: this checkpoint is damaged: {reason(error)}. Fix: use another checkpoint as initial_weights.",
                 settings=["initial_weights"],
             ) from error
-        shapes = self._reader.get_variable_to_shape_map()
         self._keys = variable_keys(shapes)
         self.shapes = {name: tuple(shapes[key]) for name, key in sorted(self._keys.items())}
         self.title = _title(Path(path).parent / FACTS)
@@ -83,15 +84,18 @@ class Weights:
         Raises:
           CheckpointError: the checkpoint is damaged.
         """
-        for name in names:
-            try:
-                yield name, self._reader.get_tensor(self._keys[name])
-            except (tf.errors.OpError, RuntimeError, IndexError) as error:
-                raise CheckpointError(
-                    f"{self.path}: this checkpoint is damaged: '{name}' cannot be read: {reason(error)}. "
-                    "Fix: use another checkpoint as initial_weights.",
-                    settings=["initial_weights"],
-                ) from error
+        with literal_prefix(self.path) as prefix:
+            reader = tf.train.load_checkpoint(prefix)
+            for name in names:
+                try:
+                    value = reader.get_tensor(self._keys[name])
+                except (tf.errors.OpError, RuntimeError, IndexError) as error:
+                    raise CheckpointError(
+                        f"{self.path}: this checkpoint is damaged: '{name}' cannot be read: {reason(error)}. "
+                        "Fix: use another checkpoint as initial_weights.",
+                        settings=["initial_weights"],
+                    ) from error
+                yield name, value
 
 
 def find_weights(path: str | Path) -> str:

@@ -263,7 +263,7 @@ def _outputs(
         check_output_name(output_path, output_format)
         outputs = [output_path]
     if input_path.is_file():
-        check_kept(input_path, outputs, "segmentation")
+        check_kept([input_path], outputs, "segmentation")
     return outputs
 
 
