@@ -8,12 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-
 from mtf_imaging.evaluation.scoring.lesions import SIZE_BINS
 from mtf_imaging.evaluation.scoring.overlap import mean
 from mtf_imaging.files.atomic import atomic_path, write_bytes
+from mtf_imaging.files.figures import Figure, FigureCanvasAgg
 
 LIVER, LESION = "liver", "lesion"
 MEASURES = (LIVER, LESION, *(f"lesions {size}" for size in SIZE_BINS))

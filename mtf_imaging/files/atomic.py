@@ -19,9 +19,9 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
     """Yields a temporary path in the folder of `path` and renames it to `path` if the block succeeds.
 
     The temporary name (such as `.partial-<pid>-volume-3.nii.gz`) keeps the suffix, because writers choose the format by
-    the suffix; a long name loses its beginning. It is in the same folder, because a rename is atomic only within one file system. If the block raises an
-    error, the temporary file is deleted and an older file at `path` remains unchanged. The content is flushed to disk
-    before the rename, so a power failure cannot leave an empty file.
+    the suffix; a long name loses its beginning. It is in the same folder, because a rename is atomic only within one
+    file system. If the block raises an error, the temporary file is deleted and an older file at `path` remains
+    unchanged. The content is flushed to disk before the rename, so a power failure cannot leave an empty file.
 
     Args:
       path: the final path. A missing folder is created.

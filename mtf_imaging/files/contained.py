@@ -28,7 +28,8 @@ def contained(folder: str | os.PathLike, *parts: str) -> Path:
       *parts: names below the folder.
 
     Raises:
-      DataError: a name is empty, absolute, contains `..` or a null character; or a symbolic link leads out of the folder.
+      DataError: a name is empty, absolute, or contains `..` or a null character; or a symbolic link leads out of the
+        folder.
       NameTooLong: a part of the path has more than 255 bytes.
     """
     folder = Path(folder)

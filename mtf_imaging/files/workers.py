@@ -6,6 +6,7 @@ limited, because a case takes gigabytes of memory.
 
 import concurrent.futures
 import contextlib
+import errno
 import logging
 import multiprocessing
 import os
@@ -18,9 +19,10 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
-from mtf_imaging.errors import DataError
+from mtf_imaging.errors import DataError, reason
 
 _LOGGER = "mtf_imaging"
+_logger = logging.getLogger(__name__)
 
 
 def default_workers(bytes_each: int) -> int:
@@ -52,7 +54,8 @@ def in_parallel(
 ) -> Iterator[tuple[Any, Any]]:
     """Calls a function for each item in up to `workers` processes, and yields results as soon as they are available.
 
-    With one worker, the function runs in this process. Log records of the package in a worker are logged in this
+    With one worker, the function runs in this process, and also, with a warning, if the system offers no semaphores,
+    which processes need to share a queue. Log records of the package in a worker are logged in this
     process after each call. Workers end when this process ends, even if it is killed.
 
     Args:
@@ -71,17 +74,14 @@ def in_parallel(
     items = list(items)
     if not items:
         return
-    if workers == 1:
+    before = set(multiprocessing.active_children())
+    pool = None if workers == 1 else worker_pool(min(workers, len(items)), _begin, prepare)
+    if pool is None:
         if prepare:
             prepare()
         for item in items:
             yield item, function(item)
         return
-    spawn = multiprocessing.get_context(
-        "spawn"
-    )  # a forked process can hang if its parent has threads, and TensorFlow starts threads
-    before = set(multiprocessing.active_children())
-    pool = concurrent.futures.ProcessPoolExecutor(min(workers, len(items)), spawn, _begin, (prepare,))
     try:
         with ctrl_c_held_back():  # workers start with blocked SIGINT; see _begin
             futures = {pool.submit(_call, function, item): item for item in items}
@@ -95,6 +95,35 @@ def in_parallel(
         # Waits for the pool's management thread, which ends after the workers. Otherwise Python could write, at exit,
         # to a pipe that this thread is closing.
         pool.shutdown(cancel_futures=True)
+
+
+def worker_pool(
+    workers: int, initializer: Callable[..., None] | None = None, *arguments: Any
+) -> concurrent.futures.ProcessPoolExecutor | None:
+    """Returns a pool of new processes; None, with a warning, if the system offers no semaphores.
+
+    Args:
+      workers: number of processes.
+      initializer: a function that each process calls first with `arguments`, or None.
+      *arguments: its arguments.
+
+    Raises:
+      OSError: this process has too many open files.
+    """
+    # A forked process can hang if its parent has threads, and TensorFlow starts threads.
+    spawn = multiprocessing.get_context("spawn")
+    try:
+        return concurrent.futures.ProcessPoolExecutor(workers, spawn, initializer, arguments)
+    except (OSError, ImportError, NotImplementedError) as error:
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            raise
+        _logger.warning(
+            "/dev/shm: worker processes need this folder, and it cannot be used (%s). The work continues in one "
+            "process. Fix: mount the folder with write access, or set workers to 1.",
+            reason(error),
+            extra={"settings": ["workers"]},
+        )
+        return None
 
 
 def _begin(prepare: Callable[[], None] | None) -> None:

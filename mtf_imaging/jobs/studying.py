@@ -1,10 +1,8 @@
 """A study of Dice against resolution: one network, trained at several resolutions on the same cases."""
 
-import concurrent.futures
 import functools
 import hashlib
 import json
-import multiprocessing
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -13,6 +11,7 @@ from mtf_imaging.errors import ConfigError
 from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.files.json_file import read_object
 from mtf_imaging.files.picklable import pickled
+from mtf_imaging.files.workers import worker_pool
 from mtf_imaging.settings.data import StudyCases, StudySettings
 from mtf_imaging.settings.inference import EvaluateSettings
 from mtf_imaging.settings.setting import takes, values_of
@@ -161,9 +160,12 @@ class _Processes:
 
 
 def _in_process(call: Callable[[], object]) -> None:
-    """Calls a function in a separate process; its return value is discarded."""
-    spawn = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(1, spawn) as process:
+    """Calls a function in a separate process, if the system offers one; its return value is discarded."""
+    pool = worker_pool(1)
+    if pool is None:
+        call()
+        return
+    with pool as process:
         process.submit(_for_effect, call).result()
 
 

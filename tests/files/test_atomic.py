@@ -72,7 +72,8 @@ def test_the_longest_names_can_be_written(tmp_path, start):
     name = start + "ä" * 120 + "x" * (255 - len(start.encode()) - 240 - 7) + ".nii.gz"
     assert len(name.encode()) == 255
     with atomic_path(tmp_path / name) as temporary:
-        assert temporary.name.endswith(".nii.gz") and is_partial(temporary)
+        assert temporary.name.endswith(".nii.gz")
+        assert is_partial(temporary)
         temporary.write_text("one")
     write(tmp_path / name, "two")
     write(tmp_path / name, "three")

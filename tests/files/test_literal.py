@@ -26,7 +26,8 @@ def test_the_other_path_has_the_same_files_and_no_pattern(tmp_path, monkeypatch,
     for ending in ("index", "data-00000-of-00001"):
         (folder / f"ckpt-2.{ending}").write_text(ending)
     with literal_prefix(folder / "ckpt-2") as prefix:
-        assert not set(prefix) & set("[]*?\\") and prefix.isascii()
+        assert not set(prefix) & set("[]*?\\")
+        assert prefix.isascii()
         for ending in ("index", "data-00000-of-00001"):
             with open(f"{prefix}.{ending}") as file:
                 assert file.read() == ending
@@ -51,5 +52,7 @@ def test_a_relative_path_is_found(tmp_path, monkeypatch):
 
 def test_a_model_is_not_written_where_tensorflow_cannot_load_it():
     check_literal("out/model")
-    with pytest.raises(ConfigError, match=r"out/m\[1\]: TensorFlow cannot load .* with '\['.* Fix: choose another output"):
+    with pytest.raises(
+        ConfigError, match=r"out/m\[1\]: TensorFlow cannot load .* with '\['.* Fix: choose another output"
+    ):
         check_literal("out/m[1]")

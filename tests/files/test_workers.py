@@ -1,7 +1,10 @@
 """Worker processes: results, errors and log records equal those of one process, and workers end with their parent."""
 
+import concurrent.futures
+import errno
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -218,3 +221,27 @@ def test_a_terminated_worker_does_not_block_the_others(tmp_path, when, items, sh
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=waiting.LIMIT)
     assert done.stdout.splitlines() == shown
     assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(30, "Read-only file system"), ImportError("no sem_open"), NotImplementedError("none")]
+)
+def test_without_semaphores_the_work_continues_in_one_process(error, monkeypatch, caplog):
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(concurrent.futures, "ProcessPoolExecutor", fail)
+    found = dict(in_parallel(square, [1, 2], 2))
+    assert found == {1: (1, os.getpid()), 2: (4, os.getpid())}
+    assert re.search(
+        r"/dev/shm: .* cannot be used \(.+\)\. The work continues in one process\. Fix: .*workers to 1", caplog.text
+    )
+
+
+def test_too_many_open_files_are_an_error(monkeypatch):
+    def fail(*_):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(concurrent.futures, "ProcessPoolExecutor", fail)
+    with pytest.raises(OSError, match="Too many open files"):
+        list(in_parallel(square, [1, 2], 2))

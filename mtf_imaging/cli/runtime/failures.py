@@ -21,11 +21,15 @@ _QUOTED = re.compile(r"'([^']+)'")
 _MEMORY_SETTINGS = ("batch_size", "micro_batches", "workers", "resolution")
 _DISK_FULL = " Fix: free some disk space; files that were complete are unchanged."
 _NO_ACCESS = " Fix: check the permissions and the disk, or give another folder."
+_TOO_MANY_FILES = " Fix: allow more open files, for instance with ulimit -n 1024."
 # Error number of the file system -> fix. TensorFlow reports these errors in a dozen classes that are not OSErrors.
 _FIXES = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _DISK_FULL),
     **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE), _NO_ACCESS),
     **dict.fromkeys((errno.ENOENT, errno.ENOTDIR, errno.EISDIR), ""),
+    errno.ELOOP: " Fix: remove the symbolic link.",
+    errno.ENAMETOOLONG: " Fix: use a shorter name.",
+    **dict.fromkeys((errno.EMFILE, errno.ENFILE), _TOO_MANY_FILES),
     errno.EEXIST: " Fix: give a folder, or a path that does not exist yet.",  # a file is where a folder is needed
 }
 

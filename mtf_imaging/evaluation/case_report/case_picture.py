@@ -15,8 +15,7 @@ from mtf_imaging.evaluation.scoring.voxels import Voxels
 from mtf_imaging.files.atomic import atomic_path
 
 if TYPE_CHECKING:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    from mtf_imaging.files.figures import Figure, FigureCanvasAgg
 
 _POSITION_DIGITS = 6  # decimals of figure coordinates: a thousandth of a pixel
 
@@ -75,8 +74,7 @@ def picture_pixels(
 
 def _canvas(hu, reference, prediction, spacing, title, description) -> "FigureCanvasAgg":
     # Imported here, because the import takes longer than a small step, and trainings start without pictures.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    from mtf_imaging.files.figures import Figure, FigureCanvasAgg
 
     point = find_focus(reference, prediction, description).point
     image = read_planes(hu, point, description)

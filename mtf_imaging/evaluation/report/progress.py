@@ -88,9 +88,7 @@ def draw(path, train, held_out, *, num_steps, best_by) -> None:
       best_by: the measure of held-out cases whose highest value is marked.
     """
     # Imported here, because the import takes longer than a small step, and the first steps draw nothing.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
+    from mtf_imaging.files.figures import Figure, FigureCanvasAgg, MaxNLocator
 
     figure = Figure(figsize=(11, 4.6), dpi=110, layout="constrained")
     done = int(train["step"][-1]) + 1

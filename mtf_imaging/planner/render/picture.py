@@ -3,10 +3,8 @@
 import textwrap
 from pathlib import Path
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-
 from mtf_imaging.files.atomic import atomic_path
+from mtf_imaging.files.figures import Figure, FigureCanvasAgg
 from mtf_imaging.planner.render import picture_memory, picture_volume
 from mtf_imaging.planner.render.layout_picture import LayoutPicture
 from mtf_imaging.planner.render.picture_boxes import Cuts

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from matplotlib.patches import Rectangle
-
+from mtf_imaging.files.figures import Rectangle
 from mtf_imaging.program.memory import format_bytes
 
 # Okabe and Ito's palette without the colors of slices and halos; further parts are gray.

@@ -2,9 +2,7 @@
 
 import math
 
-from matplotlib.collections import PolyCollection
-from matplotlib.patches import Rectangle
-
+from mtf_imaging.files.figures import PolyCollection, Rectangle
 from mtf_imaging.planner.render.picture_boxes import Cuts, Paper, visible_halo, widened
 from mtf_imaging.planner.render.picture_words import describe_halo, describe_size, tick_places
 
