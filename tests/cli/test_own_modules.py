@@ -3,9 +3,12 @@
 import sys
 
 import gin
+import nibabel as nib
+import numpy as np
 import pytest
 
 from mtf_imaging.cli.config import gin_config
+from mtf_imaging.cli.main import main
 from mtf_imaging.errors import ConfigError
 
 
@@ -111,3 +114,46 @@ def test_an_error_in_a_module_is_shown_with_its_own_frames(here, text, shown):
     assert all(words in message for words in shown)
     assert "importlib" not in message
     assert "own_modules.py" not in message
+
+
+def test_a_module_is_announced_with_its_file_before_its_code_runs(here, caplog, capsys):
+    (here / "run").mkdir()
+    (here / "run" / "own_strange.py").write_text(f"print('code runs')\n{module('own_strange')}")
+    (here / "run" / "config.gin").write_text("import own_strange\nimport mtf_imaging.models.resnet\n")
+    with caplog.at_level("INFO"):
+        bind("run/config.gin")
+    file = here / "run" / "own_strange.py"
+    assert f"run/config.gin imports the module 'own_strange': running {file}" in caplog.text
+    assert "resnet" not in caplog.text
+    assert capsys.readouterr().out == "code runs\n"
+
+
+@pytest.mark.parametrize("statement", ["import {}", "from {} import f", "import {}.part"])
+def test_imports_can_be_forbidden(here, capsys, statement):
+    name = f"own_forbidden_{len(statement)}"
+    (here / name).mkdir()
+    for part in ("__init__", "part"):
+        (here / name / f"{part}.py").write_text(f"print('code runs')\n{module(name)}")
+    (here / "config.gin").write_text(f"import mtf_imaging.models.resnet\n{statement.format(name)}\n")
+    text = (
+        rf"config.gin imports the module '{name}.*' \(.*{name}/__init__.py\), which runs its code.*Fix: read"
+    )
+    with pytest.raises(ConfigError, match=text) as raised:
+        gin_config.bind(["config.gin"], [], {}, import_modules=False)
+    assert raised.value.settings == ("import_modules",)
+    assert capsys.readouterr().out == ""
+    assert name not in sys.modules
+
+
+def test_a_stranger_s_run_runs_no_code_if_imports_are_forbidden(here, capsys):
+    (here / "run").mkdir()
+    (here / "run" / "own_hostile.py").write_text("print('code runs')\n")
+    (here / "run" / "config.gin").write_text("import own_hostile\n")
+    (here / "run" / "ckpt-1.index").touch()
+    words = ["--model_dir", "run", "--input", "a.nii.gz", "--output", "b.nii.gz", "--noimport_modules"]
+    nib.save(nib.Nifti1Image(np.zeros((8, 8, 8), np.int16), np.eye(4)), here / "a.nii.gz")
+    assert main(["predict", *words]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "imports the module 'own_hostile' (" in err
+    assert "On the command line: --import_modules" in err

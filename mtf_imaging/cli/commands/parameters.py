@@ -46,7 +46,7 @@ def run(values: flags.FlagValues) -> str | None:
     from mtf_imaging.cli.config import configurables
 
     configurables.import_all()
-    gin_config.bind(files, values.gin_param, {})
+    gin_config.bind(files, values.gin_param, {}, values.import_modules)
     every = configurables.parameters()
     words = [word.lower() for word in values.filter]
     shown = [one for one in every if all(word in f"{one.name} {one.meaning}".lower() for word in words)]

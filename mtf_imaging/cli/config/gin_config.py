@@ -59,7 +59,7 @@ def read_gin_file(file: Path) -> str:
         raise ConfigError(f"gin file {error}") from error
 
 
-def bind(files: Iterable[Path], bindings: Iterable[str], values: dict) -> None:
+def bind(files: Iterable[Path], bindings: Iterable[str], values: dict, import_modules: bool = True) -> None:
     """Binds gin parameters: files first, then bindings, then values. The last binding of a parameter wins.
 
     Gin files can `import` modules from the working folder and from their own folder.
@@ -69,13 +69,14 @@ def bind(files: Iterable[Path], bindings: Iterable[str], values: dict) -> None:
       bindings: strings of the form `name.parameter = value`, in gin's syntax.
       values: {"name.parameter": Python value}. If a file binds the parameter to a macro, the macro gets the value, so
         that all parameters that share it agree: the number of steps and the end of the schedule, for example.
+      import_modules: whether files and bindings may import modules outside of this package, which runs their code.
 
     Raises:
-      ConfigError: a file or binding cannot be read, or a name does not exist.
+      ConfigError: a file or binding cannot be read, a name does not exist, or imports are not allowed.
     """
     # The saved configuration of a run names training parameters, which every command must know. Imports TensorFlow.
     importlib.import_module("mtf_imaging.cli.config.training_settings")
-    modules = OwnModules()
+    modules = OwnModules(import_modules)
     modules.add_folder(Path.cwd())
 
     folders = [Path()]
@@ -85,6 +86,7 @@ def bind(files: Iterable[Path], bindings: Iterable[str], values: dict) -> None:
         if not resources.is_shipped(file):
             modules.add_folder(file.parent)
             folders.append(file.parent)
+        modules.named_in = str(file)
         text = io.StringIO(read_gin_file(file))
         text.name = str(file)  # gin names it in messages
         return text
@@ -95,6 +97,7 @@ def bind(files: Iterable[Path], bindings: Iterable[str], values: dict) -> None:
         with _explained(f"gin file {file}", read_gin_file(file)):
             gin.parse_config_file(str(file), print_includes_and_imports=False)
     for binding in bindings:
+        modules.named_in = f"gin parameter {binding}"
         with _explained(f"gin parameter {binding}", binding):
             gin.parse_config(binding)
     for name, value in values.items():
@@ -142,7 +145,7 @@ def _explained(where: str, bindings: str = ""):
     try:
         yield
     except (ValueError, TypeError, SyntaxError, OSError, ImportError, RuntimeError, KeyError, TokenError) as error:
-        raise ConfigError(f"{where}: {_explanation(error, bindings)}") from error
+        raise ConfigError(f"{where}: {_explanation(error, bindings)}", getattr(error, "settings", ())) from error
 
 
 def _explanation(error: Exception, bindings: str) -> str:

@@ -1,6 +1,11 @@
-"""Imports the Python modules that gin files name, including the user's modules in the folders of the gin files."""
+"""Imports the Python modules that gin files name, including the user's modules in the folders of the gin files.
+
+An import runs the code of the module, and the `config.gin` of a run may be a stranger's. So each module is announced
+with its file before it is imported, and the user can forbid the import.
+"""
 
 import importlib.machinery
+import logging
 import sys
 import traceback
 from pathlib import Path
@@ -9,16 +14,25 @@ from mtf_imaging.errors import ConfigError
 from mtf_imaging.spelling import did_you_mean
 
 _PACKAGE = __package__.split(".")[0]
+_logger = logging.getLogger(__name__)
 
 
 class OwnModules:
     """Imports modules; the user's modules are in a few added folders.
 
     The folders come last in `sys.path`, so a user's file with the name of a library never replaces the library.
+
+    Args:
+      allowed: whether modules outside of this package may be imported.
+
+    Attributes:
+      named_in: what names the modules, for messages.
     """
 
-    def __init__(self):
+    def __init__(self, allowed: bool = True):
+        self._allowed = allowed
         self._folders: list[Path] = []
+        self.named_in = "the configuration"
 
     def add_folder(self, folder: Path) -> None:
         """Adds a folder to search for modules, after the folders that were added before."""
@@ -32,8 +46,11 @@ class OwnModules:
         """Imports a module as `__import__(name, fromlist=fromlist)` does.
 
         Raises:
-          ConfigError: the module does not exist, an installed module has its name, or it raises an error.
+          ConfigError: the module does not exist, an installed module has its name, it raises an error, or imports are
+            not allowed.
         """
+        if name.split(".")[0] != _PACKAGE:
+            self._announce(name)
         try:
             module = __import__(name, fromlist=fromlist)
         except ModuleNotFoundError as error:
@@ -44,6 +61,18 @@ class OwnModules:
             raise _failed(name, error) from error
         self._check_place(name.split(".")[0])
         return module
+
+    def _announce(self, name: str) -> None:
+        """Logs the file of a module before its code runs, or refuses the module."""
+        spec = importlib.machinery.PathFinder.find_spec(name.split(".")[0])  # imports nothing
+        place = (spec and (spec.origin or next(iter(spec.submodule_search_locations or ()), None))) or "built in"
+        if not self._allowed:
+            raise ConfigError(
+                f"{self.named_in} imports the module '{name}' ({place}), which runs its code, and import_modules is "
+                "False. Fix: read the module; if you trust it, allow import_modules.",
+                ["import_modules"],
+            )
+        _logger.info("%s imports the module '%s': running %s", self.named_in, name, place)
 
     def _not_found(self, name: str) -> ConfigError:
         own = {path.stem for folder in self._folders for path in folder.glob("*.py")}

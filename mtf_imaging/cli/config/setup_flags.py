@@ -30,10 +30,13 @@ class GinSettings(Settings):
       gin_file: gin file, by its path, or the name of a shipped file (unet3d_demo, 4x4); may be repeated.
       gin_param: gin parameter, NAME=VALUE, for instance setup.batch_size=2; may be repeated. Short form:
         --gin.NAME=VALUE.
+      import_modules: whether gin files may import modules that are not part of this package. The saved configuration of
+        a run names the modules of its network, and importing them runs their code. Forbid it for the runs of strangers.
     """
 
     gin_file: tuple[str, ...] = setting(default=(), flag=True)
     gin_param: tuple[str, ...] = setting(default=(), flag=True)
+    import_modules: bool = setting(default=True, flag=True)
 
 
 def define(values: flags.FlagValues, without: Collection[str] = ()) -> None:
@@ -111,7 +114,7 @@ class Configuration:
             what = f"this folder holds no {Path(saved).name}" if folder.is_dir() else "this folder does not exist"
             raise ConfigError(f"{folder}: {what}. Fix: give the folder of a run as --model_dir.")
         self._files = [*earlier, *given_files, *map(gin_config.find_gin_file, more_files)]
-        self._bindings = values.gin_param
+        self._bindings, self._import_modules = values.gin_param, values.import_modules
         self._values = {parameters[name]: value for name, value in given.items()}
 
     def binds(self, name: str) -> bool:
@@ -127,7 +130,7 @@ class Configuration:
 
     def bind(self) -> JobSetup:
         """Binds everything and returns the setup."""
-        gin_config.bind(self._files, self._bindings, self._values)
+        gin_config.bind(self._files, self._bindings, self._values, self._import_modules)
         if self._saved is not None:
             run_config.check_task(self._saved)
         if self._partition_dims:  # the bound job names the dimensions
