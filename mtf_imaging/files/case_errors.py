@@ -5,7 +5,7 @@ import errno
 import logging
 import os
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from mtf_imaging.errors import DataError, MtfImagingError, reason
 from mtf_imaging.files.reading import memory_named
@@ -55,11 +55,12 @@ class CaseFaults:
 
     Args:
       at_once: whether the first error ends the work, for instance because other processes wait for this case.
+      faults: errors of cases, by their keys, that were found before.
     """
 
-    def __init__(self, at_once: bool = False) -> None:
+    def __init__(self, at_once: bool = False, faults: Mapping[str, DataError] | None = None) -> None:
         self._at_once = at_once
-        self._faults: dict[str, DataError] = {}
+        self._faults = dict(faults or {})
 
     @contextlib.contextmanager
     def collect(self, key: str, path: str | os.PathLike) -> Iterator[None]:

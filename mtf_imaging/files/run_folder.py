@@ -54,6 +54,12 @@ def weights_folder(model_dir: str | Path, checkpoint: str) -> Path:
     )
 
 
+def last_index(folder: str | Path) -> Path:
+    """Returns the index of the last checkpoint in a folder, which `weights_folder` has returned."""
+    indexes = (path for path in Path(folder).iterdir() if _CHECKPOINT.fullmatch(path.name))
+    return max(indexes, key=lambda path: int(path.stem.partition("-")[2]))
+
+
 def check_no_run(output_dir: str | Path) -> None:
     """Checks that an output folder does not hold the checkpoints, events or scores of a run.
 

@@ -34,7 +34,8 @@ def evaluate(own: EvaluateSettings) -> list:
     check_no_fold(own.ensemble, own.fold)
     subject = open_images(own)
     images = subject.find_labeled(own.input_dir, own.output_dir) if own.cases is None else own.cases
-    with network_of_run(subject, own, images) as (group, network):
+    with network_of_run(subject, own, images) as (group, network, _):
+        assert network is not None, "there are images"
         if not group.is_first:
             subject.run_network(images, network)
             return []

@@ -1,7 +1,7 @@
 """What `evaluate` and `predict` share: the images of a run, and its trained network in all processes."""
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from mtf_imaging.jobs.agreement import check_agreement
@@ -31,21 +31,27 @@ def open_images(own: EvaluateSettings | PredictSettings) -> PredictedImages:
 
 @contextlib.contextmanager
 def network_of_run(
-    subject: PredictedImages, own: EvaluateSettings | PredictSettings, images: Sequence[Any]
-) -> "Iterator[tuple[Group, Predict]]":
+    subject: PredictedImages,
+    own: EvaluateSettings | PredictSettings,
+    images: Sequence[Any],
+    choose: Callable[[], list[int]] | None = None,
+) -> "Iterator[tuple[Group, Predict | None, Sequence[Any]]]":
     """Builds the trained network in all processes that run the job.
 
     Args:
       subject: the kind of images.
       own: the settings of the job.
       images: the images, which all processes must have in the same order.
+      choose: a function that returns the numbers of the images to predict, which process 0 calls; None for all images.
 
     Yields:
-      The processes, and the network.
+      The processes, the network, and the images to predict. Without such images, the network is None.
     """
     task, devices = task_for(own.task, subject.description), as_devices(own.devices)
     with devices.joined(own.layout) as group:
         check_agreement(group, own, cases=[image.key for image in images])
         options: dict[str, Any] = {"layout": own.layout, "mesh_impl": devices.mesh_impl, "dtype": own.dtype}
         options["progress"] = own.progress and group.is_first
-        yield group, subject.network(task, trained_runs(own), own.checkpoint, images, **options)
+        chosen = images if choose is None else [images[number] for number in group.first(choose)]
+        network = subject.network(task, trained_runs(own), own.checkpoint, chosen, **options) if chosen else None
+        yield group, network, chosen

@@ -1,10 +1,19 @@
 """Predicts images with a trained network."""
 
+import hashlib
 from pathlib import Path
 
+from mtf_imaging.files.case_errors import CaseFaults
+from mtf_imaging.files.run_folder import last_index, weights_folder
+from mtf_imaging.jobs.as_text import as_text
+from mtf_imaging.jobs.ensembles import trained_runs
 from mtf_imaging.jobs.inference import network_of_run, open_images
+from mtf_imaging.kinds.inference import Inference
+from mtf_imaging.kinds.prediction_record import PredictionRecord
 from mtf_imaging.settings.inference import PredictSettings
-from mtf_imaging.settings.setting import takes
+from mtf_imaging.settings.setting import takes, values_of
+
+_OF_EVALUATION = ("fold", "splits_file", "split")  # settings that predict does not have
 
 
 @takes(PredictSettings)
@@ -14,22 +23,47 @@ def predict(own: PredictSettings) -> list[Path]:
     The images are volumes, photos if the run was trained on `Photos`, or images with objects if it was trained on
     `Objects`. Settings without effect on them are refused.
 
+    A folder that this function has written to is completed: predictions of the same network with the same settings are
+    kept, and the others are made. `predictions.jsonl` there records how they were made. With `overwrite`, all are made
+    again.
+
     If the program runs as several processes, every process makes the same call. All of them compute the network, and
     process 0 writes the files.
 
     Returns:
-      The paths of the written files.
+      The paths of the predictions.
 
     Raises:
       CheckpointError: the run has no such checkpoint, or the checkpoint belongs to another network.
-      ConfigError, DataError, LayoutError: an argument or a file is invalid.
+      ConfigError, LayoutError: an argument is invalid.
+      DataError: a file is invalid; or a prediction exists that another network or other settings made, or that this
+        function did not write. Images that cannot be read, or whose predictions cannot be written, raise this error
+        after the others are done.
     """
     subject, planned = open_images(own), own.planned
     if planned is None:
         planned = subject.plan_predictions(own.input, own.output, own.overwrite)
-    images = [image for image, _ in planned]
-    with network_of_run(subject, own, images) as (group, network):
-        if not group.is_first:
-            subject.run_network(images, network)
-            return [*dict.fromkeys(path for _, path in planned)]
-        return subject.predict(planned, network, own)
+    pairs, images = planned.pairs, [image for image, _ in planned.pairs]
+    files = subject.prediction_files(pairs, Path(own.input), Path(own.output))
+    record = PredictionRecord(files, _made_by(own), own.overwrite)
+    with network_of_run(subject, own, images, record.check) as (group, network, unfinished):
+        faults = CaseFaults(group.num > 1, planned.faults)
+        if group.is_first:
+            written = subject.predict(pairs, network, own, record, faults)
+        else:
+            written = [*dict.fromkeys(path for _, path in pairs)]
+            if network is not None:
+                subject.run_network(unfinished, network)
+    faults.check([*planned.faults, *(image.key for image in images)], "images")
+    return written
+
+
+def _made_by(own: PredictSettings) -> dict[str, str]:
+    """Returns what predictions depend on besides the images; a layout changes none of them."""
+    weights = []
+    for run in trained_runs(own):
+        index = last_index(weights_folder(run, own.checkpoint))
+        # The index has a checksum of every variable.
+        weights.append(f"{index.stem} ({hashlib.sha256(index.read_bytes()).hexdigest()[:12]})")
+    settings = {name: as_text(value) for name, value in values_of(Inference, own).items() if name not in _OF_EVALUATION}
+    return {"checkpoint": ", ".join(weights), "task": as_text(own.task), "dtype": own.dtype, **settings}

@@ -10,8 +10,9 @@ from mtf_imaging.files.run_folder import check_no_run
 from mtf_imaging.kinds.all_kinds import reading
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.inference import Inference
-from mtf_imaging.kinds.kind import PredictedImages, TrainingImages
+from mtf_imaging.kinds.kind import Planned, PredictedImages, TrainingImages
 from mtf_imaging.kinds.output import check_new, check_place
+from mtf_imaging.kinds.prediction_record import PredictionFiles
 from mtf_imaging.settings.values import parse_resolution
 
 
@@ -70,8 +71,11 @@ class FileImages(PredictedImages):
         """Raises DataError if an output folder holds results of other images."""
         raise NotImplementedError
 
-    def results(self, images: Sequence[Any], input_path: Path, output_path: Path) -> tuple[list[Path], list[Path]]:
-        """Returns the file to write for each image, and all files that must be new."""
+    def plan_files(self, images: Sequence[Any], input_path: Path, output_path: Path) -> Planned:
+        """Returns the images with the files to write, and the errors of those whose files cannot be written."""
+        raise NotImplementedError
+
+    def prediction_files(self, pairs: list[tuple[Any, Path]], input_path: Path, output_path: Path) -> PredictionFiles:
         raise NotImplementedError
 
     def find_labeled(self, input_dir: str | Path, output_dir: str | Path) -> list:
@@ -82,13 +86,12 @@ class FileImages(PredictedImages):
         self.check_results(Path(output_dir), images, Path(input_dir))
         return images
 
-    def plan_predictions(
-        self, input_path: str | Path, output_path: str | Path, overwrite: bool
-    ) -> list[tuple[Any, Path]]:
+    def plan_predictions(self, input_path: str | Path, output_path: str | Path, overwrite: bool) -> Planned:
         input_path, output_path = Path(input_path), Path(output_path)
         with reading(input_path, self.kind, "input"):
             images = self.find(input_path)
         check_place(input_path, output_path)
-        outputs, new = self.results(images, input_path, output_path)
-        check_new(new, overwrite)
-        return list(zip(images, outputs, strict=True))
+        planned = self.plan_files(images, input_path, output_path)
+        files = self.prediction_files(planned.pairs, input_path, output_path)
+        check_new((*files.shared, *(path for image in files.images for path in image.outputs)), overwrite, files.folder)
+        return planned

@@ -5,17 +5,22 @@ the class `Prediction`, `signatures.py` the function `exported`, and `demo.py` t
 """
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from mtf_imaging.errors import DataError
 
 if TYPE_CHECKING:
     from mtf_imaging.evaluation.export.networks import TrainedNetworks
     from mtf_imaging.evaluation.export.signature import ExportedKind
+    from mtf_imaging.files.case_errors import CaseFaults
     from mtf_imaging.kinds.demo import Workflow
     from mtf_imaging.kinds.export import ExportedRun
     from mtf_imaging.kinds.facts import Facts
     from mtf_imaging.kinds.inference import Inference
+    from mtf_imaging.kinds.prediction_record import PredictionFiles, PredictionRecord
     from mtf_imaging.settings.inference import EvaluateSettings, PredictSettings
     from mtf_imaging.training.evaluation import Predict
     from mtf_imaging.training.task import Task
@@ -180,6 +185,18 @@ class NextStep(NamedTuple):
     flags: dict[str, Path] | None = None
 
 
+class Planned(NamedTuple):
+    """The images to predict.
+
+    Attributes:
+      pairs: pairs (image, file to write).
+      faults: the errors of images whose predictions cannot be written, for example because of a long name, by key.
+    """
+
+    pairs: list[tuple[Any, Path]]
+    faults: Mapping[str, DataError] = MappingProxyType({})
+
+
 class PredictedImages(Protocol):
     """The images that a trained network predicts, with the settings of one run.
 
@@ -204,9 +221,7 @@ class PredictedImages(Protocol):
           ConfigError, DataError: a folder or a setting is invalid.
         """
 
-    def plan_predictions(
-        self, input_path: str | Path, output_path: str | Path, overwrite: bool
-    ) -> list[tuple[Any, Path]]:
+    def plan_predictions(self, input_path: str | Path, output_path: str | Path, overwrite: bool) -> "Planned":
         """Finds the images to segment and the files to write, and checks both.
 
         Args:
@@ -214,11 +229,16 @@ class PredictedImages(Protocol):
           output_path: the segmentation to write, or the folder for the segmentations.
           overwrite: whether to replace existing segmentations.
 
-        Returns:
-          Pairs (image, file to write).
-
         Raises:
           ConfigError, DataError: a path or a setting is invalid.
+        """
+
+    def prediction_files(self, pairs: list[tuple[Any, Path]], input_path: Path, output_path: Path) -> "PredictionFiles":
+        """Returns the files that a prediction reads and writes.
+
+        Args:
+          pairs: the images and their files, of `plan_predictions`.
+          input_path, output_path: the same as in `plan_predictions`.
         """
 
     def network(
@@ -249,22 +269,31 @@ class PredictedImages(Protocol):
           The scores of each image.
         """
 
-    def predict(self, planned: list[tuple[Any, Path]], network: "Predict", own: "PredictSettings") -> list[Path]:
-        """Predicts the images, and writes the results.
+    def predict(
+        self,
+        pairs: list[tuple[Any, Path]],
+        network: "Predict | None",
+        own: "PredictSettings",
+        record: "PredictionRecord",
+        faults: "CaseFaults",
+    ) -> list[Path]:
+        """Predicts the images that a record calls unfinished, and writes the results.
 
         Args:
-          planned: the result of `plan_predictions`.
-          network: the result of `network`.
+          pairs: the images and their files, of `plan_predictions`.
+          network: the result of `network`; None if all predictions are complete.
           own: the settings of the job.
+          record: the record of the prediction.
+          faults: receives the errors of single images, which do not end the work on the others.
 
         Returns:
           The paths of the written files.
         """
 
-    def next_step(self, planned: list[tuple[Any, Path]], input_path: Path, output_path: Path) -> NextStep:
+    def next_step(self, pairs: list[tuple[Any, Path]], input_path: Path, output_path: Path) -> NextStep:
         """Returns what to do after a prediction.
 
         Args:
-          planned: the result of `plan_predictions`.
+          pairs: the images and their files, of `plan_predictions`.
           input_path, output_path: the same as in `plan_predictions`.
         """

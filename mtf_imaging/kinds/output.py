@@ -3,18 +3,31 @@
 import contextlib
 import io
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 import numpy as np
 from PIL import Image
 
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.atomic import atomic_path, is_partial
+from mtf_imaging.files.case_errors import CaseFaults
+from mtf_imaging.files.contained import NameTooLong
 from mtf_imaging.files.output_folder import check_outside, writing_to
 from mtf_imaging.files.run_folder import check_no_run
+from mtf_imaging.kinds.prediction_record import has_record
 
 _GAP = 8  # pixels between pictures
+
+
+class _Keyed(Protocol):
+    @property
+    def key(self) -> str: ...
+
+
+_Image = TypeVar("_Image", bound=_Keyed)
+_Output = TypeVar("_Output")
 RESULTS = ("metrics.json", "metrics.csv", "report.html")
 PREDICTIONS, PICTURES, OVERLAYS = "predictions", "pictures", "overlays"
 
@@ -63,10 +76,44 @@ def check_kept(inputs: Iterable[Path], written: Iterable[Path], what: str) -> No
             raise DataError(f"{path}: would be overwritten by its {what}. Fix: name another output.")
 
 
-def check_new(files: Iterable[Path], overwrite: bool = False) -> None:
-    """Raises DataError if a file exists, unless existing files may be replaced."""
-    existing = [path for path in files if os.path.exists(path)]  # False for a name that is too long
-    if existing and not overwrite:
+def plan_outputs(
+    images: Iterable[_Image], output_of: Callable[[_Image], _Output]
+) -> tuple[list[_Image], list[_Output], dict[str, DataError]]:
+    """Returns the images whose predictions can be written, their files, and the errors of the others by key.
+
+    Args:
+      images: the images.
+      output_of: returns the files of an image.
+
+    Raises:
+      DataError: an image has an error that concerns the whole prediction, or no prediction can be written.
+    """
+    kept: list[_Image] = []
+    outputs: list[_Output] = []
+    faults: dict[str, DataError] = {}
+    for image in images:
+        try:
+            outputs.append(output_of(image))
+            kept.append(image)
+        except NameTooLong as error:
+            faults[image.key] = error
+    if not kept:
+        CaseFaults(faults=faults).check(faults, "images")
+    return kept, outputs, faults
+
+
+def check_new(files: Iterable[Path], overwrite: bool = False, folder: Path | None = None) -> None:
+    """Raises DataError if a file exists, unless existing files may be replaced.
+
+    Args:
+      files: the files.
+      overwrite: whether they may be replaced.
+      folder: the folder of the files if it may hold the record of an earlier prediction, which then decides.
+    """
+    if overwrite or (folder is not None and has_record(folder)):
+        return
+    existing = [path for path in files if os.path.lexists(path)]
+    if existing:
         more = f" (and {len(existing) - 1} more)" if len(existing) > 1 else ""
         raise DataError(
             f"{existing[0]}{more}: already exists. Fix: name another output, or set overwrite.", ["overwrite"]
@@ -112,6 +159,11 @@ def check_place(input_path: Path, output_path: Path) -> None:
     check_no_run(output_path if output_path.is_dir() or input_path.is_dir() else output_path.parent)
 
 
+def is_folder(input_path: Path, output_path: Path) -> bool:
+    """Returns whether the results of a prediction of photos, objects or arrays are files of a folder."""
+    return input_path.is_dir() or output_path.is_dir()
+
+
 @contextlib.contextmanager
 def writing_results(input_path: Path, output_path: Path, files: Iterable[Path]) -> Iterator[None]:
     """Locks the folder of the results of a prediction; a single file needs no lock.
@@ -121,8 +173,8 @@ def writing_results(input_path: Path, output_path: Path, files: Iterable[Path]) 
       output_path: the file to write, or the folder.
       files: the files of the folder.
     """
-    is_folder = input_path.is_dir() or output_path.is_dir()
-    with writing_to(output_path, *subfolders(output_path, files)) if is_folder else contextlib.nullcontext():
+    into = is_folder(input_path, output_path)
+    with writing_to(output_path, *subfolders(output_path, files)) if into else contextlib.nullcontext():
         yield
 
 

@@ -135,9 +135,7 @@ def test_imports_can_be_forbidden(here, capsys, statement):
     for part in ("__init__", "part"):
         (here / name / f"{part}.py").write_text(f"print('code runs')\n{module(name)}")
     (here / "config.gin").write_text(f"import mtf_imaging.models.resnet\n{statement.format(name)}\n")
-    text = (
-        rf"config.gin imports the module '{name}.*' \(.*{name}/__init__.py\), which runs its code.*Fix: read"
-    )
+    text = rf"config.gin imports the module '{name}.*' \(.*{name}/__init__.py\), which runs its code.*Fix: read"
     with pytest.raises(ConfigError, match=text) as raised:
         gin_config.bind(["config.gin"], [], {}, import_modules=False)
     assert raised.value.settings == ("import_modules",)

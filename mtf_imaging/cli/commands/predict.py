@@ -19,6 +19,8 @@ SETTINGS = (PredictSettings,)
 WITHOUT = ("micro_batches",)
 IDLE = {"batch_size": "predict computes one image at a time."}
 NOTES = (
+    "If some predictions of a folder exist, those that the same network made with the same settings are kept, and the "
+    "others are made; predictions.jsonl in the folder records them. Other files are replaced only with --overwrite.",
     "To segment a series of DICOM files, give its folder: mtf-imaging predict --model_dir run --input patient/series "
     "--output segmentation.nii.gz. To segment all cases of a folder as OME-Zarr: mtf-imaging predict --model_dir run "
     "--input cases --output segmentations --output_format ome-zarr. docs/guides/image_formats.md has more.",
@@ -43,4 +45,4 @@ def run(values: flags.FlagValues) -> str | None:
     setup = configuration.bind_together()
     own = {"spacing_table": given.spacing_table, "planned": planned}
     predict(**bound_settings(PredictSettings, setup, values, **own))
-    return after_predict(subject.next_step(planned, Path(values.input), Path(values.output)))
+    return after_predict(subject.next_step(planned.pairs, Path(values.input), Path(values.output)))

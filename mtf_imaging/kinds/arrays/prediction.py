@@ -20,9 +20,18 @@ from mtf_imaging.files.contained import contained
 from mtf_imaging.files.reading import errors_named, reading_named
 from mtf_imaging.kinds.facts import ARRAYS, VOLUMES, Facts
 from mtf_imaging.kinds.inference import Inference
-from mtf_imaging.kinds.kind import NextStep
-from mtf_imaging.kinds.networks import is_alone, trained_network
-from mtf_imaging.kinds.output import check_kept, check_new, check_place, goes_to_folder, writing_results
+from mtf_imaging.kinds.kind import NextStep, Planned
+from mtf_imaging.kinds.networks import trained_network
+from mtf_imaging.kinds.output import (
+    check_kept,
+    check_new,
+    check_place,
+    goes_to_folder,
+    is_folder,
+    plan_outputs,
+    writing_results,
+)
+from mtf_imaging.kinds.prediction_record import ImageFiles, PredictionFiles, PredictionRecord
 from mtf_imaging.kinds.volumes import prediction as volumes
 from mtf_imaging.layout import parse_shape
 
@@ -94,9 +103,7 @@ class Prediction(volumes.Prediction):
         self._check_volumes(self._has_volumes, f"the axes {', '.join(self._facts.axes)}")
         return super().find_labeled(input_dir, output_dir)
 
-    def plan_predictions(
-        self, input_path: str | Path, output_path: str | Path, overwrite: bool
-    ) -> list[tuple[Any, Path]]:
+    def plan_predictions(self, input_path: str | Path, output_path: str | Path, overwrite: bool) -> Planned:
         input_path, output_path = Path(input_path), Path(output_path)
         arrays = _find(input_path)
         if not arrays:
@@ -104,11 +111,24 @@ class Prediction(volumes.Prediction):
             return super().plan_predictions(input_path, output_path, overwrite)
         self._settings.check_idle(_IDLE)
         check_place(input_path, output_path)
-        is_folder = goes_to_folder(input_path, output_path, (_ONE, _SEVERAL), "the prediction for one array needs")
-        outputs = [contained(output_path, f"{array.key}{_ONE}") if is_folder else output_path for array in arrays]
+        into = goes_to_folder(input_path, output_path, (_ONE, _SEVERAL), "the prediction for one array needs")
+
+        def output_of(array: ArrayFile) -> Path:
+            return contained(output_path, f"{array.key}{_ONE}") if into else output_path
+
+        arrays, outputs, faults = plan_outputs(arrays, output_of)
         check_kept((array.path for array in arrays), outputs, "prediction")
-        check_new((path.with_suffix(ending) for path in outputs for ending in (_ONE, _SEVERAL)), overwrite)
-        return list(zip(arrays, outputs, strict=True))
+        new = (path.with_suffix(ending) for path in outputs for ending in (_ONE, _SEVERAL))
+        check_new(new, overwrite, output_path if into else None)
+        return Planned(list(zip(arrays, outputs, strict=True)), faults)
+
+    def prediction_files(self, pairs: list[tuple[Any, Path]], input_path: Path, output_path: Path) -> PredictionFiles:
+        if not isinstance(pairs[0][0], ArrayFile):
+            return super().prediction_files(pairs, input_path, output_path)
+        images = (
+            ImageFiles((array.path,), (path.with_suffix(_ONE), path.with_suffix(_SEVERAL))) for array, path in pairs
+        )
+        return PredictionFiles((*images,), folder=output_path if is_folder(input_path, output_path) else None)
 
     def network(
         self, task: "Task", runs: Sequence[Path], checkpoint: str, images: Sequence[Any], **options: Any
@@ -139,25 +159,35 @@ class Prediction(volumes.Prediction):
             network(_read(array.path))
         return None
 
-    def predict(self, planned: list[tuple[Any, Path]], network: "Predict", own: "PredictSettings") -> list[Path]:
-        if not isinstance(planned[0][0], ArrayFile):
-            return super().predict(planned, network, own)
-        input_path, output_path, written = Path(own.input), Path(own.output), []
-        is_folder, faults = input_path.is_dir() or output_path.is_dir(), CaseFaults(at_once=not is_alone())
-        with writing_results(input_path, output_path, []):
-            for array, path in tqdm(planned, desc="predict", unit="array", disable=not own.progress):
+    def predict(
+        self,
+        pairs: list[tuple[Any, Path]],
+        network: "Predict | None",
+        own: "PredictSettings",
+        record: PredictionRecord,
+        faults: CaseFaults,
+    ) -> list[Path]:
+        if not isinstance(pairs[0][0], ArrayFile):
+            return super().predict(pairs, network, own, record, faults)
+        input_path, output_path = Path(own.input), Path(own.output)
+        into = is_folder(input_path, output_path)
+        written = [path if path.exists() else path.with_suffix(_SEVERAL) for _, path in pairs]
+        with writing_results(input_path, output_path, []), record.open():
+            for number in tqdm(record.unfinished, desc="predict", unit="array", disable=not own.progress):
+                array, path = pairs[number]
+                assert network is not None, "an array is unfinished"
                 with faults.collect(array.key, array.path):
                     image = _read(array.path)
                     with errors_named(array.path):
                         result = network(image)
-                    written.append(_write(path, result, is_folder))
-            faults.check((array.key for array, _ in planned), "arrays")
+                    with record.writing(number):
+                        written[number] = _write(path, result, into)
         return written
 
-    def next_step(self, planned: list[tuple[Any, Path]], input_path: Path, output_path: Path) -> NextStep:
-        if not isinstance(planned[0][0], ArrayFile):
-            return super().next_step(planned, input_path, output_path)
-        first = planned[0][1]
+    def next_step(self, pairs: list[tuple[Any, Path]], input_path: Path, output_path: Path) -> NextStep:
+        if not isinstance(pairs[0][0], ArrayFile):
+            return super().next_step(pairs, input_path, output_path)
+        first = pairs[0][1]
         return NextStep("read {} with numpy.load", (first if first.exists() else first.with_suffix(_SEVERAL),))
 
 

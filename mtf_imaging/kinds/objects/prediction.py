@@ -15,7 +15,7 @@ from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.file_images import FileImages
 from mtf_imaging.kinds.inference import Inference
-from mtf_imaging.kinds.kind import NextStep
+from mtf_imaging.kinds.kind import NextStep, Planned
 from mtf_imaging.kinds.networks import is_alone, trained_network
 from mtf_imaging.kinds.objects.description import ObjectDescription, object_description_from_fields
 from mtf_imaging.kinds.objects.infer import predict_objects
@@ -27,8 +27,16 @@ from mtf_imaging.kinds.objects.report.layers import ObjectLayers, make_object_la
 from mtf_imaging.kinds.objects.report.page import pictured
 from mtf_imaging.kinds.objects.scoring.detections import Detections
 from mtf_imaging.kinds.objects.scoring.scores import ObjectScore, ObjectScores, score_images
-from mtf_imaging.kinds.objects.write import write_detections, write_image_list, write_object_scores
-from mtf_imaging.kinds.output import subfolders, write_picture, writing_results
+from mtf_imaging.kinds.objects.write import (
+    detection_rows,
+    of_image,
+    write_detections,
+    write_image_list,
+    write_object_scores,
+    write_rows,
+)
+from mtf_imaging.kinds.output import is_folder, plan_outputs, subfolders, write_picture, writing_results
+from mtf_imaging.kinds.prediction_record import ImageFiles, PredictionFiles, PredictionRecord
 
 if TYPE_CHECKING:
     from mtf_imaging.settings.inference import EvaluateSettings, PredictSettings
@@ -82,11 +90,17 @@ class Prediction(FileImages):
     def check_results(self, output_dir: Path, images: Sequence[ObjectImage], input_dir: Path) -> None:
         check_object_results(output_dir, images, input_dir)
 
-    def results(
-        self, images: Sequence[ObjectImage], input_path: Path, output_path: Path
-    ) -> tuple[list[Path], list[Path]]:
-        output = detection_output(images, input_path, output_path)
-        return [output.detections] * len(images), [*output.files]
+    def plan_files(self, images: Sequence[ObjectImage], input_path: Path, output_path: Path) -> Planned:
+        shown, outputs, faults = plan_outputs(images, lambda image: detection_output([image], input_path, output_path))
+        return Planned([(image, output.detections) for image, output in zip(shown, outputs, strict=True)], faults)
+
+    def prediction_files(
+        self, pairs: list[tuple[ObjectImage, Path]], input_path: Path, output_path: Path
+    ) -> PredictionFiles:
+        output = detection_output([image for image, _ in pairs], input_path, output_path)
+        images = (ImageFiles((image.image,), (path,)) for (image, _), path in zip(pairs, output.overlays, strict=True))
+        shared = output.detections, output.images
+        return PredictionFiles((*images,), shared, output_path if is_folder(input_path, output_path) else None)
 
     def network(
         self, task: "Task", runs: Sequence[Path], checkpoint: str, images: Sequence[ObjectImage], **options: Any
@@ -117,27 +131,39 @@ class Prediction(FileImages):
         return [*scores.images]
 
     def predict(
-        self, planned: list[tuple[ObjectImage, Path]], network: "Predict", own: "PredictSettings"
+        self,
+        pairs: list[tuple[ObjectImage, Path]],
+        network: "Predict | None",
+        own: "PredictSettings",
+        record: PredictionRecord,
+        faults: CaseFaults,
     ) -> list[Path]:
         input_path, output_path = Path(own.input), Path(own.output)
-        images = [image for image, _ in planned]
+        images = [image for image, _ in pairs]
         output = detection_output(images, input_path, output_path)
-        detections, faults = [], CaseFaults(at_once=not is_alone())
-        with writing_results(input_path, output_path, output.overlays):
-            shown = tqdm(images, desc="predict", unit="image", disable=not own.progress)
-            for image, path in zip(shown, output.overlays, strict=True):
+        rows = {number: record.result(number) for number in {*range(len(images))} - {*record.unfinished}}
+        with writing_results(input_path, output_path, output.overlays), record.open():
+            for number in tqdm(record.unfinished, desc="predict", unit="image", disable=not own.progress):
+                image = images[number]
+                assert network is not None, "an image is unfinished"
                 with faults.collect(image.key, image.image):
                     pixels = read_object_image(image)
-                    detections.append(self._detect(image, pixels, network))
-                    write_picture(path, draw(pixels, drawn_detections(detections[-1], self.description, SHOWN_SCORE)))
-            faults.check((image.key for image in images), "images")
-            write_image_list(output.images, images, self.description)
-            # Written last, because existing detections mark a finished prediction.
-            write_detections(output.detections, images, detections, self.description)
+                    detections = self._detect(image, pixels, network)
+                    own_rows: list[dict[str, Any]] = []
+                    with record.writing(number, own_rows):
+                        shown = drawn_detections(detections, self.description, SHOWN_SCORE)
+                        write_picture(output.overlays[number], draw(pixels, shown))
+                        own_rows += detection_rows(image, detections, self.description)
+                    rows[number] = own_rows
+            done = [number for number in range(len(images)) if number in rows]
+            with record.writing_shared():
+                write_image_list(output.images, [images[number] for number in done], self.description)
+                every = [row for number in done for row in of_image(images[number], rows[number])]
+                write_rows(output.detections, every)
         return [output.detections]
 
-    def next_step(self, planned: list[tuple[ObjectImage, Path]], input_path: Path, output_path: Path) -> NextStep:
-        output = detection_output([image for image, _ in planned], input_path, output_path)
+    def next_step(self, pairs: list[tuple[ObjectImage, Path]], input_path: Path, output_path: Path) -> NextStep:
+        output = detection_output([image for image, _ in pairs], input_path, output_path)
         paths = output.overlays[0], output.detections
         return NextStep("open {}, the first picture; {} has all detections", paths)
 

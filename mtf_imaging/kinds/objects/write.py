@@ -48,11 +48,21 @@ def write_detections(
       description: the categories.
     """
     rows = [
-        {**result, "file_name": image.image.name}
-        for image, own in zip(images, detections, strict=True)
-        for result in own.coco_results(image.image_id, description)
+        row for image, own in zip(images, detections, strict=True) for row in detection_rows(image, own, description)
     ]
-    _write_rows(path, rows)
+    write_rows(path, rows)
+
+
+def detection_rows(image: ObjectImage, detections: Detections, description: ObjectDescription) -> list[dict[str, Any]]:
+    """Returns the detections in an image as COCO results, with the name of its file."""
+    return [
+        {**result, "file_name": image.image.name} for result in detections.coco_results(image.image_id, description)
+    ]
+
+
+def of_image(image: ObjectImage, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Returns COCO results with the present id of their image, which depends on the other files of its folder."""
+    return [{**row, "image_id": image.image_id} for row in rows]
 
 
 def write_image_list(path: Path, images: Sequence[ObjectImage], description: ObjectDescription) -> None:
@@ -76,7 +86,7 @@ def write_image_list(path: Path, images: Sequence[ObjectImage], description: Obj
     write_bytes(path, (json.dumps(fields, indent=1) + "\n").encode())
 
 
-def _write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Writes a list with one row per line."""
+def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Writes a list with one row per line; replaces the file atomically."""
     lines = ",\n".join(json.dumps(row, allow_nan=False) for row in rows)
     write_bytes(path, (f"[\n{lines}\n]\n" if rows else "[]\n").encode())

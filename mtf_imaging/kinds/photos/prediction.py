@@ -20,9 +20,17 @@ from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.file_images import FileImages
 from mtf_imaging.kinds.inference import Inference
-from mtf_imaging.kinds.kind import NextStep
+from mtf_imaging.kinds.kind import NextStep, Planned
 from mtf_imaging.kinds.networks import is_alone, trained_network
-from mtf_imaging.kinds.output import check_kept, check_predictions, subfolders, write_picture, writing_results
+from mtf_imaging.kinds.output import (
+    check_kept,
+    check_predictions,
+    is_folder,
+    plan_outputs,
+    subfolders,
+    write_picture,
+    writing_results,
+)
 from mtf_imaging.kinds.photos.description import PhotoDescription, check_same_classes, photo_description_from_fields
 from mtf_imaging.kinds.photos.infer import check_scales, most_probable, predict_photo, prediction_multiple, scaled_size
 from mtf_imaging.kinds.photos.output import evaluation_files, output_files
@@ -33,6 +41,7 @@ from mtf_imaging.kinds.photos.reading.native import padded_size
 from mtf_imaging.kinds.photos.report.layers import WorstPhotos
 from mtf_imaging.kinds.photos.scoring.scores import PhotoScore, score_photo
 from mtf_imaging.kinds.photos.write import write_photo_scores
+from mtf_imaging.kinds.prediction_record import ImageFiles, PredictionFiles, PredictionRecord
 
 if TYPE_CHECKING:
     from mtf_imaging.settings.inference import EvaluateSettings, PredictSettings
@@ -90,9 +99,13 @@ class Prediction(FileImages):
         where = f"; the photos are those of {input_dir}"
         check_predictions(output_dir, ours, "photos", "photos that are not evaluated", where, "**/*.*")
 
-    def results(self, images: Sequence[Photo], input_path: Path, output_path: Path) -> tuple[list[Path], list[Path]]:
-        labels = [output_files(photo, input_path, output_path).labels for photo in images]
-        return labels, labels
+    def plan_files(self, images: Sequence[Photo], input_path: Path, output_path: Path) -> Planned:
+        photos, outputs, faults = plan_outputs(images, lambda photo: output_files(photo, input_path, output_path))
+        return Planned([(photo, files.labels) for photo, files in zip(photos, outputs, strict=True)], faults)
+
+    def prediction_files(self, pairs: list[tuple[Photo, Path]], input_path: Path, output_path: Path) -> PredictionFiles:
+        images = (ImageFiles((photo.image,), (*output_files(photo, input_path, output_path),)) for photo, _ in pairs)
+        return PredictionFiles((*images,), folder=output_path if is_folder(input_path, output_path) else None)
 
     def network(
         self, task: "Task", runs: Sequence[Path], checkpoint: str, images: Sequence[Photo], **options: Any
@@ -126,24 +139,30 @@ class Prediction(FileImages):
             write_photo_scores(output_dir, scores, worst.layers, description, own.progress)
         return scores
 
-    def predict(self, planned: list[tuple[Photo, Path]], network: "Predict", own: "PredictSettings") -> list[Path]:
+    def predict(
+        self,
+        pairs: list[tuple[Photo, Path]],
+        network: "Predict | None",
+        own: "PredictSettings",
+        record: PredictionRecord,
+        faults: CaseFaults,
+    ) -> list[Path]:
         input_path, output_path = Path(own.input), Path(own.output)
-        outputs = [output_files(photo, input_path, output_path) for photo, _ in planned]
-        faults = CaseFaults(at_once=not is_alone())
-        with writing_results(input_path, output_path, itertools.chain(*outputs)):
-            photos = tqdm([photo for photo, _ in planned], desc="predict", unit="photo", disable=not own.progress)
-            for photo, files in zip(photos, outputs, strict=True):
+        outputs = [output_files(photo, input_path, output_path) for photo, _ in pairs]
+        with writing_results(input_path, output_path, itertools.chain(*outputs)), record.open():
+            for number in tqdm(record.unfinished, desc="predict", unit="photo", disable=not own.progress):
+                photo, files = pairs[number][0], outputs[number]
+                assert network is not None, "a photo is unfinished"
                 with faults.collect(photo.key, photo.image):
                     pixels = _read(photo)
                     labels = self._segment(photo, pixels, network)
-                    write_picture(files.overlay, overlay(pixels, labels, self.description))
-                    # Written last, because an existing label image marks a finished photo.
-                    write_label_image(files.labels, labels, self.description)
-            faults.check((photo.key for photo, _ in planned), "photos")
-        return [path for _, path in planned]
+                    with record.writing(number):
+                        write_picture(files.overlay, overlay(pixels, labels, self.description))
+                        write_label_image(files.labels, labels, self.description)
+        return [path for _, path in pairs]
 
-    def next_step(self, planned: list[tuple[Photo, Path]], input_path: Path, output_path: Path) -> NextStep:
-        files = output_files(planned[0][0], input_path, output_path)
+    def next_step(self, pairs: list[tuple[Photo, Path]], input_path: Path, output_path: Path) -> NextStep:
+        files = output_files(pairs[0][0], input_path, output_path)
         return NextStep("open {}, the classes in color, or {}, their labels", (files.overlay, files.labels))
 
     def _segment(self, photo: Photo, pixels: np.ndarray, network: "Predict") -> np.ndarray:

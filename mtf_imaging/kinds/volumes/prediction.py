@@ -10,14 +10,16 @@ from mtf_imaging.data.cases.cases import Case
 from mtf_imaging.data.records.splits import held_out_keys
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.evaluation.scoring.case import CaseScore
+from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.kinds.all_kinds import reading
 from mtf_imaging.kinds.facts import VOLUMES, Facts
 from mtf_imaging.kinds.inference import Inference
-from mtf_imaging.kinds.kind import NextStep, PredictedImages
+from mtf_imaging.kinds.kind import NextStep, Planned, PredictedImages
 from mtf_imaging.kinds.networks import trained_network
+from mtf_imaging.kinds.prediction_record import PredictionFiles, PredictionRecord
 from mtf_imaging.kinds.volumes.evaluate import cases_to_evaluate
 from mtf_imaging.kinds.volumes.evaluate import evaluate as evaluate_cases
-from mtf_imaging.kinds.volumes.segment.predict import plan_predictions, predict_cases, run_network
+from mtf_imaging.kinds.volumes.segment.predict import plan_predictions, predict_cases, prediction_files, run_network
 from mtf_imaging.kinds.volumes.trained import description_of_run, sampling_of_run
 
 if TYPE_CHECKING:
@@ -64,13 +66,14 @@ class Prediction(PredictedImages):
             options = self._only, own.spacing_table, self._description, own.output_format
             return cases_to_evaluate(input_dir, output_dir, *options)
 
-    def plan_predictions(
-        self, input_path: str | Path, output_path: str | Path, overwrite: bool
-    ) -> list[tuple[Case, Path]]:
+    def plan_predictions(self, input_path: str | Path, output_path: str | Path, overwrite: bool) -> Planned:
         own = self._settings
         options = overwrite, own.submission, own.spacing_table, self._description, own.output_format
         with reading(input_path, self.kind, "input"):
             return plan_predictions(input_path, output_path, *options)
+
+    def prediction_files(self, pairs: list[tuple[Case, Path]], input_path: Path, output_path: Path) -> PredictionFiles:
+        return prediction_files(pairs, input_path, output_path)
 
     def network(
         self, task: "Task", runs: Sequence[Path], checkpoint: str, images: Sequence[Case], **options: Any
@@ -97,7 +100,14 @@ class Prediction(PredictedImages):
             description=self._description,
         )
 
-    def predict(self, planned: list[tuple[Case, Path]], network: "Predict", own: "PredictSettings") -> list[Path]:
+    def predict(
+        self,
+        pairs: list[tuple[Case, Path]],
+        network: "Predict | None",
+        own: "PredictSettings",
+        record: PredictionRecord,
+        faults: CaseFaults,
+    ) -> list[Path]:
         settings = self._settings
         return predict_cases(
             own.input,
@@ -109,18 +119,20 @@ class Prediction(PredictedImages):
             cleanup=settings.cleanup,
             submission=settings.submission,
             known=settings.spacing_table,
-            planned=planned,
+            planned=Planned(pairs),
             description=self._description,
+            record=record,
+            faults=faults,
         )
 
-    def next_step(self, planned: list[tuple[Case, Path]], input_path: Path, output_path: Path) -> NextStep:
+    def next_step(self, pairs: list[tuple[Case, Path]], input_path: Path, output_path: Path) -> NextStep:
         """Returns the command that scores the segmentations if the cases have references, else how to view one."""
-        references = {case.labels.parent if case.labels else None for case, _ in planned}
-        predictions = {output.parent for _, output in planned}
+        references = {case.labels.parent if case.labels else None for case, _ in pairs}
+        predictions = {output.parent for _, output in pairs}
         if len(references) == len(predictions) == 1 and None not in references and not self._settings.submission:
             flags: dict[str, Any] = {"reference_dir": references.pop(), "prediction_dir": predictions.pop()}
             return NextStep("score", flags={**flags, "output_dir": output_path.parent / "scores"})
-        volume, output = planned[0][0].volume, planned[0][1]
+        volume, output = pairs[0][0].volume, pairs[0][1]
         if output.name.endswith(".zarr"):
             return NextStep("open {} over {} in a viewer of OME-Zarr, for instance napari", (output, volume))
         if shutil.which("itksnap"):

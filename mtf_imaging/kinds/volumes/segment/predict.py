@@ -31,8 +31,10 @@ from mtf_imaging.files.contained import contained
 from mtf_imaging.files.output_folder import check_outside, writing_to
 from mtf_imaging.files.reading import memory_named
 from mtf_imaging.files.run_folder import check_no_run
+from mtf_imaging.kinds.kind import Planned
 from mtf_imaging.kinds.networks import is_alone
-from mtf_imaging.kinds.output import check_kept, check_new, not_a_folder
+from mtf_imaging.kinds.output import check_kept, check_new, not_a_folder, plan_outputs
+from mtf_imaging.kinds.prediction_record import ImageFiles, PredictionFiles, PredictionRecord
 from mtf_imaging.kinds.volumes.segment.images import (
     as_source,
     find_cases_of,
@@ -123,15 +125,17 @@ def predict_cases(
     input_path: str | Path,
     output_path: str | Path,
     sampling: AnySampling,
-    predict_probabilities: PredictProbabilities,
+    predict_probabilities: PredictProbabilities | None,
     window: Window = DEFAULT_WINDOW,
     progress: bool = True,
     overwrite: bool = False,
     cleanup: Cleanup = AS_FOUND,
     submission: bool = False,
     known: SpacingTable = NO_TABLE,
-    planned: list[tuple[Case, Path]] | None = None,
+    planned: Planned | None = None,
     description: Description = LITS,
+    record: PredictionRecord | None = None,
+    faults: CaseFaults | None = None,
 ) -> list[Path]:
     """Segments one file or all volumes of a folder, each in its own geometry.
 
@@ -141,7 +145,7 @@ def predict_cases(
       output_path: for one volume, a .nii, .nii.gz or .ome.zarr path to write or an existing folder; for a folder, a
         folder that receives `segmentation-N.nii.gz` or `segmentation-N.ome.zarr` for each `volume-N`.
       sampling: the voxel grid of the network, or its grids.
-      predict_probabilities: the network.
+      predict_probabilities: the network; None if all segmentations of a record are complete.
       window: (low, high) in HU.
       progress: whether to show a progress bar and print how to submit.
       overwrite: whether to replace existing segmentations.
@@ -151,9 +155,11 @@ def predict_cases(
       known: voxel sizes of files whose headers lack them.
       planned: the result of `plan_predictions` for these arguments; None calls `plan_predictions`.
       description: the labels or regions that the network predicts.
+      record: what is left to predict, and where complete segmentations are recorded; None segments all cases.
+      faults: receives the errors of single cases; None raises them after the other cases are done.
 
     Returns:
-      The paths of the written files.
+      The paths of the segmentations.
 
     Raises:
       DataError: `plan_predictions` refuses the paths, or a volume cannot be read.
@@ -163,15 +169,21 @@ def predict_cases(
     input_path, output_path = Path(input_path), Path(output_path)
     if planned is None:
         planned = plan_predictions(input_path, output_path, overwrite, submission, known, description)
-    cases, outputs = map(list, zip(*planned, strict=True))
-    is_folder = _is_folder_of_cases(input_path) or _is_output_folder(output_path)
-    faults = CaseFaults(at_once=not is_alone())
-    with writing_to(output_path) if is_folder else contextlib.nullcontext():
-        for case, output in zip(tqdm(cases, desc="predict", unit="case", disable=not progress), outputs, strict=True):
-            with faults.collect(case.key, case.volume):
+    outputs = [output for _, output in planned.pairs]
+    if record is None:
+        record = PredictionRecord(prediction_files(planned.pairs, input_path, output_path)._replace(folder=None))
+    into, own_faults = writes_folder(input_path, output_path), faults is None
+    if faults is None:
+        faults = CaseFaults(not is_alone(), planned.faults)
+    with writing_to(output_path) if into else contextlib.nullcontext(), record.open():
+        for number in tqdm(record.unfinished, desc="predict", unit="case", disable=not progress):
+            case, output = planned.pairs[number]
+            assert predict_probabilities is not None, "a case is unfinished"
+            with faults.collect(case.key, case.volume), record.writing(number):
                 _segment_file(case, known, output, sampling, predict_probabilities, window, cleanup, description)
-    faults.check(case.key for case in cases)
-    if submission and progress:
+    if own_faults:
+        faults.check([*planned.faults, *(case.key for case, _ in planned.pairs)])
+    if submission and progress and not [*faults]:
         print(how_to_submit(outputs))
     return outputs
 
@@ -209,7 +221,7 @@ def plan_predictions(
     known: SpacingTable = NO_TABLE,
     description: Description = LITS,
     output_format: str | None = None,
-) -> list[tuple[Case, Path]]:
+) -> Planned:
     """Finds the volumes to segment and the files to write, and checks both before a network is built.
 
     Args:
@@ -222,7 +234,7 @@ def plan_predictions(
       output_format: "nifti" or "ome-zarr"; None for the ending of the path to write, or for the format of each volume.
 
     Returns:
-      Pairs (case, file to write).
+      The cases and the files to write.
 
     Raises:
       DataError: the input is missing; the header of a volume cannot be read; the output already exists, would
@@ -233,17 +245,17 @@ def plan_predictions(
     check_output_format(output_format, submission)
     input_path, output_path = Path(input_path), Path(output_path)
     cases = with_output_format(find_cases_of(input_path, description, need_labels=False), output_format)
-    outputs = _outputs(input_path, output_path, cases, submission, output_format)
+    cases, outputs, faults = _outputs(input_path, output_path, cases, submission, output_format)
     check_no_run(outputs[0].parent)
-    check_new(outputs, overwrite)
+    check_new(outputs, overwrite, output_path if writes_folder(input_path, output_path) else None)
     case_geometries(cases, known, description)
-    return list(zip(cases, outputs, strict=True))
+    return Planned(list(zip(cases, outputs, strict=True)), faults)
 
 
 def _outputs(
     input_path: Path, output_path: Path, cases: list[Case], submission: bool, output_format: str | None
-) -> list[Path]:
-    """Returns the files to write, one per case."""
+) -> tuple[list[Case], list[Path], dict[str, DataError]]:
+    """Returns the cases, the files to write, one per case, and the errors of the other cases."""
     is_folder = _is_folder_of_cases(input_path)
     if input_path.is_dir():
         check_outside(output_path, input_path)
@@ -256,15 +268,32 @@ def _outputs(
                 "Fix: name this folder."
             )
         names = submission_names(input_path, (case.volume for case in cases))
-        return [contained(output_path, name) for name in names]
+        return cases, [contained(output_path, name) for name in names], {}
+    faults: dict[str, DataError] = {}
     if is_folder or _is_output_folder(output_path):
-        outputs = [contained(output_path, case.prediction_name) for case in cases]
+        cases, outputs, faults = plan_outputs(cases, lambda case: contained(output_path, case.prediction_name))
     else:
         check_output_name(output_path, output_format)
         outputs = [output_path]
     if input_path.is_file():
         check_kept([input_path], outputs, "segmentation")
-    return outputs
+    return cases, outputs, faults
+
+
+def prediction_files(pairs: Sequence[tuple[Case, Path]], input_path: Path, output_path: Path) -> PredictionFiles:
+    """Returns the files that the segmentation of cases reads and writes.
+
+    Args:
+      pairs: the cases and their files, of `plan_predictions`.
+      input_path, output_path: the same as in `plan_predictions`.
+    """
+    images = tuple(ImageFiles(case.channels, (path,)) for case, path in pairs)
+    return PredictionFiles(images, folder=output_path if writes_folder(input_path, output_path) else None)
+
+
+def writes_folder(input_path: Path, output_path: Path) -> bool:
+    """Returns whether segmentations are files of a folder, not a single file."""
+    return _is_folder_of_cases(input_path) or _is_output_folder(output_path)
 
 
 def _is_folder_of_cases(path: Path) -> bool:

@@ -1,0 +1,259 @@
+"""The record of a prediction: which files of a folder are complete, and how they were made.
+
+`predict` writes `predictions.jsonl` into the folder of the predictions. If it is interrupted, or if there are more
+images later, the same command keeps the complete predictions and makes the others. It never mixes predictions of two
+networks, and never replaces a file that it did not write.
+"""
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, TextIO
+
+from mtf_imaging.errors import DataError, about
+from mtf_imaging.files.atomic import write_bytes
+
+FILE = "predictions.jsonl"
+_logger = logging.getLogger(__name__)
+_FIX = "Fix: name another output, or set overwrite."
+_SETTINGS = ("overwrite",)
+_SHOWN = 80  # characters of a value in a message
+
+
+class ImageFiles(NamedTuple):
+    """The files of one image.
+
+    Attributes:
+      inputs: the files or folders of the image.
+      outputs: the files or folders of its prediction; those of other forms of the prediction may stay missing.
+    """
+
+    inputs: tuple[Path, ...]
+    outputs: tuple[Path, ...]
+
+
+class PredictionFiles(NamedTuple):
+    """The files of a prediction.
+
+    Attributes:
+      images: the files of each image.
+      shared: the files about all images, which are written last.
+      folder: the folder of the files; None if the prediction is a single file, which has no record.
+    """
+
+    images: tuple[ImageFiles, ...]
+    shared: tuple[Path, ...] = ()
+    folder: Path | None = None
+
+
+class PredictionRecord:
+    """What `predict` has written to a folder.
+
+    Each line of the file is a JSON object. The first one states how the predictions were made. Before `predict` writes
+    the files of an image, it adds a line with their names; afterwards, it adds another one with their digests.
+
+    Args:
+      files: the files of the prediction.
+      made_by: what the predictions depend on besides the images, such as the checkpoint, as texts by name.
+      overwrite: whether to predict all images again.
+
+    Attributes:
+      unfinished: the numbers of the images to predict.
+    """
+
+    def __init__(self, files: PredictionFiles, made_by: Mapping[str, str] | None = None, overwrite: bool = False):
+        self._files, self._made_by, self._overwrite = files, dict(made_by or {}), overwrite
+        self._entries: dict[str, dict[str, Any]] = {}
+        self._file: TextIO | None = None
+        self.unfinished = [*range(len(files.images))]
+
+    def check(self) -> list[int]:
+        """Finds the images to predict, and returns their numbers.
+
+        Raises:
+          DataError: a prediction was made by another network, with other settings or from another image; or a file
+            exists that `predict` did not write, or that was changed since.
+        """
+        folder = self._files.folder
+        if folder is None:
+            return self.unfinished
+        made_by, self._entries = _read(folder / FILE)
+        if made_by is not None and made_by != self._made_by:
+            present = any(os.path.lexists(folder / name) for name in self._entries)
+            if present and not self._overwrite:
+                raise self._made_otherwise(folder / FILE, made_by)
+            self._entries = {}
+        if not self._overwrite:
+            for path in self._files.shared:
+                self._is_complete((path,), None)
+            kept = {
+                number
+                for number, image in enumerate(self._files.images)
+                if self._is_complete(image.outputs, image.inputs)
+            }
+            self.unfinished = [number for number in self.unfinished if number not in kept]
+            if kept:
+                _logger.info("%s: kept %d of %d predictions", folder, len(kept), len(self._files.images))
+        return self.unfinished
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[None]:
+        """Writes the record within the block, in which this process has locked the folder."""
+        folder = self._files.folder
+        if folder is None:
+            yield
+            return
+        if self._overwrite:  # files that the user allows to replace count as begun, if this run is interrupted
+            written = (path for image in self._files.images for path in image.outputs)
+            existing = (path for path in (*written, *self._files.shared) if os.path.lexists(path))
+            self._entries |= {self._name(path): {} for path in existing}
+        lines = [{"made_by": self._made_by}, *({"file": name, **entry} for name, entry in self._entries.items())]
+        write_bytes(folder / FILE, "".join(f"{json.dumps(line)}\n" for line in lines).encode())
+        with open(folder / FILE, "a", encoding="utf-8") as self._file:
+            yield
+        self._file = None
+
+    @contextlib.contextmanager
+    def writing(self, number: int, result: list[Any] | None = None) -> Iterator[None]:
+        """Records the files of an image that the block writes.
+
+        Args:
+          number: the number of the image.
+          result: a list to which the block adds what else is kept of the prediction, as JSON.
+        """
+        image = self._files.images[number]
+        with self._recording(image.outputs, image.inputs, result):
+            yield
+
+    @contextlib.contextmanager
+    def writing_shared(self) -> Iterator[None]:
+        """Records the files about all images, which the block writes."""
+        with self._recording(self._files.shared, None, None):
+            yield
+
+    def result(self, number: int) -> list[Any]:
+        """Returns what else was kept of the prediction for an image."""
+        return [*self._entries[self._name(self._files.images[number].outputs[0])].get("result", ())]
+
+    @contextlib.contextmanager
+    def _recording(
+        self, outputs: Sequence[Path], inputs: Sequence[Path] | None, result: list[Any] | None
+    ) -> Iterator[None]:
+        if self._file is None:
+            yield
+            return
+        self._append({self._name(path): {} for path in outputs})
+        yield
+        facts = {} if inputs is None else {"input": [*map(_stamp, inputs)]}
+        entries = {self._name(path): {"sha256": digest(path), **facts} for path in outputs}
+        if result is not None:
+            entries[self._name(outputs[0])]["result"] = result
+        self._append(entries)
+
+    def _append(self, entries: Mapping[str, dict[str, Any]]) -> None:
+        assert self._file is not None
+        assert self._files.folder is not None
+        with about(self._files.folder / FILE):
+            self._file.write("".join(f"{json.dumps({'file': name, **one})}\n" for name, one in entries.items()))
+            self._file.flush()
+            os.fsync(self._file.fileno())  # a file never gets its name before the record has it
+        self._entries |= entries
+
+    def _name(self, path: Path) -> str:
+        assert self._files.folder is not None
+        return path.relative_to(self._files.folder).as_posix()
+
+    def _is_complete(self, outputs: Sequence[Path], inputs: Sequence[Path] | None) -> bool:
+        """Returns whether the files of a prediction are complete.
+
+        Raises:
+          DataError: they cannot be kept, and must not be replaced.
+        """
+        entries = [self._entries.get(self._name(path)) for path in outputs]
+        complete = True
+        for path, entry in zip(outputs, entries, strict=True):
+            if entry is None:
+                if os.path.lexists(path):
+                    raise DataError(f"{path}: already exists, and predict did not write it. {_FIX}", _SETTINGS)
+                complete = False
+            elif "sha256" not in entry:
+                complete = False  # the run that began the file was interrupted
+            else:
+                found = digest(path)
+                if found is not None and found != entry["sha256"]:
+                    raise DataError(f"{path}: was changed since predict wrote it. {_FIX}", _SETTINGS)
+                complete = complete and found == entry["sha256"]
+                if found is not None and inputs is not None and entry.get("input") != [*map(_stamp, inputs)]:
+                    raise DataError(
+                        f"{path}: was predicted from another image than {inputs[0]}, or this image was changed since. "
+                        f"{_FIX}",
+                        _SETTINGS,
+                    )
+        return complete
+
+    def _made_otherwise(self, path: Path, made_by: Mapping[str, str]) -> DataError:
+        names = [name for name in {**self._made_by, **made_by} if made_by.get(name) != self._made_by.get(name)]
+        then, now = (_short(values.get(names[0])) for values in (made_by, self._made_by))
+        more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
+        return DataError(
+            f"{path}: the predictions in this folder were made with another {names[0]}{more}: {then} then, {now} now. "
+            f"{_FIX}",
+            _SETTINGS,
+        )
+
+
+def has_record(folder: Path) -> bool:
+    """Returns whether a folder holds the record of a prediction."""
+    return (folder / FILE).is_file()
+
+
+def digest(path: Path) -> str | None:
+    """Returns the SHA-256 of a file, or of all files of a folder with their names; None if there is none."""
+    if path.is_dir():
+        whole = hashlib.sha256()
+        for file in sorted(file for file in path.rglob("*") if file.is_file()):
+            whole.update(f"{file.relative_to(path).as_posix()}\n{digest(file)}\n".encode())
+        return whole.hexdigest()
+    if not path.exists():
+        return None
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _stamp(path: Path) -> list[int]:
+    """Returns the size and the time of the last change of a file, or of all files of a folder."""
+    if not path.is_dir():
+        facts = path.stat()
+        return [facts.st_size, facts.st_mtime_ns]
+    files = [file.stat() for file in path.rglob("*") if file.is_file()]
+    return [sum(one.st_size for one in files), max((one.st_mtime_ns for one in files), default=0), len(files)]
+
+
+def _read(path: Path) -> tuple[dict[str, str] | None, dict[str, dict[str, Any]]]:
+    """Returns how the predictions of a record were made, and its entries by file; (None, {}) if there is none."""
+    made_by, entries = None, {}
+    try:
+        lines = path.read_text("utf-8").splitlines() if path.is_file() else []
+        for number, text in enumerate(lines):
+            try:
+                line = json.loads(text)
+            except ValueError:
+                if number < len(lines) - 1 or number == 0:
+                    raise
+                continue  # the process was killed while it wrote the last line
+            if "made_by" in line:
+                made_by = dict(line["made_by"])
+            else:
+                entries[str(line.pop("file"))] = dict(line)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None, {}
+    return made_by, entries
+
+
+def _short(value: str | None) -> str:
+    text = "none" if value is None else value
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
