@@ -198,10 +198,10 @@ class PredictionRecord:
     def _made_otherwise(self, path: Path, made_by: Mapping[str, str]) -> DataError:
         names = [name for name in {**self._made_by, **made_by} if made_by.get(name) != self._made_by.get(name)]
         then, now = (_short(values.get(names[0])) for values in (made_by, self._made_by))
-        more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
+        more = f"; {', '.join(names[1:])} differ, too" if names[1:] else ""
         return DataError(
-            f"{path}: the predictions in this folder were made with another {names[0]}{more}: {then} then, {now} now. "
-            f"{_FIX}",
+            f"{path}: the predictions in this folder were made by another network or with other settings: {names[0]} "
+            f"was {then}, and is {now}{more}. {_FIX}",
             _SETTINGS,
         )
 

@@ -137,8 +137,14 @@ def test_several_results_of_an_array_are_one_file(folder, tmp_path):
         results = np.load(path)
         assert sorted(results) == ["classes", "image"]
         np.testing.assert_array_equal(results["image"], array(9).astype(np.float32))
-    with pytest.raises(mi.DataError, match=r"image_9\.npz \(and 1 more\): already exists"):
-        predict(**options, input=folder / "arrays", output=tmp_path / "several")
+    results.close()
+    two[0].unlink()
+    before = two[1].stat().st_mtime_ns
+    assert predict(**options, input=folder / "arrays", output=tmp_path / "several") == two
+    assert two[0].exists()
+    assert two[1].stat().st_mtime_ns == before  # was kept
+    with pytest.raises(mi.DataError, match=r"other settings: task was Parts\(.*, and is .*\. Fix: .* set overwrite"):
+        predict(**options | {"task": TASK}, input=folder / "arrays", output=tmp_path / "several")
 
 
 @pytest.mark.parametrize(

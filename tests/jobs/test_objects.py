@@ -15,13 +15,14 @@ from pycocotools.cocoeval import COCOeval
 import mtf_imaging as mi
 from mtf_imaging.evaluation.cleanup import Cleanup
 from mtf_imaging.kinds.all_kinds import read_facts
+from mtf_imaging.kinds.objects import prediction as object_prediction
 from mtf_imaging.kinds.objects.augmentation import ObjectAugmentation
 from mtf_imaging.kinds.objects.data_set import Objects
 from mtf_imaging.kinds.objects.scoring.coco import MEASURES
 from mtf_imaging.training.optimizers import Adam
 from tests.jobs.object_network import CATEGORIES, TinyDetection, write_objects_folder
 from tests.jobs.photo_network import write_photos
-from tests.kinds.coco_folder import write_images
+from tests.kinds.coco_folder import make_annotation, make_fields, write_annotations, write_images
 
 SPLIT = mi.Layout.parse("rows:2,cols:3", "height:rows,width:cols")
 STEPS = 4
@@ -161,7 +162,7 @@ def test_prediction_agrees_with_evaluation_under_any_layout(folder, predict, tmp
     (one,), (split,) = predict(), predict(output=tmp_path / "split", layout=SPLIT)
     names = [f"overlays/p{n}.png" for n in range(4)] + [f"overlays/q{n}.png" for n in range(3)]
     assert one == tmp_path / "out/detections.json"
-    assert files(tmp_path / "out") == ["detections.json", "images.json", *names]
+    assert files(tmp_path / "out") == ["detections.json", "images.json", *names, "predictions.jsonl"]
     assert one.read_bytes() == split.read_bytes()
     evaluated = json.loads((folder / "scores/detections.json").read_text())
     assert [each for each in json.loads(one.read_text()) if each["image_id"] > 20] == evaluated
@@ -204,14 +205,49 @@ def test_one_image_is_predicted(folder, predict, tmp_path):
 def test_existing_results_are_replaced_only_on_request(predict, tmp_path):
     predict()
     before = {path: (tmp_path / "out" / path).read_bytes() for path in files(tmp_path / "out")}
+    (tmp_path / "out/predictions.jsonl").unlink()  # so nobody knows which network made them
     with pytest.raises(mi.DataError, match=r"detections\.json \(and 8 more\): already exists\. Fix: .* set overwrite"):
         predict()
     for path in ("detections.json", "images.json"):
         (tmp_path / "out" / path).unlink()
     with pytest.raises(mi.DataError, match=r"overlays/p0\.png \(and 6 more\): already exists"):
         predict()
+    before.pop("predictions.jsonl")
     predict(overwrite=True)
+    (tmp_path / "out/predictions.jsonl").unlink()
     assert {path: (tmp_path / "out" / path).read_bytes() for path in files(tmp_path / "out")} == before
+
+
+def test_an_interrupted_prediction_is_completed(predict, tmp_path, monkeypatch):
+    predict(output=tmp_path / "whole")
+    detect, calls = object_prediction.predict_objects, []
+
+    def interrupted(*arguments):
+        calls.append(arguments)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return detect(*arguments)
+
+    monkeypatch.setattr(object_prediction, "predict_objects", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        predict()
+    assert files(tmp_path / "out") == [*(f"overlays/p{number}.png" for number in range(3)), "predictions.jsonl"]
+    predict()
+    assert len(calls) == 4 + 4
+    whole, completed = (
+        {name: (tmp_path / out / name).read_bytes() for name in files(tmp_path / out) if name != "predictions.jsonl"}
+        for out in ("whole", "out")
+    )
+    assert whole == completed
+    (tmp_path / "out/detections.json").unlink()
+    predict()
+    assert (tmp_path / "out/detections.json").read_bytes() == whole["detections.json"]
+    assert len(calls) == 4 + 4
+    (tmp_path / "out/images.json").write_text("mine")
+    with pytest.raises(
+        mi.DataError, match=r"images\.json: was changed since predict wrote it\. Fix: name another output"
+    ):
+        predict()
 
 
 def test_an_image_is_not_overwritten(folder, predict, tmp_path):
@@ -327,3 +363,73 @@ def test_cross_validation_refuses_objects(folder, tmp_path):
     message = r"the data set is Objects\. Fix: hold out objects with a split of the folder, and call train and evaluate"
     with pytest.raises(mi.ConfigError, match=message):
         mi.jobs.cross_validate(**COMMON, data=data, input_dir=folder / "objects", output_dir=tmp_path / "cv")
+
+
+@pytest.fixture
+def hostile(tmp_path):
+    """Returns a function that writes a stranger's data set, beside files of the user."""
+    (tmp_path / "photos").mkdir()
+    pixels = np.random.default_rng(0).integers(0, 255, (16, 24, 3), np.uint8)
+    for name in ("mine.png", "photos/mine.png", "pictures.png"):
+        Image.fromarray(pixels).save(tmp_path / name)
+    fields = make_fields([(16, 24)], [make_annotation(1, 11, 1, (2, 3, 9, 7))])
+
+    def write(file_name):
+        fields["images"][0]["file_name"] = file_name
+        write_annotations(tmp_path / "data", "val", fields)
+        (tmp_path / "data/val").mkdir()
+        path = tmp_path / "data/val" / file_name
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixels).save(path)
+        return tmp_path / "data"
+
+    return write
+
+
+def contents_outside(folder):
+    """Returns the contents of all files outside of the output folder `out`."""
+    paths = (path for path in folder.rglob("*") if path.is_file() and not path.is_relative_to(folder / "out"))
+    return {path: path.read_bytes() for path in paths}
+
+
+def run_job(command, run, data, output, overwrite=False):
+    """Evaluates or predicts the images of a folder."""
+    if command == "evaluate":
+        return mi.jobs.evaluate(**COMMON, model_dir=run, input_dir=data, output_dir=output)
+    return mi.jobs.predict(**COMMON, model_dir=run, input=data, output=output, overwrite=overwrite)
+
+
+@pytest.mark.parametrize("command", ["evaluate", "predict"])
+@pytest.mark.parametrize(
+    "file_name",
+    ["../../mine.png", "../../photos/mine.png", "{here}/mine.png", "a/../../../mine.png", "..\\..\\mine.png"],
+)
+def test_a_file_name_never_leads_out_of_the_output_folder(folder, hostile, tmp_path, command, file_name):
+    data = hostile(file_name.format(here=tmp_path))
+    before = contents_outside(tmp_path)
+    for out in ("out", "out/a/b"):
+        with pytest.raises(mi.DataError, match=r"mine\.png': .*, so its file would not lie in .*out.* Fix: rename"):
+            run_job(command, folder / "run", data, tmp_path / out)
+    assert contents_outside(tmp_path) == before
+
+
+@pytest.mark.parametrize(("command", "name"), [("evaluate", "pictures"), ("predict", "overlays")])
+def test_a_link_never_leads_out_of_the_output_folder(folder, hostile, tmp_path, command, name):
+    data = hostile("mine.png")
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / name).symlink_to(tmp_path / "photos")
+    before = contents_outside(tmp_path)
+    with pytest.raises(mi.DataError, match=r"a symbolic link leads out of the output folder, to .*photos\. Fix: rem"):
+        run_job(command, folder / "run", data, tmp_path / "out", overwrite=True)
+    assert contents_outside(tmp_path) == before
+
+
+def test_pictures_of_an_evaluation_never_replace_the_images(folder, tmp_path):
+    fields = make_fields([(16, 24)], [make_annotation(1, 11, 1, (2, 3, 9, 7))])
+    write_annotations(tmp_path / "pictures", "val", fields)
+    write_images(tmp_path / "pictures", fields)
+    before = contents_outside(tmp_path)
+    with pytest.raises(mi.DataError, match=r"pictures/p0\.png: would be overwritten by its picture\. Fix: name "):
+        mi.jobs.evaluate(**COMMON, model_dir=folder / "run", input_dir=tmp_path / "pictures", output_dir=tmp_path)
+    assert contents_outside(tmp_path) == before

@@ -15,6 +15,7 @@ import mtf_imaging as mi
 from mtf_imaging.evaluation.cleanup import Cleanup
 from mtf_imaging.jobs.held_out import open_held_out
 from mtf_imaging.kinds.all_kinds import read_facts
+from mtf_imaging.kinds.photos import prediction as photo_prediction
 from mtf_imaging.kinds.photos.augmentation import PhotoAugmentation
 from mtf_imaging.kinds.photos.data_set import Photos
 from mtf_imaging.kinds.photos.reading.label_images import read_label_image
@@ -187,12 +188,89 @@ def test_one_photo_without_labels_is_predicted(folder, predict, tmp_path):
 
 def test_existing_segmentations_are_replaced_only_on_request(predict, tmp_path):
     first = {path: path.read_bytes() for path in predict()}
+    (tmp_path / "out/predictions.jsonl").unlink()  # so nobody knows which network made them
     with pytest.raises(
-        mi.DataError, match=r"photo_0\.png \(and 5 more\): already exists\. Fix: .* set overwrite"
+        mi.DataError, match=r"photo_0\.png \(and 11 more\): already exists\. Fix: .* set overwrite"
     ) as error:
         predict()
     assert error.value.settings == ("overwrite",)
     assert {path: path.read_bytes() for path in predict(overwrite=True)} == first
+
+
+def test_an_interrupted_prediction_is_completed(folder, predict, tmp_path, monkeypatch, caplog):
+    whole = predict(output=tmp_path / "whole")
+    write, calls = photo_prediction.write_label_image, []
+
+    def interrupted(*arguments):
+        calls.append(arguments)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        write(*arguments)
+
+    monkeypatch.setattr(photo_prediction, "write_label_image", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        predict()
+    assert len(list((tmp_path / "out").glob("*.png"))) == 2
+    assert len(list((tmp_path / "out/overlays").glob("*.png"))) == 3  # the third photo is half done
+    with caplog.at_level("INFO"):
+        written = predict(layout=SPLIT)  # a layout changes no result
+    assert len(calls) == 3 + 4
+    assert f"{tmp_path / 'out'}: kept 2 of 6 predictions" in caplog.text
+    for one, other in zip(whole, written, strict=True):
+        assert one.read_bytes() == other.read_bytes()
+        assert (one.parent / "overlays" / one.name).read_bytes() == (other.parent / "overlays" / one.name).read_bytes()
+    predict()
+    assert len(calls) == 3 + 4  # nothing is left to do
+
+
+def test_predictions_of_two_networks_are_not_mixed(folder, predict, tmp_path):
+    predict()
+    train(folder, tmp_path / "other", num_steps=1, seed=5)
+    text = r"by another network or with other settings: checkpoint was ckpt-4 \(\w+\), and is ckpt-1 \(\w+\)\. Fix: "
+    with pytest.raises(mi.DataError, match=text):
+        predict(model_dir=tmp_path / "other")
+    with pytest.raises(mi.DataError, match=r"with other settings: flips was \(\), and is \('width'\)\. Fix"):
+        predict(flips=("width",))
+    assert len(predict(model_dir=tmp_path / "other", overwrite=True)) == 6
+    with pytest.raises(mi.DataError, match="other settings: checkpoint was ckpt-1"):
+        predict()
+
+
+def test_files_of_the_user_among_the_predictions_are_kept(folder, predict, tmp_path):
+    first, *_ = predict()
+    corrected = write_photos(tmp_path / "mine", 1, lists=False) / "labels/photo_0.png"
+    first.write_bytes(corrected.read_bytes())
+    with pytest.raises(
+        mi.DataError, match=r"photo_0\.png: was changed since predict wrote it\. Fix: name another output"
+    ):
+        predict()
+    assert first.read_bytes() == corrected.read_bytes()
+    first.unlink()
+    predict()
+    more = tmp_path / "more"
+    more.mkdir()
+    for name in ("photo_0.png", "photo_9.png"):
+        (more / name).write_bytes((folder / "photos/images/photo_0.png").read_bytes())
+    with pytest.raises(
+        mi.DataError, match=r"photo_0\.png: was predicted from another image than .*more/photo_0\.png, or"
+    ):
+        predict(input=more)
+    (more / "photo_0.png").unlink()
+    (tmp_path / "out/overlays/photo_9.png").write_bytes(b"mine")
+    with pytest.raises(
+        mi.DataError, match=r"overlays/photo_9\.png: already exists, and predict did not write it\. Fix"
+    ):
+        predict(input=more)
+    assert (tmp_path / "out/overlays/photo_9.png").read_bytes() == b"mine"
+
+
+def test_photos_with_long_names_are_segmented(folder, predict, tmp_path):
+    (tmp_path / "cases").mkdir()
+    for name in ("a" * 248 + ".jpg", "b" * 251 + ".png", "c.jpg"):
+        (tmp_path / "cases" / name).write_bytes((folder / "photos/images/photo_0.png").read_bytes())
+    written = predict(input=tmp_path / "cases")
+    assert [path.name for path in written] == ["a" * 248 + ".png", "b" * 251 + ".png", "c.png"]
+    assert all(path.is_file() for path in written)
 
 
 @pytest.mark.slow
