@@ -48,6 +48,14 @@ def test_all_streams_are_read(tmp_path, name, caplog):
     assert not caplog.records
 
 
+@pytest.mark.parametrize("block", [1, 2, 7])
+def test_streams_may_begin_anywhere_in_a_block(tmp_path, monkeypatch, block):
+    monkeypatch.setattr(gzip_stream, "_BLOCK_BYTES", block)
+    path = write(tmp_path / "a.gz", *(gzip.compress(CONTENT[at : at + 50]) for at in range(0, 500, 50)), bytes(9))
+    with open_gzip(path) as file:
+        assert file.read(1000) == CONTENT[:500]
+
+
 @pytest.mark.parametrize("rest", [b"GARBAGE", b"\x1f", b"\0\0\0x", bytes(200_000) + b"xyz"])
 def test_other_bytes_after_the_streams_are_ignored(tmp_path, rest, caplog):
     path = write(tmp_path / "a.gz", gzip.compress(CONTENT), rest)

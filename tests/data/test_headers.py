@@ -105,6 +105,7 @@ HEADERS = {
     "described": described,
     "sform only": lambda image: both_forms(image, AFFINE, None, 1, 0),
     "qform only": lambda image: both_forms(image, None, oblique(), 0, 1),
+    "microns": lambda image: image.header.set_xyzt_units("micron", "sec"),
     "oblique": lambda image: both_forms(image, oblique(), oblique(), 2, 1),
     "sform is not qform": lambda image: both_forms(image, oblique(), AFFINE, 4, 1),
 }

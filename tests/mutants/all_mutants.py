@@ -3,6 +3,7 @@
 from tests.mutants import (
     data_mutants,
     evaluation_mutants,
+    format_mutants,
     layout_mutants,
     learning_mutants,
     mesh_mutants,
@@ -15,5 +16,6 @@ from tests.mutants import (
 _MODULES = (
     *(layout_mutants, mesh_mutants, ops_mutants, upstream_mutants),
     *(program_mutants, training_mutants, learning_mutants, evaluation_mutants, data_mutants),
+    format_mutants,
 )
 MUTANTS = [mutant for module in _MODULES for mutant in module.MUTANTS]

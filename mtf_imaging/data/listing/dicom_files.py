@@ -1,6 +1,7 @@
 """Finds DICOM files by their names and their content, without pydicom."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from mtf_imaging.files.reading import access_named, check_not_special
@@ -70,6 +71,19 @@ def dicom_files(folder: Path) -> list[Path]:
     Raises:
       DataError: the folder or one of its files cannot be read.
     """
+    return [*_files(folder)]
+
+
+def first_dicom_file(folder: Path) -> Path | None:
+    """Returns the first file of `dicom_files`, or None; the other files are not opened.
+
+    Raises:
+      DataError: the folder or one of its files cannot be read.
+    """
+    return next(_files(folder), None)
+
+
+def _files(folder: Path) -> Iterator[Path]:
     with access_named(folder):
         names = sorted(os.listdir(folder))
-    return [folder / name for name in names if may_be_dicom(name) and is_dicom_file(folder / name)]
+    return (folder / name for name in names if may_be_dicom(name) and is_dicom_file(folder / name))

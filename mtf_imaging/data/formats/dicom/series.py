@@ -157,7 +157,8 @@ def read_pixels(plane: Plane, all_bits: bool = False) -> np.ndarray:
     try:
         with reading_named(plane.path):
             header = pydicom.dcmread(plane.path)
-            pixels = pydicom.pixels.pixel_array(header, correct_unused_bits=not all_bits)
+            options = {"correct_unused_bits": False} if all_bits else {}
+            pixels = pydicom.pixels.pixel_array(header, **options)
     except DataError:
         raise
     except Exception as error:  # decoders raise errors of many types

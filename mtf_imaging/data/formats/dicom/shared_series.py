@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mtf_imaging.data.formats.dicom.headers import Plane, read_plane
 from mtf_imaging.data.formats.dicom.stacking import stack
-from mtf_imaging.data.listing.dicom_files import dicom_files
+from mtf_imaging.data.listing.dicom_files import dicom_files, first_dicom_file
 from mtf_imaging.errors import DataError
 
 _log = logging.getLogger(__name__)
@@ -25,9 +25,9 @@ def check_series_apart(folders: Iterable[Path]) -> None:
     """
     by_series: dict[str, list[Path]] = defaultdict(list)
     for folder in folders:
-        planes = _planes(folder, first=True)
-        if planes and planes[0].series:
-            by_series[planes[0].series].append(folder)
+        series = _series(folder)
+        if series:
+            by_series[series].append(folder)
     for series, shared in by_series.items():
         if len(shared) > 1:
             _check_shared(series, {folder: _planes(folder) for folder in shared})
@@ -51,10 +51,18 @@ def _check_shared(series: str, parts: dict[Path, list[Plane]]) -> None:
     )
 
 
-def _planes(folder: Path, first: bool = False) -> list[Plane]:
-    """Returns the headers of the files of a folder, or of its first file; none if a file cannot be read."""
+def _series(folder: Path) -> str:
+    """Returns the UID of the series of the first file of a folder; "" if the file cannot be read or states none."""
     try:
-        files = dicom_files(folder)
-        return [read_plane(file) for file in (files[:1] if first else files)]
+        file = first_dicom_file(folder)
+        return "" if file is None else read_plane(file).series
+    except DataError:
+        return ""
+
+
+def _planes(folder: Path) -> list[Plane]:
+    """Returns the headers of the files of a folder; none if a file cannot be read."""
+    try:
+        return [read_plane(file) for file in dicom_files(folder)]
     except DataError:
         return []
