@@ -4,6 +4,7 @@ Only the codecs of this table are decoded. Others may run code (pickle), or have
 """
 
 import bz2
+import functools
 import math
 import zlib
 from collections.abc import Callable
@@ -124,12 +125,12 @@ class ChunkCodec:
     compressor: str | None = None
     checksums: tuple[int, int] = (0, 0)
 
-    @property
+    @functools.cached_property
     def size(self) -> int:
         """Number of bytes of the voxels."""
         return math.prod(self.shape) * self.dtype.itemsize
 
-    @property
+    @functools.cached_property
     def largest(self) -> int:
         """The largest number of bytes that a chunk can take on disk."""
         return self.size + self.size // 8 + _SLACK
@@ -153,8 +154,13 @@ class ChunkCodec:
             raise ValueError(f"it has {len(data)} bytes instead of {size}")
         for _ in range(before):
             data = checked(bytes(data))
-        values = np.frombuffer(data, self.dtype).reshape([self.shape[axis] for axis in self.order])
-        return values.transpose(np.argsort(self.order))
+        stored_shape, order = self._axes
+        return np.frombuffer(data, self.dtype).reshape(stored_shape).transpose(order)
+
+    @functools.cached_property
+    def _axes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The shape of the stored bytes, and the order of their axes in the array."""
+        return tuple(self.shape[axis] for axis in self.order), tuple(np.argsort(self.order).tolist())
 
 
 def checked(data: bytes) -> bytes:

@@ -129,5 +129,5 @@ def check_chunks(voxels: ZarrVoxels) -> str | None:
     what = f"{array.folder}: {array.num_missing} of {array.num_files} chunk(s) are missing: {', '.join(keys)}{more}"
     is_record = OURS in array.layout.attributes
     if is_record or array.num_files > _SPARSEST * len(array.stored):
-        raise DataError(f"{what}. Fix: fetch the image again.")
+        raise DataError(f"{what}. Fix: fetch the image again; if it is that empty, store its empty chunks, too.")
     return f"{what}; their voxels are read as {array.layout.fill_value}, the fill value."
