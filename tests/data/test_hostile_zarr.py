@@ -15,7 +15,9 @@ from numcodecs import blosc, lz4, zstd
 
 from mtf_imaging.cli.main import main
 from mtf_imaging.data.formats.ome_zarr.codecs import COMPRESSORS
+from mtf_imaging.data.formats.ome_zarr.write import write_zarr_labels
 from mtf_imaging.data.images import voxel_values
+from mtf_imaging.data.images.spacing_table import SpacingTable
 from mtf_imaging.data.reading.images import read_segmentation, read_volume
 from mtf_imaging.errors import DataError
 from tests.data.json_values import replacements
@@ -420,6 +422,10 @@ def test_a_missing_scale_is_said(tmp_path, hu, caplog):
     np.testing.assert_allclose(geometry.spacing, (1, 1, 1))
     assert "with voxels of 1 x 1 x 1 mm, because its metadata states no size; spacing and all results" in caplog.text
     assert "Fix: give the true size in a spacing_table" in caplog.text
+    write_zarr_labels(tmp_path / "segmentation-3.ome.zarr", [np.ones(SHAPE, np.uint8)], geometry)
+    caplog.clear()
+    read_segmentation(tmp_path / "segmentation-3.ome.zarr")  # states no size, either
+    assert "because its metadata states no size" in caplog.text
     edit_attributes(path, lambda all: all["ome"]["multiscales"][0].update(axes=axis_entries("zyx")))
     with pytest.raises(
         DataError, match=r"states the orientation of the axes, but not the voxel size. Fix: add the coord"
@@ -428,8 +434,6 @@ def test_a_missing_scale_is_said(tmp_path, hu, caplog):
 
 
 def test_the_table_gives_a_missing_scale(tmp_path, hu, caplog):
-    from mtf_imaging.data.images.spacing_table import SpacingTable
-
     path = write_image(tmp_path / "volume-3.ome.zarr", hu, directions=None)
     edit_attributes(path, lambda all: all["ome"]["multiscales"][0]["datasets"][0].pop("coordinateTransformations"))
     known = SpacingTable({"3": (0.5, 0.6, 2.5)}, tmp_path / "sizes.csv")

@@ -11,11 +11,12 @@ from tests.mutants import (
     program_mutants,
     training_mutants,
     upstream_mutants,
+    zarr_mutants,
 )
 
 _MODULES = (
     *(layout_mutants, mesh_mutants, ops_mutants, upstream_mutants),
-    *(program_mutants, training_mutants, learning_mutants, evaluation_mutants, data_mutants),
-    format_mutants,
+    *(program_mutants, training_mutants, learning_mutants, evaluation_mutants),
+    *(data_mutants, format_mutants, zarr_mutants),
 )
 MUTANTS = [mutant for module in _MODULES for mutant in module.MUTANTS]

@@ -24,12 +24,14 @@ class Frame:
       scale: distance between voxels along these axes, in their units.
       translation: position of the first voxel along these axes, in their units.
       affine: `[4, 4]`, voxel `[x, y, z]` -> mm in RAS+; None if only scale and translation are known.
+      has_size: whether the scale is stated.
     """
 
     axes: tuple[Mapping[str, Any], ...]
     scale: tuple[float, ...]
     translation: tuple[float, ...]
     affine: np.ndarray | None
+    has_size: bool = True
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -42,19 +44,12 @@ class Frame:
         Args:
           name: name of the image.
         """
-        multiscale = {
-            "name": name,
-            "axes": [dict(axis) for axis in self.axes],
-            "datasets": [
-                {
-                    "path": LEVEL,
-                    "coordinateTransformations": [
-                        {"type": "scale", "scale": [*self.scale]},
-                        {"type": "translation", "translation": [*self.translation]},
-                    ],
-                }
-            ],
-        }
+        steps = [
+            {"type": "scale", "scale": [*self.scale]},
+            {"type": "translation", "translation": [*self.translation]},
+        ]
+        dataset = {"path": LEVEL, "coordinateTransformations": steps} if self.has_size else {"path": LEVEL}
+        multiscale = {"name": name, "axes": [dict(axis) for axis in self.axes], "datasets": [dataset]}
         ours = {} if self.affine is None else {OURS: {"affine": np.asarray(self.affine).tolist()}}
         return {"ome": {"version": _VERSION, "multiscales": [multiscale], "image-label": {}}, **ours}
 
@@ -83,6 +78,7 @@ def zarr_geometry(multiscale: Multiscale, shape: tuple[int, int, int]) -> ZarrGe
         scale=tuple(multiscale.scale[number] for number in numbers),
         translation=tuple(multiscale.translation[number] for number in numbers),
         affine=multiscale.ours,
+        has_size=multiscale.has_size,
     )
     doubt = None if multiscale.has_directions else "its metadata does not state the anatomical orientation of the axes"
     fields = made_fields(shape, multiscale.affine)
