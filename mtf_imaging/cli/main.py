@@ -4,7 +4,7 @@ import logging
 import sys
 
 from mtf_imaging.cli.commands.all_commands import ANYWHERE, COMMANDS, TOGETHER, load
-from mtf_imaging.cli.runtime import messages, next_step, usage
+from mtf_imaging.cli.runtime import messages, next_step, streams, usage
 from mtf_imaging.cli.runtime.failures import exit_code, explain
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.processes.processes import find_processes
@@ -22,6 +22,7 @@ def main(argv: list[str] | None = None) -> int:
       the exit code of the program that it runs.
     """
     argv = sys.argv[1:] if argv is None else argv
+    streams.prepare()
     try:
         _dispatch(argv)
     except (Exception, KeyboardInterrupt) as error:

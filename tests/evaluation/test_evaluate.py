@@ -111,6 +111,19 @@ def test_folders_are_predicted_without_labels(tmp_path, folder):
     assert all(path.is_file() for path in written)
 
 
+def test_a_case_whose_name_is_too_long_does_not_stop_the_others(tmp_path, folder):
+    """The segmentation of the first case has a name of 255 bytes, that of the second one of 256 bytes."""
+    for length in (235, 236):
+        (folder / f"volume-{'9' * length}.nii.gz").write_bytes((folder / "volume-3.nii.gz").read_bytes())
+    text = (
+        r"segmentation-9+\.nii\.gz: this name has 256 bytes, but file systems store at most 255\. Fix: give .* shorter"
+    )
+    with pytest.raises(DataError, match=text):
+        predict_cases(folder, tmp_path / "out", GRID, oracle, progress=False)
+    written = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert written == sorted(f"segmentation-{name}.nii.gz" for name in ("3", "4", "12", "9" * 235))
+
+
 def test_segmentations_are_replaced_only_when_asked(tmp_path, folder):
     (tmp_path / "out").mkdir()
     kept = tmp_path / "out/segmentation-4.nii.gz"

@@ -14,13 +14,16 @@ from PIL import Image
 import mtf_imaging as mi
 from mtf_imaging.evaluation.cleanup import Cleanup
 from mtf_imaging.jobs.held_out import open_held_out
+from mtf_imaging.jobs.inference import open_images
 from mtf_imaging.kinds.all_kinds import read_facts
+from mtf_imaging.kinds.kind import Planned
 from mtf_imaging.kinds.photos import prediction as photo_prediction
 from mtf_imaging.kinds.photos.augmentation import PhotoAugmentation
 from mtf_imaging.kinds.photos.data_set import Photos
 from mtf_imaging.kinds.photos.reading.label_images import read_label_image
 from mtf_imaging.models.deeplab import SemanticSegmentation
 from mtf_imaging.models.unet3d import Segmentation, UNet3D
+from mtf_imaging.settings.inference import PredictSettings
 from mtf_imaging.training.optimizers import Adam
 from tests.jobs.photo_network import CLASSES, TwoConvs, write_photos
 
@@ -408,3 +411,15 @@ def explained(**options):
 
 def test_explain_takes_the_size_of_crops():
     assert explained(layout=SPLIT).plan.memory < explained().plan.memory
+
+
+def test_images_that_cannot_be_written_are_reported_after_the_others_are_done(folder, predict, tmp_path):
+    photo = folder / "photos/images/photo_0.png"
+    subject = open_images(PredictSettings(**COMMON, model_dir=folder / "run", input=photo, output=tmp_path / "one.png"))
+    pairs = subject.plan_predictions(photo, tmp_path / "one.png", False).pairs
+    planned = Planned(pairs, (mi.DataError("name a is too long"), mi.DataError("name b is too long", ["output"])))
+    text = r"2 of 3 images cannot be predicted:\n  name a is too long\n  name b is too long"
+    with pytest.raises(mi.DataError, match=text) as error:
+        predict(input=photo, output=tmp_path / "one.png", planned=planned)
+    assert error.value.settings == ("output",)
+    assert labels(tmp_path / "one.png").shape == (20, 30)

@@ -162,7 +162,8 @@ def predict_cases(
       The paths of the segmentations.
 
     Raises:
-      DataError: `plan_predictions` refuses the paths, or a volume cannot be read.
+      DataError: `plan_predictions` refuses the paths, or a volume cannot be read. Cases whose segmentations cannot be
+        written raise this error after the others are done.
       ConfigError: another process is writing to the output folder, or `cleanup` has rules of livers for other labels.
     """
     cleanup.check(description)
