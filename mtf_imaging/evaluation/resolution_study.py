@@ -45,7 +45,7 @@ def read_run(resolution: int, seed: int, metrics: str | Path) -> Run:
       seed: the seed of the training.
       metrics: the path of `metrics.json`.
     """
-    contents = json.loads(Path(metrics).read_text())
+    contents = json.loads(Path(metrics).read_text("utf-8"))
     cases = contents["cases"].values()
     lesions = [lesion for case in cases for lesion in case["lesions"] if lesion["reference_voxels"]]
     dice, count = {name: contents[name]["dice_per_case"] for name in (LIVER, LESION)}, {}
@@ -58,7 +58,7 @@ def read_run(resolution: int, seed: int, metrics: str | Path) -> Run:
 
 def read_study(path: str | Path) -> list[Run]:
     """Reads the runs of a `study.csv`."""
-    with open(path, newline="") as file:
+    with open(path, newline="", encoding="utf-8", errors="surrogateescape") as file:
         rows = list(csv.DictReader(file))
     counted = [f"lesions {size}" for size in SIZE_BINS]
     return [

@@ -115,9 +115,7 @@ def test_a_case_whose_name_is_too_long_does_not_stop_the_others(tmp_path, folder
     """The segmentation of the first case has a name of 255 bytes, that of the second one of 256 bytes."""
     for length in (235, 236):
         (folder / f"volume-{'9' * length}.nii.gz").write_bytes((folder / "volume-3.nii.gz").read_bytes())
-    text = (
-        r"segmentation-9+\.nii\.gz: this name has 256 bytes, but file systems store at most 255\. Fix: give .* shorter"
-    )
+    text = r"segmentation-9+\.nii\.gz: this name has 256 bytes, but file systems store at most 255\. Fix: give"
     with pytest.raises(DataError, match=text):
         predict_cases(folder, tmp_path / "out", GRID, oracle, progress=False)
     written = sorted(path.name for path in (tmp_path / "out").iterdir())

@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from mtf_imaging.training.observers.step_table import StepTable
+from mtf_imaging.training.observers.step_table import StepTable, read_rows
 from tests.storage import no_file_larger_than
 
 STEPS = 50
@@ -48,3 +48,12 @@ def test_a_new_column_that_cannot_be_added_leaves_the_rows(path):
     table.close()
     assert path.read_bytes() == before
     assert [file.name for file in path.parent.iterdir()] == ["losses.csv"]
+
+
+def test_names_that_are_not_utf_8_keep_their_bytes(tmp_path):
+    table = StepTable(tmp_path / "losses.csv")
+    table.begin(0)
+    table.append(0, {"loss": 1.0, "cases": "M\udcfcller Größe"})
+    table.close()
+    assert (tmp_path / "losses.csv").read_bytes() == b"step,loss,cases\n0,1.0,M" + b"\xfcller Gr\xc3\xb6\xc3\x9fe\n"
+    assert read_rows(tmp_path / "losses.csv", 1)[0]["cases"] == "M\udcfcller Größe"

@@ -26,5 +26,5 @@ def save_model(output: str | Path, networks: TrainedNetworks, card: ModelCard, p
     model.networks = networks
     with building("writing the model", progress=progress), new_folder(output) as folder:
         tf.saved_model.save(model, str(folder), {one.name: one.function() for one in card.signatures})
-        (folder / CARD).write_text(card.as_json())
-        (folder / README).write_text(card.as_markdown())
+        (folder / CARD).write_text(card.as_json(), "utf-8")
+        (folder / README).write_text(card.as_markdown(), "utf-8")

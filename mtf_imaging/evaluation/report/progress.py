@@ -66,7 +66,7 @@ def read_table(path: str | Path) -> dict[str, np.ndarray]:
     """Reads the numeric columns of a CSV file, float64 `[rows]` by name; {} if the file does not exist."""
     if not Path(path).is_file():
         return {}
-    with open(path, newline="") as file:
+    with open(path, newline="", encoding="utf-8", errors="surrogateescape") as file:
         rows = list(csv.reader(file))
     complete = [row for row in rows[1:] if len(row) == len(rows[0])]  # the last row may still be incomplete
     numbers = [(at, name) for at, name in enumerate(rows[0] if rows else ()) if name != "cases"]

@@ -9,6 +9,9 @@ from typing import Any, TextIO
 from mtf_imaging.errors import about
 from mtf_imaging.files.atomic import atomic_path
 
+# The same in every locale. Names of cases that are not UTF-8 keep their bytes.
+_TEXT: dict[str, Any] = {"encoding": "utf-8", "errors": "surrogateescape"}
+
 
 def read_rows(path: str | Path, step: int) -> list[dict[str, str]]:
     """Returns the complete rows of a table for the steps before `step`, dicts of strings by column.
@@ -19,7 +22,7 @@ def read_rows(path: str | Path, step: int) -> list[dict[str, str]]:
     """
     if not Path(path).is_file():
         return []
-    with open(path, newline="") as file:
+    with open(path, newline="", **_TEXT) as file:
         columns, *rows = list(csv.reader(file)) or [[]]
     return [dict(zip(columns, row, strict=True)) for row in rows if len(row) == len(columns) and int(row[0]) < step]
 
@@ -52,9 +55,9 @@ class StepTable:
     def _rewrite(self, rows: Iterable[Sequence[str]]) -> None:
         """Replaces the file atomically and opens it to append rows."""
         self.close()
-        with atomic_path(self._path) as temporary, open(temporary, "w", newline="") as file:
+        with atomic_path(self._path) as temporary, open(temporary, "w", newline="", **_TEXT) as file:
             csv.writer(file, lineterminator="\n").writerows(rows)
-        self._file = open(self._path, "a", newline="")  # noqa: SIM115  it stays open during the run
+        self._file = open(self._path, "a", newline="", **_TEXT)  # noqa: SIM115  it stays open during the run
 
     def append(self, step: int, values: Mapping[str, Any]) -> None:
         """Writes a row and flushes the file.
@@ -76,7 +79,7 @@ class StepTable:
     def _add_columns(self, columns: Sequence[str]) -> None:
         rows = []
         if self._columns:  # an earlier version or configuration wrote fewer columns
-            with open(self._path, newline="") as file:
+            with open(self._path, newline="", **_TEXT) as file:
                 rows = [{name: row[name] for name in self._columns} for row in csv.DictReader(file)]
         self._columns = [*columns, *(name for name in self._columns if name not in columns)]
         self._rewrite([self._columns, *([row.get(name, "nan") for name in self._columns] for row in rows)])

@@ -44,6 +44,6 @@ def summarize(output_dir: Path, workflow: Workflow) -> str:
 
 def _losses(model_dir: Path) -> dict[int, float]:
     """Returns the losses of the first steps, {step: loss}, from the `losses.csv` of a run."""
-    with open(model_dir / "losses.csv", newline="") as file:
+    with open(model_dir / "losses.csv", newline="", encoding="utf-8") as file:
         rows = [(int(row["step"]), float(row["loss"])) for row in csv.DictReader(file)]
     return dict(sorted(rows)[:COMPARED_STEPS])
