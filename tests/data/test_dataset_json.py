@@ -258,6 +258,14 @@ def test_hostile_or_ambiguous_text_names_the_file(tmp_path, text, message):
     assert str(caught.value).startswith(f"{tmp_path / FILE}: ")
 
 
+@pytest.mark.parametrize("name", ["a\nb", "a\x00", "a\x1b[31m"])
+def test_names_have_no_control_characters(tmp_path, name):
+    for fields in ({**PROSTATE, "labels": {"background": 0, name: 1}}, {**PROSTATE, "channel_names": {"0": name}}):
+        write(tmp_path, fields)
+        with pytest.raises(DataError, match=r"(has control characters in its name|which is not a name)\. Fix"):
+            read_description(tmp_path)
+
+
 def test_a_description_is_a_regular_file(tmp_path):
     (tmp_path / FILE).symlink_to(tmp_path / "missing.json")
     with pytest.raises(DataError, match=rf"^{tmp_path / FILE}: No such file"):

@@ -11,6 +11,7 @@ from mtf_imaging.data.description.description import ANY_RULES, BACKGROUND, LITS
 from mtf_imaging.data.intensities import parse_intensities
 from mtf_imaging.data.listing.foreign_formats import how_to_convert
 from mtf_imaging.data.listing.image_formats import ENDINGS
+from mtf_imaging.data.listing.names import is_text, printable
 from mtf_imaging.errors import DataError
 from mtf_imaging.spelling import did_you_mean
 
@@ -129,7 +130,7 @@ def _channels(fields: Mapping, where: str) -> tuple[str, ...]:
             f"Fix: number them {', '.join(map(str, range(len(names))))}."
         )
     for number, name in names.items():
-        if not isinstance(name, str) or not name.strip():
+        if not isinstance(name, str) or not name.strip() or not is_text(name):
             raise DataError(
                 f"{where}: the modality of channel {number} in {key} is {name!r}, which is not a name. "
                 'Fix: name it, for instance "CT" or "T1w".'
@@ -187,6 +188,8 @@ def _inverted(listed: Mapping[str, str], where: str) -> dict[str, int]:
 def _value(name: str, value: Any, where: str) -> int | Values:
     if not name.strip():
         raise DataError(f"{where}: the label of value {value!r} has no name. Fix: name it.")
+    if not is_text(name):
+        raise DataError(f"{where}: the label '{printable(name)}' has control characters in its name. Fix: rename it.")
     several = isinstance(value, list)
     for single in value if several else [value]:
         if not isinstance(single, int) or isinstance(single, bool) or single < 0:

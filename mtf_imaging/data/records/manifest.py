@@ -194,7 +194,7 @@ def read_manifest(data_dir: str | Path) -> Manifest | None:
             description = from_fields(fields, str(path)) if "channel_names" in fields else LITS
             record_format = check_format(fields["record_format"]) if version > _FORMAT_OF_TFRECORD else TFRECORD
             return Manifest(parse_any_sampling(fields["resolution"], spacing), sources, description, record_format)
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise DataError(f"{path}: not a manifest of records ({error!r}). Fix: convert to a new folder.") from error
     raise DataError(
         f"{path}: the records have format {version}, but this program reads formats 1 to {FORMAT}. "

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mtf_imaging.data.listing.names import is_text
 from mtf_imaging.data.pixels.scaling import IMAGENET, Scaled, check_keys, fault_of_scaling
 from mtf_imaging.errors import DataError
 
@@ -71,7 +72,7 @@ def _fault_of_categories(categories: Any) -> str | None:
         return f"categories {categories!r}: at least one category is needed. Fix: write {_EXAMPLE}."
     for category in categories:
         is_pair = isinstance(category, tuple) and len(category) == 2
-        if not is_pair or not is_integer(category[0]) or not isinstance(category[1], str) or not category[1].strip():
+        if not is_pair or not is_integer(category[0]) or not _is_name(category[1]):
             return f"the category {category!r} is not a pair of an integer and a name. Fix: write {_EXAMPLE}."
     for position, what in enumerate(("ID", "name")):
         values = [category[position] for category in categories]
@@ -81,6 +82,10 @@ def _fault_of_categories(categories: Any) -> str | None:
     return None
 
 
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip()) and is_text(value)
+
+
 def is_integer(value: Any) -> bool:
-    """Returns whether a JSON value is an integer."""
-    return isinstance(value, int) and not isinstance(value, bool)
+    """Returns whether a JSON value is an integer of 64 bits."""
+    return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63

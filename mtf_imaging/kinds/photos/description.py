@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mtf_imaging.data.listing.names import is_text
 from mtf_imaging.data.pixels.scaling import UNIT, Scaled, check_keys, fault_of_scaling
 from mtf_imaging.errors import DataError
 
@@ -141,8 +142,11 @@ def _fault_of_classes(classes: Sequence) -> str | None:
         count = len(classes) if isinstance(classes, tuple) else repr(classes)
         return f"classes: {count}, not 1 to {NUM_VALUES - 1} names. Fix: name this many classes."
     for label, name in enumerate(classes):
-        if not isinstance(name, str) or not name.strip():
-            return f"the class with label {label} has the name {name!r}. Fix: give it a name of at least one character."
+        if not isinstance(name, str) or not name.strip() or not is_text(name):
+            return (
+                f"the class with label {label} has the name {name!r}. Fix: give it a name of at least one character "
+                "and no control characters."
+            )
         if name in classes[:label]:
             return (
                 f"two classes have the name '{name}', those of the labels {classes.index(name)} and {label}. "
