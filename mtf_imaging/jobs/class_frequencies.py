@@ -62,7 +62,8 @@ def resolve_frequencies(
     description: Any = data.description or getattr(task, "description", None)  # a custom data set has none
     if label_counts is None or not hasattr(description, "outputs"):
         return None
-    frequencies = class_frequencies(label_counts(data.data_dir), list(description.outputs.values()), description.ignore)
+    counts = data.label_survey.counts if data.label_survey else label_counts(data.data_dir)
+    frequencies = class_frequencies(counts, list(description.outputs.values()), description.ignore)
     return None if frequencies is None else list(frequencies)
 
 

@@ -5,6 +5,7 @@ import functools
 from pathlib import Path
 from typing import Any
 
+from mtf_imaging.data.label_survey import LabelSurvey
 from mtf_imaging.kinds.all_kinds import explained, kind_of_data_set
 from mtf_imaging.kinds.facts import ARRAYS, VOLUMES
 from mtf_imaging.kinds.kind import Kind, TrainingImages
@@ -54,6 +55,12 @@ class TrainingData(DataSettings):
         """The description of the images; None for a custom data set, and for records that do not exist yet."""
         with explained(self.data_dir, self.kind, "data_dir", "data"):
             return self.images.description(self.data_dir)
+
+    @functools.cached_property
+    def label_survey(self) -> LabelSurvey | None:
+        """The labels of the training images; None for a custom data set."""
+        with explained(self.data_dir, self.kind, "data_dir", "data"):
+            return self.images.label_survey(self.data_dir, self.description, is_held_out=False)
 
     @property
     def held_out_split(self) -> str | None:

@@ -4,10 +4,12 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
+from mtf_imaging.data.description.differences import differences, refuse_differences
 from mtf_imaging.errors import CheckpointError, ConfigError
 from mtf_imaging.files.run_folder import fold_folders, weights_folder
 from mtf_imaging.kinds.all_kinds import read_facts
 from mtf_imaging.kinds.facts import VOLUMES
+from mtf_imaging.kinds.volumes.trained import description_of_run
 from mtf_imaging.settings.inference import TrainedRunSettings
 
 _logger = logging.getLogger(__name__)
@@ -73,7 +75,7 @@ def check_no_fold(ensemble: bool, fold: int | None) -> None:
 
 
 def _check_facts(runs: Sequence[Path]) -> None:
-    """Raises ConfigError if runs were trained at different resolutions or spacings, or on other classes of photos."""
+    """Raises ConfigError if runs were trained at different resolutions or spacings, or on data that differ in meaning."""
     read = [(run, facts) for run in runs if (facts := read_facts(run)) is not None]
     for run, facts in read[1:]:
         for name in ("resolution", "spacing"):
@@ -85,7 +87,11 @@ def _check_facts(runs: Sequence[Path]) -> None:
                     "remove the folders of the others.",
                     ["model_dir", "ensemble"],
                 )
-        if facts.kind != VOLUMES and facts.description != read[0][1].description:
+        if facts.kind == VOLUMES:
+            found = differences(description_of_run(run), description_of_run(read[0][0]))
+            fix = "train all runs on data with one description, or remove the folders of the others."
+            refuse_differences(f"{run}: was trained with", found, f"{read[0][0]} with", fix, ["model_dir", "ensemble"])
+        elif facts.description != read[0][1].description:
             raise ConfigError(
                 f"{run}: was trained on photos with other classes or another scaling than {read[0][0]}; both are in "
                 "their run.json. Fix: train all runs on the same photos, or remove the folders of the others.",

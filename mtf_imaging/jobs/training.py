@@ -24,6 +24,8 @@ from mtf_imaging.jobs.data import as_training_data
 from mtf_imaging.jobs.devices import as_devices
 from mtf_imaging.jobs.explaining import explain_step
 from mtf_imaging.jobs.held_out import make_evaluator, open_held_out
+from mtf_imaging.jobs.label_warnings import warn_of_labels
+from mtf_imaging.jobs.resuming import check_resumed_data
 from mtf_imaging.jobs.stop_signals import StopSignals
 from mtf_imaging.kinds.networks import task_for
 from mtf_imaging.layout import Layout
@@ -88,6 +90,7 @@ def train(own: TrainSettings) -> dict[str, float]:
         initial = _initial_weights(group, own)
         fold = folds.resolve_fold(data, model_dir)
         data = fold.data if fold else data
+        group.first(lambda: check_resumed_data(data, model_dir))
         task = task_for(own.task, data.description)
         counted = None if own.dry_run else own.class_frequencies  # they do not change the cost of a step
         frequencies = group.first(lambda: resolve_frequencies(counted, task, data, model_dir))
@@ -100,6 +103,8 @@ def train(own: TrainSettings) -> dict[str, float]:
         if not own.dry_run:
             check_data(group, data, step, buckets)
         held_out = open_held_out(data, step, monitor, progress)
+        if not own.dry_run:
+            group.first(lambda: warn_of_labels(data, model_dir))
         built = build_steps(step, buckets, data, layout, devices, progress)
         if own.dry_run:
             if initial:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from mtf_imaging.errors import DataError
 
 if TYPE_CHECKING:
+    from mtf_imaging.data.description.differences import Difference
+    from mtf_imaging.data.label_survey import LabelSurvey
     from mtf_imaging.evaluation.export.networks import TrainedNetworks
     from mtf_imaging.evaluation.export.signature import ExportedKind
     from mtf_imaging.files.case_errors import CaseFaults
@@ -126,6 +128,29 @@ class TrainingImages(Protocol):
 
     def description(self, data_dir: Any) -> Any:
         """Returns the description of the images of a folder; None if there is none."""
+
+    def differences(self, description: Any, fields: dict[str, Any] | None, where: str) -> "list[Difference]":
+        """Returns the differences from the description that a run stores, those that change what a label means.
+
+        Args:
+          description: the description of the images.
+          fields: the description in the facts of the run; see `Facts.description`.
+          where: the file of the facts, for messages.
+
+        Raises:
+          DataError: the fields are damaged.
+        """
+        return []
+
+    def label_survey(self, folder: Any, description: Any, is_held_out: bool) -> "LabelSurvey | None":
+        """Returns which labels the images of a folder have; None if the kind names no labels.
+
+        Args:
+          folder: the folder of the images.
+          description: the description of the training images.
+          is_held_out: whether to count the held-out images, not the images to train on.
+        """
+        return None
 
     def has_several_grids(self, data_dir: Any) -> bool:
         """Returns whether the images have several sizes, each of which is trained with a program of its own."""

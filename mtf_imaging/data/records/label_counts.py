@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from mtf_imaging.data.class_frequencies import MOST_IMAGES, NUM_VALUES, evenly_spread
+from mtf_imaging.data.label_survey import LabelSurvey
 from mtf_imaging.data.records.manifest import open_records
 from mtf_imaging.data.records.opening import open_record
 from mtf_imaging.data.records.splits import Subset
@@ -14,7 +15,9 @@ _PLANES = 16  # read at a time
 _MOST_VOXELS = 1 << 30  # read in seconds
 
 
-def count_labels(data_dir: str | Path | Subset, most: int = MOST_IMAGES, most_voxels: int = _MOST_VOXELS) -> np.ndarray:
+def survey_records(
+    data_dir: str | Path | Subset, most: int = MOST_IMAGES, most_voxels: int = _MOST_VOXELS
+) -> LabelSurvey:
     """Counts the voxels of each label in the records of a folder.
 
     Args:
@@ -24,19 +27,39 @@ def count_labels(data_dir: str | Path | Subset, most: int = MOST_IMAGES, most_vo
         of each record is read.
 
     Returns:
-      int64 `[256]`, the number of voxels of each label among those that are read.
+      The number of voxels of each label among those that are read, int64 `[256]`.
 
     Raises:
       DataError: the folder is incomplete, or a record is damaged.
     """
     manifest = open_records(data_dir)
-    counts, keys = np.zeros(NUM_VALUES, np.int64), evenly_spread(manifest.cases, most)
+    description, keys = manifest.description, evenly_spread(manifest.cases, most)
+    total, ignored = np.zeros(NUM_VALUES, np.int64), []
     voxels = sum(math.prod(manifest.case_sampling(key).grid) for key in keys)
-    step = _PLANES * math.ceil(voxels / most_voxels)
+    every = math.ceil(voxels / most_voxels)
     for key in keys:
         record = open_record(manifest.record_path(data_dir, key), manifest.case_sampling(key))
+        counts = np.zeros(NUM_VALUES, np.int64)
         x, y, z = record.grid
-        for start in range(0, x, step):  # slabs, because bincount takes 8 bytes per voxel
+        for start in range(0, x, _PLANES * every):  # slabs, because bincount takes 8 bytes per voxel
             planes = record.labels((slice(start, min(start + _PLANES, x)), slice(0, y), slice(0, z)))
             counts += np.bincount(planes.ravel(), minlength=NUM_VALUES)
-    return counts
+        if description.ignore is not None and counts[description.ignore] == counts.sum():
+            ignored.append(key)
+        total += counts
+    return LabelSurvey(
+        names=description.labels,
+        counts=total,
+        ignored=tuple(ignored),
+        num_counted=len(keys),
+        num_images=len(manifest.cases),
+        unit="voxel",
+        images="cases",
+        source="dataset.json",
+        is_partial=every > 1,
+    )
+
+
+def count_labels(data_dir: str | Path | Subset, most: int = MOST_IMAGES, most_voxels: int = _MOST_VOXELS) -> np.ndarray:
+    """Returns the number of voxels of each label, int64 `[256]`; see `survey_records`."""
+    return survey_records(data_dir, most, most_voxels).counts

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mtf_imaging.data.description.differences import Difference, compared
 from mtf_imaging.data.listing.names import is_text
 from mtf_imaging.data.pixels.scaling import IMAGENET, Scaled, check_keys, fault_of_scaling
 from mtf_imaging.errors import DataError
@@ -65,6 +66,11 @@ def object_description_from_fields(fields: Any, where: str) -> ObjectDescription
         return ObjectDescription(categories, fields.get("scaling", IMAGENET))
     except DataError as error:
         raise DataError(f"{where}: {error}") from error
+
+
+def category_differences(own: ObjectDescription, expected: ObjectDescription) -> list[Difference]:
+    """Returns the difference between the categories; a network keeps the scaling of its training."""
+    return compared("categories", *(", ".join(f"{at} {name}" for at, name in one.categories) for one in (own, expected)))
 
 
 def _fault_of_categories(categories: Any) -> str | None:

@@ -3,11 +3,18 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mtf_imaging.data.description.differences import Difference
+from mtf_imaging.data.label_survey import LabelSurvey
 from mtf_imaging.kinds.file_images import FileTraining
 from mtf_imaging.kinds.objects.data_set import Objects
-from mtf_imaging.kinds.objects.description import ObjectDescription
+from mtf_imaging.kinds.objects.description import (
+    ObjectDescription,
+    category_differences,
+    object_description_from_fields,
+)
 from mtf_imaging.kinds.objects.held_out import BOX_MEASURES, MASK_MEASURES, HeldOutObjects
 from mtf_imaging.kinds.objects.reading.annotations import find_object_images
+from mtf_imaging.kinds.objects.reading.category_counts import survey_objects
 
 if TYPE_CHECKING:
     from mtf_imaging.training.task import Task
@@ -21,6 +28,13 @@ class Training(FileTraining):
 
     def measure(self, description: ObjectDescription) -> str:
         return (MASK_MEASURES if self._data_set.masks else BOX_MEASURES)[0]
+
+    def differences(self, description: ObjectDescription, fields: dict | None, where: str) -> list[Difference]:
+        return category_differences(description, object_description_from_fields(fields, where))
+
+    def label_survey(self, folder: str | Path, description: ObjectDescription, is_held_out: bool) -> LabelSurvey:
+        split = self.held_out if is_held_out else self.split
+        return survey_objects(find_object_images(folder, split, description), description)
 
     def held_out_split(self, eval_dir: str | Path) -> str | None:
         return self.held_out

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mtf_imaging.data.description.differences import Difference, compared, refuse_differences
 from mtf_imaging.data.listing.names import is_text
 from mtf_imaging.data.pixels.scaling import UNIT, Scaled, check_keys, fault_of_scaling
 from mtf_imaging.errors import DataError
@@ -255,6 +256,18 @@ CITYSCAPES = PhotoDescription(
 )
 
 
+def photo_differences(own: PhotoDescription, expected: PhotoDescription) -> list[Difference]:
+    """Returns the differences that change what a label means.
+
+    The colors, the scaling and the values in label images do not: label images are read with the values of their own
+    folder, and a network keeps the scaling of its training.
+    """
+    return [
+        *compared("classes", ", ".join(own.classes), ", ".join(expected.classes)),
+        *compared("ignore_label", str(own.ignore_label), str(expected.ignore_label)),
+    ]
+
+
 def check_same_classes(path: str | Path, own: PhotoDescription, expected: PhotoDescription) -> None:
     """Checks that a folder of photos has the classes of the training.
 
@@ -264,10 +277,7 @@ def check_same_classes(path: str | Path, own: PhotoDescription, expected: PhotoD
       expected: the description of the training data.
 
     Raises:
-      DataError: the classes differ.
+      DataError: the classes or the ignore label differ.
     """
-    if own.classes != expected.classes:
-        raise DataError(
-            f"{path}: has the classes {', '.join(own.classes)}, but the network was trained with "
-            f"{', '.join(expected.classes)}. Fix: give data like those of the training."
-        )
+    fix = "give data like those of the training."
+    refuse_differences(f"{path}: has", photo_differences(own, expected), "the network was trained with", fix)

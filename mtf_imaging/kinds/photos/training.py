@@ -3,12 +3,20 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mtf_imaging.data.description.differences import Difference
+from mtf_imaging.data.label_survey import LabelSurvey
 from mtf_imaging.kinds.file_images import FileTraining
 from mtf_imaging.kinds.photos.data_set import Photos
-from mtf_imaging.kinds.photos.description import PhotoDescription, check_same_classes
+from mtf_imaging.kinds.photos.description import (
+    PhotoDescription,
+    check_same_classes,
+    photo_description_from_fields,
+    photo_differences,
+)
 from mtf_imaging.kinds.photos.held_out import MEASURES, HeldOutPhotos
 from mtf_imaging.kinds.photos.infer import prediction_multiple
-from mtf_imaging.kinds.photos.reading.folders import find_photos, splits
+from mtf_imaging.kinds.photos.reading.folders import find_photos, photo_description, splits
+from mtf_imaging.kinds.photos.reading.label_counts import survey_photos
 
 if TYPE_CHECKING:
     from mtf_imaging.training.task import Task
@@ -23,6 +31,13 @@ class Training(FileTraining):
 
     def measure(self, description: PhotoDescription) -> str:
         return MEASURES[0]
+
+    def differences(self, description: PhotoDescription, fields: dict | None, where: str) -> list[Difference]:
+        return photo_differences(description, photo_description_from_fields(fields, where))
+
+    def label_survey(self, folder: str | Path, description: PhotoDescription, is_held_out: bool) -> LabelSurvey:
+        split = self.held_out_split(folder) if is_held_out else self.split
+        return survey_photos(find_photos(folder, split), photo_description(folder))
 
     def held_out_split(self, eval_dir: str | Path) -> str | None:
         return self._data_set.held_out_split if splits(Path(eval_dir)) else None

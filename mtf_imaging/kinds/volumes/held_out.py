@@ -13,6 +13,7 @@ import numpy as np
 from tqdm import tqdm
 
 from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
+from mtf_imaging.data.description.differences import differences, refuse_differences
 from mtf_imaging.data.intensity import apply_window
 from mtf_imaging.data.network_input import apply_intensities
 from mtf_imaging.data.records.channel_maps import resolve_intensities
@@ -51,7 +52,7 @@ class HeldOutRecords:
       window: (low, high) in HU, as in training; see `resolve_intensities`.
       spacing: the spacing that the records must have, in the format of `open_records`.
       progress: whether to show a progress bar.
-      description: the meaning of the labels.
+      description: the channels and labels of the training. Records with others are refused.
       intensities: {channel: intensity scheme}, as in training; see `Records`.
     """
 
@@ -77,18 +78,24 @@ class HeldOutRecords:
           A function of the network that returns the mean Dice by mask and a picture of the first case.
 
         Raises:
-          DataError: the folder does not hold finished records of this sampling.
+          DataError: the folder does not hold finished records of this sampling, or they have other channels or labels
+            than the training.
         """
         manifest = self._open(eval_dir, sizes)
+        found = differences(manifest.description, self.description)
+        fix = "hold out cases of the same data set, or map their labels to those of the training and convert them again."
+        refuse_differences(f"{eval_dir}: has", found, "the network is trained with", fix, ["eval_dir"])
 
         def score(predict: PredictProbabilities) -> tuple[dict[str, float], dict[str, np.ndarray]]:
-            overlaps, pictures = [], {}
+            overlaps: list[dict[str, Overlap]] = []  # of the cases with a voxel that counts
+            pictures: dict[str, np.ndarray] = {}
             bar = tqdm(
                 manifest.cases, desc="held out", unit="case", leave=False, disable=not self.progress, dynamic_ncols=True
             )
             for number, key in enumerate(bar):
-                overlaps.append(self._score_case(eval_dir, key, manifest, predict, None if number else pictures))
-            dice = {name: dice_per_case(overlaps, name) for name in self.description.masks}
+                own = self._score_case(eval_dir, key, manifest, predict, None if number else pictures)
+                overlaps += [own] if own else []
+            dice = {name: dice_per_case(overlaps, name) if overlaps else math.nan for name in self.description.masks}
             return {name: dice[name] if name in dice else mean(dice.values()) for name in self.measures}, pictures
 
         return score
@@ -137,8 +144,8 @@ class HeldOutRecords:
     def _open(self, eval_dir: str | Path, sizes: Grid | None) -> Manifest:
         return open_records(eval_dir, None if sizes is None else tuple(sizes), self.spacing)
 
-    def _score_case(self, eval_dir, key, manifest, predict, pictures) -> dict[str, Overlap]:
-        """Returns the overlaps of one case, and draws it if `pictures` is not None.
+    def _score_case(self, eval_dir, key, manifest, predict, pictures) -> dict[str, Overlap] | None:
+        """Returns the overlaps of one case, and draws it if `pictures` is not None; None if all voxels are ignored.
 
         This is a separate function so that the arrays of a case are freed before the next one is read.
         """
@@ -152,10 +159,10 @@ class HeldOutRecords:
         del image
         labels = grid_labels(slices, probabilities, path, self.description)
         del probabilities
-        overlaps = self._overlaps(slices.group, labels, record)
+        overlaps, is_scored = self._overlaps(slices.group, labels, record)
         if pictures is not None:
             pictures.update(_picture(slices.group, record, labels, overlaps, self.description))
-        return overlaps
+        return overlaps if is_scored else None
 
     def _network_input(self, record: StoredRecord, region: Region, manifest: Manifest) -> np.ndarray:
         """Returns a region of the image of a record as in training, float32 `[x, y, z, channels]`."""
@@ -165,15 +172,23 @@ class HeldOutRecords:
         schemes = resolve_intensities(manifest, self.window, self.intensities)
         return apply_intensities(image[..., np.newaxis] if record.has_hu else image, schemes, record.statistics)
 
-    def _overlaps(self, group: "Group", labels: SlicedLabels, record: StoredRecord) -> dict[str, Overlap]:
-        """Returns the overlaps of all processes, each of which reads the reference in its own region."""
-        counts = [0] * (3 * len(self.description.masks))
+    def _overlaps(
+        self, group: "Group", labels: SlicedLabels, record: StoredRecord
+    ) -> tuple[dict[str, Overlap], bool]:
+        """Returns the overlaps of all processes, each of which reads the reference in its own region.
+
+        Returns:
+          The overlaps, and whether any voxel has another label than the ignore label.
+        """
+        counts, scored = [0] * (3 * len(self.description.masks)), False
         if labels.is_counted:
             reference = record.labels(labels.region)
             own = label_overlaps(labels.own, reference, self.description).values()
             counts = [count for overlap in own for count in dataclasses.astuple(overlap)]
-        sums = group.gather_numbers(counts).sum(axis=0, dtype=np.int64).reshape(-1, 3)
-        return {name: Overlap(*map(int, row)) for name, row in zip(self.description.masks, sums, strict=True)}
+            scored = self.description.ignore is None or bool((reference != self.description.ignore).any())
+        sums = group.gather_numbers([*counts, int(scored)]).sum(axis=0, dtype=np.int64)
+        rows = zip(self.description.masks, sums[:-1].reshape(-1, 3), strict=True)
+        return {name: Overlap(*map(int, row)) for name, row in rows}, bool(sums[-1])
 
 
 def _picture(

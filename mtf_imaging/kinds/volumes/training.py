@@ -4,10 +4,13 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mtf_imaging.data.description.description import LITS_RULES, Description
-from mtf_imaging.data.description.description_fields import as_fields
+from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
+from mtf_imaging.data.description.description_fields import as_fields, from_fields
+from mtf_imaging.data.description.differences import Difference, differences
+from mtf_imaging.data.label_survey import LabelSurvey
 from mtf_imaging.data.records.channel_maps import resolve_intensities
 from mtf_imaging.data.records.data_set import Records
+from mtf_imaging.data.records.label_counts import survey_records
 from mtf_imaging.data.records.manifest import is_plain_lits, open_records, read_manifest
 from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.data.sampling.buckets import Samplings, format_grids
@@ -50,6 +53,12 @@ class Training(TrainingImages):
         if is_plain_lits(manifest.description) and schemes[0].window == check_window(window):
             return manifest.description
         return dataclasses.replace(manifest.description, intensities=schemes)
+
+    def differences(self, description: Description | None, fields: dict | None, where: str) -> list[Difference]:
+        return differences(description or LITS, LITS if fields is None else from_fields(fields, where))
+
+    def label_survey(self, folder: Folder, description: Description | None, is_held_out: bool) -> LabelSurvey | None:
+        return None if _is_missing(folder) else survey_records(folder)
 
     def has_several_grids(self, data_dir: Folder) -> bool:
         return not _is_missing(data_dir) and isinstance(self._data_set.sampling(data_dir), Samplings)

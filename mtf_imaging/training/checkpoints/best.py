@@ -24,7 +24,7 @@ class BestCheckpoint:
         self._directory, self._program = Path(directory), program
 
     def keep(self, scores: Mapping[int, float]) -> int | None:
-        """Saves the program if its score is higher than that of the kept checkpoint.
+        """Saves the program if its score is higher than that of the kept checkpoint. A score that is NaN never counts.
 
         Args:
           scores: {step: score} of all evaluations of the run so far. A checkpoint of a step without a score is a
@@ -35,15 +35,11 @@ class BestCheckpoint:
         """
         now = int(self._program.step)
         kept = checkpoint_files.steps(self._directory)
-        candidates = sorted(step for step in {*kept, now} if step in scores)
-        best = max(candidates, key=lambda step: _comparable(scores[step]), default=None)
+        candidates = sorted(step for step in {*kept, now} if not math.isnan(scores.get(step, math.nan)))
+        best = max(candidates, key=lambda step: scores[step], default=None)
         if best is not None and best not in kept:
             # The previous one is deleted below, after the new one is complete.
             Checkpoints(self._directory, self._program, keep=2).save_alone()
         checkpoint_files.sweep(self._directory)
         checkpoint_files.delete_others(self._directory, best)
         return best
-
-
-def _comparable(score: float) -> float:
-    return -math.inf if math.isnan(score) else score

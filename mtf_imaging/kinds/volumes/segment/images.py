@@ -1,7 +1,7 @@
 """The image of a case, as the input of a network."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +9,7 @@ import numpy as np
 from mtf_imaging.data.cases.cases import Case, find_cases
 from mtf_imaging.data.description.dataset_json import find_description
 from mtf_imaging.data.description.description import LITS, Description
+from mtf_imaging.data.description.differences import channel_differences, differences, refuse_differences
 from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.images.sources import ImageSource, VoxelSource
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
@@ -26,7 +27,6 @@ from mtf_imaging.data.sampling.regions import ALONG_Z, PlaneOrder
 from mtf_imaging.data.sampling.resample import resample_linear_region
 from mtf_imaging.data.statistics import Distribution
 from mtf_imaging.data.window import DEFAULT_WINDOW, Window
-from mtf_imaging.errors import DataError
 
 _PLANES = 32  # planes of a channel to read at a time
 
@@ -36,7 +36,7 @@ def find_cases_of(path: str | Path, description: Description, need_labels: bool 
 
     Args:
       path: a folder, or the file of one image if `need_labels` is False; see `find_cases`. Its `dataset.json`, if there
-        is one, must name the same channels and, for scores, the same labels.
+        is one, must name the same channels and, for scores, the same labels, masks, ignore label and rules.
       description: the description of the training data.
       need_labels: whether the cases are scored, so that they need a segmentation.
 
@@ -45,24 +45,12 @@ def find_cases_of(path: str | Path, description: Description, need_labels: bool 
     """
     own = find_description(path)[0]
     if own is not None:
-        _check_same(path, "channels", own.channels, description.channels)
-        if need_labels:
-            _check_same(path, "labels", _listed(own.labels), _listed(description.labels))
+        found = (differences if need_labels else channel_differences)(own, description)
+        fix = "give data like those of the training."
+        refuse_differences(f"{path}: dataset.json has", found, "the network was trained with", fix)
     if own is None and is_plain_lits(description):
         return find_cases(path, need_labels)
     return find_cases(path, need_labels, own or description)
-
-
-def _listed(labels: Mapping[str, int]) -> list[str]:
-    return [f"{value} {name}" for name, value in labels.items()]
-
-
-def _check_same(path: str | Path, what: str, found: Sequence[str], expected: Sequence[str]) -> None:
-    if [*found] != [*expected]:
-        raise DataError(
-            f"{path}: dataset.json has the {what} {', '.join(found)}, but the network was trained with "
-            f"{', '.join(expected)}. Fix: give data like those of the training."
-        )
 
 
 def read_case(case: Case, known: SpacingTable = NO_TABLE, description: Description = LITS) -> Volume | Image:

@@ -1,0 +1,83 @@
+"""The labels that the images of a data set have, and warnings about those that they lack."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+_SHOWN = 5  # names in a warning
+
+
+@dataclass(frozen=True)
+class LabelSurvey:
+    """The labels in a sample of the images of a data set.
+
+    Attributes:
+      names: the label of each name that an image should have.
+      counts: int64, the number of voxels, pixels or objects of each label.
+      ignored: the keys of the images whose voxels or pixels all have the ignore label.
+      num_counted: the number of images in the sample.
+      num_images: the number of images of the data set.
+      unit: what is counted, such as "voxel".
+      images: the images, such as "cases".
+      source: the file that names the labels.
+      is_partial: whether only a part of each image is counted.
+      cause: why labels are missing, if their values show it, as a clause with its fix; then it is the only warning.
+    """
+
+    names: Mapping[str, int]
+    counts: np.ndarray
+    ignored: tuple[str, ...]
+    num_counted: int
+    num_images: int
+    unit: str
+    images: str
+    source: str
+    is_partial: bool = False
+    cause: str = ""
+
+    @property
+    def missing(self) -> list[str]:
+        """The names that no image of the sample has."""
+        return [name for name, label in self.names.items() if not self.counts[label]]
+
+    @property
+    def is_ignored(self) -> bool:
+        """Whether no voxel or pixel of the data set counts. It is False if a part of the data set is not counted."""
+        is_whole = self.num_counted == self.num_images and not self.is_partial
+        return is_whole and len(self.ignored) == self.num_images
+
+    @property
+    def sample(self) -> str:
+        """What is counted, such as "64 of 131 cases"."""
+        few = f" of {self.num_images}" if self.num_counted < self.num_images else ""
+        return f"{'parts of ' if self.is_partial else ''}{self.num_counted}{few} {self.images}"
+
+    def warnings(self, is_held_out: bool = False) -> list[str]:
+        """Returns the warnings about labels that are missing.
+
+        Args:
+          is_held_out: whether the images are scored, not trained on.
+        """
+        if self.cause:
+            return [f"{self.cause} ({self.sample} counted)"]
+        texts = []
+        if missing := self.missing:
+            effect = "the scores say nothing about" if is_held_out else "the network cannot learn"
+            texts.append(
+                f"no {self.unit} of {_listed(missing)} in {self.sample}; {effect} {'it' if len(missing) == 1 else 'them'}. "
+                f"Fix: check the labels, or remove {'this name' if len(missing) == 1 else 'these names'} from "
+                f"{self.source}."
+            )
+        if self.ignored:
+            number, of = len(self.ignored), self.sample
+            which = "is the only label" if number == 1 else "is the only label of each"
+            texts.append(
+                f"{number} of {of}: the ignore label {which} ({_listed(self.ignored)}); such images neither train nor "
+                "score a network. Fix: check their labels, or leave them out."
+            )
+        return texts
+
+
+def _listed(names: list[str] | tuple[str, ...]) -> str:
+    return ", ".join(map(repr, names[:_SHOWN])) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
