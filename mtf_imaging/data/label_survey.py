@@ -47,11 +47,17 @@ class LabelSurvey:
         is_whole = self.num_counted == self.num_images and not self.is_partial
         return is_whole and len(self.ignored) == self.num_images
 
-    @property
-    def sample(self) -> str:
-        """What is counted, such as "64 of 131 cases"."""
-        few = f" of {self.num_images}" if self.num_counted < self.num_images else ""
-        return f"{'parts of ' if self.is_partial else ''}{self.num_counted}{few} {self.images}"
+    def missing_warnings(self, is_held_out: bool = False) -> list[str]:
+        """Returns the warning about names that no image has, as a list that may be empty; see `warnings`."""
+        missing = self.missing
+        if not missing:
+            return []
+        it, name = ("it", "this name") if len(missing) == 1 else ("them", "these names")
+        effect = f"the scores say nothing about {it}" if is_held_out else f"a network cannot learn {it}"
+        return [
+            f"no {self.unit} of {_listed(missing)} in {self._sample(is_held_out)}; {effect}. Fix: check the labels, or "
+            f"remove {name} from {self.source}."
+        ]
 
     def warnings(self, is_held_out: bool = False) -> list[str]:
         """Returns the warnings about labels that are missing.
@@ -59,24 +65,23 @@ class LabelSurvey:
         Args:
           is_held_out: whether the images are scored, not trained on.
         """
+        sample = self._sample(is_held_out)
         if self.cause:
-            return [f"{self.cause} ({self.sample} counted)"]
-        texts = []
-        if missing := self.missing:
-            effect = "the scores say nothing about" if is_held_out else "the network cannot learn"
-            texts.append(
-                f"no {self.unit} of {_listed(missing)} in {self.sample}; {effect} {'it' if len(missing) == 1 else 'them'}. "
-                f"Fix: check the labels, or remove {'this name' if len(missing) == 1 else 'these names'} from "
-                f"{self.source}."
-            )
+            return [f"{self.cause} ({sample} counted)."]
+        texts = self.missing_warnings(is_held_out)
         if self.ignored:
-            number, of = len(self.ignored), self.sample
-            which = "is the only label" if number == 1 else "is the only label of each"
             texts.append(
-                f"{number} of {of}: the ignore label {which} ({_listed(self.ignored)}); such images neither train nor "
-                "score a network. Fix: check their labels, or leave them out."
+                f"the ignore label is the only label in {len(self.ignored)} of {sample}, such as {self.ignored[0]}; "
+                "these neither train nor score a network. Fix: check their labels, or leave them out."
             )
         return texts
+
+    def _sample(self, is_held_out: bool) -> str:
+        """Returns what is counted, such as "64 of 131 cases"."""
+        few = f" of {self.num_images}" if self.num_counted < self.num_images else ""
+        return (
+            f"{'parts of ' if self.is_partial else ''}{self.num_counted}{few} {'held-out ' * is_held_out}{self.images}"
+        )
 
 
 def _listed(names: list[str] | tuple[str, ...]) -> str:

@@ -62,7 +62,9 @@ def resolve_frequencies(
     description: Any = data.description or getattr(task, "description", None)  # a custom data set has none
     if label_counts is None or not hasattr(description, "outputs"):
         return None
-    counts = data.label_survey.counts if data.label_survey else label_counts(data.data_dir)
+    # A derived class may count in a way of its own; otherwise, the warnings about labels need the same counts.
+    survey = data.label_survey if type(data.data_set) is data.images.data_sets else None
+    counts = survey.counts if survey else label_counts(data.data_dir)
     frequencies = class_frequencies(counts, list(description.outputs.values()), description.ignore)
     return None if frequencies is None else list(frequencies)
 

@@ -1,10 +1,16 @@
 """Converts NIfTI cases to records."""
 
+import logging
+
 from mtf_imaging.data.records.convert import convert as convert_cases
+from mtf_imaging.data.records.formats import TFRECORD, list_records
+from mtf_imaging.data.records.label_counts import survey_records
 from mtf_imaging.files.run_folder import check_no_run
 from mtf_imaging.kinds.all_kinds import check_volumes
 from mtf_imaging.settings.data import ConvertSettings
 from mtf_imaging.settings.setting import takes
+
+_logger = logging.getLogger(__name__)
 
 
 @takes(ConvertSettings)
@@ -23,7 +29,7 @@ def convert(own: ConvertSettings) -> list[str]:
     """
     check_no_run(own.output_dir)
     check_volumes(own.input_dir, "{kind} need no conversion: train reads them directly, with the data set {data_set}.")
-    return convert_cases(
+    keys = convert_cases(
         own.input_dir,
         own.output_dir,
         own.resolution,
@@ -37,3 +43,8 @@ def convert(own: ConvertSettings) -> list[str]:
         record_format=own.record_format,
         chunk=own.chunk,
     )
+    if own.prepare and list_records(own.output_dir, TFRECORD):
+        own.prepare()  # the records were written by other processes
+    for text in survey_records(own.output_dir).missing_warnings():
+        _logger.warning("%s: %s", own.output_dir, text)
+    return keys

@@ -63,7 +63,7 @@ def open_held_out(data: TrainingData, step: TrainingStep, monitor: str, progress
     check_offers(evaluation, Evaluation, "evaluation")
     check_measure(monitor, getattr(evaluation, "measures", ()))
     eval_dir = data.eval_dir
-    if _scores_training_cases(data):
+    if scores_training_cases(data):
         _logger.warning(
             "eval_dir is the same folder as data_dir: scores of training cases do not predict scores of other cases"
         )
@@ -80,8 +80,8 @@ def open_held_out(data: TrainingData, step: TrainingStep, monitor: str, progress
     return HeldOut(evaluation.open(eval_dir, sizes), batches, sizes, any_size, region_batches)
 
 
-def _scores_training_cases(data: TrainingData) -> bool:
-    """Whether the held-out cases are those of the training; images of one folder may belong to different splits."""
+def scores_training_cases(data: TrainingData) -> bool:
+    """Returns whether the held-out cases are those of the training; images of one folder may belong to different splits."""
     if data.eval_dir is None or isinstance(data.eval_dir, Subset):
         return False
     if data.images.split != data.held_out_split:

@@ -7,6 +7,7 @@ from typing import Any
 from mtf_imaging.data.label_survey import LabelSurvey
 from mtf_imaging.errors import DataError
 from mtf_imaging.jobs.data import TrainingData
+from mtf_imaging.jobs.held_out import scores_training_cases
 from mtf_imaging.kinds.all_kinds import explained
 from mtf_imaging.training.checkpoints.checkpoints import last_checkpoint
 
@@ -29,7 +30,7 @@ def warn_of_labels(data: TrainingData, model_dir: str | Path) -> None:
         return
     _warn(data.data_dir, data.label_survey, is_held_out=False)
     eval_dir: Any = data.eval_dir if data.evaluation is None else None  # another evaluation may read any format
-    if eval_dir:
+    if eval_dir and not scores_training_cases(data):
         with explained(eval_dir, data.kind, "eval_dir", "data"):
             _warn(eval_dir, data.images.label_survey(eval_dir, data.description, is_held_out=True), is_held_out=True)
 
@@ -45,4 +46,4 @@ def _warn(folder: Any, survey: LabelSurvey | None, is_held_out: bool) -> None:
             ["eval_dir" if is_held_out else "data_dir"],
         )
     for text in survey.warnings(is_held_out):
-        _logger.warning("%s: %s%s", folder, "held-out images: " if is_held_out else "", text)
+        _logger.warning("%s: %s", folder, text)

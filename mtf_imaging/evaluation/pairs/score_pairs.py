@@ -26,7 +26,7 @@ from mtf_imaging.evaluation.pairs.pairs import Pair
 from mtf_imaging.evaluation.scoring.case import TOLERANCE_MM, CaseScore, score_case
 from mtf_imaging.evaluation.scoring.compact_labels import CompactLabels, read_compact
 from mtf_imaging.evaluation.scoring.metrics import scores_text, write_metrics
-from mtf_imaging.evaluation.scoring.overlap import dice_text
+from mtf_imaging.evaluation.scoring.overlap import check_scored, dice_text
 from mtf_imaging.evaluation.scoring.voxels import slabs, whole
 from mtf_imaging.files.case_errors import CaseFaults, case_errors
 
@@ -186,6 +186,7 @@ def _read(pair: Pair, known: SpacingTable, description: Description) -> _Case:
         mask = open_segmentation(pair.reference, known, description)
         reference = read_compact(mask)
     if not any(any_labeled(reference[region], description) for region in slabs(whole(reference.shape))):
+        check_scored(pair.reference, reference, description)
         warn_of_empty(pair.reference, description)
     frame = image or mask
     prediction = read_compact(open_mask(pair.prediction, frame, description))

@@ -3,10 +3,12 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from mtf_imaging.data.description.description import BACKGROUND, LITS, Description
+from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.scoring.voxels import Voxels, slabs, whole
 
 
@@ -108,6 +110,25 @@ def scored_labels(
         return prediction, reference
     background = np.asarray(BACKGROUND, reference.dtype)
     return tuple(np.where(excluded, background, labels) for labels in (prediction, reference))
+
+
+def check_scored(path: Path, reference: Voxels, description: Description) -> None:
+    """Checks that the reference of a case has a voxel that counts.
+
+    Args:
+      path: the file of the reference.
+      reference: its labels.
+      description: the meaning of the labels.
+
+    Raises:
+      DataError: all voxels have the ignore label. Both masks would be empty, and the case would have a perfect score.
+    """
+    ignore = description.ignore
+    if ignore is not None and all((reference[part] == ignore).all() for part in slabs(whole(reference.shape))):
+        raise DataError(
+            f"{path}: all voxels of this reference have the ignore label {ignore}, so the case has no score. "
+            "Fix: leave this case out, or label it."
+        )
 
 
 def mean(values: Iterable[float]) -> float:

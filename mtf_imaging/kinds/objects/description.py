@@ -70,7 +70,9 @@ def object_description_from_fields(fields: Any, where: str) -> ObjectDescription
 
 def category_differences(own: ObjectDescription, expected: ObjectDescription) -> list[Difference]:
     """Returns the difference between the categories; a network keeps the scaling of its training."""
-    return compared("categories", *(", ".join(f"{at} {name}" for at, name in one.categories) for one in (own, expected)))
+    return compared(
+        "categories", *(", ".join(f"{at} {name}" for at, name in one.categories) for one in (own, expected))
+    )
 
 
 def _fault_of_categories(categories: Any) -> str | None:

@@ -1,6 +1,7 @@
 """Scoring of held-out photos during training."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,7 +56,8 @@ class HeldOutPhotos:
 
         Returns:
           A function of the network, which takes images of the sizes that `padded_size` returns. It returns the measures
-          by name and pictures of the first photos.
+          by name and pictures of the first photos. The measures are NaN if the label images have only one of several
+          classes.
 
         Raises:
           DataError: the folder has no photos with labels in this split.
@@ -80,6 +82,8 @@ class HeldOutPhotos:
                     f"{eval_dir}: every pixel of the {len(photos)} held-out photos is marked to be ignored. "
                     "Fix: add photos with labels to the split."
                 )
+            if len(description.classes) > 1 and np.count_nonzero(total.reference) == 1:
+                values = dict.fromkeys(MEASURES, math.nan)  # a network that knows one class would be perfect
             return values, pictures
 
         return score

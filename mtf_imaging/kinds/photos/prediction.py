@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,7 @@ from mtf_imaging.kinds.photos.infer import check_scales, most_probable, predict_
 from mtf_imaging.kinds.photos.output import evaluation_files, output_files
 from mtf_imaging.kinds.photos.pictures import comparison, overlay
 from mtf_imaging.kinds.photos.reading.folders import CLASSES_FILE, Photo, find_photos, photo_description, splits
+from mtf_imaging.kinds.photos.reading.label_counts import survey_photos
 from mtf_imaging.kinds.photos.reading.label_images import read_labeled_photo, write_label_image
 from mtf_imaging.kinds.photos.reading.native import padded_size
 from mtf_imaging.kinds.photos.report.layers import WorstPhotos
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from mtf_imaging.training.evaluation import Predict
     from mtf_imaging.training.task import Task
 
+_logger = logging.getLogger(__name__)
 _IDLE = {
     "spacing": "photos have no voxel size",
     "window": "photos are scaled as in training",
@@ -88,7 +91,8 @@ class Prediction(FileImages):
     def labeled(self, folder: Path) -> list[Photo]:
         split = self._settings.split
         photos = find_photos(folder, self._held_out_split if split is None and splits(folder) else split)
-        self._labels_description(folder)
+        for text in survey_photos(photos, self._labels_description(folder)).warnings(is_held_out=True):
+            _logger.warning("%s: %s", folder, text)
         return photos
 
     def check_results(self, output_dir: Path, images: Sequence[Photo], input_dir: Path) -> None:

@@ -21,7 +21,7 @@ from mtf_imaging.evaluation.pairs.pairs import Pair
 from mtf_imaging.evaluation.pairs.score_pairs import score_pairs, write_scores
 from mtf_imaging.evaluation.scoring.case import TOLERANCE_MM, CaseScore, check_tolerance
 from mtf_imaging.evaluation.scoring.compact_labels import read_compact
-from mtf_imaging.evaluation.scoring.overlap import dice_text, label_overlaps
+from mtf_imaging.evaluation.scoring.overlap import check_scored, dice_text, label_overlaps
 from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.contained import contained
 from mtf_imaging.files.output_folder import check_outside, writing_to
@@ -87,6 +87,7 @@ def evaluate(
     def segment(number: int, case: Case) -> Pair:
         source = open_case(case, known, description)
         reference = read_compact(open_mask(case.labels, source, description))
+        check_scored(case.labels, reference, description)  # before the network computes the case
         warn_of_cropped_labels(case.labels, reference, source.geometry, sampling, description)
         prediction = contained(output_dir, PREDICTIONS, case.prediction_name)
         is_shown = number < num_pictures

@@ -83,7 +83,9 @@ class HeldOutRecords:
         """
         manifest = self._open(eval_dir, sizes)
         found = differences(manifest.description, self.description)
-        fix = "hold out cases of the same data set, or map their labels to those of the training and convert them again."
+        fix = (
+            "hold out cases of the same data set, or map their labels to those of the training and convert them again."
+        )
         refuse_differences(f"{eval_dir}: has", found, "the network is trained with", fix, ["eval_dir"])
 
         def score(predict: PredictProbabilities) -> tuple[dict[str, float], dict[str, np.ndarray]]:
@@ -172,9 +174,7 @@ class HeldOutRecords:
         schemes = resolve_intensities(manifest, self.window, self.intensities)
         return apply_intensities(image[..., np.newaxis] if record.has_hu else image, schemes, record.statistics)
 
-    def _overlaps(
-        self, group: "Group", labels: SlicedLabels, record: StoredRecord
-    ) -> tuple[dict[str, Overlap], bool]:
+    def _overlaps(self, group: "Group", labels: SlicedLabels, record: StoredRecord) -> tuple[dict[str, Overlap], bool]:
         """Returns the overlaps of all processes, each of which reads the reference in its own region.
 
         Returns:

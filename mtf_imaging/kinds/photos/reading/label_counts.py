@@ -64,4 +64,6 @@ def _binary_mask(counts: np.ndarray, description: PhotoDescription) -> str:
     if len(description.classes) > 2:
         return f"{what}store the label of its class in each pixel"
     values = f'"ignore_label": 254, "values": [[0, 0], [{_WHITE}, 1]]'
-    return f"{what}store the pixels of '{second}' as 1; or, if {_WHITE} means '{second}', write {values} in {CLASSES_FILE}"
+    return (
+        f"{what}store the pixels of '{second}' as 1; or, if {_WHITE} means '{second}', write {values} in {CLASSES_FILE}"
+    )
