@@ -65,14 +65,14 @@ class LabelSurvey:
         Args:
           is_held_out: whether the images are scored, not trained on.
         """
-        sample = self._sample(is_held_out)
         if self.cause:
-            return [f"{self.cause} ({sample} counted)."]
+            return [f"{self.cause} ({self._sample(is_held_out)} counted)."]
         texts = self.missing_warnings(is_held_out)
         if self.ignored:
             texts.append(
-                f"the ignore label is the only label in {len(self.ignored)} of {sample}, such as {self.ignored[0]}; "
-                "these neither train nor score a network. Fix: check their labels, or leave them out."
+                f"the ignore label is the only label in {len(self.ignored)} of the {self.num_counted} "
+                f"{'held-out ' * is_held_out}{self.images} counted, such as {self.ignored[0]}; these neither train nor "
+                "score a network. Fix: check their labels, or leave them out."
             )
         return texts
 

@@ -75,7 +75,7 @@ def check_no_fold(ensemble: bool, fold: int | None) -> None:
 
 
 def _check_facts(runs: Sequence[Path]) -> None:
-    """Raises ConfigError if runs were trained at different resolutions or spacings, or on data that differ in meaning."""
+    """Raises ConfigError if runs were trained at different resolutions or spacings, or on other kinds of data."""
     read = [(run, facts) for run in runs if (facts := read_facts(run)) is not None]
     for run, facts in read[1:]:
         for name in ("resolution", "spacing"):

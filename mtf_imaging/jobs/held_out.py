@@ -81,7 +81,7 @@ def open_held_out(data: TrainingData, step: TrainingStep, monitor: str, progress
 
 
 def scores_training_cases(data: TrainingData) -> bool:
-    """Returns whether the held-out cases are those of the training; images of one folder may belong to different splits."""
+    """Returns whether the held-out cases are those of the training; a folder may have different splits for them."""
     if data.eval_dir is None or isinstance(data.eval_dir, Subset):
         return False
     if data.images.split != data.held_out_split:

@@ -41,8 +41,8 @@ def _warn(folder: Any, survey: LabelSurvey | None, is_held_out: bool) -> None:
     images = f"{'held-out ' if is_held_out else ''}{survey.images}"
     if survey.is_ignored:
         raise DataError(
-            f"{folder}: every {survey.unit} of the {survey.num_images} {images} has the ignore label, so there is nothing "
-            f"to {'score' if is_held_out else 'learn'}. Fix: give {images} with other labels.",
+            f"{folder}: every {survey.unit} of the {survey.num_images} {images} has the ignore label, so there is "
+            f"nothing to {'score' if is_held_out else 'learn'}. Fix: give {images} with other labels.",
             ["eval_dir" if is_held_out else "data_dir"],
         )
     for text in survey.warnings(is_held_out):

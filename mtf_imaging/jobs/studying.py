@@ -91,6 +91,8 @@ def run_study(steps: Steps, own: StudyCases, settings: dict) -> "list[Run]":
             from mtf_imaging.kinds.all_kinds import check_volumes  # imports NumPy
 
             check_volumes(folder, "a study resamples CT cases; train on {kind} once per size of the crops.", name)
+    if own.input_dir and own.held_out_dir:
+        check_held_out_cases(own.input_dir, own.held_out_dir)
     out = Path(own.output_dir)
     _keep_settings(out, settings)
     cases = Path(own.input_dir or out / "cases")
@@ -124,6 +126,27 @@ def run_study(steps: Steps, own: StudyCases, settings: dict) -> "list[Run]":
     if own.progress:
         print(f"\n{study_table(runs)}\n\nPicture: {out / 'study.png'}\nTable: {out / 'study.csv'}", flush=True)
     return runs
+
+
+def check_held_out_cases(input_dir: str | Path, held_out_dir: str | Path) -> None:
+    """Checks that the held-out cases have the channels and labels of the training cases, before anything is trained.
+
+    Args:
+      input_dir: the folder of the training cases.
+      held_out_dir: the folder of the held-out cases. Without a `dataset.json`, they are read as the training cases.
+
+    Raises:
+      DataError: the descriptions differ.
+    """
+    from mtf_imaging.data.description.dataset_json import find_description  # these import NumPy
+    from mtf_imaging.data.description.description import LITS
+    from mtf_imaging.data.description.differences import differences, refuse_differences
+
+    own = find_description(held_out_dir)[0]
+    if own is not None:
+        found = differences(own, find_description(input_dir)[0] or LITS)
+        fix = "hold out cases of the same data set."
+        refuse_differences(f"{held_out_dir}: dataset.json has", found, f"{input_dir} has", fix, ["held_out_dir"])
 
 
 class _Processes:

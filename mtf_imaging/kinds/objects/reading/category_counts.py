@@ -29,7 +29,5 @@ def survey_objects(images: Sequence[ObjectImage], description: ObjectDescription
         unit="object",
         images="images",
         source="the categories",
-        cause=""
-        if counts.any()
-        else "there are no annotated objects, so there is nothing to detect. Fix: add annotations",
+        cause="" if counts.any() else "no image has an annotated object to detect. Fix: add annotations",
     )

@@ -58,8 +58,8 @@ def _binary_mask(counts: np.ndarray, description: PhotoDescription) -> str:
         return ""
     first, second = description.classes[:2]
     what = (
-        f"the label images hold only the values 0 and {_WHITE}, and {_WHITE} is the ignore_label, so all other pixels are "
-        f"'{first}', and every score is perfect. Fix: "
+        f"the label images hold only the values 0 and {_WHITE}, and {_WHITE} is the ignore_label, so all other pixels "
+        f"are '{first}', and every score is perfect. Fix: "
     )
     if len(description.classes) > 2:
         return f"{what}store the label of its class in each pixel"
