@@ -298,7 +298,7 @@ def test_an_unknown_measure_is_reported():
     assert error.value.settings == ("monitor",)
 
 
-def test_the_earlier_of_equal_scores_is_best_and_nan_is_worst(tmp_path):
+def test_the_earlier_of_equal_scores_is_best_and_nan_is_never(tmp_path):
     program = linear.program(Adam(0.05))
     best = BestCheckpoint(tmp_path, program)
     scores, kept = {}, []
@@ -306,8 +306,8 @@ def test_the_earlier_of_equal_scores_is_best_and_nan_is_worst(tmp_path):
         program(**batch)
         scores[step] = score
         kept.append(best.keep(scores))
-        assert checkpoint_files.steps(tmp_path) == kept[-1:]
-    assert kept == [1, 2, 2, 2, 5]
+        assert checkpoint_files.steps(tmp_path) == [step for step in kept[-1:] if step]
+    assert kept == [None, 2, 2, 2, 5]
 
 
 def test_a_best_checkpoint_after_the_last_step_is_deleted(tmp_path):

@@ -9,6 +9,7 @@ from mtf_imaging.cli.config import gin_config, planning_flags
 from mtf_imaging.cli.config.flags_of_settings import FlagSettings
 from mtf_imaging.cli.config.planning_flags import HardwareFlags
 from mtf_imaging.cli.runtime.next_step import after_plan
+from mtf_imaging.cli.runtime.planned import PLAN
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.settings.planning import PlanSettings
@@ -26,7 +27,7 @@ class _Flags(HardwareFlags, PlanSettings):
     """
 
     memory: str | None = setting(default=None, flag=True)
-    output: str = setting(default="plan.gin", flag=True)
+    output: str = setting(default=PLAN, flag=True)
     overwrite: bool = setting(default=False, flag=True)
 
 

@@ -10,6 +10,7 @@ from absl import flags
 
 from mtf_imaging.cli.config.setup_flags import GinSettings
 from mtf_imaging.cli.runtime.command_lines import as_typed, beside, command_line, quoted, unused
+from mtf_imaging.cli.runtime.planned import PLAN, planned_training, unused_plan
 from mtf_imaging.cli.runtime.siblings import held_out_cases, with_held_out
 from mtf_imaging.cli.runtime.usage import PROGRAM
 from mtf_imaging.files.run_folder import CONFIG
@@ -33,6 +34,7 @@ _DEMO_RESOLUTION = 64
 _DEMO_LARGEST = 160  # voxels along each axis; larger records need more memory than a laptop has
 _JOB_FLAGS = [one.flag for cls in (GinSettings, BatchSettings, SpacingSettings) for one in settings_of(cls)]
 _HOST_FLAGS = ("num_hosts", "mesh_impl")
+_HARDWARE = "h200"  # what a suggested command assumes
 
 
 def show(line: str | None) -> None:
@@ -57,17 +59,29 @@ def after_photos(values: flags.FlagValues) -> str:
 
 
 def after_convert(values: flags.FlagValues) -> str | None:
-    """Suggests training on the records, or estimating the cost of a step if the records are large."""
+    """Suggests training on the records as planned, or on phantoms; for other data, planning comes first.
+
+    A shipped job suits the phantoms, but neither the voxels nor the labels of other data. If phantoms have large
+    records, the line suggests estimating the cost of a step.
+    """
     from mtf_imaging.data.description.description import LITS_RULES
+    from mtf_imaging.data.phantom.file_formats import is_phantom
     from mtf_imaging.data.records.manifest import read_manifest
 
     manifest = read_manifest(values.output_dir)
     if manifest is None:
         return None
+    first = next(iter(manifest.sources.values()), None)
+    data_dir, held_out = with_held_out(Path(values.output_dir), manifest)
+    if planned := planned_training(data_dir, held_out, manifest.sampling):
+        return planned
+    if first is None or not is_phantom(Path(values.input_dir) / first.volume):
+        output = unused_plan()
+        options = {"output": None if output == PLAN else output, "spacing_csv": values.spacing_csv}
+        return command_line("plan", data_dir=values.input_dir, num_devices=1, hardware=_HARDWARE, **options)
     grid = manifest.sampling.grids[-1]
     if math.prod(grid) > _DEMO_LARGEST**3:
         return command_line("explain", data_dir=values.output_dir)
-    data_dir, held_out = with_held_out(Path(values.output_dir), manifest)
     options = {"eval_dir": held_out} if held_out else _folds(len(manifest.cases))
     model_dir = unused(beside(values.output_dir, "run"))
     job = _DEMO_JOB if manifest.description.rules == LITS_RULES else _JOB_OF_ANY
@@ -191,7 +205,7 @@ def after_explain(values: flags.FlagValues, explained: "Explained") -> str:
     job = _with_saved_job(values, _given(values, "data_dir", *_JOB_FLAGS))
     hosts = {} if values.mesh_impl == "stacked" else _given(values, *_HOST_FLAGS)  # search has a device per processor
     price = _given(values, "price_per_hour")
-    return command_line("search", num_devices=number, **hosts, hardware=values.hardware or "h200", **price, **job)
+    return command_line("search", num_devices=number, **hosts, hardware=values.hardware or _HARDWARE, **price, **job)
 
 
 def after_search(

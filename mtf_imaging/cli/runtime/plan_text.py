@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from mtf_imaging.cli.runtime.command_lines import command_words
+from mtf_imaging.cli.runtime.command_lines import command_words, unused
 from mtf_imaging.cli.runtime.usage import PROGRAM
 from mtf_imaging.data.description.description import LITS_RULES, Description
 from mtf_imaging.data.fingerprint import Fingerprint
@@ -34,7 +34,9 @@ def command_lines(plan: JobPlan, data_dir: str, output: Path, spacing_csv: str |
       spacing_csv: the table of voxel sizes of the cases, or None.
     """
     parent, num_cases = Path(data_dir).parent, len(plan.fingerprint.cases)
-    records, job = parent / "records", {"gin_file": output}
+    # New folders: records of another resolution and runs of another job may have the names already.
+    records, run, folds_dir = (unused(parent / name) for name in ("records", "run", "cross_validation"))
+    job = {"gin_file": output}
     folds = num_cases if num_cases < _FEWEST_FOR_FOLDS else None
     words: dict[str, dict[str, Any]] = {
         "convert": {
@@ -44,14 +46,14 @@ def command_lines(plan: JobPlan, data_dir: str, output: Path, spacing_csv: str |
             "resolution": format_grid(plan.grid.value),
             "spacing_csv": spacing_csv,
         },
-        "train": {"data_dir": records, "model_dir": parent / "run", **job},
+        "train": {"data_dir": records, "model_dir": run, **job},
     }
     if num_cases > 1:
         words["train"] |= {"fold": 0, "num_folds": folds}
         words["cross_validate"] = {
             "data_dir": records,
             "input_dir": data_dir,
-            "output_dir": parent / "cross_validation",
+            "output_dir": folds_dir,
             **job,
             "num_folds": folds,
             "spacing_csv": spacing_csv,

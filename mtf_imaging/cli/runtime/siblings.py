@@ -15,8 +15,10 @@ _SIBLINGS = 100  # folders that are searched for cases
 def with_held_out(folder: Path, manifest: "Manifest") -> tuple[Path, Path | None]:
     """Returns the records to train on and the held-out records.
 
-    Two sets in the same folder with the same sampling and different cases are a training set and a held-out set.
+    Two sets in the same folder with the same sampling, descriptions that mean the same, and different cases are a
+    training set and a held-out set.
     """
+    from mtf_imaging.data.description.differences import differences
     from mtf_imaging.data.records.manifest import read_manifest
     from mtf_imaging.errors import DataError
 
@@ -25,7 +27,9 @@ def with_held_out(folder: Path, manifest: "Manifest") -> tuple[Path, Path | None
             records = read_manifest(other)
         except (DataError, OSError):
             continue
-        if records and records.sampling == manifest.sampling and not {*records.cases} & {*manifest.cases}:
+        if records is None or differences(records.description, manifest.description):
+            continue
+        if records.sampling == manifest.sampling and not {*records.cases} & {*manifest.cases}:
             # Of two sets with as many cases, the held-out set is the one that was converted last.
             return (folder, other) if len(manifest.cases) > len(records.cases) else (other, folder)
     return folder, None

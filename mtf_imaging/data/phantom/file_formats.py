@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import nibabel
 import numpy as np
@@ -14,6 +15,7 @@ LITS_FILES, NNUNET, DECATHLON = "lits", "nnunet", "decathlon"
 FILE_FORMATS = (LITS_FILES, NNUNET, DECATHLON)
 
 Image = nibabel.Nifti1Image
+_MARK = b"mtf_imaging phantom"  # the description in the header of each file
 
 
 def case_key(file_format: str, organ: str, number: int) -> str:
@@ -75,5 +77,19 @@ def _decathlon_fields(description: Description, keys: Sequence[str]) -> Mapping:
 def _stack(channels: Sequence[Image]) -> Image:
     """Returns one 4-D image, with the channels last."""
     image = Image(np.stack([np.asarray(channel.dataobj) for channel in channels], -1), channels[0].affine)
+    return mark(image)
+
+
+def mark(image: Image) -> Image:
+    """Sets the units and the description in the header of a phantom, and returns the phantom."""
     image.header.set_xyzt_units("mm")
+    image.header["descrip"] = _MARK
     return image
+
+
+def is_phantom(path: Path) -> bool:
+    """Returns whether a file is an image of a phantom, by the description in its header."""
+    try:
+        return bytes(nibabel.Nifti1Image.from_filename(path).header["descrip"].item()) == _MARK
+    except (OSError, ValueError, nibabel.filebasedimages.ImageFileError):
+        return False

@@ -16,6 +16,7 @@ from mtf_imaging.data.phantom.file_formats import (
     case_key,
     case_paths,
     description_files,
+    mark,
 )
 from mtf_imaging.data.phantom.kinds import DEFAULT_KIND, KINDS, Kind
 from mtf_imaging.errors import DataError
@@ -141,8 +142,7 @@ def _store(canonical: np.ndarray, spacing: Sequence[float], origin: np.ndarray, 
     turn = orientations.ornt_transform(orientations.axcodes2ornt("RAS"), orientations.axcodes2ornt(codes))
     stored = orientations.apply_orientation(canonical, turn)
     image = nibabel.Nifti1Image(np.ascontiguousarray(stored), affine @ orientations.inv_ornt_aff(turn, canonical.shape))
-    image.header.set_xyzt_units("mm")
-    return image
+    return mark(image)
 
 
 def _write_or_compare(path: Path, data: bytes, seed: int) -> None:
