@@ -29,9 +29,10 @@ def export(own: ExportSettings) -> "ModelCard":
     """Writes a trained network and its preprocessing as a SavedModel, which TensorFlow runs without this package.
 
     The model computes what `predict` computes on one processor. Its folder also contains `input.json` and `README.md`,
-    which state the inputs and outputs. With `ensemble`, it contains the networks of all folds. For photos and objects,
-    several sizes separated by "|" in `resolution` give a signature each. The model does not contain the postprocessing
-    of `cleanup`; its card then says so.
+    which state the inputs and outputs, and for volumes `segment.py`, a program that segments NIfTI files without this
+    package. With `ensemble`, the model contains the networks of all folds. For photos and objects, several sizes
+    separated by "|" in `resolution` give a signature each. The model does not contain the postprocessing of `cleanup`;
+    its card then says so.
 
     Returns:
       The card of the model: its signatures, and what their inputs must be.
@@ -66,5 +67,5 @@ def export(own: ExportSettings) -> "ModelCard":
         signatures=tuple(model.signatures()),
         version=mtf_imaging.__version__,
     )
-    save_model(own.output, networks, card, own.progress)
+    save_model(own.output, networks, card, model.files(), own.progress)
     return card

@@ -33,7 +33,8 @@ for line in sys.stdin:
     try:
         if "program" in request:
             sys.argv = [request["program"], *request["arguments"]]
-            exec(compile(open(sys.argv[0]).read(), sys.argv[0], "exec"), {"__name__": "__main__"})
+            names = {"__name__": "__main__", "__file__": sys.argv[0]}
+            exec(compile(open(sys.argv[0]).read(), sys.argv[0], "exec"), names)
         else:
             if request["model"] not in loaded:
                 loaded = {request["model"]: tf.saved_model.load(request["model"])}
@@ -42,6 +43,8 @@ for line in sys.stdin:
                 results = function(**{name: tf.constant(value) for name, value in inputs.items()})
             np.savez(request["outputs"], **{name: value.numpy() for name, value in results.items()})
         answer = "done"
+    except SystemExit as stop:
+        answer = f"exit status {stop.code}" if stop.code else "done"
     except Exception as error:
         answer = f"{type(error).__name__}: {error}"
     assert not BLOCKED & {name.partition(".")[0] for name in sys.modules}

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import re
-from pathlib import Path
 
 import nibabel
 import numpy as np
@@ -37,14 +36,12 @@ from mtf_imaging.models.resnet import Classification, GeneratedImages, ResNet
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, Segmentation, UNet3D
 from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.prediction import predictor
-from tests import pages
 from tests.evaluation.descriptions import REGIONS
 from tests.jobs.isolated import Isolated
 from tests.jobs.object_network import CATEGORIES, TinyDetection, write_objects_folder
 from tests.jobs.photo_network import CLASSES, TwoConvs, write_photos
 from tests.jobs.test_described import write_cases
 
-GUIDE = Path(__file__).parents[2] / "docs/guides/export.md"
 WINDOW = (-160.0, 240.0)  # a division by 400, which is not exact
 NETWORK = UNet3D(base_filters=2, depth=2, convs=1, norm="group", norm_groups=1)
 LIVER = LiverTumorSegmentation(NETWORK)
@@ -358,20 +355,52 @@ def test_a_custom_data_set(isolated, tmp_path):
     check_graph(tmp_path / "model")
 
 
+def lose_header(image):
+    """Returns an image without the codes of its affine, stored as a DICOM series is: the second axis points back."""
+    turned = image.as_reoriented(nibabel.orientations.axcodes2ornt("LPS"))
+    values = np.array(turned.dataobj)
+    back = values[:, -values.shape[1] // 4 :]
+    back[back > 0] = 900  # bone
+    lost = nibabel.Nifti1Image(values, None)
+    lost.header.set_zooms(turned.header.get_zooms())
+    return lost
+
+
+def wrap_hu(image):
+    """Returns an image whose negative HU are unsigned numbers."""
+    return nibabel.Nifti1Image(np.asarray(image.dataobj).astype(np.int16).view(np.uint16), image.affine)
+
+
+def with_nan(image):
+    values = image.get_fdata(dtype=np.float32)
+    values[:3] = np.nan
+    return nibabel.Nifti1Image(values, image.affine)
+
+
+def constant(image):
+    return nibabel.Nifti1Image(np.full(image.shape, 40, np.int16), image.affine)
+
+
 @pytest.mark.slow
-def test_the_program_of_the_guide(folder, isolated, tmp_path):
-    """It segments a file in its own orientation as predict does, with and without a voxel size."""
-    pages.write_files(GUIDE, tmp_path)
+@pytest.mark.parametrize("fault", [None, lose_header, wrap_hu, with_nan, constant])
+def test_the_program_of_a_model(folder, isolated, tmp_path, fault):
+    """It writes the file that predict writes, with and without a voxel size, also if predict repairs the input."""
     path = folder / "cases/volume-1.nii.gz"
+    if fault:
+        path = tmp_path / "volume-1.nii.gz"
+        nibabel.save(fault(nibabel.load(folder / "cases/volume-1.nii.gz")), path)
     for name, options in {"plain": {}, "spacing": {"resolution": 8, "spacing": 60}}.items():
         export(LIVER, folder / "run", tmp_path / name, **options)
-        isolated.run(tmp_path / "segment.py", tmp_path / name, path, tmp_path / f"{name}.nii.gz")
+        isolated.run(tmp_path / name / "segment.py", path, tmp_path / f"{name}.nii.gz")
         shared = {"task": LIVER, "model_dir": folder / "run", "progress": False, **options}
         (written,) = mi.jobs.predict(**shared, input=path, output=tmp_path / f"{name}_expected.nii.gz")
-        expected = nibabel.as_closest_canonical(nibabel.load(written))
-        found = nibabel.load(tmp_path / f"{name}.nii.gz")
+        expected, found = nibabel.load(written), nibabel.load(tmp_path / f"{name}.nii.gz")
         np.testing.assert_array_equal(found.dataobj, expected.dataobj)
         np.testing.assert_allclose(found.affine, expected.affine, atol=1e-4)
+        assert found.get_data_dtype() == expected.get_data_dtype()
+        assert [int(found.header[code]) for code in ("sform_code", "qform_code")] == [
+            int(expected.header[code]) for code in ("sform_code", "qform_code")
+        ]
 
 
 @pytest.mark.slow

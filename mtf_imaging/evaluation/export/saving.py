@@ -1,5 +1,6 @@
 """Writes exported networks as folders in the format SavedModel."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import tensorflow as tf
@@ -10,13 +11,20 @@ from mtf_imaging.files.new_folder import new_folder
 from mtf_imaging.training.building import building
 
 
-def save_model(output: str | Path, networks: TrainedNetworks, card: ModelCard, progress: bool = False) -> None:
+def save_model(
+    output: str | Path,
+    networks: TrainedNetworks,
+    card: ModelCard,
+    files: Mapping[str, bytes],
+    progress: bool = False,
+) -> None:
     """Writes a SavedModel with its card; the folder appears only when it is complete.
 
     Args:
       output: the folder, which must be new or empty.
       networks: the networks whose variables the signatures use.
       card: the signatures, and what a user must know.
+      files: the contents of more files by their names.
       progress: whether to show progress on stderr.
 
     Raises:
@@ -28,3 +36,5 @@ def save_model(output: str | Path, networks: TrainedNetworks, card: ModelCard, p
         tf.saved_model.save(model, str(folder), {one.name: one.function() for one in card.signatures})
         (folder / CARD).write_text(card.as_json(), "utf-8")
         (folder / README).write_text(card.as_markdown(), "utf-8")
+        for name, data in files.items():
+            (folder / name).write_bytes(data)

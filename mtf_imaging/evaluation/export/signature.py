@@ -133,3 +133,7 @@ class ExportedKind(Protocol):
 
     def notes(self) -> list[str]:
         """Returns sentences about the input."""
+
+    def files(self) -> dict[str, bytes]:
+        """Returns the contents of more files for the folder of the model by their names."""
+        return {}

@@ -1,6 +1,7 @@
 """The signatures of a network that segments volumes."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import tensorflow as tf
 
@@ -34,6 +35,7 @@ from mtf_imaging.kinds.volumes.operations.intensities import (
 from mtf_imaging.kinds.volumes.trained import description_of_run, sampling_of_run
 
 VOLUME = "volume"
+_PROGRAM = Path(__file__).parent / "exported" / "segment.py"
 
 
 class VolumeSignatures(ExportedKind):
@@ -212,7 +214,12 @@ class VolumeSignatures(ExportedKind):
         return [
             place,
             f"The signature '{VOLUME}' resamples an image to the grid, and the probabilities back, as predict does.",
+            f"{_PROGRAM.name} segments a NIfTI file, whose header and values it repairs or refuses as predict does. It "
+            "needs nibabel, too.",
         ]
+
+    def files(self) -> dict[str, bytes]:
+        return {_PROGRAM.name: _PROGRAM.read_bytes()}
 
 
 def volume_intensities(description: Description, window: Window | None) -> tuple[Intensity, ...]:

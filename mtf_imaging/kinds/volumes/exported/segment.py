@@ -1,0 +1,276 @@
+"""Segments a NIfTI file with the exported network in the folder of this program.
+
+It needs TensorFlow, NumPy and nibabel, but not mtf_imaging. It repairs, names and refuses the same faults of a file as
+`mtf-imaging predict`, so that both write the same labels.
+
+    python segment.py volume.nii.gz segmentation.nii.gz
+"""
+
+import argparse
+import itertools
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import nibabel
+import numpy as np
+from nibabel import orientations
+from nibabel.filebasedimages import ImageFileError
+
+AIR_HU, MAX_HU = -1024, 32767
+NO_AIR_HU = -200  # a CT without lower values shows no air
+LEAST_SPAN = 20  # HU; a CT with fractions that span less was normalized
+LOWEST_WRAPPED = -4096  # the lowest HU that wide unsigned numbers may stand for
+WHOLE = 1e-3  # bound on the rounding error that scaling adds to integers
+BONE_HU, BODY_HU = 250, -300
+CLEARLY = 0.08  # of the depth of the body, from its center to that of bone
+SHEAR = 0.1  # degrees
+UNITS_MM = {0: 1.0, 1: 1000.0, 2: 1.0, 3: 1e-3}  # by the code in xyzt_units
+RAS = np.array([[0, 1], [1, 1], [2, 1]])
+
+
+class FileFault(Exception):
+    """A file that cannot be segmented."""
+
+
+class Volume(NamedTuple):
+    """An image in memory.
+
+    Attributes:
+      channels: the values of each channel, float32 `[i, j, k]` along the stored axes.
+      affine: `[4, 4]`, stored voxel index -> mm in RAS+.
+      image: the file.
+    """
+
+    channels: list[np.ndarray]
+    affine: np.ndarray
+    image: nibabel.Nifti1Image
+
+    @property
+    def orientation(self) -> np.ndarray:
+        return orientations.io_orientation(self.affine)
+
+    @property
+    def spacing(self) -> np.ndarray:
+        """Voxel size in mm along the canonical x, y and z."""
+        inverse = orientations.inv_ornt_aff(self.orientation, self.channels[0].shape)
+        return nibabel.affines.voxel_sizes(self.affine @ inverse)
+
+
+def read_volume(path: Path, names: Sequence[str], spacing: Sequence[float] | None = None) -> Volume:
+    """Reads an image and repairs its values and its header.
+
+    Args:
+      path: a NIfTI file.
+      names: the names of its channels, which are along the fourth axis if there are several.
+      spacing: the voxel size in mm along the stored axes, for a header that lacks it.
+
+    Raises:
+      FileFault: the file cannot be used.
+    """
+    try:
+        image = nibabel.load(path)
+    except (OSError, ImageFileError, ValueError) as error:
+        raise FileFault(f"{path}: cannot be read as NIfTI ({error}). Fix: give a .nii or .nii.gz file.") from error
+    if not isinstance(image, nibabel.Nifti1Image):
+        raise FileFault(f"{path}: is not NIfTI. Fix: give a .nii or .nii.gz file.")
+    stored = _stored_channels(path, image, len(names))
+    scale = image.dataobj.slope, image.dataobj.inter
+    channels = [_values(path, numbers, name, scale) for numbers, name in zip(stored, names, strict=True)]
+    unit = UNITS_MM.get(int(image.header["xyzt_units"]) & 7, 1.0)
+    own = np.array(image.header.get_best_affine(), np.float64)
+    affine = own.copy()
+    affine[:3] *= unit
+    lengths = np.linalg.norm(affine[:3, :3], axis=0)
+    if not np.isfinite(affine).all() or min(lengths) == 0 or abs(np.linalg.det(affine[:3, :3] / lengths)) < 1e-9:
+        raise FileFault(f"{path}: the affine {own[:3].tolist()} does not define the axes. Fix: repair the header.")
+    has_codes = image.header["sform_code"] or image.header["qform_code"]
+    if has_codes and not np.allclose(own, np.eye(4)):
+        _check_shear(path, affine)
+    else:
+        affine = _inferred_affine(path, image, unit, spacing, dict(zip(names, channels, strict=True)))
+    return Volume(channels, affine, image)
+
+
+def _stored_channels(path: Path, image: nibabel.Nifti1Image, count: int) -> list[np.ndarray]:
+    """Returns the stored numbers of each channel, `[i, j, k]`."""
+    try:
+        numbers = np.asanyarray(image.dataobj.get_unscaled())
+    except (OSError, EOFError, ValueError) as error:
+        raise FileFault(f"{path}: cannot be read: it is damaged ({error}). Fix: fetch the file again.") from error
+    sizes = [size for size in numbers.shape[3:] if size != 1] or [1]
+    if numbers.ndim < 3 or 0 in numbers.shape or len(sizes) > 1 or sizes[0] != count:
+        what = "a single 3-D volume" if count == 1 else f"a volume with {count} channels along its fourth axis"
+        raise FileFault(f"{path}: has the shape {numbers.shape}, but the network needs {what}. Fix: give {what}.")
+    stacked = numbers.reshape(*numbers.shape[:3], count)
+    return [stacked[..., number] for number in range(count)]
+
+
+def _values(path: Path, numbers: np.ndarray, name: str, scale: tuple[float, float]) -> np.ndarray:
+    """Returns the values of a channel, float32: HU of a CT, otherwise finite numbers."""
+    is_scaled = scale != (1.0, 0.0)
+    if name.casefold() == "ct":
+        return _hounsfield(path, numbers, scale, is_scaled)
+    with np.errstate(over="ignore"):
+        values = (numbers * np.float64(scale[0]) + scale[1] if is_scaled else numbers).astype(np.float32)
+    faults = ~np.isfinite(values)
+    if faults.all():
+        raise FileFault(f"{path}: all voxels of {name} are NaN or infinite. Fix: fetch the file again.")
+    if faults.any():
+        _warn(f"{path}: {faults.sum()} voxels of {name} are NaN or infinite; replaced by 0.")
+        values[faults] = 0
+    if values.min() == values.max():
+        _warn(f"{path}: {name} is {values.min():g} in every voxel, so it shows nothing.")
+    return values
+
+
+def _hounsfield(path: Path, numbers: np.ndarray, scale: tuple[float, float], is_scaled: bool) -> np.ndarray:
+    """Returns the HU of stored numbers, float32, at least -1024."""
+    values = numbers
+    if is_scaled:
+        values = numbers * np.float64(scale[0]) + scale[1]
+    elif numbers.dtype.kind in "iu" and numbers.dtype.itemsize > 1:
+        values = _unwrapped(path, numbers)
+    wide = values.astype(np.float64)
+    is_nan = np.isnan(wide)
+    if is_nan.all():
+        raise FileFault(f"{path}: all voxels are NaN. Fix: fetch the file again.")
+    wide[is_nan] = AIR_HU
+    below, above = np.count_nonzero(wide < AIR_HU), np.count_nonzero(wide > MAX_HU)
+    if above > wide.size // 2:
+        raise FileFault(f"{path}: most voxels are above {MAX_HU}, so this is not a CT in HU. Fix: give a CT in HU.")
+    wide = np.clip(wide, AIR_HU, MAX_HU)
+    hu = np.rint(wide)
+    is_fraction = np.abs(wide - hu) > WHOLE
+    counted = wide[is_fraction] if is_fraction.sum() > wide.size // 10 else wide[~is_nan]
+    if is_fraction.any() and counted.max() - counted.min() < LEAST_SPAN:
+        raise FileFault(
+            f"{path}: fractional values range from {counted.min():.3g} to {counted.max():.3g}; the image was probably "
+            "normalized. Fix: give the original CT."
+        )
+    for count, what, bound in (
+        (is_nan.sum(), "NaN", AIR_HU),
+        (below, f"below {AIR_HU} HU", AIR_HU),
+        (above, f"above {MAX_HU} HU", MAX_HU),
+    ):
+        if count:
+            _warn(f"{path}: {count} voxels are {what}; replaced by {bound} HU.")
+    if hu.min() == hu.max():
+        _warn(f"{path}: is {hu.min():g} HU in every voxel, so it shows nothing.")
+    elif hu.min() > NO_AIR_HU:
+        _warn(f"{path}: the lowest value is {hu.min():g} HU, but air is about -1000 HU; values are read unchanged.")
+    return hu.astype(np.float32)
+
+
+def _unwrapped(path: Path, numbers: np.ndarray) -> np.ndarray:
+    """Returns integers without the overflow of negative HU: 64512 is -1024."""
+    native = numbers.astype(numbers.dtype.newbyteorder("="))
+    values = native.view(f"i{native.dtype.itemsize}").astype(np.int64)
+    count = np.count_nonzero(values < 0) if native.dtype.kind == "u" else 0
+    for bits in (16, 32) if native.dtype.itemsize > 2 else ():
+        wrapped = (values >= (1 << bits) + LOWEST_WRAPPED) & (values < 1 << bits)
+        count += np.count_nonzero(wrapped)
+        values[wrapped] -= 1 << bits
+    if count:
+        _warn(f"{path}: {count} unsigned voxels are above {MAX_HU}; they are read as negative HU.")
+    return values
+
+
+def _check_shear(path: Path, affine: np.ndarray) -> None:
+    """Raises FileFault if the axes of the voxels are not perpendicular."""
+    axes = affine[:3, :3] / np.linalg.norm(affine[:3, :3], axis=0)
+    angles = [np.degrees(np.arcsin(np.clip(a @ b, -1, 1))) for a, b in itertools.combinations(axes.T, 2)]
+    worst = max(angles, key=abs)
+    if abs(worst) > SHEAR:
+        raise FileFault(
+            f"{path}: its affine is sheared: the angle between two voxel axes is {90 - worst:.2f} degrees instead of "
+            "90. Fix: resample the image to a grid with perpendicular axes. If its qform is right, set sform_code to 0."
+        )
+
+
+def _inferred_affine(
+    path: Path,
+    image: nibabel.Nifti1Image,
+    unit: float,
+    spacing: Sequence[float] | None,
+    channels: dict[str, np.ndarray],
+) -> np.ndarray:
+    """Returns the affine of a file whose header lacks one: the spine of a CT shows which way up it lies."""
+    turned = any(_y_points_back(values) for name, values in channels.items() if name.casefold() == "ct")
+    pixdim = [abs(float(size)) * unit for size in image.header["pixdim"][1:4]]
+    sizes = spacing or [mm if np.isfinite(mm) and mm > 0 else 1.0 for mm in pixdim]
+    axes = "LPS, because the spine shows that the second axis points to the back" if turned else "RAS"
+    size = " x ".join(f"{mm:g}" for mm in sizes)
+    where = "--spacing" if spacing else "its pixdim, which may be wrong; --spacing gives another size"
+    _warn(f"{path}: its header does not define the axes; read as {axes}, with voxels of {size} mm, from {where}.")
+    return np.diag([*np.multiply((-1, -1, 1) if turned else (1, 1, 1), sizes), 1.0])
+
+
+def _y_points_back(hu: np.ndarray) -> bool:
+    """Returns whether bone, most of which is the spine, is clearly nearer to the high end of the second axis."""
+    body, bone = (np.count_nonzero(hu > level, axis=(0, 2)) for level in (BODY_HU, BONE_HU))
+    if not bone.any():
+        return False
+    rows = np.arange(len(bone))
+    depth = np.ptp(np.flatnonzero(body)) + 1
+    return bool(np.average(rows, weights=bone) - np.average(rows, weights=body) > CLEARLY * depth)
+
+
+def segment(model_dir: Path, volume: Volume) -> nibabel.Nifti1Image:
+    """Returns the labels of a volume, uint8, along the axes of its file."""
+    import tensorflow as tf
+
+    order = volume.orientation
+    canonical = [orientations.apply_orientation(values, order) for values in volume.channels]
+    image = canonical[0] if len(canonical) == 1 else np.stack(canonical, axis=-1)
+    call = tf.saved_model.load(str(model_dir)).signatures["volume"]
+    inputs = {"image": tf.constant(np.ascontiguousarray(image))}
+    if "spacing" in call.structured_input_signature[1]:
+        inputs["spacing"] = tf.constant(volume.spacing, tf.float64)
+    labels = call(**inputs)["labels"].numpy()
+    stored = orientations.apply_orientation(labels, orientations.ornt_transform(RAS, order))
+    header = volume.image.header.copy()
+    header.set_data_dtype(np.uint8)
+    header.set_data_shape(stored.shape)
+    header["cal_min"] = header["cal_max"] = 0
+    return type(volume.image)(np.ascontiguousarray(stored), header.get_best_affine(), header)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the program; returns its exit status."""
+    parser = argparse.ArgumentParser(description="Segments a NIfTI file with an exported network.")
+    parser.add_argument("model", nargs="?", type=Path, default=Path(__file__).parent, help="default: this folder")
+    parser.add_argument("volume", type=Path, help="the image, a .nii or .nii.gz file")
+    parser.add_argument("output", type=Path, help="the segmentation to write, which must not exist")
+    parser.add_argument("--spacing", help="voxel size in mm, such as 0.8,0.8,2, for a header that lacks its axes")
+    own = parser.parse_args(arguments)
+    try:
+        spacing = None if own.spacing is None else [float(mm) for mm in own.spacing.split(",")]
+        if spacing is not None and not (len(spacing) == 3 and all(0 < mm < np.inf for mm in spacing)):
+            raise ValueError
+    except ValueError:
+        parser.error(f"--spacing {own.spacing}: is not three positive sizes in mm, such as 0.8,0.8,2")
+    if own.output.exists() or not own.output.name.endswith((".nii", ".nii.gz")):
+        parser.error(f"{own.output}: the segmentation must be a new .nii or .nii.gz file")
+    try:
+        channels = json.loads((own.model / "input.json").read_text())["channels"]
+        volume = read_volume(own.volume, channels, spacing)
+    except FileFault as fault:
+        print(f"segment.py: {fault}", file=sys.stderr)
+        return 1
+    except (OSError, ValueError, KeyError) as error:
+        parser.error(f"{own.model}: is not the folder of an exported network for volumes ({error!r})")
+    partial = own.output.with_name(f".partial-{own.output.name}")
+    nibabel.save(segment(own.model, volume), partial)
+    partial.rename(own.output)
+    return 0
+
+
+def _warn(text: str) -> None:
+    print(f"segment.py: {text}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
