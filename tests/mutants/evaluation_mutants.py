@@ -7,6 +7,19 @@ _OFFICIAL = "tests/evaluation/test_official.py"
 
 MUTANTS = [
     *mutants(
+        "mtf_imaging/kinds/volumes/exported/segment.py",
+        "tests/kinds/test_segment_program.py",
+        ("affine[:3] *= unit", "pass"),
+        ("if has_codes and not np.allclose(own, np.eye(4)):", "if has_codes:"),
+        ("(-1, -1, 1) if turned", "(1, 1, 1) if turned"),
+        ("if abs(worst) > SHEAR:", "if False:"),
+        ("wide[is_nan] = AIR_HU", "wide[is_nan] = 0"),
+        ("values[wrapped] -= 1 << bits", "pass"),
+        ("values[faults] = 0", "values[faults] = 1"),
+        ("if above > wide.size // 2:", "if False:"),
+        ("axis=(0, 2)", "axis=(1, 2)"),
+    ),
+    *mutants(
         "mtf_imaging/evaluation/scoring/overlap.py",
         _METRICS,
         ("return self.prediction + self.reference - self.intersection", "return self.prediction + self.reference"),

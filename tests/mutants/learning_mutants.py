@@ -4,6 +4,48 @@ from tests.mutants.mutant import mutants
 
 MUTANTS = [
     *mutants(
+        "mtf_imaging/data/description/differences.py",
+        "tests/data/test_description_differences.py",
+        ("sorted(labels.items(), key=lambda item: item[1])", "sorted(labels.items())"),
+        ("*(labels or masks)", "*labels"),
+        ("sorted(description.masks.items())", "description.masks.items()"),
+        ('f" painted as {painted[name]}" if name in painted else ""', '""'),
+        ('*compared("ignore label", _ignored(own), _ignored(expected)),', ""),
+        ('*compared("rules", own.rules, expected.rules),', ""),
+    ),
+    *mutants(
+        "mtf_imaging/jobs/resuming.py",
+        "tests/jobs/test_other_data.py",
+        ("if last_checkpoint(model_dir) is not None else None", ""),
+        ("if facts.kind != data.kind.name:", "if False:"),
+    ),
+    *mutants(
+        "mtf_imaging/data/label_survey.py",
+        "tests/jobs/test_label_warnings.py",
+        ("if not self.counts[label]", "if self.counts[label]"),
+        ("return is_whole and ", "return "),
+        ("{'held-out ' * is_held_out}{self.images}\"\n", '{self.images}"\n'),
+    ),
+    *mutants(
+        "mtf_imaging/kinds/photos/reading/label_counts.py",
+        "tests/jobs/test_label_warnings.py",
+        ("counts[description.ignore_label] == counts.sum()", "counts[description.ignore_label] > 0"),
+        (" and not description.values", ""),
+        ("!= [0, _WHITE]", "== [0, _WHITE]"),
+    ),
+    *mutants(
+        "mtf_imaging/kinds/photos/held_out.py",
+        "tests/jobs/test_label_warnings.py one_class",
+        ("np.count_nonzero(total.reference) == 1", "False"),
+        ("np.count_nonzero(total.reference) == 1", "np.count_nonzero(total.reference) >= 1"),
+    ),
+    *mutants(
+        "mtf_imaging/kinds/volumes/held_out.py",
+        "tests/jobs/test_label_warnings.py ignored",
+        ("overlaps += [own] if own else []", "overlaps += [own or {}]"),
+        ("(reference != self.description.ignore).any()", "True"),
+    ),
+    *mutants(
         "mtf_imaging/data/class_frequencies.py",
         "tests/data/test_class_frequencies.py frequencies or spread",
         ("        counted[ignore] = 0\n", "        pass\n"),

@@ -103,11 +103,8 @@ MUTANTS = [
         "mtf_imaging/training/checkpoints/best.py",
         "tests/training/test_evaluator.py earlier_of_equal or best",
         ("max(candidates, key=", "min(candidates, key="),
-        ("return -math.inf if math.isnan(score)", "return math.inf if math.isnan(score)"),
-        (
-            "if step in scores)",
-            "if step in scores or step == now)",
-        ),
+        ("if not math.isnan(scores.get(step, math.nan))", "if step in scores"),
+        ("scores.get(step, math.nan)", "scores.get(step, 0.0)"),
     ),
     *mutants(
         "mtf_imaging/training/observers/evaluator.py",

@@ -11,6 +11,7 @@ from mtf_imaging.errors import DataError
 
 NUM_CLASSES = 3  # 0 background, 1 liver, 2 lesion
 _WHOLE = 1e-3  # bound on the rounding error that scaling adds to integers
+_HIGHEST = 255  # labels are stored as uint8
 _SHOWN = 5  # surplus labels in a message
 
 
@@ -81,9 +82,14 @@ def _refuse_labels(path: Path, surplus: set[float], bounds: tuple[float, float],
         )
     shown = ", ".join(f"{label:.0f}" for label in sorted(surplus)[:_SHOWN])
     more = f" and {len(surplus) - _SHOWN} more" if len(surplus) > _SHOWN else ""
+    fix = "add the labels to dataset.json, or map them to these labels."
+    if min(surplus) < 0 or max(surplus) > _HIGHEST:
+        fix = f"map them to these labels, because labels are integers from 0 to {_HIGHEST}."
+    elif surplus == {_HIGHEST} and len(description.labels) < _HIGHEST - 1:  # labels are consecutive
+        fix = f"store the voxels of a binary mask as {min(description.labels.values())}, not {_HIGHEST}."
     raise DataError(
         f"{path}: has labels that dataset.json lacks: {shown}{more}. The labels of dataset.json are "
-        f"{_listed(description)}. Fix: add the labels to dataset.json, or map them to these labels."
+        f"{_listed(description)}. Fix: {fix}"
     )
 
 
