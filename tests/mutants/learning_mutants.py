@@ -24,7 +24,7 @@ MUTANTS = [
         "tests/jobs/test_label_warnings.py",
         ("if not self.counts[label]", "if self.counts[label]"),
         ("return is_whole and ", "return "),
-        ("{'held-out ' * is_held_out}{self.images}\"\n", '{self.images}"\n'),
+        ("{few} {'held-out ' * is_held_out}", "{few} "),
     ),
     *mutants(
         "mtf_imaging/kinds/photos/reading/label_counts.py",

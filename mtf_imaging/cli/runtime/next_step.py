@@ -157,8 +157,13 @@ def after_score(values: flags.FlagValues) -> str:
 
 
 def after_export(values: flags.FlagValues) -> str:
-    """Names the page of the model."""
-    return f"read {quoted(Path(values.output) / 'README.md')}, or load the model with tf.saved_model.load"
+    """Names the page of the model, and its program for NIfTI files if it has one."""
+    folder = Path(values.output)
+    program = folder / "segment.py"
+    more = "load the model with tf.saved_model.load"
+    if program.exists():
+        more = f"segment a NIfTI file with python {quoted(program)} VOLUME SEGMENTATION"
+    return f"read {quoted(folder / 'README.md')}, or {more}"
 
 
 def after_import_weights(values: flags.FlagValues, job: str, data_dir: str, gin_params: list[str]) -> str:
