@@ -36,12 +36,12 @@ def survey_records(
     description, keys = manifest.description, evenly_spread(manifest.cases, most)
     total, ignored = np.zeros(NUM_VALUES, np.int64), []
     voxels = sum(math.prod(manifest.case_sampling(key).grid) for key in keys)
-    every = math.ceil(voxels / most_voxels)
+    step = _PLANES * math.ceil(voxels / most_voxels)
     for key in keys:
         record = open_record(manifest.record_path(data_dir, key), manifest.case_sampling(key))
         counts = np.zeros(NUM_VALUES, np.int64)
         x, y, z = record.grid
-        for start in range(0, x, _PLANES * every):  # slabs, because bincount takes 8 bytes per voxel
+        for start in range(0, x, step):  # slabs, because bincount takes 8 bytes per voxel
             planes = record.labels((slice(start, min(start + _PLANES, x)), slice(0, y), slice(0, z)))
             counts += np.bincount(planes.ravel(), minlength=NUM_VALUES)
         if description.ignore is not None and counts[description.ignore] == counts.sum():
@@ -56,7 +56,7 @@ def survey_records(
         unit="voxel",
         images="cases",
         source="dataset.json",
-        is_partial=every > 1,
+        is_partial=step > _PLANES,
     )
 
 
