@@ -268,7 +268,7 @@ def test_metadata_that_are_no_usable_files(tmp_path, hu, version):
     faults = {
         "nested too deeply": _nested,
         "not a JSON file": lambda file: file.write_text("{"),
-        "is not text in UTF-8": lambda file: file.write_bytes(b'{"a": "\xff"}'),
+        "not a JSON file in UTF-8": lambda file: file.write_bytes(b'{"a": "\xff"}'),
         "occurs twice in an object": lambda file: file.write_text('{"a": 1, "a": 2}'),
         "is a named pipe": lambda file: (file.unlink(), os.mkfifo(file)),
         "is a folder": lambda file: (file.unlink(), file.mkdir()),

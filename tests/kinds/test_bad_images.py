@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 from mtf_imaging.errors import DataError
+from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.kinds.objects import prediction as objects
 from mtf_imaging.kinds.objects.scoring.detections import Detections
 from mtf_imaging.kinds.photos import prediction as photos
+from mtf_imaging.kinds.prediction_record import PredictionRecord
 from tests.jobs.object_network import CATEGORIES, write_objects_folder
 from tests.jobs.photo_network import CLASSES, write_photos
 
@@ -41,6 +43,12 @@ def fail_on(monkeypatch, module, function, path):
     monkeypatch.setattr(module, function, failing)
 
 
+def predict(subject, pairs, network, own):
+    record, faults = PredictionRecord(subject.prediction_files(pairs, own.input, own.output)), CaseFaults()
+    subject.predict(pairs, network, own, record, faults)
+    faults.check((image.key for image, _ in pairs), "images")
+
+
 def test_photos(tmp_path, monkeypatch):
     folder = write_photos(tmp_path / "photos", lists=False)
     (folder / "images/photo_1.png").write_bytes(b"no PNG")
@@ -51,8 +59,8 @@ def test_photos(tmp_path, monkeypatch):
     planned = subject.plan_predictions(folder, tmp_path / "out", False)
     own = SimpleNamespace(input=folder, output=tmp_path / "out", progress=False)
     with pytest.raises(DataError) as caught:
-        subject.predict(planned, even, own)
-    check(caught.value, folder / "images", ["photo_1", "photo_4"], "2 of 6 photos")
+        predict(subject, planned.pairs, even, own)
+    check(caught.value, folder / "images", ["photo_1", "photo_4"], "2 of 6 images")
     assert sorted(path.stem for path in (tmp_path / "out").glob("*.png")) == [f"photo_{n}" for n in (0, 2, 3, 5)]
 
     own = SimpleNamespace(input_dir=folder, output_dir=tmp_path / "scores", num_pictures=1, progress=False)
@@ -77,9 +85,9 @@ def test_objects(tmp_path, monkeypatch):
     own = SimpleNamespace(input=folder, output=tmp_path / "out", progress=False)
     planned = subject.plan_predictions(own.input, own.output, False)
     with pytest.raises(DataError) as caught:
-        subject.predict(planned, None, own)
-    check(caught.value, folder / "train", keys, f"2 of {len(planned)} images")
-    assert len([*(tmp_path / "out").rglob("*.png")]) == len(planned) - 2
+        predict(subject, planned.pairs, even, own)
+    check(caught.value, folder / "train", keys, f"2 of {len(planned.pairs)} images")
+    assert len([*(tmp_path / "out").rglob("*.png")]) == len(planned.pairs) - 2
 
     own = SimpleNamespace(input_dir=folder, output_dir=tmp_path / "scores", num_pictures=1, progress=False)
     with pytest.raises(DataError) as caught:

@@ -57,9 +57,10 @@ def test_complete_images_are_kept_with_their_results(files):
     assert check(files)[1] == []
 
 
-def test_a_missing_file_of_an_image_is_made_again(files):
+@pytest.mark.parametrize("output", [0, 1])
+def test_a_missing_file_of_an_image_is_made_again(files, output):
     write(files, check(files)[0], (0, 1, 2))
-    files.images[1].outputs[1].unlink()
+    files.images[1].outputs[output].unlink()
     files.shared[0].unlink()
     assert check(files)[1] == [1]
 
@@ -81,6 +82,15 @@ def test_with_a_damaged_record_no_file_is_replaced(files, content):
     with pytest.raises(DataError, match=r"already exists, and predict did not write it\. Fix: name another output, or"):
         check(files)
     assert check(files, overwrite=True)[1] == [0, 1, 2]
+
+
+def test_a_damaged_line_that_is_not_the_last_one_damages_the_record(files):
+    interrupted(files)
+    path = files.folder / FILE
+    *lines, last = path.read_text().splitlines()
+    path.write_text("\n".join([*lines, "{", last]))
+    with pytest.raises(DataError, match="already exists, and predict did not write it"):
+        check(files)
 
 
 def test_a_file_is_named_before_it_is_written(files):

@@ -267,4 +267,14 @@ MUTANTS = [
         ("boxes / np.array([*scale, *scale])", "boxes * np.array([*scale, *scale])"),
         ("np.array([height, width, height, width])", "np.array([width, height, width, height])"),
     ),
+    *mutants(
+        "mtf_imaging/kinds/prediction_record.py",
+        "tests/kinds/test_prediction_record.py",
+        ("complete = complete and found == entry", "complete = found == entry"),
+        ("if present and not self._overwrite:", "if not present and not self._overwrite:"),
+        ("if found is not None and found != entry", "if found is None and found != entry"),
+        ("if number < len(lines) - 1 or number == 0:", "if number < len(lines) - 2:"),
+        ("self._entries |= {self._name(path): {} for path in existing}", "pass"),
+        ("self._append({self._name(path): {} for path in outputs})", "pass"),
+    ),
 ]

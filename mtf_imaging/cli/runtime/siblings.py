@@ -66,7 +66,10 @@ def _holds(folder: Path, manifest: "Manifest", keys: Iterable[str], only: bool) 
     from mtf_imaging.data.records.make_record import digest
 
     sources = {key: manifest.sources[key] for key in keys}
-    files = {folder / name for one in sources.values() if one for name in (one.volume, one.labels)}
+    names = [name for one in sources.values() if one for name in (one.volume, one.labels)]
+    if any(name.startswith("/") or ".." in Path(name).parts for name in names):  # not files of a folder of cases
+        return False
+    files = {folder / name for name in names}
     if len(files) != 2 * len(sources) or not all(file.exists() for file in files):
         return False
     if only and any(path not in files for path in image_files(folder, VOLUME_FORMATS, needed=False)):

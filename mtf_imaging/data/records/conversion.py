@@ -21,6 +21,7 @@ from mtf_imaging.data.sampling.regions import ALONG_Z
 from mtf_imaging.data.sampling.sampling import format_spacing
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.case_errors import CaseFaults, case_errors
+from mtf_imaging.files.contained import NameTooLong
 
 if TYPE_CHECKING:
     from mtf_imaging.data.records.record import Facts
@@ -69,6 +70,13 @@ class Conversion:
         """Returns the path of the record of a case."""
         return record_path(self.output_dir, case.key, self.record_format)
 
+    def has_record(self, case: Case) -> bool:
+        """Returns whether the record of a case exists."""
+        try:
+            return self.record_path(case).exists()
+        except NameTooLong:  # `make` reports it
+            return False
+
     def worker_bytes(self, cases: Iterable[Case]) -> int:
         """Returns the memory of a process that converts any of the cases; reads their headers."""
         from mtf_imaging.data.records.case_memory import case_bytes
@@ -88,9 +96,9 @@ class Conversion:
         """Writes the record of a case; returns the result or the error."""
         from mtf_imaging.data.records.make_record import write_case
 
-        path = self.record_path(case)
         try:
             with case_errors(case.volume):
+                path = self.record_path(case)
                 made = write_case(case, path, self.sampling, self.known, self.description, self.chunk)
                 return self._converted(case, made.facts, made.grid, made.is_labeled)
         except DataError as error:

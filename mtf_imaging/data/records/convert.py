@@ -3,7 +3,6 @@
 import collections
 import functools
 import math
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +14,15 @@ from mtf_imaging.data.images.spacing_table import SpacingTable, read_spacing_tab
 from mtf_imaging.data.images.voxel_values import any_label
 from mtf_imaging.data.records.choose_sampling import choose_sampling, is_flat, propose_spacing
 from mtf_imaging.data.records.conversion import Conversion, Converted
-from mtf_imaging.data.records.formats import ENDINGS, TFRECORD, ZARR, check_format, list_records, parse_chunk
+from mtf_imaging.data.records.formats import (
+    ENDINGS,
+    TFRECORD,
+    ZARR,
+    check_format,
+    list_records,
+    parse_chunk,
+    record_name,
+)
 from mtf_imaging.data.records.manifest import (
     Manifest,
     Source,
@@ -119,7 +126,7 @@ def convert(
         _check_manifest(job)
         _check_foreign(job, cases)
         # All existing records are checked before anything is written.
-        existing = [case for case in cases if os.path.exists(job.record_path(case))]  # False for a name too long
+        existing = [case for case in cases if job.has_record(case)]
         kept = each(job.check_existing, existing, title="check existing records")
         missing = [case for case in cases if kept.get(case.key) is None]
         made = each(job.make, missing, title=f"convert to {_title(sampling)}")
@@ -256,7 +263,7 @@ def _check_description(job: Conversion, other: Description) -> None:
 
 
 def _check_foreign(job: Conversion, cases: list[Case]) -> None:
-    ours = {job.record_path(case).name for case in cases}
+    ours = {record_name(case.key, job.record_format) for case in cases}
     records = list_records(job.output_dir, job.record_format)
     foreign = sorted((path.name for path in records if path.name not in ours), key=natural_key)
     if foreign:

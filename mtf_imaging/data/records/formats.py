@@ -14,13 +14,19 @@ DEFAULT_CHUNK = 64  # voxels along each axis
 _PREFIX = "case-"
 
 
+def record_name(key: str, record_format: str = ZARR) -> str:
+    """Returns the name of the record of case `key`."""
+    return f"{_PREFIX}{key}{ENDINGS[record_format]}"
+
+
 def record_path(data_dir: str | os.PathLike, key: str, record_format: str = ZARR) -> Path:
     """Returns the path of the record of case `key`.
 
     Raises:
       DataError: the key leads out of the folder.
+      NameTooLong: file systems cannot store the name.
     """
-    return contained(data_dir, f"{_PREFIX}{key}{ENDINGS[record_format]}")
+    return contained(data_dir, record_name(key, record_format))
 
 
 def list_records(data_dir: str | os.PathLike, record_format: str) -> list[Path]:
