@@ -251,7 +251,7 @@ def test_one_case_under_two_endings(tmp_path):
 
 
 def test_numbers_that_python_does_not_convert_are_sorted(tmp_path):
-    names = [f"x{digits}" for digits in ("10", "2", "²", "٣")]
+    names = [f"x{digits}" for digits in ("10", "2", "7²", "٣")]
     touch(tmp_path, *(f"{folder}/{name}.nii" for name in names for folder in ("imagesTr", "labelsTr")))
     assert {case.key for case in find_cases(tmp_path)} == {*names}
 

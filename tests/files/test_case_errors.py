@@ -3,11 +3,16 @@
 import errno
 import logging
 import os
+import traceback
 
 import pytest
 
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files.case_errors import TRACEBACK, CaseFaults, case_errors
+
+
+def read_case():
+    raise DataError("a.nii: wrong.", ["workers"])
 
 
 class FakeOpError(Exception):
@@ -92,11 +97,14 @@ def test_faults_are_reported_together_in_the_order_of_the_cases():
 
 def test_one_fault_is_raised_as_it_is_with_its_settings():
     faults = CaseFaults()
-    faults.add("a", DataError("a.nii: wrong.", ["workers"]))
+    with faults.collect("a", "a.nii"):
+        read_case()
     with pytest.raises(DataError, match=r"^a\.nii: wrong\.$") as caught:
         faults.check(["a", "b"])
     assert caught.value.settings == ("workers",)
-    assert caught.value.__traceback__.tb_next.tb_next is None  # no frames of the case stay in memory
+    frames = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)]
+    assert "read_case" not in frames  # its frame would keep the arrays of the case in memory
+    assert caught.value.__cause__ is None
 
 
 def test_the_first_fault_ends_the_work_if_other_processes_wait():
