@@ -1,12 +1,12 @@
 """The files that evaluation and prediction of images with objects write."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.contained import contained
+from mtf_imaging.files.json_file import read_object
 from mtf_imaging.kinds.objects.reading.annotations import ObjectImage
 from mtf_imaging.kinds.output import OVERLAYS, PICTURES, RESULTS, check_kept, goes_to_folder
 
@@ -81,6 +81,6 @@ def check_object_results(output_dir: Path, images: Sequence[ObjectImage], input_
 def _scored_keys(path: Path) -> set[str]:
     """Returns the keys of the images in a `metrics.json`; none if it is missing or of another kind."""
     try:
-        return {*json.loads(path.read_text())["images"]}
+        return {*read_object(path)["images"]}
     except (OSError, ValueError, KeyError, TypeError):
         return set()
