@@ -121,7 +121,13 @@ def check_new(files: Iterable[Path], overwrite: bool = False, folder: Path | Non
 
 
 def check_predictions(
-    output_dir: Path, ours: set[Path], of: str, others: str, where: str = "", pattern: str = "*.*"
+    output_dir: Path,
+    ours: set[Path],
+    of: str,
+    others: str,
+    where: str = "",
+    pattern: str = "*.*",
+    pictures: Iterable[Path] = (),
 ) -> None:
     """Checks that an output folder does not hold predictions and scores of other images.
 
@@ -132,6 +138,7 @@ def check_predictions(
       others: what the other predictions are for, for the message.
       where: the end of the message about them.
       pattern: the names of predictions.
+      pictures: the pictures of the images, each of which evaluation writes after the prediction of its image.
 
     Raises:
       DataError: it does.
@@ -143,7 +150,7 @@ def check_predictions(
             f"{predictions}: the folder holds {len(foreign)} prediction(s) for {others}, such as "
             f"{foreign[0].relative_to(predictions)}{where}. Fix: write to another folder, or delete this one."
         )
-    existing = [output_dir / name for name in RESULTS if (output_dir / name).exists()]
+    existing = [path for path in (*(output_dir / name for name in RESULTS), *pictures) if path.exists()]
     if existing and not any(path.exists() for path in ours):
         raise DataError(
             f"{existing[0]}: the file already exists and belongs to other {'cases' if of == 'cases' else 'images'}, "

@@ -258,7 +258,7 @@ def test_an_image_is_not_overwritten(folder, predict, tmp_path):
 
 
 def test_results_of_other_images_are_kept(folder, evaluate):
-    with pytest.raises(mi.DataError, match=r"metrics\.json: the file already exists and belongs to other images than"):
+    with pytest.raises(mi.DataError, match=r"metrics\.json: the file already exists and belongs to other images"):
         evaluate(split="train", output_dir=folder / "scores")
     with pytest.raises(mi.DataError, match="lies in the folder of the cases"):
         evaluate(output_dir=folder / "objects/scores")
@@ -433,3 +433,14 @@ def test_pictures_of_an_evaluation_never_replace_the_images(folder, tmp_path):
     with pytest.raises(mi.DataError, match=r"pictures/p0\.png: would be overwritten by its picture\. Fix: name "):
         mi.jobs.evaluate(**COMMON, model_dir=folder / "run", input_dir=tmp_path / "pictures", output_dir=tmp_path)
     assert contents_outside(tmp_path) == before
+
+
+def test_pictures_of_an_evaluation_never_replace_other_pictures(folder, evaluate, tmp_path):
+    mine = tmp_path / "scores/pictures/q0.png"
+    mine.parent.mkdir(parents=True)
+    mine.write_bytes(b"mine")
+    with pytest.raises(
+        mi.DataError, match=r"pictures/q0\.png: the file already exists and belongs to other images than"
+    ):
+        evaluate()
+    assert mine.read_bytes() == b"mine"

@@ -423,3 +423,14 @@ def test_images_that_cannot_be_written_are_reported_after_the_others_are_done(fo
         predict(input=photo, output=tmp_path / "one.png", planned=planned)
     assert error.value.settings == ("output",)
     assert labels(tmp_path / "one.png").shape == (20, 30)
+
+
+def test_pictures_of_an_evaluation_never_replace_other_pictures(evaluate, tmp_path):
+    mine = tmp_path / "scores/pictures/photo_5.png"
+    mine.parent.mkdir(parents=True)
+    mine.write_bytes(b"mine")
+    with pytest.raises(
+        mi.DataError, match=r"photo_5\.png: the file already exists and belongs to other images, because"
+    ):
+        evaluate()
+    assert mine.read_bytes() == b"mine"

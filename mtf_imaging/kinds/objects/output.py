@@ -69,8 +69,10 @@ def check_object_results(output_dir: Path, images: Sequence[ObjectImage], input_
     Raises:
       DataError: it does, or a picture would replace an image or lie outside of the folder.
     """
-    check_kept((image.image for image in images), picture_files(output_dir, images), "picture")
-    existing = [output_dir / name for name in (*RESULTS, DETECTIONS) if (output_dir / name).exists()]
+    pictures = picture_files(output_dir, images)
+    check_kept((image.image for image in images), pictures, "picture")
+    written = (*(output_dir / name for name in (*RESULTS, DETECTIONS)), *pictures)
+    existing = [path for path in written if path.exists()]
     if existing and _scored_keys(output_dir / METRICS) != {image.key for image in images}:
         raise DataError(
             f"{existing[0]}: the file already exists and belongs to other images than those of {input_dir}. "

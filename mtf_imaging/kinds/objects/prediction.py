@@ -122,12 +122,13 @@ class Prediction(FileImages):
                     detections.append(self._detect(image, read_object_image(image), network))
             faults.check((image.key for image in images), "images")
             scores = score_images(images, detections, description)
+            layers = self._layers(images, detections, scores)
+            # Written first: metrics.json tells whether the other results of a folder belong to the same images.
+            write_object_scores(output_dir, scores, layers, description, own.progress)
+            write_detections(output_dir / DETECTIONS, images, detections, description)
             for path, image, detected in zip(pictures, images, detections, strict=False):
                 pixels = read_object_image(image)
                 write_picture(path, comparison(pixels, image, detected, description, scores.threshold))
-            write_detections(output_dir / DETECTIONS, images, detections, description)
-            layers = self._layers(images, detections, scores)
-            write_object_scores(output_dir, scores, layers, description, own.progress)
         return [*scores.images]
 
     def predict(

@@ -101,7 +101,8 @@ class Prediction(FileImages):
         check_kept(inputs, itertools.chain(*written), "results")
         ours = {labels for labels, _ in written}
         where = f"; the photos are those of {input_dir}"
-        check_predictions(output_dir, ours, "photos", "photos that are not evaluated", where, "**/*.*")
+        pictures = (picture for _, picture in written)
+        check_predictions(output_dir, ours, "photos", "photos that are not evaluated", where, "**/*.*", pictures)
 
     def plan_files(self, images: Sequence[Photo], input_path: Path, output_path: Path) -> Planned:
         photos, outputs, faults = plan_outputs(images, lambda photo: output_files(photo, input_path, output_path))

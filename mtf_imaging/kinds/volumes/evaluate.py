@@ -166,8 +166,8 @@ def _check_output(output_dir: Path, input_dir: Path, cases: list[Case]) -> None:
     check_outside(output_dir, input_dir)
     check_no_run(output_dir)
     ours = {contained(output_dir, PREDICTIONS, case.prediction_name) for case in cases}
-    pictures = (contained(output_dir, PICTURES, f"case-{case.key}.png") for case in cases)
+    pictures = [contained(output_dir, PICTURES, f"case-{case.key}.png") for case in cases]
     inputs = (path for case in cases for path in (*case.channels, case.labels) if path)
     check_kept(inputs, [*ours, *pictures], "results")
     others = f"cases that {input_dir} does not have, or in another format"
-    check_predictions(output_dir, ours, "cases", others)
+    check_predictions(output_dir, ours, "cases", others, pictures=pictures)
