@@ -132,3 +132,15 @@ def test_the_suggested_jobs_have_the_settings_that_are_not_repeated(job, data_di
         gin.clear_config()
     settings = import_weights.JOBS[job, data_dir]
     assert {name: getattr(backbone, name) for name in settings} == settings
+
+
+@pytest.mark.parametrize("name", ["weights[1]", r"a\b"])
+@pytest.mark.parametrize("is_folder", [True, False])
+def test_paths_that_tensorflow_reads_as_patterns(checkpoint, name, is_folder):
+    Path(name).mkdir()
+    for path in [*Path().glob("model.ckpt-7.*"), *Path().glob("checkpoint")]:
+        shutil.move(path, Path(name) / path.name)
+    given = name if is_folder else f"{name}/model.ckpt-7"
+    assert run(f"import_weights --checkpoint {shlex.quote(given)} --output_dir {shlex.quote(f'{name}/out')}") == 0
+    (filters,) = (value for _, value in Weights(f"{name}/out/ckpt-0").read(["resnet/stem/filter"]))
+    np.testing.assert_array_equal(filters, checkpoint[1]["conv2d/kernel"])
