@@ -87,7 +87,8 @@ def assert_same_run(run, expected):
 
 
 def content(folder):
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    paths = (path for path in folder.rglob("*") if path.is_file() and path.name != "predictions.jsonl")
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
 # Batch norm normalizes each micro-batch by itself.
