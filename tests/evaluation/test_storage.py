@@ -6,7 +6,9 @@ import pytest
 
 from mtf_imaging.cli.runtime.failures import explain
 from mtf_imaging.evaluation.pairs.score import score_folders
+from mtf_imaging.kinds.prediction_record import FILE, PredictionRecord
 from mtf_imaging.kinds.volumes.evaluate import evaluate
+from mtf_imaging.kinds.volumes.segment.predict import plan_predictions, predict_cases, prediction_files
 from tests.evaluation.test_evaluate import GRID, oracle, store
 from tests.storage import fill
 
@@ -73,3 +75,29 @@ def test_a_read_only_folder_is_reported_before_segmentation(cases, tmp_path, mou
     assert explain(error.value).endswith("Fix: check the permissions and the disk, or give another folder.")
     assert content(out) == before
     assert os.access(out, os.R_OK)
+
+
+def predict(cases, out):
+    """Segments the cases that the record of the folder does not call complete."""
+    planned = plan_predictions(cases, out)
+    record = PredictionRecord(prediction_files(planned.pairs, cases, out), {"checkpoint": "ckpt-1"})
+    record.check()
+    return predict_cases(cases, out, GRID, oracle, progress=False, planned=planned, record=record)
+
+
+@pytest.mark.parametrize("room", [0, 4096, 8192, 12288, 16384])
+def test_a_prediction_resumes_when_there_is_room(cases, tmp_path, mounted, room):
+    predict(cases, tmp_path / "whole")
+    whole = {name: data for name, data in content(tmp_path / "whole").items() if name != FILE}
+    disk = mounted("size=1m")
+    fill(disk, room)
+    with pytest.raises(OSError, match="No space left") as error:
+        predict(cases, disk / "out")
+    assert explain(error.value).startswith(f"{disk}/out")
+    left = content(disk / "out") if (disk / "out").exists() else {}
+    assert {name: data for name, data in left.items() if name != FILE}.items() <= whole.items()
+    (disk / "filler").unlink()
+    predict(cases, disk / "out")
+    completed = content(disk / "out")
+    assert completed.pop(FILE)
+    assert completed == whole
