@@ -1,0 +1,1 @@
+"""Writers of small files in every format, and functions that damage them."""

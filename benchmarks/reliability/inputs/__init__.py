@@ -1,0 +1,1 @@
+"""The declared table of bad inputs: a module for each kind."""

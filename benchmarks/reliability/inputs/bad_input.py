@@ -1,0 +1,129 @@
+"""A bad input: how it is made, the command that reads it, and what the command should do."""
+
+import dataclasses
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from benchmarks.reliability.commands import Result
+
+LIMIT_S = 60.0
+PEAK_MIB = 3000  # of a process that has imported TensorFlow, which alone takes 500
+
+
+@dataclasses.dataclass(frozen=True)
+class Refused:
+    """The command fails, and its message names the file or the setting and a fix.
+
+    Attributes:
+      names: a part of the path, or the setting, that the message must contain; "" for the damaged file.
+      because: a regular expression that the message must contain.
+    """
+
+    names: str = ""
+    because: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Warned:
+    """The command succeeds, and a warning matches a regular expression."""
+
+    phrase: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Right:
+    """The command succeeds and its result is right.
+
+    Attributes:
+      check: a function of the folder of the input and the printed text that returns what is wrong, or "".
+    """
+
+    check: Callable[[Path, str], str] = lambda here, text: ""
+
+
+Outcome = Refused | Warned | Right
+REFUSED = Refused()
+
+
+@dataclasses.dataclass(frozen=True)
+class BadInput:
+    """One bad input.
+
+    Attributes:
+      kind: the row of the page.
+      name: what is wrong with the input, unique together with the command.
+      line: the command line. In every word, {good} is the folder of the good data and {here} that of the input.
+      make: writes the input into a folder, from the folder of the good data.
+      outcomes: what the command may do.
+      file: the damaged file, relative to the folder of the input; a refusal names it unless it names something else.
+      environment: variables of the command.
+    """
+
+    kind: str
+    name: str
+    line: str
+    make: Callable[[Path, Path], object]
+    outcomes: tuple[Outcome, ...] = (REFUSED,)
+    file: str = ""
+    environment: Mapping[str, str | None] = dataclasses.field(default_factory=dict)
+
+    @property
+    def command(self) -> str:
+        return self.line.split()[0]
+
+    @property
+    def key(self) -> str:
+        return f"{self.kind}: {self.name}: {self.command}"
+
+    def words(self, good: Path, here: Path) -> list[str]:
+        """Returns the words of the command line."""
+        return [word.replace("{good}", str(good)).replace("{here}", str(here)) for word in self.line.split()]
+
+
+def fault(result: Result, outcome: Outcome, file: str, here: Path) -> str:
+    """Returns why a result differs from an outcome, or "" if it agrees."""
+    if result.code is None:
+        return f"ran for more than {LIMIT_S:.0f} s"
+    if "Traceback" in result.text:
+        return "ended in a traceback"
+    if result.peak_mib > PEAK_MIB:
+        return f"needed {result.peak_mib} MiB of memory"
+    if not isinstance(outcome, Refused):
+        if result.code:
+            return f"exit code {result.code}"
+        if isinstance(outcome, Right):
+            return outcome.check(here, result.text)
+        return "" if re.search(outcome.phrase, result.text) else f"no warning with {outcome.phrase!r}"
+    if result.code not in (1, 2):
+        return f"exit code {result.code} instead of 1 or 2"
+    if "Fix:" not in result.text:
+        return "the message has no fix"
+    name = outcome.names or Path(file).name
+    # Long messages are not wrapped, but names that are not UTF-8 are escaped.
+    if name not in result.text and ascii(name)[1:-1] not in result.text:
+        return f"the message does not name {name}"
+    return "" if re.search(outcome.because, result.text) else f"the message does not say {outcome.because!r}"
+
+
+def judge(result: Result, given: BadInput, here: Path) -> tuple[str, str]:
+    """Returns the name of the outcome that a result agrees with, or "failed", and why it agrees with none."""
+    why = []
+    for outcome in given.outcomes:
+        reason = fault(result, outcome, given.file, here)
+        if not reason:
+            return type(outcome).__name__.lower(), ""
+        why.append(reason)
+    return "failed", "; ".join(dict.fromkeys(why))
+
+
+def damaged(folder: str, file: str, *edits: Callable[[Path], object]) -> Callable[[Path, Path], None]:
+    """Returns a function that copies a folder of the good data and changes one of its files or folders."""
+
+    def make(good: Path, here: Path) -> None:
+        shutil.copytree(good / folder, here / folder, symlinks=True)
+        for edit in edits:
+            edit(here / folder / file)
+
+    return make
