@@ -10,7 +10,7 @@ import pydicom
 from pydicom.dataset import Dataset, FileMetaDataset
 from pydicom.uid import CTImageStorage, ExplicitVRLittleEndian, generate_uid
 
-from benchmarks.reliability.files.nifti import SPACING, abdomen
+from benchmarks.reliability.files.nifti import SHAPE, SPACING, abdomen
 
 PLANES = 8
 Edit = Callable[[Path], None]
@@ -21,7 +21,7 @@ def write_series(folder: Path, number: int = 0, **elements: Any) -> Path:
     hu, _ = abdomen(number)
     folder.mkdir(parents=True, exist_ok=True)
     for plane in range(hu.shape[2]):
-        pixels = np.ascontiguousarray(hu[..., plane].T + 1024).astype(np.int16)
+        pixels = np.ascontiguousarray(hu[::-1, ::-1, plane].T + 1024).astype(np.int16)
         item = Dataset()
         item.file_meta = FileMetaDataset()
         item.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
@@ -31,7 +31,7 @@ def write_series(folder: Path, number: int = 0, **elements: Any) -> Path:
         )
         item.StudyInstanceUID, item.SeriesInstanceUID = f"1.2.{number}", f"1.2.{number}.1"
         item.Modality, item.SeriesDescription, item.InstanceNumber = "CT", "abdomen", plane + 1
-        item.ImagePositionPatient = [-20.0, 10.0, 30.0 + SPACING[2] * plane]
+        item.ImagePositionPatient = list(position(plane))
         item.ImageOrientationPatient = [1.0, 0.0, 0.0, 0.0, 1.0, 0.0]
         item.PixelSpacing, item.SliceThickness = [SPACING[1], SPACING[0]], SPACING[2]
         item.Rows, item.Columns = pixels.shape
@@ -44,6 +44,11 @@ def write_series(folder: Path, number: int = 0, **elements: Any) -> Path:
             setattr(item, name, value)
         item.save_as(file_of(folder, plane), enforce_file_format=True)
     return folder
+
+
+def position(plane: int) -> tuple[float, float, float]:
+    """Returns the place of a plane in LPS: that of the NIfTI files, whose first voxel is the last of both rows."""
+    return 20.0 - SPACING[0] * (SHAPE[0] - 1), -10.0 - SPACING[1] * (SHAPE[1] - 1), 30.0 + SPACING[2] * plane
 
 
 def file_of(folder: Path, plane: int) -> Path:

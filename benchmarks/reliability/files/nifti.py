@@ -108,7 +108,7 @@ def affine(change: Callable[[np.ndarray], np.ndarray], sform: bool = True, qform
             image.header["srow_x"], image.header["srow_y"], image.header["srow_z"] = new[:3]
         if qform:
             image.header.set_qform(new, 1, strip_shears=True)
-        image.header["sform_code"] = image.header["qform_code"] = 1
+        image.header["sform_code"], image.header["qform_code"] = 1, int(qform)
         store(path, image.header.binaryblock + bytes(4) + values.astype(values.dtype).tobytes(order="F"))
 
     return edit

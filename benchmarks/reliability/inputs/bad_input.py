@@ -10,6 +10,7 @@ from benchmarks.reliability.commands import Result
 
 LIMIT_S = 60.0
 PEAK_MIB = 3000  # of a process that has imported TensorFlow, which alone takes 500
+PAYLOAD = "payload-ran"  # the file that code in an input writes if it runs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,6 +60,7 @@ class BadInput:
       outcomes: what the command may do.
       file: the damaged file, relative to the folder of the input; a refusal names it unless it names something else.
       environment: variables of the command.
+      values: further words in braces of the line, such as {name}, with their values.
     """
 
     kind: str
@@ -68,6 +70,7 @@ class BadInput:
     outcomes: tuple[Outcome, ...] = (REFUSED,)
     file: str = ""
     environment: Mapping[str, str | None] = dataclasses.field(default_factory=dict)
+    values: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def command(self) -> str:
@@ -79,7 +82,10 @@ class BadInput:
 
     def words(self, good: Path, here: Path) -> list[str]:
         """Returns the words of the command line."""
-        return [word.replace("{good}", str(good)).replace("{here}", str(here)) for word in self.line.split()]
+        words = self.line.split()
+        for name, value in {"good": str(good), "here": str(here), **self.values}.items():
+            words = [word.replace(f"{{{name}}}", value) for word in words]
+        return words
 
 
 def fault(result: Result, outcome: Outcome, file: str, here: Path) -> str:
@@ -107,8 +113,32 @@ def fault(result: Result, outcome: Outcome, file: str, here: Path) -> str:
     return "" if re.search(outcome.because, result.text) else f"the message does not say {outcome.because!r}"
 
 
-def judge(result: Result, given: BadInput, here: Path) -> tuple[str, str]:
-    """Returns the name of the outcome that a result agrees with, or "failed", and why it agrees with none."""
+def snapshot(here: Path) -> dict[Path, tuple[int, int]]:
+    """Returns the size and the time of the last change of every file of a folder."""
+    paths = [path for path in here.rglob("*") if path.is_symlink() or not path.is_dir()]
+    return {path: (path.lstat().st_size, path.lstat().st_mtime_ns) for path in paths}
+
+
+def judge(result: Result, given: BadInput, here: Path, before: dict[Path, tuple[int, int]]) -> tuple[str, str]:
+    """Compares a result with the outcomes of an input.
+
+    Args:
+      result: what the command did.
+      given: the input.
+      here: its folder.
+      before: the snapshot of the folder before the command.
+
+    Returns:
+      The name of the outcome that the result agrees with, or "failed"; and why it agrees with none.
+    """
+    after = snapshot(here)
+    changed = [str(path.relative_to(here)) for path in before if after.get(path) != before[path]]
+    if changed:
+        return "failed", f"changed {', '.join(changed)}"
+    if (here / PAYLOAD).exists():
+        return "failed", "ran code of the input"
+    if left := [path.name for path in after if ".partial-" in str(path)]:
+        return "failed", f"left {left[0]}"
     why = []
     for outcome in given.outcomes:
         reason = fault(result, outcome, given.file, here)

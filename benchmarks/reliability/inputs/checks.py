@@ -85,16 +85,27 @@ def unchanged(file: str, content: bytes) -> Check:
     return check
 
 
-def metric(name: str, expected: float, tolerance: float = 0.01) -> Check:
-    """Checks a number of metrics.json, by its keys separated by dots."""
+def same_scores(here: Path, text: str) -> str:
+    """Checks that the scores are those of the undamaged references and predictions, to a millionth."""
+    old, new = (json.loads((place / "metrics.json").read_text()) for place in (here.parent / "good/scores", here / "out"))
+    different = [name for name, (a, b) in _leaves(old, new).items() if not _is_close(a, b)]
+    return f"{different[0]} differs from that of the undamaged files" if different else ""
 
-    def check(here: Path, text: str) -> str:
-        value = json.loads((here / "out/metrics.json").read_text())
-        for key in name.split("."):
-            value = value[key]
-        return "" if abs(value - expected) <= tolerance else f"{name} is {value} instead of {expected}"
 
-    return check
+def _leaves(old: object, new: object, name: str = "") -> dict[str, tuple[object, object]]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        pairs = {key: (old.get(key), new.get(key)) for key in {*old, *new}}
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        pairs = {str(index): pair for index, pair in enumerate(zip(old, new, strict=True))}
+    else:
+        return {name: (old, new)}
+    return {path: leaf for key, (a, b) in pairs.items() for path, leaf in _leaves(a, b, f"{name}.{key}").items()}
+
+
+def _is_close(a: object, b: object) -> bool:
+    if isinstance(a, int | float) and isinstance(b, int | float):
+        return abs(a - b) <= 1e-6 * max(abs(a), abs(b), 1e-3)
+    return a == b
 
 
 def _cases(here: Path) -> list[dict]:
