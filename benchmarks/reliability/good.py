@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.reliability import commands
-from benchmarks.reliability.files import dicom, nifti, photos, zarr_images
+from benchmarks.reliability.files import checkpoints, dicom, nifti, photos, zarr_images
 
 TINY = (
     *("--gin_file", "unet3d_demo", "--gin.UNet3D.base_filters=2", "--gin.UNet3D.depth=1", "--gin.UNet3D.convs=1"),
@@ -39,6 +39,8 @@ def prepare(folder: Path) -> Path:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     nifti.write_cases(folder / "cases")
+    nifti.write_cases(folder / "more_cases", 6)
+    nifti.write_cases(folder / "held_out", 3, first=2)
     write_described(folder / "nnunet")
     dicom.write_series(folder / "dicom/volume-0")
     zarr_images.write(folder / "zarr/volume-0.ome.zarr")
@@ -61,6 +63,7 @@ def prepare(folder: Path) -> Path:
         _, labels = nifti.abdomen(number)
         nifti.write(folder / f"predictions/segmentation-{number}.nii.gz", np.roll(labels, 1, axis=0))
     _run(folder, "score --reference_dir cases --prediction_dir predictions --output_dir scores --workers 1")
+    checkpoints.write_slim(folder / "slim/model.ckpt")
     (folder / _DONE).touch()
     return folder
 

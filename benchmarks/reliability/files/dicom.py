@@ -90,7 +90,8 @@ def padding(folder: Path) -> None:
         item = pydicom.dcmread(path)
         pixels = item.pixel_array.copy()
         pixels[:2, :2] = 32767
-        item.PixelData, item.PixelPaddingValue = pixels.tobytes(), 32767
+        item.PixelData = pixels.tobytes()
+        item.add_new("PixelPaddingValue", "SS", 32767)
         item.save_as(path)
 
 

@@ -28,7 +28,7 @@ def write(path: Path, values: np.ndarray, affine: np.ndarray | None = None, **he
     path.parent.mkdir(parents=True, exist_ok=True)
     if affine is None:
         affine = nibabel.affines.from_matvec(np.diag(SPACING), (-20.0, 10.0, 30.0))
-    image = nibabel.Nifti1Image(values, affine)
+    image = nibabel.Nifti1Image(values, affine, dtype=values.dtype)
     image.header.set_xyzt_units("mm")
     for name, value in header.items():
         image.header[name] = value
@@ -36,9 +36,9 @@ def write(path: Path, values: np.ndarray, affine: np.ndarray | None = None, **he
     return path
 
 
-def write_cases(folder: Path, number: int = 2) -> Path:
-    """Writes cases as in LiTS."""
-    for index in range(number):
+def write_cases(folder: Path, end: int = 2, first: int = 0) -> Path:
+    """Writes cases as in LiTS, numbered from `first` to `end - 1`."""
+    for index in range(first, end):
         for name, values in zip(("volume", "segmentation"), abdomen(index), strict=True):
             write(folder / f"{name}-{index}.nii.gz", values)
     return folder
@@ -109,6 +109,7 @@ def affine(change: Callable[[np.ndarray], np.ndarray], sform: bool = True, qform
         if qform:
             image.header.set_qform(new, 1, strip_shears=True)
         image.header["sform_code"], image.header["qform_code"] = 1, int(qform)
+        image.header["vox_offset"], image.header["magic"] = 352, b"n+1"
         store(path, image.header.binaryblock + bytes(4) + values.astype(values.dtype).tobytes(order="F"))
 
     return edit

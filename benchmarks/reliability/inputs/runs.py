@@ -146,8 +146,8 @@ INPUTS += [
 _WRITTEN = Right(checks.prediction(SHAPE))
 INPUTS += [
     BadInput(
-        "runs", f"a folder of a run with {name}", line.replace("{here}/run", "{here}/{name}"), _copied(name=text),
-        (right, Refused(text[:3])), values={"name": text},
+        "runs", _title(command, f"a folder of a run with {name}"), _LINES[command].replace("{here}/run", "{here}/{name}"),
+        _copied(name=text), (right, Refused(text[:3])), values={"name": text},
     )
     for name, text in (
         ("brackets", "run[lr=0.1]"),
@@ -157,11 +157,11 @@ INPUTS += [
         ("spaces", "my run"),
         ("letters", "Läufe"),
     )
-    for line, right in (
-        (_LINES["predict"], _WRITTEN),
-        (_LINES["export"], Right(checks.has_files("model/saved_model.pb"))),
-        (_LINES["train"], Right(lambda here, text: "damaged" if "damaged" in text else "")),
-        (_LINES["weights"], Right(checks.has_files("new/config.gin"))),
+    for command, right in (
+        ("predict", _WRITTEN),
+        ("export", Right(checks.has_files("model/saved_model.pb"))),
+        ("train", Right(lambda here, text: "damaged" if "damaged" in text else "")),
+        ("weights", Right(checks.has_files("new/config.gin"))),
     )
 ]
 _GINS: dict[str, tuple[str | bytes, tuple[Outcome, ...]]] = {

@@ -65,8 +65,11 @@ def _sparse(folder: Path) -> None:
 
 def _bomb(folder: Path) -> None:
     """A chunk of 4 MB that unpacks to 4 GiB."""
+    part, times = 2**24, 256
     packer = zlib.compressobj(9)
-    data = b"".join(packer.compress(bytes(2**24)) for _ in range(256)) + packer.flush()
+    stream = packer.compress(bytes(part)) + packer.flush(zlib.Z_FULL_FLUSH)
+    checksum = ((part * times % 65521) << 16 | 1).to_bytes(4, "big")
+    data = stream[:2] + stream[2:] * times + b"\x03\x00" + checksum  # the same block again and again
     zarr_images.store_chunk(folder, (0, 0, 0), data)
 
 
