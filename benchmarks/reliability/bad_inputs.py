@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.reliability import commands, good
 from benchmarks.reliability.inputs.all_inputs import INPUTS
-from benchmarks.reliability.inputs.bad_input import LIMIT_S, BadInput, judge, snapshot
+from benchmarks.reliability.inputs.bad_input import LIMIT_S, PEAK_MIB, BadInput, judge, snapshot
 from benchmarks.reliability.results import Results
 
 FILE = "reliability_bad_inputs.csv"
@@ -67,7 +67,7 @@ def run(
     here.mkdir(parents=True)
     given.make(good_dir, here)
     before = snapshot(here)
-    result = commands.run(given.words(good_dir, here), here, LIMIT_S, given.environment)
+    result = commands.run(given.words(good_dir, here), here, LIMIT_S, given.environment, most_mib=PEAK_MIB)
     outcome, reason = judge(result, given, here, before)
     shutil.rmtree(here)
     return {

@@ -20,7 +20,7 @@ class Result:
     """What a command did.
 
     Attributes:
-      code: the exit code; None if the time limit ended it, negative for a signal.
+      code: the exit code; None if a limit of time or memory ended it, negative for a signal.
       text: all that it printed, to stdout and stderr.
       seconds: the time that it took.
       peak_mib: the peak of its resident memory; 0 if it ended before a first look.
@@ -38,6 +38,7 @@ def run(
     limit: float,
     environment: Mapping[str, str | None] | None = None,
     limits: Mapping[int, int] | None = None,
+    most_mib: float = float("inf"),
 ) -> Result:
     """Runs the program with some words in a folder; its output goes to a hidden file beside the folder.
 
@@ -47,12 +48,13 @@ def run(
       limit: seconds after which the command and its workers are killed.
       environment: variables to set, or to remove if the value is None.
       limits: soft limits of resources.
+      most_mib: resident memory from which the command is killed, too.
     """
     log = folder.with_name(f".{folder.name}.log")
     began = time.monotonic()
     process = start(words, folder, log, environment, limits)
     peak = 0
-    while process.exitcode is None and time.monotonic() - began < limit:
+    while process.exitcode is None and time.monotonic() - began < limit and peak <= most_mib:
         peak = max(peak, _peak_mib(process.pid))
         process.join(0.02)
     seconds, code = time.monotonic() - began, process.exitcode

@@ -25,12 +25,14 @@ class Writer:
       again: words that the same command needs after it was disturbed.
       complete: the file or folder that the command writes last, relative to the output folder. If it exists, the
         command has ended, and its second run may refuse to replace it.
+      rewritten: names of files that a repeated command writes with more content, and that are not compared.
       in_session: whether a kill ends the whole session, because the command starts others.
     """
 
     line: str
     again: str = ""
     complete: str = ""
+    rewritten: str = ""
     in_session: bool = False
 
     def words(self, good: Path, out: Path, again: bool = False) -> list[str]:
@@ -41,10 +43,11 @@ class Writer:
 
 _TRAINING = " ".join(TINY).replace("--num_steps 2", "--num_steps 6 --gin.train.checkpoint_every=2")
 _TWO_STEPS = " ".join(TINY)
+_CONFIG = "*config.gin"  # of a resumed run: it also states what the run read from the records
 _CASES = "{good}/more_cases"
 WRITERS = {
     "convert": Writer(f"convert --input_dir {_CASES} --output_dir {{out}}/records --resolution 16 --workers 2"),
-    "train": Writer(f"train --data_dir {{good}}/records --model_dir {{out}}/run {_TRAINING}"),
+    "train": Writer(f"train --data_dir {{good}}/records --model_dir {{out}}/run {_TRAINING}", rewritten=_CONFIG),
     "evaluate": Writer(f"evaluate --model_dir {{good}}/run --input_dir {_CASES} --output_dir {{out}}/evaluation"),
     "predict": Writer(
         f"predict --model_dir {{good}}/run --input {_CASES} --output {{out}}/segmentations", again="--overwrite"
@@ -59,14 +62,16 @@ WRITERS = {
     ),
     "cross_validate": Writer(
         "cross_validate --data_dir {good}/records --input_dir {good}/cases --output_dir {out}/cv --num_folds 2"
-        f" --workers 1 {_TWO_STEPS}"
+        f" --workers 1 {_TWO_STEPS}",
+        rewritten=_CONFIG,
     ),
     "import_weights": Writer("import_weights --checkpoint {good}/slim/model.ckpt --output_dir {out}/weights"),
     "phantom": Writer("phantom --output_dir {out}/cases --num_cases 8 --kind objects"),
     "study": Writer(
-        "study --output_dir {out}/study --input_dir {good}/cases --held_out_dir {good}/held_out --resolutions 8 --seeds 1"
-        " --num_steps 1 --gin_file unet3d_demo --gin_param UNet3D.base_filters=2 --gin_param UNet3D.depth=1"
+        "study --output_dir {out}/study --input_dir {good}/cases --held_out_dir {good}/held_out --resolutions 8"
+        " --seeds 1 --num_steps 1 --gin_file unet3d_demo --gin_param UNet3D.base_filters=2 --gin_param UNet3D.depth=1"
         " --gin_param UNet3D.convs=1",
+        rewritten=_CONFIG,
         in_session=True,
     ),
 }
@@ -130,6 +135,7 @@ class Undisturbed:
         self.seconds, self.files = min(seconds), outputs[0]
         names = {*outputs[0], *outputs[1]}
         self.varying = {name for name in names if outputs[0].get(name) != outputs[1].get(name)}
+        self.varying |= {name for name in names if fnmatch.fnmatch(name, writer.rewritten)}
 
     def is_complete(self, out: Path) -> bool:
         """Returns whether the command has nothing left to write, and refuses to replace what it wrote."""

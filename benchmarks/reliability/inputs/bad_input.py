@@ -90,12 +90,12 @@ class BadInput:
 
 def fault(result: Result, outcome: Outcome, file: str, here: Path) -> str:
     """Returns why a result differs from an outcome, or "" if it agrees."""
+    if result.peak_mib > PEAK_MIB:
+        return f"needed more than {PEAK_MIB} MiB of memory"
     if result.code is None:
         return f"ran for more than {LIMIT_S:.0f} s"
     if "Traceback" in result.text:
         return "ended in a traceback"
-    if result.peak_mib > PEAK_MIB:
-        return f"needed {result.peak_mib} MiB of memory"
     if not isinstance(outcome, Refused):
         if result.code:
             return f"exit code {result.code}"

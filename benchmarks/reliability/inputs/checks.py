@@ -87,7 +87,9 @@ def unchanged(file: str, content: bytes) -> Check:
 
 def same_scores(here: Path, text: str) -> str:
     """Checks that the scores are those of the undamaged references and predictions, to a millionth."""
-    old, new = (json.loads((place / "metrics.json").read_text()) for place in (here.parent / "good/scores", here / "out"))
+    old, new = (
+        json.loads((place / "metrics.json").read_text()) for place in (here.parent / "good/scores", here / "out")
+    )
     different = [name for name, (a, b) in _leaves(old, new).items() if not _is_close(a, b)]
     return f"{different[0]} differs from that of the undamaged files" if different else ""
 

@@ -68,7 +68,7 @@ _FIELDS: dict[str, tuple[dict[str, Any], tuple[Outcome, ...]]] = {
     "true as a label": ({"labels": {"background": 0, "spleen": True, "cyst": 2}}, (_REFUSED,)),
     "a gap in the labels": ({"labels": {"background": 0, "spleen": 1, "cyst": 3}}, (_REFUSED,)),
     "two labels of one value": ({"labels": {"background": 0, "spleen": 1, "cyst": 1}}, (_REFUSED,)),
-    "no background": ({"labels": {"spleen": 1, "cyst": 2}}, (_REFUSED,)),
+    "no background": ({"labels": {"spleen": 1, "cyst": 2}}, (_REFUSED, _TWO)),
     "regions without their order": ({"labels": {"background": 0, "all": [1, 2], "cyst": 2}}, (_REFUSED,)),
     "the order of regions is text": (
         {"labels": {"background": 0, "all": [1, 2], "cyst": 2}, "regions_class_order": "1,2"},
@@ -79,7 +79,10 @@ _FIELDS: dict[str, tuple[dict[str, Any], tuple[Outcome, ...]]] = {
     "channels as a number": ({"channel_names": 1}, (_REFUSED,)),
     "channels from 1": ({"channel_names": {"1": "MR0"}}, (_REFUSED,)),
     "a channel that is a number": ({"channel_names": {"0": 7}}, (_REFUSED,)),
-    "more channels than files": ({"channel_names": {"0": "MR0", "1": "MR1"}}, (Refused("a0_0000.nii.gz"), Refused("dataset.json"))),
+    "more channels than files": (
+        {"channel_names": {"0": "MR0", "1": "MR1"}},
+        (Refused("a0_0000.nii.gz"), Refused("dataset.json")),
+    ),
     "no channel": ({"channel_names": {}}, (_REFUSED,)),
     "the ending .nrrd": ({"file_ending": ".nrrd"}, (Refused("dataset.json", "nrrd"),)),
     "the ending .mha": ({"file_ending": ".mha"}, (Refused("dataset.json", "mha"),)),

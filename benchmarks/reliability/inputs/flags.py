@@ -114,9 +114,7 @@ def _nothing(good: Path, here: Path) -> None:
     """The input is the command line itself."""
 
 
-INPUTS = [
-    BadInput("flags", name, line, _nothing, (Refused(named),)) for name, (line, named) in _FAULTS.items()
-]
+INPUTS = [BadInput("flags", name, line, _nothing, (Refused(named),)) for name, (line, named) in _FAULTS.items()]
 INPUTS += [
     BadInput("flags", name, line, _nothing, (Right(),))
     for name, line in {

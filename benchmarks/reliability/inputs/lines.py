@@ -5,9 +5,7 @@ PLAN = "plan --data_dir {here}/DATA --num_devices 1 --hardware a100 --workers 1 
 EVALUATE = "evaluate --model_dir {good}/RUN --input_dir {here}/DATA --output_dir {here}/out"
 PREDICT = "predict --model_dir {good}/RUN --input {here}/DATA --output {here}/out"
 SCORE = "score --output_dir {here}/out --workers 1 --reference_dir {here}/DATA --prediction_dir {good}/predictions"
-SCORE_PREDICTION = (
-    "score --output_dir {here}/out --workers 1 --reference_dir {good}/cases --prediction_dir {here}/DATA"
-)
+SCORE_PREDICTION = "score --output_dir {here}/out --workers 1 --reference_dir {good}/cases --prediction_dir {here}/DATA"
 TINY = (
     " --gin_file unet3d_demo --gin.UNet3D.base_filters=2 --gin.UNet3D.depth=1 --gin.UNet3D.convs=1"
     " --seed 3 --num_steps 2"

@@ -133,9 +133,11 @@ INPUTS = [
 ]
 INPUTS += [
     BadInput(
-        "names", "composed letters of images, decomposed of labels", line, _described(
-            lambda name: name.replace("a", _NFC, 1), lambda name: name.replace("a", _NFD, 1)
-        ), (right,)
+        "names",
+        "composed letters of images, decomposed of labels",
+        line,
+        _described(lambda name: name.replace("a", _NFC, 1), lambda name: name.replace("a", _NFD, 1)),
+        (right,),
     )
     for line, right in (_lines()["convert"], _lines()["evaluate"], _lines()["plan"])
 ]
@@ -194,23 +196,34 @@ def _photo_names(text: str) -> Callable[[Path, Path], None]:
 
 INPUTS += [
     BadInput(
-        "names", f"photos with {name}", on(EVALUATE, "photos", "photo_run"), _photo_names(text),
+        "names",
+        f"photos with {name}",
+        on(EVALUATE, "photos", "photo_run"),
+        _photo_names(text),
         (Right(checks.has_files("out/metrics.json")), Refused("photos")),
     )
     for name, text in (("spaces", "my p"), ("brackets", "p[1]"), ("decomposed letters (NFD)", _NFD), ("HTML", "<b>"))
 ]
 INPUTS += [
     BadInput(
-        "names", f"{name} for results", on(PREDICT, "../good/cases/volume-0.nii.gz").replace("{here}/out", "{name}"),
-        lambda good, here: None, (outcome,), values={"name": text},
+        "names",
+        f"{name} for results",
+        on(PREDICT, "../good/cases/volume-0.nii.gz").replace("{here}/out", "{name}"),
+        lambda good, here: None,
+        (outcome,),
+        values={"name": text},
     )
     for name, text, outcome in (
-        ("the ending .NII.GZ", "out.NII.GZ", Right(lambda here, text: checks.prediction(nifti.SHAPE, "out.NII.GZ")(here, text))),
+        (
+            "the ending .NII.GZ",
+            "out.NII.GZ",
+            Right(lambda here, text: checks.prediction(nifti.SHAPE, "out.NII.GZ")(here, text)),
+        ),
         ("the ending .nrrd", "out.nrrd", Refused("nrrd")),
         ("the ending .mha", "out.mha", Refused("mha")),
         ("no ending", "out", Refused("out")),
         ("a name of 300 bytes", "a" * 300 + ".nii.gz", Refused("aaa")),
         ("a folder that is a file", "/dev/null/out.nii.gz", Refused("/dev/null")),
-        ("a folder as the file", "/tmp", Refused("/tmp")),
+        ("an existing folder", "{here}", Right(checks.has_files("segmentation-0.nii.gz"))),
     )
 ]

@@ -13,7 +13,8 @@ _FILE = "objects/annotations/instances_val.json"
 _LINES = {
     "evaluate": on(EVALUATE, "objects", "object_run") + " --split val",
     "predict": on(PREDICT, "objects", "object_run"),
-    "train": "train --data_dir {here}/objects --eval_dir {here}/objects --model_dir {here}/run --gin_file {good}/objects.gin",
+    "train": "train --data_dir {here}/objects --eval_dir {here}/objects --model_dir {here}/run"
+    " --gin_file {good}/objects.gin",
 }
 _NAMED = Refused("instances_val.json")
 _ANY = (_NAMED, Warned("instances_val|o4"), Right())
@@ -71,7 +72,10 @@ _FAULTS: dict[str, tuple[Edit, tuple[Outcome, ...]]] = {
     "a file name with NUL": (_set("images", file_name="a\0b.png"), (_NAMED, Refused("val"))),
     "a file name of 300 bytes": (_set("images", file_name="a" * 300 + ".png"), (_NAMED, Refused("aaa"))),
     "an image that is missing": (_set("images", file_name="o99.png"), (_NAMED, Refused("o99.png"))),
-    "an image file with a declared size of 400,000 x 400,000": (lambda folder: huge_png(folder / "val/o4.png"), (_NAMED, Refused("o4.png"))),
+    "an image file with a declared size of 400,000 x 400,000": (
+        lambda folder: huge_png(folder / "val/o4.png"),
+        (_NAMED, Refused("o4.png")),
+    ),
     "no width": (_set("images", width=None), (_NAMED, Right())),
     "a width of 0": (_set("images", width=0), (_NAMED, Refused("o4.png"))),
     "a width that is text": (_set("images", width="24"), (_NAMED,)),
@@ -104,13 +108,19 @@ _FAULTS: dict[str, tuple[Edit, tuple[Outcome, ...]]] = {
     "a polygon of text": (_set("annotations", segmentation=[["a", "b", "c", "d", "e", "f"]]), (_NAMED,)),
     "a polygon of coordinates up to 1e12": (_set("annotations", segmentation=[[0, 0, 1e12, 0, 1e12, 1e12]]), _ANY),
     "no polygon": (_set("annotations", segmentation=[]), _ANY),
-    "a mask of another size": (_set("annotations", segmentation={"size": [9, 9], "counts": [40, 41]}, iscrowd=1), (_NAMED,)),
+    "a mask of another size": (
+        _set("annotations", segmentation={"size": [9, 9], "counts": [40, 41]}, iscrowd=1),
+        (_NAMED,),
+    ),
     "a mask of 10^15 pixels": (_set("annotations", segmentation=_HUGE, iscrowd=1), (_NAMED,)),
     "a mask that declares 10^10 pixels": (
         _set("annotations", segmentation={"size": [10**5, 10**5], "counts": [10**10]}, iscrowd=1),
         (_NAMED,),
     ),
-    "a mask of negative runs": (_set("annotations", segmentation={"size": [16, 24], "counts": [-5, 389]}, iscrowd=1), (_NAMED,)),
+    "a mask of negative runs": (
+        _set("annotations", segmentation={"size": [16, 24], "counts": [-5, 389]}, iscrowd=1),
+        (_NAMED,),
+    ),
     "a compressed mask of other letters": (
         _set("annotations", segmentation={"size": [16, 24], "counts": "~~~\u00e9~~"}, iscrowd=1),
         (_NAMED,),

@@ -77,7 +77,10 @@ _PHOTOS: dict[str, tuple[Edit, tuple[Outcome, ...]]] = {
 }
 _LABELS: dict[str, tuple[Edit, tuple[Outcome, ...]]] = {
     "of another size": (image(lambda old: old.resize((20, 12))), (REFUSED,)),
-    "with values 0 and 255": (image(lambda old: old.point(lambda value: 255 * (value > 0))), (REFUSED, Warned("p3|box|label"))),
+    "with values 0 and 255": (
+        image(lambda old: old.point(lambda value: 255 * (value > 0))),
+        (REFUSED, Warned("p3|box|label")),
+    ),
     "with a value that is no class": (image(lambda old: old.point(lambda value: 7 * value)), (REFUSED,)),
     "with ignored pixels only": (image(lambda old: old.point(lambda value: 255)), (REFUSED, Warned("p3|ignore"))),
     "in colors that are no class": (image(lambda old: old.convert("RGB")), (REFUSED,)),
@@ -116,27 +119,61 @@ _LISTS: dict[str, tuple[Edit, tuple[Outcome, ...]]] = {
     "a list with the ends of lines of Windows": (lambda path: path.write_bytes(b"p3\r\np4\r\n"), (Right(),)),
 }
 INPUTS = [
-    BadInput("photos", f"a photo: {name}", _PREDICT, damaged("photos", "images/p3.png", edit), outcomes, "photos/images/p3.png")
+    BadInput(
+        "photos",
+        f"a photo: {name}",
+        _PREDICT,
+        damaged("photos", "images/p3.png", edit),
+        outcomes,
+        "photos/images/p3.png",
+    )
     for name, (edit, outcomes) in _PHOTOS.items()
 ]
 INPUTS += [
-    BadInput("photos", f"a label image {name}", _EVALUATE, damaged("photos", "labels/p3.png", edit), outcomes, "photos/labels/p3.png")
+    BadInput(
+        "photos",
+        f"a label image {name}",
+        _EVALUATE,
+        damaged("photos", "labels/p3.png", edit),
+        outcomes,
+        "photos/labels/p3.png",
+    )
     for name, (edit, outcomes) in _LABELS.items()
-]
-INPUTS += [
-    BadInput("photos", f"a label image {name}", _TRAIN, damaged("photos", "labels/p0.png", edit), outcomes, "photos/labels/p0.png")
-    for name, (edit, outcomes) in _LABELS.items()
-    if name in ("of another size", "truncated", "with a value that is no class", "with the declared size of 400,000 x 400,000")
 ]
 INPUTS += [
     BadInput(
-        "photos", "every label image with values 0 and 255", _TRAIN,
-        damaged("photos", "labels", lambda folder: [_LABELS["with values 0 and 255"][0](path) for path in folder.iterdir()]),
-        (Refused("labels"), Warned("box|sky")), "photos/labels",
+        "photos",
+        f"a label image {name}",
+        _TRAIN,
+        damaged("photos", "labels/p0.png", edit),
+        outcomes,
+        "photos/labels/p0.png",
+    )
+    for name, (edit, outcomes) in _LABELS.items()
+    if name
+    in ("of another size", "truncated", "with a value that is no class", "with the declared size of 400,000 x 400,000")
+]
+INPUTS += [
+    BadInput(
+        "photos",
+        "every label image with values 0 and 255",
+        _TRAIN,
+        damaged(
+            "photos", "labels", lambda folder: [_LABELS["with values 0 and 255"][0](path) for path in folder.iterdir()]
+        ),
+        (Refused("labels"), Warned("box|sky")),
+        "photos/labels",
     )
 ]
 INPUTS += [
-    BadInput("photos", f"classes.json: {text[:60]}", _EVALUATE, damaged("photos", "classes.json", lambda path, text=text: path.write_text(text)), outcomes, "photos/classes.json")
+    BadInput(
+        "photos",
+        f"classes.json: {text[:60]}",
+        _EVALUATE,
+        damaged("photos", "classes.json", lambda path, text=text: path.write_text(text)),
+        outcomes,
+        "photos/classes.json",
+    )
     for text, outcomes in _CLASSES.items()
 ]
 INPUTS += [

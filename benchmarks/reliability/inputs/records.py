@@ -99,7 +99,10 @@ _FAULTS: dict[str, tuple[Edit, tuple[Outcome, ...]]] = {
     ),
 }
 _STREAMS: dict[str, tuple[Edit, tuple[Outcome, ...]]] = {
-    "a wrong checksum": (_file("case-0.tfrecord", lambda data: data[:100] + bytes([data[100] ^ 1]) + data[101:]), (_CASE,)),
+    "a wrong checksum": (
+        _file("case-0.tfrecord", lambda data: data[:100] + bytes([data[100] ^ 1]) + data[101:]),
+        (_CASE,),
+    ),
     "a wrong length": (_file("case-0.tfrecord", lambda data: b"\xff" * 8 + data[8:]), (_CASE,)),
     "truncated": (_file("case-0.tfrecord", lambda data: data[:-10]), (_CASE,)),
     "empty": (_file("case-0.tfrecord", lambda data: b""), (_CASE,)),
@@ -138,7 +141,9 @@ def _pair(**fields: Any) -> Callable[[Path, Path], None]:
 
 _HELD_OUT = "train --data_dir {here}/records --eval_dir {here}/eval --model_dir {here}/run --gin_file unet3d_brain"
 INPUTS += [
-    BadInput("records", f"held-out records with {name}", f"{_HELD_OUT} --num_steps 1", _pair(**fields), (Refused("eval"),))
+    BadInput(
+        "records", f"held-out records with {name}", f"{_HELD_OUT} --num_steps 1", _pair(**fields), (Refused("eval"),)
+    )
     for name, fields in (
         ("other labels", {"labels": {"background": 0, "cyst": 1, "spleen": 2}}),
         ("another channel", {"channel_names": {"0": "CT"}}),

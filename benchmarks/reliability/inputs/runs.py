@@ -17,7 +17,8 @@ _LINES = {
     "export": "export --model_dir {here}/run --output {here}/model",
     "explain": "explain --model_dir {here}/run",
     "train": TRAIN.replace("{here}/DATA", "{good}/records").replace("--num_steps 2", "--num_steps 3"),
-    "weights": TRAIN.replace("{here}/DATA", "{good}/records").replace("{here}/run", "{here}/new") + " --initial_weights {here}/run",
+    "weights": TRAIN.replace("{here}/DATA", "{good}/records").replace("{here}/run", "{here}/new")
+    + " --initial_weights {here}/run",
 }
 _RUN, _GIN, _FACTS = Refused("run"), Refused("config.gin"), Refused("run.json")
 
@@ -78,13 +79,31 @@ _FAULTS: dict[str, tuple[Edit, tuple[Outcome, ...]]] = {
     "no configuration": (_delete("config.gin"), (_RUN,)),
     "an empty configuration": (_text("config.gin", ""), (_GIN, _RUN)),
     "a configuration that is not gin": (_text("config.gin", "{'a': 1"), (_GIN,)),
-    "an unknown parameter in the configuration": (_file("config.gin", lambda data: data + b"\nUNet3D.colour = 3\n"), (_GIN, Refused("colour"))),
-    "an unknown configurable": (_file("config.gin", lambda data: data + b"\nNothing.at_all = 3\n"), (_GIN, Refused("Nothing"))),
-    "a configuration that imports a missing module": (_file("config.gin", lambda data: b"import no_such_module\n" + data), (_GIN, Refused("no_such_module"))),
-    "a configuration that includes a missing file": (_file("config.gin", lambda data: b"include 'missing.gin'\n" + data), (_GIN, Refused("missing.gin"))),
-    "a value of another type": (_file("config.gin", lambda data: data + b"\nunet3d.UNet3D.depth = 'deep'\n"), (_GIN, Refused("depth"))),
+    "an unknown parameter in the configuration": (
+        _file("config.gin", lambda data: data + b"\nUNet3D.colour = 3\n"),
+        (_GIN, Refused("colour")),
+    ),
+    "an unknown configurable": (
+        _file("config.gin", lambda data: data + b"\nNothing.at_all = 3\n"),
+        (_GIN, Refused("Nothing")),
+    ),
+    "a configuration that imports a missing module": (
+        _file("config.gin", lambda data: b"import no_such_module\n" + data),
+        (_GIN, Refused("no_such_module")),
+    ),
+    "a configuration that includes a missing file": (
+        _file("config.gin", lambda data: b"include 'missing.gin'\n" + data),
+        (_GIN, Refused("missing.gin")),
+    ),
+    "a value of another type": (
+        _file("config.gin", lambda data: data + b"\nunet3d.UNet3D.depth = 'deep'\n"),
+        (_GIN, Refused("depth")),
+    ),
     "letters that are not UTF-8": (_file("config.gin", lambda data: b"# \xff\n" + data), (_GIN,)),
-    "a configuration that is a folder": (lambda folder: ((folder / "config.gin").unlink(), (folder / "config.gin").mkdir()), (_GIN, _RUN)),
+    "a configuration that is a folder": (
+        lambda folder: ((folder / "config.gin").unlink(), (folder / "config.gin").mkdir()),
+        (_GIN, _RUN),
+    ),
     "no run.json": (_delete("run.json"), (_RUN, Right())),
     "an empty run.json": (_text("run.json", ""), (_FACTS,)),
     "run.json that is a list": (_text("run.json", "[]"), (_FACTS,)),
@@ -96,7 +115,10 @@ _FAULTS: dict[str, tuple[Edit, tuple[Outcome, ...]]] = {
     "no index of the checkpoint": (_delete(_INDEX), (_RUN,)),
     "no data of the checkpoint": (_delete(_DATA), (_RUN,)),
     "truncated data of the checkpoint": (_file(_DATA, lambda data: data[: len(data) // 2]), (Refused("ckpt-2"),)),
-    "changed data of the checkpoint": (_file(_DATA, lambda data: data[:300] + b"\xff" * 99 + data[399:]), (Refused("ckpt-2"),)),
+    "changed data of the checkpoint": (
+        _file(_DATA, lambda data: data[:300] + b"\xff" * 99 + data[399:]),
+        (Refused("ckpt-2"),),
+    ),
     "an empty checkpoint": (_file(_DATA, lambda data: b""), (Refused("ckpt-2"),)),
     "a truncated index": (_file(_INDEX, lambda data: data[:40]), (Refused("ckpt-2"),)),
     "an index of other bytes": (_file(_INDEX, lambda data: b"\xff" * 500), (Refused("ckpt-2"),)),
@@ -113,13 +135,30 @@ _FAULTS: dict[str, tuple[Edit, tuple[Outcome, ...]]] = {
 _READ = {
     "predict": tuple(_FAULTS),
     "evaluate": ("no configuration", "an empty run.json", "truncated data of the checkpoint", "no checkpoint"),
-    "export": ("no configuration", "an empty run.json", "truncated data of the checkpoint", "no index of the checkpoint", "no folder"),
-    "explain": ("a configuration that is not gin", "no folder", "an unknown parameter in the configuration", "an empty folder"),
+    "export": (
+        "no configuration",
+        "an empty run.json",
+        "truncated data of the checkpoint",
+        "no index of the checkpoint",
+        "no folder",
+    ),
+    "explain": (
+        "a configuration that is not gin",
+        "no folder",
+        "an unknown parameter in the configuration",
+        "an empty folder",
+    ),
     "train": (
         *("a configuration that is not gin", "truncated data of the checkpoint", "an index of other bytes"),
         *("a file in place of the folder", "an empty run.json", "run.json nested 100,000 deep"),
     ),
-    "weights": ("no checkpoint", "truncated data of the checkpoint", "no index of the checkpoint", "an empty folder", "no folder"),
+    "weights": (
+        "no checkpoint",
+        "truncated data of the checkpoint",
+        "no index of the checkpoint",
+        "an empty folder",
+        "no folder",
+    ),
 }
 _STARTS_ANEW = {"truncated data of the checkpoint", "an index of other bytes"}
 
@@ -138,16 +177,30 @@ INPUTS += [
     for command in ("predict", "export", "train")
 ]
 INPUTS += [
-    BadInput("runs", "a byte order mark in the configuration", _LINES["predict"],
-             _copied(_file("config.gin", lambda data: _MARK + data)), (Right(checks.prediction(SHAPE)),)),
-    BadInput("runs", "a module of the working folder in the configuration", _LINES["predict"] + " --no_own_modules",
-             _copied(_module), (Refused("surprise"),)),
+    BadInput(
+        "runs",
+        "a byte order mark in the configuration",
+        _LINES["predict"],
+        _copied(_file("config.gin", lambda data: _MARK + data)),
+        (Right(checks.prediction(SHAPE)),),
+    ),
+    BadInput(
+        "runs",
+        "a module of the working folder in the configuration",
+        _LINES["predict"] + " --no_own_modules",
+        _copied(_module),
+        (Refused("surprise"),),
+    ),
 ]
 _WRITTEN = Right(checks.prediction(SHAPE))
 INPUTS += [
     BadInput(
-        "runs", _title(command, f"a folder of a run with {name}"), _LINES[command].replace("{here}/run", "{here}/{name}"),
-        _copied(name=text), (right, Refused(text[:3])), values={"name": text},
+        "runs",
+        _title(command, f"a folder of a run with {name}"),
+        _LINES[command].replace("{here}/run", "{here}/{name}"),
+        _copied(name=text),
+        (right, Refused(text[:3])),
+        values={"name": text},
     )
     for name, text in (
         ("brackets", "run[lr=0.1]"),
@@ -175,9 +228,15 @@ _GINS: dict[str, tuple[str | bytes, tuple[Outcome, ...]]] = {
     "that includes itself": ("include 'mine.gin'\n", (Refused("mine.gin"),)),
     "with a negative batch size": ("setup.batch_size = -1\n", (Refused("batch_size"),)),
     "with a batch size that is text": ("setup.batch_size = 'two'\n", (Refused("batch_size"),)),
-    "with a layout of an unknown dimension": ("setup.mesh_shape = 'rows:2'\nsetup.layout = 'w:rows'\n", (Refused("w:rows"), Refused("'w'"))),
+    "with a layout of an unknown dimension": (
+        "setup.mesh_shape = 'rows:2'\nsetup.layout = 'w:rows'\n",
+        (Refused("w:rows"), Refused("'w'")),
+    ),
     "with a macro that is not defined": ("setup.batch_size = %missing\n", (Refused("missing"),)),
-    "with a learning rate of NaN": ("Adam.learning_rate = float('nan')\n", (Refused("mine.gin"), Refused("learning_rate"))),
+    "with a learning rate of NaN": (
+        "Adam.learning_rate = float('nan')\n",
+        (Refused("mine.gin"), Refused("learning_rate")),
+    ),
 }
 
 

@@ -98,7 +98,7 @@ _FAULTS: dict[str, tuple[Callable[[Path], object], tuple[Outcome, ...]]] = {
     "a plane that ends in its header": (bytes_of(2, lambda data: data[:400]), (REFUSED,)),
     "an empty plane": (bytes_of(2, lambda data: b""), (REFUSED,)),
     "a plane of other bytes": (bytes_of(2, lambda data: bytes(128) + b"DICM" + b"\xff" * 300), (REFUSED,)),
-    "no planes": (_delete(*range(dicom.PLANES)), (REFUSED,)),
+    "no planes": (_delete(*range(dicom.PLANES)), (REFUSED, Refused("segmentation-0"))),
     "one plane": (_delete(*range(1, dicom.PLANES)), (REFUSED, Warned("segmentation-0"))),
     "a text file among the planes": (_text_file, (_SAME,)),
     "a FIFO among the planes": (_fifo, (_SAME, REFUSED, Warned("IM0042"))),
@@ -122,7 +122,7 @@ def _padding(here: Path) -> str:
 
 _ON_RUNS = (
     *("a missing plane", "a tilted gantry", "65535 rows", "an MR", "a truncated plane", "two series in one folder"),
-    *("half of the planes in another folder", "no pixel data", "padding of the largest number"),
+    *("no pixel data", "padding of the largest number"),
 )
 INPUTS = [
     BadInput("DICOM", name, line, damaged("dicom", "volume-0", edit), outcomes, _SERIES)
@@ -130,6 +130,16 @@ INPUTS = [
     for name, (edit, outcomes) in _FAULTS.items()
     if command == "convert" or name in _ON_RUNS
 ]
+INPUTS.append(
+    BadInput(
+        "DICOM",
+        "half of the planes in another folder",
+        _LINES["evaluate"],
+        damaged("dicom", "volume-0", dicom.half_in_another_folder),
+        (REFUSED,),
+        _SERIES,
+    )
+)
 INPUTS.append(
     BadInput(
         "DICOM",

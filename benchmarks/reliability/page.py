@@ -1,0 +1,129 @@
+"""Writes the tables of docs/evidence/reliability.md from the results in docs/figures/."""
+
+import shutil
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from benchmarks.figures import FIGURES, with_table
+from benchmarks.reliability import bad_inputs, environment, full_disk, kills
+from benchmarks.reliability.results import ROOT
+
+PAGE = ROOT / "docs/evidence/reliability.md"
+_COMMAND = "python -m benchmarks.reliability {part} --output_dir DIR"
+Rows = list[dict[str, str]]
+
+
+def copy(output_dir: Path) -> None:
+    """Copies the results of the parts that were measured, the last row of each."""
+    for part in (bad_inputs, kills, full_disk, environment):
+        file = part.results(output_dir)
+        if file.path.exists():
+            target = part.results(FIGURES)
+            target.path.unlink(missing_ok=True)
+            shutil.copyfile(file.path, target.path)
+
+
+def write() -> None:
+    """Writes the tables into the page."""
+    text = PAGE.read_text()
+    for name, table in tables().items():
+        text = with_table(text, name, table)
+    PAGE.write_text(text)
+
+
+def tables() -> dict[str, str]:
+    """Returns the tables in Markdown."""
+    return {
+        "reliability totals": _totals(),
+        "bad inputs": bad_input_table(bad_inputs.results(FIGURES).rows()),
+        "kills": kill_table(kills.results(FIGURES).rows()),
+        "full disk": disk_table(full_disk.results(FIGURES).rows()),
+        "environment": environment_table(environment.results(FIGURES).rows()),
+    }
+
+
+def bad_input_table(rows: Rows) -> str:
+    """Returns a table with a row for each kind, and one for all."""
+    body = [_input_row(kind, [row for row in rows if row["kind"] == kind]) for kind in _unique(rows, "kind")]
+    head = ["kind", "inputs", "refused with file and fix", "right result", "warned", "failed", "longest time"]
+    return _markdown(head, [*body, _input_row("all", rows)]) + _stamp("bad_inputs", rows)
+
+
+def kill_table(rows: Rows) -> str:
+    """Returns a table with a row for each command, and one for all."""
+    head = ["command", "kills", "while it wrote", "rerun equal, nothing half-written", "failed"]
+
+    def row_of(name: str, part: Rows) -> list[str]:
+        halfway = sum(0 < int(row["written"]) < int(row["files"]) for row in part)
+        return [name, *map(str, (len(part), halfway, _count(part, "equal"), _count(part, "failed")))]
+
+    return _by_command(head, rows, row_of) + _stamp("kills", rows)
+
+
+def disk_table(rows: Rows) -> str:
+    """Returns a table with a row for each command."""
+    head = ["command", "full disks", "refused, rerun equal", "fitted", "failed"]
+
+    def row_of(name: str, part: Rows) -> list[str]:
+        return [name, str(len(part)), *(str(_count(part, outcome)) for outcome in ("equal", "fitted", "failed"))]
+
+    return _by_command(head, rows, row_of) + _stamp("full_disk", rows)
+
+
+def environment_table(rows: Rows) -> str:
+    """Returns a table with a row for each condition."""
+    body = []
+    for condition in _unique(rows, "condition"):
+        part = [row for row in rows if row["condition"] == condition]
+        names = {
+            outcome: ", ".join(row["command"] for row in part if row["outcome"] == outcome)
+            for outcome in ("right", "refused", "failed")
+        }
+        body.append([part[0]["kind"], condition, *names.values()])
+    head = ["kind", "condition", "right result", "refused with a fix", "failed"]
+    return _markdown(head, body) + _stamp("environment", rows)
+
+
+def _totals() -> str:
+    rows = []
+    for name, part in (
+        ("bad inputs", bad_inputs),
+        ("kills", kills),
+        ("full disks", full_disk),
+        ("environments", environment),
+    ):
+        all_rows = part.results(FIGURES).rows()
+        failed = _count(all_rows, "failed")
+        tracebacks = sum("traceback" in row["reason"].lower() for row in all_rows)
+        rows.append([name, *map(str, (len(all_rows), len(all_rows) - failed, failed, tracebacks))])
+    return _markdown(["tried", "number", "as expected", "failed", "tracebacks"], rows)
+
+
+def _input_row(kind: str, rows: Rows) -> list[str]:
+    counts = [str(_count(rows, outcome)) for outcome in ("refused", "right", "warned", "failed")]
+    return [kind, str(len(rows)), *counts, f"{max(float(row['seconds']) for row in rows):.0f} s"]
+
+
+def _by_command(head: Sequence[str], rows: Rows, row_of: Callable[[str, Rows], list[str]]) -> str:
+    body = [row_of(f"`{name}`", [row for row in rows if row["command"] == name]) for name in _unique(rows, "command")]
+    return _markdown(head, [*body, row_of("all", rows)])
+
+
+def _count(rows: Rows, outcome: str) -> int:
+    return sum(row["outcome"] == outcome for row in rows)
+
+
+def _unique(rows: Rows, column: str) -> list[str]:
+    return list(dict.fromkeys(row[column] for row in rows))
+
+
+def _stamp(part: str, rows: Rows) -> str:
+    dates, commits = (sorted({row[name] for row in rows}) for name in ("date", "commit"))
+    when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+    where = f"commit {commits[0]}" if len(commits) == 1 else f"commits {', '.join(commits)}"
+    return f"\n\nMeasured on {when}, {where}, with `{_COMMAND.format(part=part)}`."
+
+
+def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [list(head), ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
