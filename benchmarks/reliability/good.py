@@ -37,10 +37,33 @@ def prepare(folder: Path) -> Path:
     if (folder / _DONE).exists():
         return folder
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    write_data(folder)
+    for line in (
+        "convert --input_dir cases --output_dir records --resolution 8 --workers 1 --chunk 4",
+        "convert --input_dir cases --output_dir tfrecords --resolution 8 --workers 1 --format tfrecord",
+        "convert --input_dir nnunet --output_dir described --resolution 8 --workers 1",
+        "score --reference_dir cases --prediction_dir predictions --output_dir scores --workers 1",
+        f"train --data_dir records --model_dir run {' '.join(TINY)}",
+        f"train --data_dir described --model_dir described_run --gin_file unet3d_brain {' '.join(TINY[2:])}",
+        "train --data_dir photos --model_dir photo_run --gin_file photos.gin",
+        "train --data_dir objects --model_dir object_run --gin_file objects.gin",
+    ):
+        result = commands.run(line.split(), folder, _LIMIT_S)
+        if result.code:
+            raise SystemExit(f"{folder}: {line} failed on good data, exit code {result.code}:\n{result.text[-3000:]}")
+    checkpoints.write_slim(folder / "slim/model.ckpt")
+    (folder / _DONE).touch()
+    return folder
+
+
+def write_data(folder: Path) -> Path:
+    """Writes what needs no command: cases, predictions, series, images and jobs; returns the folder."""
     nifti.write_cases(folder / "cases")
     nifti.write_cases(folder / "more_cases", 6)
     nifti.write_cases(folder / "held_out", 3, first=2)
+    for number in range(2):
+        _, labels = nifti.abdomen(number)
+        nifti.write(folder / f"predictions/segmentation-{number}.nii.gz", np.roll(labels, 1, axis=0))
     write_described(folder / "nnunet")
     dicom.write_series(folder / "dicom/volume-0")
     zarr_images.write(folder / "zarr/volume-0.ome.zarr")
@@ -52,19 +75,6 @@ def prepare(folder: Path) -> Path:
     photos.write_objects(folder / "objects")
     (folder / "photos.gin").write_text(PHOTO_JOB)
     (folder / "objects.gin").write_text(OBJECT_JOB)
-    _run(folder, "convert --input_dir cases --output_dir records --resolution 8 --workers 1 --chunk 4")
-    _run(folder, "convert --input_dir cases --output_dir tfrecords --resolution 8 --workers 1 --format tfrecord")
-    _run(folder, "convert --input_dir nnunet --output_dir described --resolution 8 --workers 1")
-    _run(folder, "train --data_dir records --model_dir run", *TINY)
-    _run(folder, "train --data_dir described --model_dir described_run --gin_file unet3d_brain", *TINY[2:])
-    _run(folder, "train --data_dir photos --model_dir photo_run --gin_file photos.gin")
-    _run(folder, "train --data_dir objects --model_dir object_run --gin_file objects.gin")
-    for number in range(2):
-        _, labels = nifti.abdomen(number)
-        nifti.write(folder / f"predictions/segmentation-{number}.nii.gz", np.roll(labels, 1, axis=0))
-    _run(folder, "score --reference_dir cases --prediction_dir predictions --output_dir scores --workers 1")
-    checkpoints.write_slim(folder / "slim/model.ckpt")
-    (folder / _DONE).touch()
     return folder
 
 
@@ -83,9 +93,3 @@ def write_described(folder: Path, channels: int = 1) -> Path:
     }
     (folder / "dataset.json").write_text(json.dumps(fields))
     return folder
-
-
-def _run(folder: Path, line: str, *more: str) -> None:
-    result = commands.run([*line.split(), *more], folder, _LIMIT_S)
-    if result.code:
-        raise SystemExit(f"{folder}: {line} failed on good data, exit code {result.code}:\n{result.text[-3000:]}")

@@ -33,13 +33,17 @@ def write() -> None:
 
 def tables() -> dict[str, str]:
     """Returns the tables in Markdown."""
-    return {
-        "reliability totals": _totals(),
-        "bad inputs": bad_input_table(bad_inputs.results(FIGURES).rows()),
-        "kills": kill_table(kills.results(FIGURES).rows()),
-        "full disk": disk_table(full_disk.results(FIGURES).rows()),
-        "environment": environment_table(environment.results(FIGURES).rows()),
+    parts = {
+        "bad inputs": (bad_inputs, bad_input_table),
+        "kills": (kills, kill_table),
+        "full disk": (full_disk, disk_table),
+        "environment": (environment, environment_table),
     }
+    tables = {"reliability totals": _totals()}
+    for name, (part, table) in parts.items():
+        rows = part.results(FIGURES).rows()
+        tables[name] = table(rows) if rows else "Not measured yet."
+    return tables
 
 
 def bad_input_table(rows: Rows) -> str:

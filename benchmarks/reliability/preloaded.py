@@ -1,11 +1,14 @@
 """Imports what most commands need, once for all processes of `forked`."""
 
-import nibabel  # noqa: F401
-import pydicom  # noqa: F401
-import tensorflow as tf  # noqa: F401
-import zarr  # noqa: F401
+from mtf_imaging.cli.runtime.quiet import import_tensorflow
 
-import mtf_imaging as mi
-from mtf_imaging import jobs  # noqa: F401
+import_tensorflow()  # first, and as the commands do
+
+import nibabel  # noqa: E402, F401
+import pydicom  # noqa: E402, F401
+import zarr  # noqa: E402, F401
+
+import mtf_imaging as mi  # noqa: E402
+from mtf_imaging import jobs  # noqa: E402, F401
 
 mi.mtf  # noqa: B018 - imported at its first use

@@ -10,6 +10,8 @@ from benchmarks.reliability.commands import Result
 
 LIMIT_S = 60.0
 PEAK_MIB = 3000  # of a process that has imported TensorFlow, which alone takes 500
+# Messages about the command line or the configuration, which end with exit code 2, also advise in these ways.
+_ADVICE = re.compile("Fix:|See:|Example:|Choices:|Did you mean|Known|must be|each item is|In gin,|cannot be imported")
 PAYLOAD = "payload-ran"  # the file that code in an input writes if it runs
 
 
@@ -60,6 +62,7 @@ class BadInput:
       outcomes: what the command may do.
       file: the damaged file, relative to the folder of the input; a refusal names it unless it names something else.
       environment: variables of the command.
+      writes: the folder that the command may change, relative to that of the input.
       values: further words in braces of the line, such as {name}, with their values.
     """
 
@@ -70,6 +73,7 @@ class BadInput:
     outcomes: tuple[Outcome, ...] = (REFUSED,)
     file: str = ""
     environment: Mapping[str, str | None] = dataclasses.field(default_factory=dict)
+    writes: str = ""
     values: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
@@ -104,7 +108,7 @@ def fault(result: Result, outcome: Outcome, file: str, here: Path) -> str:
         return "" if re.search(outcome.phrase, result.text) else f"no warning with {outcome.phrase!r}"
     if result.code not in (1, 2):
         return f"exit code {result.code} instead of 1 or 2"
-    if "Fix:" not in result.text:
+    if "Fix:" not in result.text and (result.code == 1 or not _ADVICE.search(result.text)):
         return "the message has no fix"
     name = outcome.names or Path(file).name
     # Long messages are not wrapped, but names that are not UTF-8 are escaped.
@@ -132,12 +136,18 @@ def judge(result: Result, given: BadInput, here: Path, before: dict[Path, tuple[
       The name of the outcome that the result agrees with, or "failed"; and why it agrees with none.
     """
     after = snapshot(here)
-    changed = [str(path.relative_to(here)) for path in before if after.get(path) != before[path]]
+    own = here / given.writes if given.writes else None
+    changed = [
+        str(path.relative_to(here))
+        for path in before
+        if after.get(path) != before[path] and (own is None or own not in path.parents)
+    ]
     if changed:
         return "failed", f"changed {', '.join(changed)}"
     if (here / PAYLOAD).exists():
         return "failed", "ran code of the input"
-    if left := [path.name for path in after if ".partial-" in str(path)]:
+    left = [path.name for path in after if ".partial-" in str(path) and path not in before]
+    if left and result.code is not None:
         return "failed", f"left {left[0]}"
     why = []
     for outcome in given.outcomes:

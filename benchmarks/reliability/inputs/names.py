@@ -210,7 +210,7 @@ INPUTS += [
         f"{name} for results",
         on(PREDICT, "../good/cases/volume-0.nii.gz").replace("{here}/out", "{name}"),
         lambda good, here: None,
-        (outcome,),
+        (outcome, Refused(text[-5:])),
         values={"name": text},
     )
     for name, text, outcome in (
@@ -224,6 +224,6 @@ INPUTS += [
         ("no ending", "out", Refused("out")),
         ("a name of 300 bytes", "a" * 300 + ".nii.gz", Refused("aaa")),
         ("a folder that is a file", "/dev/null/out.nii.gz", Refused("/dev/null")),
-        ("an existing folder", "{here}", Right(checks.has_files("segmentation-0.nii.gz"))),
+        ("an existing folder", ".", Right(checks.has_files("segmentation-0.nii.gz"))),
     )
 ]

@@ -72,7 +72,7 @@ _PHOTOS: dict[str, tuple[Edit, tuple[Outcome, ...]]] = {
     "one pixel": (image(lambda old: old.resize((1, 1))), (_WRITTEN, REFUSED)),
     "a rotation in its EXIF data": (_rotated, (_WRITTEN, REFUSED, Warned("p3.png"))),
     "a folder": (_replaced(Path.mkdir), (REFUSED, _WRITTEN, Right())),
-    "a FIFO": (_replaced(_fifo), (REFUSED,)),
+    "a FIFO": (_replaced(_fifo), (REFUSED, Right())),
     "a link without a target": (_replaced(lambda path: path.symlink_to("missing")), (REFUSED,)),
 }
 _LABELS: dict[str, tuple[Edit, tuple[Outcome, ...]]] = {
@@ -109,7 +109,7 @@ _CLASSES: dict[str, tuple[Outcome, ...]] = {
     "[" * 100_000: (REFUSED,),
 }
 _LISTS: dict[str, tuple[Edit, tuple[Outcome, ...]]] = {
-    "an empty list": (lambda path: path.write_text(""), (REFUSED,)),
+    "an empty list": (lambda path: path.write_text(""), (REFUSED, Refused("'val'"))),
     "a list with a photo that is missing": (lambda path: path.write_text("p3\np9\n"), (Refused("p9"),)),
     "a list with a photo twice": (lambda path: path.write_text("p3\np3\n"), (Refused("p3"),)),
     "a list with ..": (lambda path: path.write_text("p3\n../../secret\n"), (Refused("secret"),)),

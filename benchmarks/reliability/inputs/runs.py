@@ -77,7 +77,7 @@ _DATA, _INDEX = "ckpt-2.data-00000-of-00001", "ckpt-2.index"
 _MARK = b"\xef\xbb\xbf"
 _FAULTS: dict[str, tuple[Edit, tuple[Outcome, ...]]] = {
     "no configuration": (_delete("config.gin"), (_RUN,)),
-    "an empty configuration": (_text("config.gin", ""), (_GIN, _RUN)),
+    "an empty configuration": (_text("config.gin", ""), (_GIN, _RUN, Refused("job.task"))),
     "a configuration that is not gin": (_text("config.gin", "{'a': 1"), (_GIN,)),
     "an unknown parameter in the configuration": (
         _file("config.gin", lambda data: data + b"\nUNet3D.colour = 3\n"),
@@ -108,15 +108,15 @@ _FAULTS: dict[str, tuple[Edit, tuple[Outcome, ...]]] = {
     "an empty run.json": (_text("run.json", ""), (_FACTS,)),
     "run.json that is a list": (_text("run.json", "[]"), (_FACTS,)),
     "run.json nested 100,000 deep": (_text("run.json", "[" * 100_000), (_FACTS,)),
-    "a resolution that is text": (_json("run.json", resolution="large"), (_FACTS,)),
-    "a resolution that is a number": (_json("run.json", resolution=8), (_FACTS,)),
-    "a spacing that is text": (_json("run.json", spacing="wide"), (_FACTS,)),
+    "a resolution that is text": (_json("run.json", resolution="large"), (_FACTS, Right())),
+    "a resolution that is a number": (_json("run.json", resolution=8), (_FACTS, Right())),
+    "a spacing that is text": (_json("run.json", spacing="wide"), (_FACTS, Right())),
     "a field of a later version": (_json("run.json", novelty=1), (_FACTS, Right())),
     "no index of the checkpoint": (_delete(_INDEX), (_RUN,)),
     "no data of the checkpoint": (_delete(_DATA), (_RUN,)),
-    "truncated data of the checkpoint": (_file(_DATA, lambda data: data[: len(data) // 2]), (Refused("ckpt-2"),)),
+    "truncated data of the checkpoint": (_file(_DATA, lambda data: data[:100]), (Refused("ckpt-2"),)),
     "changed data of the checkpoint": (
-        _file(_DATA, lambda data: data[:300] + b"\xff" * 99 + data[399:]),
+        _file(_DATA, lambda data: bytes(byte ^ 1 if place % 50 == 0 else byte for place, byte in enumerate(data))),
         (Refused("ckpt-2"),),
     ),
     "an empty checkpoint": (_file(_DATA, lambda data: b""), (Refused("ckpt-2"),)),
@@ -160,7 +160,8 @@ _READ = {
         "no folder",
     ),
 }
-_STARTS_ANEW = {"truncated data of the checkpoint", "an index of other bytes"}
+# A resumed training writes run.json again, from the records.
+_WRITTEN_AGAIN = ("an empty run.json", "run.json nested 100,000 deep")
 
 
 def _title(command: str, name: str) -> str:
@@ -168,7 +169,14 @@ def _title(command: str, name: str) -> str:
 
 
 INPUTS = [
-    BadInput("runs", _title(command, name), _LINES[command], _copied(_FAULTS[name][0]), _FAULTS[name][1])
+    BadInput(
+        "runs",
+        _title(command, name),
+        _LINES[command],
+        _copied(_FAULTS[name][0]),
+        (*_FAULTS[name][1], *((Right(),) if command == "train" and name in _WRITTEN_AGAIN else ())),
+        writes="run" if command == "train" else "",
+    )
     for command, names in _READ.items()
     for name in names
 ]
@@ -187,7 +195,7 @@ INPUTS += [
     BadInput(
         "runs",
         "a module of the working folder in the configuration",
-        _LINES["predict"] + " --no_own_modules",
+        _LINES["predict"] + " --import_modules=False",
         _copied(_module),
         (Refused("surprise"),),
     ),
@@ -200,6 +208,7 @@ INPUTS += [
         _LINES[command].replace("{here}/run", "{here}/{name}"),
         _copied(name=text),
         (right, Refused(text[:3])),
+        writes=text if command == "train" else "",
         values={"name": text},
     )
     for name, text in (
