@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.reliability import good
 from benchmarks.reliability.commands import PROGRAM
 from benchmarks.reliability.results import ROOT, Results
-from benchmarks.reliability.writers import WRITERS, Writer
+from benchmarks.reliability.writers import WRITERS, Undisturbed, Writer, content
 
 FILE = "reliability_environment.csv"
 COLUMNS = ("kind", "condition", "command", "outcome", "reason", "seconds", "message")
@@ -31,7 +31,7 @@ class Condition:
       commands: names of `WRITERS` or of `_MORE`.
       variables: variables of the environment; None removes one.
       shell: a line of sh that starts the command, "$@", or "".
-      limits: soft limits of resources.
+      limits: limits of resources, which the command cannot raise.
       names: what the message of a refusal must contain.
       may_refuse: whether a refusal with a fix is right, too.
     """
@@ -59,7 +59,7 @@ _ALL = ("convert", "train", "evaluate", "predict", "score", "plan")
 _SOME = ("convert", "evaluate")
 _FILES = resource.RLIMIT_NOFILE
 CONDITIONS = (
-    *(Condition("descriptors", f"{n} files", _ALL, limits={_FILES: n}, may_refuse=True) for n in (32, 64, 128, 256)),
+    *(Condition("descriptors", f"{n} files", _ALL, limits={_FILES: n}, may_refuse=True) for n in (12, 16, 24, 64)),
     Condition(
         "variables",
         "MPLBACKEND of another environment",
@@ -128,6 +128,9 @@ def measure(
     file, good_dir = results(output_dir), good.prepare(output_dir / "good")
     done = set() if again else file.keys()
     end = time.monotonic() + 60 * minutes if minutes else None
+    place = output_dir / "place"
+    shutil.rmtree(place, ignore_errors=True)
+    whole: dict[str, Undisturbed] = {}
     failures = []
     for condition in CONDITIONS:
         for command in condition.commands:
@@ -136,7 +139,10 @@ def measure(
                 continue
             if end is not None and time.monotonic() > end:
                 return failures
-            row = dict(zip(COLUMNS[:3], key, strict=True)) | _run(condition, command, good_dir, output_dir / "place")
+            if command in WRITERS and command not in whole:
+                whole[command] = Undisturbed(WRITERS[command], good_dir, place / command, _LIMIT_S)
+            result = _run(condition, command, good_dir, place / f"{command}-now", whole.get(command))
+            row = dict(zip(COLUMNS[:3], key, strict=True)) | result
             file.add(row)
             print(f"{row['outcome']:8} {': '.join(key)} {row['reason']}", flush=True)
             if row["outcome"] == "failed":
@@ -144,7 +150,9 @@ def measure(
     return failures
 
 
-def _run(condition: Condition, command: str, good_dir: Path, place: Path) -> dict[str, object]:
+def _run(
+    condition: Condition, command: str, good_dir: Path, place: Path, whole: Undisturbed | None
+) -> dict[str, object]:
     """Starts a new Python, because most conditions matter while modules are imported."""
     shutil.rmtree(place, ignore_errors=True)
     (place / "out").mkdir(parents=True)
@@ -162,7 +170,7 @@ def _run(condition: Condition, command: str, good_dir: Path, place: Path) -> dic
 
     def limit() -> None:
         for number, value in condition.limits.items():
-            resource.setrlimit(number, (value, resource.getrlimit(number)[1]))
+            resource.setrlimit(number, (value, value))
 
     began = time.monotonic()
     try:
@@ -173,6 +181,8 @@ def _run(condition: Condition, command: str, good_dir: Path, place: Path) -> dic
     except subprocess.TimeoutExpired:
         code, text = None, ""
     outcome, reason = _judge(condition, code, text)
+    if outcome == "right" and whole is not None and (difference := whole.find_difference(content(place / "out"))):
+        outcome, reason = "failed", difference
     shutil.rmtree(place)
     return {
         "outcome": outcome,
