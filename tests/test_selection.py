@@ -18,7 +18,7 @@ NAMED_BY_OTHERS = {
     *("mtf_imaging.cli.config.gin_internals", "mtf_imaging.cli.config.own_modules"),  # modules of users
     *(
         "tests.importing",
-        "tests.forked",
+        "benchmarks.reliability.forked",
         "tests.references.conftest",
         "tests.test_selection",
         "tests.training.test_video_motion",

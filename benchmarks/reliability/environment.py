@@ -64,7 +64,7 @@ CONDITIONS = (
         "variables",
         "MPLBACKEND of another environment",
         ("train", "evaluate", "explain"),
-        {"MPLBACKEND": "module://matplotlib_inline.backend_that_is_not_here"},
+        {"MPLBACKEND": "module://ipympl.backend_nbagg"},
     ),
     Condition("variables", "MPLBACKEND of a screen", ("train", "explain"), {"MPLBACKEND": "TkAgg", "DISPLAY": None}),
     Condition(
