@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import nibabel
 import numpy as np
 
 from benchmarks.reliability.files import nifti
@@ -132,14 +133,8 @@ def _on_scores(edits: dict[str, Callable[[Path], object]], *outcomes: Outcome) -
     return rows
 
 
-def _millimeters(here: Path, text: str) -> str:
-    return checks.spacing(*nifti.SPACING)(here, text)
-
-
 def _in_unit(code: int, per_mm: float) -> Callable[[Path], None]:
     def edit(path: Path) -> None:
-        import nibabel
-
         image = nibabel.load(path)
         matrix = image.affine.copy()
         matrix[:3] *= per_mm
@@ -172,8 +167,6 @@ def _two_streams(path: Path) -> None:
 
 
 def _vectors(path: Path) -> None:
-    import nibabel
-
     image = nibabel.load(path)
     values = np.asarray(image.dataobj)[:, :, :, None, None]
     nifti.write(path, values, image.affine, intent_code=1007)
@@ -194,15 +187,11 @@ def _uncompressed_as_gz(path: Path) -> None:
 
 
 def _to_nifti2(path: Path) -> None:
-    import nibabel
-
     image = nibabel.load(path)
     nibabel.save(nibabel.Nifti2Image(np.asarray(image.dataobj), image.affine), path)
 
 
 def _big_endian(path: Path) -> None:
-    import nibabel
-
     image = nibabel.load(path)
     block = image.header.as_byteswapped(">")
     nibabel.save(nibabel.Nifti1Image(np.asarray(image.dataobj), image.affine, block), path)
@@ -229,7 +218,7 @@ INPUTS = (
         {name: _both(edit) for name, edit in _UNITS.items()},
         _only(_ON_IMAGES, "convert"),
         IMAGE,
-        Right(_millimeters),
+        Right(checks.spacing(*nifti.SPACING)),
         what="image",
     )
     + _table(_UNITS, _only(_ON_IMAGES, "predict"), IMAGE, Right(checks.prediction(nifti.SHAPE)), what="image")

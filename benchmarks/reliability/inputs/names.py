@@ -217,7 +217,7 @@ INPUTS += [
         (
             "the ending .NII.GZ",
             "out.NII.GZ",
-            Right(lambda here, text: checks.prediction(nifti.SHAPE, "out.NII.GZ")(here, text)),
+            Right(checks.prediction(nifti.SHAPE, "out.NII.GZ")),
         ),
         ("the ending .nrrd", "out.nrrd", Refused("nrrd")),
         ("the ending .mha", "out.mha", Refused("mha")),

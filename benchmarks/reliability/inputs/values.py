@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import nibabel
 import numpy as np
 
 from benchmarks.reliability.files import nifti
@@ -20,8 +21,6 @@ def _crop(old: np.ndarray) -> np.ndarray:
 
 
 def _lost_affine(path: Path) -> None:
-    import nibabel
-
     nifti.write(path, np.asarray(nibabel.load(path).dataobj), np.eye(4))
 
 
