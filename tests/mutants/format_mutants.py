@@ -31,7 +31,6 @@ MUTANTS = [
         ("rest.startswith(GZIP) and", "False and"),
         ("if target < self._position:", "if target <= 0:"),
         ("rest += self._file.read(1)", "rest += b''"),
-        ("if not block and not self._stream.eof:", "if False:"),
     ),
     *mutants(
         "mtf_imaging/data/images/repairs.py",
