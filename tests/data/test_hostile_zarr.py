@@ -209,6 +209,7 @@ SIZES = {
         {"chunks": [1 << 12] * 3},
         r"chunks of the shape \(4096, .* 137438953472 bytes each, but the array has 420",
     ),
+    "padded chunk": ({"chunks": [1024, 1024, 512]}, "1073741824 bytes each, but the array has 420 bytes"),
     "fraction": ({"chunks": [4, 4, 4.0]}, r"its 'chunks' is \[4, 4, 4.0\], not a list of integers"),
     "other rank": ({"chunks": [4, 4]}, r"has chunks of the shape \(4, 4\), but the array has the shape"),
     "shape 0": ({"shape": [5, 0, 7]}, r"has the shape \(5, 0, 7\), so it has no voxels"),
