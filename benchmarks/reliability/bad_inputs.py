@@ -78,7 +78,7 @@ def run(
         "reason": reason,
         "seconds": f"{result.seconds:.1f}",
         "peak_mib": result.peak_mib,
-        "message": message(result.text).replace(str(here), "INPUT").replace(str(good_dir), "GOOD"),
+        "message": message(result.text.replace(str(here), "INPUT").replace(str(good_dir), "GOOD")),
     }
 
 
