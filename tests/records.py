@@ -3,7 +3,7 @@
 import shutil
 
 from mtf_imaging.data.records.chunks import METADATA
-from mtf_imaging.files.atomic import remove
+from mtf_imaging.files.partial import remove
 
 
 def contents(folder):

@@ -2,26 +2,22 @@
 
 import contextlib
 import os
-import shutil
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 from mtf_imaging.errors import about
-from mtf_imaging.files.contained import MAX_NAME
 from mtf_imaging.files.interrupts import deferred_interrupts
-
-_MARK, _OLD = ".partial-", "-old"
+from mtf_imaging.files.partial import OLD, partial_path, remove, remove_leftovers
 
 
 @contextlib.contextmanager
 def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
     """Yields a temporary path in the folder of `path` and renames it to `path` if the block succeeds.
 
-    The temporary name (such as `.partial-<pid>-volume-3.nii.gz`) keeps the suffix, because writers choose the format by
-    the suffix; a long name loses its beginning. It is in the same folder, because a rename is atomic only within one
-    file system. If the block raises an error, the temporary file is deleted and an older file at `path` remains
-    unchanged. The content is flushed to disk before the rename, so a power failure cannot leave an empty file.
+    The temporary name keeps the suffix, because writers choose the format by the suffix. It is in the same folder,
+    because a rename is atomic only within one file system. If the block raises an error, the temporary file is deleted
+    and an older file at `path` remains unchanged. The content is flushed to disk before the rename, so a power failure
+    cannot leave an empty file. Temporary files of killed processes are deleted.
 
     Args:
       path: the final path. A missing folder is created.
@@ -31,7 +27,8 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = _temporary(path)
+    remove_leftovers(path.parent)
+    temporary = partial_path(path)
     try:
         with about(path):
             temporary.unlink(missing_ok=True)  # of a killed process with the same number, or a link to another file
@@ -58,7 +55,8 @@ def atomic_folder(path: str | os.PathLike) -> Iterator[Path]:
       The path of the folder to write to.
     """
     path = Path(path)
-    temporary = _temporary(path)
+    remove_leftovers(path.parent)
+    temporary = partial_path(path)
     try:
         with about(path):
             remove(temporary)  # of a killed process with the same number
@@ -75,35 +73,10 @@ def atomic_folder(path: str | os.PathLike) -> Iterator[Path]:
             remove(temporary)
 
 
-def remove(path: str | os.PathLike) -> None:
-    """Deletes a file or a whole folder, if it exists."""
-    path = Path(path)
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
 def write_bytes(path: str | os.PathLike, data: bytes) -> None:
     """Writes `data` to `path` atomically."""
     with atomic_path(path) as temporary:
         temporary.write_bytes(data)
-
-
-def is_partial(path: str | os.PathLike) -> bool:
-    """Returns whether `path` is an unfinished file of a killed writer; such files are never read."""
-    return Path(path).name.startswith(_MARK)
-
-
-def _temporary(path: Path) -> Path:
-    """Returns a temporary path beside `path`, of this process, which file systems can store."""
-    start, end = f"{_MARK}{os.getpid()}-", path.name
-    room = MAX_NAME - len(os.fsencode(f"{start}{_OLD}"))
-    if len(os.fsencode(end)) > room:
-        start += f"{zlib.crc32(os.fsencode(end)):08x}-"  # long names may differ only in their beginnings
-        while len(os.fsencode(end)) > room - 9:
-            end = end[1:]
-    return path.with_name(f"{start}{end}")
 
 
 def _replace(folder: Path, path: Path) -> None:
@@ -111,7 +84,7 @@ def _replace(folder: Path, path: Path) -> None:
     if not path.exists():
         os.replace(folder, path)
         return
-    old = folder.with_name(f"{folder.name}{_OLD}")
+    old = folder.with_name(f"{folder.name}{OLD}")
     os.replace(path, old)
     try:
         os.replace(folder, path)

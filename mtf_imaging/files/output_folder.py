@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mtf_imaging.errors import DataError
 from mtf_imaging.files import lock
-from mtf_imaging.files.atomic import is_partial, remove
+from mtf_imaging.files.partial import is_partial, remove
 
 
 @contextlib.contextmanager

@@ -11,9 +11,10 @@ from mtf_imaging.data.records.manifest import Manifest
 from mtf_imaging.data.records.splits import FILE, Fold, read_splits, write_splits
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files import lock
-from mtf_imaging.files.atomic import is_partial, write_bytes
+from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.files.json_file import read_object
 from mtf_imaging.files.output_folder import writing_to
+from mtf_imaging.files.partial import is_partial
 from mtf_imaging.files.run_folder import fold_folder, fold_folders
 
 SETTINGS = "cross_validation.json"

@@ -13,8 +13,8 @@ import tensorflow as tf
 
 from mtf_imaging.errors import CheckpointError, ConfigError, reason
 from mtf_imaging.files import lock
-from mtf_imaging.files.atomic import is_partial
 from mtf_imaging.files.literal import literal_prefix
+from mtf_imaging.files.partial import is_partial
 from mtf_imaging.settings.data import ImportWeightsSettings
 from mtf_imaging.settings.setting import check_choice, takes
 from mtf_imaging.training.checkpoints.weight_formats import NameTable

@@ -11,10 +11,11 @@ import numpy as np
 from PIL import Image
 
 from mtf_imaging.errors import DataError
-from mtf_imaging.files.atomic import atomic_path, is_partial
+from mtf_imaging.files.atomic import atomic_path
 from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.contained import NameTooLong
 from mtf_imaging.files.output_folder import check_outside, writing_to
+from mtf_imaging.files.partial import is_partial
 from mtf_imaging.files.run_folder import check_no_run
 from mtf_imaging.kinds.prediction_record import has_record
 

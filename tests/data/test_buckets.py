@@ -28,7 +28,7 @@ from mtf_imaging.data.sampling.buckets import (
 from mtf_imaging.data.sampling.grid import format_grid
 from mtf_imaging.data.sampling.sampling import Sampling, smallest_box
 from mtf_imaging.errors import ConfigError, DataError
-from mtf_imaging.files.atomic import remove
+from mtf_imaging.files.partial import remove
 from tests.records import contents
 
 MM = (1.0, 1.0, 1.0)

@@ -24,7 +24,7 @@ from mtf_imaging.data.sampling.resample import resample_linear, resample_nearest
 from mtf_imaging.data.sampling.sampling import whole_field
 from mtf_imaging.data.statistics import channel_statistics
 from mtf_imaging.errors import ConfigError, DataError
-from mtf_imaging.files.atomic import remove
+from mtf_imaging.files.partial import remove
 from tests.data.test_pipeline import assert_same, take
 from tests.records import contents
 

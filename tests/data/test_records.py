@@ -17,7 +17,7 @@ from mtf_imaging.data.sampling.resample import resample_linear, resample_nearest
 from mtf_imaging.data.sampling.sampling import Sampling, whole_field
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files import lock
-from mtf_imaging.files.atomic import remove
+from mtf_imaging.files.partial import remove
 from tests.records import contents, copy, damage, names, voxel_file
 from tests.storage import as_nobody
 

@@ -15,7 +15,7 @@ from mtf_imaging.data.records.opening import create_record, open_record, read_re
 from mtf_imaging.data.records.record import Record
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError, ShapeError
-from mtf_imaging.files.atomic import remove
+from mtf_imaging.files.partial import remove
 
 GRID, CHUNK = (7, 9, 12), (4, 4, 5)
 NAMES = ("case-2.ome.zarr", "case-2.tfrecord")

@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from mtf_imaging.files.atomic import atomic_folder, atomic_path, is_partial, remove, write_bytes
+from mtf_imaging.files.atomic import atomic_folder, atomic_path, write_bytes
+from mtf_imaging.files.partial import is_partial, partial_path, remove
 from tests.records import contents
 
 
@@ -54,7 +55,7 @@ def test_a_failed_rename_restores_the_older_folder(tmp_path, monkeypatch):
 
 
 def test_the_leftovers_of_a_killed_process_with_the_same_number_are_replaced(tmp_path):
-    left = tmp_path / f".partial-{os.getpid()}-record"
+    left = partial_path(tmp_path / "record")
     (left / "in").mkdir(parents=True)
     (left / "in" / "half").write_text("half")
     write(tmp_path / "record", "whole")
@@ -89,6 +90,6 @@ def test_temporary_names_of_long_names_with_the_same_ending_differ(tmp_path):
 def test_a_link_with_the_temporary_name_is_not_followed(tmp_path):
     (tmp_path / "photo").write_text("mine")
     (tmp_path / "out").mkdir()
-    (tmp_path / "out" / f".partial-{os.getpid()}-1.png").symlink_to(tmp_path / "photo")
+    partial_path(tmp_path / "out/1.png").symlink_to(tmp_path / "photo")
     write_bytes(tmp_path / "out" / "1.png", b"picture")
     assert contents(tmp_path) == {"photo": b"mine", "out/1.png": b"picture"}

@@ -3,8 +3,8 @@
 import pytest
 
 from mtf_imaging.errors import DataError
-from mtf_imaging.files.atomic import is_partial
 from mtf_imaging.files.new_folder import check_new_folder, new_folder
+from mtf_imaging.files.partial import is_partial
 
 
 def test_a_folder_appears_at_the_end(tmp_path):

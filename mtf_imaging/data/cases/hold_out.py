@@ -6,7 +6,7 @@ from mtf_imaging.data.cases.cases import Case, find_cases, find_data_set
 from mtf_imaging.data.description.dataset_json import FILE, read_description, write_description
 from mtf_imaging.data.description.description import LITS
 from mtf_imaging.errors import DataError
-from mtf_imaging.files.atomic import is_partial
+from mtf_imaging.files.partial import is_partial
 
 EVERY = 4  # one in EVERY cases is held out
 

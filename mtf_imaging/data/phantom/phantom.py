@@ -20,7 +20,8 @@ from mtf_imaging.data.phantom.file_formats import (
 )
 from mtf_imaging.data.phantom.kinds import DEFAULT_KIND, KINDS, Kind
 from mtf_imaging.errors import DataError
-from mtf_imaging.files.atomic import is_partial, write_bytes
+from mtf_imaging.files.atomic import write_bytes
+from mtf_imaging.files.partial import is_partial
 from mtf_imaging.spelling import did_you_mean
 
 # The stored orientation differs between files of real data sets, so phantoms cycle through these codes.

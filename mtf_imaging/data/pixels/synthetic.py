@@ -8,7 +8,8 @@ import numpy as np
 from PIL import Image
 
 from mtf_imaging.errors import DataError
-from mtf_imaging.files.atomic import is_partial, write_bytes
+from mtf_imaging.files.atomic import write_bytes
+from mtf_imaging.files.partial import is_partial
 
 TRAIN, VAL = "train", "val"  # the splits
 HELD_OUT = 4  # one of so many images is held out

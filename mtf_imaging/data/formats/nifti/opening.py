@@ -35,8 +35,8 @@ def open_file(path: Path, channels: tuple[str, ...] | None = None) -> tuple[niba
         _check_shape(image.shape, path, channels)
         return image, Geometry(image.header.copy(), image.affine)
     image = open_image(path)
-    if is_compressed(path) != path.name.endswith(".gz"):
-        is_plain = path.name.endswith(".gz")
+    if is_compressed(path) != path.name.lower().endswith(".gz"):
+        is_plain = path.name.lower().endswith(".gz")
         what = "not compressed, but its name ends" if is_plain else "compressed, but its name does not end"
         warn_once(f"{path}: this file is {what} in .gz; it is read by its content.")
     dtype = image.get_data_dtype()

@@ -1,0 +1,83 @@
+"""Temporary names of files and folders that are being written, and the deletion of those whose writers were killed."""
+
+import contextlib
+import functools
+import os
+import platform
+import shutil
+import zlib
+from pathlib import Path
+
+from mtf_imaging.files.contained import MAX_NAME
+
+_MARK = ".partial-"
+OLD = "-old"  # ends the temporary name of a folder that is being replaced
+_DIGITS = 8  # of checksums in names
+
+
+def partial_path(path: Path) -> Path:
+    """Returns a temporary path of this process beside `path`.
+
+    The name, such as `.partial-1f2e3d4c-<pid>-volume-3.nii.gz`, has at most the 255 bytes that file systems store: a
+    long name loses its beginning.
+    """
+    start, end = f"{_start()}{os.getpid()}-", path.name
+    room = MAX_NAME - len(os.fsencode(f"{start}{OLD}"))
+    if len(os.fsencode(end)) > room:
+        start += f"{_checksum(os.fsencode(end))}-"  # long names may differ only in their beginnings
+        while len(os.fsencode(end)) > room - _DIGITS - 1:
+            end = end[1:]
+    return path.with_name(f"{start}{end}")
+
+
+def is_partial(path: str | os.PathLike) -> bool:
+    """Returns whether `path` is an unfinished file of a writer, perhaps a killed one; such files are never read."""
+    return Path(path).name.startswith(_MARK)
+
+
+def remove(path: str | os.PathLike) -> None:
+    """Deletes a file or a whole folder, if it exists."""
+    path = Path(path)
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+@functools.lru_cache(maxsize=1024)  # a process looks once, because listing a folder of many files takes time
+def remove_leftovers(folder: Path) -> None:
+    """Deletes the unfinished files and folders in a folder whose writers ran on this machine and have ended."""
+    with contextlib.suppress(OSError):
+        for name in os.listdir(folder):
+            number = name.removeprefix(_start()).partition("-")[0]
+            if name.startswith(_start()) and number.isdecimal() and not _runs(int(number)):
+                with contextlib.suppress(OSError):  # another process may delete it, too
+                    remove(folder / name)
+
+
+@functools.cache
+def _start() -> str:
+    """Returns how temporary names begin in all processes that see each other's numbers.
+
+    Several machines, and several containers of one machine, can write to one folder.
+    """
+    try:
+        numbers = os.stat("/proc/self/ns/pid").st_ino
+    except OSError:  # not Linux
+        numbers = 0
+    return f"{_MARK}{_checksum(f'{platform.node()} {numbers}'.encode())}-"
+
+
+def _checksum(data: bytes) -> str:
+    return f"{zlib.crc32(data):0{_DIGITS}x}"
+
+
+def _runs(number: int) -> bool:
+    """Returns whether a process with this number exists."""
+    try:
+        os.kill(number, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # of another user
+        return True
+    return True
