@@ -14,7 +14,7 @@ import pytest
 from numcodecs import blosc, lz4, zstd
 
 from mtf_imaging.cli.main import main
-from mtf_imaging.data.formats.ome_zarr.codecs import COMPRESSORS
+from mtf_imaging.data.formats.ome_zarr.codecs import COMPRESSORS, decompress_blosc
 from mtf_imaging.data.formats.ome_zarr.write import write_zarr_labels
 from mtf_imaging.data.images import voxel_values
 from mtf_imaging.data.images.spacing_table import SpacingTable
@@ -450,3 +450,15 @@ def test_sizes_that_overflow_are_refused(tmp_path, hu):
         DataError, match=r"its coordinate transformations amount to the scale .*, which are not lengths"
     ):
         read_volume(path)
+
+
+@pytest.mark.parametrize("stored", [99, 10**9])
+def test_a_blosc_buffer_has_the_size_that_its_header_states(stored):
+    data = bytearray(blosc.compress(np.arange(100, dtype=np.uint8).tobytes(), b"zstd", 5, 1))
+    size = len(data)
+    np.testing.assert_array_equal(decompress_blosc(bytes(data), 100), np.arange(100))
+    with pytest.raises(ValueError, match=f"it has {size + 1} bytes, but its header states {size}"):
+        decompress_blosc(bytes(data) + b"x", 100)
+    data[12:16] = stored.to_bytes(4, "little")
+    with pytest.raises(ValueError, match=f"it has {size} bytes, but its header states {stored}"):
+        decompress_blosc(bytes(data), 100)

@@ -202,3 +202,39 @@ def test_it_needs_only_tensorflow_numpy_and_nibabel(tmp_path):
     words = [sys.executable, "-I", copy, "--help"]
     done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, check=True)
     assert "--spacing" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("dtype", "wrapped"),
+    [(np.uint32, 2**32 - 1000), (np.uint32, 64536), (np.int32, 64536), (np.uint64, 2**64 - 1000)],
+)
+def test_hu_that_wrapped_into_wide_integers_are_repaired_as_in_predict(tmp_path, dtype, wrapped):
+    values = np.maximum(ct(), 0).astype(dtype)
+    values[ct() == -1000] = wrapped
+    path = save(tmp_path / "volume.nii", values)
+    own, expected = segment.read_volume(path, ["CT"]), read_volume(path)
+    np.testing.assert_array_equal(orientations.apply_orientation(own.channels[0], own.orientation), expected.hu)
+
+
+@pytest.mark.parametrize("unit", [0, 1, 2, 3, 5])
+@pytest.mark.parametrize("write", [lambda *a, **k: save(*a, LPS, **k), lambda *a, **k: save(*a, np.eye(4), **k), lost])
+def test_units_are_those_of_predict(tmp_path, unit, write):
+    path = write(tmp_path / "volume.nii", ct(), xyzt_units=unit)
+    own, expected = segment.read_volume(path, ["CT"]), read_volume(path)
+    np.testing.assert_allclose(own.spacing, expected.geometry.spacing, rtol=0)
+
+
+@pytest.mark.parametrize("shear", [0.0005, 0.0016, 0.0019, 0.004, 0.1])
+def test_shear_is_refused_where_predict_refuses_it(tmp_path, shear):
+    path = save(tmp_path / "volume.nii", ct(), LPS + np.array([[0, shear, 0, 0], *np.zeros((3, 4))]))
+    outcomes = []
+    for read, error in (
+        (lambda: segment.read_volume(path, ["CT"]), segment.FileFault),
+        (lambda: read_volume(path), DataError),
+    ):
+        try:
+            read()
+            outcomes.append("read")
+        except error:
+            outcomes.append("refused")
+    assert outcomes[0] == outcomes[1] == {0.0005: "read", 0.1: "refused"}.get(shear, outcomes[1])
