@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 from collections.abc import Sequence
+from numbers import Integral
 
 import gin
 import tensorflow as tf
@@ -88,8 +89,13 @@ class UNet3D:
 
     def __post_init__(self):
         for name in ("classes", "base_filters", "depth", "convs", "kernel_size"):
-            if (name, getattr(self, name)) != ("classes", None) and getattr(self, name) < 1:
-                raise mi.ConfigError(f"UNet3D.{name} = {getattr(self, name)}: it must be at least 1.")
+            value = getattr(self, name)
+            if (name, value) == ("classes", None):
+                continue
+            if not isinstance(value, Integral):
+                raise mi.ConfigError(f"UNet3D.{name} = {value!r}: it must be an int. Fix: write a whole number.")
+            if value < 1:
+                raise mi.ConfigError(f"UNet3D.{name} = {value}: it must be at least 1.")
         if self.norm not in _NORMS:
             raise mi.ConfigError(f"UNet3D.norm = {self.norm!r} is not known. Fix: choose one of {', '.join(_NORMS)}.")
         groups = self.norm_groups

@@ -9,7 +9,6 @@ from mtf_imaging.errors import CheckpointError, ConfigError
 from mtf_imaging.files.run_folder import fold_folders, weights_folder
 from mtf_imaging.kinds.all_kinds import read_facts
 from mtf_imaging.kinds.facts import VOLUMES
-from mtf_imaging.kinds.volumes.trained import description_of_run
 from mtf_imaging.settings.inference import TrainedRunSettings
 
 _logger = logging.getLogger(__name__)
@@ -76,6 +75,8 @@ def check_no_fold(ensemble: bool, fold: int | None) -> None:
 
 def _check_facts(runs: Sequence[Path]) -> None:
     """Raises ConfigError if runs were trained at different resolutions or spacings, or on other kinds of data."""
+    from mtf_imaging.kinds.volumes.trained import description_of_run  # imports NumPy
+
     read = [(run, facts) for run in runs if (facts := read_facts(run)) is not None]
     for run, facts in read[1:]:
         for name in ("resolution", "spacing"):

@@ -103,8 +103,9 @@ def train(own: TrainSettings) -> dict[str, float]:
         if not own.dry_run:
             check_data(group, data, step, buckets)
         held_out = open_held_out(data, step, monitor, progress)
-        if not own.dry_run:
-            group.first(lambda: warn_of_labels(data, model_dir))
+        # Several processes read only the chunks of their slices.
+        if not own.dry_run and group.num == 1:
+            warn_of_labels(data, model_dir)
         built = build_steps(step, buckets, data, layout, devices, progress)
         if own.dry_run:
             if initial:

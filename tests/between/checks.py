@@ -469,10 +469,10 @@ def chunks_read_by_training(folder, augmentation, options, mesh_shape, layout, m
             self.chunks = []
             opened.append(self.chunks)
 
-        def read(self, name):
+        def read(self, name, *limit):
             if not name.endswith(METADATA):
                 self.chunks.append(name)
-            return super().read(name)
+            return super().read(name, *limit)
 
     model_dir = Path(folder).parent / f"chunks-{mesh_impl}-{zlib.crc32(f'{options} {mesh_shape} {layout}'.encode()):x}"
     data = mi.jobs.TrainingData(folder, Records(augmentation=augmentation))

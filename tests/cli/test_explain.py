@@ -322,3 +322,9 @@ def test_the_picture_shows_the_halo_of_the_operation_that_reads_the_image(run, t
     monkeypatch.setattr("mtf_imaging.planner.render.picture.write_picture", lambda path, picture: drawn.append(picture))
     assert run("explain", "--gin_file", "classify_4way", "--picture", str(tmp_path / "a.png"))[0] == 0
     assert sum(drawn[0].halo["height"]) > 0
+
+
+def test_a_folder_without_a_run_is_named(run, tmp_path):
+    code, _, err = run("explain", "--model_dir", str(tmp_path / "run"), "--resolution", "32")
+    assert code == 2
+    assert f"--model_dir {tmp_path / 'run'}: holds no config.gin, the configuration of a run. Fix: give" in err

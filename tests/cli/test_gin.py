@@ -1,6 +1,7 @@
 """Gin files: their search path, their precedence, and errors in them."""
 
 import re
+from pathlib import Path
 
 import gin
 import pytest
@@ -9,6 +10,7 @@ from mtf_imaging.cli import main
 from mtf_imaging.cli.commands import all_commands
 from mtf_imaging.cli.config import gin_config, resources, setup_flags
 from mtf_imaging.cli.config.flags_of_settings import required
+from mtf_imaging.cli.config.gin_text import read_gin_text
 from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.cli.runtime import usage
 from mtf_imaging.errors import ConfigError, LayoutError
@@ -81,7 +83,8 @@ def test_the_working_folder_comes_first(here):
 
 def test_an_unknown_file_suggests_the_closest(here):
     with pytest.raises(
-        ConfigError, match=r"there is no gin file 'layouts/4x5\.gin', .* Did you mean '4x4'\? Shipped: "
+        ConfigError,
+        match=r"there is no gin file 'layouts/4x5\.gin', .* Did you mean '4x4'\? Fix: check the path\. Shipped: ",
     ):
         gin_config.find_gin_file("layouts/4x5.gin")
 
@@ -159,7 +162,7 @@ def test_a_file_may_include_files_in_its_folder(here):
         ),
         ("toy.rate", "gin parameter toy.rate: "),
         ("num_steps=1", "gin parameter num_steps=1: 'num_steps' is not of the form NAME.PARAMETER, and no file uses"),
-        ("toy.rate=%missing", "the gin configuration: No bindings specified for 'missing"),
+        ("toy.rate=%missing", "the gin configuration: %missing has no value. Fix: add a line such as missing = 1"),
         (
             "toy.child=@twin()",
             "'twin' is ambiguous: tests.left.twin, tests.right.twin. Fix: write one of these names in full.",
@@ -177,6 +180,16 @@ def test_errors_in_parameters(parameter, message):
 def test_a_parameter_may_be_a_macro_that_another_uses():
     setup_of("--gin.steps=7", "--gin.toy.num_steps=%steps")
     assert toy()[0] == 7
+
+
+def test_files_that_include_each_other_are_refused(here):
+    (here / "first.gin").write_text("include 'second.gin'\n")
+    (here / "second.gin").write_text("include './first.gin'\n")
+    message = r"gin file first\.gin: its files include each other in a circle\. Fix: remove an include"
+    with pytest.raises(ConfigError, match=message):
+        setup_of("--gin_file=first.gin")
+    with pytest.raises(ConfigError, match=message):
+        read_gin_text([Path("first.gin")], follow=True)
 
 
 def test_errors_in_files_name_the_file_and_the_line(here):

@@ -54,8 +54,11 @@ def test_evaluate_and_predict_apply_the_same_cleanup(tmp_path, cases, labels, bo
     for part in removed:
         labels[part] = 0
     bound = values_of(NetworkSettings, Job()) | {"cleanup": Job().cleanup, "resolution": "16"}
-    jobs.evaluate(**bound, model_dir="model", input_dir=cases, output_dir=tmp_path / "scores")
-    jobs.predict(**bound, model_dir="model", input=cases, output=tmp_path / "out")
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "ckpt-1.index").write_bytes(b"identifies the weights")
+    jobs.evaluate(**bound, model_dir=model, input_dir=cases, output_dir=tmp_path / "scores")
+    jobs.predict(**bound, model_dir=model, input=cases, output=tmp_path / "out")
     for folder in ("scores/predictions", "out"):
         written = nibabel.load(tmp_path / folder / "segmentation-1.nii.gz")
         np.testing.assert_array_equal(np.asarray(written.dataobj), labels)

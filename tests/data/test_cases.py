@@ -136,7 +136,7 @@ def test_a_link_to_a_missing_folder_logs_a_warning(tmp_path, caplog):
 
 
 def test_cases_behind_linked_folders_are_read(tmp_path):
-    touch(tmp_path, "disk/imagesTr/a.nii", "disk/labelsTr/a.nii", "set/dataset.json")
+    touch(tmp_path, "disk/imagesTr/a.nii", "disk/labelsTr/a.nii", "set/notes.txt")
     for name in ("imagesTr", "labelsTr"):
         (tmp_path / "set" / name).symlink_to(tmp_path / "disk" / name)
     (tmp_path / "disk/imagesTr/loop").symlink_to(tmp_path / "disk/imagesTr")

@@ -1,5 +1,6 @@
 import dataclasses
 import json
+import math
 import os
 import pickle
 
@@ -177,9 +178,23 @@ def test_folders_without_a_description(tmp_path, caplog):
     write(tmp_path, {"format": 3, "resolution": "64", "spacing": "", "cases": []})  # a manifest of records
     assert read_description(tmp_path) is None
     assert caplog.text == ""
+
+
+def test_an_empty_file_is_refused(tmp_path):
     write(tmp_path, "")
-    assert read_description(tmp_path) is None
-    assert f"{tmp_path / FILE}: this file is empty" in caplog.text
+    with pytest.raises(
+        DataError, match=r"dataset.json: this file is empty\. Fix: describe the data in it, or remove it"
+    ):
+        read_description(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"), [("two", "'two'"), (True, "True"), (-1, "-1"), (math.nan, "nan"), (2.5, "2.5")]
+)
+def test_a_number_of_cases_is_a_whole_number(tmp_path, count, shown):
+    write(tmp_path, {**PROSTATE, "numTraining": count})
+    with pytest.raises(DataError, match=rf"dataset.json: numTraining is {shown}, not a whole number\. Fix: correct it"):
+        find_description(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["", "imagesTr", "labelsTr", "imagesTs"])

@@ -208,3 +208,10 @@ def test_names_that_lead_out_of_the_folder_are_refused(manifest, entry, value, t
 def test_a_manifest_that_is_nested_too_deeply_is_refused(manifest):
     manifest.write_text("[" * 100_000)
     assert "dataset.json: not a JSON file (it is nested too deeply)" in message(read_manifest, manifest.parent)
+
+
+def test_a_case_that_is_listed_twice_is_refused(manifest):
+    fields = json.loads(manifest.read_text())
+    fields["cases"] *= 2
+    manifest.write_text(json.dumps(fields))
+    assert "a case is listed twice" in message(read_manifest, manifest.parent)

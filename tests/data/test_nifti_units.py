@@ -158,11 +158,11 @@ def test_a_sform_that_contradicts_the_header_is_named(tmp_path, arrays, caplog):
     assert read_volume(save(tmp_path / "a.nii", hu, qoffset_x=-10, sform=2)).geometry.affine[0, 3] == -20
     assert "a.nii: its sform (code 2) and its qform (code 1) put the voxels in different places" in caplog.text
     assert "-20, 10, 30 mm or at -10, 10, 30 mm, with the axes RAS or RAS; the sform is used" in caplog.text
-    for name, qform in (("b.nii", 1), ("c.nii", 0)):
+    for name, qform, other in (("b.nii", 1, "pixdim, as in the qform"), ("c.nii", 0, "pixdim")):
         path = save(tmp_path / name, hu, qform=qform, pixdim=[1, 0.8, 0.8, 2.5, 1, 1, 1, 1])
         assert read_volume(path).geometry.spacing == pytest.approx((0.8, 0.8, 2))
         assert (
-            f"{name}: the voxel size is 0.8 x 0.8 x 2 mm in the sform, but 0.8 x 0.8 x 2.5 mm in pixdim; the sform is "
+            f"{name}: the voxel size is 0.8 x 0.8 x 2 mm in the sform, but 0.8 x 0.8 x 2.5 mm in {other}; the sform is "
             "used." in caplog.text
         )
     caplog.clear()

@@ -205,6 +205,13 @@ def test_too_many_voxels_for_a_tfrecord_file_are_refused_at_once(tmp_path, store
     assert not (tmp_path / "out").exists()
 
 
+def test_a_record_that_no_disk_holds_is_refused_at_once(tmp_path, store):
+    cases = cases_of(tmp_path / "cases", store, [(7, 6, 5)])
+    with pytest.raises(DataError, match=r"a record of 1000000000000000000000000000 voxels in 1 channel\(s\) exceeds"):
+        convert(cases, tmp_path / "out", 10**9, progress=False)
+    assert not (tmp_path / "out").exists()
+
+
 def test_cropped_liver_and_lesion_voxels_are_counted_by_name(tmp_path, store, caplog):
     caplog.set_level(logging.WARNING)
     cases = cases_of(tmp_path / "cases", store, [(7, 6, 5), (4, 4, 4), (4, 4, 8)])

@@ -417,8 +417,9 @@ def test_images_that_cannot_be_written_are_reported_after_the_others_are_done(fo
     photo = folder / "photos/images/photo_0.png"
     subject = open_images(PredictSettings(**COMMON, model_dir=folder / "run", input=photo, output=tmp_path / "one.png"))
     pairs = subject.plan_predictions(photo, tmp_path / "one.png", False).pairs
-    planned = Planned(pairs, (mi.DataError("name a is too long"), mi.DataError("name b is too long", ["output"])))
-    text = r"2 of 3 images cannot be predicted:\n  name a is too long\n  name b is too long"
+    faults = {"a": mi.DataError("name a is too long"), "b": mi.DataError("name b is too long", ["output"])}
+    planned = Planned(pairs, faults)
+    text = r"2 of 3 images cannot be used:\n  name a is too long\n  name b is too long"
     with pytest.raises(mi.DataError, match=text) as error:
         predict(input=photo, output=tmp_path / "one.png", planned=planned)
     assert error.value.settings == ("output",)

@@ -179,6 +179,7 @@ def test_a_network_with_the_wrong_number_of_classes_is_refused(labels, supervise
         ({"dropout_rate": 1.0}, r"dropout_rate = 1.0: it must be at least 0 \(no dropout\) and below 1."),
         ({"dropout_rate": -0.1}, "dropout_rate = -0.1: it must be at least 0"),
         ({"depth": 0}, "UNet3D.depth = 0: it must be at least 1"),
+        ({"depth": "deep"}, "UNet3D.depth = 'deep': it must be an int"),
     ],
 )
 def test_invalid_settings(arguments, text):

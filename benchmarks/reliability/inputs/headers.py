@@ -90,7 +90,9 @@ _UNREADABLE = {
     "truncated header": uncompressed(lambda data: data[:200]),
     "truncated voxels": uncompressed(lambda data: data[:-300]),
     "truncated gzip stream": stored_bytes(lambda data: data[: len(data) // 2]),
-    "changed bytes in the gzip stream": stored_bytes(lambda data: data[:200] + b"\xff" * 40 + data[240:]),
+    "changed bytes in the gzip stream": stored_bytes(
+        lambda data: data[: len(data) // 2] + b"\xff" * 8 + data[len(data) // 2 + 8 :]
+    ),
     "not a gzip stream": stored_bytes(lambda data: b"not compressed"),
     "an HTML page of a failed download": stored_bytes(lambda data: b"<!DOCTYPE html><html>404</html>"),
     "an empty file": stored_bytes(lambda data: b""),

@@ -19,7 +19,7 @@ _LONG = "a" * 240
 
 
 def _predicted(here: Path, text: str) -> str:
-    count = len([path for path in (here / "out").rglob("*") if path.is_file() and path.name[0] != "."])
+    count = len([path for path in (here / "out").rglob("*") if path.name.endswith(".nii.gz")])
     return "" if count == 2 else f"{count} segmentations instead of 2"
 
 

@@ -161,7 +161,7 @@ INPUTS += [
         damaged(
             "photos", "labels", lambda folder: [_LABELS["with values 0 and 255"][0](path) for path in folder.iterdir()]
         ),
-        (Refused("labels"), Warned("box|sky")),
+        (Refused("labels"), Warned("255 is the ignore_label")),
         "photos/labels",
     )
 ]

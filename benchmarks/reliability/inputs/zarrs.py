@@ -130,10 +130,10 @@ _FAULTS: dict[str, tuple[Callable[[Path], object], tuple[Outcome, ...]]] = {
     "a scale of 1e300": (scale(1e300, SPACING[1], SPACING[0]), (REFUSED,)),
     "a scale of two numbers": (scale(1.0, 1.0), (REFUSED,)),
     "a scale that is text": (_dataset(**{_STEPS: [{"type": "scale", "scale": "2 mm"}]}), (REFUSED,)),
-    "no scale": (_dataset(**{_STEPS: [_UNKNOWN_SCALE]}), (REFUSED, Warned("(?i)scale|voxel size"))),
+    "no scale": (_dataset(**{_STEPS: [_UNKNOWN_SCALE]}), (REFUSED, Warned("states no size"))),
     "no transformations": (
         image(lambda entry: entry["datasets"][0].pop(_STEPS)),
-        (REFUSED, Warned("(?i)scale|voxel size")),
+        (REFUSED, Warned("states no size")),
     ),
     "an unknown transformation": (_dataset(**{_STEPS: [{"type": "rotation", "rotation": [1, 2]}]}), (REFUSED,)),
     "axes of other names": (_set(axes=_axes("u", "v", "w")), (REFUSED,)),

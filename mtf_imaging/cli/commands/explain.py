@@ -61,6 +61,11 @@ def run(values: flags.FlagValues) -> str | None:
         raise ConfigError(
             f"--picture {values.picture}: only PNG files are written. Fix: --picture {Path(values.picture).stem}.png"
         )
+    if values.model_dir and not (Path(values.model_dir) / CONFIG).is_file():
+        raise ConfigError(
+            f"--model_dir {values.model_dir}: holds no {CONFIG}, the configuration of a run. Fix: give the folder of a "
+            "run, or a job with --gin_file."
+        )
     price = planning_flags.checked_price(values)
     configuration = setup_flags.Configuration(
         values,

@@ -18,10 +18,12 @@ from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files.text_file import read_text
 from mtf_imaging.spelling import did_you_mean
 
+_NO_MACRO = re.compile(r"No bindings specified for '([^']+)/gin\.macro'")
 _NO_CONFIGURABLE = re.compile(r"No configurable matching (?:reference )?'@?([^'()]+)(?:\(\))?'")
 _AMBIGUOUS = re.compile(r"Ambiguous selector '([^']+)', matches \[([^]]+)\]\.?")
 _MALFORMED = re.compile(r"malformed node or string.*")  # ends in the address of an object
 _NO_PARAMETER = re.compile(r"Configurable '([^']+)' doesn't have a parameter named '([^']+)'")
+CIRCLE = "its files include each other in a circle. Fix: remove an include."
 
 
 def find_gin_file(name: str, folders: Iterable[Path] = (Path(),)) -> Path:
@@ -44,7 +46,10 @@ def find_gin_file(name: str, folders: Iterable[Path] = (Path(),)) -> Path:
             return shipped[candidate]
     folders_left_out = {Path(path).stem: path for path in shipped}
     hint = did_you_mean(Path(name).stem, folders_left_out)
-    raise ConfigError(f"there is no gin file '{name}', neither here nor shipped.{hint} Shipped: {', '.join(shipped)}")
+    raise ConfigError(
+        f"there is no gin file '{name}', neither here nor shipped.{hint} Fix: check the path. Shipped: "
+        f"{', '.join(shipped)}"
+    )
 
 
 def read_gin_file(file: Path) -> str:
@@ -144,6 +149,8 @@ def _explained(where: str, bindings: str = ""):
     """
     try:
         yield
+    except RecursionError as error:
+        raise ConfigError(f"{where}: {CIRCLE}") from error
     except (ValueError, TypeError, SyntaxError, OSError, ImportError, RuntimeError, KeyError, TokenError) as error:
         raise ConfigError(f"{where}: {_explanation(error, bindings)}", getattr(error, "settings", ())) from error
 
@@ -155,6 +162,8 @@ def _explanation(error: Exception, bindings: str) -> str:
         place = "\n".join(text.splitlines()[1:])
         text = f"'{match[1]}' is ambiguous: {', '.join(names)}. Fix: write one of these names in full."
         return f"{text}\n{place}".rstrip()
+    if match := _NO_MACRO.match(text):
+        return f"%{match[1]} has no value. Fix: add a line such as {match[1]} = 1, or remove %{match[1]}."
     match = _NO_CONFIGURABLE.search(text) or _NO_PARAMETER.search(text)
     if match and find_renamed(name := ".".join(match.groups())):
         # Reports all old names at once, because a file with one of them usually has more.

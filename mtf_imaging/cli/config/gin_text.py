@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from gin import config_parser
 
-from mtf_imaging.cli.config.gin_config import find_gin_file, read_gin_file
+from mtf_imaging.cli.config.gin_config import CIRCLE, find_gin_file, read_gin_file
+from mtf_imaging.errors import ConfigError
 
 
 class GinText(NamedTuple):
@@ -58,13 +59,13 @@ def read_gin_text(files: Iterable[Path], bindings: Iterable[str] = (), follow: b
 
     Raises:
       SyntaxError: a file or binding is not valid gin.
-      ConfigError: an included file does not exist.
+      ConfigError: an included file does not exist, or files include each other.
     """
     contents = GinText({}, [])
     for file in files:
-        _read(read_gin_file(file), contents, file.parent if follow else None)
+        _read(read_gin_file(file), contents, (file,) if follow else ())
     for binding in bindings:
-        _read(binding, contents, None)
+        _read(binding, contents, ())
     return contents
 
 
@@ -78,7 +79,8 @@ def _statements(text):
         raise SyntaxError(*error.args[:1]) from error
 
 
-def _read(text, contents, folder):
+def _read(text, contents, files):
+    """Adds the contents of a text; `files` is the file that includes it, after those that include that one."""
     for statement in _statements(text):
         if isinstance(statement, config_parser.BindingStatement):
             contents.bound[f"{statement.selector.removeprefix('mtf_imaging.')}.{statement.arg_name}"] = statement.value
@@ -86,6 +88,8 @@ def _read(text, contents, folder):
             contents.uses.append("import")
         elif isinstance(statement, config_parser.IncludeStatement):
             contents.uses.append("include")
-            if folder is not None:
-                file = find_gin_file(statement.filename, [Path(), folder])
-                _read(read_gin_file(file), contents, file.parent)
+            if files:
+                file = find_gin_file(statement.filename, [Path(), files[-1].parent])
+                if file.resolve() in {one.resolve() for one in files}:
+                    raise ConfigError(f"gin file {files[0]}: {CIRCLE}")
+                _read(read_gin_file(file), contents, (*files, file))

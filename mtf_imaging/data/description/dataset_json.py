@@ -4,7 +4,6 @@ Keys of our own, which nnU-Net ignores: `masks`, `lesions`, `intensities`, `labe
 """
 
 import json
-import logging
 import os
 import re
 from collections.abc import Mapping
@@ -23,7 +22,6 @@ FILE = "dataset.json"
 _IMAGE_FOLDERS = ("imagesTr", "imagesTs")
 _PARTS = re.compile("(images|labels)T[rs]")  # the folders beside dataset.json
 _OF_RECORDS = {"format", "resolution", "cases"}  # the manifest of a folder of records, which has the same name
-_log = logging.getLogger(__name__)
 
 
 def read_description(folder: str | Path) -> Description | None:
@@ -71,9 +69,16 @@ def find_description(path: str | Path) -> tuple[Description | None, int | None]:
                 f"{folder}: contains two data sets with different descriptions, {stated[0][0] / FILE} and "
                 f"{place / FILE}. Fix: give the folder of one data set."
             )
-    counts = [fields.get("numTraining") for _, fields in stated]
-    is_stated = all(isinstance(count, int) and not isinstance(count, bool) for count in counts)
-    return descriptions[0], sum(counts) if is_stated else None
+    counts = [_num_training(fields, place / FILE) for place, fields in stated]
+    return descriptions[0], None if None in counts else sum(filter(None, counts))
+
+
+def _num_training(fields: Mapping[str, Any], path: Path) -> int | None:
+    """Returns the number of training cases that a file states, or None."""
+    count = fields.get("numTraining")
+    if count is not None and (not isinstance(count, int) or isinstance(count, bool) or count < 0):
+        raise DataError(f"{path}: numTraining is {count!r}, not a whole number. Fix: correct it, or remove it.")
+    return count
 
 
 def description_folders(path: str | Path) -> list[Path]:
@@ -118,7 +123,7 @@ def read_fields(folder: str | Path) -> dict[str, Any] | None:
     """Reads the fields of the `dataset.json` of a folder.
 
     Returns:
-      The fields; None if the file does not exist, is empty or is the manifest of a folder of records.
+      The fields; None if the file does not exist or is the manifest of a folder of records.
 
     Raises:
       DataError: the file cannot be read, or does not contain an object.
@@ -131,8 +136,7 @@ def read_fields(folder: str | Path) -> dict[str, Any] | None:
             return None
     data = read_regular(path)
     if not data.strip():
-        _log.warning("%s: this file is empty and is not read", path)
-        return None
+        raise DataError(f"{path}: this file is empty. Fix: describe the data in it, or remove it if the data is LiTS.")
     fields = parse_json(data, path, "correct it, or remove it if the data is LiTS")
     if not isinstance(fields, dict):
         raise DataError(

@@ -1,10 +1,12 @@
 """Compares the description of a data set with that of the data that a network is trained on."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from mtf_imaging.data.description.description import Description
 from mtf_imaging.errors import DataError
+
+if TYPE_CHECKING:  # imports NumPy
+    from mtf_imaging.data.description.description import Description
 
 _NONE = "none"
 
@@ -23,7 +25,7 @@ class Difference(NamedTuple):
     expected: str
 
 
-def differences(own: Description, expected: Description) -> list[Difference]:
+def differences(own: "Description", expected: "Description") -> list[Difference]:
     """Returns the differences that change what a voxel or its label means.
 
     The file ending, the intensity schemes, the lesions and the order of the masks do not: a network keeps those of its
@@ -44,7 +46,7 @@ def differences(own: Description, expected: Description) -> list[Difference]:
     ]
 
 
-def channel_differences(own: Description, expected: Description) -> list[Difference]:
+def channel_differences(own: "Description", expected: "Description") -> list[Difference]:
     """Returns the difference between the channels, the only part that matters for images without labels."""
     return compared("channels", ", ".join(own.channels), ", ".join(expected.channels))
 
@@ -75,7 +77,7 @@ def _labels(labels: Mapping[str, int]) -> str:
     return ", ".join(f"{value} {name}" for name, value in sorted(labels.items(), key=lambda item: item[1]))
 
 
-def _masks(description: Description) -> str:
+def _masks(description: "Description") -> str:
     """Returns the masks with their labels and, for training by regions, the label that each of them is painted with."""
     painted = dict(zip(description.masks, description.region_order or (), strict=False))
     texts = []
@@ -85,5 +87,5 @@ def _masks(description: Description) -> str:
     return ", ".join(texts)
 
 
-def _ignored(description: Description) -> str:
+def _ignored(description: "Description") -> str:
     return _NONE if description.ignore is None else str(description.ignore)

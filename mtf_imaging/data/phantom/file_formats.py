@@ -10,6 +10,8 @@ import numpy as np
 from mtf_imaging.data.description.dataset_json import FILE
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.description.description_fields import as_fields
+from mtf_imaging.data.formats.nifti.image_file import open_image
+from mtf_imaging.errors import DataError
 
 LITS_FILES, NNUNET, DECATHLON = "lits", "nnunet", "decathlon"
 FILE_FORMATS = (LITS_FILES, NNUNET, DECATHLON)
@@ -90,6 +92,6 @@ def mark(image: Image) -> Image:
 def is_phantom(path: Path) -> bool:
     """Returns whether a file is an image of a phantom, by the description in its header."""
     try:
-        return bytes(nibabel.Nifti1Image.from_filename(path).header["descrip"].item()) == _MARK
-    except (OSError, ValueError, nibabel.filebasedimages.ImageFileError):
+        return path.is_file() and bytes(open_image(path).header["descrip"].item()) == _MARK
+    except DataError:  # not NIfTI
         return False

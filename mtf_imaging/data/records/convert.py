@@ -10,6 +10,7 @@ from tqdm import tqdm
 
 from mtf_imaging.data.cases.cases import Case, find_data_set, natural_key
 from mtf_imaging.data.description.description import LITS_RULES, Description
+from mtf_imaging.data.formats.ome_zarr.array_layout import MAX_VOXELS
 from mtf_imaging.data.images.spacing_table import SpacingTable, read_spacing_table
 from mtf_imaging.data.images.voxel_values import any_label
 from mtf_imaging.data.records.choose_sampling import choose_sampling, is_flat, propose_spacing
@@ -116,8 +117,7 @@ def convert(
         if progress:
             print(text)
     record_format, chunk = _choose_format(output_dir, record_format, chunk)
-    if record_format == TFRECORD:
-        _check_size(sampling, description)
+    _check_size(sampling, description, record_format)
     job = Conversion(Path(input_dir), Path(output_dir), sampling, known, description, record_format, chunk)
     workers = workers or default_workers(job.worker_bytes(cases))
     prepare = prepare if record_format == TFRECORD else None
@@ -225,9 +225,15 @@ def _title(sampling: AnySampling) -> str:
     return str(sampling) if isinstance(sampling, Sampling) else f"{len(sampling.grids)} grids"
 
 
-def _check_size(sampling: AnySampling, description: Description) -> None:
+def _check_size(sampling: AnySampling, description: Description, record_format: str) -> None:
     voxels, most = max(map(math.prod, sampling.grids)), max_voxels(description)
-    if voxels > most:
+    if voxels * len(description.channels) > MAX_VOXELS:
+        raise DataError(
+            f"resolution {sampling}: a record of {voxels} voxels in {len(description.channels)} channel(s) exceeds the "
+            f"limit of {MAX_VOXELS} values. Fix: choose a lower resolution, for example 512, or a coarser spacing.",
+            ["resolution", "spacing"],
+        )
+    if record_format == TFRECORD and voxels > most:
         raise DataError(
             f"resolution {sampling}: a record of {voxels} voxels exceeds the limit of a TFRecord file, {most} voxels. "
             "Fix: choose the format zarr, a lower resolution, for example 512, or a coarser spacing.",

@@ -189,7 +189,10 @@ def read_manifest(data_dir: str | Path) -> Manifest | None:
         version = fields["format"]
         if version in _READ:
             spacing = fields["spacing"] if version > 1 else None
-            sources = dict(_source(case) if version > 2 else (str(case), None) for case in fields["cases"])
+            cases = [_source(case) if version > 2 else (str(case), None) for case in fields["cases"]]
+            sources = dict(cases)
+            if len(sources) < len(cases):
+                raise ValueError("a case is listed twice")
             _check_names(sources)
             description = from_fields(fields, str(path)) if "channel_names" in fields else LITS
             record_format = check_format(fields["record_format"]) if version > _FORMAT_OF_TFRECORD else TFRECORD

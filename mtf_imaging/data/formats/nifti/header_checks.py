@@ -52,8 +52,9 @@ def warn_of_conflicts(geometry: Geometry, path: Path) -> None:
         return
     sizes, pixdim = geometry.stored_spacing, geometry.header_spacing
     if not np.allclose(sizes, pixdim, rtol=_SAME_SIZE, atol=0):
+        other = "pixdim, as in the qform" if header["qform_code"] else "pixdim"
         warn_once(
-            f"{path}: the voxel size is {_shown(sizes)} mm in the sform, but {_shown(pixdim)} mm in pixdim; the sform "
+            f"{path}: the voxel size is {_shown(sizes)} mm in the sform, but {_shown(pixdim)} mm in {other}; the sform "
             "is used. Fix: if the sform is wrong, correct it or set sform_code to 0."
         )
         return

@@ -15,7 +15,7 @@ from mtf_imaging.errors import DataError
 WRITE_AGAIN = "write the image again, for example with chunks of 64 x 64 x 64 voxels and the codec blosc or zstd"
 _MAX_CHUNK_BYTES = (1 << 31) - 1  # the limit of Blosc
 _MAX_PADDED_BYTES = 1 << 28  # of a chunk that is larger than its array
-_MAX_VOXELS = 1 << 40
+MAX_VOXELS = 1 << 40
 _MAX_CHUNKS_OF_SHARD = 1 << 22
 _NUMBERS = "iufb"
 _MAX_ITEM_BYTES = 8
@@ -96,7 +96,7 @@ def check_layout(where: Path, layout: ArrayLayout) -> ArrayLayout:
     for name, sizes in (("chunks", chunk), ("shards", layout.file_shape)):
         if len(sizes) != len(shape) or min(sizes) < 1:
             refuse(where, f"has {name} of the shape {shown(sizes)}, but the array has the shape {shown(shape)}")
-    if math.prod(shape) > _MAX_VOXELS:
+    if math.prod(shape) > MAX_VOXELS:
         refuse(where, f"declares the shape {shown(shape)}, which is more than 2^40 voxels")
     size, array_size = layout.codec.size, math.prod(shape) * layout.codec.dtype.itemsize
     if size > min(_MAX_CHUNK_BYTES, max(_MAX_PADDED_BYTES, array_size)):

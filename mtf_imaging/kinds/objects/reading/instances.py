@@ -17,6 +17,7 @@ from tqdm import tqdm
 
 from mtf_imaging.data.listing.names import is_text
 from mtf_imaging.errors import DataError
+from mtf_imaging.files.contained import MAX_NAME
 from mtf_imaging.files.json_file import read_json
 from mtf_imaging.files.reading import access_named
 from mtf_imaging.kinds.objects.description import ObjectDescription, is_integer
@@ -194,7 +195,9 @@ def _images(
 
 
 def _is_file_name(name: str) -> bool:
-    return bool(PurePosixPath(name).name) and PurePosixPath(name).name != ".." and is_text(name)
+    path = PurePosixPath(name)
+    fits = all(len(part.encode()) <= MAX_NAME for part in path.parts) if is_text(name) else False
+    return fits and bool(path.name) and path.name != ".."
 
 
 def _add_annotations(
