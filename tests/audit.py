@@ -11,7 +11,7 @@ import sysconfig
 
 UNREACHABLE = (
     "The index of vulnerabilities cannot be reached, so nothing was audited ({}). "
-    "Fix: run make audit on a machine that reaches https://pypi.org."
+    "Fix: run make audit on a machine that reaches the public index of packages."
 )
 OWN = "mtf-imaging"  # in no index
 
