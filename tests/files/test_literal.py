@@ -8,7 +8,7 @@ from mtf_imaging.errors import ConfigError
 from mtf_imaging.files import literal
 from mtf_imaging.files.literal import check_literal, literal_prefix
 
-NAMES = ["run[lr=0.1]", r"a\b", "st*r", "q?", "]", "caf\udce9"]
+NAMES = ["run[lr=0.1]", r"a\b", "st*r", "q?", "]", "M\udcfcller"]
 
 
 def test_a_plain_path_stays_as_it_is(tmp_path):

@@ -80,8 +80,8 @@ _FAULTS: dict[str, tuple[Edit, tuple[Outcome, ...]]] = {
     "an empty configuration": (_text("config.gin", ""), (_GIN, _RUN, Refused("job.task"))),
     "a configuration that is not gin": (_text("config.gin", "{'a': 1"), (_GIN,)),
     "an unknown parameter in the configuration": (
-        _file("config.gin", lambda data: data + b"\nUNet3D.colour = 3\n"),
-        (_GIN, Refused("colour")),
+        _file("config.gin", lambda data: data + b"\nUNet3D.shade = 3\n"),
+        (_GIN, Refused("shade")),
     ),
     "an unknown configurable": (
         _file("config.gin", lambda data: data + b"\nNothing.at_all = 3\n"),
