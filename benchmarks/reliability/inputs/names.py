@@ -154,7 +154,9 @@ INPUTS += [
     for line in (on(CONVERT, "cases"),)
 ]
 INPUTS += [
-    BadInput("names", f"a folder with {name}", line, _in_a_folder(text), (right,), values={"name": text})
+    BadInput(
+        "names", f"a folder with {name}", line, _in_a_folder(text), (right, Refused("UTF-8")), values={"name": text}
+    )
     for name, text in (
         ("spaces", "my data"),
         ("brackets", "data[1]"),
