@@ -12,7 +12,7 @@ from benchmarks.reliability import commands
 from benchmarks.reliability.good import TINY
 
 Files = dict[str, bytes]
-_TABLES = ("*losses.csv", "*scores.csv", "*study.csv", "*folds.csv")
+_TABLES = ("*losses.csv", "*scores.csv", "*study.csv", "*folds.csv", "*predictions.jsonl")
 _EVENTS = "*tfevents*"
 
 
@@ -50,7 +50,8 @@ WRITERS = {
     "train": Writer(f"train --data_dir {{good}}/records --model_dir {{out}}/run {_TRAINING}", rewritten=_CONFIG),
     "evaluate": Writer(f"evaluate --model_dir {{good}}/run --input_dir {_CASES} --output_dir {{out}}/evaluation"),
     "predict": Writer(
-        f"predict --model_dir {{good}}/run --input {_CASES} --output {{out}}/segmentations", again="--overwrite"
+        f"predict --model_dir {{good}}/run --input {_CASES} --output {{out}}/segmentations",
+        rewritten="*predictions.jsonl",
     ),
     "score": Writer(
         "score --reference_dir {good}/cases --prediction_dir {good}/predictions --output_dir {out}/scores --workers 1"
