@@ -78,7 +78,9 @@ CONDITIONS = (
     Condition("variables", "TMPDIR that does not exist", _SOME, {"TMPDIR": "/nonexistent"}),
     Condition("variables", "PATH unset", _SOME, {"PATH": None}),
     Condition("variables", "no width of the terminal", ("help", "convert"), {"COLUMNS": "1", "TERM": "dumb"}),
-    Condition("variables", "PYTHONOPTIMIZE=2, without assertions", ("train", "help"), {"PYTHONOPTIMIZE": "2"}),
+    Condition(
+        "variables", "PYTHONOPTIMIZE=2, without assertions", ("train", "help"), {"PYTHONOPTIMIZE": "2"}, may_refuse=True
+    ),
     Condition("variables", "OMP_NUM_THREADS=0", ("train",), {"OMP_NUM_THREADS": "0"}),
     Condition("variables", "a device that does not exist", ("train",), {"CUDA_VISIBLE_DEVICES": "99"}),
     Condition(
@@ -99,6 +101,7 @@ CONDITIONS = (
         "a working folder that was deleted",
         _SOME,
         shell='mkdir gone && cd gone && rmdir ../gone && exec "$@"',
+        may_refuse=True,
     ),
     Condition("folders", "a umask that forbids all", _SOME, shell='umask 777 && exec "$@"', may_refuse=True),
     Condition(

@@ -6,6 +6,7 @@ import sys
 from mtf_imaging.cli.commands.all_commands import ANYWHERE, COMMANDS, TOGETHER, load
 from mtf_imaging.cli.runtime import messages, next_step, streams, usage
 from mtf_imaging.cli.runtime.failures import exit_code, explain
+from mtf_imaging.cli.runtime.process import check_process
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.processes.processes import find_processes
 
@@ -38,6 +39,7 @@ def main(argv: list[str] | None = None) -> int:
 def _dispatch(argv: list[str]) -> None:
     if argv[:1] == ["help"]:  # many programs accept this word instead of --help
         argv = [*argv[1:], "--help"]
+    check_process()
     usage.check_words(argv)
     own, _ = usage.split_rest(argv)
     words = [word for word in own if not word.startswith("-")]

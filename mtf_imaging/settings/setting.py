@@ -19,6 +19,7 @@ import dataclasses
 import functools
 import inspect
 import re
+import sys
 import types
 import typing
 from collections.abc import Callable, Iterator
@@ -147,7 +148,9 @@ def _settings_of(cls: type) -> Iterator[Setting]:
     for field in dataclasses.fields(cls):
         if own := dict(field.metadata.get(_KEY, {})):
             owner, name = own.pop("declared", (cls, field.name))
-            meaning = own.pop("meaning", "") or meanings.get(field.name) or parameter_meanings(owner)[name]
+            meaning = own.pop("meaning", "") or meanings.get(field.name, "")
+            if not meaning and sys.flags.optimize < 2:  # python -OO removes docstrings
+                meaning = parameter_meanings(owner)[name]
             default = field.default
             if default is dataclasses.MISSING and field.default_factory is not dataclasses.MISSING:
                 default = None  # made for each object
