@@ -10,6 +10,7 @@ from typing import Any
 from mtf_imaging.data.records.manifest import Manifest
 from mtf_imaging.data.records.splits import FILE, Fold, read_splits, write_splits
 from mtf_imaging.errors import ConfigError, DataError
+from mtf_imaging.evaluation.scoring.files import RESULTS, has_results
 from mtf_imaging.files import lock
 from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.files.json_file import read_object
@@ -19,7 +20,6 @@ from mtf_imaging.files.run_folder import fold_folder, fold_folders
 
 SETTINGS = "cross_validation.json"
 _EVALUATION = "evaluation"
-_RESULTS = ("metrics.json", "metrics.csv", "report.html")
 _SHOWN = 60  # characters of a long value
 
 
@@ -47,11 +47,11 @@ class FoldRuns:
 
     def metrics(self, fold: int) -> dict[str, Any]:
         """Returns the contents of `metrics.json` of a finished fold."""
-        return read_object(self.evaluation(fold) / _RESULTS[0])
+        return read_object(self.evaluation(fold) / RESULTS[0])
 
     def pooled(self) -> dict[str, Any]:
         """Returns the contents of `metrics.json` of the pooled results."""
-        return read_object(self.path / _RESULTS[0])
+        return read_object(self.path / RESULTS[0])
 
     def finished(self, number: int) -> list[int]:
         """Returns the folds that are trained and scored.
@@ -60,7 +60,7 @@ class FoldRuns:
           number: the number of folds.
         """
         # The report is written last. Scores exist only after the last step, and the settings cannot change afterwards.
-        return [fold for fold in range(number) if _has_results(self.evaluation(fold))]
+        return [fold for fold in range(number) if has_results(self.evaluation(fold))]
 
     def check(self, settings: Mapping[str, str], splits: Sequence[Fold], manifest: Manifest) -> None:
         """Checks that the folder is empty, or that its cross-validation began with these arguments.
@@ -103,14 +103,14 @@ class FoldRuns:
     def is_pooled(self, folds: Sequence[int]) -> bool:
         """Returns whether the pooled results exist and are those of these finished folds."""
         saved = self._read() or {}
-        return _has_results(self.path) and saved.get("pooled") == self._digests(folds)
+        return has_results(self.path) and saved.get("pooled") == self._digests(folds)
 
     def save_pooled(self, folds: Sequence[int]) -> None:
         """Notes that the pooled results are those of these finished folds."""
         self._write((self._read() or {}) | {"pooled": self._digests(folds)})
 
     def _digests(self, folds: Sequence[int]) -> dict[str, str]:
-        contents = {fold: (self.evaluation(fold) / _RESULTS[0]).read_bytes() for fold in folds}
+        contents = {fold: (self.evaluation(fold) / RESULTS[0]).read_bytes() for fold in folds}
         return {str(fold): hashlib.sha256(content).hexdigest()[:16] for fold, content in contents.items()}
 
     def _read(self) -> dict[str, Any] | None:
@@ -176,10 +176,6 @@ class FoldRuns:
 def _sources(manifest: Manifest) -> dict[str, str]:
     """Returns the digest of the files of each case by its key."""
     return {key: source.digest if source else "" for key, source in manifest.sources.items()}
-
-
-def _has_results(folder: Path) -> bool:
-    return all((folder / name).is_file() for name in _RESULTS)
 
 
 def _listed(keys: Sequence[str]) -> str:

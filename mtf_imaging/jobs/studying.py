@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.evaluation.scoring.files import has_results
 from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.files.json_file import read_object
 from mtf_imaging.files.picklable import pickled
@@ -109,12 +110,12 @@ def run_study(steps: Steps, own: StudyCases, settings: dict) -> "list[Run]":
     runs = []
     for resolution in sorted(own.resolutions):
         records = out / f"records_{resolution}"
-        if not all(_metrics(out, resolution, seed).is_file() for seed in own.seeds):
+        if not all(has_results(_metrics(out, resolution, seed).parent) for seed in own.seeds):
             steps.say(f"Resample the cases to {resolution}^3 voxels.")
             steps.convert(train, records, resolution)
         for seed in own.seeds:
             metrics = _metrics(out, resolution, seed)
-            if not metrics.is_file():  # the file is written last, so it marks a finished run
+            if not has_results(metrics.parent):
                 model = metrics.parents[1] / "model"
                 steps.say(
                     f"Train at {resolution}^3, seed {seed}, and score the held-out cases in their original voxels."

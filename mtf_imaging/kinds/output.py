@@ -11,6 +11,7 @@ import numpy as np
 from PIL import Image
 
 from mtf_imaging.errors import DataError
+from mtf_imaging.evaluation.scoring.files import RESULTS
 from mtf_imaging.files.atomic import atomic_path
 from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.contained import NameTooLong
@@ -29,7 +30,6 @@ class _Keyed(Protocol):
 
 _Image = TypeVar("_Image", bound=_Keyed)
 _Output = TypeVar("_Output")
-RESULTS = ("metrics.json", "metrics.csv", "report.html")
 PREDICTIONS, PICTURES, OVERLAYS = "predictions", "pictures", "overlays"
 
 

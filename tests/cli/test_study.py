@@ -33,6 +33,7 @@ def lines(monkeypatch):
             found = labels.copy()
             found[resolution // 8 :] = 0
             write_metrics(values["output_dir"], [score_case("3", found, labels, (1.0, 1.0, 1.0))])
+            (values["output_dir"] / "report.html").touch()
 
     monkeypatch.setattr(study, "run_command", run)
     return asked
@@ -98,6 +99,10 @@ def test_a_study_resumes_and_can_be_extended(tmp_path, lines):
     del lines[:]
     assert run(out, "--resolutions", "32", "--seeds", "1,2") == 0
     assert not lines
+    (out / "32_seed_2" / "evaluation" / "report.html").unlink()  # like an evaluation that was killed
+    assert run(out, "--resolutions", "32", "--seeds", "1,2") == 0
+    assert [command for command, _ in lines] == ["convert", "train", "evaluate"]
+    del lines[:]
     (out / "cases" / "volume-0.nii.gz").unlink()  # like a run that ended before all cases were written
     assert run(out, "--resolutions", "32", "--seeds", "1,2") == 0
     assert [command for command, _ in lines] == ["phantom"]

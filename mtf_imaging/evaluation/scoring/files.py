@@ -9,6 +9,13 @@ from typing import Any
 
 from mtf_imaging.files.atomic import write_bytes
 
+RESULTS = ("metrics.json", "metrics.csv", "report.html")  # of an evaluation
+
+
+def has_results(folder: Path) -> bool:
+    """Returns whether a folder holds all results of an evaluation, so that it need not be repeated."""
+    return all((folder / name).is_file() for name in RESULTS)
+
 
 def write_metrics_files(
     output_dir: str | Path, metrics: dict, head: Iterable[str], rows: Iterable[Iterable[Any]]

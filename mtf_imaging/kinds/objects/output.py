@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mtf_imaging.errors import DataError
+from mtf_imaging.evaluation.scoring.files import RESULTS
 from mtf_imaging.files.contained import contained
 from mtf_imaging.files.json_file import read_object
 from mtf_imaging.kinds.objects.reading.annotations import ObjectImage
-from mtf_imaging.kinds.output import OVERLAYS, PICTURES, RESULTS, check_kept, goes_to_folder
+from mtf_imaging.kinds.output import OVERLAYS, PICTURES, check_kept, goes_to_folder
 
 DETECTIONS, IMAGES, METRICS = "detections.json", "images.json", "metrics.json"
 
