@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.scoring.files import has_results
+from mtf_imaging.files import lock
 from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.files.json_file import read_object
+from mtf_imaging.files.partial import is_partial
 from mtf_imaging.files.picklable import pickled
 from mtf_imaging.files.workers import worker_pool
 from mtf_imaging.settings.data import StudyCases, StudySettings
@@ -220,7 +222,10 @@ def _keep_settings(out: Path, settings: dict) -> None:
     """
     path = out / _SETTINGS
     if not path.is_file():
-        if out.is_dir() and any(out.iterdir()):
+        others = out.iterdir() if out.is_dir() else ()
+        if not all(
+            is_partial(path) or path.name == lock.NAME for path in others
+        ):  # what a killed study left is no fault
             raise ConfigError(
                 f"{out}: contains files that are not part of a study. Fix: give a new or empty folder as output_dir.",
                 ["output_dir"],

@@ -108,6 +108,14 @@ def test_a_study_resumes_and_can_be_extended(tmp_path, lines):
     assert [command for command, _ in lines] == ["phantom"]
 
 
+def test_a_study_that_was_killed_at_once_can_be_repeated(tmp_path, lines):
+    (tmp_path / "study").mkdir()
+    (tmp_path / "study" / ".lock").touch()
+    (tmp_path / "study" / ".partial-1-study.json").touch()
+    assert run(tmp_path / "study", "--resolutions", "32", "--seeds", "1") == 0
+    assert lines
+
+
 def test_custom_cases(tmp_path, lines):
     cases = make_cases(tmp_path / "cases", 4)
     assert run(tmp_path / "study", "--input_dir", str(cases), "--resolutions", "32", "--seeds", "1") == 0
