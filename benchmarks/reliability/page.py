@@ -1,6 +1,5 @@
 """Writes the tables of docs/evidence/reliability.md from the results in docs/figures/."""
 
-import shutil
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -18,9 +17,7 @@ def copy(output_dir: Path) -> None:
     for part in (bad_inputs, kills, full_disk, environment):
         file = part.results(output_dir)
         if file.path.exists():
-            target = part.results(FIGURES)
-            target.path.unlink(missing_ok=True)
-            shutil.copyfile(file.path, target.path)
+            part.results(FIGURES).replace(file.rows())
 
 
 def write() -> None:

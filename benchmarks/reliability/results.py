@@ -40,6 +40,13 @@ class Results:
                 writer.writeheader()
             writer.writerow(dict(row) | self._stamp)
 
+    def replace(self, rows: Iterable[Mapping[str, str]]) -> None:
+        """Replaces all rows, for example by the last ones of another file."""
+        with open(self.path, "w", newline="") as file:
+            writer = csv.DictWriter(file, self.columns, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+
     def _key_of(self, row: Mapping[str, str]) -> tuple[str, ...]:
         return tuple(row[name] for name in self._key)
 

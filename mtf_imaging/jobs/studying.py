@@ -222,10 +222,8 @@ def _keep_settings(out: Path, settings: dict) -> None:
     """
     path = out / _SETTINGS
     if not path.is_file():
-        others = out.iterdir() if out.is_dir() else ()
-        if not all(
-            is_partial(path) or path.name == lock.NAME for path in others
-        ):  # what a killed study left is no fault
+        others = out.iterdir() if out.is_dir() else ()  # a killed study leaves unfinished files
+        if not all(is_partial(path) or path.name == lock.NAME for path in others):
             raise ConfigError(
                 f"{out}: contains files that are not part of a study. Fix: give a new or empty folder as output_dir.",
                 ["output_dir"],
