@@ -1,4 +1,4 @@
-"""Conflicts between the names of cases: doubles, names that look alike, and images that belong to no case."""
+"""Finds conflicts between names: duplicate cases, similar names, and images without a case."""
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Compares the description of a data set with that of the data that a network is trained on."""
+"""Compares the descriptions of two data sets, for example of the training and the held-out cases."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple

@@ -1,4 +1,4 @@
-"""File formats of images that this program cannot read, for messages that help."""
+"""Names the image formats that this program cannot read, and the tools that convert them."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -66,7 +66,7 @@ def foreign_files(names: Iterable[str], image_format: ImageFormat) -> list[str]:
 
 
 def how_to_convert(names: Iterable[str]) -> str:
-    """Returns the fix for files in foreign formats, without "Fix: "; "" for none."""
+    """Returns how to convert files of other formats, or "" if there are no such files."""
     foreign = dict.fromkeys(one for name in names if (one := foreign_format(name)) is not None)
     return "; ".join(f"convert {one.name} to {one.target}, for instance with {one.tool}" for one in foreign)
 

@@ -126,7 +126,7 @@ def _values(plane: Plane, pixels: np.ndarray) -> np.ndarray:
 
 
 def _warn_of_padding(folder: Path, planes: Sequence[Plane]) -> None:
-    """Warns about padding with the values of tissue, because tissue of that value is then read as air."""
+    """Warns if padding has a value that tissue can have, because that tissue is then read as air."""
     for plane in planes:
         if plane.padding is None or plane.modality not in (CT, ""):
             continue

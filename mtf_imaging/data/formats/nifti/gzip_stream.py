@@ -51,7 +51,7 @@ class _Content(io.RawIOBase):
         return self._position
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Moves to a position; an earlier one is reached from the start of the file."""
+        """Moves to a position. A move backward decompresses the file again from its start."""
         if whence == io.SEEK_END:
             raise io.UnsupportedOperation("the size of the content is not known")
         target = offset + (self._position if whence == io.SEEK_CUR else 0)
@@ -78,7 +78,7 @@ class _Content(io.RawIOBase):
         self._is_empty, self._is_over = True, False
 
     def _next(self, most: int) -> bytes:
-        """Returns between 1 and `most` bytes, or none at the end."""
+        """Returns 1 to `most` bytes, or no bytes at the end of the file."""
         while most and not self._is_over:
             if self._stream.eof:
                 self._next_stream()

@@ -1,4 +1,4 @@
-"""Checks the fields of a NIfTI header that contradict each other, or that no value of a file can follow from."""
+"""Checks NIfTI headers for contradictory fields and unusable numbers."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -137,7 +137,7 @@ def parse_multiscale(path: Path, attributes: Mapping[str, Any]) -> Multiscale:
 def _composed(
     path: Path, steps: Sequence[tuple[str, np.ndarray]], axes: Sequence[Axis]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the scale and the translation that coordinate transformations amount to, one after the other."""
+    """Returns the scale and the translation of coordinate transformations that are applied in turn."""
     scale, translation = np.ones(len(axes)), np.zeros(len(axes))
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         for kind, numbers in steps:
