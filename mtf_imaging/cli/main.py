@@ -1,14 +1,9 @@
-"""`mtf-imaging COMMAND [flags]`: finds the command, parses its flags and turns errors into messages."""
+"""`mtf-imaging COMMAND [flags]`: the entry point, which imports little, so that Ctrl-C works at any moment."""
 
-import logging
 import sys
 
-from mtf_imaging.cli.commands.all_commands import ANYWHERE, COMMANDS, TOGETHER, load
-from mtf_imaging.cli.runtime import messages, next_step, streams, usage
-from mtf_imaging.cli.runtime.failures import exit_code, explain
-from mtf_imaging.cli.runtime.process import check_process
-from mtf_imaging.errors import ConfigError
-from mtf_imaging.processes.processes import find_processes
+from mtf_imaging.cli.runtime.interrupts import EXIT_CODE, Interrupts
+from mtf_imaging.processes.leaving import is_blocked, leave, say
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -22,51 +17,18 @@ def main(argv: list[str] | None = None) -> int:
       a scheduler stopped the command early and the same command line resumes it, 130 after Ctrl-C. `launch` returns
       the exit code of the program that it runs.
     """
-    argv = sys.argv[1:] if argv is None else argv
-    streams.prepare()
-    try:
-        _dispatch(argv)
-    except (Exception, KeyboardInterrupt) as error:
-        message = explain(error, argv)
-        if message is None:
-            raise
-        if message:
-            print(f"{usage.PROGRAM}: {message}", file=sys.stderr)
-        return exit_code(error)
-    return 0
+    is_program = argv is None
+    with Interrupts(stays=is_program) as interrupts:
+        try:
+            from mtf_imaging.cli.dispatch import run
 
-
-def _dispatch(argv: list[str]) -> None:
-    if argv[:1] == ["help"]:  # many programs accept this word instead of --help
-        argv = [*argv[1:], "--help"]
-    check_process()
-    usage.check_words(argv)
-    own, _ = usage.split_rest(argv)
-    words = [word for word in own if not word.startswith("-")]
-    wants_help = usage.wants_help(own)
-    if "--version" in argv[:1]:
-        print(usage.version())
-    elif not words and (wants_help or not argv):
-        print(usage.overview({name: load(name) for name in COMMANDS}))
-    elif not words or argv[0] != words[0]:
-        raise ConfigError(f"the command comes first: {usage.PROGRAM} COMMAND [flags]. {usage.command_list()}")
-    elif words[0] not in COMMANDS:
-        raise ConfigError(usage.unknown_command(words[0]))
-    elif wants_help:
-        print(usage.command_help(words[0], load(words[0])))
-    else:
-        command = load(words[0])
-        processes = None if words[0] in ANYWHERE else find_processes()
-        if processes is not None and words[0] not in TOGETHER:
-            raise ConfigError(
-                f"{words[0]} runs as one process, but this is {processes.name(processes.index)} of {processes.num}. "
-                f"Fix: start it without a launcher. The commands that run as several processes: {', '.join(TOGETHER)}."
-            )
-        is_first = processes is None or processes.is_first
-        messages.show(logging.INFO if is_first else logging.WARNING)
-        text = command.run(usage.parse_flags(words[0], command, argv[1:]))
-        if is_first:
-            next_step.show(text)
+            code = run(sys.argv[1:] if argv is None else argv, interrupts)
+        except KeyboardInterrupt:  # during the import, or while a failure is reported
+            say("mtf-imaging: interrupted.")
+            code = EXIT_CODE
+    if is_program and is_blocked():
+        leave(code)
+    return code
 
 
 if __name__ == "__main__":

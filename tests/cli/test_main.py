@@ -35,7 +35,7 @@ def run(capsys, *argv):
     "argv",
     [
         ["--help"],
-        *([command, "--help"] for command in main.COMMANDS),
+        *([command, "--help"] for command in COMMANDS),
         ["trian"],
         ["train", "--data", "x"],
         ["train", "--data_dir=a", "--model_dir=b", "--layout=x=rows"],
@@ -56,7 +56,7 @@ def test_help_and_errors_do_not_import_tensorflow(argv):
 def test_help_lists_every_command_with_an_example(capsys):
     code, out, err = run(capsys, "--help")
     assert (code, err) == (0, "")
-    assert all(f"\n  {command} " in out for command in main.COMMANDS)
+    assert all(f"\n  {command} " in out for command in COMMANDS)
     assert all(f"\n{group}:\n  {names[0]} " in out for group, names in all_commands.GROUPS.items())
     assert max(map(len, out.splitlines())) <= 100
     assert "mtf-imaging demo --output_dir demo" in out
@@ -69,7 +69,7 @@ def test_help_as_a_word(capsys):
     assert run(capsys, "help", "train") == run(capsys, "train", "help") == run(capsys, "train", "--help")
 
 
-@pytest.mark.parametrize("command", main.COMMANDS)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_help_of_a_command_shows_its_flags_and_an_example_that_parses(capsys, command):
     code, out, _ = run(capsys, command, "--help")
     module = all_commands.load(command)

@@ -39,9 +39,10 @@ NOTES = (
     "OMP_NUM_THREADS and TF_NUM_INTRAOP_THREADS divide the CPU cores among the processes. The processes have no "
     "standard input.",
     "Each line of the output of process 2 begins with [2]. The output of process 0 is not changed.",
-    "SIGTERM, SIGUSR1 and Ctrl-C are passed on to every process. If a process fails, the others have 10 s to report "
-    "it. Then they are ended, and launch ends with the exit code of the first failure: 128 plus the number of a "
-    "signal that killed it.",
+    "SIGTERM, SIGUSR1, SIGHUP (a lost terminal) and Ctrl-C are passed on to every process. If a process fails, the "
+    "others have 10 s to report it. Then they are ended, and launch ends with the exit code of the first process that "
+    "failed or was stopped: 128 plus the number of a signal that killed it. A second signal ends the commands of "
+    "mtf-imaging at once, and other programs after 10 s.",
     "--restarts does not apply to a wrong command line (exit code 2), to a program that was stopped (75, 130), or "
     "after a signal to launch. If launch is killed, Linux kills the processes.",
 )

@@ -65,16 +65,17 @@ def _without_collections():
 
 @contextlib.contextmanager
 def _buffered_stderr():
-    """Buffers the output to file descriptor 2, including that of C++ code, and writes it only if the body fails."""
+    """Buffers the output to file descriptor 2, including that of C++ code, and writes it only if the body raises an error."""
     sys.stderr.flush()
     stderr = os.dup(2)
     with tempfile.TemporaryFile() as buffer:
         os.dup2(buffer.fileno(), 2)
         try:
             yield
-        except BaseException:
+        except Exception:  # not after a signal, which explains the end
             buffer.seek(0)
-            os.write(stderr, buffer.read())
+            with contextlib.suppress(OSError):  # the terminal is lost, or nobody reads the pipe
+                os.write(stderr, buffer.read())
             raise
         finally:
             os.dup2(stderr, 2)

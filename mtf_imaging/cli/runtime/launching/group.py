@@ -46,7 +46,7 @@ def run_group(program: Sequence[str], environments: Sequence[dict[str, str]], si
     """Runs a program in several processes until all have ended.
 
     Signals are passed on to every process. When a process fails, the others have time to notice and to report it; after
-    that, they are ended.
+    that, they are ended. After a second signal, they have as much time.
 
     Args:
       program: the program and its arguments.
@@ -54,7 +54,8 @@ def run_group(program: Sequence[str], environments: Sequence[dict[str, str]], si
       signals: the signals to this process.
 
     Returns:
-      The first failure; or, if no process failed, the end of a process that was stopped; or None if all succeeded.
+      The end of the first process that failed or was stopped; None if all succeeded. A process that is stopped before
+      the others makes them fail.
 
     Raises:
       ConfigError: the program cannot be started.
@@ -68,8 +69,8 @@ def run_group(program: Sequence[str], environments: Sequence[dict[str, str]], si
     finally:
         _end(processes)
         output.close()
-    failures = [end for end in ends if _is_failure(end, signals)]
-    return next((end for end in [*failures, *ends] if end.returncode), None)
+    unsuccessful = [end for end in ends if end.returncode]
+    return next((end for end in unsuccessful if -end.returncode not in signals.received), *unsuccessful[:1] or [None])
 
 
 def _start(program: Sequence[str], environ: dict[str, str], index: int, output: Output) -> subprocess.Popen:
@@ -124,6 +125,7 @@ def _wait(processes: Sequence[subprocess.Popen], output: Output, signals: Signal
     while len(ends) < len(processes):
         output.copy(_TICK)
         for number in signals.take():
+            output.may_be_lost = True
             for process in processes:
                 process.send_signal(number)
         known = {end.index for end in ends}
@@ -133,9 +135,11 @@ def _wait(processes: Sequence[subprocess.Popen], output: Output, signals: Signal
             if index not in known and process.poll() is not None
         ]
         ends += sorted(new, key=_likely_cause)
+        now = time.monotonic()
         if deadlines is None and any(_is_failure(end, signals) for end in new):
-            now = time.monotonic()
             deadlines = [(now + GRACE, signal.SIGTERM), (now + 2 * GRACE, signal.SIGKILL)]
+        if signals.are_repeated and (deadlines is None or now + GRACE < deadlines[-1][0]):
+            deadlines = [(now + GRACE, signal.SIGKILL)]  # the second signal ends our own commands at once
         while deadlines and time.monotonic() >= deadlines[0][0]:
             _send(processes, deadlines.pop(0)[1])
     return ends
