@@ -1,9 +1,6 @@
-"""`mtf-imaging COMMAND [flags]`: the entry point, which imports little, so that Ctrl-C works at any moment."""
+"""`mtf-imaging COMMAND [flags]`: the entry point, which imports the rest later, so that Ctrl-C works at any moment."""
 
 import sys
-
-from mtf_imaging.cli.runtime.interrupts import EXIT_CODE, Interrupts
-from mtf_imaging.processes.leaving import is_blocked, leave, say
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -17,17 +14,19 @@ def main(argv: list[str] | None = None) -> int:
       a scheduler stopped the command early and the same command line resumes it, 130 after Ctrl-C. `launch` returns
       the exit code of the program that it runs.
     """
-    is_program = argv is None
-    with Interrupts(stays=is_program) as interrupts:
-        try:
+    try:
+        from mtf_imaging.cli.runtime.interrupts import Interrupts
+        from mtf_imaging.processes.leaving import is_blocked, leave
+
+        with Interrupts(stays=argv is None) as interrupts:
             from mtf_imaging.cli.dispatch import run
 
             code = run(sys.argv[1:] if argv is None else argv, interrupts)
-        except KeyboardInterrupt:  # during the import, or while a failure is reported
-            say("mtf-imaging: interrupted.")
-            code = EXIT_CODE
-    if is_program and is_blocked():
-        leave(code)
+        if argv is None and is_blocked():
+            leave(code)
+    except KeyboardInterrupt:  # during an import, or while a failure is reported
+        print("mtf-imaging: interrupted.", file=sys.stderr)
+        code = 130
     return code
 
 

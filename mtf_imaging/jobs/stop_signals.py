@@ -70,7 +70,8 @@ class StopSignals:
     ) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
-        if self._signal is not None and kind is _Stop:
+        # A library that is being imported may replace the exception of a signal by another one.
+        if self._signal is not None and error is not None and not self._is_asked:
             error = Interrupted(f"{self._signal[0]}: {self._stopped}")
         elif not isinstance(error, Interrupted):
             return

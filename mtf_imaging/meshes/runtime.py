@@ -11,9 +11,6 @@ import functools
 import hashlib
 import importlib.metadata
 import logging
-import os
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -28,6 +25,7 @@ from mtf_imaging.meshes.grid import ShardGrid
 from mtf_imaging.meshes.transport import Message
 from mtf_imaging.meshes.transport.between_processes import BetweenProcesses, Numbers
 from mtf_imaging.processes.heartbeats import check_own_port
+from mtf_imaging.processes.leaving import leave
 from mtf_imaging.processes.peers import Peers
 from mtf_imaging.processes.processes import Processes, find_processes
 
@@ -246,13 +244,8 @@ class Runtime:
             if not self._peers.is_in_call:
                 return  # the main thread has received the error
             time.sleep(0.05)
-        # The main thread is blocked inside TensorFlow, where no exception can reach it. It may also be blocked by
-        # standard output, which must not keep this thread waiting.
-        os.write(2, f"\nmtf-imaging: {lost}\n".encode())
-        flush = threading.Thread(target=sys.stdout.flush, daemon=True)
-        flush.start()
-        flush.join(1.0)
-        os._exit(1)
+        # The main thread is blocked inside TensorFlow, where no exception can reach it.
+        leave(1, f"mtf-imaging: {lost}")
 
 
 class _Swap:

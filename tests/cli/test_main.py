@@ -9,6 +9,7 @@ from absl import flags
 
 from mtf_imaging.cli import main
 from mtf_imaging.cli.commands import all_commands
+from mtf_imaging.cli.commands.all_commands import COMMANDS
 from mtf_imaging.cli.config.flags_of_settings import required
 from mtf_imaging.cli.runtime import usage
 from mtf_imaging.errors import ConfigError, DataError, Interrupted, LayoutError

@@ -17,7 +17,8 @@ _SAME_REQUEST = 1.0  # seconds
 class Interrupts:
     """Handles Ctrl-C within the block, in the main thread.
 
-    Ignored signals stay ignored. The handler of `StopSignals` and others replace this one within their blocks.
+    An ignored Ctrl-C stays ignored; a blocked one, as in a new process of `launch`, is unblocked. The handlers of
+    `StopSignals` and others replace this one within their blocks.
 
     Args:
       stays: whether the handler stays after the block, until Python has exited. Ctrl-C then ends the process at once.
@@ -41,6 +42,8 @@ class Interrupts:
         if is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             self._before = signal.signal(signal.SIGINT, self._handle)
             self._hook, sys.unraisablehook = sys.unraisablehook, self._show_unraisable
+        if is_main and hasattr(signal, "pthread_sigmask"):  # not Windows
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         return self
 
     def __exit__(

@@ -65,7 +65,7 @@ def _without_collections():
 
 @contextlib.contextmanager
 def _buffered_stderr():
-    """Buffers the output to file descriptor 2, including that of C++ code, and writes it only if the body raises an error."""
+    """Buffers the output to file descriptor 2, also of C++ code, and writes it only after an error of the body."""
     sys.stderr.flush()
     stderr = os.dup(2)
     with tempfile.TemporaryFile() as buffer:

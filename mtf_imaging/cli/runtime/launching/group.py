@@ -13,6 +13,7 @@ from typing import NamedTuple
 from mtf_imaging.cli.runtime.failures import INTERRUPTED
 from mtf_imaging.cli.runtime.launching.output import Output
 from mtf_imaging.cli.runtime.launching.signals import Signals
+from mtf_imaging.cli.runtime.subprocesses import Program
 from mtf_imaging.errors import ConfigError, reason
 
 GRACE = 10.0  # seconds between the first failure, SIGTERM and SIGKILL
@@ -42,14 +43,14 @@ class End(NamedTuple):
             return f"process {self.index} was killed by signal {-self.returncode}"
 
 
-def run_group(program: Sequence[str], environments: Sequence[dict[str, str]], signals: Signals) -> End | None:
+def run_group(program: Program, environments: Sequence[dict[str, str]], signals: Signals) -> End | None:
     """Runs a program in several processes until all have ended.
 
     Signals are passed on to every process. When a process fails, the others have time to notice and to report it; after
     that, they are ended. After a second signal, they have as much time.
 
     Args:
-      program: the program and its arguments.
+      program: the program.
       environments: the environment variables of each process.
       signals: the signals to this process.
 
@@ -73,16 +74,15 @@ def run_group(program: Sequence[str], environments: Sequence[dict[str, str]], si
     return next((end for end in unsuccessful if -end.returncode not in signals.received), *unsuccessful[:1] or [None])
 
 
-def _start(program: Sequence[str], environ: dict[str, str], index: int, output: Output) -> subprocess.Popen:
+def _start(program: Program, environ: dict[str, str], index: int, output: Output) -> subprocess.Popen:
     # A progress bar needs a terminal, so process 0 writes to ours.
     stdout, stderr = (None if index == 0 and os.isatty(target) else subprocess.PIPE for target in (1, 2))
     if stdout is not None:
         # Python keeps output to a pipe back until there are kilobytes of it, which are lost if a signal kills it.
         environ = {"PYTHONUNBUFFERED": "1", **environ}
     try:
-        process = subprocess.Popen(
-            program,
-            env=environ,
+        process = program.start(
+            environ,
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=stderr,
@@ -92,8 +92,8 @@ def _start(program: Sequence[str], environ: dict[str, str], index: int, output: 
         )
     except OSError as error:
         raise ConfigError(
-            f"{program[0]}: cannot be started: {reason(error)}. Fix: put the interpreter of a script before it, or in "
-            "its first line, after #!."
+            f"{program.words[0]}: cannot be started: {reason(error)}. Fix: put the interpreter of a script before it, "
+            "or in its first line, after #!."
         ) from error
     prefix = f"[{index}] ".encode() if index else b""
     for target, pipe in ((1, process.stdout), (2, process.stderr)):
