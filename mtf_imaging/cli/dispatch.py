@@ -5,7 +5,7 @@ import logging
 import sys
 
 from mtf_imaging.cli.commands.all_commands import ANYWHERE, COMMANDS, TOGETHER, load
-from mtf_imaging.cli.runtime import messages, next_step, streams, usage
+from mtf_imaging.cli.runtime import address_space, messages, next_step, streams, usage
 from mtf_imaging.cli.runtime.failures import exit_code, explain
 from mtf_imaging.cli.runtime.interrupts import Interrupts
 from mtf_imaging.cli.runtime.process import check_process
@@ -59,6 +59,7 @@ def _dispatch(argv: list[str]) -> None:
     elif wants_help:
         print(usage.command_help(words[0], load(words[0])))
     else:
+        address_space.check_numpy()
         command = load(words[0])
         processes = None if words[0] in ANYWHERE else find_processes()
         if processes is not None and words[0] not in TOGETHER:

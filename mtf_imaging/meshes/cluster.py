@@ -74,12 +74,11 @@ def _unconnected(servers: Sequence[Server], here: Server, timeout: float) -> str
     """Returns a message about servers that have answered, but to which TensorFlow has not connected."""
     lost = {server: why for server in servers if (why := silence(server, _PATIENCE))}
     states = [f"{server} ({lost[server]})" if server in lost else str(server) for server in servers]
+    fix = f"make sure that the servers can connect to each other, and to this process on any port of {here.host}"
     if lost:
         fix = f"restart the server{'s' * (len(lost) > 1)} that no longer answer{'s' * (len(lost) == 1)}"
     elif proxies := [name for name in _PROXIES if os.environ.get(name)]:
-        fix = f"unset {' and '.join(proxies)}, which may send the messages to a proxy"
-    else:
-        fix = f"make sure that the servers can connect to each other, and to this process on any port of {here.host}"
+        fix += f", and unset {' and '.join(proxies)}, which may send messages to a proxy"
     return (
         f"cluster: TensorFlow did not connect to {' and '.join(states)} within {timeout:g} s, although all of them had "
         f"answered. Fix: {fix}, or allow more time with cluster_timeout."

@@ -6,6 +6,8 @@ import os
 import sys
 import tempfile
 
+from mtf_imaging.cli.runtime.address_space import check_tensorflow
+
 _LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 _SILENT = "3"
 _ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
@@ -18,7 +20,11 @@ def import_tensorflow() -> None:
     TensorFlow's log lines are hidden unless the user sets TF_CPP_MIN_LOG_LEVEL. oneDNN is used on every CPU unless the
     user sets TF_ENABLE_ONEDNN_OPTS. By default, TensorFlow uses it only on CPUs with instructions for neural networks;
     without it, a step of a 3D U-Net takes several times as long, and its gradients need gigabytes more.
+
+    Raises:
+      OutOfMemoryError: the process has too little address space.
     """
+    check_tensorflow()
     os.environ.setdefault(_ONEDNN, "1")
     quiet = os.environ.setdefault(_LEVEL, _SILENT) == _SILENT  # also if a parent process set it
     # TensorFlow logs before it reads the level.
