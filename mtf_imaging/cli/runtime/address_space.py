@@ -10,7 +10,7 @@ from mtf_imaging.errors import OutOfMemoryError
 
 # Bytes for the libraries, and for the stacks and buffers of the threads of each core, measured on 2 cores.
 _NUMPY, _NUMPY_PER_CORE = 512 << 20, 128 << 20
-_TENSORFLOW, _TENSORFLOW_PER_CORE = 2 << 30, 384 << 20
+_TENSORFLOW, _TENSORFLOW_PER_CORE = 2560 << 20, 512 << 20
 _MEBIBYTE = 1 << 20
 
 

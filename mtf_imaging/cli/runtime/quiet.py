@@ -78,7 +78,7 @@ def _buffered_stderr():
         os.dup2(buffer.fileno(), 2)
         try:
             yield
-        except Exception:  # not after a signal, which explains the end
+        except (Exception, SystemExit):  # not after a signal, which explains the end
             buffer.seek(0)
             with contextlib.suppress(OSError):  # the terminal is lost, or nobody reads the pipe
                 os.write(stderr, buffer.read())
