@@ -6,6 +6,7 @@ import re
 import signal
 import socket
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -250,6 +251,55 @@ def test_another_service_on_the_port_of_a_server_is_reported(data, tmp_path, ser
     assert f"mtf-imaging: {server}: another " in err
     assert "Fix: start a server at a free port of localhost, for instance port " in err
     assert err.endswith("On the command line: `mtf-imaging serve --port PORT` on that host, --cluster.\n")
+
+
+@contextlib.contextmanager
+def stopping_server():
+    """Answers the checks of a server, as TensorFlow does, but no client of gRPC; yields its address."""
+    checks = 2  # that it listens, and that it is of TensorFlow
+    settings, message = b"\0\0\0\4\0\0\0\0\0", b"\0\0\0\0\1\0"
+    answer = settings + len(message).to_bytes(3, "big") + b"\0\0\0\0\0\1" + message
+
+    def serve():
+        connections = []
+        with contextlib.suppress(OSError):  # the end of the test closes the socket
+            while True:
+                connections.append(listening.accept()[0])
+                if len(connections) <= checks:
+                    connections[-1].sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(None, 1), (signal.SIGTERM, 75), (signal.SIGHUP, 75)])
+def test_first_contact_ends_after_the_timeout_or_a_signal(data, tmp_path, number, code):
+    words = ["train", "--data_dir", data / "records", f"--model_dir={tmp_path / 'run'}", *TINY]
+    words += [f"--gin.setup.cluster_timeout={3 if number is None else 3600}"]
+    with stopping_server() as server:
+        process = start(*words, f"--cluster={server}", cwd=tmp_path, stderr=tmp_path / "err")
+        try:
+            if number is not None:
+                contact = f"/proc/{process.pid}/net/tcp"
+                port = f":{int(server.partition(':')[2]):04X} "
+
+                def is_connecting():
+                    return sum(port in line for line in Path(contact).read_text().splitlines()) > 5
+
+                waiting.wait_until(is_connecting, "the first contact", [process], [tmp_path / "err"])
+                os.kill(process.pid, number)
+            assert waiting.wait_for_end(process, logs=[tmp_path / "err"]) == code
+        finally:
+            forked.end(process)
+    err = (tmp_path / "err").read_text()
+    assert "Traceback" not in err
+    if number is None:
+        assert f"cluster: TensorFlow did not connect to {server} " in err
+        assert " within 3 s, although all of them had answered. Fix: " in err
+    else:
+        assert f"{number.name}: stopped before the first step" in err
 
 
 @pytest.mark.parametrize(

@@ -227,10 +227,7 @@ def test_a_bug_keeps_its_traceback(monkeypatch, error):
 def test_the_help_of_train_says_what_signals_do(capsys):
     _, out, _ = run(capsys, "train", "--help")
     text = " ".join(out.split())
-    assert (
-        "SIGTERM, SIGUSR1, SIGHUP (a lost terminal) and Ctrl-C end the run: it finishes the current step, saves a checkpoint"
-        in text
-    )
+    assert "SIGTERM, SIGUSR1, SIGHUP (a lost terminal) and Ctrl-C end the run: it finishes the current step" in text
     assert "exits with code 75 (130 for Ctrl-C). Start the same command again to resume" in text
 
 
