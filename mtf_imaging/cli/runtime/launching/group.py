@@ -122,6 +122,7 @@ def _wait(processes: Sequence[subprocess.Popen], output: Output, signals: Signal
     """Waits until all processes have ended, and returns their ends in order."""
     ends: list[End] = []
     deadlines: list[tuple[float, int]] | None = None  # times and signals for the processes that outlive a failure
+    is_hurried = False
     while len(ends) < len(processes):
         output.copy(_TICK)
         for number in signals.take():
@@ -138,8 +139,11 @@ def _wait(processes: Sequence[subprocess.Popen], output: Output, signals: Signal
         now = time.monotonic()
         if deadlines is None and any(_is_failure(end, signals) for end in new):
             deadlines = [(now + GRACE, signal.SIGTERM), (now + 2 * GRACE, signal.SIGKILL)]
-        if signals.are_repeated and (deadlines is None or now + GRACE < deadlines[-1][0]):
-            deadlines = [(now + GRACE, signal.SIGKILL)]  # the second signal ends our own commands at once
+        if signals.are_repeated and not is_hurried:
+            is_hurried, deadlines = (
+                True,
+                [(now + GRACE, signal.SIGKILL)],
+            )  # the second signal ends our own commands at once
         while deadlines and time.monotonic() >= deadlines[0][0]:
             _send(processes, deadlines.pop(0)[1])
     return ends
