@@ -140,10 +140,8 @@ def _wait(processes: Sequence[subprocess.Popen], output: Output, signals: Signal
         if deadlines is None and any(_is_failure(end, signals) for end in new):
             deadlines = [(now + GRACE, signal.SIGTERM), (now + 2 * GRACE, signal.SIGKILL)]
         if signals.are_repeated and not is_hurried:
-            is_hurried, deadlines = (
-                True,
-                [(now + GRACE, signal.SIGKILL)],
-            )  # the second signal ends our own commands at once
+            is_hurried = True
+            deadlines = [(now + GRACE, signal.SIGKILL)]  # the second signal ends our own commands at once
         while deadlines and time.monotonic() >= deadlines[0][0]:
             _send(processes, deadlines.pop(0)[1])
     return ends
