@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from mtf_imaging.errors import ClusterError, ConfigError, reason
 from mtf_imaging.meshes.devices import SERVER_JOB, default_devices
+from mtf_imaging.processes import proxies
 from mtf_imaging.processes.servers import Server, free_port, own_address, parse_servers, wait_for
 
 _OWN_JOB = "localhost"  # the job name of this process, which is also TensorFlow's name for it without servers
@@ -36,6 +37,7 @@ def connect(servers: str, timeout: float = 30.0) -> list[str]:
     addresses = parse_servers(servers)
     if not addresses:
         raise ConfigError("the list of servers is empty. Fix: name at least one server, such as host0:2222.")
+    proxies.bypass(address.host for address in addresses)
     wait_for(addresses, timeout)
     try:
         tf.config.set_visible_devices([], "GPU")

@@ -9,6 +9,7 @@ from absl import flags
 from mtf_imaging.cli.runtime.next_step import show
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.errors import ConfigError, reason
+from mtf_imaging.processes import proxies
 from mtf_imaging.settings.setting import Settings, setting, settings
 
 DEFAULT_PORT = 2222
@@ -43,6 +44,7 @@ def run(values: flags.FlagValues) -> None:
     ended = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ended.set())
+    proxies.bypass_all()  # the addresses of the other servers arrive with a command
     import_tensorflow()
     import tensorflow as tf
 
