@@ -1,9 +1,9 @@
 """Keeps the messages between processes away from proxies. Pure Python.
 
-gRPC carries the messages of TensorFlow. It connects through the proxy in `grpc_proxy`, `https_proxy` or `http_proxy`, in
-this order, and does not read these names in upper case. An empty `grpc_proxy` means no proxy. Hosts whose names end with
-an item of `no_grpc_proxy` are exempt; `no_proxy` counts only without `no_grpc_proxy`. gRPC reads the variables whenever
-it connects.
+gRPC carries the messages of TensorFlow. It connects through the proxy in `grpc_proxy`, `https_proxy` or `http_proxy`,
+in this order, and does not read these names in upper case. An empty `grpc_proxy` means no proxy. Hosts whose names end
+with an item of `no_grpc_proxy` are exempt; `no_proxy` counts only without `no_grpc_proxy`. gRPC reads the variables
+whenever it connects.
 """
 
 import os
