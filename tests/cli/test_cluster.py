@@ -47,12 +47,12 @@ def start(*words, **options):
 
 
 @contextlib.contextmanager
-def serving(folder, number, port=0):
+def serving(folder, number, port=0, **options):
     """Starts servers in the working folder `folder`, and yields their processes, addresses and files of output."""
     with contextlib.ExitStack() as ended, tempfile.TemporaryDirectory() as outputs:
         processes, files = [], [Path(outputs, str(index)) for index in range(number)]
         for file in files:
-            processes.append(start("serve", f"--port={port}", cwd=folder, stdout=file))
+            processes.append(start("serve", f"--port={port}", cwd=folder, stdout=file, **options))
             ended.callback(forked.end, processes[-1])
         yield processes, [f"localhost:{_ready_port(*each)}" for each in zip(processes, files, strict=True)], files
 
@@ -66,11 +66,11 @@ def _ready_port(process, file):
     return waiting.wait_until(find, "the server", [process], [file])[1]
 
 
-def chief(*words, cwd):
+def chief(*words, cwd, **options):
     """Runs a command in a new process and returns its exit code, stdout and stderr."""
     with tempfile.TemporaryDirectory() as outputs:
         out, err = Path(outputs, "out"), Path(outputs, "err")
-        process = start(*words, cwd=cwd, stdout=out, stderr=err)
+        process = start(*words, cwd=cwd, stdout=out, stderr=err, **options)
         try:
             code = waiting.wait_for_end(process, f"the end of {words[0]}", [out, err])
         finally:
@@ -145,6 +145,18 @@ def test_servers_train_as_one_process_does(whole, servers, number):
     assert rows.keys() == {"this process", *used}
     assert all(int(size.replace(",", "")) > 100 for size in rows.values())
     assert not list((whole / "elsewhere").iterdir())
+
+
+@pytest.mark.slow
+def test_servers_and_the_command_use_no_proxy(data, tmp_path):
+    """Nothing listens at the address of the proxy, so a connection through it fails."""
+    proxy = "http://127.0.0.1:9"
+    environment = {"grpc_proxy": proxy, "https_proxy": proxy, "http_proxy": proxy, "no_proxy": "example.org"}
+    with serving(tmp_path, 2, environment=environment) as (_, servers, _):
+        words = [*job(data, "float32"), "--model_dir", tmp_path / "run", *over(servers), "--num_steps=1"]
+        code, _, err = chief(*words, cwd=tmp_path, environment=environment)
+    assert code == 0, err
+    assert len(losses(tmp_path / "run")) == 1
 
 
 @pytest.mark.slow
