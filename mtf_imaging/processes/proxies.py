@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable, Mapping, MutableMapping
 
 _PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
+# It applies to the addresses in this variable, whatever the others say.
+_ADDRESS_PROXY, _ADDRESSES = "GRPC_ADDRESS_HTTP_PROXY", "GRPC_ADDRESS_HTTP_PROXY_ENABLED_ADDRESSES"
 _EXEMPT, _ALSO_EXEMPT = "no_grpc_proxy", "no_proxy"
 # Everything before the last @ of such a URL is a user name and a password.
 _URL = re.compile(r"(?P<scheme>[a-z]+://)?(?:[^@/]*@)?(?P<address>(?:[\w.-]+|\[[0-9a-f:.]+\])(?::[0-9]+)?)/?", re.I)
@@ -47,10 +49,13 @@ def note(environ: Mapping[str, str] = os.environ) -> str:
       environ: the environment variables.
     """
     names = [_shown(name, environ[name].strip()) for name in _PROXIES if environ.get(name, "").strip()]
-    if not names:
-        return ""
-    verb = "are" if len(names) > 1 else "is"
-    return f" {' and '.join(names)} {verb} set in this process, but it connects to other processes without a proxy."
+    text = ""
+    if names:
+        verb = "are" if len(names) > 1 else "is"
+        text = f" {' and '.join(names)} {verb} set in this process, but it connects to other processes without a proxy."
+    if environ.get(_ADDRESS_PROXY) and environ.get(_ADDRESSES):
+        text += f" {_ADDRESS_PROXY} is set, so this process connects to the addresses in {_ADDRESSES} through a proxy."
+    return text
 
 
 def _shown(name: str, value: str) -> str:

@@ -8,6 +8,7 @@ from tests.mutants import (
     learning_mutants,
     mesh_mutants,
     ops_mutants,
+    process_mutants,
     program_mutants,
     training_mutants,
     upstream_mutants,
@@ -15,7 +16,7 @@ from tests.mutants import (
 )
 
 _MODULES = (
-    *(layout_mutants, mesh_mutants, ops_mutants, upstream_mutants),
+    *(layout_mutants, process_mutants, mesh_mutants, ops_mutants, upstream_mutants),
     *(program_mutants, training_mutants, learning_mutants, evaluation_mutants),
     *(data_mutants, format_mutants, zarr_mutants),
 )

@@ -60,6 +60,16 @@ def test_only_variables_that_name_a_proxy_are_shown():
     assert text.startswith(" https_proxy=b and http_proxy=a are set in this process, ")
 
 
+def test_a_proxy_for_certain_addresses_is_shown():
+    environ = {"GRPC_ADDRESS_HTTP_PROXY": "user:secret@proxy:1"}
+    assert proxies.note(environ) == ""
+    environ["GRPC_ADDRESS_HTTP_PROXY_ENABLED_ADDRESSES"] = "10.0.0.0/8"
+    assert proxies.note(environ) == (
+        " GRPC_ADDRESS_HTTP_PROXY is set, so this process connects to the addresses in "
+        "GRPC_ADDRESS_HTTP_PROXY_ENABLED_ADDRESSES through a proxy."
+    )
+
+
 def test_a_missing_server_is_reported_with_the_variables(monkeypatch):
     monkeypatch.setenv("https_proxy", "http://user:secret@127.0.0.1:9")
     server = Server("localhost", free_port())

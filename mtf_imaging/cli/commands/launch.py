@@ -35,7 +35,8 @@ REST = "command"
 NOTES = (
     "COMMAND is a command of mtf-imaging with its flags, a Python file with its arguments, or any other program: "
     "mtf-imaging launch --num_processes 2 --restarts 3 -- my_program.py --my_flag",
-    "Each process gets TF_CONFIG with the addresses of all processes, and MTF_IMAGING_TIMEOUT. Unless they are set, "
+    "Each process gets TF_CONFIG with the addresses of all processes, MTF_IMAGING_TIMEOUT and, unless it is set, a new "
+    "MTF_IMAGING_SECRET, which makes the processes ignore messages of other programs. Unless they are set, "
     "OMP_NUM_THREADS and TF_NUM_INTRAOP_THREADS divide the CPU cores among the processes. The processes have no "
     "standard input.",
     "Each line of the output of process 2 begins with [2]. The output of process 0 is not changed.",
