@@ -1,4 +1,4 @@
-"""The processes of one program: their addresses, from TF_CONFIG or Slurm. Pure Python.
+"""The processes of one program: their addresses, from TF_CONFIG, Kubernetes or Slurm. Pure Python.
 
 All processes run the same program. Each has one shard of the mesh, and they exchange messages.
 """
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.processes.kubernetes import find_pods
 from mtf_imaging.processes.servers import Server, parse_servers
 from mtf_imaging.processes.slurm import find_step
 
@@ -86,7 +87,8 @@ class Processes:
 def find_processes(environ: Mapping[str, str] = os.environ) -> Processes | None:
     """Returns the processes that this process belongs to, or None if it runs alone.
 
-    TF_CONFIG takes precedence over the variables of Slurm. MTF_IMAGING_TIMEOUT sets the timeout, in seconds.
+    TF_CONFIG takes precedence over the variables of Kubernetes, and these over those of Slurm. MTF_IMAGING_TIMEOUT sets
+    the timeout, in seconds.
 
     Args:
       environ: the environment variables.
@@ -97,8 +99,8 @@ def find_processes(environ: Mapping[str, str] = os.environ) -> Processes | None:
     value = environ.get(TF_CONFIG, "").strip()
     if value not in ("", "{}"):
         addresses, index = _parse_tf_config(value)
-    elif step := find_step(environ):
-        addresses, index = step
+    elif group := find_pods(environ) or find_step(environ):
+        addresses, index = group
     else:
         return None
     return None if len(addresses) == 1 else Processes(addresses, index, parse_timeout(environ))
