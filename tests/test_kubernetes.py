@@ -1,8 +1,6 @@
-"""The files for Kubernetes: schemas of its releases, names and numbers that must agree, the image and its entry point."""
+"""The files for Kubernetes: the schemas of its releases, names and numbers that must agree, and the image."""
 
-import contextlib
 import copy
-import json
 import os
 import re
 import shutil
@@ -13,7 +11,6 @@ from pathlib import Path
 
 import kubernetes_validate
 import pytest
-import yaml
 from kubernetes_validate.utils import all_versions
 
 import mtf_imaging
@@ -24,25 +21,20 @@ from mtf_imaging.layout.layout import Layout
 from mtf_imaging.processes import kubernetes
 from mtf_imaging.processes.processes import find_processes
 from tests import waiting
+from tests.hosts import pods
+from tests.hosts.pods import DOCKERFILE, FOLDER, documents
 from tests.test_packaging import FILES, FOLDERS
 
 ROOT = Path(__file__).parents[1]
-FOLDER = ROOT / "docs/kubernetes"
 MANIFESTS = sorted(FOLDER.glob("*.yaml"))
-DOCKERFILE = FOLDER / "Dockerfile"
 OLDEST = 29  # podReplacementPolicy is on by default since Kubernetes 1.29
 VERSIONS = [version for version in all_versions() if int(version.split(".")[1]) >= OLDEST]
 LONGEST_PAUSE = 360  # seconds before a Job replaces a failed pod
 
 
-def documents(path):
-    return list(yaml.safe_load_all(path.read_text()))
-
-
 @pytest.fixture
 def manifest():
-    """Returns {kind: document} of train.yaml."""
-    found = {document["kind"]: document for document in documents(FOLDER / "train.yaml")}
+    found = pods.read_job()
     assert found.keys() == {"Service", "NetworkPolicy", "Job"}
     return found
 
@@ -200,37 +192,6 @@ def test_hadolint_accepts_the_dockerfile():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def entry_point():
-    """Returns the words of the entry point of the image."""
-    return json.loads(re.search(r"^ENTRYPOINT (\[.*\])$", DOCKERFILE.read_text(), re.MULTILINE)[1])
-
-
-@contextlib.contextmanager
-def process_1(folder, *words):
-    """Starts a command as process 1 of a new PID namespace, as in a container; yields its `Popen` and its process ID.
-
-    Args:
-      folder: a folder whose programs come first on PATH.
-      *words: the command.
-    """
-    missing = [name for name in ("unshare", words[0]) if not shutil.which(name)]
-    if missing:
-        pytest.skip(f"{' and '.join(missing)} not installed")
-    namespace = ["unshare", "--fork", "--pid", "--mount-proc"]
-    if subprocess.run([*namespace, "true"], capture_output=True).returncode:
-        pytest.skip("this system has no PID namespaces, or only root can create them")
-    environment = {**os.environ, "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
-    process = subprocess.Popen([*namespace, *words], env=environment, start_new_session=True, cwd=folder)
-    with waiting.killed_at_end(process):
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-        pid = waiting.wait_until(lambda: children.read_text().split(), "process 1", [process])[0]
-        try:
-            yield process, int(pid)
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(int(pid), signal.SIGKILL)
-
-
 @pytest.mark.parametrize(
     ("program", "code"),
     [
@@ -242,7 +203,10 @@ def test_the_entry_point_obeys_sigterm_as_process_1(tmp_path, program, code):
     fake = tmp_path / "mtf-imaging"
     fake.write_text(f"#!/bin/bash\n{program}\n")
     fake.chmod(0o755)
-    with process_1(tmp_path, *entry_point(), "train") as (process, pid):
+    words = pods.as_process_1(*pods.entry_point(), "train")
+    environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    process = subprocess.Popen(words, env=environment, cwd=tmp_path, start_new_session=True)
+    with pods.killed_with_namespace(process):
         waiting.wait_until((tmp_path / "started").is_file, "the program", [process])
-        os.kill(pid, signal.SIGTERM)
+        os.kill(pods.find_process_1(process, pods.entry_point()[0]), signal.SIGTERM)
         assert waiting.wait_for_end(process) == code

@@ -55,24 +55,24 @@ def test_tf_config_takes_precedence_over_kubernetes_and_kubernetes_over_slurm():
     [
         (
             {"MTF_IMAGING_PROCESSES": "two"},
-            "MTF_IMAGING_PROCESSES=two: is not a non-negative integer such as 4. Fix: set it to the number of pods, the "
-            "`completions` of the Job.",
+            "MTF_IMAGING_PROCESSES=two: is not a non-negative integer such as 4. Fix: set it to the number of pods, "
+            "the `completions` of the Job.",
         ),
         ({"MTF_IMAGING_PROCESSES": "0"}, "MTF_IMAGING_PROCESSES=0: a Job has at least one pod. Fix: "),
         ({"MTF_IMAGING_PROCESSES": "-3"}, "MTF_IMAGING_PROCESSES=-3: is not"),
         (
             {"MTF_IMAGING_PROCESSES": "2"},
-            "this pod has the number 2 (JOB_COMPLETION_INDEX), but the 2 pods (MTF_IMAGING_PROCESSES) have the numbers 0 "
-            "to 1. Fix: set MTF_IMAGING_PROCESSES, `completions` and `parallelism` to the same number.",
+            "this pod has the number 2 (JOB_COMPLETION_INDEX), but the 2 pods (MTF_IMAGING_PROCESSES) have the numbers "
+            "0 to 1. Fix: set MTF_IMAGING_PROCESSES, `completions` and `parallelism` to the same number.",
         ),
         (
             {"JOB_COMPLETION_INDEX": None},
-            "JOB_COMPLETION_INDEX is not set, but MTF_IMAGING_PROCESSES is. Fix: give the Job `completionMode: Indexed`",
+            "JOB_COMPLETION_INDEX is not set, but MTF_IMAGING_PROCESSES is. Fix: give the Job `completionMode: ",
         ),
         ({"JOB_COMPLETION_INDEX": "x"}, "JOB_COMPLETION_INDEX=x: is not a non-negative integer"),
         (
             {"MTF_IMAGING_SERVICE": None},
-            "MTF_IMAGING_SERVICE is not set, but MTF_IMAGING_PROCESSES is. Fix: set it to the `subdomain` of the pods, ",
+            "MTF_IMAGING_SERVICE is not set, but MTF_IMAGING_PROCESSES is. Fix: set it to the `subdomain` of the ",
         ),
         ({"MTF_IMAGING_SERVICE": "unet:2222"}, "MTF_IMAGING_SERVICE=unet:2222: is not the name of a service such as"),
         ({"MTF_IMAGING_SERVICE": "Unet"}, "MTF_IMAGING_SERVICE=Unet: is not"),
@@ -80,7 +80,7 @@ def test_tf_config_takes_precedence_over_kubernetes_and_kubernetes_over_slurm():
         ({"HOSTNAME": None}, "HOSTNAME is not set, but MTF_IMAGING_PROCESSES is. Fix: set it to the host name"),
         (
             {"HOSTNAME": "node7"},
-            "HOSTNAME=node7: does not end with -2, the number of this pod (JOB_COMPLETION_INDEX). Fix: remove `hostname`",
+            "HOSTNAME=node7: does not end with -2, the number of this pod (JOB_COMPLETION_INDEX). Fix: remove ",
         ),
         ({"HOSTNAME": "my-unet-12"}, "HOSTNAME=my-unet-12: does not end with -2,"),
         ({"HOSTNAME": "-2"}, "HOSTNAME=-2: does not end with"),
