@@ -4,6 +4,7 @@ from tests.mutants import (
     data_mutants,
     evaluation_mutants,
     format_mutants,
+    kubernetes_mutants,
     layout_mutants,
     learning_mutants,
     mesh_mutants,
@@ -16,7 +17,7 @@ from tests.mutants import (
 
 _MODULES = (
     *(layout_mutants, mesh_mutants, ops_mutants, upstream_mutants),
-    *(program_mutants, training_mutants, learning_mutants, evaluation_mutants),
+    *(program_mutants, training_mutants, learning_mutants, evaluation_mutants, kubernetes_mutants),
     *(data_mutants, format_mutants, zarr_mutants),
 )
 MUTANTS = [mutant for module in _MODULES for mutant in module.MUTANTS]
