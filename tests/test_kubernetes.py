@@ -57,7 +57,7 @@ def container(pod):
 
 @pytest.fixture
 def environ(container):
-    return {variable["name"]: variable["value"] for variable in container["env"]}
+    return {variable["name"]: variable["value"] for variable in container["env"] if "value" in variable}
 
 
 @pytest.fixture
@@ -105,6 +105,13 @@ def test_the_processes_of_the_pods(manifest, job, pod, environ):
         assert processes.index == index
         assert [str(address) for address in processes.addresses] == [f"{host}.{service}:2222" for host in hosts]
         assert processes.timeout > LONGEST_PAUSE
+
+
+def test_the_secret_of_the_guide_is_that_of_the_job(container):
+    text = (ROOT / "docs/guides/kubernetes.md").read_text()
+    name, key = re.search(r"^kubectl create secret generic (\S+) --from-literal=(\w+)=", text, re.MULTILINE).groups()
+    (variable,) = [each for each in container["env"] if each["name"] == "MTF_IMAGING_SECRET"]
+    assert variable["valueFrom"]["secretKeyRef"] == {"name": name, "key": key, "optional": True}
 
 
 def test_the_service_and_the_policy_select_the_pods(manifest, job):

@@ -47,7 +47,7 @@ def variables(job, index, num):
       num: the number of pods, instead of the number in the manifest.
     """
     (container,) = job["spec"]["template"]["spec"]["containers"]
-    own = {variable["name"]: variable["value"] for variable in container["env"]}
+    own = {variable["name"]: variable["value"] for variable in container["env"] if "value" in variable}
     name = f"{job['metadata']['name']}-{index}"
     return {**own, "MTF_IMAGING_PROCESSES": str(num), "JOB_COMPLETION_INDEX": str(index), "HOSTNAME": name}
 
