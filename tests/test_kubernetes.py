@@ -76,9 +76,9 @@ def test_manifests_are_valid(path, version):
 
 def test_the_validation_finds_faults(manifest):
     misspelled, untyped = copy.deepcopy(manifest["Job"]), copy.deepcopy(manifest["Job"])
-    misspelled["spec"]["paralelism"] = misspelled["spec"].pop("parallelism")
+    misspelled["spec"]["parallelisms"] = misspelled["spec"].pop("parallelism")
     untyped["spec"]["template"]["spec"]["containers"][0]["env"][0]["value"] = 4
-    for document, text in ((misspelled, "paralelism"), (untyped, "4 is not of type")):
+    for document, text in ((misspelled, "parallelisms"), (untyped, "4 is not of type")):
         with pytest.raises(kubernetes_validate.ValidationError, match=text):
             kubernetes_validate.validate(document, VERSIONS[-1], strict=True)
 

@@ -21,7 +21,7 @@ class Pods(NamedTuple):
     """The pods of a Job."""
 
     addresses: tuple[Server, ...]
-    index: int  # the completion index of this pod
+    number: int  # the completion index of this pod
 
 
 def find_pods(environ: Mapping[str, str]) -> Pods | None:
