@@ -65,10 +65,12 @@ class Host:
         self.kill()
 
     def kill(self):
-        """Kills all processes that were started on this host."""
+        """Kills all processes of this host, daemons included."""
+        while pids := _run("ip", "netns", "pids", self.namespace).split():
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
         for process in self._processes:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
     def sent(self):
