@@ -40,7 +40,8 @@ StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/%n
 SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/%n.pid
-NodeName={names} CPUs={cpus}
+GresTypes=gpu
+NodeName={names} CPUs={cpus} RealMemory=1000000 Gres=gpu:{cpus}
 PartitionName=all Nodes=ALL Default=YES
 """
 # The folder /sys of a host has no control groups, and no plugin that is used needs them.
@@ -138,6 +139,7 @@ def slurm_cluster(num=2, cpus=4, **environ):
         times = "".join(f"{name}={value}\n" for name, value in TIMES.items()).format(socket=socket)
         (folder / "slurm.conf").write_text(text + times)
         (folder / "cgroup.conf").write_text(CONTROL_GROUPS)
+        _write_gpus(folder, cpus)
         for name in ("state", *(host.name for host in hosts)):
             (folder / name).mkdir()
         clean = {name: value for name, value in os.environ.items() if not name.startswith(("TF_CONFIG", "SLURM_"))}
@@ -154,6 +156,13 @@ def why_not():
     """Returns why a cluster cannot be created here, or None if it can."""
     missing = [name for name in PROGRAMS if not shutil.which(name)]
     return f"{', '.join(missing)} not installed" if missing else None
+
+
+def _write_gpus(folder, num):
+    """Writes the configuration of GPUs that Slurm counts and assigns to jobs, though no node has one."""
+    for index in range(num):
+        (folder / f"gpu{index}").touch()
+    (folder / "gres.conf").write_text(f"Name=gpu File={folder}/gpu[0-{num - 1}]\n")
 
 
 def _start_munged(stack, folder):
