@@ -1,0 +1,133 @@
+"""Commands of several processes on the nodes of a real Slurm cluster, without settings other than options of Slurm."""
+
+import json
+import os
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import mtf_imaging as mi
+from mtf_imaging.data.phantom import write_phantom
+from tests import forked, pages, waiting
+from tests.hosts.slurm_cluster import slurm_cluster
+from tests.jobs.launched import ROOT, assert_same_weights, train_command
+from tests.jobs.together import losses
+
+pytestmark = pytest.mark.slow
+STEPS = 40
+SCRIPT = ROOT / "docs/slurm/several_nodes.sbatch"
+SMALL = ["--ntasks-per-node=2", "--gpus-per-node=2", "--cpus-per-task=1"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder with records, and the results of one process."""
+    folder = tmp_path_factory.mktemp("slurm")
+    write_phantom(folder / "cases", 2, seed=1)
+    options = {"resolution": 8, "workers": 1, "progress": False}
+    mi.jobs.convert(input_dir=folder / "cases", output_dir=folder / "records", **options)
+    forked.run("mtf_imaging.cli.main", *train_command(folder, folder / "one", STEPS))
+    forked.run("mtf_imaging.cli.main", *evaluate_command(folder, folder / "one_scores"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """Two nodes, with mtf-imaging on PATH."""
+    programs = tmp_path_factory.mktemp("bin")
+    program = programs / "mtf-imaging"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m mtf_imaging.cli.main "$@"\n')
+    program.chmod(0o755)
+    variables = {"PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    with slurm_cluster(2, cpus=4, **variables) as cluster:
+        yield cluster
+
+
+def evaluate_command(folder, output):
+    words = ["evaluate", "--input_dir", folder / "cases", "--output_dir", output, "--model_dir", folder / "one"]
+    return [*words, "--mesh_shape", "rows:2", "--layout", "x:rows"]
+
+
+def assert_same_run(model_dir, expected):
+    np.testing.assert_allclose(losses(model_dir), losses(expected), rtol=1e-9, atol=1e-12)
+    assert_same_weights(model_dir, expected, exact=False)
+
+
+def test_srun_on_two_nodes_trains_as_one_process_does(cluster, folder):
+    words = train_command(folder, folder / "two_nodes", STEPS)
+    output = cluster.run("srun", "-N2", "--ntasks-per-node=2", "mtf-imaging", *words)
+    assert "joined 4 processes on 2 hosts" in output
+    assert_same_run(folder / "two_nodes", folder / "one")
+
+
+def test_nodes_with_different_numbers_of_tasks(cluster, folder):
+    words = train_command(folder, folder / "three", STEPS, "--mesh_shape", "rows:3", "--layout", "x:rows")
+    output = cluster.run("srun", "-N2", "-n3", "mtf-imaging", *words)
+    assert "joined 3 processes on 2 hosts" in output
+    assert_same_run(folder / "three", folder / "one")
+
+
+def test_evaluation_on_two_nodes_writes_the_files_of_one_process(cluster, folder):
+    output = cluster.run("srun", "-N2", "mtf-imaging", *evaluate_command(folder, folder / "two_scores"))
+    assert "joined 2 processes on 2 hosts" in output
+    scores = [json.loads((folder / name / "metrics.json").read_text()) for name in ("two_scores", "one_scores")]
+    assert scores[0] == scores[1]
+    contents = [
+        {path.name: path.read_bytes() for path in (folder / name / "predictions").glob("*.nii.gz")}
+        for name in ("two_scores", "one_scores")
+    ]
+    assert len(contents[0]) == 2
+    assert contents[0] == contents[1]
+
+
+class Job:
+    """A job that trains with the script of the documentation."""
+
+    def __init__(self, cluster, folder, model_dir, *options):
+        self._cluster, self.model_dir, self.log = cluster, folder / model_dir, folder / f"{model_dir}.log"
+        words = [*SMALL, *options, f"--output={self.log}", SCRIPT]
+        self.number = cluster.submit(*words, *train_command(folder, self.model_dir, STEPS)[1:])
+
+    def wait_for_step(self, step):
+        """Waits until the run has logged the loss of a step."""
+        path = self.model_dir / "losses.csv"
+        waiting.wait_until(
+            lambda: path.is_file() and path.read_text().count("\n") > step + 1, f"step {step}", logs=[self.log, path]
+        )
+
+    def wait(self):
+        """Returns the state of the job at its end, how often it was queued again, and its log."""
+        state = self._cluster.wait_for_job(self.number, [self.log])
+        return state, int(self._cluster.job(self.number)["Restarts"]), self.log.read_text()
+
+
+def test_a_job_on_two_nodes_is_queued_again_after_the_signal_and_resumes(cluster, folder):
+    job = Job(cluster, folder, "signaled")
+    job.wait_for_step(4)
+    # What --signal=B:USR1@120 does two minutes before the end; the time of a job is a number of minutes.
+    cluster.run("scancel", "--batch", "--signal=USR1", job.number)
+    state, restarts, log = job.wait()
+    assert (state, restarts) == ("COMPLETED", 1), log
+    stopped = int(re.search(r"SIGUSR1: stopped after (\d+) steps", log)[1])
+    assert stopped < STEPS
+    assert f"job {job.number}: training exited with 75 and resumes when the job runs again" in log
+    assert_same_run(job.model_dir, folder / "one")
+
+
+def test_a_job_survives_the_loss_of_a_node(cluster, folder):
+    host = cluster.hosts[1]
+    job = Job(cluster, folder, "lost_node", "--nodes=1-2")
+    job.wait_for_step(9)
+    host.power_off()
+    state, restarts, log = job.wait()
+    try:
+        assert (state, restarts) == ("COMPLETED", 1), log
+        assert re.search(r"lost process [23] \(host1:\d+\)", log), log
+        assert_same_run(job.model_dir, folder / "one")
+    finally:
+        host.connect()
+        cluster.start_node(host)
+        cluster.wait_until_idle()
