@@ -19,14 +19,13 @@ from tests import waiting
 from tests.hosts.network import network
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "scontrol", "sinfo")
-# Seconds: until a node that does not answer is down, until the tasks of an ended job are killed, and until a job that
-# was queued again may start.
-TIMES = {"SlurmdTimeout": 6, "KillWait": 5, "AuthInfo": "socket={socket},cred_expire=5"}
+# After cred_expire=5, a job that was queued again may start, in seconds.
 CONFIGURATION = """
 ClusterName=test
 SlurmUser=root
 SlurmctldHost={first}
 AuthType=auth/munge
+AuthInfo=socket={socket},cred_expire=5
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/cons_tres
@@ -77,10 +76,6 @@ class Cluster:
             assert actual == code, f"exit code {actual}\n{read()}"
             return read()
 
-    def submit(self, *words):
-        """Submits a batch job and returns its number."""
-        return int(self.run("sbatch", "--parsable", *words))
-
     def job(self, number):
         """Returns the fields of a job, such as JobState."""
         words = self.run("scontrol", "--oneliner", "show", "job", number).split()
@@ -89,16 +84,6 @@ class Cluster:
     def state(self, host):
         """Returns the state of a node, such as "idle" or "down*"."""
         return self.run("sinfo", "--noheader", "--nodes", host.name, "--format", "%t").strip()
-
-    def wait_for_job(self, number, logs):
-        """Waits until a job has ended and is not queued again. Returns its state."""
-        ended = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY")
-
-        def state():
-            word = self.job(number)["JobState"]
-            return word if word in ended else None
-
-        return waiting.wait_until(state, f"the end of job {number}", logs=logs, every=0.5)
 
     def start_node(self, host):
         """Starts the daemon of a node."""
@@ -135,9 +120,8 @@ def slurm_cluster(num=2, cpus=4, **environ):
         socket = _start_munged(stack, folder)
         hosts = stack.enter_context(network(num))
         names = ",".join(host.name for host in hosts)
-        text = CONFIGURATION.format(first=hosts[0].name, folder=folder, names=names, cpus=cpus)
-        times = "".join(f"{name}={value}\n" for name, value in TIMES.items()).format(socket=socket)
-        (folder / "slurm.conf").write_text(text + times)
+        text = CONFIGURATION.format(first=hosts[0].name, socket=socket, folder=folder, names=names, cpus=cpus)
+        (folder / "slurm.conf").write_text(text)
         (folder / "cgroup.conf").write_text(CONTROL_GROUPS)
         _write_gpus(folder, cpus)
         for name in ("state", *(host.name for host in hosts)):

@@ -86,10 +86,10 @@ def test_evaluation_on_two_nodes_writes_the_files_of_one_process(cluster, folder
 class Job:
     """A job that trains with the script of the documentation."""
 
-    def __init__(self, cluster, folder, model_dir, *options):
+    def __init__(self, cluster, folder, model_dir, **variables):
         self._cluster, self.model_dir, self.log = cluster, folder / model_dir, folder / f"{model_dir}.log"
-        words = [*SMALL, *options, f"--output={self.log}", SCRIPT]
-        self.number = cluster.submit(*words, *train_command(folder, self.model_dir, STEPS)[1:])
+        words = [*SMALL, f"--output={self.log}", SCRIPT, *train_command(folder, self.model_dir, STEPS)[1:]]
+        self.number = int(cluster.run("sbatch", "--parsable", *words, variables=variables))
 
     def wait_for_step(self, step):
         """Waits until the run has logged the loss of a step."""
@@ -98,10 +98,19 @@ class Job:
             lambda: path.is_file() and path.read_text().count("\n") > step + 1, f"step {step}", logs=[self.log, path]
         )
 
+    def wait_for_state(self, *states):
+        """Waits until the job is in one of some states, and returns it."""
+        logs = [self.log, self.model_dir / "losses.csv"]
+        return waiting.wait_until(lambda: self._find_state(states), f"the state {states}", logs=logs, every=0.5)
+
     def wait(self):
         """Returns the state of the job at its end, how often it was queued again, and its log."""
-        state = self._cluster.wait_for_job(self.number, [self.log])
+        state = self.wait_for_state("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL")
         return state, int(self._cluster.job(self.number)["Restarts"]), self.log.read_text()
+
+    def _find_state(self, states):
+        state = self._cluster.job(self.number)["JobState"]
+        return state if state in states else None
 
 
 def test_a_job_on_two_nodes_is_queued_again_after_the_signal_and_resumes(cluster, folder):
@@ -117,15 +126,21 @@ def test_a_job_on_two_nodes_is_queued_again_after_the_signal_and_resumes(cluster
     assert_same_run(job.model_dir, folder / "one")
 
 
-def test_a_job_survives_the_loss_of_a_node(cluster, folder):
+def test_a_job_whose_node_fails_resumes_on_the_other_node(cluster, folder):
     host = cluster.hosts[1]
-    job = Job(cluster, folder, "lost_node", "--nodes=1-2")
+    job = Job(cluster, folder, "lost_node", MTF_IMAGING_TIMEOUT="30")
     job.wait_for_step(9)
     host.power_off()
-    state, restarts, log = job.wait()
     try:
+        lost = re.compile(r"lost process [23] \(host1:\d+\)")
+        waiting.wait_until(lambda: lost.search(job.log.read_text()), "the lost process", logs=[job.log])
+        # What Slurm does by itself after SlurmdTimeout: 300 s, and 30 s at least.
+        cluster.run("scontrol", "update", "NodeName=host1", "State=DOWN", "Reason=failed")
+        job.wait_for_state("PENDING")
+        cluster.run("scontrol", "update", f"JobId={job.number}", "NumNodes=1")
+        state, restarts, log = job.wait()
         assert (state, restarts) == ("COMPLETED", 1), log
-        assert re.search(r"lost process [23] \(host1:\d+\)", log), log
+        assert ["joined 4 processes on 2 hosts", "joined 2 processes on 1 host"] == re.findall("joined.*", log)
         assert_same_run(job.model_dir, folder / "one")
     finally:
         host.connect()
