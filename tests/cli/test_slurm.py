@@ -129,8 +129,3 @@ def test_the_directives_of_slurm(script, own):
     assert not any(line.startswith("#SBATCH") for line in lines[first:]), (
         "Slurm ignores directives after the first command"
     )
-
-
-def test_srun_leaves_the_end_of_several_processes_to_them():
-    """A process that ends first must not end the others, which save a checkpoint or report what failed."""
-    assert "--kill-on-bad-exit=0 --wait=0" in SEVERAL_NODES.read_text()

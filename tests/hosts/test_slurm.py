@@ -3,8 +3,8 @@
 import json
 import os
 import re
+import shlex
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -89,7 +89,9 @@ class Job:
     def __init__(self, cluster, folder, model_dir, **variables):
         self._cluster, self.model_dir, self.log = cluster, folder / model_dir, folder / f"{model_dir}.log"
         words = [*SMALL, f"--output={self.log}", SCRIPT, *train_command(folder, self.model_dir, STEPS)[1:]]
-        self.number = int(cluster.run("sbatch", "--parsable", *words, variables=variables))
+        # The settings of a site, which the script overrides.
+        site = {"SLURM_KILL_BAD_EXIT": "1", "SLURM_WAIT": "1"}
+        self.number = int(cluster.run("sbatch", "--parsable", *words, variables=site | variables))
 
     def wait_for_step(self, step):
         """Waits until the run has logged the loss of a step."""
@@ -140,9 +142,19 @@ def test_a_job_whose_node_fails_resumes_on_the_other_node(cluster, folder):
         cluster.run("scontrol", "update", f"JobId={job.number}", "NumNodes=1")
         state, restarts, log = job.wait()
         assert (state, restarts) == ("COMPLETED", 1), log
-        assert ["joined 4 processes on 2 hosts", "joined 2 processes on 1 host"] == re.findall("joined.*", log)
+        assert re.findall("joined.*", log) == ["joined 4 processes on 2 hosts", "joined 2 processes on 1 host"]
         assert_same_run(job.model_dir, folder / "one")
     finally:
         host.connect()
         cluster.start_node(host)
         cluster.wait_until_idle()
+
+
+def test_the_script_with_servers_in_the_guide_to_several_hosts(cluster, folder):
+    (script,) = [block for block in pages.blocks(ROOT / "docs/guides/cluster.md", "bash") if "#SBATCH" in block]
+    words = shlex.join(map(str, train_command(folder, folder / "servers", STEPS)[1:]))
+    path, log = folder / "servers.sbatch", folder / "servers.log"
+    path.write_text(re.sub(r"--data_dir .* --layout \S+", lambda _: words, script))
+    assert str(folder / "servers") in path.read_text()
+    cluster.run("sbatch", "--wait", "--gpus-per-node=1", f"--output={log}", path)
+    assert_same_run(folder / "servers", folder / "one")
