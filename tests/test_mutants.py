@@ -22,6 +22,7 @@ LEAST = {
     "kinds": 15,
     "jobs": 3,
     "planner": 3,
+    "processes": 10,
     "models": 5,
 }
 

@@ -9,6 +9,7 @@ from tests.mutants import (
     mesh_mutants,
     ops_mutants,
     program_mutants,
+    slurm_mutants,
     training_mutants,
     upstream_mutants,
     zarr_mutants,
@@ -17,6 +18,6 @@ from tests.mutants import (
 _MODULES = (
     *(layout_mutants, mesh_mutants, ops_mutants, upstream_mutants),
     *(program_mutants, training_mutants, learning_mutants, evaluation_mutants),
-    *(data_mutants, format_mutants, zarr_mutants),
+    *(data_mutants, format_mutants, zarr_mutants, slurm_mutants),
 )
 MUTANTS = [mutant for module in _MODULES for mutant in module.MUTANTS]
