@@ -131,7 +131,7 @@ def _check_position(environ: Mapping[str, str], task: int, position: tuple[int, 
 def _check_node(environ: Mapping[str, str], task: int, host: str) -> None:
     """Raises ConfigError if this task runs on another node than the list of nodes says.
 
-    The components of a heterogeneous job may be numbered in another order than the nodes of the list, which Slurm sorts.
+    Slurm sorts the list of nodes, but numbers the nodes of a heterogeneous job by its components.
     """
     actual = environ.get(_NODE_NAME, host)
     if actual != host:

@@ -158,7 +158,9 @@ def _start_munged(stack, folder):
     words = [f"--{name}={path}" for name, path in {**files, "log-file": folder / "munge.log"}.items()]
     with open(folder / "munged.log", "w") as log:
         # --force: the folders above may belong to other users.
-        process = subprocess.Popen(["munged", "--foreground", "--force", *words], stdout=log, stderr=log)
+        process = subprocess.Popen(
+            ["munged", "--foreground", "--force", *words], stdout=log, stderr=log, start_new_session=True
+        )
     stack.enter_context(waiting.killed_at_end(process))
     waiting.wait_until(socket.is_socket, "munged", [process], [folder / "munged.log"])
     return socket
