@@ -56,6 +56,54 @@ def assert_same_run(model_dir, expected):
     assert_same_weights(model_dir, expected, exact=False)
 
 
+ASK = """
+import socket
+from mtf_imaging.errors import ConfigError
+from mtf_imaging.processes.processes import find_processes
+try:
+    processes = find_processes()
+    print("task", processes.index, socket.gethostname(), *processes.addresses)
+except ConfigError as error:
+    print(error)
+"""
+SALLOC = ["salloc", "-n1", "-N1", "-w", "host0", ":", "-n2", "-N1", "-w", "host1", "srun"]
+
+
+@pytest.mark.parametrize(
+    ("words", "tasks"),
+    [
+        (["srun", "-N2", "-n3"], [2, 1]),
+        (["srun", "-N2", "-n4", "--cpus-per-task=2"], [2, 2]),
+        (["salloc", "-N2", "-n4", "srun", "-n3", "--overlap"], [2, 1]),
+        (["salloc", "-N2", "-n4", "srun", "-N1", "-n2", "--nodelist=host0"], [2, 0]),
+        ([*SALLOC, "--het-group=0,1"], [1, 2]),
+    ],
+    ids=["odd", "cpus", "overlap", "one node", "heterogeneous"],
+)
+def test_the_addresses_of_tasks(cluster, words, tasks):
+    lines = [line.split() for line in cluster.run(*words, sys.executable, "-c", ASK).splitlines()]
+    found = sorted((int(index), host, *addresses) for word, index, host, *addresses in lines if word == "task")
+    hosts = [f"host{index}" for index, num in enumerate(tasks) for _ in range(num)]
+    assert [(index, host) for index, host, *_ in found] == list(enumerate(hosts))
+    assert {len({*addresses}) for _, _, *addresses in found} == {len(hosts)}
+    assert [address.partition(":")[0] for address in found[0][2:]] == hosts
+    assert len({each[2:] for each in found}) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["srun", "-N2", "-n4", "--distribution=cyclic"], "Tasks must be placed in blocks."),
+        (
+            ["salloc", "-n1", "-N1", "-w", "host1", ":", "-n2", "-N1", "-w", "host0", "srun", "--het-group=0,1"],
+            "task 0 (SLURM_PROCID) runs on node host1 (SLURMD_NODENAME), but",
+        ),
+    ],
+)
+def test_tasks_in_another_order_are_refused(cluster, words, text):
+    assert text in cluster.run(*words, sys.executable, "-c", ASK)
+
+
 def test_srun_on_two_nodes_trains_as_one_process_does(cluster, folder):
     words = train_command(folder, folder / "two_nodes", STEPS)
     output = cluster.run("srun", "-N2", "--ntasks-per-node=2", "mtf-imaging", *words)
