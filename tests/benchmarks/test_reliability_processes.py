@@ -103,6 +103,17 @@ def test_a_group_starts_processes_with_their_addresses_and_changes(tmp_path):
     assert "missing.json" in second.text
 
 
+def test_a_group_reacts_to_signals_that_its_parent_ignores(tmp_path):
+    (tmp_path / "show.py").write_text("import signal\nprint(signal.getsignal(signal.SIGHUP))\n")
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Group([], environments(1, 5.0), tmp_path, {0: Change(("show",), folder=tmp_path)}) as group:
+            waiting.wait_until(lambda: not group.running(), "the end of the group", may_end=True)
+            assert group.text(0).strip() == str(signal.SIG_DFL)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 def test_a_group_that_does_not_end_is_reported_and_killed(tmp_path):
     (tmp_path / "endless.py").write_text("import signal\nprint('began')\nsignal.pause()\n")
     with Group([], environments(1, 5.0), tmp_path, {0: Change(("endless",), folder=tmp_path)}) as group:
@@ -128,6 +139,7 @@ def ends(*codes_and_texts):
 
 
 RIGHT = (0, "")
+HEARD = "SIGTERM: the run saves a checkpoint after this step and ends; a second signal ends it at once."
 JUDGED = [
     (trial("SIGKILL", "step"), [(1, LOST), (-9, ""), (1, LOST)], ""),
     (trial("SIGKILL", "step"), [(1, LOST), (1, LOST), (1, LOST)], "process 1: exit code 1 instead of -9"),
@@ -138,7 +150,9 @@ JUDGED = [
     (trial("SIGKILL", "step"), [(1, LOST + "Traceback"), (-9, ""), (1, LOST)], "process 0: it ended in a traceback"),
     (trial("SIGSEGV", "end"), [RIGHT, (-11, ""), (1, LOST)], ""),
     (trial("SIGTERM", "step"), [(75, STOPPED)] * 3, ""),
-    (trial("SIGTERM", "step"), [RIGHT] * 3, ""),  # the last steps came first
+    (trial("SIGTERM", "step"), [RIGHT, (0, HEARD), RIGHT], ""),  # the last steps came first
+    (trial("SIGTERM", "step"), [RIGHT] * 3, "process 1: the signal had no effect"),
+    (trial("SIGTERM", "end"), [RIGHT] * 3, ""),
     (trial("SIGTERM", "step"), [RIGHT, (75, STOPPED), RIGHT], "process 0: exit code 0 instead of 75"),
     (trial("SIGTERM", "step"), [(1, LOST), (75, STOPPED), (75, STOPPED)], "process 0: exit code 1 instead of 75"),
     (trial("SIGTERM", "step"), [(75, ""), (75, STOPPED), (75, STOPPED)], "process 0: the message does not say"),

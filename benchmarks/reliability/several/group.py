@@ -62,6 +62,12 @@ def environments(num: int, timeout: float) -> list[dict[str, str]]:
     return build_environments(own, num, timeout)
 
 
+def _react_to_signals() -> None:
+    """Restores the signals that nohup, or a shell for processes in the background, ignores; they would be inherited."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 class Group:
     """Processes that run one command together, with their output in files. The block kills those that still run.
 
@@ -107,6 +113,7 @@ class Group:
                 stdout=output,
                 stderr=output,
                 start_new_session=True,
+                preexec_fn=_react_to_signals,
             )
         return self._processes[index]
 

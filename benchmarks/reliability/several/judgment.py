@@ -11,6 +11,7 @@ from mtf_imaging.cli.runtime.failures import INTERRUPTED
 
 CTRL_C, FAILED, WRONG = 130, 1, 2  # exit codes
 _SIGNALS = ("SIGTERM", "SIGUSR1", "SIGHUP", "SIGINT")
+_HEARD = "the run saves a checkpoint after this step and ends"
 
 
 def judge(trial: Trial, ends: Sequence[End], struck: Collection[int]) -> str:
@@ -24,6 +25,9 @@ def judge(trial: Trial, ends: Sequence[End], struck: Collection[int]) -> str:
     if not struck and trial.moment != END:
         return "the moment did not come"
     if all(end.code == 0 for end in ends) and _may_finish(trial):
+        deaf = [end for end in ends if end.index in struck and _HEARD not in end.text]
+        if deaf and trial.signal in _SIGNALS and trial.moment != END:
+            return f"process {deaf[0].index}: the signal had no effect: {last_words(deaf[0].text)}"
         struck = ()
     for end in ends:
         if reason := _judge_one(trial, end, struck):
