@@ -1,1 +1,1 @@
-"""Measures the bytes that hosts exchange in a training step, and compares them with `mtf-imaging explain --num_hosts`."""
+"""Measures the bytes between hosts in a training step, and compares them with `mtf-imaging explain --num_hosts`."""
