@@ -66,10 +66,17 @@ class Host:
 
     def kill(self):
         """Kills all processes that were started on this host."""
-        for process in self._processes:
+        while self._processes:
+            process = self._processes.pop()
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+
+    def add_interface(self, name, address):
+        """Adds a network interface, with an address that no other host reaches."""
+        self.run("ip", "link", "add", name, "type", "bridge")
+        self.run("ip", "address", "add", address, "dev", name)
+        self.run("ip", "link", "set", name, "up")
 
     def sent(self):
         """Returns the bytes that this host has sent to other hosts, as its network interface counts them."""
