@@ -40,13 +40,15 @@ def main() -> None:
     )
     parser.add_argument("--networks", nargs="+", default=["N1", "N2"], help="networks (%(default)s)")
     parser.add_argument("--sizes", type=int, nargs="+", default=[96], help="voxels along x, y and z (%(default)s)")
+    parser.add_argument("--base_filters", type=int, default=8, help="filters of the first block (%(default)s)")
     parser.add_argument("--steps", type=int, default=3, help="N (%(default)s)")
     arguments = parser.parse_args()
     print(f"| {' | '.join(_COLUMNS)} |\n|{' --- |' * len(_COLUMNS)}", flush=True)
     for network in arguments.networks:
         for size in arguments.sizes:
+            common = {"network": network, "size": size, "base_filters": arguments.base_filters}
             for setup in SETUPS:
-                print(_row(dataclasses.replace(setup, network=network, size=size), arguments.steps), flush=True)
+                print(_row(dataclasses.replace(setup, **common), arguments.steps), flush=True)
 
 
 def _row(setup: Setup, steps: int) -> str:
