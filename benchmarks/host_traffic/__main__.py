@@ -12,6 +12,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from benchmarks.host_traffic.measure import measure
 from benchmarks.host_traffic.setup import Setup, expect
+from tests.hosts.network import why_not
 
 _EXAMPLES = """
 examples:
@@ -43,6 +44,9 @@ def main() -> None:
     parser.add_argument("--base_filters", type=int, default=8, help="filters of the first block (%(default)s)")
     parser.add_argument("--steps", type=int, default=3, help="N (%(default)s)")
     arguments = parser.parse_args()
+    if reason := why_not():
+        text = f"this system cannot create network namespaces: {reason.strip()}. Fix: run it as root, on Linux."
+        parser.exit(1, f"{parser.prog}: {text}\n")
     print(f"| {' | '.join(_COLUMNS)} |\n|{' --- |' * len(_COLUMNS)}", flush=True)
     for network in arguments.networks:
         for size in arguments.sizes:
