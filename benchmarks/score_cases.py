@@ -29,7 +29,7 @@ LESION_MM, MOVED_MM = (4, 50), 2
 MISSED, FALSE_MM = 2, (6, 12)  # number of missing lesions; diameters in mm of the false ones
 _PART = 24  # voxels between the samples of the smooth noise
 GIB = 1 << 30
-IMPORTS = "import mtf_imaging.cli.main, mtf_imaging.evaluation.pairs.score"
+IMPORTS = "import mtf_imaging.cli.dispatch, mtf_imaging.evaluation.pairs.score"
 # Runs a command from a small process and prints its peak in KiB; a peak includes the process that starts the command.
 _MEASURE = """
 import resource, subprocess, sys

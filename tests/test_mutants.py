@@ -12,6 +12,7 @@ from tests.selection.imports import ROOT
 
 LEAST = {
     "layout": 15,
+    "processes": 15,
     "meshes": 25,
     "ops": 20,
     "upstream": 10,
@@ -23,6 +24,7 @@ LEAST = {
     "jobs": 3,
     "planner": 3,
     "models": 5,
+    "cli": 2,
 }
 
 

@@ -19,6 +19,9 @@ NAMED_BY_OTHERS = {
     *(
         "tests.importing",
         "benchmarks.reliability.forked",
+        "benchmarks.reliability.several.sleepless",
+        "benchmarks.reliability.several.struck",
+        "tests.benchmarks.test_reliability_processes",
         "tests.references.conftest",
         "tests.test_selection",
         "tests.training.test_video_motion",

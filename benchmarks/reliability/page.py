@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from benchmarks.figures import FIGURES, with_table
-from benchmarks.reliability import bad_inputs, environment, full_disk, kills
+from benchmarks.reliability import bad_inputs, environment, full_disk, kills, processes
 from benchmarks.reliability.results import ROOT
 
 PAGE = ROOT / "docs/evidence/reliability.md"
@@ -14,7 +14,7 @@ Rows = list[dict[str, str]]
 
 def copy(output_dir: Path) -> None:
     """Copies the results of the parts that were measured, the last row of each."""
-    for part in (bad_inputs, kills, full_disk, environment):
+    for part in (bad_inputs, kills, full_disk, environment, processes):
         file = part.results(output_dir)
         if file.path.exists():
             part.results(FIGURES).replace(file.rows())
@@ -35,6 +35,8 @@ def tables() -> dict[str, str]:
         "kills": (kills, kill_table),
         "full disk": (full_disk, disk_table),
         "environment": (environment, environment_table),
+        "signals": (processes, signal_table),
+        "peers": (processes, peer_table),
     }
     tables = {"reliability totals": _totals()}
     for name, (part, table) in parts.items():
@@ -85,6 +87,43 @@ def environment_table(rows: Rows) -> str:
     return _markdown(head, body) + _stamp("environment", rows)
 
 
+def signal_table(rows: Rows) -> str:
+    """Returns a table with a row for each signal to processes that train together, and one for all."""
+    rows = [row for row in rows if row["kind"] == processes.DRAWN]
+    head = [
+        "signal",
+        "trials",
+        "moments",
+        "processes",
+        "resumed with",
+        "same weights",
+        "failed",
+        "longest time",
+    ]
+
+    def row_of(name: str, part: Rows) -> list[str]:
+        cells = [name, str(len(part)), ", ".join(_unique(part, "moment")) if name != "all" else ""]
+        for column in ("processes", "resumed"):
+            cells.append(", ".join(sorted({row[column] for row in part} - {""})))
+        longest = max(float(row["ended_s"]) for row in part)
+        return [*cells, str(_count(part, "equal")), str(_count(part, "failed")), f"{longest:.0f} s"]
+
+    body = [row_of(name, [row for row in rows if row["fault"] == name]) for name in _unique(_sorted(rows), "fault")]
+    return _markdown(head, [*body, row_of("all", rows)]) + _stamp("processes", rows)
+
+
+def peer_table(rows: Rows) -> str:
+    """Returns a table with a row for each single fault of processes that train together."""
+    rows = [row for row in rows if row["kind"] == processes.ONE]
+    head = ["fault of process 1", "processes", "exit codes", "time", "resumed with", "result"]
+    names = {"equal": "same weights", "failed": "failed", "skipped": "not tried"}
+    body = [
+        [row["trial"], row["processes"], row["codes"], f"{row['ended_s']} s", row["resumed"], names[row["outcome"]]]
+        for row in rows
+    ]
+    return _markdown(head, body) + _stamp("processes", rows)
+
+
 def _totals() -> str:
     rows = []
     for name, part in (
@@ -92,6 +131,7 @@ def _totals() -> str:
         ("kills", kills),
         ("full disks", full_disk),
         ("environments", environment),
+        ("faults of several processes", processes),
     ):
         all_rows = part.results(FIGURES).rows()
         failed = _count(all_rows, "failed")
@@ -112,6 +152,10 @@ def _by_command(head: Sequence[str], rows: Rows, row_of: Callable[[str, Rows], l
 
 def _count(rows: Rows, outcome: str) -> int:
     return sum(row["outcome"] == outcome for row in rows)
+
+
+def _sorted(rows: Rows) -> Rows:
+    return sorted(rows, key=lambda row: row["fault"])
 
 
 def _unique(rows: Rows, column: str) -> list[str]:

@@ -55,6 +55,12 @@ def remove_leftovers(folder: Path) -> None:
                     remove(folder / name)
 
 
+def remove_all(folder: Path) -> None:
+    """Deletes all unfinished files in a folder that only this process writes to."""
+    for path in [*filter(is_partial, folder.glob("*"))]:
+        remove(path)
+
+
 @functools.cache
 def _start() -> str:
     """Returns how temporary names begin in all processes that see each other's numbers.

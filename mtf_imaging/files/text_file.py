@@ -8,6 +8,7 @@ from mtf_imaging.errors import DataError
 from mtf_imaging.files.reading import access_named, check_not_special, memory_named
 
 MAX_BYTES = 1 << 30  # the files of instances of COCO have 0.45 GB
+_CHUNK = 1 << 16  # bytes of the first read
 # UTF-32 comes first, because the mark of UTF-16 begins that of UTF-32.
 _OTHER_MARKS = {
     codecs.BOM_UTF32_LE: "UTF-32",
@@ -38,7 +39,9 @@ def read_regular(path: str | Path, max_bytes: int = MAX_BYTES) -> bytes:
     """
     check_regular(path)
     with memory_named(path), access_named(path), open(path, "rb") as file:
-        data = file.read(max_bytes + 1)
+        data = file.read(_CHUNK)  # `read` first allocates as many bytes as it may return
+        while len(data) <= max_bytes and (chunk := file.read(max(_CHUNK, len(data)))):
+            data += chunk
     if len(data) > max_bytes:
         raise DataError(f"{path}: has more than {max_bytes} bytes, the limit for such a file. Fix: check the path.")
     return data

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from mtf_imaging.errors import ClusterError, ConfigError, Interrupted, reason
 from mtf_imaging.layout import Layout
+from mtf_imaging.processes.leaving import leave
 from mtf_imaging.processes.processes import find_processes
 from mtf_imaging.processes.servers import Server, Watch, parse_servers, silence
 from mtf_imaging.settings.setting import documented, values_of
@@ -185,10 +185,7 @@ def _end_if_one_hangs(servers: Sequence[Server], timeout: float, ended: threadin
             pass
         if silent and not ended.is_set():
             # The main thread is blocked inside TensorFlow, where no exception can reach it.
-            text = f"\nmtf-imaging: {_message(silent, len(servers), timeout)}\n"
-            sys.stdout.flush()
-            os.write(2, text.encode())
-            os._exit(1)
+            leave(1, f"mtf-imaging: {_message(silent, len(servers), timeout)}")
     watch.close()
 
 

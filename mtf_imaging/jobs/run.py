@@ -6,19 +6,24 @@ from pathlib import Path
 
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.files import lock
-from mtf_imaging.files.partial import is_partial
-from mtf_imaging.files.run_folder import CONFIG, FACTS
+from mtf_imaging.files.partial import is_partial, remove_all
+from mtf_imaging.files.run_folder import CONFIG, EVAL, FACTS, TRAIN
 
 
 @contextlib.contextmanager
 def held(model_dir: str | Path) -> Iterator[None]:
     """Locks the folder of a run within the block, so that no other process trains in it.
 
+    Unfinished files that killed trainings have left in the folders of scores and events are deleted, also those of
+    other machines and containers: only the holder of the lock writes there.
+
     Raises:
       ConfigError: the folder contains other files, or another process is training in it.
     """
     check(model_dir)
     with lock.held(model_dir, "model_dir", needed=True):
+        for folder in (EVAL, TRAIN):
+            remove_all(Path(model_dir, folder))
         yield
 
 

@@ -1,16 +1,19 @@
 """Signals that stop a run: the run saves a checkpoint first, so the same command can resume it."""
 
-import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from types import FrameType, TracebackType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from mtf_imaging.errors import Interrupted
+from mtf_imaging.processes.leaving import say
 
-# The signals that schedulers send before they stop a job, and Ctrl-C.
-_NAMES = {"SIGTERM": "SIGTERM", "SIGUSR1": "SIGUSR1", "SIGINT": "Ctrl-C"}
+# The signals that schedulers send before they stop a job, the loss of the terminal, and Ctrl-C.
+_NAMES = {"SIGTERM": "SIGTERM", "SIGUSR1": "SIGUSR1", "SIGHUP": "SIGHUP", "SIGINT": "Ctrl-C"}
+# Shells make background processes ignore Ctrl-C, which is meant for the foreground process, and nohup ignores SIGHUP.
+_MAY_BE_IGNORED = ("SIGINT", "SIGHUP")
 # One request often arrives twice: from the scheduler directly, and again through the launcher of the process.
 _SAME_REQUEST = 1.0  # seconds
 
@@ -24,17 +27,27 @@ class StopSignals:
 
     Until the first call of `reason`, a signal ends the run at once, because there is nothing to save. Afterwards,
     `reason` returns the name of the signal, and `training.loop.train` checks it before each step. A second signal has
-    the same effect as without this class.
+    the same effect as without this class, or calls `second`.
 
     The block raises `Interrupted`, or `KeyboardInterrupt` for Ctrl-C. Python delivers signals only to the main thread,
     so the class has no effect in other threads.
 
     Args:
       stopped: what the message of `Interrupted` says about a signal before the first call of `reason`.
+      second: a function that is called with the number of a second signal, also by a block within this one; or None.
+
+    Attributes:
+      has_arrived: whether a signal has arrived in any block of this process.
     """
 
-    def __init__(self, stopped: str = "stopped before the first step. Run the same command to start again.") -> None:
-        self._stopped = stopped
+    has_arrived: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        stopped: str = "stopped before the first step. Run the same command to start again.",
+        second: Callable[[int], object] | None = None,
+    ) -> None:
+        self._stopped, self._second = stopped, second
         self._signal: tuple[str, float] | None = None  # (name, time of arrival)
         self._is_asked = False
         self._before: dict[int, Any] = {}
@@ -46,9 +59,9 @@ class StopSignals:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            for number in (getattr(signal, name) for name in _NAMES if hasattr(signal, name)):
-                # Shells make background processes ignore Ctrl-C, which is meant for the foreground process.
-                if number != signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN:
+            for name in (name for name in _NAMES if hasattr(signal, name)):
+                number = getattr(signal, name)
+                if name not in _MAY_BE_IGNORED or signal.getsignal(number) != signal.SIG_IGN:
                     self._before[number] = signal.signal(number, self._handle)
         return self
 
@@ -57,7 +70,8 @@ class StopSignals:
     ) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
-        if self._signal is not None and kind is _Stop:
+        # A library that is being imported may replace the exception of a signal by another one.
+        if self._signal is not None and error is not None and not self._is_asked:
             error = Interrupted(f"{self._signal[0]}: {self._stopped}")
         elif not isinstance(error, Interrupted):
             return
@@ -69,11 +83,22 @@ class StopSignals:
         del frame
         if self._signal is None:
             self._signal = _NAMES[signal.Signals(number).name], time.monotonic()
+            StopSignals.has_arrived = True
             if not self._is_asked:
                 raise _Stop
-            # Write directly: the signal may have interrupted a write to Python's buffers. Start below the progress bar.
+            # Written directly, because the signal may have interrupted a write to Python's buffers.
             text = "the run saves a checkpoint after this step and ends; a second signal ends it at once."
-            os.write(2, f"\n{self._signal[0]}: {text}\n".encode())
+            say(f"{self._signal[0]}: {text}")
         elif time.monotonic() - self._signal[1] > _SAME_REQUEST:
-            signal.signal(number, self._before[number])
+            self._handle_second(number)
+
+    def _handle_second(self, number: int) -> None:
+        before = self._before[number]
+        outer = getattr(before, "__self__", None)
+        if isinstance(outer, StopSignals):
+            outer._handle_second(number)
+        elif self._second:
+            self._second(number)
+        else:
+            signal.signal(number, before)
             signal.raise_signal(number)

@@ -11,9 +11,6 @@ import functools
 import hashlib
 import importlib.metadata
 import logging
-import os
-import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -27,9 +24,13 @@ from mtf_imaging.meshes.gpus import grow_memory
 from mtf_imaging.meshes.grid import ShardGrid
 from mtf_imaging.meshes.transport import Message
 from mtf_imaging.meshes.transport.between_processes import BetweenProcesses, Numbers
-from mtf_imaging.processes.heartbeats import check_own_port
+from mtf_imaging.processes import proxies
+from mtf_imaging.processes.heartbeats import check_own_port, make_roll
+from mtf_imaging.processes.leaving import leave
+from mtf_imaging.processes.loopback_only import close_to_other_hosts
 from mtf_imaging.processes.peers import Peers
 from mtf_imaging.processes.processes import Processes, find_processes
+from mtf_imaging.processes.secret import SECRET, make_tag
 
 _logger = logging.getLogger(__name__)
 # TensorFlow's errors after the loss of a process. Other errors are those of the program itself.
@@ -42,6 +43,8 @@ _LOSSES = (
     tf.errors.UnavailableError,
     tf.errors.UnknownError,
 )
+# What gRPC says about a connection that is gone.
+_BROKEN = ("Broken pipe", "Connection reset", "Connection timed out", "No route to host", "Socket closed")
 _ABORTED = "Collective ops is aborted by: "
 _GRACE = 5.0  # seconds for the main thread to end after the exchanges were aborted
 _NAMES = 4  # processes to name in a message
@@ -71,8 +74,10 @@ class Runtime:
         try:
             grow_memory()
             _use_own_gpu(processes)
+            proxies.bypass(address.host for address in processes.addresses)
             addresses = [str(address) for address in processes.addresses]
             start_collectives(PROCESS_JOB, addresses, processes.index, may_spin=not _shares_cores(processes))
+            close_to_other_hosts(processes)
             self._peers.meet()
         except (tf.errors.OpError, RuntimeError) as error:
             self._peers.close()
@@ -86,6 +91,7 @@ class Runtime:
         self.device = _own_device(processes.index)
         version = importlib.metadata.version("mtf_imaging")
         self.agree({"the version of TensorFlow": tf.__version__, "the version of this package": version})
+        self._check_secret()
         self._peers.start()
 
     def transport(self, mesh_sizes: Sequence[int], communication: str | None = None) -> BetweenProcesses:
@@ -186,11 +192,11 @@ class Runtime:
                 return ClusterError(lost)
         elif not cause:
             return error  # of the program itself
-        failure = (
-            f"{self.processes.name(self.processes.index)}: an exchange with others failed: "
-            f"{(cause or reason(error)).removesuffix('.')}. Fix: check that all processes run the same program on "
-            "inputs of the same shapes."
-        )
+        why = (cause or reason(error)).removesuffix(".")
+        fix = "check that all processes run the same program on inputs of the same shapes"
+        if any(word in why for word in _BROKEN):
+            fix = "check the network between the hosts, then start all processes again"
+        failure = f"{self.processes.name(self.processes.index)}: an exchange with others failed: {why}. Fix: {fix}."
         self._peers.tell(failure)
         return ClusterError(failure)
 
@@ -202,13 +208,23 @@ class Runtime:
             most = max(values, key=values.count)
             others = [self.processes.name(i) for i, value in enumerate(values) if value != most]
             if others:
-                names = others[:_NAMES] + [f"{len(others) - _NAMES} more"] * (len(others) > _NAMES)
                 verb = "differ" if len(others) > 1 else "differs"
                 raise ConfigError(
-                    f"the processes disagree about {title}: {' and '.join(names)} {verb} from "
+                    f"the processes disagree about {title}: {_join(others)} {verb} from "
                     f"{self.processes.name(values.index(most))}. Fix: start all processes with the same code, command "
                     "line, files and data."
                 )
+
+    def _check_secret(self) -> None:
+        """Checks that all processes have the secret of process 0."""
+        tag = make_tag(make_roll(self.processes), self.processes.secret)
+        tags = [row.tobytes() for row in self._gather(np.frombuffer(tag, np.int32)[None])]
+        others = [self.processes.name(i) for i, each in enumerate(tags) if each != tags[0]]
+        if others:
+            raise ConfigError(
+                f"{_join(others)} {'were' if len(others) > 1 else 'was'} started with another secret than "
+                f"{self.processes.name(0)}, or without one. Fix: start all processes with the same {SECRET}."
+            )
 
     def _gather(self, rows: np.ndarray) -> np.ndarray:
         """Returns the equal-shaped int32 arrays of all processes, stacked by their numbers."""
@@ -246,13 +262,8 @@ class Runtime:
             if not self._peers.is_in_call:
                 return  # the main thread has received the error
             time.sleep(0.05)
-        # The main thread is blocked inside TensorFlow, where no exception can reach it. It may also be blocked by
-        # standard output, which must not keep this thread waiting.
-        os.write(2, f"\nmtf-imaging: {lost}\n".encode())
-        flush = threading.Thread(target=sys.stdout.flush, daemon=True)
-        flush.start()
-        flush.join(1.0)
-        os._exit(1)
+        # The main thread is blocked inside TensorFlow, where no exception can reach it.
+        leave(1, f"mtf-imaging: {lost}")
 
 
 class _Swap:
@@ -376,3 +387,8 @@ def _own_device(index: int, kind: str | None = None) -> str:
 
 def _digest(text: str) -> np.ndarray:
     return np.frombuffer(hashlib.sha256(text.encode()).digest(), np.int32)
+
+
+def _join(names: Sequence[str]) -> str:
+    """Joins the names of processes, of which there may be many."""
+    return " and ".join([*names[:_NAMES], *[f"{len(names) - _NAMES} more"] * (len(names) > _NAMES)])

@@ -1,7 +1,8 @@
 """Messages with which the processes of a program show each other that they are alive. Pure Python.
 
 Each process sends its status twice a second, as a UDP datagram to the port with the number of the TCP port. A datagram
-contains facts about its sender, and no commands. Datagrams of any other form are ignored.
+contains facts about its sender, and no commands. Datagrams of any other form are ignored, and so are those of senders
+that do not know the secret of the processes, if they have one.
 
 With up to `_ALL` processes, each one watches all others. With more, each watches the processes at distances 1, 2, 4 and
 so on, so the number of messages grows slowly.
@@ -20,6 +21,7 @@ from typing import NamedTuple
 
 from mtf_imaging.errors import ConfigError, reason
 from mtf_imaging.processes.processes import Processes
+from mtf_imaging.processes.secret import TAG_SIZE, find_doubt, make_tag
 from mtf_imaging.processes.servers import is_loopback
 
 _ALL = 16
@@ -27,7 +29,8 @@ EVERY = 0.5  # seconds between two messages
 _RETRY = 5.0  # seconds until a host name that could not be resolved is resolved again
 _LONGEST = 1000  # bytes of `why`, so that a datagram fits into one packet of Ethernet
 _HEAD = struct.Struct("!4s16s8sIIQBdd")
-_MAGIC = b"mtf1"
+_HEAD_AND_TAG = _HEAD.size + TAG_SIZE
+_MAGIC = b"mtf2"
 _HAS_SERVER, _IS_IN_CALL, _IS_REPLY = 1, 2, 4
 
 
@@ -88,24 +91,49 @@ def make_roll(processes: Processes) -> bytes:
     return hashlib.sha256(",".join(map(str, processes.addresses)).encode()).digest()[:16]
 
 
-def encode(status: Status) -> bytes:
-    """Returns the datagram of a status."""
+def encode(status: Status, secret: str = "") -> bytes:
+    """Returns the datagram of a status.
+
+    Args:
+      status: the status.
+      secret: the secret of the processes, or "". The datagram proves that its sender knows it.
+    """
     flags = status.has_server * _HAS_SERVER | status.is_in_call * _IS_IN_CALL | status.is_reply * _IS_REPLY
     roll, identity, num, number, calls = status[:5]
     head = _HEAD.pack(_MAGIC, roll, identity, num, number, calls, flags, status.idle, status.outside)
-    return head + status.why.encode()[:_LONGEST]
+    why = status.why.encode()[:_LONGEST]
+    return head + make_tag(head + why, secret) + why
 
 
-def decode(data: bytes) -> Status | None:
-    """Returns the status in a datagram, or None if the datagram is something else."""
-    if not _HEAD.size <= len(data) <= _HEAD.size + _LONGEST:
+class Arrival(NamedTuple):
+    """What a datagram contains.
+
+    Attributes:
+      status: the status of its sender.
+      doubt: why it is ignored: what the secret of its sender shows; or "".
+    """
+
+    status: Status
+    doubt: str
+
+
+def decode(data: bytes, secret: str = "") -> Arrival | None:
+    """Returns the content of a datagram, or None if the datagram is something else.
+
+    Args:
+      data: the datagram.
+      secret: the secret of the processes, or "".
+    """
+    if not _HEAD_AND_TAG <= len(data) <= _HEAD_AND_TAG + _LONGEST:
         return None
     magic, roll, identity, num, number, calls, flags, idle, outside = _HEAD.unpack(data[: _HEAD.size])
     if magic != _MAGIC or number >= num or not all(math.isfinite(age) and age >= 0 for age in (idle, outside)):
         return None
-    why = "".join(c for c in data[_HEAD.size :].decode(errors="ignore") if c.isprintable())
+    head, tag, rest = data[: _HEAD.size], data[_HEAD.size : _HEAD_AND_TAG], data[_HEAD_AND_TAG:]
+    why = "".join(c for c in rest.decode(errors="ignore") if c.isprintable())
     has_server, is_in_call, is_reply = (bool(flags & bit) for bit in (_HAS_SERVER, _IS_IN_CALL, _IS_REPLY))
-    return Status(roll, identity, num, number, calls, has_server, is_in_call, is_reply, idle, outside, why)
+    status = Status(roll, identity, num, number, calls, has_server, is_in_call, is_reply, idle, outside, why)
+    return Arrival(status, find_doubt(head + rest, tag, secret))
 
 
 class Heartbeats:
@@ -117,7 +145,7 @@ class Heartbeats:
     Args:
       processes: the processes.
       make_status: a function that returns the status of this process.
-      receive: a function that gets each status and the address of its sender.
+      receive: a function that gets the content of each datagram and the address of its sender.
 
     Attributes:
       targets: the numbers of the processes to send to.
@@ -130,7 +158,7 @@ class Heartbeats:
         self,
         processes: Processes,
         make_status: Callable[[], Status],
-        receive: Callable[[Status, tuple], None],
+        receive: Callable[[Arrival, tuple], None],
         targets: Iterable[int],
     ) -> None:
         self.targets = frozenset(targets)
@@ -156,18 +184,26 @@ class Heartbeats:
 
     def send(self) -> None:
         """Sends the status to all targets now."""
-        data = encode(self._make_status())
+        data = encode(self._make_status(), self._processes.secret)
         for index in self.targets:
             address = self._address(index)
             if address and self._socket:
                 with contextlib.suppress(OSError):
                     self._socket.sendto(data, address)
 
+    def resolve_again(self) -> None:
+        """Makes the next message to each process resolve its host name again.
+
+        A pod or a virtual machine that is replaced keeps its name and gets another address.
+        """
+        self._resolved = {}
+
     def reply(self, sender: tuple) -> None:
         """Sends the status to the sender of a message that does not fit."""
         if self._socket:
             with contextlib.suppress(OSError):
-                self._socket.sendto(encode(self._make_status()._replace(is_reply=True)), sender)
+                reply = self._make_status()._replace(is_reply=True)
+                self._socket.sendto(encode(reply, self._processes.secret), sender)
 
     def close(self) -> None:
         """Stops sending and receiving."""
@@ -190,9 +226,9 @@ class Heartbeats:
             except OSError:  # the port of a receiver was closed
                 time.sleep(0.01)
                 continue
-            status = decode(data)
-            if status is not None:
-                self._receive(status, sender)
+            arrival = decode(data, self._processes.secret)
+            if arrival is not None:
+                self._receive(arrival, sender)
 
     def _address(self, index: int) -> tuple | None:
         """Returns the address of a process, or None while its host name cannot be resolved."""
@@ -227,7 +263,11 @@ def check_own_port(processes: Processes) -> None:
 
 def _in_use(processes: Processes, port: str) -> ConfigError:
     """Returns the error for a port of this process that is in use."""
+    # Two host names, such as two nodes of Slurm, may be the same host.
+    twins = [i for i, address in enumerate(processes.addresses) if address.port == processes.own.port]
+    others = [processes.name(i) for i in twins if i != processes.index]
+    who = f" (by {others[0]}, a task of another node on this host?)" if others else ""
     return ConfigError(
-        f"{processes.name(processes.index)}: {port} {processes.own.port} is in use on this host. Fix: end the program "
-        "that uses it, perhaps an earlier process of this program, or give this process another port."
+        f"{processes.name(processes.index)}: {port} {processes.own.port} is in use on this host{who}. Fix: end the "
+        "program that uses it, perhaps an earlier process of this program, or give this process another port."
     )

@@ -30,9 +30,12 @@ from collections.abc import Callable, Iterator
 
 from mtf_imaging.errors import ClusterError, ConfigError, reason
 from mtf_imaging.files import workers
-from mtf_imaging.processes.heartbeats import EVERY, Heartbeats, Status, make_roll, watched_by, watchers
+from mtf_imaging.processes import proxies
+from mtf_imaging.processes.connections import keep_connections
+from mtf_imaging.processes.heartbeats import EVERY, Arrival, Heartbeats, Status, make_roll, watched_by, watchers
 from mtf_imaging.processes.processes import Processes
-from mtf_imaging.processes.servers import silence, stranger
+from mtf_imaging.processes.secret import SECRET
+from mtf_imaging.processes.servers import is_loopback, silence, stranger
 
 _PATIENCE = 5  # timeouts
 _FRESH = 4 * EVERY  # seconds for which a status is believed
@@ -83,6 +86,7 @@ class Peers:
         self._alive: dict[int, float] = {}  # time of the last sign of life
         self._silence: dict[int, str] = {}  # why a TCP port did not answer
         self._replaced: set[int] = set()
+        self._doubts: dict[int, str] = {}  # what is known about the secret of a process that has another one
         self._fault = ""
         self._start_by = float("inf")
         self._lost = ""
@@ -137,6 +141,7 @@ class Peers:
             time.sleep(0.05)
         self._has_met = True
         self._heartbeats.targets = frozenset(watchers(self._processes.index, self._processes.num))
+        self._heartbeats.resolve_again()  # some may have been replaced while this process waited for them
         self._alive = dict.fromkeys(self._watched, time.monotonic())
         self._start_by = time.monotonic() + 2 * self._processes.timeout
         threading.Thread(target=self._watch, daemon=True, name="watch processes").start()
@@ -187,9 +192,14 @@ class Peers:
                 outside.append(status.outside + now - at)
         return min(idle), min(outside)
 
-    def _receive(self, status: Status, sender: tuple) -> None:
-        """Stores the status of another process."""
-        own = self._processes
+    def _receive(self, arrival: Arrival, sender: tuple) -> None:
+        """Stores the status of another process, unless its sender does not know the secret."""
+        own, status = self._processes, arrival.status
+        if arrival.doubt:
+            # Anyone can send this, so it only explains why a process is missing.
+            if status.number < own.num and status.number != own.index and not self._has_met:
+                self._doubts[status.number] = arrival.doubt
+            return
         if status.roll != self._roll:
             if not self._has_met:
                 address = f"{sender[0]}:{sender[1]}"
@@ -244,12 +254,20 @@ class Peers:
         return status is not None and status.has_server and status.calls <= _FIRST_CALLS and self._asked[index] > at
 
     def _late(self, missing: dict[int, str]) -> str:
-        names = [f"{self._processes.name(i)}: {why}" for i, why in list(missing.items())[:_NAMES]]
+        doubts = {i: self._doubts[i] for i in missing if i in self._doubts and i not in self._status}
+        names = [f"{self._processes.name(i)}: {doubts.get(i, why)}" for i, why in list(missing.items())[:_NAMES]]
         names += ["..."] * (len(missing) > _NAMES)
-        return (
+        text = (
             f"{len(missing)} of {self._processes.num} processes did not start within {self._processes.timeout:g} s "
-            f"({'; '.join(names)}). Fix: start all processes at about the same time, with addresses that all hosts can "
-            "reach, or allow more time with MTF_IMAGING_TIMEOUT."
+            f"({'; '.join(names)}).{proxies.note()}"
+        )
+        if doubts:
+            return f"{text} Fix: start all processes with the same {SECRET}, and end the processes of other programs."
+        local = next((own.host for own in (self._processes.addresses[i] for i in missing) if is_loopback(own)), "")
+        means = f" ({local} is another host on each host)" if local else ""
+        return (
+            f"{text} Fix: start all processes at about the same time, with addresses that all hosts can reach{means}, "
+            "or allow more time with MTF_IMAGING_TIMEOUT."
         )
 
     def _ask(self, indices: list[int]) -> None:
@@ -274,6 +292,7 @@ class Peers:
             self._hurry.wait(EVERY)
             if self._hurry.is_set():
                 time.sleep(EVERY / 5)
+            keep_connections(self._processes.own.port)
             now = time.monotonic()
             quiet = [i for i in self._watched if self._hurry.is_set() or now - self._heard_at(i) > 3 * EVERY]
             self._ask(sorted(quiet, key=lambda i: self._asked.get(i, _NEVER))[:_AT_ONCE])
@@ -324,8 +343,8 @@ class Peers:
         if now > self._start_by:
             return (
                 f"the {self._processes.num} processes did not begin together within {2 * timeout:g} s, although all "
-                "of them answer. Fix: start all processes with the same list of addresses, and end the processes of "
-                "earlier programs."
+                f"of them answer.{self._strangers()}{proxies.note()} Fix: start all processes with the same list of "
+                "addresses, and end the processes of earlier programs."
             )
         if any(now - self._heard_at(i) > _FRESH for i in self._watched):
             return None  # some may compute
@@ -334,10 +353,15 @@ class Peers:
         if waited < (timeout if outside > timeout else _PATIENCE * timeout):
             return None
         return (
-            f"the processes have waited for {waited:.0f} s, and none of them computes: {self._states()}. Fix: make all "
-            "processes call the same programs in the same order, equally often. If a process has to wait for something "
-            "else, such as a disk, allow more time with MTF_IMAGING_TIMEOUT."
+            f"the processes have waited for {waited:.0f} s, and none of them computes: {self._states()}."
+            f"{proxies.note()} Fix: make all processes call the same programs in the same order, equally often. If a "
+            "process has to wait for something else, such as a disk, allow more time with MTF_IMAGING_TIMEOUT."
         )
+
+    def _strangers(self) -> str:
+        """Returns a sentence about each process that has another secret, or ""."""
+        doubts = [(i, doubt) for i, doubt in sorted(self._doubts.items()) if i not in self._status]
+        return "".join(f" {self._processes.name(i)} {doubt}." for i, doubt in doubts[:_NAMES])
 
     def _states(self) -> str:
         """Returns which processes are in which call."""

@@ -1,4 +1,4 @@
-"""The processes of one program: their addresses, from TF_CONFIG or Slurm. Pure Python.
+"""The processes of one program: their addresses, from TF_CONFIG, Kubernetes or Slurm. Pure Python.
 
 All processes run the same program. Each has one shard of the mesh, and they exchange messages.
 """
@@ -7,10 +7,12 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.processes.kubernetes import find_pods
+from mtf_imaging.processes.secret import find_secret
 from mtf_imaging.processes.servers import Server, parse_servers
 from mtf_imaging.processes.slurm import find_step
 
@@ -29,6 +31,7 @@ class Processes:
       addresses: the address of each process.
       index: the number of this process.
       timeout: seconds after which a process that does not answer counts as lost.
+      secret: a text that only these processes know, so that they ignore messages of others; or "".
 
     Raises:
       ConfigError: there is no address, an address is repeated, `index` is not the number of a process, or `timeout` is
@@ -38,6 +41,7 @@ class Processes:
     addresses: tuple[Server, ...]
     index: int
     timeout: float = DEFAULT_TIMEOUT
+    secret: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "addresses", tuple(Server(*address) for address in self.addresses))
@@ -86,7 +90,8 @@ class Processes:
 def find_processes(environ: Mapping[str, str] = os.environ) -> Processes | None:
     """Returns the processes that this process belongs to, or None if it runs alone.
 
-    TF_CONFIG takes precedence over the variables of Slurm. MTF_IMAGING_TIMEOUT sets the timeout, in seconds.
+    TF_CONFIG takes precedence over the variables of Kubernetes, and these over those of Slurm. MTF_IMAGING_TIMEOUT sets
+    the timeout, in seconds, and MTF_IMAGING_SECRET the secret.
 
     Args:
       environ: the environment variables.
@@ -97,11 +102,13 @@ def find_processes(environ: Mapping[str, str] = os.environ) -> Processes | None:
     value = environ.get(TF_CONFIG, "").strip()
     if value not in ("", "{}"):
         addresses, index = _parse_tf_config(value)
-    elif step := find_step(environ):
-        addresses, index = step
+    elif group := find_pods(environ) or find_step(environ):
+        addresses, index = group
     else:
         return None
-    return None if len(addresses) == 1 else Processes(addresses, index, parse_timeout(environ))
+    if len(addresses) == 1:
+        return None
+    return Processes(addresses, index, parse_timeout(environ), find_secret(environ))
 
 
 def parse_timeout(environ: Mapping[str, str]) -> float:

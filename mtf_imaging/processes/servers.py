@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from mtf_imaging.errors import ClusterError, ConfigError, reason
+from mtf_imaging.processes import proxies
 
 EXAMPLE = "host0:2222,host1:2222"
 _ADDRESS = re.compile(r"(?P<host>[^\s:/\[\]]+|\[[0-9A-Fa-f:.%\w]+\]):(?P<port>[0-9]+)")
@@ -251,7 +252,7 @@ class Watch:
                 starts = (f"a server at port {server.port} of {server.host}" for server in missing)
                 raise ClusterError(
                     f"{' and '.join(f'{server} ({why})' for server, why in missing.items())}: {len(missing)} of "
-                    f"{len(self._why)} servers did not answer within {timeout:g} s. Fix: "
+                    f"{len(self._why)} servers did not answer within {timeout:g} s.{proxies.note()} Fix: "
                     f"start {' and '.join(starts)}, or name other servers in cluster.",
                     settings=["port", "cluster"],
                 )

@@ -11,7 +11,7 @@ from mtf_imaging.processes.servers import Server
 _TASK, _NUM_TASKS, _NUM_TASKS_OF_JOB = "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"
 _STEP, _JOB = "SLURM_STEP_ID", "SLURM_JOB_ID"
 _NODES, _TASKS_PER_NODE = "SLURM_STEP_NODELIST", "SLURM_STEP_TASKS_PER_NODE"
-_NODE, _LOCAL_TASK = "SLURM_NODEID", "SLURM_LOCALID"
+_NODE, _LOCAL_TASK, _NODE_NAME = "SLURM_NODEID", "SLURM_LOCALID", "SLURMD_NODENAME"
 
 # A node name with ranges in brackets, such as "rack[1-2]gpu[01-03,7]"; "," separates names.
 _ITEM = r"(?:[^\s,\[\]]|\[[0-9,-]+\])+"
@@ -40,7 +40,8 @@ def find_step(environ: Mapping[str, str]) -> Step | None:
     sets the variables of a step.
 
     Raises:
-      ConfigError: a variable is missing or malformed, or srun does not place the tasks on the nodes in blocks.
+      ConfigError: a variable is missing or malformed, or srun does not place the tasks on the nodes in blocks, in the
+        order of the list of nodes.
     """
     name = _NUM_TASKS if _NUM_TASKS in environ else _NUM_TASKS_OF_JOB
     if _TASK not in environ or name not in environ or (name == _NUM_TASKS_OF_JOB and _STEP not in environ):
@@ -59,6 +60,7 @@ def find_step(environ: Mapping[str, str]) -> Step | None:
         )
     positions = [(node, local) for node, count in enumerate(counts) for local in range(count)]
     _check_position(environ, task, positions[task])
+    _check_node(environ, task, hosts[positions[task][0]])
     base = _base_port(environ)
     return Step(tuple(Server(hosts[node], base + local) for node, local in positions), task)
 
@@ -123,6 +125,20 @@ def _check_position(environ: Mapping[str, str], task: int, position: tuple[int, 
             f"task {task} ({_TASK}) is number {actual[1]} on node {actual[0]} ({_LOCAL_TASK}, {_NODE}), but with "
             f"{_TASKS_PER_NODE}={environ[_TASKS_PER_NODE]} it should be number {position[1]} on node {position[0]}. "
             f"Tasks must be placed in blocks. Fix: start them with `{_BLOCK}`."
+        )
+
+
+def _check_node(environ: Mapping[str, str], task: int, host: str) -> None:
+    """Raises ConfigError if this task runs on another node than the list of nodes says.
+
+    Slurm sorts the list of nodes, but numbers the nodes of a heterogeneous job by its components.
+    """
+    actual = environ.get(_NODE_NAME, host)
+    if actual != host:
+        raise ConfigError(
+            f"task {task} ({_TASK}) runs on node {actual} ({_NODE_NAME}), but with {_NODES}={environ[_NODES]} and "
+            f"{_TASKS_PER_NODE}={environ[_TASKS_PER_NODE]} it should run on node {host}. Fix: start all tasks with "
+            f"`{_BLOCK}`, as one component of the job."
         )
 
 

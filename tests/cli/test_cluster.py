@@ -6,6 +6,7 @@ import re
 import signal
 import socket
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -47,12 +48,12 @@ def start(*words, **options):
 
 
 @contextlib.contextmanager
-def serving(folder, number, port=0):
+def serving(folder, number, port=0, **options):
     """Starts servers in the working folder `folder`, and yields their processes, addresses and files of output."""
     with contextlib.ExitStack() as ended, tempfile.TemporaryDirectory() as outputs:
         processes, files = [], [Path(outputs, str(index)) for index in range(number)]
         for file in files:
-            processes.append(start("serve", f"--port={port}", cwd=folder, stdout=file))
+            processes.append(start("serve", f"--port={port}", cwd=folder, stdout=file, **options))
             ended.callback(forked.end, processes[-1])
         yield processes, [f"localhost:{_ready_port(*each)}" for each in zip(processes, files, strict=True)], files
 
@@ -66,11 +67,11 @@ def _ready_port(process, file):
     return waiting.wait_until(find, "the server", [process], [file])[1]
 
 
-def chief(*words, cwd):
+def chief(*words, cwd, **options):
     """Runs a command in a new process and returns its exit code, stdout and stderr."""
     with tempfile.TemporaryDirectory() as outputs:
         out, err = Path(outputs, "out"), Path(outputs, "err")
-        process = start(*words, cwd=cwd, stdout=out, stderr=err)
+        process = start(*words, cwd=cwd, stdout=out, stderr=err, **options)
         try:
             code = waiting.wait_for_end(process, f"the end of {words[0]}", [out, err])
         finally:
@@ -145,6 +146,18 @@ def test_servers_train_as_one_process_does(whole, servers, number):
     assert rows.keys() == {"this process", *used}
     assert all(int(size.replace(",", "")) > 100 for size in rows.values())
     assert not list((whole / "elsewhere").iterdir())
+
+
+@pytest.mark.slow
+def test_servers_and_the_command_use_no_proxy(data, tmp_path):
+    """Nothing listens at the address of the proxy, so a connection through it fails."""
+    proxy = "http://127.0.0.1:9"
+    environment = {"grpc_proxy": proxy, "https_proxy": proxy, "http_proxy": proxy, "no_proxy": "example.org"}
+    with serving(tmp_path, 2, environment=environment) as (_, servers, _):
+        words = [*job(data, "float32"), "--model_dir", tmp_path / "run", *over(servers), "--num_steps=1"]
+        code, _, err = chief(*words, cwd=tmp_path, environment=environment)
+    assert code == 0, err
+    assert len(losses(tmp_path / "run")) == 1
 
 
 @pytest.mark.slow
@@ -250,6 +263,52 @@ def test_another_service_on_the_port_of_a_server_is_reported(data, tmp_path, ser
     assert f"mtf-imaging: {server}: another " in err
     assert "Fix: start a server at a free port of localhost, for instance port " in err
     assert err.endswith("On the command line: `mtf-imaging serve --port PORT` on that host, --cluster.\n")
+
+
+@contextlib.contextmanager
+def stopping_server():
+    """Answers the checks of a server, but no client of gRPC; yields its address and its connections."""
+    checks = 2  # that it listens, and that it is of TensorFlow
+    settings, message = b"\0\0\0\4\0\0\0\0\0", b"\0\0\0\0\1\0"
+    answer = settings + len(message).to_bytes(3, "big") + b"\0\0\0\0\0\1" + message
+
+    connections = []
+
+    def serve():
+        with contextlib.suppress(OSError):  # the end of the test closes the socket
+            while True:
+                connections.append(listening.accept()[0])
+                if len(connections) <= checks:
+                    connections[-1].sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"127.0.0.1:{listening.getsockname()[1]}", connections
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(None, 1), (signal.SIGTERM, 75), (signal.SIGHUP, 75)])
+def test_first_contact_ends_after_the_timeout_or_a_signal(data, tmp_path, number, code):
+    words = ["train", "--data_dir", data / "records", f"--model_dir={tmp_path / 'run'}", *TINY]
+    words += [f"--gin.setup.cluster_timeout={3 if number is None else 3600}"]
+    with stopping_server() as (server, connections):
+        process = start(*words, f"--cluster={server}", cwd=tmp_path, stderr=tmp_path / "err")
+        try:
+            if number is not None:
+                # The third connection asks for the address of this host, and the fourth one is of gRPC.
+                condition = lambda: len(connections) > 3  # noqa: E731
+                waiting.wait_until(condition, "the first contact", [process], [tmp_path / "err"])
+                os.kill(process.pid, number)
+            assert waiting.wait_for_end(process, logs=[tmp_path / "err"]) == code
+        finally:
+            forked.end(process)
+    err = (tmp_path / "err").read_text()
+    assert "Traceback" not in err
+    if number is None:
+        assert f"cluster: TensorFlow did not connect to {server} " in err
+        assert " within 3 s, although all of them had answered. Fix: " in err
+    else:
+        assert f"{number.name}: stopped before the first step" in err
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ The programs of these tests are tiny Python programs, so TensorFlow is never imp
 """
 
 import contextlib
+import fcntl
 import itertools
 import json
 import os
@@ -12,6 +13,7 @@ import re
 import signal
 import subprocess
 import sys
+import termios
 import time
 from pathlib import Path
 
@@ -55,16 +57,17 @@ def in_a_folder(tmp_path, monkeypatch):
 
 
 def reset_signals():
-    """Undoes what a background shell sets: its processes ignore Ctrl-C."""
+    """Undoes what a background shell and nohup set: their processes ignore Ctrl-C and SIGHUP."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-def start(body, *words, grace=GRACE, **options):
+def start(body, *words, grace=GRACE, preexec=reset_signals, **options):
     """Starts `launch` with a program."""
     Path("program.py").write_text(_HEADER + body)
     command = [sys.executable, "-c", _PROGRAM, str(grace), *words, "--", "program.py"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
-    return subprocess.Popen(command, text=True, preexec_fn=reset_signals, **pipes)
+    return subprocess.Popen(command, text=True, preexec_fn=preexec, **pipes)
 
 
 def finish(process):
@@ -254,6 +257,65 @@ def test_processes_that_were_all_stopped(exit_code):
     assert launch(f"sys.exit({exit_code})", "--restarts=2", num=3) == (exit_code, "", "")
 
 
+@pytest.mark.parametrize("exit_code", [75, 130])
+def test_a_process_that_is_stopped_first_decides_the_exit_code(exit_code):
+    body = f"""
+if me == 1:
+    sys.exit({exit_code})
+while os.path.exists(f"/proc/{{Path('pid').read_text()}}"):
+    time.sleep(0.01)
+time.sleep(0.3)
+sys.exit("lost process 1")
+"""
+    body = f"if me: Path('pid').write_text(str(os.getpid()))\nelse: wait_for('pid')\n{body}"
+    assert launch(body, grace=LONG) == (exit_code, "", "lost process 1\n")
+
+
+def test_a_second_signal_ends_programs_that_ignore_it():
+    body = f"""
+signal.signal(signal.SIGTERM, lambda *_: Path(f"first{{me}}").touch())
+Path(f"ready{{me}}").touch()
+while True:
+    {_SLEEP}
+"""
+    process = start(body, "--num_processes=2")
+    wait_for_files(process, "ready0", "ready1")
+    process.send_signal(signal.SIGTERM)
+    wait_for_files(process, "first0", "first1")
+    time.sleep(1.1)  # signals in a shorter time count once
+    process.send_signal(signal.SIGTERM)
+    assert finish(process)[0] == 128 + signal.SIGKILL
+
+
+def test_a_lost_terminal_leaves_the_processes_time_to_save():
+    body = """
+def save(*_):
+    for _ in range(100 * me):  # through launch, which process 0 does not need in a terminal
+        print("a line")
+    Path(f"saved{me}").touch()
+    sys.exit(75)
+signal.signal(signal.SIGHUP, save)
+print("ready", flush=True)
+Path(f"ready{me}").touch()
+while True:
+    time.sleep(0.01)
+"""
+    master, slave = pty.openpty()
+
+    def in_the_terminal():
+        reset_signals()
+        os.setsid()
+        fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+
+    process = start(body, "--num_processes=2", stdout=slave, stderr=slave, preexec=in_the_terminal)
+    os.close(slave)
+    wait_for_files(process, "ready0", "ready1")
+    os.close(master)
+    assert waiting.wait_for_end(process) == 75
+    assert Path("saved0").exists()
+    assert Path("saved1").exists()
+
+
 def test_a_process_that_was_stopped_leaves_the_others_all_the_time_they_need():
     body = f"""
 if me:
@@ -267,7 +329,7 @@ sys.exit(75)
     assert Path("saved").exists()
 
 
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1", "SIGINT"])
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGUSR1", "SIGHUP", "SIGINT"])
 def test_signals_are_passed_on_once_to_each_process(name):
     body = f"""
 count = 0

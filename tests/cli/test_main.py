@@ -9,6 +9,7 @@ from absl import flags
 
 from mtf_imaging.cli import main
 from mtf_imaging.cli.commands import all_commands
+from mtf_imaging.cli.commands.all_commands import COMMANDS
 from mtf_imaging.cli.config.flags_of_settings import required
 from mtf_imaging.cli.runtime import usage
 from mtf_imaging.errors import ConfigError, DataError, Interrupted, LayoutError
@@ -35,7 +36,7 @@ def run(capsys, *argv):
     "argv",
     [
         ["--help"],
-        *([command, "--help"] for command in main.COMMANDS),
+        *([command, "--help"] for command in COMMANDS),
         ["trian"],
         ["train", "--data", "x"],
         ["train", "--data_dir=a", "--model_dir=b", "--layout=x=rows"],
@@ -56,7 +57,7 @@ def test_help_and_errors_do_not_import_tensorflow(argv):
 def test_help_lists_every_command_with_an_example(capsys):
     code, out, err = run(capsys, "--help")
     assert (code, err) == (0, "")
-    assert all(f"\n  {command} " in out for command in main.COMMANDS)
+    assert all(f"\n  {command} " in out for command in COMMANDS)
     assert all(f"\n{group}:\n  {names[0]} " in out for group, names in all_commands.GROUPS.items())
     assert max(map(len, out.splitlines())) <= 100
     assert "mtf-imaging demo --output_dir demo" in out
@@ -69,7 +70,7 @@ def test_help_as_a_word(capsys):
     assert run(capsys, "help", "train") == run(capsys, "train", "help") == run(capsys, "train", "--help")
 
 
-@pytest.mark.parametrize("command", main.COMMANDS)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_help_of_a_command_shows_its_flags_and_an_example_that_parses(capsys, command):
     code, out, _ = run(capsys, command, "--help")
     module = all_commands.load(command)
@@ -226,7 +227,7 @@ def test_a_bug_keeps_its_traceback(monkeypatch, error):
 def test_the_help_of_train_says_what_signals_do(capsys):
     _, out, _ = run(capsys, "train", "--help")
     text = " ".join(out.split())
-    assert "SIGTERM, SIGUSR1 and Ctrl-C end the run: it finishes the current step, saves a checkpoint" in text
+    assert "SIGTERM, SIGUSR1, SIGHUP (a lost terminal) and Ctrl-C end the run: it finishes the current step" in text
     assert "exits with code 75 (130 for Ctrl-C). Start the same command again to resume" in text
 
 

@@ -1,4 +1,4 @@
-"""The unchanged job script for Slurm, with replacements for the programs of Slurm on PATH."""
+"""The unchanged job scripts for Slurm, with replacements for the programs of Slurm on PATH."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from mtf_imaging.cli.main import main
 from tests import waiting
 
 ROOT = Path(__file__).parents[2]
-SCRIPT = ROOT / "docs/slurm/one_node.sbatch"
+ONE_NODE, SEVERAL_NODES = (ROOT / "docs/slurm" / name for name in ("one_node.sbatch", "several_nodes.sbatch"))
 SRUN = 'while [[ "$1" == --* ]]; do shift; done; exec "$@"'  # like the srun of Slurm, passes signals on to the program
 STEPS = 150
 TINY = [
@@ -34,7 +34,7 @@ def job(tmp_path):
         (programs / name).write_text(f"#!/bin/bash\n{body}\n")
         (programs / name).chmod(0o755)
 
-    def submit(mtf_imaging, *words):
+    def submit(mtf_imaging, *words, script=ONE_NODE):
         program("mtf-imaging", mtf_imaging)
         environment = os.environ | {
             "PATH": f"{programs}:{os.environ['PATH']}",
@@ -42,7 +42,7 @@ def job(tmp_path):
             "SLURM_JOB_ID": "4711",
             "SLURM_CPUS_PER_TASK": "2",
         }
-        command = ["bash", SCRIPT, *map(str, words)]
+        command = ["bash", script, *map(str, words)]
         process = subprocess.Popen(command, env=environment, cwd=tmp_path, start_new_session=True)
         return waiting.killed_at_end(process)
 
@@ -78,6 +78,7 @@ def test_a_requeued_job_resumes_and_equals_an_uninterrupted_one(job, tmp_path):
         assert path.read_bytes() == (broken / path.name).read_bytes(), path.name
 
 
+@pytest.mark.parametrize("script", [ONE_NODE, SEVERAL_NODES], ids=lambda script: script.stem)
 @pytest.mark.parametrize(
     ("mtf_imaging", "is_signaled", "code", "requeued"),
     [
@@ -95,8 +96,8 @@ def test_a_requeued_job_resumes_and_equals_an_uninterrupted_one(job, tmp_path):
         ),  # the run completed at the time of the signal
     ],
 )
-def test_only_interrupted_jobs_are_requeued(job, tmp_path, mtf_imaging, is_signaled, code, requeued):
-    with job(mtf_imaging, "--data_dir", "records") as process:
+def test_only_interrupted_jobs_are_requeued(job, tmp_path, script, mtf_imaging, is_signaled, code, requeued):
+    with job(mtf_imaging, "--data_dir", "records", script=script) as process:
         if is_signaled:
             waiting.wait_until((tmp_path / "started").is_file, "the program", [process])
             process.send_signal(signal.SIGUSR1)
@@ -104,17 +105,26 @@ def test_only_interrupted_jobs_are_requeued(job, tmp_path, mtf_imaging, is_signa
     assert (tmp_path / "requeued").read_text() == requeued
 
 
-def test_flags_reach_training_unchanged(job, tmp_path):
+@pytest.mark.parametrize("script", [ONE_NODE, SEVERAL_NODES], ids=lambda script: script.stem)
+def test_flags_reach_training_unchanged(job, tmp_path, script):
     words = ["--data_dir", "my records", "--gin.job.dtype='\"float64\"'"]
-    with job('printf "%s\\n" "$@" > words', *words) as process:
+    with job('printf "%s\\n" "$@" > words', *words, script=script) as process:
         assert waiting.wait_for_end(process) == 0
     assert (tmp_path / "words").read_text().splitlines() == ["train", *words]
 
 
-def test_the_directives_of_slurm():
-    lines = SCRIPT.read_text().splitlines()
-    directives = [line.split()[1] for line in lines if line.startswith("#SBATCH ")]
-    assert {"--signal=B:USR1@120", "--requeue", "--open-mode=append", "--ntasks=1", "--nodes=1"} <= set(directives)
+@pytest.mark.parametrize(
+    ("script", "own"),
+    [
+        (ONE_NODE, {"--ntasks=1", "--nodes=1"}),
+        (SEVERAL_NODES, {"--ntasks-per-node=8", "--gpus-per-node=8", "--nodes=2"}),
+    ],
+    ids=["one_node", "several_nodes"],
+)
+def test_the_directives_of_slurm(script, own):
+    lines = script.read_text().splitlines()
+    directives = {line.split()[1] for line in lines if line.startswith("#SBATCH ")}
+    assert {"--signal=B:USR1@120", "--requeue", "--open-mode=append"} | own <= directives
     first = next(i for i, line in enumerate(lines) if line and not line.startswith("#"))
     assert not any(line.startswith("#SBATCH") for line in lines[first:]), (
         "Slurm ignores directives after the first command"

@@ -14,7 +14,7 @@ from mtf_imaging.errors import Interrupted
 from mtf_imaging.jobs import stop_signals
 from mtf_imaging.jobs.stop_signals import StopSignals
 
-BOTH = [(signal.SIGTERM, "SIGTERM"), (signal.SIGUSR1, "SIGUSR1")]
+BOTH = [(signal.SIGTERM, "SIGTERM"), (signal.SIGUSR1, "SIGUSR1"), (signal.SIGHUP, "SIGHUP")]
 
 
 def under_signals(body):
@@ -24,7 +24,7 @@ def under_signals(body):
 
 @pytest.fixture(autouse=True)
 def handlers_are_put_back():
-    numbers = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+    numbers = (signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGINT)
     ctrl_c = signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it
     before = [signal.getsignal(number) for number in numbers]
     yield
@@ -119,14 +119,50 @@ def test_the_same_signal_twice_within_a_moment_counts_once():
         assert signals.reason() == "SIGTERM"
 
 
-def test_an_ignored_ctrl_c_stays_ignored():
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_an_ignored_signal_stays_ignored(number):
+    before = signal.signal(number, signal.SIG_IGN)
     try:
         with StopSignals() as signals:
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(number)
             assert signals.reason() is None
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(number, before)
+
+
+def test_a_library_that_replaces_the_exception_does_not_hide_the_signal():
+    def build(signals):
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except BaseException:
+            raise ImportError("initialization failed") from None  # as pybind11 does
+
+    with pytest.raises(Interrupted, match="SIGTERM: stopped before the first step"):
+        under_signals(build)
+
+
+def test_a_second_signal_in_an_inner_block_calls_the_function_of_the_outer_block(monkeypatch):
+    monkeypatch.setattr(stop_signals, "_SAME_REQUEST", 0.0)
+    numbers = []
+    with StopSignals(second=numbers.append), StopSignals() as signals:
+        signals.reason()
+        signal.raise_signal(signal.SIGHUP)
+        signal.raise_signal(signal.SIGTERM)
+    assert numbers == [signal.SIGTERM]
+
+
+def test_a_second_signal_in_an_inner_block_has_the_effect_of_outside(monkeypatch):
+    monkeypatch.setattr(stop_signals, "_SAME_REQUEST", 0.0)
+
+    def train(signals):
+        with StopSignals() as inner:
+            inner.reason()
+            signal.raise_signal(signal.SIGTERM)
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt) as error:
+        under_signals(train)
+    assert explain(error.value) == "interrupted."
 
 
 def test_in_another_thread_nothing_is_handled():

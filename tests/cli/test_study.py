@@ -1,7 +1,7 @@
 """The study: the commands that it runs, its resumption, and its errors."""
 
 import re
-import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -80,11 +80,10 @@ def test_trainings_and_evaluations_run_as_several_processes(tmp_path, lines, mon
     processes = [(command, values.get("num_processes", 1)) for command, values in lines]
     assert processes == [("phantom", 1), ("convert", 1), ("train", 2), ("evaluate", 2)]
     started = []
-    monkeypatch.setattr(
-        subprocess, "run", lambda words, env: started.append(words) or subprocess.CompletedProcess([], 0)
-    )
+    nothing = subprocesses.Program([sys.executable, "-c", ""], {})
+    monkeypatch.setattr(subprocesses, "own_program", lambda words: started.append(words) or nothing)
     subprocesses.run_command("train", num_processes=2, model_dir="run")
-    assert started[0][-7:] == ["launch", "--num_processes", "2", "--", "train", "--model_dir", "run"]
+    assert started[0] == ["launch", "--num_processes", "2", "--", "train", "--model_dir", "run"]
     assert "$ mtf-imaging launch --num_processes 2 -- train --model_dir run\n" in capsys.readouterr().out
 
 

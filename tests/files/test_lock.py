@@ -48,6 +48,16 @@ def holder(tmp_path):
         process.kill()
 
 
+def test_a_locked_run_deletes_the_unfinished_scores_of_other_machines(tmp_path):
+    unfinished = tmp_path / "eval/.partial-00000000-1-scores.csv"
+    unfinished.parent.mkdir()
+    unfinished.touch()
+    (tmp_path / "eval/scores.csv").touch()
+    (tmp_path / "run.json").touch()
+    with run_folder.held(tmp_path):
+        assert [path.name for path in unfinished.parent.iterdir()] == ["scores.csv"]
+
+
 def test_a_second_run_is_refused_until_the_first_is_killed(holder, tmp_path):
     folder = tmp_path / "run"
     process = f"process {holder.pid} on {socket.gethostname()}"

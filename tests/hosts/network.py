@@ -65,11 +65,19 @@ class Host:
         self.kill()
 
     def kill(self):
-        """Kills all processes that were started on this host."""
-        for process in self._processes:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        """Kills all processes of this host, daemons included."""
+        while pids := _run("ip", "netns", "pids", self.namespace).split():
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
+        while self._processes:
+            self._processes.pop().wait()
+
+    def add_interface(self, name, address):
+        """Adds a network interface, with an address that no other host reaches."""
+        self.run("ip", "link", "add", name, "type", "bridge")
+        self.run("ip", "address", "add", address, "dev", name)
+        self.run("ip", "link", "set", name, "up")
 
     def sent(self):
         """Returns the bytes that this host has sent to other hosts, as its network interface counts them."""

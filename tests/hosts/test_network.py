@@ -40,3 +40,18 @@ def test_networks_beside_each_other_are_separate(num):
     with network(num) as hosts, network(2) as others:
         assert hosts[0].address == others[0].address
         assert {host.namespace for host in hosts}.isdisjoint(host.namespace for host in others)
+
+
+def test_the_daemons_of_a_host_end_with_it():
+    with network(2) as hosts:
+        for host in hosts:
+            host.start("setsid", "--fork", "sleep", "1000").wait()
+        assert [len(_pids(host)) for host in hosts] == [1, 1]
+        hosts[1].power_off()
+        assert [len(_pids(host)) for host in hosts] == [1, 0]
+
+
+def _pids(host):
+    return subprocess.run(
+        ["ip", "netns", "pids", host.namespace], capture_output=True, text=True, check=True
+    ).stdout.split()

@@ -95,11 +95,11 @@ def launch(num, *words, code=0, **flags):
     return output
 
 
-def train_command(folder, model_dir, steps, *more):
+def train_command(folder, model_dir, steps, *more, mesh="rows:2,cols:2", layout="x:rows,y:cols"):
     """Returns the words of `mtf-imaging train` for records of 8 voxels."""
     (folder / "job.gin").write_text(GIN)
     words = ["train", "--data_dir", folder / "records", "--model_dir", model_dir, "--gin_file", folder / "job.gin"]
-    return [*words, "--num_steps", steps, "--mesh_shape", "rows:2,cols:2", "--layout", "x:rows,y:cols", *more]
+    return [*words, "--num_steps", steps, "--mesh_shape", mesh, "--layout", layout, *more]
 
 
 def wait_for_step(launched, model_dir, step):

@@ -4,11 +4,14 @@ from tests.mutants import (
     data_mutants,
     evaluation_mutants,
     format_mutants,
+    kubernetes_mutants,
     layout_mutants,
     learning_mutants,
     mesh_mutants,
     ops_mutants,
+    process_mutants,
     program_mutants,
+    slurm_mutants,
     training_mutants,
     upstream_mutants,
     zarr_mutants,
@@ -17,6 +20,6 @@ from tests.mutants import (
 _MODULES = (
     *(layout_mutants, mesh_mutants, ops_mutants, upstream_mutants),
     *(program_mutants, training_mutants, learning_mutants, evaluation_mutants),
-    *(data_mutants, format_mutants, zarr_mutants),
+    *(data_mutants, format_mutants, zarr_mutants, process_mutants, slurm_mutants, kubernetes_mutants),
 )
 MUTANTS = [mutant for module in _MODULES for mutant in module.MUTANTS]

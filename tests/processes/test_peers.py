@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import math
 import random
+import re
 import socket
 import threading
 import time
@@ -15,7 +16,16 @@ import pytest
 
 from mtf_imaging.errors import ClusterError, ConfigError
 from mtf_imaging.processes import heartbeats, peers
-from mtf_imaging.processes.heartbeats import Heartbeats, Status, check_own_port, decode, encode, watched_by, watchers
+from mtf_imaging.processes.heartbeats import (
+    Arrival,
+    Heartbeats,
+    Status,
+    check_own_port,
+    decode,
+    encode,
+    watched_by,
+    watchers,
+)
 from mtf_imaging.processes.peers import Peers
 from mtf_imaging.processes.processes import Processes
 from mtf_imaging.processes.servers import Server
@@ -34,11 +44,12 @@ class Fake:
       index: the number of this process.
       listener: the TCP port of this process, which is not yet listening.
       timeout: the timeout.
+      secret: the secret, or "".
     """
 
-    def __init__(self, addresses, index, listener, timeout=TIMEOUT):
+    def __init__(self, addresses, index, listener, timeout=TIMEOUT, secret=""):
         self.cpu, self.messages, self.has_ended = 0.0, [], threading.Event()
-        self.processes = Processes(tuple(addresses), index, timeout)
+        self.processes = Processes(tuple(addresses), index, timeout, secret)
         self._listener, self._is_stopped, self._worker = listener, False, None
         self.peers = Peers(self.processes, self._end, lambda: self.cpu)
         self.error, self._calls = None, contextlib.ExitStack()
@@ -168,13 +179,13 @@ def a_status(**changes):
 
 @pytest.mark.parametrize("changes", [{}, {"has_server": False, "is_in_call": True, "is_reply": False, "why": ""}])
 def test_a_status_survives_the_wire(changes):
-    assert decode(encode(a_status(**changes))) == a_status(**changes)
+    assert decode(encode(a_status(**changes))) == (a_status(**changes), "")
 
 
 def test_a_long_reason_fits_into_one_packet():
     data = encode(a_status(why="é" * 5000))
     assert len(data) < 1200
-    assert set(decode(data).why) == {"é"}
+    assert set(decode(data).status.why) == {"é"}
 
 
 @pytest.mark.parametrize(
@@ -196,7 +207,7 @@ def test_other_datagrams_are_not_a_status(data):
 
 
 def test_a_reason_has_no_control_characters():
-    assert decode(encode(a_status(why="a\x1b[2Jb\nc"))).why == "a[2Jbc"
+    assert decode(encode(a_status(why="a\x1b[2Jb\nc"))).status.why == "a[2Jbc"
 
 
 def test_every_process_is_watched_and_facts_reach_all():
@@ -245,6 +256,25 @@ def test_processes_with_other_lists_refuse_to_start(start):
     assert "2 processes instead of 3" in texts[2]  # as process 1 says
 
 
+def test_the_address_of_a_process_that_was_replaced_is_found(start, monkeypatch):
+    resolve, sockets_and_addresses = socket.getaddrinfo, start.bind(3)
+    sockets, (first, second, old) = sockets_and_addresses
+    asked = []
+
+    def getaddrinfo(host, port, *arguments):
+        asked.append(port)
+        was_replaced = asked.count(second.port) > 2  # both processes resolve it once before
+        return resolve(host, old.port if port == second.port and not was_replaced else port, *arguments)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(peers, "_WITHOUT_DATAGRAMS", 0.2)
+    monkeypatch.setattr(peers, "stranger", lambda *_: None)
+    fakes = [start.fake([first, second], i, sockets[i], LONG) for i in range(2)]
+    meet(fakes)
+    assert [fake.error for fake in fakes] == [None, None]
+    waiting.wait_until(lambda: 0 in fakes[1].peers._status, "a message from process 0", patience=30.0)
+
+
 def test_a_status_that_arrives_early_is_answered(start, monkeypatch):
     """The thread of the heartbeats must not call a `Peers` that is not yet complete."""
     sockets, addresses = start.bind(3)
@@ -271,7 +301,7 @@ def test_two_processes_with_one_number_refuse_to_start(start):
         other.sendto(encode(status), addresses[0])
         meet([fake])
         other.settimeout(waiting.PATIENCE)
-        assert decode(other.recvfrom(2000)[0]).is_reply  # so the other process refuses as well
+        assert decode(other.recvfrom(2000)[0]).status.is_reply  # so the other process refuses as well
     assert isinstance(fake.error, ConfigError)
     assert "two processes have the number 0: this one, and one that sends from 127.0.0.1. Fix: " in str(fake.error)
 
@@ -284,6 +314,10 @@ def test_a_port_in_use_is_an_error(start):
         ConfigError, match=rf"process 0 \({address}\): port {address.port} is in use on this host. Fix: end"
     ):
         check_own_port(processes)
+    twins = Processes((address, Server("node1", address.port), Server("node2", 1)), 0)
+    who = f"(by process 1 (node1:{address.port}), a task of another node on this host?). Fix: end"
+    with pytest.raises(ConfigError, match=re.escape(f"port {address.port} is in use on this host {who}")):
+        check_own_port(twins)
     listener.close()
     check_own_port(processes)
 
@@ -342,7 +376,7 @@ def test_a_process_that_was_started_again_is_lost(start):
     fakes[0].enter()
     fakes[0].work()
     status = fakes[1].peers._make_status()
-    fakes[0].peers._receive(status._replace(identity=b"another!"), ("127.0.0.1", 1))
+    fakes[0].peers._receive(Arrival(status._replace(identity=b"another!"), ""), ("127.0.0.1", 1))
     assert messages(fakes[:1])[0].startswith(f"lost {fakes[0].processes.name(1)}: it was started again. ")
 
 

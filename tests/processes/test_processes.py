@@ -205,6 +205,12 @@ def test_a_process_outside_a_step_of_several_tasks_runs_alone(environ):
             "them with `srun --distribution=block`.",
         ),
         ({"SLURM_LOCALID": "1"}, "is number 1 on node 1"),
+        (
+            {"SLURMD_NODENAME": "gpu08"},  # a heterogeneous job whose first component runs on the second node
+            "task 3 (SLURM_PROCID) runs on node gpu08 (SLURMD_NODENAME), but with SLURM_STEP_NODELIST=gpu[08-09] and "
+            "SLURM_STEP_TASKS_PER_NODE=3,2 it should run on node gpu09. Fix: start all tasks with `srun "
+            "--distribution=block`, as one component of the job.",
+        ),
         ({"SLURM_STEP_NODELIST": None}, "SLURM_STEP_NODELIST is not set, but SLURM_PROCID is. Fix: "),
         ({"SLURM_STEP_TASKS_PER_NODE": " "}, "SLURM_STEP_TASKS_PER_NODE is not set, but SLURM_PROCID is."),
         ({"SLURM_JOB_ID": None}, "SLURM_JOB_ID is not set"),
@@ -225,6 +231,10 @@ def test_a_process_outside_a_step_of_several_tasks_runs_alone(environ):
 )
 def test_errors_in_the_variables_of_slurm(variables, text):
     assert text in message(slurm(**variables))
+
+
+def test_the_node_name_of_a_task():
+    assert find_processes(slurm(SLURMD_NODENAME="gpu09")).index == 3
 
 
 def test_a_step_without_node_numbers_is_placed_in_blocks():

@@ -20,6 +20,7 @@ READERS = {
     "mtf_imaging/py.typed": ["tests.test_packaging"],
     "tests/evaluation/official_scores/*": ["tests.evaluation.test_official"],
     "tests/references/*": [],
+    "docs/kubernetes/*": ["tests.hosts.pods"],
     "docs/*.ipynb": ["tests.test_notebook"],
     "docs/*": ["tests.test_docs", "tests.test_docs_site", "tests.test_errors_page", "tests.upstream.functions_page"],
     "*.md": ["tests.test_docs", "tests.test_contributing"],
@@ -28,6 +29,7 @@ READERS = {
     "pyproject.toml": ["tests.test_packaging"],
     "ruff.toml": ["tests.test_packaging"],
     "MANIFEST.in": ["tests.test_packaging"],
+    ".dockerignore": ["tests.test_kubernetes"],
     "LICENSE": ["tests.test_packaging"],
     ".gitignore": [],
 }

@@ -5,6 +5,7 @@ from absl import flags
 
 from mtf_imaging.cli.config import setup_flags
 from mtf_imaging.cli.config.flags_of_settings import FlagSettings
+from mtf_imaging.cli.runtime.interrupts import end_at_once
 from mtf_imaging.cli.runtime.next_step import after_cross_validate
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.data.images.spacing_table import read_spacing_table
@@ -37,8 +38,9 @@ NOTES = (
     "cv/fold_0/evaluation. cv/metrics.json, cv/metrics.csv and cv/report.html contain each case once, scored with the "
     "network that has not seen it.",
     "Start the same command again to continue: finished folds are kept, and an interrupted fold resumes from its last "
-    "checkpoint. SIGTERM, SIGUSR1 and Ctrl-C save a checkpoint first, and the exit codes are those of train. With "
-    "--folds, several machines can train different folds in the same folder; the last command pools them.",
+    "checkpoint. SIGTERM, SIGUSR1, SIGHUP (a lost terminal) and Ctrl-C save a checkpoint first, and the exit codes are "
+    "those of train. With --folds, several machines can train different folds in the same folder; the last command "
+    "pools them.",
 )
 
 
@@ -46,7 +48,7 @@ def run(values: flags.FlagValues) -> str:
     configuration = setup_flags.Configuration(values, job="unet3d_demo", trains=True)
     given = FlagSettings(values, _Flags)
     known = read_spacing_table(values.spacing_csv)
-    with StopSignals("stopped before the first fold. Run the same command to start again."):
+    with StopSignals("stopped before the first fold. Run the same command to start again.", end_at_once):
         if not configuration.binds("train.data"):
             from mtf_imaging.data.records.manifest import open_records
             from mtf_imaging.kinds.all_kinds import check_volumes

@@ -35,13 +35,15 @@ REST = "command"
 NOTES = (
     "COMMAND is a command of mtf-imaging with its flags, a Python file with its arguments, or any other program: "
     "mtf-imaging launch --num_processes 2 --restarts 3 -- my_program.py --my_flag",
-    "Each process gets TF_CONFIG with the addresses of all processes, and MTF_IMAGING_TIMEOUT. Unless they are set, "
+    "Each process gets TF_CONFIG with the addresses of all processes, MTF_IMAGING_TIMEOUT and, unless it is set, a new "
+    "MTF_IMAGING_SECRET, which makes the processes ignore messages of other programs. Unless they are set, "
     "OMP_NUM_THREADS and TF_NUM_INTRAOP_THREADS divide the CPU cores among the processes. The processes have no "
     "standard input.",
     "Each line of the output of process 2 begins with [2]. The output of process 0 is not changed.",
-    "SIGTERM, SIGUSR1 and Ctrl-C are passed on to every process. If a process fails, the others have 10 s to report "
-    "it. Then they are ended, and launch ends with the exit code of the first failure: 128 plus the number of a "
-    "signal that killed it.",
+    "SIGTERM, SIGUSR1, SIGHUP (a lost terminal) and Ctrl-C are passed on to every process. If a process fails, the "
+    "others have 10 s to report it. Then they are ended, and launch ends with the exit code of the first process that "
+    "failed or was stopped: 128 plus the number of a signal that killed it. A second signal ends the commands of "
+    "mtf-imaging at once, and other programs after 10 s.",
     "--restarts does not apply to a wrong command line (exit code 2), to a program that was stopped (75, 130), or "
     "after a signal to launch. If launch is killed, Linux kills the processes.",
 )

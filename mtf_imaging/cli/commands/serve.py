@@ -1,17 +1,18 @@
 """`mtf-imaging serve`: lets commands on another host use the devices of this host."""
 
-import signal
 import socket
-import threading
 
 from absl import flags
 
+from mtf_imaging.cli.runtime.launching.signals import Signals
 from mtf_imaging.cli.runtime.next_step import show
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.errors import ConfigError, reason
+from mtf_imaging.processes import proxies
 from mtf_imaging.settings.setting import Settings, setting, settings
 
 DEFAULT_PORT = 2222
+_LONGEST_WAIT = 60.0  # seconds
 
 
 @settings
@@ -32,7 +33,8 @@ NOTES = (
     "Start one server on every host, then name all servers in the command: "
     "mtf-imaging train ... --mesh_shape rows:2 --layout x:rows --cluster host0:2222,host1:2222",
     "Anyone who can connect to the port can run code as your user, and the traffic is not encrypted. Run servers only "
-    "inside a trusted network, behind a firewall. SIGTERM or Ctrl-C ends the server.",
+    "inside a trusted network, behind a firewall. SIGTERM, SIGUSR1, SIGHUP (a lost terminal) or Ctrl-C ends the "
+    "server. To keep it after you log out, start it with nohup.",
     "A server works for one command at a time. docs/guides/cluster.md describes the traffic and what happens if a "
     "server fails.",
 )
@@ -40,9 +42,7 @@ NOTES = (
 
 def run(values: flags.FlagValues) -> None:
     _check_free(values.port)
-    ended = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ended.set())
+    proxies.bypass_all()  # the addresses of the other servers arrive with a command
     import_tensorflow()
     import tensorflow as tf
 
@@ -53,11 +53,11 @@ def run(values: flags.FlagValues) -> None:
     port = server.target.rpartition(":")[2]
     gpus = len(tf.config.list_physical_devices("GPU"))
     devices = f"{gpus} GPU{'s' * (gpus > 1)}" if gpus else "its CPU"
-    print(f"{socket.gethostname()}:{port} is ready, with {devices}, TensorFlow {tf.__version__}", flush=True)
-    show(f"add --cluster {socket.gethostname()}:{port} to train, evaluate or predict on the host with the data")
-    # Short waits, because a signal that reaches a thread of TensorFlow does not end a long one.
-    while not ended.wait(0.2):
-        pass
+    with Signals() as signals:
+        print(f"{socket.gethostname()}:{port} is ready, with {devices}, TensorFlow {tf.__version__}", flush=True)
+        show(f"add --cluster {socket.gethostname()}:{port} to train, evaluate or predict on the host with the data")
+        while not signals.received:
+            signals.wait(_LONGEST_WAIT)
     print(f"{socket.gethostname()}:{port} ended; its peak memory was {format_memory(own_peak_memory())}", flush=True)
 
 

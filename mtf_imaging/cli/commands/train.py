@@ -6,6 +6,7 @@ from pathlib import Path
 from absl import flags
 
 from mtf_imaging.cli.config import setup_flags
+from mtf_imaging.cli.runtime.interrupts import end_at_once
 from mtf_imaging.cli.runtime.next_step import after_dry_run, after_train
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.files.run_folder import CONFIG
@@ -19,16 +20,17 @@ EXAMPLE = "mtf-imaging train --data_dir records --model_dir run --gin_file unet3
 SETTINGS = (DataSettings, TrainSettings)
 WITHOUT = ()
 NOTES = (
-    "SIGTERM, SIGUSR1 and Ctrl-C end the run: it finishes the current step, saves a checkpoint and exits with code 75 "
-    "(130 for Ctrl-C). Start the same command again to resume; on a CPU, the final weights equal those of an "
-    "uninterrupted run. A second signal ends the run at once. docs/slurm/one_node.sbatch is an example for Slurm.",
+    "SIGTERM, SIGUSR1, SIGHUP (a lost terminal) and Ctrl-C end the run: it finishes the current step, saves a "
+    "checkpoint and exits with code 75 (130 for Ctrl-C). Start the same command again to resume; on a CPU, the final "
+    "weights equal those of an uninterrupted run. A second signal ends the run at once. docs/slurm/one_node.sbatch is "
+    "an example for Slurm.",
 )
 
 
 def run(values: flags.FlagValues) -> str:
     saved = Path(values.model_dir) / CONFIG
     configuration = setup_flags.Configuration(values, saved, job="unet3d_demo", trains=True)
-    with StopSignals() as signals:
+    with StopSignals(second=end_at_once) as signals:
         if not values.dry_run and find_processes() is None:
             with run_folder.held(values.model_dir):  # fails before TensorFlow is imported
                 pass

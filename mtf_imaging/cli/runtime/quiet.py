@@ -6,6 +6,8 @@ import os
 import sys
 import tempfile
 
+from mtf_imaging.cli.runtime.address_space import check_tensorflow
+
 _LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 _SILENT = "3"
 _ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
@@ -18,7 +20,11 @@ def import_tensorflow() -> None:
     TensorFlow's log lines are hidden unless the user sets TF_CPP_MIN_LOG_LEVEL. oneDNN is used on every CPU unless the
     user sets TF_ENABLE_ONEDNN_OPTS. By default, TensorFlow uses it only on CPUs with instructions for neural networks;
     without it, a step of a 3D U-Net takes several times as long, and its gradients need gigabytes more.
+
+    Raises:
+      OutOfMemoryError: the process has too little address space.
     """
+    check_tensorflow()
     os.environ.setdefault(_ONEDNN, "1")
     quiet = os.environ.setdefault(_LEVEL, _SILENT) == _SILENT  # also if a parent process set it
     # TensorFlow logs before it reads the level.
@@ -65,16 +71,17 @@ def _without_collections():
 
 @contextlib.contextmanager
 def _buffered_stderr():
-    """Buffers the output to file descriptor 2, including that of C++ code, and writes it only if the body fails."""
+    """Buffers the output to file descriptor 2, also of C++ code, and writes it only after an error of the body."""
     sys.stderr.flush()
     stderr = os.dup(2)
     with tempfile.TemporaryFile() as buffer:
         os.dup2(buffer.fileno(), 2)
         try:
             yield
-        except BaseException:
+        except (Exception, SystemExit):  # not after a signal, which explains the end
             buffer.seek(0)
-            os.write(stderr, buffer.read())
+            with contextlib.suppress(OSError):  # the terminal is lost, or nobody reads the pipe
+                os.write(stderr, buffer.read())
             raise
         finally:
             os.dup2(stderr, 2)

@@ -1,16 +1,24 @@
 """Command lines that another command runs, each printed before it runs."""
 
+import contextlib
 import os
 import shlex
+import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mtf_imaging.cli.runtime.command_lines import command_words
+from mtf_imaging.cli.runtime.failures import INTERRUPTED
+from mtf_imaging.cli.runtime.interrupts import EXIT_CODE
+from mtf_imaging.cli.runtime.launching.signals import Signals
 from mtf_imaging.cli.runtime.next_step import QUIET
-from mtf_imaging.errors import MtfImagingError
+from mtf_imaging.errors import Interrupted, MtfImagingError
+from mtf_imaging.files.workers import ctrl_c_held_back
+
+_LONGEST_WAIT = 60.0  # seconds
 
 
 def say(text: str) -> None:
@@ -23,6 +31,19 @@ class Program(NamedTuple):
 
     words: list[str]  # its path and its arguments
     environ: dict[str, str]  # the environment variables that it needs in addition
+    is_own: bool = False  # whether it is a command of this package
+
+    def start(self, environ: Mapping[str, str], **options: Any) -> subprocess.Popen:
+        """Starts the program.
+
+        Ctrl-C reaches a command of this package only when the command handles it: Python itself would show a traceback.
+
+        Args:
+          environ: all environment variables.
+          **options: other arguments of `subprocess.Popen`.
+        """
+        with ctrl_c_held_back() if self.is_own else contextlib.nullcontext():
+            return subprocess.Popen(self.words, env=environ, **options)
 
 
 def own_program(words: Sequence[str]) -> Program:
@@ -33,7 +54,7 @@ def own_program(words: Sequence[str]) -> Program:
     """
     # The package that runs now, wherever it was imported from.
     path = os.pathsep.join(filter(None, [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH")]))
-    return Program([sys.executable, "-m", "mtf_imaging.cli.main", *words], {"PYTHONPATH": path})
+    return Program([sys.executable, "-m", "mtf_imaging.cli.main", *words], {"PYTHONPATH": path}, is_own=True)
 
 
 def run_command(command: str, num_processes: int = 1, **values) -> None:
@@ -44,13 +65,29 @@ def run_command(command: str, num_processes: int = 1, **values) -> None:
       num_processes: number of processes that run it together, through launch.
       **values: its flags; a list repeats its flag.
 
+    A signal that stops this process is passed on to the command, which may save a checkpoint.
+
     Raises:
       MtfImagingError: the command failed.
+      Interrupted: a signal has stopped the command.
+      KeyboardInterrupt: Ctrl-C has stopped the command.
     """
     words = command_words(command, values)
     if num_processes > 1:
         words = [*command_words("launch", {"num_processes": num_processes}), "--", *words]
     print(f"$ mtf-imaging {shlex.join(words)}", flush=True)
     program = own_program(words)
-    if subprocess.run(program.words, env=os.environ | program.environ | {QUIET: "1"}).returncode:
+    with Signals() as signals:
+        process = program.start(os.environ | program.environ | {QUIET: "1"})
+        while process.poll() is None:
+            signals.wait(_LONGEST_WAIT)
+            for number in signals.take():
+                process.send_signal(number)
+    code = process.returncode
+    if signals.received and (code in (0, INTERRUPTED, EXIT_CODE) or {-code, code - 128} & signals.received):
+        what = f"stopped in mtf-imaging {words[0]}. Run the same command to continue."
+        if signal.SIGINT in signals.received:
+            raise KeyboardInterrupt(f"Ctrl-C: {what}")
+        raise Interrupted(f"{signal.Signals(min(signals.received)).name}: {what}")
+    if code:
         raise MtfImagingError(f"this command failed: mtf-imaging {shlex.join(words)}")

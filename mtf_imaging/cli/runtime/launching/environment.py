@@ -6,6 +6,7 @@ import socket
 from collections.abc import Mapping
 
 from mtf_imaging.processes.processes import DEFAULT_TIMEOUT, TF_CONFIG, TIMEOUT, format_tf_config
+from mtf_imaging.processes.secret import SECRET, find_secret, make_secret
 from mtf_imaging.processes.servers import Server
 
 _HOST = "127.0.0.1"
@@ -17,8 +18,9 @@ _THREADS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
 def build_environments(environ: Mapping[str, str], num: int, timeout: float | None) -> list[dict[str, str]]:
     """Returns the environment variables of each process.
 
-    TF_CONFIG contains the addresses of all processes, with ports that are free now. Each process uses an equal share of
-    the cores unless `environ` sets the number of threads.
+    TF_CONFIG contains the addresses of all processes, with ports that are free now. The processes share a new secret
+    unless `environ` sets one. Each process uses an equal share of the cores unless `environ` sets the number of
+    threads.
 
     Args:
       environ: the environment variables of this process.
@@ -29,6 +31,7 @@ def build_environments(environ: Mapping[str, str], num: int, timeout: float | No
     share = str(max(1, _num_cores() // num))
     seconds = environ.get(TIMEOUT) or f"{DEFAULT_TIMEOUT:g}" if timeout is None else f"{timeout:g}"
     shared = {**dict.fromkeys(_THREADS, share), **environ, TIMEOUT: seconds}
+    shared[SECRET] = find_secret(environ) or make_secret()
     return [{**shared, TF_CONFIG: format_tf_config(addresses, index)} for index in range(num)]
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from mtf_imaging.cli.runtime.failures import INTERRUPTED
 from mtf_imaging.cli.runtime.launching.output import Output
 from mtf_imaging.cli.runtime.launching.signals import Signals
+from mtf_imaging.cli.runtime.subprocesses import Program
 from mtf_imaging.errors import ConfigError, reason
 
 GRACE = 10.0  # seconds between the first failure, SIGTERM and SIGKILL
@@ -42,19 +43,20 @@ class End(NamedTuple):
             return f"process {self.index} was killed by signal {-self.returncode}"
 
 
-def run_group(program: Sequence[str], environments: Sequence[dict[str, str]], signals: Signals) -> End | None:
+def run_group(program: Program, environments: Sequence[dict[str, str]], signals: Signals) -> End | None:
     """Runs a program in several processes until all have ended.
 
     Signals are passed on to every process. When a process fails, the others have time to notice and to report it; after
-    that, they are ended.
+    that, they are ended. After a second signal, they have as much time.
 
     Args:
-      program: the program and its arguments.
+      program: the program.
       environments: the environment variables of each process.
       signals: the signals to this process.
 
     Returns:
-      The first failure; or, if no process failed, the end of a process that was stopped; or None if all succeeded.
+      The end of the first process that failed or was stopped; None if all succeeded. A process that is stopped before
+      the others makes them fail.
 
     Raises:
       ConfigError: the program cannot be started.
@@ -68,20 +70,19 @@ def run_group(program: Sequence[str], environments: Sequence[dict[str, str]], si
     finally:
         _end(processes)
         output.close()
-    failures = [end for end in ends if _is_failure(end, signals)]
-    return next((end for end in [*failures, *ends] if end.returncode), None)
+    unsuccessful = [end for end in ends if end.returncode]
+    return next((end for end in unsuccessful if -end.returncode not in signals.received), *unsuccessful[:1] or [None])
 
 
-def _start(program: Sequence[str], environ: dict[str, str], index: int, output: Output) -> subprocess.Popen:
+def _start(program: Program, environ: dict[str, str], index: int, output: Output) -> subprocess.Popen:
     # A progress bar needs a terminal, so process 0 writes to ours.
     stdout, stderr = (None if index == 0 and os.isatty(target) else subprocess.PIPE for target in (1, 2))
     if stdout is not None:
         # Python keeps output to a pipe back until there are kilobytes of it, which are lost if a signal kills it.
         environ = {"PYTHONUNBUFFERED": "1", **environ}
     try:
-        process = subprocess.Popen(
-            program,
-            env=environ,
+        process = program.start(
+            environ,
             stdin=subprocess.DEVNULL,
             stdout=stdout,
             stderr=stderr,
@@ -91,8 +92,8 @@ def _start(program: Sequence[str], environ: dict[str, str], index: int, output: 
         )
     except OSError as error:
         raise ConfigError(
-            f"{program[0]}: cannot be started: {reason(error)}. Fix: put the interpreter of a script before it, or in "
-            "its first line, after #!."
+            f"{program.words[0]}: cannot be started: {reason(error)}. Fix: put the interpreter of a script before it, "
+            "or in its first line, after #!."
         ) from error
     prefix = f"[{index}] ".encode() if index else b""
     for target, pipe in ((1, process.stdout), (2, process.stderr)):
@@ -121,9 +122,11 @@ def _wait(processes: Sequence[subprocess.Popen], output: Output, signals: Signal
     """Waits until all processes have ended, and returns their ends in order."""
     ends: list[End] = []
     deadlines: list[tuple[float, int]] | None = None  # times and signals for the processes that outlive a failure
+    is_hurried = False
     while len(ends) < len(processes):
         output.copy(_TICK)
         for number in signals.take():
+            output.may_be_lost = True
             for process in processes:
                 process.send_signal(number)
         known = {end.index for end in ends}
@@ -133,9 +136,12 @@ def _wait(processes: Sequence[subprocess.Popen], output: Output, signals: Signal
             if index not in known and process.poll() is not None
         ]
         ends += sorted(new, key=_likely_cause)
+        now = time.monotonic()
         if deadlines is None and any(_is_failure(end, signals) for end in new):
-            now = time.monotonic()
             deadlines = [(now + GRACE, signal.SIGTERM), (now + 2 * GRACE, signal.SIGKILL)]
+        if signals.are_repeated and not is_hurried:
+            is_hurried = True
+            deadlines = [(now + GRACE, signal.SIGKILL)]  # the second signal ends our own commands at once
         while deadlines and time.monotonic() >= deadlines[0][0]:
             _send(processes, deadlines.pop(0)[1])
     return ends

@@ -1,6 +1,7 @@
 """The output of several processes in one terminal or file, line by line."""
 
 import contextlib
+import errno
 import os
 import select
 import selectors
@@ -14,10 +15,16 @@ _LAST, _LAST_IN_TOTAL = 0.2, 2.0
 class Output:
     """Copies the output of processes to file descriptors of this process.
 
-    Pipes are read when `copy` is called. Lines of different processes never mix.
+    Pipes are read when `copy` is called. Lines of different processes never mix. What a lost terminal cannot show is
+    dropped, so that the processes can save their files.
+
+    Attributes:
+      may_be_lost: whether to drop whatever cannot be written, for instance because a lost connection has also ended the
+        program that read the output.
     """
 
     def __init__(self) -> None:
+        self.may_be_lost = False
         self._selector = selectors.DefaultSelector()
 
     def add(self, pipe: int, target: int, prefix: bytes) -> None:
@@ -44,7 +51,7 @@ class Output:
                 data = os.read(key.fd, _CHUNK)
                 if key.data is None:
                     continue
-                _write(key.data.target, key.data.feed(data) if data else key.data.rest())
+                self._write(key.data.target, key.data.feed(data) if data else key.data.rest())
                 if not data:
                     self._selector.unregister(key.fd)
                     os.close(key.fd)
@@ -60,11 +67,18 @@ class Output:
             while self._pipes() and time.monotonic() < end and self.copy(_LAST):
                 pass
             for key in self._pipes():
-                _write(key.data.target, key.data.rest())
+                self._write(key.data.target, key.data.rest())
         finally:
             for key in self._pipes():
                 os.close(key.fd)
             self._selector.close()
+
+    def _write(self, target: int, data: bytes) -> None:
+        try:
+            _write(target, data)
+        except OSError as error:
+            if error.errno != errno.EIO and not self.may_be_lost:
+                raise
 
     def _pipes(self) -> list[selectors.SelectorKey]:
         return [key for key in self._selector.get_map().values() if key.data is not None]

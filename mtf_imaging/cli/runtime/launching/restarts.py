@@ -32,7 +32,7 @@ def run_with_restarts(program: Program, num: int, restarts: int, timeout: float 
     with Signals() as signals:
         for restart in range(restarts + 1):
             environments = build_environments({**os.environ, **program.environ}, num, timeout)
-            end = run_group(program.words, environments, signals)
+            end = run_group(program, environments, signals)
             if end is None:
                 return
             is_final = bool(signals.received) or end.returncode in (_WRONG_COMMAND_LINE, *STOPPED)

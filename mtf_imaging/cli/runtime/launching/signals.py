@@ -1,11 +1,15 @@
 """Signals to this process, recorded so that they can be passed on to its processes."""
 
 import os
+import select
 import signal
+import time
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-_PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+_PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
+_SAME_REQUEST = 1.0  # seconds; one request often arrives twice
+_MANY = 4096  # bytes, one for each signal
 
 
 class Signals:
@@ -18,6 +22,8 @@ class Signals:
 
     def __init__(self) -> None:
         self.received: set[int] = set()
+        self._first: float | None = None  # time of arrival
+        self._is_repeated = False
         self._new: list[int] = []
         self._before: dict[int, Any] = {}
 
@@ -26,13 +32,24 @@ class Signals:
         taken, self._new = self._new, []
         return taken
 
+    @property
+    def are_repeated(self) -> bool:
+        """Whether a signal arrived more than a second after the first one."""
+        return self._is_repeated
+
+    def wait(self, timeout: float) -> None:
+        """Waits until a signal arrives or a child process ends, up to `timeout` seconds."""
+        if select.select([self.wakeup], [], [], timeout)[0]:
+            os.read(self.wakeup, _MANY)
+
     def __enter__(self) -> Self:
         self.wakeup, self._wake = os.pipe()
         for descriptor in (self.wakeup, self._wake):
             os.set_blocking(descriptor, False)
         self._wakeup_before = signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         for number in _PASSED_ON:
-            # Shells make background processes ignore Ctrl-C, which is meant for the foreground process.
+            # Shells make background processes ignore Ctrl-C, which is meant for the foreground process, and nohup makes
+            # its program ignore SIGHUP.
             if signal.getsignal(number) != signal.SIG_IGN:
                 self._before[number] = signal.signal(number, self._record)
         self._before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)  # only wakes
@@ -49,5 +66,8 @@ class Signals:
 
     def _record(self, number: int, frame: FrameType | None) -> None:
         del frame
+        now = time.monotonic()
+        self._first = self._first or now
+        self._is_repeated = self._is_repeated or now - self._first > _SAME_REQUEST
         self.received.add(number)
         self._new.append(number)

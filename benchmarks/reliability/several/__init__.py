@@ -1,0 +1,1 @@
+"""Faults of several processes that train together: drawn signals, and peers that differ."""

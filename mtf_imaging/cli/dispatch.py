@@ -1,0 +1,74 @@
+"""Finds the command of a command line, parses its flags and turns errors into messages."""
+
+import contextlib
+import logging
+import sys
+
+from mtf_imaging.cli.commands.all_commands import ANYWHERE, COMMANDS, TOGETHER, load
+from mtf_imaging.cli.runtime import address_space, messages, next_step, streams, usage
+from mtf_imaging.cli.runtime.failures import exit_code, explain
+from mtf_imaging.cli.runtime.interrupts import Interrupts
+from mtf_imaging.cli.runtime.process import check_process
+from mtf_imaging.errors import ConfigError
+from mtf_imaging.processes.processes import find_processes
+
+
+def run(argv: list[str], interrupts: Interrupts) -> int:
+    """Runs a command line, and reports its failure.
+
+    Args:
+      argv: the words after `mtf-imaging`.
+      interrupts: the handler of Ctrl-C.
+
+    Returns:
+      The exit code; see `main.main`.
+    """
+    streams.prepare()
+    try:
+        _dispatch(argv)
+    except (Exception, KeyboardInterrupt) as error:
+        # A library may have replaced a KeyboardInterrupt, for instance by an ImportError.
+        message = explain(error, argv)
+        if message is None and interrupts.has_arrived:
+            error, message = KeyboardInterrupt(), explain(KeyboardInterrupt())
+        if message is None:
+            raise
+        if message:
+            with contextlib.suppress(OSError):  # nobody reads the output
+                print(f"{usage.PROGRAM}: {message}", file=sys.stderr)
+        return exit_code(error)
+    return 0
+
+
+def _dispatch(argv: list[str]) -> None:
+    if argv[:1] == ["help"]:  # many programs accept this word instead of --help
+        argv = [*argv[1:], "--help"]
+    check_process()
+    usage.check_words(argv)
+    own, _ = usage.split_rest(argv)
+    words = [word for word in own if not word.startswith("-")]
+    wants_help = usage.wants_help(own)
+    if "--version" in argv[:1]:
+        print(usage.version())
+    elif not words and (wants_help or not argv):
+        print(usage.overview({name: load(name) for name in COMMANDS}))
+    elif not words or argv[0] != words[0]:
+        raise ConfigError(f"the command comes first: {usage.PROGRAM} COMMAND [flags]. {usage.command_list()}")
+    elif words[0] not in COMMANDS:
+        raise ConfigError(usage.unknown_command(words[0]))
+    elif wants_help:
+        print(usage.command_help(words[0], load(words[0])))
+    else:
+        address_space.check_numpy()
+        command = load(words[0])
+        processes = None if words[0] in ANYWHERE else find_processes()
+        if processes is not None and words[0] not in TOGETHER:
+            raise ConfigError(
+                f"{words[0]} runs as one process, but this is {processes.name(processes.index)} of {processes.num}. "
+                f"Fix: start it without a launcher. The commands that run as several processes: {', '.join(TOGETHER)}."
+            )
+        is_first = processes is None or processes.is_first
+        messages.show(logging.INFO if is_first else logging.WARNING)
+        text = command.run(usage.parse_flags(words[0], command, argv[1:]))
+        if is_first:
+            next_step.show(text)

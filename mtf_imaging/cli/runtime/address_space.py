@@ -1,0 +1,49 @@
+"""Compares the limit of this process with the address space that its libraries need.
+
+Beyond the limit, OpenBLAS asks for memory in an endless loop that no signal ends, and TensorFlow ends the process or
+waits for threads that could not start.
+"""
+
+import os
+
+from mtf_imaging.errors import OutOfMemoryError
+
+# Bytes for the libraries, and for the stacks and buffers of the threads of each core, measured on 2 cores.
+_NUMPY, _NUMPY_PER_CORE = 512 << 20, 128 << 20
+_TENSORFLOW, _TENSORFLOW_PER_CORE = 2560 << 20, 512 << 20
+_MEBIBYTE = 1 << 20
+
+
+def check_numpy() -> None:
+    """Checks the limit for commands that use NumPy and SciPy, which all commands do.
+
+    Raises:
+      OutOfMemoryError: the limit is too low.
+    """
+    _check("NumPy and SciPy", _NUMPY, _NUMPY_PER_CORE)
+
+
+def check_tensorflow() -> None:
+    """Checks the limit for commands that use TensorFlow.
+
+    Raises:
+      OutOfMemoryError: the limit is too low.
+    """
+    _check("TensorFlow", _TENSORFLOW, _TENSORFLOW_PER_CORE)
+
+
+def _check(name: str, whole: int, per_core: int) -> None:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    needed = whole + cores * per_core
+    if limit != resource.RLIM_INFINITY and limit < needed:
+        raise OutOfMemoryError(
+            f"out of memory: ulimit -v limits this process to {limit // _MEBIBYTE:,} MiB of address space, but {name} "
+            f"on {cores} core{'s' * (cores > 1)} needs about {needed // _MEBIBYTE:,} MiB, of which most stays unused. "
+            f"Fix: raise the limit with ulimit -v {needed // 1024} or more, or remove it with ulimit -v unlimited; "
+            "fewer cores, for instance with taskset, need less."
+        )

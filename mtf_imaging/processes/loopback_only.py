@@ -1,0 +1,68 @@
+"""Closes the TCP port of a process to other hosts. Pure Python, for Linux.
+
+TensorFlow's server listens at all addresses of a host, and has no setting for another one. Therefore its sockets are
+bound to the loopback interface, after it has opened them. Linux permits this without privileges since version 5.7.
+"""
+
+import contextlib
+import logging
+import socket
+import sys
+
+from mtf_imaging.errors import reason
+from mtf_imaging.processes.own_sockets import sockets_at
+from mtf_imaging.processes.processes import Processes
+from mtf_imaging.processes.servers import Server, is_loopback
+
+_logger = logging.getLogger(__name__)
+_LOOPBACK = b"lo\0"  # the name of the interface in every network of Linux
+
+
+def close_to_other_hosts(processes: Processes) -> None:
+    """Closes the TCP port of this process to other hosts, if all processes are on this host.
+
+    Process 0 logs a warning if this is not possible.
+
+    Args:
+      processes: the processes.
+    """
+    why = bind_to_loopback(processes.own.port) if is_loopback(processes.own) else None
+    if why and processes.is_first:
+        _logger.warning(
+            "other hosts can connect to the ports of the processes and run code as your user: %s. Fix: block the ports "
+            "with a firewall, or start the processes in a network of their own",
+            why,
+        )
+
+
+def bind_to_loopback(port: int) -> str | None:
+    """Closes a TCP port at which this process listens to all other hosts.
+
+    Connections that other hosts have opened before are closed. The processes of this host can connect as before.
+
+    Args:
+      port: the number of the port.
+
+    Returns:
+      None, or the reason why the port stays open to other hosts.
+    """
+    if sys.platform != "linux":
+        return "only Linux can bind the port to the loopback interface"
+    num_listeners = 0
+    try:
+        for own in sockets_at(port):
+            if own.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+                own.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, _LOOPBACK)
+                num_listeners += 1
+    except OSError as error:
+        return reason(error)
+    for own in sockets_at(port):
+        with contextlib.suppress(OSError):  # it listens, or was closed in the meantime
+            if not _is_from_here(own):
+                own.shutdown(socket.SHUT_RDWR)
+    return None if num_listeners else f"this process does not listen at port {port}"
+
+
+def _is_from_here(connection: socket.socket) -> bool:
+    host, port = connection.getpeername()[:2]
+    return is_loopback(Server(host.removeprefix("::ffff:"), port))
