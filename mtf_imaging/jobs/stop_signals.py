@@ -90,13 +90,18 @@ class StopSignals:
             text = "the run saves a checkpoint after this step and ends; a second signal ends it at once."
             say(f"{self._signal[0]}: {text}")
         elif time.monotonic() - self._signal[1] > _SAME_REQUEST:
-            self._handle_second(number)
+            self.handle_second(number)
 
-    def _handle_second(self, number: int) -> None:
+    def handle_second(self, number: int) -> None:
+        """Does what the outermost block does after a second signal.
+
+        Args:
+          number: the number of the signal.
+        """
         before = self._before[number]
         outer = getattr(before, "__self__", None)
         if isinstance(outer, StopSignals):
-            outer._handle_second(number)
+            outer.handle_second(number)
         elif self._second:
             self._second(number)
         else:

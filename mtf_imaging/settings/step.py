@@ -77,7 +77,7 @@ class DeviceSettings(Settings):
 
     mesh_impl: str = setting(default="auto", choices=MESH_IMPLS, flag=True)
     cluster: str = setting(default="", flag=True)
-    cluster_timeout: float = setting(default=30.0, unit="s")
+    cluster_timeout: float = setting(default=30.0, unit="s", example="300")
     communication: str = setting(default="auto", choices=COMMUNICATION, flag=True)
 
 
