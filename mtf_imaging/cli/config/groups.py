@@ -30,7 +30,7 @@ PARAMETERS = {
 def examples() -> dict[str, str]:
     """Returns {setting: its gin parameter with an example value, quoted for a shell}, for settings without a flag."""
     listed: dict[str, Setting] = {
-        one.name: one for cls in (*JOB, *TRAIN, DataSettings, TrainSettings) for one in settings_of(cls)
+        one.name: one for cls in (*SETUP, *JOB, *TRAIN, DataSettings, TrainSettings) for one in settings_of(cls)
     }
     return {
         name: f"{PARAMETERS[name]}={shlex.quote(one.example)}"
