@@ -22,8 +22,7 @@ WITHOUT = ()
 NOTES = (
     "SIGTERM, SIGUSR1, SIGHUP (a lost terminal) and Ctrl-C end the run: it finishes the current step, saves a "
     "checkpoint and exits with code 75 (130 for Ctrl-C). Start the same command again to resume; on a CPU, the final "
-    "weights equal those of an uninterrupted run. A second signal ends the run at once. docs/slurm/one_node.sbatch is "
-    "an example for Slurm.",
+    "weights equal those of an uninterrupted run. A second signal ends the run at once. docs/slurm has job scripts.",
 )
 
 
