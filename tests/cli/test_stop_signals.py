@@ -26,10 +26,12 @@ def under_signals(body):
 def handlers_are_put_back():
     numbers = (signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGINT)
     ctrl_c = signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs of a shell ignore it
+    lost = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it
     before = [signal.getsignal(number) for number in numbers]
     yield
     assert [signal.getsignal(number) for number in numbers] == before
     signal.signal(signal.SIGINT, ctrl_c)
+    signal.signal(signal.SIGHUP, lost)
 
 
 @pytest.mark.parametrize(("number", "name"), BOTH)
