@@ -8,14 +8,12 @@ from types import FrameType, TracebackType
 from typing import Any, ClassVar, Self
 
 from mtf_imaging.errors import Interrupted
-from mtf_imaging.processes.leaving import say
+from mtf_imaging.processes.leaving import SAME_REQUEST, say
 
 # The signals that schedulers send before they stop a job, the loss of the terminal, and Ctrl-C.
 _NAMES = {"SIGTERM": "SIGTERM", "SIGUSR1": "SIGUSR1", "SIGHUP": "SIGHUP", "SIGINT": "Ctrl-C"}
 # Shells make background processes ignore Ctrl-C, which is meant for the foreground process, and nohup ignores SIGHUP.
 _MAY_BE_IGNORED = ("SIGINT", "SIGHUP")
-# One request often arrives twice: from the scheduler directly, and again through the launcher of the process.
-_SAME_REQUEST = 1.0  # seconds
 
 
 class _Stop(BaseException):
@@ -89,7 +87,7 @@ class StopSignals:
             # Written directly, because the signal may have interrupted a write to Python's buffers.
             text = "the run saves a checkpoint after this step and ends; a second signal ends it at once."
             say(f"{self._signal[0]}: {text}")
-        elif time.monotonic() - self._signal[1] > _SAME_REQUEST:
+        elif time.monotonic() - self._signal[1] > SAME_REQUEST:
             self.handle_second(number)
 
     def handle_second(self, number: int) -> None:

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
+# One request often arrives twice: from a terminal or scheduler directly, and again through the launcher of the process.
+SAME_REQUEST = 1.0  # seconds between two signals that may be one request
 _FLUSH = 1.0  # seconds for the rest of the output, whose reader may be stopped
 _EVERY = 0.1  # seconds; Python handles signals between two waits
 _Result = TypeVar("_Result")

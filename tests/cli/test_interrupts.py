@@ -11,7 +11,7 @@ import atexit, os, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # background processes of a shell ignore it
 from mtf_imaging.cli import main
 from mtf_imaging.cli.runtime import interrupts
-interrupts._SAME_REQUEST = 0.0
+interrupts.SAME_REQUEST = 0.0
 def ctrl_c():
     signal.raise_signal(signal.SIGINT)
 def run_as(function):
@@ -72,7 +72,7 @@ def test_ctrl_c_ends_a_command_with_one_line(program):
 
 
 def test_ctrl_c_twice_within_a_moment_counts_once():
-    slow = f"interrupts._SAME_REQUEST = 60.0\n{TWICE}"
+    slow = f"interrupts.SAME_REQUEST = 60.0\n{TWICE}"
     assert end_of(slow) == (130, "the next line\n", "mtf-imaging: interrupted.")
 
 

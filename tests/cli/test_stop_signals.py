@@ -76,7 +76,7 @@ def test_ctrl_c_is_reported_by_name_and_keeps_its_exit_code(capfd):
 
 
 def test_a_second_signal_has_its_usual_effect(monkeypatch):
-    monkeypatch.setattr(stop_signals, "_SAME_REQUEST", 0.0)
+    monkeypatch.setattr(stop_signals, "SAME_REQUEST", 0.0)
 
     def train(signals):
         signals.reason()
@@ -93,7 +93,7 @@ def test_a_second_sigterm_ends_the_process():
 import signal
 from mtf_imaging.jobs import stop_signals
 
-stop_signals._SAME_REQUEST = 0.0
+stop_signals.SAME_REQUEST = 0.0
 with stop_signals.StopSignals() as signals:
     signals.reason()
     for _ in range(2):
@@ -144,7 +144,7 @@ def test_a_library_that_replaces_the_exception_does_not_hide_the_signal():
 
 
 def test_a_second_signal_in_an_inner_block_calls_the_function_of_the_outer_block(monkeypatch):
-    monkeypatch.setattr(stop_signals, "_SAME_REQUEST", 0.0)
+    monkeypatch.setattr(stop_signals, "SAME_REQUEST", 0.0)
     numbers = []
     with StopSignals(second=numbers.append), StopSignals() as signals:
         signals.reason()
@@ -154,7 +154,7 @@ def test_a_second_signal_in_an_inner_block_calls_the_function_of_the_outer_block
 
 
 def test_a_second_signal_in_an_inner_block_has_the_effect_of_outside(monkeypatch):
-    monkeypatch.setattr(stop_signals, "_SAME_REQUEST", 0.0)
+    monkeypatch.setattr(stop_signals, "SAME_REQUEST", 0.0)
 
     def train(signals):
         with StopSignals() as inner:

@@ -7,11 +7,9 @@ import time
 from types import FrameType, TracebackType
 from typing import Any, NoReturn, Self
 
-from mtf_imaging.processes.leaving import leave, say
+from mtf_imaging.processes.leaving import SAME_REQUEST, leave, say
 
 EXIT_CODE = 130  # of a shell: 128 plus the number of SIGINT
-# A terminal sends Ctrl-C to all its processes, and a launcher may pass it on to them once more.
-_SAME_REQUEST = 1.0  # seconds
 
 
 class Interrupts:
@@ -59,7 +57,7 @@ class Interrupts:
         is_first, self._first = self._first is None, self._first or time.monotonic()
         if is_first and not self._is_over:
             raise KeyboardInterrupt
-        if is_first or time.monotonic() - self._first > _SAME_REQUEST:
+        if is_first or time.monotonic() - self._first > SAME_REQUEST:
             end_at_once(number)
 
     def _show_unraisable(self, unraisable: "sys.UnraisableHookArgs") -> None:

@@ -7,8 +7,9 @@ import time
 from types import FrameType, TracebackType
 from typing import Any, Self
 
+from mtf_imaging.processes.leaving import SAME_REQUEST
+
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
-_SAME_REQUEST = 1.0  # seconds; one request often arrives twice
 _MANY = 4096  # bytes, one for each signal
 
 
@@ -68,6 +69,6 @@ class Signals:
         del frame
         now = time.monotonic()
         self._first = self._first or now
-        self._is_repeated = self._is_repeated or now - self._first > _SAME_REQUEST
+        self._is_repeated = self._is_repeated or now - self._first > SAME_REQUEST
         self.received.add(number)
         self._new.append(number)
