@@ -30,6 +30,8 @@ class Facts:
       held_out_split: the split of the held-out images; None if the data have no splits.
       class_frequencies: the frequency of each output of the network, from which its first biases follow; None if they
         were 0.
+      patch: voxels of the patches of the training, in the format of `data.sampling.grid.format_grid`; None for whole
+        images.
     """
 
     kind: str
@@ -39,6 +41,7 @@ class Facts:
     description: dict[str, Any] | None = None
     held_out_split: str | None = None
     class_frequencies: list[float] | None = None
+    patch: str | None = None
 
     @property
     def axes(self) -> list[str]:

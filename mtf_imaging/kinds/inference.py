@@ -16,13 +16,14 @@ from mtf_imaging.settings.inference import (
     TrainedRunSettings,
     WindowSettings,
 )
+from mtf_imaging.settings.patches import SlidingWindowSettings
 from mtf_imaging.settings.setting import changed, settings, settings_of, values_of
 from mtf_imaging.settings.step import BatchSettings, SpacingSettings, SpacingTableSettings
 from mtf_imaging.settings.values import Resolution
 
 
 @settings
-class Inference(SpacingSettings, WindowSettings, FlipSettings, ScaleSettings, OutputFormatSettings):
+class Inference(SpacingSettings, WindowSettings, SlidingWindowSettings, FlipSettings, ScaleSettings, OutputFormatSettings):
     """The settings of `evaluate` and `predict` that concern the images.
 
     Each kind of image has settings of its own. It refuses other values of the remaining settings than the defaults.

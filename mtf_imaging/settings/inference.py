@@ -7,6 +7,7 @@ from typing import Any
 
 from mtf_imaging.data.listing.image_formats import OUTPUT_FORMATS
 from mtf_imaging.data.window import DEFAULT_WINDOW, Window
+from mtf_imaging.settings.patches import SlidingWindowSettings
 from mtf_imaging.settings.setting import Settings, changed, documented, setting, settings
 from mtf_imaging.settings.step import (
     BatchSettings,
@@ -103,6 +104,7 @@ class InferenceSettings(
     TrainedRunSettings,
     SpacingSettings,
     WindowSettings,
+    SlidingWindowSettings,
     CleanupSetting,
     FlipSettings,
     ScaleSettings,

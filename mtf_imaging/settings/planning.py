@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mtf_imaging.layout import ONE_PROCESSOR, Layout
+from mtf_imaging.settings.patches import PatchSetting
 from mtf_imaging.settings.setting import Settings, changed, setting, settings
 from mtf_imaging.settings.step import (
     BatchSettings,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @settings
-class PlannedStepSettings(NetworkSettings, BatchSettings):
+class PlannedStepSettings(NetworkSettings, BatchSettings, PatchSetting):
     """The training step that is planned.
 
     Attributes:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from mtf_imaging.layout import ONE_PROCESSOR, Layout
 from mtf_imaging.settings.inference import CleanupSetting, FlipSettings, WindowSettings
+from mtf_imaging.settings.patches import PatchSettings, SlidingWindowSettings
 from mtf_imaging.settings.setting import Settings, changed, documented, setting, settings
 from mtf_imaging.settings.step import (
     BatchSettings,
@@ -125,7 +126,7 @@ def _records() -> Any:
 
 
 @settings
-class TrainSettings(NetworkSettings, RunSettings, BatchSettings, DevicesSetting, ProgressSettings):
+class TrainSettings(NetworkSettings, RunSettings, BatchSettings, PatchSettings, DevicesSetting, ProgressSettings):
     """The settings of `train`.
 
     Attributes:
@@ -158,8 +159,10 @@ class CrossValidateSettings(
     NetworkSettings,
     RunSettings,
     BatchSettings,
+    PatchSettings,
     DevicesSetting,
     WindowSettings,
+    SlidingWindowSettings,
     CleanupSetting,
     FlipSettings,
     SpacingTableSettings,
