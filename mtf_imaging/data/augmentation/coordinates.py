@@ -20,8 +20,8 @@ class Coordinates:
       sizes: number of voxels of the sample along x, y, z.
       region: the voxels; a step selects every n-th voxel.
       affine, translation, bends: the parameters of the warp; see `warp`.
-      within: Tensor[3, 2] int64, the first and the end voxel of the stored image along x, y, z, if it extends beyond the
-        sample, as around a patch; None if it ends with the sample.
+      within: Tensor[3, 2] int64, the first and the end voxel of the stored image, if it extends beyond the sample, as
+        around a patch; None if it ends with the sample.
 
     Attributes:
       ends: for each axis, the first and the end voxel of the stored image, as floats or Tensors[] float32.
