@@ -21,6 +21,7 @@ from mtf_imaging.training.observers.evaluator import LOSS, Evaluator, check_meas
 from mtf_imaging.training.prediction import predictor_of
 from mtf_imaging.training.protocols import check_offers, check_takes, replaces
 from mtf_imaging.training.slices import ImageNetwork, NetworkBySize
+from mtf_imaging.training.sliding_window.windows import SlidingWindow
 from mtf_imaging.training.step import TrainingStep
 
 _logger = logging.getLogger(__name__)
@@ -114,6 +115,7 @@ def make_evaluator(
     num_steps: int,
     stop: Callable[[], str | None],
     progress: bool,
+    window: tuple[int, ...] | None = None,
 ) -> Evaluator:
     """Builds the observer that evaluates held-out cases, with its networks for prediction and for the loss.
 
@@ -130,12 +132,15 @@ def make_evaluator(
       num_steps: total number of steps of the run.
       stop: the stop function, as in `training.loop.train`.
       progress: whether to show progress.
+      window: voxels of the window that slides over the held-out images; None to compute a whole image at once.
     """
     options: dict[str, Any] = {"layout": layout, "mesh_impl": mesh_impl}
     folder = Path(model_dir)
     own = {"task": step.task, "dtype": step.dtype, "progress": progress, **options}
-    if held_out.any_size:
-        network: ImageNetwork = NetworkBySize(lambda sizes: predictor_of(program, sizes=sizes, **own))
+    if window is not None:
+        network: ImageNetwork = predictor_of(program, sizes=window, window=SlidingWindow(window), **own)
+    elif held_out.any_size:
+        network = NetworkBySize(lambda sizes: predictor_of(program, sizes=sizes, **own))
     else:
         assert held_out.sizes is not None
         network = predictor_of(program, sizes=held_out.sizes, **own)
