@@ -37,7 +37,8 @@ class HeldOut(NamedTuple):
       any_size: whether the network must accept images of any size, as it does if `sizes` is None.
       region_batches: a function that returns the regions of these batches that this process computes, to read instead
         of `batches`; None if there is none.
-      patch: the voxels of the patches of the training, of which the batches consist; None for whole images.
+      patch: the voxels of the patches of the training, of which the batches consist, and of the window that slides over
+        the images; None for whole images.
     """
 
     evaluate: Callable
@@ -115,7 +116,6 @@ def make_evaluator(
     num_steps: int,
     stop: Callable[[], str | None],
     progress: bool,
-    window: tuple[int, ...] | None = None,
 ) -> Evaluator:
     """Builds the observer that evaluates held-out cases, with its networks for prediction and for the loss.
 
@@ -132,13 +132,13 @@ def make_evaluator(
       num_steps: total number of steps of the run.
       stop: the stop function, as in `training.loop.train`.
       progress: whether to show progress.
-      window: voxels of the window that slides over the held-out images; None to compute a whole image at once.
     """
     options: dict[str, Any] = {"layout": layout, "mesh_impl": mesh_impl}
     folder = Path(model_dir)
     own = {"task": step.task, "dtype": step.dtype, "progress": progress, **options}
-    if window is not None:
-        network: ImageNetwork = predictor_of(program, sizes=window, window=SlidingWindow(window), **own)
+    if held_out.patch is not None:
+        window = SlidingWindow(held_out.patch)
+        network: ImageNetwork = predictor_of(program, sizes=window.size, window=window, **own)
     elif held_out.any_size:
         network = NetworkBySize(lambda sizes: predictor_of(program, sizes=sizes, **own))
     else:
