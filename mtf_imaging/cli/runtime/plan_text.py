@@ -17,7 +17,7 @@ from mtf_imaging.data.sampling.sampling import format_spacing
 from mtf_imaging.jobs.choices.choice import Choice
 from mtf_imaging.jobs.planning import JobPlan
 from mtf_imaging.planner.cost.receptive_field import ReceptiveField
-from mtf_imaging.planner.render.text import format_seconds
+from mtf_imaging.planner.render.recipe_text import format_seconds
 from mtf_imaging.program.memory import format_bytes
 
 _WIDTH = 119
