@@ -175,6 +175,7 @@ def patch_cost(
     layout: Layout,
     hardware: Hardware | None,
     window_step: float = WINDOW_STEP,
+    with_whole: bool = True,
     **on: Any,
 ) -> PatchCost:
     """Returns the costs of predicting an image with windows of the size of a step's patches, and at once.
@@ -185,6 +186,7 @@ def patch_cost(
       layout: the layout of the step. Its rule for the batch spreads the windows over processors.
       hardware: the kind of device, or None.
       window_step: the distance of neighboring windows, as a share of the size of the patch.
+      with_whole: whether to compute the cost of the whole image at once, too.
       **on: the number of hosts and the mesh implementation, as in `make_plan`.
     """
     together = layout.slices_per_dimension.get(BATCH, 1)
@@ -194,7 +196,7 @@ def patch_cost(
         image,
         window_step,
         predict_cost(step, layout, hardware, together, passes, **on),
-        predict_cost(step.resized(image), for_one_volume(layout), hardware, **on),
+        predict_cost(step.resized(image), for_one_volume(layout), hardware, **on) if with_whole else None,
     )
 
 
