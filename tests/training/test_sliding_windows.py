@@ -76,7 +76,7 @@ def test_the_order_of_windows():
 
 @pytest.mark.parametrize("size", [(16, 16), (17, 4, 4), (4, 4, 9)])
 def test_a_window_that_does_not_fit(size):
-    shown = " x ".join(map(str, size))
-    with pytest.raises(ConfigError, match=f"window of {shown} voxels does not fit into the grid of 16 x 8 x 8") as caught:
+    message = f"window of {' x '.join(map(str, size))} voxels does not fit into the grid of 16 x 8 x 8 voxels"
+    with pytest.raises(ConfigError, match=message) as caught:
         Windows((16, 8, 8), SlidingWindow(size))
     assert caught.value.settings == ("sliding_window",)
