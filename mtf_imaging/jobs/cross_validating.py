@@ -102,7 +102,7 @@ def cross_validate(own: CrossValidateSettings) -> dict[str, Any]:
             say(f"Already finished: {fold_names(skipped)}.")
         layout = own.layout
         if layout == AUTO and todo:
-            patch_or_whole = sample_sizes(data, own.resolution)
+            patch_or_whole = sample_sizes(data, sizes)
             layout = choose_layout(training_step(own, task_for(own.task, description), patch_or_whole), devices, group)
 
         for fold in todo:

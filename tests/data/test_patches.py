@@ -172,10 +172,12 @@ def center_labels(data_dir, found):
     """Returns the labels of the voxels on which patches of one voxel lie."""
     manifest = open_records(data_dir)
     records = [open_record(manifest.record_path(data_dir, key), manifest.sampling) for key in manifest.cases]
-    return np.array([
-        int(records[sample % NUM_CASES].labels(tuple(slice(n, n + 1) for n in at.tolist())).item())
-        for sample, at in enumerate(found)
-    ])
+    return np.array(
+        [
+            int(records[sample % NUM_CASES].labels(tuple(slice(n, n + 1) for n in at.tolist())).item())
+            for sample, at in enumerate(found)
+        ]
+    )
 
 
 @pytest.mark.parametrize("record_format", ["zarr", "tfrecord"])
