@@ -1,5 +1,6 @@
 """A network that slides over an image, under any layout."""
 
+import functools
 import itertools
 from collections.abc import Sequence
 
@@ -105,9 +106,9 @@ class _SlidingSlices:
         region = covered[self.group.index]
         if not weighted.size:
             return
-        for axis, (weights, at) in enumerate(zip(self._windows.weights(number), relative_to(region[:-1], window))):
-            shape = [-1 if other == axis else 1 for other in range(weighted.ndim)]
-            weighted *= weights[at].astype(total.dtype).reshape(shape)
+        places = zip(self._windows.weights(number), relative_to(region[:-1], window), strict=True)
+        weights = functools.reduce(np.multiply.outer, [own[at] for own, at in places])
+        weighted *= weights.astype(total.dtype)[..., np.newaxis]
         total[relative_to(region, self.outputs[self.group.index])] += weighted
 
 
