@@ -1,6 +1,5 @@
 """`predict`, `evaluate` and held-out scores with a window that slides over volumes."""
 
-import dataclasses
 import json
 import re
 
@@ -12,7 +11,6 @@ from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.jobs.data import as_training_data
 from mtf_imaging.jobs.held_out import make_evaluator, open_held_out
-from mtf_imaging.kinds.facts import VOLUMES, Facts
 from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.kinds.volumes.trained import window_of_run
 from mtf_imaging.layout import Layout
@@ -24,28 +22,27 @@ from mtf_imaging.training.sliding_window.windows import SlidingWindow
 from mtf_imaging.training.step import TrainingStep
 
 TASK = LiverTumorSegmentation(UNet3D(base_filters=2, depth=2, convs=1, norm="group", norm_groups=1))
-FACTS_OF_PATCHES = Facts(VOLUMES, "x:16,y:16,z:16", "", patch="x:8,y:8,z:4")
+PATCH = "x:8,y:8,z:4"
 SPLIT = Layout.parse("rows:2,cores:2", "x:rows,batch:cores")
 
 
 @pytest.mark.parametrize(
-    ("facts", "settings", "window"),
+    ("patch", "settings", "window"),
     [
         (None, {}, None),
         (None, {"sliding_window": "none"}, None),
         (None, {"sliding_window": 48}, ((48, 48, 48), 0.5)),
         (None, {"sliding_window": "48", "window_step": 1}, ((48, 48, 48), 1)),
         (None, {"sliding_window": [8, 12, 16]}, ((8, 12, 16), 0.5)),
-        (dataclasses.replace(FACTS_OF_PATCHES, patch=None), {}, None),
-        (FACTS_OF_PATCHES, {}, ((8, 8, 4), 0.5)),
-        (FACTS_OF_PATCHES, {"window_step": 0.25}, ((8, 8, 4), 0.25)),
-        (FACTS_OF_PATCHES, {"sliding_window": "none"}, None),
-        (FACTS_OF_PATCHES, {"sliding_window": "z:12,x:4,y:8"}, ((4, 8, 12), 0.5)),
+        (PATCH, {}, ((8, 8, 4), 0.5)),
+        (PATCH, {"window_step": 0.25}, ((8, 8, 4), 0.25)),
+        (PATCH, {"sliding_window": "none"}, None),
+        (PATCH, {"sliding_window": "z:12,x:4,y:8"}, ((4, 8, 12), 0.5)),
     ],
 )
-def test_the_window_of_a_run(facts, settings, window):
+def test_the_window_of_a_run(patch, settings, window):
     expected = None if window is None else SlidingWindow(*window)
-    assert window_of_run(facts, Inference(**settings)) == expected
+    assert window_of_run(patch, Inference(**settings)) == expected
 
 
 @pytest.mark.parametrize("given", ["48,48", "x:8,y:8", "abc", "0", 0, -3, (8, 8), (8, 8, 0), (8, 8, 2.5), "8|16", True])
@@ -60,7 +57,7 @@ def test_other_sizes_are_refused(given):
 def test_other_steps_are_refused(step):
     text = f"window_step = {step!r}: the step is a share of the window, greater than 0 and at most 1. Fix: leave it out"
     with pytest.raises(mi.ConfigError, match=re.escape(text)) as error:
-        window_of_run(FACTS_OF_PATCHES, Inference(window_step=step))
+        window_of_run(PATCH, Inference(window_step=step))
     assert error.value.settings == ("window_step",)
 
 
@@ -167,3 +164,34 @@ def test_held_out_cases_are_scored_with_windows(folder, tmp_path):
     expected = predictor_of(program, task=TASK, dtype="float64", **window)(image)
     np.testing.assert_allclose(networks[0](image), expected, rtol=1e-10)
     assert expected.shape == (16, 16, 16, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"sliding_window": 20}, "the sliding window of 20 x 20 x 20 voxels does not fit into the grid of 16 x 16 x"),
+        ({"window_step": 2.0}, "window_step = 2.0: the step is a share of the window"),
+    ],
+)
+def test_cross_validate_checks_the_window_before_it_trains(folder, tmp_path, change, text):
+    given = {"task": TASK, "input_dir": folder / "cases", "output_dir": tmp_path / "cv", "progress": False, **change}
+    data = mi.jobs.TrainingData(folder / "records", num_folds=2)
+    with pytest.raises(mi.ConfigError, match=text):
+        mi.jobs.cross_validate(data=data, optimizer=Adam(0.01), num_steps=1, **given)
+    assert not any(tmp_path.rglob("fold_0*"))
+
+
+@pytest.mark.slow
+def test_cross_validate_scores_with_the_window(folder, tmp_path):
+    """The folds of a cross-validation have one window, which the same call must name again."""
+    given = {"task": TASK, "input_dir": folder / "cases", "output_dir": tmp_path / "cv", "progress": False}
+    given |= {"data": mi.jobs.TrainingData(folder / "records", num_folds=2), "optimizer": Adam(0.01), "num_steps": 1}
+    mi.jobs.cross_validate(**given, sliding_window=8, batch_size=1, dtype="float64", folds=[0], workers=1)
+    with pytest.raises(mi.ConfigError, match="sliding_window"):
+        mi.jobs.cross_validate(**given, batch_size=1, dtype="float64", workers=1)
+    (path,) = (tmp_path / "cv/fold_0/evaluation/predictions").glob("*.nii.gz")
+    run = {"model_dir": tmp_path / "cv/fold_0", "task": TASK, "dtype": "float64", "progress": False}
+    volume = folder / "cases" / path.name.replace("segmentation", "volume")
+    mi.jobs.predict(input=volume, output=tmp_path / "again.nii.gz", sliding_window="8", **run)
+    assert (tmp_path / "again.nii.gz").read_bytes() == path.read_bytes()

@@ -3,6 +3,7 @@
 import functools
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -31,9 +32,10 @@ class SlidingNetwork:
     """
 
     def __init__(self, batch: ImageSlices, window: SlidingWindow) -> None:
-        if isinstance(batch.outputs, dict):
+        parts: Any = batch.outputs
+        if isinstance(parts, dict):
             raise ConfigError(
-                f"sliding_window: predictions of several parts ({', '.join(batch.outputs)}) cannot be averaged over "
+                f"sliding_window: predictions of several parts ({', '.join(parts)}) cannot be averaged over "
                 "windows. Fix: use sliding_window none.",
                 ["sliding_window"],
             )
@@ -67,8 +69,8 @@ class _SlidingSlices:
         first, *others = sizes
         bounds = [number * first // self.group.num for number in range(self.group.num + 1)]
         slabs = [(slice(*pair), *whole_region(others)) for pair in itertools.pairwise(bounds)]
-        self.inputs = [(*slab, slice(0, channels)) for slab in slabs]
-        self.outputs = [(*slab, slice(0, classes)) for slab in slabs]
+        self.inputs: Sequence[Region] = [(*slab, slice(0, channels)) for slab in slabs]
+        self.outputs: Sequence[Region] = [(*slab, slice(0, classes)) for slab in slabs]
 
     def predict(self, image: np.ndarray) -> np.ndarray:
         total = None
