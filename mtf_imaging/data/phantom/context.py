@@ -1,0 +1,113 @@
+"""Paints long, slim bodies whose labels need context from far away, or no context at all.
+
+A body is a tube along x with small structures near its far end. In `marker` and `side`, the label of a structure is only
+visible 110 to 140 mm away, near the other end. In `texture`, it is visible within the structure, but only at full
+resolution. With voxels of 1 mm, these phantoms show what patches and lower resolutions lose.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import ndimage
+
+SHAPE = (192, 32, 32)
+DISTANCE_MM = (110.0, 140.0)  # between a structure and what its label depends on
+_TISSUE, _STRUCTURE, _SIGN = 300.0, 200.0, 400.0  # intensity of the body; contrasts of structures and of far signs
+_NOISE = 40.0
+_SIGN_RADIUS = 5.0
+_RADII = (2.2, 3.2)  # of the small structures
+_AT = (14.0, 40.0)  # where the far sign lies along x
+_CENTER = (118.0, 132.0)  # from the sign to the middle of the structures
+_SPREAD = 8.0  # of the structures around their middle, so that all distances lie within DISTANCE_MM
+
+
+@dataclass
+class Body:
+    """The body while it is painted.
+
+    Attributes:
+      rng: the random number generator of the patient.
+      image: `[x, y, z]` float32, painted so far, without noise.
+      labels: `[x, y, z]` uint8, painted so far.
+    """
+
+    rng: np.random.Generator
+    image: np.ndarray
+    labels: np.ndarray
+
+    def ball(self, center, radius: float) -> np.ndarray:
+        """Returns the mask of a ball; radius and center are in voxels."""
+        x, y, z = np.ogrid[tuple(slice(0, n) for n in self.image.shape)]
+        return (x - center[0]) ** 2 + (y - center[1]) ** 2 + (z - center[2]) ** 2 < radius**2
+
+
+def paint_body(rng: np.random.Generator, structures: Callable[[Body], None]) -> tuple[np.ndarray, np.ndarray]:
+    """Paints one body.
+
+    Args:
+      rng: the random number generator of the patient.
+      structures: paints the structures and their labels.
+
+    Returns:
+      The image with noise, float32 `[*SHAPE]`, and the labels, uint8 `[*SHAPE]`.
+    """
+    body = Body(rng, np.zeros(SHAPE, np.float32), np.zeros(SHAPE, np.uint8))
+    _, y, z = np.ogrid[tuple(slice(0, n) for n in SHAPE)]
+    radius = rng.uniform(14.5, 15.5)
+    tube = ((y - 15.5) ** 2 + (z - 15.5) ** 2 < radius**2) & np.ones(SHAPE, bool)
+    body.image[tube] = _TISSUE
+    body.image += tube * ndimage.gaussian_filter(rng.standard_normal(SHAPE, np.float32), 3) * 300  # uneven tissue
+    structures(body)
+    noise = rng.standard_normal(SHAPE, np.float32) * np.float32(_NOISE)
+    return ndimage.gaussian_filter(body.image, 0.4) + noise, body.labels
+
+
+def marker(body: Body) -> None:
+    """Paints equal structures, whose label follows from a far marker: 1 if it is bright, 2 if it is dark."""
+    rng = body.rng
+    is_bright = bool(rng.random() < 0.5)
+    at = rng.uniform(*_AT)
+    blob = body.ball((at, *rng.uniform(10, 21, 2)), _SIGN_RADIUS)
+    body.image[blob] += _SIGN if is_bright else -_SIGN / 2
+    middle = at + rng.uniform(*_CENTER)
+    for number in range(rng.integers(4, 7)):
+        lane = np.array([9, 15.5, 22])[[number % 3, (number + number // 3) % 3]]
+        center = (middle + rng.uniform(-_SPREAD, _SPREAD), *(lane + rng.uniform(-2, 2, 2)))
+        ball = body.ball(center, rng.uniform(*_RADII))
+        body.image[ball] += _STRUCTURE * (body.labels[ball] == 0)
+        body.labels[ball] = 1 if is_bright else 2
+
+
+def side(body: Body) -> None:
+    """Paints pairs of equal structures left and right; only a far sign shows which side is which.
+
+    Label 1 is the side of the sign. Patients are mirrored at random along y.
+    """
+    rng = body.rng
+    is_mirrored = bool(rng.random() < 0.5)
+    at = rng.uniform(*_AT)
+    y = rng.uniform(7.5, 10.5)
+    blob = body.ball((at, 31 - y if is_mirrored else y, rng.uniform(11, 20)), _SIGN_RADIUS)
+    body.image[blob] += _SIGN
+    middle = at + rng.uniform(*_CENTER)
+    for number in range(rng.integers(2, 4)):
+        for label, low in ((1, is_mirrored), (2, not is_mirrored)):
+            y = rng.uniform(21, 24) if low else rng.uniform(7, 10)
+            center = (middle + rng.uniform(-_SPREAD, _SPREAD), y, 9 + 6.5 * number + rng.uniform(-1, 1))
+            ball = body.ball(center, rng.uniform(*_RADII))
+            body.image[ball] += _STRUCTURE * (body.labels[ball] == 0)
+            body.labels[ball] = label
+
+
+def texture(body: Body) -> None:
+    """Paints structures anywhere, of the same mean: label 1 alternates from voxel to voxel, label 2 is smooth."""
+    rng = body.rng
+    alternating = np.float32((np.indices(SHAPE).sum(0) % 2) * 2 - 1)
+    middles = np.linspace(16, 176, 9) + rng.uniform(-5, 5, 9)
+    for number, x in enumerate(rng.permutation(middles)):
+        center = (x, *rng.uniform(9, 22, 2))
+        ball = body.ball(center, rng.uniform(3.5, 5.5))
+        label = 1 + number % 2
+        body.image[ball] += _STRUCTURE + 200 * alternating[ball] * (label == 1)
+        body.labels[ball] = label
