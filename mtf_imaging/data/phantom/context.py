@@ -1,11 +1,11 @@
 """Paints long, slim bodies whose labels need context from far away, or no context at all.
 
-A body is a tube along x with small structures near its far end. In `marker` and `side`, the label of a structure is only
-visible 110 to 140 mm away, near the other end. In `texture`, it is visible within the structure, but only at full
+A body is a tube along x with small structures near its far end. In `marker` and `side`, the label of a structure is
+only visible 110 to 140 mm away, near the other end. In `texture`, it is visible within the structure, but only at full
 resolution. With voxels of 1 mm, these phantoms show what patches and lower resolutions lose.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,9 +13,9 @@ from scipy import ndimage
 
 SHAPE = (192, 32, 32)
 DISTANCE_MM = (110.0, 140.0)  # between a structure and what its label depends on
-_TISSUE, _STRUCTURE, _SIGN = 300.0, 200.0, 400.0  # intensity of the body; contrasts of structures and of far signs
+_TISSUE, _STRUCTURE, _SIGN = 400.0, 200.0, 400.0  # intensity of the body; contrasts of structures and of far signs
 _NOISE = 40.0
-_SIGN_RADIUS = 5.0
+_SIGN_RADII = (10.0, 6.0, 8.0)  # along x, y and z
 _RADII = (2.2, 3.2)  # of the small structures
 _AT = (14.0, 40.0)  # where the far sign lies along x
 _CENTER = (118.0, 132.0)  # from the sign to the middle of the structures
@@ -36,10 +36,14 @@ class Body:
     image: np.ndarray
     labels: np.ndarray
 
-    def ball(self, center, radius: float) -> np.ndarray:
-        """Returns the mask of a ball; radius and center are in voxels."""
-        x, y, z = np.ogrid[tuple(slice(0, n) for n in self.image.shape)]
-        return (x - center[0]) ** 2 + (y - center[1]) ** 2 + (z - center[2]) ** 2 < radius**2
+    def ellipsoid(self, center: Sequence[float], radii: Sequence[float]) -> np.ndarray:
+        """Returns the mask of an ellipsoid; center and radii are in voxels."""
+        axes = np.ogrid[tuple(slice(0, n) for n in SHAPE)]
+        return sum(((axis - c) / r) ** 2 for axis, c, r in zip(axes, center, radii, strict=True)) < 1
+
+    def ball(self, center: Sequence[float], radius: float) -> np.ndarray:
+        """Returns the mask of a ball; center and radius are in voxels."""
+        return self.ellipsoid(center, (radius,) * 3)
 
 
 def paint_body(rng: np.random.Generator, structures: Callable[[Body], None]) -> tuple[np.ndarray, np.ndarray]:
@@ -68,8 +72,8 @@ def marker(body: Body) -> None:
     rng = body.rng
     is_bright = bool(rng.random() < 0.5)
     at = rng.uniform(*_AT)
-    blob = body.ball((at, *rng.uniform(10, 21, 2)), _SIGN_RADIUS)
-    body.image[blob] += _SIGN if is_bright else -_SIGN / 2
+    blob = body.ellipsoid((at, *rng.uniform(12, 19, 2)), _SIGN_RADII)
+    body.image[blob] += _SIGN if is_bright else -_SIGN
     middle = at + rng.uniform(*_CENTER)
     for number in range(rng.integers(4, 7)):
         lane = np.array([9, 15.5, 22])[[number % 3, (number + number // 3) % 3]]
@@ -88,7 +92,7 @@ def side(body: Body) -> None:
     is_mirrored = bool(rng.random() < 0.5)
     at = rng.uniform(*_AT)
     y = rng.uniform(7.5, 10.5)
-    blob = body.ball((at, 31 - y if is_mirrored else y, rng.uniform(11, 20)), _SIGN_RADIUS)
+    blob = body.ellipsoid((at, 31 - y if is_mirrored else y, rng.uniform(13, 18)), _SIGN_RADII)
     body.image[blob] += _SIGN
     middle = at + rng.uniform(*_CENTER)
     for number in range(rng.integers(2, 4)):

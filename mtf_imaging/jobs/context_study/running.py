@@ -29,7 +29,7 @@ class Trainings:
       held_out_dir: folder of the held-out cases.
       output_dir: folder of the results, `SEED.json` each.
       seeds: the seeds to train.
-      num_steps: the budget in steps.
+      num_steps: the budget in steps; None for that of the settings.
       budgets: the budget in CPU seconds by seed; without a seed, the time of `num_steps` steps.
       make: returns the settings of the training of a folder of records; called once in the process.
       spacing_table: CSV file with voxel sizes of files whose headers lack them.
@@ -41,7 +41,7 @@ class Trainings:
     held_out_dir: Path
     output_dir: Path
     seeds: tuple[int, ...]
-    num_steps: int
+    num_steps: int | None
     budgets: Mapping[int, float]
     make: "Callable[[Path], TrainSettings]"
     spacing_table: str | Path | None = None
@@ -55,6 +55,8 @@ def run_trainings(own: Trainings) -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     logging.getLogger("mtf_imaging").setLevel(logging.ERROR)
     settings = own.make(own.data_dir)
+    if own.num_steps is not None:
+        settings = dataclasses.replace(settings, num_steps=own.num_steps)
     for seed in own.seeds:
         result = _train(own, settings, seed)
         write_bytes(own.output_dir / f"{seed}.json", (json.dumps(result, indent=1) + "\n").encode())
@@ -94,7 +96,7 @@ def _train(own: Trainings, settings: "TrainSettings", seed: int) -> dict[str, An
     def watch(program, step, layout) -> Course:
         cost.append(explain_step(step, layout).plan)
         network = predictor_of(program, task=step.task, sizes=grid, dtype=step.dtype, layout=layout)
-        courses.append(Course(lambda: volumes.score(network), own.num_steps, budget))
+        courses.append(Course(lambda: volumes.score(network), settings.num_steps, budget))
         return courses[0]
 
     mine = dataclasses.replace(
@@ -102,7 +104,7 @@ def _train(own: Trainings, settings: "TrainSettings", seed: int) -> dict[str, An
         data=dataclasses.replace(data, eval_dir=None),
         model_dir=folder,
         seed=seed,
-        num_steps=own.num_steps if budget is None else _NO_END,
+        num_steps=settings.num_steps if budget is None else _NO_END,
         checkpoint_every=_NO_END,
         eval_every=None,
         patch=own.contender.patch_of(grid),
