@@ -14,7 +14,7 @@ from mtf_imaging.meshes.devices import default_devices
 from mtf_imaging.meshes.group import Group
 from mtf_imaging.planner.bench.machine import Machine, kernels_of_step
 from mtf_imaging.planner.cost.hardware import HARDWARE, Hardware
-from mtf_imaging.planner.render.text import format_seconds
+from mtf_imaging.planner.render.recipe_text import format_seconds
 from mtf_imaging.training.step import TrainingStep
 
 _logger = logging.getLogger(__name__)

@@ -29,6 +29,7 @@ from mtf_imaging.jobs.data import TrainingData, as_training_data
 from mtf_imaging.jobs.devices import Devices, as_devices
 from mtf_imaging.jobs.evaluating import evaluate
 from mtf_imaging.jobs.fold_runs import FoldRuns
+from mtf_imaging.jobs.patches import sample_sizes, with_patches
 from mtf_imaging.jobs.pooling import fold_names, held_out_cases, pool_folds
 from mtf_imaging.jobs.stop_signals import StopSignals
 from mtf_imaging.jobs.training import train, training_step
@@ -69,7 +70,8 @@ def cross_validate(own: CrossValidateSettings) -> dict[str, Any]:
       DataError: a case, a record or the file of folds is invalid.
       LayoutError, CheckpointError, ClusterError, TrainingError, OutOfMemoryError: the same as in `train`.
     """
-    data, devices, known = as_training_data(own.data), as_devices(own.devices), read_spacing_table(own.spacing_table)
+    data = with_patches(as_training_data(own.data), own)
+    devices, known = as_devices(own.devices), read_spacing_table(own.spacing_table)
     runs = FoldRuns(own.output_dir)
     with contextlib.ExitStack() as stack:
         if own.handle_signals:
@@ -100,7 +102,8 @@ def cross_validate(own: CrossValidateSettings) -> dict[str, Any]:
             say(f"Already finished: {fold_names(skipped)}.")
         layout = own.layout
         if layout == AUTO and todo:
-            layout = choose_layout(training_step(own, task_for(own.task, description), sizes), devices, group)
+            patch_or_whole = sample_sizes(data, own.resolution)
+            layout = choose_layout(training_step(own, task_for(own.task, description), patch_or_whole), devices, group)
 
         for fold in todo:
             say(
@@ -130,6 +133,8 @@ def _settings_of_all_folds(own: CrossValidateSettings, data: TrainingData) -> di
         shared |= {"initial_weights": str(own.initial_weights), "initial_weights_except": own.initial_weights_except}
     if own.class_frequencies != FROM_DATA:
         shared |= {"class_frequencies": own.class_frequencies}
+    if own.sliding_window is not None:
+        shared |= {name: getattr(own, name) for name in ("sliding_window", "window_step")}
     return shared | {"window": tuple(own.window), "flips": tuple(own.flips)}
 
 

@@ -13,19 +13,22 @@ from mtf_imaging.layout import MESH_IMPLS, Layout, parse_shape
 from mtf_imaging.planner.cost.explained import Explained
 from mtf_imaging.planner.cost.hardware import Hardware, find_hardware
 from mtf_imaging.planner.cost.plan import Plan, make_plan
+from mtf_imaging.planner.cost.prediction import WINDOW_STEP, PatchCost, Prediction, window_count
 from mtf_imaging.planner.cost.receptive_field import ReceptiveField, receptive_field
 from mtf_imaging.planner.cost.recipe import UNKNOWN_RECIPE, Recipe
 from mtf_imaging.planner.cost.uneven import LIMIT, Unevenness, better_sizes, growing_halos
 from mtf_imaging.planner.render.layout_picture import LayoutPicture
 from mtf_imaging.planner.search.candidates import BATCH
 from mtf_imaging.program.tracing import check, trace_only
+from mtf_imaging.settings.patch_sizes import parse_patch
 from mtf_imaging.settings.planning import ExplainSettings, PlannedStepSettings
 from mtf_imaging.settings.setting import check_choice, check_count, takes
 from mtf_imaging.settings.values import check_price, parse_resolution
 from mtf_imaging.training.gradients import FORWARD
 from mtf_imaging.training.optimizers import Adam
+from mtf_imaging.training.prediction import for_one_volume
 from mtf_imaging.training.step import TracedStep, TrainingStep
-from mtf_imaging.training.task import Task
+from mtf_imaging.training.task import Task, task_inputs
 
 _TRIES = 8  # sizes that are planned to find one that wastes less
 
@@ -44,12 +47,15 @@ def explain(own: ExplainSettings) -> Explained:
     kind = find_hardware(own.hardware) if isinstance(own.hardware, str) else own.hardware
     recipe = planned_recipe(own.num_steps, own.price_per_hour)
     spacing = parse_spacing(own.spacing)
-    return explain_step(planned_step(own), own.layout, kind, own.num_hosts, own.mesh_impl, recipe, spacing)
+    image = parse_resolution(own.resolution)
+    return explain_step(planned_step(own), own.layout, kind, own.num_hosts, own.mesh_impl, recipe, spacing, image)
 
 
 def planned_step(own: PlannedStepSettings) -> TrainingStep:
     """Returns the training step that the settings of `explain`, `search` or `bench` describe."""
     sizes = parse_resolution(own.resolution)
+    if own.patch is not None:
+        sizes = parse_patch(own.patch, sizes)
     return TrainingStep(
         own.task, own.optimizer or Adam(), sizes, own.batch_size, own.micro_batches, own.dtype, getattr(own, "seed", 0)
     )
@@ -88,6 +94,8 @@ def explain_step(
     mesh_impl: str = "auto",
     recipe: Recipe = UNKNOWN_RECIPE,
     spacing: tuple[float, float, float] | None = None,
+    image: tuple[int, ...] | None = None,
+    window_step: float = WINDOW_STEP,
 ) -> Explained:
     """Returns the cost of a training step under a layout.
 
@@ -99,6 +107,8 @@ def explain_step(
       mesh_impl: the mesh implementation; see `explain`.
       recipe: the length of the training and the price of a device.
       spacing: voxel size in mm along x, y and z; None if it is not known.
+      image: voxels of the images if the step computes patches of them; default: the step computes whole images.
+      window_step: the distance of neighboring windows in a prediction, as a share of the size of the patch.
 
     Raises:
       LayoutError: the layout is illegal; the message lists all its faults.
@@ -135,16 +145,83 @@ def explain_step(
         _unevenness(step, traced, plan),
         _batch_bytes(step),
         recipe,
-        receptive_field_of(step, spacing),
+        receptive_field_of(step, spacing, image),
+        None if image in (None, step.sizes) else patch_cost(step, image, layout, hardware, window_step, **on),
     )
 
 
-def receptive_field_of(step: TrainingStep, spacing: tuple[float, float, float] | None = None) -> ReceptiveField | None:
-    """Returns the receptive field of the network of a step; None if it is not known; see `receptive_field`."""
+def receptive_field_of(
+    step: TrainingStep, spacing: tuple[float, float, float] | None = None, image: tuple[int, ...] | None = None
+) -> ReceptiveField | None:
+    """Returns the receptive field of the network of a step; None if it is not known; see `receptive_field`.
+
+    Args:
+      step: the step.
+      spacing: voxel size in mm; None if it is not known.
+      image: voxels of the images if the step computes patches of them.
+    """
     try:
-        return receptive_field(step.task, volume_of(step), spacing)
+        field = receptive_field(step.task, volume_of(step), spacing)
     except MtfImagingError:  # the network accepts only its own size
         return None
+    if field is None or image in (None, step.sizes):
+        return field
+    return dataclasses.replace(field, patch=field.image, image=dict(zip(field.image, image, strict=True)))
+
+
+def patch_cost(
+    step: TrainingStep,
+    image: tuple[int, ...],
+    layout: Layout,
+    hardware: Hardware | None,
+    window_step: float = WINDOW_STEP,
+    with_whole: bool = True,
+    **on: Any,
+) -> PatchCost:
+    """Returns the costs of predicting an image with windows of the size of a step's patches, and at once.
+
+    Args:
+      step: the step on patches.
+      image: voxels of the images.
+      layout: the layout of the step. Its rule for the batch spreads the windows over processors.
+      hardware: the kind of device, or None.
+      window_step: the distance of neighboring windows, as a share of the size of the patch.
+      with_whole: whether to compute the cost of the whole image at once, too.
+      **on: the number of hosts and the mesh implementation, as in `make_plan`.
+    """
+    together = layout.slices_per_dimension.get(BATCH, 1)
+    passes = math.ceil(window_count(image, step.sizes, window_step) / together)
+    return PatchCost(
+        step.sizes,
+        image,
+        window_step,
+        predict_cost(step, layout, hardware, together, passes, **on),
+        predict_cost(step.resized(image), for_one_volume(layout), hardware, **on) if with_whole else None,
+    )
+
+
+def predict_cost(
+    step: TrainingStep, layout: Layout, hardware: Hardware | None, batch: int = 1, passes: int = 1, **on: Any
+) -> Prediction | None:
+    """Returns the cost of forward passes; None if the network or the layout does not accept images of this size.
+
+    Args:
+      step: a step on images of the size that the network predicts.
+      layout: the layout.
+      hardware: the kind of device, or None.
+      batch: the number of images in a pass.
+      passes: the number of passes.
+      **on: the number of hosts and the mesh implementation, as in `make_plan`.
+    """
+    devices = [f"device:{number}" for number in range(1 if on.get("mesh_impl") == "stacked" else layout.processors)]
+    try:
+        inputs = task_inputs(step.task, batch, step.sizes, dtype=step.dtype, labels=False)
+        traced = trace_only(step.task.predict, inputs, layout, devices)
+        check(traced, layout)
+        plan = make_plan(TracedStep(traced, dict.fromkeys(traced.needed, FORWARD), 1, 1), layout, **on)
+    except MtfImagingError:
+        return None
+    return Prediction(plan, passes, hardware, step.dtype)
 
 
 def _batch_bytes(step: TrainingStep) -> int:

@@ -10,24 +10,25 @@ from tqdm import tqdm
 from mtf_imaging.data.fingerprint import WORKER_BYTES, Fingerprint, read_fingerprint
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.files.workers import default_workers
+from mtf_imaging.jobs.choices.alternative import Alternative, with_costs
 from mtf_imaging.jobs.choices.choice import Choice
-from mtf_imaging.jobs.choices.fitting import Variant, fit
+from mtf_imaging.jobs.choices.deciding import fit
+from mtf_imaging.jobs.choices.fitting import Variant
 from mtf_imaging.jobs.choices.network import choose_loss, choose_network
 from mtf_imaging.jobs.choices.recipe import (
     choose_augmentation,
     choose_checkpoints,
     choose_learning_rate,
-    choose_steps,
 )
 from mtf_imaging.jobs.choices.window import choose_window
-from mtf_imaging.jobs.explaining import receptive_field_of
+from mtf_imaging.jobs.explaining import resolve_mesh_impl
 from mtf_imaging.jobs.searching import search_step
 from mtf_imaging.kinds.all_kinds import check_volumes
 from mtf_imaging.planner.cost.hardware import Hardware, find_hardware
 from mtf_imaging.planner.cost.receptive_field import ReceptiveField
 from mtf_imaging.planner.search.search import Found, Searched
-from mtf_imaging.settings.planning import PlanSettings, TaskBuilder
-from mtf_imaging.settings.setting import takes
+from mtf_imaging.settings.planning import PATCHES, PlanSettings, TaskBuilder
+from mtf_imaging.settings.setting import check_choice, takes
 from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.step import TrainingStep
 
@@ -42,12 +43,14 @@ class JobPlan:
       num_devices: number of devices.
       num_hosts: number of hosts.
       spacing, grid, dtype, batch_size, layout, num_steps, checkpoint_every, learning_rate: the choices.
+      kind: "whole volumes" or "patches".
+      patch: the size of the patches; None for whole volumes.
       window: the window in HU of the CT channel; None without such a channel, or if the data set names its window.
       network: {keyword argument of the network: choice}.
       loss: {keyword argument of the task: choice}.
       augmentation: {parameter of `data.augmentation.Augmentation`: choice}.
       found: the layout with its costs.
-      receptive_field: the part of a volume that a voxel of the output depends on; None if it is not known.
+      alternatives: the planned step with its costs, and that of the other kind if it was considered.
     """
 
     fingerprint: Fingerprint
@@ -59,6 +62,8 @@ class JobPlan:
     dtype: Choice
     batch_size: Choice
     layout: Choice
+    kind: Choice
+    patch: Choice | None
     num_steps: Choice
     checkpoint_every: Choice
     learning_rate: Choice
@@ -67,7 +72,12 @@ class JobPlan:
     loss: Mapping[str, Choice]
     augmentation: Mapping[str, Choice]
     found: Found
-    receptive_field: ReceptiveField | None = None
+    alternatives: tuple[Alternative, ...]
+
+    @property
+    def receptive_field(self) -> ReceptiveField | None:
+        """The part of a volume that a voxel of the output depends on; None if it is not known."""
+        return self.alternatives[0].receptive_field
 
 
 @takes(PlanSettings)
@@ -75,8 +85,9 @@ def plan(own: PlanSettings) -> JobPlan:
     """Plans a training job for a data set and devices.
 
     The step with the finest spacing, then the most filters, then the largest batch is chosen that fits on the devices
-    under some layout, by the estimates of `search`. The levels of the network follow from the grid and the spacing. No
-    device is used.
+    under some layout, by the estimates of `search`. If whole volumes fit only with voxels more than twice as large as
+    those of the data, the largest patches that fit are planned instead. The levels of the network follow from the grid
+    or the patch, and the spacing. No device is used.
 
     Returns:
       The plan.
@@ -92,7 +103,7 @@ def plan(own: PlanSettings) -> JobPlan:
     fingerprint = read_fingerprint(
         own.data_dir, own.fingerprint_file, own.spacing_table, workers, own.progress, own.prepare
     )
-    return plan_fingerprint(fingerprint, own.task, own.num_devices, kind, own.num_hosts, own.progress)
+    return plan_fingerprint(fingerprint, own.task, own.num_devices, kind, own.num_hosts, own.progress, own.patches)
 
 
 def plan_fingerprint(
@@ -102,14 +113,16 @@ def plan_fingerprint(
     hardware: Hardware,
     num_hosts: int = 1,
     progress: bool = True,
+    patches: str = "auto",
 ) -> JobPlan:
     """Does the same as `plan`, for a fingerprint that was read before."""
+    check_choice("patches", patches, PATCHES)
     dtype, loss = _choose_dtype(hardware), choose_loss(fingerprint)
 
     def step_of(variant: Variant) -> TrainingStep:
-        network = choose_network(variant.grid, variant.spacing, variant.filters)
+        network = choose_network(variant.sizes, variant.spacing, variant.filters)
         built = task(fingerprint.description, _values(network), _values(loss))
-        return TrainingStep(built, Adam(), variant.grid, variant.batch_size, dtype=dtype.value)
+        return TrainingStep(built, Adam(), variant.sizes, variant.batch_size, dtype=dtype.value)
 
     def search(variant: Variant) -> Searched:
         return search_step(step_of(variant), num_devices, hardware, None, num_hosts, progress=False)
@@ -120,9 +133,9 @@ def plan_fingerprint(
             bar.set_postfix_str(text, refresh=True)
             bar.update()
 
-        fitted = fit(fingerprint, search, hardware, num_devices, note)
-    grid, spacing, batch_size = fitted.grid.value, fitted.spacing.value, fitted.batch_size.value
-    steps = choose_steps(len(fingerprint.cases), batch_size)
+        decision = fit(fingerprint, search, hardware, num_devices, note, patches)
+    fitted, on = decision.chosen, {"num_hosts": num_hosts, "mesh_impl": resolve_mesh_impl("auto", num_hosts)}
+    sizes, spacing, steps = fitted.variant.sizes, fitted.spacing.value, fitted.num_steps
     return JobPlan(
         fingerprint=fingerprint,
         hardware=hardware,
@@ -133,15 +146,21 @@ def plan_fingerprint(
         dtype=dtype,
         batch_size=fitted.batch_size,
         layout=fitted.layout,
+        kind=decision.kind,
+        patch=fitted.patch,
         num_steps=steps,
         checkpoint_every=choose_checkpoints(steps.value),
         learning_rate=choose_learning_rate(),
         window=choose_window(fingerprint),
-        network=choose_network(grid, spacing, fitted.filters) | {"recompute": fitted.recompute},
+        network=choose_network(sizes, spacing, fitted.filters) | {"recompute": fitted.recompute},
         loss=loss,
-        augmentation=choose_augmentation(fingerprint, grid, spacing),
+        augmentation=choose_augmentation(fingerprint, sizes, spacing),
         found=fitted.found,
-        receptive_field=receptive_field_of(step_of(Variant(spacing, grid, fitted.filters, 1)), spacing),
+        alternatives=tuple(
+            with_costs(one, step_of(one.variant), hardware, **on)
+            for one in (decision.chosen, decision.other)
+            if one is not None
+        ),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from mtf_imaging.data.sampling.grid import format_grid
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.report import progress as curves
 from mtf_imaging.files.run_folder import EVAL, TRAIN
@@ -26,6 +27,7 @@ from mtf_imaging.jobs.devices import as_devices
 from mtf_imaging.jobs.explaining import explain_step
 from mtf_imaging.jobs.held_out import make_evaluator, open_held_out
 from mtf_imaging.jobs.label_warnings import warn_of_labels
+from mtf_imaging.jobs.patches import sample_sizes, with_patches
 from mtf_imaging.jobs.resuming import check_resumed_data
 from mtf_imaging.jobs.stop_signals import StopSignals
 from mtf_imaging.kinds.networks import task_for
@@ -91,7 +93,7 @@ def run_training(own: TrainSettings, watch: Watch | None = None) -> dict[str, fl
             signals, own_stop = stack.enter_context(StopSignals()), stop
             stop = lambda: signals.reason() or own_stop()  # noqa: E731
         group = devices.join()
-        data = as_training_data(own.data)
+        data = with_patches(as_training_data(own.data), own)
         check_agreement(group, own, data=data)
         progress = own.progress and group.is_first
         stop = AgreedStop(stop, group)
@@ -107,13 +109,13 @@ def run_training(own: TrainSettings, watch: Watch | None = None) -> dict[str, fl
         frequencies = group.first(lambda: resolve_frequencies(counted, task, data, model_dir))
         task = with_frequencies(task, frequencies)
         monitor = own.monitor or data.images.measure(data.description)
-        step = training_step(own, task, data.sizes(own.resolution))
+        step = training_step(own, task, sample_sizes(data, own.resolution))
         layout = Layout.of(choose_layout(step, devices, group) if own.layout == AUTO else own.layout)
         stack.enter_context(devices.joined(layout))
         buckets = open_buckets(data, step, own.resolution)
         if not own.dry_run:
             check_data(group, data, step, buckets)
-        held_out = open_held_out(data, step, monitor, progress)
+        held_out = open_held_out(data, step, monitor, progress, own.resolution)
         # Several processes read only the chunks of their slices.
         if not own.dry_run and group.num == 1:
             warn_of_labels(data, model_dir)
@@ -146,7 +148,9 @@ def run_training(own: TrainSettings, watch: Watch | None = None) -> dict[str, fl
 
         def save_facts() -> str:
             known: dict[str, Any] = {"fold_digest": fold.digest if fold else None, "class_frequencies": frequencies}
-            facts = dataclasses.replace(data.images.facts(data.data_dir, step.sizes, data.description), **known)
+            known["patch"] = data.patch and format_grid(data.patch)
+            sizes = data.sizes(own.resolution)
+            facts = dataclasses.replace(data.images.facts(data.data_dir, sizes, data.description), **known)
             configuration = own.save_configuration(facts, layout) if own.save_configuration else str(step)
             facts.save(model_dir)
             if fold:

@@ -144,6 +144,9 @@ class BenchSettings(PlannedStepSettings, RecipeSettings, ProgressSettings):
     seed: int = setting(default=0)
 
 
+PATCHES = ("auto", "always", "never")  # what a plan is made of
+
+
 class TaskBuilder(Protocol):
     """Builds the task of a plan, for instance `models.unet3d.build_task`."""
 
@@ -166,6 +169,8 @@ class PlanSettings(HardwareSettings, SpacingTableSettings, WorkerSettings, Progr
       task: function that builds the task, such as `mi.models.unet3d.build_task`.
       data_dir: folder of labeled cases, as for convert.
       memory: bytes of memory of a device. Default: the memory of `hardware`.
+      patches: whether to train on patches instead of whole volumes: auto if whole volumes fit only with voxels more
+        than twice as large as those of the data, always, or never.
       fingerprint_file: JSON file that keeps the fingerprint of the data set for the next plan. Default: none.
       prepare: function that each process calls first.
     """
@@ -173,5 +178,6 @@ class PlanSettings(HardwareSettings, SpacingTableSettings, WorkerSettings, Progr
     task: TaskBuilder = setting()
     data_dir: str | Path = setting(flag=True)
     memory: float | None = setting(default=None, unit="bytes")
+    patches: str = setting(default="auto", choices=PATCHES, flag=True)
     fingerprint_file: str | Path | None = setting(default=None)
     prepare: Callable[[], None] | None = setting(default=None)

@@ -1,5 +1,6 @@
 """Plans that fit the memory of a device, and whole plans of phantoms."""
 
+import dataclasses
 import math
 
 import pytest
@@ -9,7 +10,9 @@ from mtf_imaging.data.description.description import LITS
 from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.data.records.convert import max_voxels
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.jobs.choices.fitting import fit
+from mtf_imaging.jobs.choices.deciding import PATCHES, WHOLE, fit
+from mtf_imaging.jobs.choices.network import choose_levels
+from mtf_imaging.jobs.choices.patching import patch_sizes
 from mtf_imaging.jobs.planning import plan_fingerprint
 from mtf_imaging.jobs.searching import search_step
 from mtf_imaging.layout import ONE_PROCESSOR
@@ -32,7 +35,7 @@ class Planned:
 
     def __call__(self, variant):
         self.tried.append(variant)
-        memory = math.prod(variant.grid) * variant.filters * variant.batch_size
+        memory = math.prod(variant.sizes) * variant.filters * variant.batch_size
         found = []
         for recompute in (False, True):
             need = memory // (1 + recompute)
@@ -58,9 +61,14 @@ class _Found:
 
 
 def fitted(data, available, seconds=0.1):
+    decision, search = decided(data, available, "never", seconds)
+    return decision.chosen, search
+
+
+def decided(data, available, patches="auto", seconds=0.1):
     hardware = Hardware("gpu", available, 1, 1, 1, usable=1.0)
     search = Planned(available, seconds)
-    return fit(data, search, hardware, 1, lambda _: None), search
+    return fit(data, search, hardware, 1, lambda _: None, patches), search
 
 
 CUBE = 64**3
@@ -136,6 +144,91 @@ def test_what_no_device_holds_is_refused_with_the_numbers():
     assert refused.value.settings == ("num_devices", "hardware", "memory")
 
 
+LARGE = [((256, 256, 256), (1.0, 1.0, 1.0))] * 100
+
+
+def test_whole_volumes_that_fit_at_the_first_spacing_are_not_compared():
+    decision, search = decided(fingerprint(*CASES), CUBE * 8)  # with 16 filters and recomputed activations
+    assert (decision.kind.value, decision.chosen.patch, decision.other) == (WHOLE, None, None)
+    assert all(variant.patch is None for variant in search.tried)
+
+
+def test_whole_volumes_of_at_most_twice_the_spacing_are_preferred():
+    decision, _ = decided(fingerprint(*LARGE), 144**3 * 16)
+    assert (decision.kind.value, decision.chosen.spacing.value) == (WHOLE, (1.562, 1.562, 1.562))
+    assert "1.56 times as long along x as at the spacing of the data, 1,1,1 mm; 2 times is the limit" in (
+        decision.kind.reason
+    )
+    patch = decision.other
+    assert (patch.spacing.value, patch.grid.value) == ((1.0, 1.0, 1.0), (256, 256, 256))
+    assert (patch.filters, patch.batch_size.value, patch.recompute.value) == (32, 2, False)
+    assert math.prod(patch.patch.value) * 64 <= 144**3 * 16
+
+
+def test_patches_replace_whole_volumes_of_coarser_voxels():
+    available = 96**3 * 16
+    decision, search = decided(fingerprint(*LARGE), available)
+    patch, whole = decision.chosen, decision.other
+    assert decision.kind.value == PATCHES
+    assert (patch.spacing.value, patch.grid.value, patch.patch.value) == ((1.0,) * 3, (256,) * 3, (64, 64, 64))
+    assert whole.spacing.value[0] > 2
+    assert "whole volumes fit only with voxels of" in decision.kind.reason
+    assert "x:64,y:64,z:64 has 1.6% of a volume; below 25%, nnU-Net also plans" in decision.kind.reason
+    # 100 cases of 64 patches each, 300 times, in batches of 2, are more steps than a plan has.
+    assert (patch.num_steps.value, patch.batch_size.value) == (60_000, 2)
+    # No larger patch fits.
+    larger = [sizes for sizes in patch_sizes((256,) * 3, (1.0,) * 3, 64) if math.prod(sizes) > 64**3]
+    assert larger
+    assert all(math.prod(sizes) * 32 * 2 > available for sizes in larger)
+    assert len([variant for variant in search.tried if variant.patch]) < len(larger)
+
+
+def test_a_large_data_set_has_a_larger_batch_of_patches():
+    elongated = [((1024, 64, 64), (1.0, 1.0, 1.0))] * 100
+    decision, _ = decided(fingerprint(*elongated), 64**3 * 32 * 4, "always")
+    # A batch of 2 patches has 128 voxels along x, and no batch of 4 fits.
+    assert (decision.chosen.patch.value, decision.chosen.batch_size.value) == ((128, 64, 64), 2)
+    assert decision.kind == (PATCHES, "as the setting patches demands")
+    decision, _ = decided(fingerprint(*[((66, 66, 66), (1.0,) * 3)] * 200), 64**3 * 32 * 8, "always")
+    assert (decision.chosen.patch.value, decision.chosen.batch_size.value) == ((64, 64, 64), 8)
+    assert "the largest that fits, with at most 5% of the voxels" in decision.chosen.batch_size.reason
+
+
+def test_small_devices_have_fewer_filters_and_smaller_patches():
+    decision, _ = decided(fingerprint(*LARGE), 64**3 * 32)
+    assert (decision.chosen.patch.value, decision.chosen.filters) == ((64, 64, 64), 32)
+    assert decision.chosen.recompute.value
+    decision, _ = decided(fingerprint(*LARGE), 48**3 * 16)
+    assert (decision.chosen.patch.value, decision.chosen.filters) == ((48, 48, 48), 16)
+    decision, _ = decided(fingerprint(*LARGE), 32**3 * 8)
+    assert (decision.chosen.patch.value, decision.chosen.batch_size.value) == ((32, 32, 32), 1)
+    assert decision.other is None
+    assert "do not fit, even with voxels 4 times as large" in decision.kind.reason
+
+
+def test_patches_that_are_always_wanted_but_do_not_exist_are_refused():
+    with pytest.raises(ConfigError, match=r"no patch of at least 32 voxels .* smaller than the volumes of x:40,y:40"):
+        decided(fingerprint(((40, 40, 40), (1.0,) * 3)), 1e9, "always")
+    with pytest.raises(ConfigError, match=r"Even patches of x:32,y:32,z:32 need 256\.0 KiB\. Fix: use more devices"):
+        decided(fingerprint(*LARGE), 2**14)
+
+
+@pytest.mark.parametrize(
+    ("grid", "spacing"), [((512, 512, 512), (0.8,) * 3), ((310, 320, 20), (0.6, 0.6, 3.6)), ((500, 300, 1), (1.0,) * 3)]
+)
+def test_patches_have_even_levels_and_shrink_with_the_shape_of_the_volume(grid, spacing):
+    tried = list(patch_sizes(grid, spacing, 64))
+    for larger, patch in zip([grid, *tried], tried):
+        assert sum(a != b for a, b in zip(larger, patch)) == 1
+        assert math.prod(patch) < math.prod(larger)
+        strides = choose_levels(patch, spacing).strides
+        shrunk = [axis for axis in range(3) if patch[axis] < grid[axis]]
+        assert all(patch[axis] >= 64 for axis in shrunk)
+        changed = next(axis for axis in range(3) if larger[axis] != patch[axis])
+        assert patch[changed] % strides[changed] == 0
+    assert tried[-1] == tuple(min(size, 64) for size in grid)
+
+
 @pytest.fixture(scope="module")
 def phantoms(tmp_path_factory):
     folder = tmp_path_factory.mktemp("planning")
@@ -169,6 +262,28 @@ def test_a_device_without_bfloat16_computes_in_float32():
     assert plan.dtype.value == "float32"
     assert plan.layout.value == ONE_PROCESSOR
     assert isinstance(build_task(LITS, {}, {}), LiverTumorSegmentation)
+    assert plan.patch is None
+    (planned,) = plan.alternatives
+    assert planned.windows == 1
+    assert 0 < planned.prediction.seconds < planned.seconds
+    assert planned.receptive_field.covers_image
+
+
+def test_a_large_volume_on_a_small_device_is_planned_on_patches():
+    data = fingerprint(*[((512, 512, 512), (0.8, 0.8, 0.8))] * 12)
+    device = dataclasses.replace(HARDWARE["rtx4090"], memory=6 * 2**30)
+    plan = plan_fingerprint(data, build_task, 1, device, progress=False)
+    assert plan.kind.value == PATCHES
+    patches, whole = plan.alternatives
+    assert plan.found.plan.memory <= 4.5 * 2**30
+    assert whole.fitted.spacing.value[0] > 1.6
+    assert plan.spacing.value == (0.8, 0.8, 0.8)
+    assert plan.grid.value == (512, 512, 512)
+    assert plan.network["depth"].value == len(choose_levels(plan.patch.value, plan.spacing.value).kernel_sizes)
+    assert patches.receptive_field.seen == dict(zip("xyz", plan.patch.value))
+    assert whole.receptive_field.covers_image
+    assert patches.windows > 100
+    assert patches.prediction.seconds > whole.prediction.seconds
 
 
 def test_more_devices_than_voxels_are_refused():

@@ -12,12 +12,13 @@ from mtf_imaging.cli.runtime.next_step import after_bench
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.errors import ConfigError, MtfImagingError
 from mtf_imaging.files.run_folder import CONFIG
+from mtf_imaging.settings.patches import PatchSetting
 from mtf_imaging.settings.planning import BenchSettings, RecipeSettings
 from mtf_imaging.settings.setting import changed, setting, settings
 
 
 @settings
-class _Flags(JobFolders, RecipeSettings):
+class _Flags(JobFolders, PatchSetting, RecipeSettings):
     """The settings that the command has flags for.
 
     Attributes:
@@ -39,6 +40,7 @@ NOTES = (
     "Each setup runs in its own process. The setups take turns, one step each, on random images. Every setup must "
     "compute the same first loss and gradient: the exit code is 1 if they differ, or if no setup can be measured. "
     "Setups that are illegal or need too much memory are reported, and the others are measured.",
+    planning_flags.PATCH,
     planning_flags.TRAINING_COST,
 )
 _OTHER_WAYS = ("mesh_shape", "layout", "input_partition_dims")
@@ -55,7 +57,7 @@ def run(values: flags.FlagValues) -> str | None:
     price = planning_flags.checked_price(values)
     setups = [parse_setup(text) for text in values.setup or []]
     configuration = setup_flags.Configuration(
-        values, values.model_dir and Path(values.model_dir) / CONFIG, job="unet3d_demo"
+        values, values.model_dir and Path(values.model_dir) / CONFIG, job="unet3d_demo", trains=True
     )
     import_tensorflow()
     from mtf_imaging.cli.config.training_settings import bound_step, planned_num_steps
@@ -65,7 +67,7 @@ def run(values: flags.FlagValues) -> str | None:
     from mtf_imaging.planner.bench.table import as_dict, text
 
     setup = configuration.bind()
-    step = bound_step(setup, values.data_dir)
+    step = bound_step(setup, values.data_dir).step
     if not setups and setup.parsed_layout.processors > 1:
         setups = [parse_setup("/"), as_setup(setup.parsed_layout)]
     recipe = planned_recipe(planned_num_steps(), price)

@@ -12,12 +12,13 @@ from mtf_imaging.cli.runtime.next_step import after_explain
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.files.run_folder import CONFIG
+from mtf_imaging.settings.patches import PatchSetting
 from mtf_imaging.settings.planning import RecipeSettings
 from mtf_imaging.settings.setting import changed, setting, settings
 
 
 @settings
-class _Flags(HardwareFlags, JobFolders, RecipeSettings):
+class _Flags(HardwareFlags, JobFolders, PatchSetting, RecipeSettings):
     """The settings that the command has flags for.
 
     Attributes:
@@ -43,6 +44,7 @@ NOTES = (
     "times follow from a few properties of the hardware, which are printed. To measure a step, run bench.",
     "explain assumes one device per processor, or one device for all processors with --mesh_impl stacked. With "
     "--num_hosts, auto is collective.",
+    planning_flags.PATCH,
     planning_flags.TRAINING_COST,
 )
 
@@ -72,6 +74,7 @@ def run(values: flags.FlagValues) -> str | None:
         values.model_dir and Path(values.model_dir) / CONFIG,
         job="unet3d_demo",
         more_files=planning_flags.hardware_files(values.hardware),
+        trains=True,
     )
     import_tensorflow()
     from mtf_imaging.cli.config.hardware import hardware_of
@@ -84,11 +87,12 @@ def run(values: flags.FlagValues) -> str | None:
 
     setup = configuration.bind()
     planning_flags.check_devices(setup, values.num_devices)
-    step = bound_step(setup, values.data_dir)
+    step, *image = bound_step(setup, values.data_dir)
     hardware = hardware_of(values.hardware)
     recipe = planned_recipe(planned_num_steps(), price)
     spacing = parse_spacing(setup.spacing or records_spacing(values.data_dir))
-    explained = explain_step(step, setup.parsed_layout, hardware, values.num_hosts, setup.mesh_impl, recipe, spacing)
+    devices = setup.parsed_layout, hardware, values.num_hosts, setup.mesh_impl
+    explained = explain_step(step, *devices, recipe, spacing, *image)
     if values.json:
         print(json.dumps(as_json.as_dict(explained), indent=1))
     else:

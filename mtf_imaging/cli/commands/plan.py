@@ -37,7 +37,8 @@ SETTINGS = (_Flags,)
 NOTES = (
     "plan reads all cases once and keeps their sizes, spacings, intensities and label frequencies in fingerprint.json "
     "next to the gin file, so that another plan takes seconds. It chooses the finest spacing whose whole volumes fit "
-    "on the devices under some layout. The gin file states the reason for each choice in a comment, and ends with the "
+    "on the devices under some layout, or patches at the spacing of the data if whole volumes need voxels more than "
+    "twice as large. The gin file states the reason for each choice in a comment, and ends with the "
     "commands that convert, train and cross-validate.",
     "Memory and time are estimates; see search. To change a choice, edit the file.",
 )

@@ -7,12 +7,13 @@ from mtf_imaging.cli.config.planning_flags import HardwareFlags, JobFolders
 from mtf_imaging.cli.runtime.next_step import after_search
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.settings.patches import PatchSetting
 from mtf_imaging.settings.planning import RecipeSettings
 from mtf_imaging.settings.setting import changed, setting, settings
 
 
 @settings
-class _Flags(HardwareFlags, RecipeSettings):
+class _Flags(HardwareFlags, PatchSetting, RecipeSettings):
     """The settings that the command has flags for.
 
     Attributes:
@@ -35,6 +36,7 @@ WITHOUT = ("cluster", "input_partition_dims")
 NOTES = (
     "search places one processor on each device. Its layouts split the batch and the dimensions of the image. To "
     "estimate the cost of one layout, run explain; to measure it, run bench.",
+    planning_flags.PATCH,
     planning_flags.TRAINING_COST,
 )
 IDLE = dict.fromkeys(("mesh_shape", "layout"), "search tries all layouts for --num_devices devices.")
@@ -45,7 +47,7 @@ def run(values: flags.FlagValues) -> str | None:
         raise ConfigError(f"--memory_limit={values.memory_limit:g}: must be above 0 GiB. Fix: give a positive number.")
     price = planning_flags.checked_price(values)
     files = planning_flags.hardware_files(values.hardware)
-    configuration = setup_flags.Configuration(values, job="unet3d_demo", more_files=files)
+    configuration = setup_flags.Configuration(values, job="unet3d_demo", more_files=files, trains=True)
     import_tensorflow()
     from mtf_imaging.cli.config.hardware import hardware_of
     from mtf_imaging.cli.config.training_settings import bound_step, planned_num_steps
@@ -57,7 +59,7 @@ def run(values: flags.FlagValues) -> str | None:
     hardware = hardware_of(values.hardware)
     limit = None if values.memory_limit is None else values.memory_limit * 2**30
     sizes = (16, 16, 16) if values.max_resolution else None  # any sizes; only the number of dimensions matters
-    step = bound_step(setup, values.data_dir, sizes)
+    step = bound_step(setup, values.data_dir, sizes).step
     devices = values.num_devices, hardware, limit, values.num_hosts, setup.mesh_impl
     on = values.num_devices, hardware, usable_memory(hardware, limit)
     recipe = planned_recipe(planned_num_steps(), price)

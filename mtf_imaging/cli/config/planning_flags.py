@@ -16,6 +16,12 @@ TRAINING_COST = (
     "included."
 )
 
+# A note of the commands that plan one step.
+PATCH = (
+    "With --patch, or train.patch in a gin file, the step is that of a batch of patches; --resolution, or the data, "
+    "stays the size of the images. --max_resolution of search finds the largest image, or the largest patch."
+)
+
 
 @settings
 class JobFolders(Settings):

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import gin
 from absl import flags
@@ -15,6 +15,7 @@ from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs.data import TrainingData
 from mtf_imaging.kinds.networks import task_for
+from mtf_imaging.settings.patch_sizes import parse_patch
 from mtf_imaging.settings.setting import changed, setting, settings, settings_of, values_of
 from mtf_imaging.settings.training import DataSettings, RunSettings
 from mtf_imaging.settings.values import AUTO
@@ -74,25 +75,44 @@ def bound_settings(cls: type, setup: JobSetup, values: flags.FlagValues, **known
     return values_of(cls, job, training, setup, given, **{"data": training.source(job, setup, **folders)} | known)
 
 
-def bound_step(setup: JobSetup, data_dir: str | None = None, sizes: tuple[int, ...] | None = None) -> TrainingStep:
+class PlannedStep(NamedTuple):
+    """The step of a job, for explain, search and bench.
+
+    Attributes:
+      step: the step, on patches if the job trains on patches.
+      image: voxels of the images along each dimension; those of the step unless it is on patches.
+      window_step: the distance of neighboring windows in a prediction, as a share of the size of the window.
+    """
+
+    step: TrainingStep
+    image: tuple[int, ...]
+    window_step: float
+
+
+def bound_step(setup: JobSetup, data_dir: str | None = None, sizes: tuple[int, ...] | None = None) -> PlannedStep:
     """Returns the training step of the bound job, for explain, search and bench.
 
     Args:
       setup: the setup of the job.
       data_dir: the folder of the data, which sets the resolution if the setup does not.
-      sizes: voxels along each dimension if neither the setup nor the data set the resolution.
+      sizes: voxels along each dimension if neither the setup nor the data set the resolution. With it, the step is on
+        whole images.
 
     Raises:
-      ConfigError: the resolution is not known.
+      ConfigError: the resolution is not known, or the patch does not lie within the images.
     """
     job, training = Job(), _planned_training()
+    patch = training.patch if sizes is None else None
     if setup.resolution is None and data_dir is None and training.data is None:
         if sizes is None:
             raise ConfigError("the resolution is not known. Fix: give --resolution, or --data_dir.")
     else:
         sizes = training.source(job, setup, data_dir=data_dir).sizes(setup.resolution)
     description = training.source(job, setup, data_dir=data_dir).description if data_dir is not None else None
-    return TrainingStep(
+    image = tuple(sizes)
+    if patch is not None:
+        sizes = parse_patch(patch, image, training.source(job, setup, data_dir=data_dir).kind.axes)
+    step = TrainingStep(
         task_for(job.task, description),
         training.optimizer,
         sizes,
@@ -101,6 +121,7 @@ def bound_step(setup: JobSetup, data_dir: str | None = None, sizes: tuple[int, .
         job.dtype,
         training.seed,
     )
+    return PlannedStep(step, image, job.window_step)
 
 
 def planned_num_steps() -> int | None:

@@ -14,6 +14,7 @@ from mtf_imaging.cli.runtime.planned import PLAN, planned_training, unused_plan
 from mtf_imaging.cli.runtime.siblings import held_out_cases, with_held_out
 from mtf_imaging.cli.runtime.usage import PROGRAM
 from mtf_imaging.files.run_folder import CONFIG
+from mtf_imaging.settings.patches import PatchSetting
 from mtf_imaging.settings.setting import settings_of
 from mtf_imaging.settings.step import BatchSettings, SpacingSettings
 from mtf_imaging.settings.training import NUM_FOLDS
@@ -32,7 +33,9 @@ _JOB_OF_ANY = "unet3d_brain"  # its task takes the channels and labels of the da
 _JOBS_OF_PHOTOS = {"scenes": "deeplab_scenes", "objects": "retinanet_objects"}  # by the kinds of phantom
 _DEMO_RESOLUTION = 64
 _DEMO_LARGEST = 160  # voxels along each axis; larger records need more memory than a laptop has
-_JOB_FLAGS = [one.flag for cls in (GinSettings, BatchSettings, SpacingSettings) for one in settings_of(cls)]
+_JOB_FLAGS = [
+    one.flag for cls in (GinSettings, BatchSettings, SpacingSettings, PatchSetting) for one in settings_of(cls)
+]
 _HOST_FLAGS = ("num_hosts", "mesh_impl")
 _HARDWARE = "h200"  # what a suggested command assumes
 

@@ -1,5 +1,6 @@
 """A plan as a gin file, and as a table."""
 
+import math
 import shlex
 import textwrap
 from collections.abc import Iterator, Mapping
@@ -12,12 +13,14 @@ from mtf_imaging.data.description.description import LITS_RULES, Description
 from mtf_imaging.data.fingerprint import Fingerprint
 from mtf_imaging.data.intensities import WINDOW
 from mtf_imaging.data.modality import is_ct
-from mtf_imaging.data.sampling.grid import format_grid
+from mtf_imaging.data.sampling.grid import AXIS_NAMES, format_grid
 from mtf_imaging.data.sampling.sampling import format_spacing
+from mtf_imaging.jobs.choices.alternative import Alternative
 from mtf_imaging.jobs.choices.choice import Choice
 from mtf_imaging.jobs.planning import JobPlan
 from mtf_imaging.planner.cost.receptive_field import ReceptiveField
-from mtf_imaging.planner.render.text import format_seconds
+from mtf_imaging.planner.render.field_text import field_notices
+from mtf_imaging.planner.render.recipe_text import format_seconds
 from mtf_imaging.program.memory import format_bytes
 
 _WIDTH = 119
@@ -77,6 +80,7 @@ def gin_text(plan: JobPlan, data_dir: str, lines: Mapping[str, str]) -> str:
         ),
         *_comment(f"Memory: {_memory(plan)}, an estimate."),
         *_comment(f"Takes: {_time(plan)}, an estimate."),
+        *_comparison(plan),
         *_comment(_intensities(plan)),
         *_comment(
             "Sources: Hou et al. 2019 (High Resolution Medical Image Analysis with Spatial Partitioning); Isensee "
@@ -88,6 +92,7 @@ def gin_text(plan: JobPlan, data_dir: str, lines: Mapping[str, str]) -> str:
         "",
         *_bound("setup.spacing", _as(plan.spacing, format_spacing)),
         *_bound("setup.resolution", _as(plan.grid, format_grid)),
+        *(_bound("train.patch", _as(plan.patch, format_grid)) if plan.patch is not None else ()),
         *_bound("setup.batch_size", plan.batch_size),
         *_bound("setup.mesh_shape", _as(plan.layout, lambda layout: layout.mesh_string)),
         f"setup.layout = {plan.layout.value.rules_string!r}",
@@ -123,6 +128,7 @@ def plan_table(plan: JobPlan) -> str:
             for name, label in fingerprint.description.labels.items()
         ),
         "volume": f"{_sizes(plan.grid.value)} voxels of {format_spacing(plan.spacing.value)} mm",
+        **({} if plan.patch is None else {"patch": _patch(plan)}),
         "network": f"{network['depth'].value} levels, {network['base_filters'].value} filters, {plan.dtype.value}"
         + (", recomputed activations" if network["recompute"].value else ""),
         **({} if plan.receptive_field is None else {"sees": _field(plan.receptive_field)}),
@@ -132,6 +138,9 @@ def plan_table(plan: JobPlan) -> str:
         "memory": _memory(plan),
         "time": _time(plan),
     }
+    if len(plan.alternatives) > 1:
+        rows |= dict(zip(("planned", "instead of"), _alternatives(plan)))
+        rows["because"] = f"{plan.kind.value}: {plan.kind.reason}"
     return "\n".join(
         textwrap.fill(text, _WIDTH, initial_indent=f"{name:<13}", subsequent_indent=" " * 13)
         for name, text in rows.items()
@@ -139,9 +148,49 @@ def plan_table(plan: JobPlan) -> str:
 
 
 def _field(field: ReceptiveField) -> str:
-    """Returns the receptive field, with a warning if it does not cover the volume."""
-    missing = "" if field.covers_image else "; a voxel of the output sees only a part of a volume"
-    return f"{field}{missing}"
+    """Returns what a voxel of the output sees of the volume, with the notices about it."""
+    notices = "".join(f"; notice: {notice}" for notice in field_notices(field))
+    if field.patch is not None:
+        return f"{field.compare(field.seen, field.image)}{notices}"
+    missing = "" if field.covers_image or notices else "; a voxel of the output sees only a part of a volume"
+    return f"{field}{missing}{notices}"
+
+
+def _patch(plan: JobPlan) -> str:
+    planned = plan.alternatives[0]
+    sizes, volume = planned.fitted.variant.sizes, planned.fitted.grid.value
+    share = 100 * math.prod(sizes) / math.prod(volume)
+    return f"{_sizes(sizes)} voxels, {share:.2g}% of a volume; {planned.windows:,} windows cover a volume"
+
+
+def _comparison(plan: JobPlan) -> Iterator[str]:
+    """Yields the decision between whole volumes and patches as comment lines, with the costs of both."""
+    yield from _comment(f"{plan.kind.value.capitalize()}: {plan.kind.reason}.")
+    if len(plan.alternatives) > 1:
+        for name, text in zip(("Planned", "Instead of"), _alternatives(plan), strict=True):
+            yield from _comment(f"{name}: {text}; estimates.")
+
+
+def _alternatives(plan: JobPlan) -> list[str]:
+    return [_alternative(one) for one in plan.alternatives]
+
+
+def _alternative(one: Alternative) -> str:
+    """Returns a step and its costs as a line."""
+    fitted = one.fitted
+    what = "whole volumes of" if fitted.patch is None else f"patches of {_sizes(fitted.patch.value)} of"
+    parts = [
+        f"{what} {_sizes(fitted.grid.value)} voxels of {format_spacing(fitted.spacing.value)} mm",
+        f"{fitted.filters} filters, batch {fitted.batch_size.value}",
+        f"{format_bytes(fitted.found.plan.memory)} per device",
+        f"{format_seconds(one.seconds)} per step, {_hours(one.hours)} for {fitted.num_steps.value:,} steps",
+    ]
+    if one.prediction is not None and one.prediction.seconds is not None:
+        windows = f" ({one.windows:,} windows)" if one.windows > 1 else ""
+        parts.append(f"{format_seconds(one.prediction.seconds)} to predict a case{windows}")
+    if one.receptive_field is not None:
+        parts.append(f"a voxel sees {one.receptive_field.lengths(one.receptive_field.seen, AXIS_NAMES)}")
+    return "; ".join(parts)
 
 
 def _task(plan: JobPlan) -> Iterator[str]:
@@ -231,9 +280,12 @@ def _memory(plan: JobPlan) -> str:
 
 def _time(plan: JobPlan) -> str:
     seconds = plan.found.time.total
-    hours = seconds * plan.num_steps.value / 3600
-    total = f"{hours / 24:.1f} days" if hours >= 48 else f"{hours:.1f} hours" if hours >= 1 else f"{hours * 60:.0f} min"
+    total = _hours(seconds * plan.num_steps.value / 3600)
     return f"{format_seconds(seconds)} per step, {total} for {plan.num_steps.value:,} steps"
+
+
+def _hours(hours: float) -> str:
+    return f"{hours / 24:.1f} days" if hours >= 48 else f"{hours:.1f} hours" if hours >= 1 else f"{hours * 60:.0f} min"
 
 
 def _sizes(sizes) -> str:

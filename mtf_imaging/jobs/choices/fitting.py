@@ -1,4 +1,4 @@
-"""The finest spacing, the widest network and the largest batch that the devices hold, with their layout."""
+"""The finest spacing, the widest network and the largest batch of whole volumes that the devices hold."""
 
 import dataclasses
 import math
@@ -27,13 +27,20 @@ class Variant:
       spacing: voxel size in mm along x, y and z.
       grid: voxels along x, y and z.
       filters: filters of the first level of the network.
-      batch_size: volumes in a step.
+      batch_size: volumes or patches in a step.
+      patch: voxels of a patch along x, y and z; None for whole volumes.
     """
 
     spacing: Spacing
     grid: Grid
     filters: int
     batch_size: int
+    patch: Grid | None = None
+
+    @property
+    def sizes(self) -> Grid:
+        """The voxels that the network gets: those of the patch, or else those of the grid."""
+        return self.grid if self.patch is None else self.patch
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,9 +48,10 @@ class Fitted:
     """The step that the devices hold.
 
     Attributes:
-      spacing, grid, batch_size, layout, recompute: the choices.
+      spacing, grid, batch_size, layout, recompute, num_steps: the choices.
       filters: filters of the first level of the network.
       found: the layout with its costs.
+      patch: the size of the patches; None for whole volumes.
     """
 
     spacing: Choice
@@ -52,17 +60,25 @@ class Fitted:
     batch_size: Choice
     layout: Choice
     recompute: Choice
+    num_steps: Choice
     found: Found
+    patch: Choice | None = None
+
+    @property
+    def variant(self) -> Variant:
+        """The training step."""
+        patch = None if self.patch is None else self.patch.value
+        return Variant(self.spacing.value, self.grid.value, self.filters, self.batch_size.value, patch)
 
 
 Search = Callable[[Variant], Searched]
 Failures = list[tuple[Spacing, Variant, int]]  # spacing, step, bytes per device under the best layout
 
 
-def fit(
+def fit_whole(
     fingerprint: Fingerprint, search: Search, hardware: Hardware, num_devices: int, note: Callable[[str], None]
-) -> Fitted:
-    """Returns the first step that fits, from the finest spacing and the widest network down.
+) -> tuple[Fitted | None, Failures]:
+    """Returns the first step that fits, from the finest spacing and the widest network down, and those that do not.
 
     Args:
       fingerprint: the data set.
@@ -71,18 +87,21 @@ def fit(
       num_devices: number of devices.
       note: is called with a line about each step that is tried.
 
+    Returns:
+      The step, or None if none fits at up to four times the first spacing; and the steps that do not fit.
+
     Raises:
-      ConfigError: no step fits at up to four times the first spacing, or no layout keeps all devices busy.
+      ConfigError: no layout keeps all devices busy.
     """
     available = hardware.memory * hardware.usable
     first = choose_spacing(fingerprint)
     grids = {spacing: choose_grid(fingerprint, spacing) for spacing in _spacings(first.value, is_flat(fingerprint))}
-    steps = [
+    variants = [
         (spacing, Variant(spacing, grid.value, filters, 1)) for spacing, grid in grids.items() for filters in FILTERS
     ]
     failures: Failures = []
-    for spacing, variant in steps:
-        is_last = (spacing, variant) == steps[-1]  # its memory is in the error message
+    for spacing, variant in variants:
+        is_last = (spacing, variant) == variants[-1]  # its memory is in the error message
         if _certainly_too_large(variant, failures, available) and not is_last:
             continue
         note(f"{format_spacing(spacing)} mm, {format_grid(variant.grid)}, {variant.filters} filters")
@@ -93,11 +112,13 @@ def fit(
             if spacing != first.value:
                 too_fine = _too_fine(failures, available)
                 reason = f"coarser than {format_spacing(first.value)} mm ({reason}): there, {too_fine}"
-            return _fitted(Choice(spacing, reason), grids[spacing], variant.filters, batch, found, num_devices)
+            steps = choose_steps(len(fingerprint.cases), batch.value)
+            fitted = make_fitted(Choice(spacing, reason), grids[spacing], variant.filters, batch, steps, found)
+            return fitted, failures
         if not searched.found:
             raise _idle(searched, variant, num_devices)
         failures.append((spacing, variant, min(found.plan.memory for found in searched.found)))
-    raise _too_large(failures, hardware, num_devices)
+    return None, failures
 
 
 def _spacings(first: Spacing, flat: bool) -> list[Spacing]:
@@ -152,8 +173,19 @@ def _hours(found: Found, num_cases: int, batch_size: int) -> float:
     return found.time.total * choose_steps(num_cases, batch_size).value / 3600
 
 
-def _fitted(spacing: Choice, grid: Choice, filters: int, batch: Choice, found: Found, num_devices: int) -> Fitted:
-    layout = "one device computes the whole volume" if num_devices == 1 else f"the fastest for {num_devices} devices"
+def make_fitted(
+    spacing: Choice,
+    grid: Choice,
+    filters: int,
+    batch: Choice,
+    steps: Choice,
+    found: Found,
+    patch: Choice | None = None,
+) -> Fitted:
+    """Returns a step that fits, with the reasons for its layout and its recomputation."""
+    devices = found.layout.processors
+    alone = f"one device computes the whole {'volume' if patch is None else 'batch'}"
+    layout = alone if devices == 1 else f"the fastest for {devices} devices"
     recompute = "activations do not fit otherwise; this costs one more forward pass"
     return Fitted(
         spacing,
@@ -162,7 +194,9 @@ def _fitted(spacing: Choice, grid: Choice, filters: int, batch: Choice, found: F
         batch,
         Choice(found.layout, layout),
         Choice(found.recompute, recompute if found.recompute else "all activations fit"),
+        steps,
         found,
+        patch,
     )
 
 
@@ -184,7 +218,17 @@ def _idle(searched: Searched, variant: Variant, num_devices: int) -> ConfigError
     )
 
 
-def _too_large(failures: Failures, hardware: Hardware, num_devices: int) -> ConfigError:
+def too_large(
+    failures: Failures, hardware: Hardware, num_devices: int, patch: tuple[Variant, int] | None = None
+) -> ConfigError:
+    """Returns the error that no step fits.
+
+    Args:
+      failures: the steps on whole volumes that do not fit.
+      hardware: the kind of device.
+      num_devices: number of devices.
+      patch: the smallest patch that was tried, and its bytes per device.
+    """
     available = hardware.memory * hardware.usable
     (finest, largest, most), (coarse, smallest, least) = failures[0], failures[-1]
     needs = f"{format_bytes(most)} per device at {format_spacing(finest)} mm ({format_grid(largest.grid)})"
@@ -193,10 +237,14 @@ def _too_large(failures: Failures, hardware: Hardware, num_devices: int) -> Conf
             f", and still {format_bytes(least)} at {format_spacing(coarse)} mm ({format_grid(smallest.grid)}, "
             f"{smallest.filters} filters)"
         )
+    smaller = ""
+    if patch is not None:
+        smaller = f" Even patches of {format_grid(patch[0].sizes)} need {format_bytes(patch[1])}."
     return ConfigError(
         f"no layout of {num_devices} x {hardware.name} holds a training step of one volume: it needs {needs}, but "
         f"{format_bytes(int(available))} are available ({hardware.usable:.0%} of "
-        f"{format_bytes(int(hardware.memory))}). Coarser spacings than {COARSEST:g} times the first are not planned. "
+        f"{format_bytes(int(hardware.memory))}). Coarser spacings than {COARSEST:g} times the first are not planned."
+        f"{smaller} "
         "Fix: use more devices, or devices with more memory.",
         ["num_devices", "hardware", "memory"],
     )

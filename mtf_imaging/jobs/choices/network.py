@@ -193,6 +193,20 @@ def batch_sizes(num_cases: int) -> list[int]:
     return [size for size in _BATCHES if size <= min(most, num_cases)]
 
 
+def patch_batch_sizes(patches: float) -> list[int]:
+    """Returns the batch sizes of more than 2 patches that a plan tries, largest first.
+
+    A batch has at most 5% of the voxels of all cases, as in nnU-Net.
+
+    >>> patch_batch_sizes(1000), patch_batch_sizes(100), patch_batch_sizes(20)
+    ([8, 4], [4], [])
+
+    Args:
+      patches: the number of patches that have as many voxels as all cases.
+    """
+    return [size for size in _BATCHES if 2 < size <= patches / _SHARE_OF_CASES]
+
+
 def is_large_batch(size: int, num_cases: int) -> bool:
     """Returns whether a batch has more than 5% of the cases, and more than 2."""
     return size > max(2, num_cases // _SHARE_OF_CASES)

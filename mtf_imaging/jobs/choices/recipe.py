@@ -17,11 +17,23 @@ _SIDES = re.compile(r"(^|[^a-z])(left|right|l|r)([^a-z]|$)", re.IGNORECASE)
 _ANGLE = 15.0
 
 
-def choose_steps(num_cases: int, batch_size: int) -> Choice:
-    """Chooses the number of training steps."""
-    steps = round(_PASSES * num_cases / batch_size, -2)
+def choose_steps(num_cases: int, batch_size: int, patches: int = 1) -> Choice:
+    """Chooses the number of training steps.
+
+    Args:
+      num_cases: the number of cases.
+      batch_size: volumes or patches in a step.
+      patches: the number of patches that have as many voxels as a volume; 1 for whole volumes.
+    """
+    steps = round(_PASSES * num_cases * patches / batch_size, -2)
     chosen = int(min(max(steps, _FEWEST_STEPS), _MOST_STEPS))
-    passes = f"{num_cases} cases in batches of {batch_size} are seen {chosen * batch_size / num_cases:.0f} times each"
+    times = chosen * batch_size / num_cases / patches
+    passes = f"{num_cases} cases in batches of {batch_size} are seen {times:.0f} times each"
+    if patches > 1:
+        voxels = (
+            f"patches, of which {patches} have the voxels of a case; each voxel is seen {times:.0f} times on average"
+        )
+        passes = f"{num_cases} cases in batches of {batch_size} {voxels}"
     if chosen == steps:
         return Choice(chosen, passes)
     bound = "fewest" if chosen == _FEWEST_STEPS else "most"

@@ -5,8 +5,7 @@ import math
 from collections.abc import Iterator
 
 from mtf_imaging.planner.bench.model import Bench
-from mtf_imaging.planner.render.recipe_text import recipe_table
-from mtf_imaging.planner.render.text import format_seconds
+from mtf_imaging.planner.render.recipe_text import format_seconds, recipe_table
 from mtf_imaging.program.memory import format_bytes
 
 _MEASURED = ("step", "ratio", "memory", "tensors", "moved")

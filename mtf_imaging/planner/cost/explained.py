@@ -4,6 +4,7 @@ import dataclasses
 
 from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.planner.cost.plan import Plan
+from mtf_imaging.planner.cost.prediction import PatchCost
 from mtf_imaging.planner.cost.receptive_field import ReceptiveField
 from mtf_imaging.planner.cost.recipe import UNKNOWN_RECIPE, Recipe, RecipeCost, recipe_cost
 from mtf_imaging.planner.cost.start_up import StartUp, start_ups
@@ -28,6 +29,7 @@ class Explained:
       batch: bytes of the inputs of a whole batch.
       recipe: the length of the training and the price of a device.
       receptive_field: the part of the image that a voxel of the output depends on; None if it is not known.
+      patch: the patches of the image, and the costs of predicting the whole image; None for a step on whole images.
     """
 
     plan: Plan
@@ -41,6 +43,7 @@ class Explained:
     batch: int
     recipe: Recipe = UNKNOWN_RECIPE
     receptive_field: ReceptiveField | None = None
+    patch: PatchCost | None = None
 
     @property
     def kept(self) -> Plan | None:

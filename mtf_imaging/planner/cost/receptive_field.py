@@ -3,7 +3,7 @@
 The field is exact: the interval of image voxels behind each voxel is followed from operation to operation. It is wider
 than the formula for a chain of convolutions: after a pool and a transposed convolution, the window of a voxel is not
 centered on it. Statistics of a whole image, for instance in a batch norm, depend on every voxel; as in the literature,
-they do not count.
+they do not count; `ReceptiveField.statistics` states whether there are any.
 """
 
 import dataclasses
@@ -18,6 +18,8 @@ from mtf_imaging.ops.window_op import WindowOperation
 from mtf_imaging.program.tracing import trace_only
 from mtf_imaging.training.task import Task, task_inputs
 
+# A field below this share of the input is reported: each level about doubles the field, so at least one is missing.
+NARROW = 0.5
 _BIG = 1024  # voxels along each axis of the image that is followed, more than any receptive field of interest
 
 # The first and the last image voxel behind each voxel of a tensor, int64 [2, size], by the name of the dimension.
@@ -26,34 +28,82 @@ _Intervals = dict[str, np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class ReceptiveField:
-    """The receptive field of a network, and the image that it is applied to.
+    """The receptive field of a network, the image, and the patch if the network computes patches of the image.
 
     Attributes:
-      voxels: {dimension: the widest interval of image voxels behind one voxel}.
+      voxels: {dimension: the widest interval of voxels behind one voxel}.
       image: {dimension: voxels of the image}.
       spacing: voxel size in mm along each dimension; None if it is not known.
+      patch: {dimension: voxels of the patch}; None if the network computes the whole image.
+      statistics: whether the network computes statistics of its whole input, as an instance norm does.
     """
 
     voxels: Mapping[str, int]
     image: Mapping[str, int]
     spacing: tuple[float, ...] | None = None
+    patch: Mapping[str, int] | None = None
+    statistics: bool = False
+
+    @property
+    def input(self) -> Mapping[str, int]:
+        """The voxels that the network gets: those of the patch, or else those of the image."""
+        return self.image if self.patch is None else self.patch
+
+    @property
+    def seen(self) -> dict[str, int]:
+        """The voxels that one voxel of the output can depend on: those of the field, as far as the input reaches."""
+        return {name: min(self.voxels[name], size) for name, size in self.input.items()}
 
     @property
     def covers_image(self) -> bool:
-        """Whether the field is at least as wide as the image along every dimension."""
-        return all(self.voxels[name] >= size for name, size in self.image.items())
+        """Whether a voxel of the output can depend on the whole image along every dimension."""
+        return all(self.seen[name] >= size for name, size in self.image.items())
+
+    @property
+    def narrow(self) -> list[str]:
+        """The dimensions along which the field has less than half of the voxels of the input."""
+        return [name for name, size in self.input.items() if self.voxels[name] < NARROW * size]
+
+    @property
+    def cut(self) -> list[str]:
+        """The dimensions along which the patch has less than half of the voxels of the image."""
+        return [name for name, size in self.image.items() if self.input[name] < NARROW * size]
 
     def __str__(self) -> str:
-        """Returns the field and the image, for example "100 x 100 x 100 of 256 x 256 x 256 voxels"."""
-        field, image = (" x ".join(str(sizes[name]) for name in self.image) for sizes in (self.voxels, self.image))
-        text = f"{field} of {image} voxels"
+        """Returns the field and the input, for example "100 x 100 x 100 of 256 x 256 x 256 voxels"."""
+        return self.compare(self.voxels, self.input)
+
+    def compare(self, part: Mapping[str, int], whole: Mapping[str, int]) -> str:
+        """Returns sizes in voxels and, for a known spacing, in mm, for example "32 x 32 of 64 x 64 voxels"."""
+        some, every = (" x ".join(str(sizes[name]) for name in self.image) for sizes in (part, whole))
+        text = f"{some} of {every} voxels"
         if self.spacing is None:
             return text
         mm, of = (
             " x ".join(f"{sizes[name] * mm:.0f}" for name, mm in zip(self.image, self.spacing))
-            for sizes in (self.voxels, self.image)
+            for sizes in (part, whole)
         )
         return f"{text}, {mm} of {of} mm"
+
+    def lengths(self, sizes: Mapping[str, int], names: Sequence[str]) -> str:
+        """Returns sizes along some dimensions, in mm for a known spacing, such as "96 mm along x and y"."""
+        mm = dict(zip(self.image, self.spacing or (1.0,) * len(self.image), strict=True))
+        unit = "voxels" if self.spacing is None else "mm"
+        return along({name: f"{sizes[name] * mm[name]:.0f} {unit}" for name in names})
+
+
+def along(sizes: Mapping[str, str]) -> str:
+    """Joins texts about dimensions, each once.
+
+    >>> along({"x": "96 mm", "y": "96 mm", "z": "64 mm"})
+    '96 mm along x and y, 64 mm along z'
+    """
+    grouped: dict[str, list[str]] = {}
+    for name, text in sizes.items():
+        grouped.setdefault(text, []).append(name)
+    return ", ".join(
+        f"{text} along {' and '.join(', '.join(names).rsplit(', ', 1))}" for text, names in grouped.items()
+    )
 
 
 def receptive_field(
@@ -74,6 +124,7 @@ def receptive_field(
     big = [size if size == 1 else max(size, _BIG) for size in image.values()]
     traced = trace_only(task.predict, task_inputs(task, 1, big, labels=False))
     known: dict[mtf.Tensor, _Intervals | None] = {}
+    statistics = False
     for operation in traced.needed:
         given = [known.get(x) for x in operation.inputs]
         for y in operation.outputs:
@@ -81,12 +132,13 @@ def receptive_field(
                 known[y] = {d.name: np.tile(np.arange(d.size), (2, 1)) for d in y.shape.dims if d.name in image}
             else:
                 known[y] = _behind(operation, y, given)
+                statistics = statistics or (any(given) and not known[y])
     output = traced.outputs
     found = known.get(output) if isinstance(output, mtf.Tensor) else None
     if found is None or not {name for name, size in image.items() if size > 1} <= set(found):
         return None
     voxels = {name: int((last - first).max()) + 1 for name, (first, last) in found.items()}
-    return ReceptiveField({name: voxels.get(name, 1) for name in image}, image, spacing)
+    return ReceptiveField({name: voxels.get(name, 1) for name in image}, image, spacing, statistics=statistics)
 
 
 def _behind(operation: mtf.Operation, y: mtf.Tensor, given: Sequence[_Intervals | None]) -> _Intervals | None:

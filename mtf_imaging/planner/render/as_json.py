@@ -4,7 +4,10 @@ import dataclasses
 from collections.abc import Sequence
 
 from mtf_imaging.planner.cost.explained import Explained
+from mtf_imaging.planner.cost.prediction import PatchCost, Prediction
+from mtf_imaging.planner.cost.receptive_field import ReceptiveField
 from mtf_imaging.planner.cost.step_time import traffic_totals
+from mtf_imaging.planner.render.field_text import field_notices
 
 
 def as_dict(explained: Explained) -> dict:
@@ -34,13 +37,8 @@ def as_dict(explained: Explained) -> dict:
         "batch_size": explained.batch_size,
         "micro_batches": plan.parts,
         "dtype": explained.dtype,
-        "receptive_field": field
-        and {
-            "voxels": dict(field.voxels),
-            "image": dict(field.image),
-            "spacing_mm": field.spacing and list(field.spacing),
-            "covers_image": field.covers_image,
-        },
+        "receptive_field": field and _field_dict(field),
+        "patch": explained.patch and _patch_dict(explained.patch),
         "memory_a_device": {
             name: memory(variant)
             for name, variant in (("kept", explained.kept), ("recomputed", explained.recomputed))
@@ -83,6 +81,43 @@ def as_dict(explained: Explained) -> dict:
         "seconds": {**time._asdict(), "total": time.total, "exchange_share": time.exchange_share} if time else None,
         "recipe": {"step_time": "computed", **dataclasses.asdict(cost)} if cost else None,
         "operations": [_op_dict(plan, op) for op in plan.ops],
+    }
+
+
+def _field_dict(field: ReceptiveField) -> dict:
+    return {
+        "voxels": dict(field.voxels),
+        "image": dict(field.image),
+        "patch": field.patch and dict(field.patch),
+        "seen": field.seen,
+        "spacing_mm": field.spacing and list(field.spacing),
+        "covers_image": field.covers_image,
+        "narrow": field.narrow,
+        "cut": field.cut,
+        "statistics": field.statistics,
+        "notices": list(field_notices(field)),
+    }
+
+
+def _patch_dict(patch: PatchCost) -> dict:
+    return {
+        "voxels": list(patch.patch),
+        "image": list(patch.image),
+        "share": patch.share,
+        "windows": patch.windows,
+        "window_step": patch.window_step,
+        "prediction": {"windows": _prediction_dict(patch.sliding), "whole": _prediction_dict(patch.whole)},
+    }
+
+
+def _prediction_dict(prediction: Prediction | None) -> dict | None:
+    if prediction is None:
+        return None
+    return {
+        "memory_a_device": prediction.plan.memory,
+        "passes": prediction.passes,
+        "seconds": prediction.seconds,
+        "fits": prediction.fits,
     }
 
 

@@ -86,3 +86,12 @@ def format_price(price: float) -> str:
     ('1,234.50', '0.0123')
     """
     return f"{price:,.2f}" if price >= 1 else f"{price:.3g}"
+
+
+def format_seconds(seconds: float) -> str:
+    """Formats a duration.
+
+    >>> format_seconds(0.0419)
+    '41.9 ms'
+    """
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{round(seconds * 1e3, 4):.3g} ms"

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from mtf_imaging.planner.render.text import format_seconds
+from mtf_imaging.planner.render.recipe_text import format_seconds
 from mtf_imaging.planner.search.equal import equal_layouts, split_axes
 from mtf_imaging.planner.search.search import Found, Searched
 from mtf_imaging.program.memory import format_bytes

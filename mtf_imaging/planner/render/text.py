@@ -7,7 +7,8 @@ from mtf_imaging.planner.cost.explained import Explained
 from mtf_imaging.planner.cost.plan import OpCost, Plan
 from mtf_imaging.planner.cost.step_time import traffic_totals
 from mtf_imaging.planner.cost.uneven import LIMIT
-from mtf_imaging.planner.render.recipe_text import recipe_lines
+from mtf_imaging.planner.render.field_text import field_lines, prediction_lines
+from mtf_imaging.planner.render.recipe_text import format_seconds, recipe_lines
 from mtf_imaging.program.memory import format_bytes
 
 _MOST_SPLITS = 8
@@ -57,7 +58,7 @@ def _summary(explained, paint):
     if explained.repeated:
         yield f"no rule uses {' or '.join(explained.repeated)}, so processors repeat the same work there"
     yield from _uneven_lines(explained, paint)
-    yield from _field_lines(explained, paint)
+    yield from field_lines(explained, paint)
     if plan.changes:
         yield ""
         yield "changes of the layout within the network"
@@ -99,6 +100,9 @@ def _summary(explained, paint):
         yield paint(f"    {_assumed_links(plan, hardware)}, no overlap with computation", _DIM)
     else:
         yield "  Set hardware, for example h200, to estimate the step time and to check whether the memory suffices."
+    if explained.patch is not None:
+        yield ""
+        yield from prediction_lines(explained.patch, explained.hardware)
     if explained.recipe_cost is not None:
         yield ""
         yield from recipe_lines(explained.recipe_cost)
@@ -187,17 +191,6 @@ def _uneven_lines(explained, paint):
         sizes = " or ".join(f"{growing.dim}:{size}" for size in growing.better)
         coarse = growing.window.output_size(growing.whole) < uneven.image.get(growing.dim, 0)
         yield paint(f"  notice: {growing}. {_fix(sizes, coarse)}", _RED)
-
-
-def _field_lines(explained, paint):
-    """Yields the receptive field, and a notice if it is smaller than the image."""
-    field = explained.receptive_field
-    if field is None:
-        return
-    yield f"receptive field: {field}"
-    if not field.covers_image:
-        notice = "a voxel of the output sees only a part of the image. Fix: use more levels (a greater depth)."
-        yield paint(f"  notice: {notice}", _RED)
 
 
 def _fix(sizes, coarse):
@@ -292,12 +285,3 @@ def _flops(number):
         if number >= 10**power:
             return f"{number / 10**power:.3g} {name}FLOP"
     return f"{number:,} FLOP"
-
-
-def format_seconds(seconds: float) -> str:
-    """Formats a duration.
-
-    >>> format_seconds(0.0419)
-    '41.9 ms'
-    """
-    return f"{seconds:.3g} s" if seconds >= 1 else f"{round(seconds * 1e3, 4):.3g} ms"

@@ -1,0 +1,62 @@
+"""The costs of a planned step, to compare whole volumes with patches."""
+
+import dataclasses
+from typing import Any
+
+from mtf_imaging.jobs.choices.deciding import PATCHES, WHOLE
+from mtf_imaging.jobs.choices.fitting import Fitted
+from mtf_imaging.jobs.explaining import patch_cost, predict_cost, receptive_field_of
+from mtf_imaging.planner.cost.hardware import Hardware
+from mtf_imaging.planner.cost.prediction import Prediction
+from mtf_imaging.planner.cost.receptive_field import ReceptiveField
+from mtf_imaging.training.prediction import for_one_volume
+from mtf_imaging.training.step import TrainingStep
+
+
+@dataclasses.dataclass(frozen=True)
+class Alternative:
+    """A step that fits, with its costs.
+
+    Attributes:
+      fitted: the choices.
+      prediction: the cost of predicting one volume, with windows of the size of the patch; None if it is not known.
+      windows: the number of windows; 1 for whole volumes.
+      receptive_field: what a voxel of the output depends on; None if it is not known.
+    """
+
+    fitted: Fitted
+    prediction: Prediction | None
+    windows: int
+    receptive_field: ReceptiveField | None
+
+    @property
+    def kind(self) -> str:
+        """`WHOLE` or `PATCHES`."""
+        return WHOLE if self.fitted.patch is None else PATCHES
+
+    @property
+    def seconds(self) -> float:
+        """The seconds of a training step."""
+        return self.fitted.found.time.total
+
+    @property
+    def hours(self) -> float:
+        """The hours of all training steps."""
+        return self.seconds * self.fitted.num_steps.value / 3600
+
+
+def with_costs(fitted: Fitted, step: TrainingStep, hardware: Hardware, **on: Any) -> Alternative:
+    """Returns a step with its costs.
+
+    Args:
+      fitted: the choices.
+      step: the training step.
+      hardware: the kind of device.
+      **on: the number of hosts and the mesh implementation, as in `make_plan`.
+    """
+    layout, spacing, image = fitted.layout.value, fitted.spacing.value, fitted.grid.value
+    field = receptive_field_of(step, spacing, image)
+    if fitted.patch is None:
+        return Alternative(fitted, predict_cost(step, for_one_volume(layout), hardware, **on), 1, field)
+    cost = patch_cost(step, image, layout, hardware, with_whole=False, **on)
+    return Alternative(fitted, cost.sliding, cost.windows, field)
