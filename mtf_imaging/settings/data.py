@@ -25,6 +25,7 @@ RESOLUTIONS = (32, 64, 96)
 SEEDS = (1, 2, 3)
 RESOLUTION, CONTEXT = "resolution", "context"  # the kinds of studies
 PHANTOMS = ("marker", "side", "texture")
+STEPS_OF_PHANTOMS = {"marker": 150, "side": 300, "texture": 100}  # about what whole volumes need to learn them
 CONTENDERS = ("whole", "patch_96", "patch_64", "patch_32", "half")
 
 
@@ -76,7 +77,7 @@ class StudyCases(SpacingTableSettings, WorkerSettings, ProgressSettings):
       output_dir: folder for all files of the study.
       input_dir: folder of LiTS cases; for context, of any labeled cases. Default: synthetic cases.
       held_out_dir: folder of held-out cases. Default: every fourth case of `input_dir`.
-      num_cases: number of synthetic cases; a quarter is held out.
+      num_cases: number of synthetic cases, of each kind; a quarter is held out.
       resolutions: resolutions, in voxels along each axis.
       seeds: seeds; the network is trained once per seed at every resolution, or for every contender.
       phantoms: with `kind` context: the kinds of synthetic cases, each of which is a study of its own.

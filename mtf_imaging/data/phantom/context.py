@@ -11,14 +11,14 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import ndimage
 
-SHAPE = (192, 32, 32)
+SHAPE = (192, 24, 24)
 DISTANCE_MM = (110.0, 140.0)  # between a structure and what its label depends on
 _TISSUE, _STRUCTURE, _SIGN = 400.0, 200.0, 400.0  # intensity of the body; contrasts of structures and of far signs
 _NOISE = 40.0
-_SIGN_RADII = (10.0, 6.0, 8.0)  # along x, y and z
-_RADII = (2.2, 3.2)  # of the small structures
+_SIGN_RADII = (10.0, 5.0, 6.0)  # along x, y and z
+_RADII = (2.0, 2.8)  # of the small structures
 _AT = (14.0, 40.0)  # where the far sign lies along x
-_CENTER = (118.0, 132.0)  # from the sign to the middle of the structures
+_CENTER = (119.0, 131.0)  # from the sign to the middle of the structures
 _SPREAD = 8.0  # of the structures around their middle, so that all distances lie within DISTANCE_MM
 
 
@@ -58,8 +58,8 @@ def paint_body(rng: np.random.Generator, structures: Callable[[Body], None]) -> 
     """
     body = Body(rng, np.zeros(SHAPE, np.float32), np.zeros(SHAPE, np.uint8))
     _, y, z = np.ogrid[tuple(slice(0, n) for n in SHAPE)]
-    radius = rng.uniform(14.5, 15.5)
-    tube = ((y - 15.5) ** 2 + (z - 15.5) ** 2 < radius**2) & np.ones(SHAPE, bool)
+    radius = rng.uniform(11.0, 11.8)
+    tube = ((y - 11.5) ** 2 + (z - 11.5) ** 2 < radius**2) & np.ones(SHAPE, bool)
     body.image[tube] = _TISSUE
     body.image += tube * ndimage.gaussian_filter(rng.standard_normal(SHAPE, np.float32), 3) * 300  # uneven tissue
     structures(body)
@@ -72,15 +72,13 @@ def marker(body: Body) -> None:
     rng = body.rng
     is_bright = bool(rng.random() < 0.5)
     at = rng.uniform(*_AT)
-    blob = body.ellipsoid((at, *rng.uniform(12, 19, 2)), _SIGN_RADII)
+    blob = body.ellipsoid((at, *rng.uniform(9, 14, 2)), _SIGN_RADII)
     body.image[blob] += _SIGN if is_bright else -_SIGN
     middle = at + rng.uniform(*_CENTER)
     for number in range(rng.integers(4, 7)):
-        lane = np.array([9, 15.5, 22])[[number % 3, (number + number // 3) % 3]]
-        center = (middle + rng.uniform(-_SPREAD, _SPREAD), *(lane + rng.uniform(-2, 2, 2)))
-        ball = body.ball(center, rng.uniform(*_RADII))
-        body.image[ball] += _STRUCTURE * (body.labels[ball] == 0)
-        body.labels[ball] = 1 if is_bright else 2
+        lane = np.array([6.5, 11.5, 16.5])[[number % 3, (number + number // 3) % 3]]
+        center = (middle + rng.uniform(-_SPREAD, _SPREAD), *(lane + rng.uniform(-1.5, 1.5, 2)))
+        _add(body, body.ball(center, rng.uniform(*_RADII)), 1 if is_bright else 2)
 
 
 def side(body: Body) -> None:
@@ -90,18 +88,23 @@ def side(body: Body) -> None:
     """
     rng = body.rng
     is_mirrored = bool(rng.random() < 0.5)
-    at = rng.uniform(*_AT)
-    y = rng.uniform(7.5, 10.5)
-    blob = body.ellipsoid((at, 31 - y if is_mirrored else y, rng.uniform(13, 18)), _SIGN_RADII)
-    body.image[blob] += _SIGN
-    middle = at + rng.uniform(*_CENTER)
-    for number in range(rng.integers(2, 4)):
-        for label, low in ((1, is_mirrored), (2, not is_mirrored)):
-            y = rng.uniform(21, 24) if low else rng.uniform(7, 10)
-            center = (middle + rng.uniform(-_SPREAD, _SPREAD), y, 9 + 6.5 * number + rng.uniform(-1, 1))
-            ball = body.ball(center, rng.uniform(*_RADII))
-            body.image[ball] += _STRUCTURE * (body.labels[ball] == 0)
-            body.labels[ball] = label
+    y = rng.uniform(5.0, 6.5)
+    start, end = rng.uniform(3, 6), rng.uniform(44, 48)
+    center = ((start + end) / 2, 23 - y if is_mirrored else y, rng.uniform(10.5, 12.5))
+    body.image[body.ellipsoid(center, ((end - start) / 2, 4.5, 7.0))] += _SIGN
+    middle = end + rng.uniform(*_CENTER)
+    for number in rng.permutation(6)[: rng.integers(4, 7)]:
+        x, z = middle + (number % 2 - 0.5) * _SPREAD, 6 + 5.5 * (number // 2)
+        for label, is_low in ((1, not is_mirrored), (2, is_mirrored)):
+            y = rng.uniform(5.5, 7.0)
+            center = (x + rng.uniform(-3, 3), y if is_low else 23 - y, z + rng.uniform(-1, 1))
+            _add(body, body.ball(center, rng.uniform(*_RADII)), label)
+
+
+def _add(body: Body, mask: np.ndarray, label: int, contrast: float | np.ndarray = _STRUCTURE) -> None:
+    """Paints a structure, except where another one is."""
+    body.image += np.where(mask & (body.labels == 0), contrast, 0).astype(np.float32)
+    body.labels[mask & (body.labels == 0)] = label
 
 
 def texture(body: Body) -> None:
@@ -110,8 +113,6 @@ def texture(body: Body) -> None:
     alternating = np.float32((np.indices(SHAPE).sum(0) % 2) * 2 - 1)
     middles = np.linspace(16, 176, 9) + rng.uniform(-5, 5, 9)
     for number, x in enumerate(rng.permutation(middles)):
-        center = (x, *rng.uniform(9, 22, 2))
-        ball = body.ball(center, rng.uniform(3.5, 5.5))
+        center = (x, *rng.uniform(7, 16, 2))
         label = 1 + number % 2
-        body.image[ball] += _STRUCTURE + 200 * alternating[ball] * (label == 1)
-        body.labels[ball] = label
+        _add(body, body.ball(center, rng.uniform(3.0, 4.5)), label, _STRUCTURE + 200 * alternating * (label == 1))

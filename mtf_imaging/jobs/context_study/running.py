@@ -14,7 +14,11 @@ from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.jobs.context_study.contenders import Contender
 
 if TYPE_CHECKING:
+    from mtf_imaging.data.images.spacing_table import SpacingTable
+    from mtf_imaging.layout import Layout
+    from mtf_imaging.program.program import Program
     from mtf_imaging.settings.training import TrainSettings
+    from mtf_imaging.training.step import TrainingStep
 
 _NO_END = 10**6  # steps, for a training that ends when its CPU time is spent
 
@@ -44,7 +48,7 @@ class Trainings:
     num_steps: int | None
     budgets: Mapping[int, float]
     make: "Callable[[Path], TrainSettings]"
-    spacing_table: str | Path | None = None
+    spacing_table: "str | Path | SpacingTable | None" = None
     core: int | None = None
 
 
@@ -82,20 +86,28 @@ def _train(own: Trainings, settings: "TrainSettings", seed: int) -> dict[str, An
     from mtf_imaging.jobs.explaining import explain_step
     from mtf_imaging.jobs.training import run_training
     from mtf_imaging.training.prediction import predictor_of
+    from mtf_imaging.training.sliding_window.windows import SlidingWindow
 
     manifest, data = open_records(own.data_dir), as_training_data(settings.data)
-    window = data.data_set.window
+    records: Any = data.data_set
     known = read_spacing_table(own.spacing_table)
-    volumes = HeldOutVolumes(own.held_out_dir, manifest.sampling, window, manifest.description, known)
+    volumes = HeldOutVolumes(own.held_out_dir, manifest.sampling, records.window, manifest.description, known)
     grid, budget = manifest.grids[0], own.budgets.get(seed)
+    window = own.contender.patch_of(grid)
     folder = own.output_dir / f"{seed}_model"
     shutil.rmtree(folder, ignore_errors=True)
     courses: list[Course] = []
     cost = []
 
-    def watch(program, step, layout) -> Course:
+    def watch(program: "Program", step: "TrainingStep", layout: "Layout") -> Course:
         cost.append(explain_step(step, layout).plan)
-        network = predictor_of(program, task=step.task, sizes=grid, dtype=step.dtype, layout=layout)
+        options: dict[str, Any] = {
+            "task": step.task,
+            "dtype": step.dtype,
+            "layout": layout,
+            "window": window and SlidingWindow(window),
+        }
+        network = predictor_of(program, sizes=window or grid, **options)
         courses.append(Course(lambda: volumes.score(network), settings.num_steps, budget))
         return courses[0]
 
@@ -107,7 +119,7 @@ def _train(own: Trainings, settings: "TrainSettings", seed: int) -> dict[str, An
         num_steps=settings.num_steps if budget is None else _NO_END,
         checkpoint_every=_NO_END,
         eval_every=None,
-        patch=own.contender.patch_of(grid),
+        patch=window,
         layout=own.contender.layout,
         progress=False,
         stop=lambda: courses[0].stop() if courses else None,

@@ -12,7 +12,7 @@ from mtf_imaging.data.reading.images import read_labels
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.window import Window
 from mtf_imaging.evaluation.scoring.overlap import Overlap, label_overlaps
-from mtf_imaging.evaluation.scoring.summary import dice_per_case
+from mtf_imaging.evaluation.scoring.summary import dice_global
 from mtf_imaging.kinds.volumes.segment.images import find_cases_of, read_case
 from mtf_imaging.kinds.volumes.segment.predict import PredictProbabilities, segment_volume
 
@@ -39,11 +39,15 @@ class HeldOutVolumes:
         self._cases: list[tuple[Any, np.ndarray]] = []
         for case in find_cases_of(folder, description):
             volume = read_case(case, known, description)
+            assert case.labels is not None, "the cases are labeled"
             self._cases.append((volume, read_labels(case.labels, volume, description)))
         self.seconds = 0.0
 
     def score(self, network: PredictProbabilities) -> dict[str, float]:
-        """Returns the mean Dice of each mask over the cases, each at its own resolution, as `evaluate` computes it."""
+        """Returns the Dice of each mask, with the voxels of all cases pooled, at the resolution of the cases.
+
+        A mean over cases would count an absent label that is found in a single voxel as 0.
+        """
         overlaps: list[dict[str, Overlap]] = []
         self.seconds = 0.0
         for volume, reference in self._cases:
@@ -51,4 +55,4 @@ class HeldOutVolumes:
             labels = segment_volume(volume, predict_probabilities=network, **self._options)
             self.seconds += (time.monotonic() - began) / len(self._cases)
             overlaps.append(label_overlaps(labels, reference, self._description))
-        return {name: dice_per_case(overlaps, name) for name in self._description.masks}
+        return {name: dice_global(overlaps, name) for name in self._description.masks}

@@ -17,13 +17,13 @@ from mtf_imaging.files.workers import end_with_parent, worker_pool
 from mtf_imaging.jobs.context_study.contenders import WHOLE, Contender, find_contenders
 from mtf_imaging.jobs.context_study.running import Trainings, run_trainings
 from mtf_imaging.jobs.study_folder import keep_settings
-from mtf_imaging.settings.data import PHANTOMS, StudyCases
+from mtf_imaging.settings.data import PHANTOMS, STEPS_OF_PHANTOMS, StudyCases
 
 if TYPE_CHECKING:
     from mtf_imaging.evaluation.context_study import Run
     from mtf_imaging.settings.training import TrainSettings
 
-_SPACING_MM = 1.0  # of the phantoms
+_SPACING_MM, _MULTIPLE = 1.0, 4  # of the phantoms
 _SEED = 1  # of the phantoms
 
 
@@ -68,7 +68,7 @@ def run_context_study(
       own: the cases, contenders and seeds.
       make: returns the settings of the training of a folder of records; called in the process that trains.
       settings: the settings that all runs of the study share, as a JSON object.
-      num_steps: the budget in steps; None for the number of the job.
+      num_steps: the budget in steps; None for `STEPS_OF_PHANTOMS`, or the number of the job for other cases.
 
     Returns:
       The courses of all trainings.
@@ -100,7 +100,8 @@ def run_context_study(
             budgets = {seed: result["at_steps"]["cpu_seconds"] for seed, result in wholes.items() if result}
         folders = part.records(contender), part.held_out, part.results(contender)
         table = own.spacing_table
-        _in_new_process(Trainings(contender, *folders, seeds, num_steps, budgets, make, table, core))
+        steps = num_steps or STEPS_OF_PHANTOMS.get(part.name)
+        _in_new_process(Trainings(contender, *folders, seeds, steps, budgets, make, table, core))
         finish()
 
     for stage in ([whole], others):
@@ -113,7 +114,7 @@ def run_context_study(
 
 def _own_cases(own: StudyCases, out: Path) -> _Cases:
     """Returns the given cases, a fourth of which is held out unless there is a folder of held-out cases."""
-    if own.spacing is None:
+    if not own.spacing:
         raise ConfigError("a study of context needs the voxel size of the cases. Fix: give it as spacing.", ["spacing"])
     folder = out / "cases"
     if own.held_out_dir:
@@ -148,10 +149,15 @@ def _convert(own: StudyCases, part: _Cases, contender: Contender) -> None:
     if (part.records(contender) / "dataset.json").is_file():
         return
     spacing = parse_spacing(own.spacing or _SPACING_MM)
-    coarse = tuple(mm * contender.coarser for mm in spacing)
+    assert spacing is not None, "it is not an empty string"
+    x, y, z = (mm * contender.coarser for mm in spacing)
     options: dict[str, Any] = {"spacing_table": own.spacing_table, "progress": own.progress, "workers": own.workers}
-    folders = {"input_dir": part.train, "output_dir": part.records(contender)}
-    convert(**folders, spacing=coarse, multiple=own.multiple, **options)
+    options |= {
+        "input_dir": part.train,
+        "output_dir": part.records(contender),
+        "multiple": own.multiple or (None if own.input_dir else _MULTIPLE),
+    }
+    convert(spacing=(x, y, z), **options)
 
 
 def _in_turn(
