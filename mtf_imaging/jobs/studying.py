@@ -58,8 +58,9 @@ def study(own: StudySettings) -> "list[Run] | list[ContextRun]":
       DataError: a case is unusable.
     """
     digest = hashlib.sha256(pickled((own.task, own.optimizer), "every training of a study")).hexdigest()[:16]
-    kept = ("input_dir", "held_out_dir", "num_cases", "num_steps", "batch_size", "dtype")
+    kept = ("input_dir", "held_out_dir", "num_steps", "batch_size", "dtype")
     settings = {name: _plain(getattr(own, name)) for name in kept}
+    settings |= {"num_cases": own.cases_to_write}
     settings |= {"task": type(own.task).__name__, "digest": digest}
     if own.kind == CONTEXT:
         from mtf_imaging.jobs.context_study.study import run_context_study
@@ -107,7 +108,7 @@ def run_study(steps: Steps, own: StudyCases, settings: dict) -> "list[Run]":
     out = Path(own.output_dir)
     keep_settings(out, settings, "resolutions and seeds")
     cases = Path(own.input_dir or out / "cases")
-    if not own.input_dir and not _has_cases(cases, own.num_cases):
+    if not own.input_dir and not _has_cases(cases, own.cases_to_write):
         steps.say("Write CT cases of synthetic abdomens with many small lesions.")
         steps.phantom(cases)
     train, held_out = cases, own.held_out_dir and Path(own.held_out_dir)
@@ -173,7 +174,7 @@ class _Processes:
     def phantom(self, output_dir: Path) -> None:
         from mtf_imaging.data.phantom import write_phantom
 
-        write_phantom(output_dir, self._own.num_cases, seed=1, kind="small_lesions")
+        write_phantom(output_dir, self._own.cases_to_write, seed=1, kind="small_lesions")
 
     def convert(self, input_dir: Path, output_dir: Path, resolution: int) -> None:
         from mtf_imaging.jobs.converting import convert

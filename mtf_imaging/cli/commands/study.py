@@ -48,12 +48,12 @@ def run(values: flags.FlagValues) -> str:
     for name in ("resolutions", "seeds"):
         _check_numbers(name, values[name].value)
     own = StudyCases(**values_of(StudyCases, FlagSettings(values, _Flags)))
-    shared = ("input_dir", "held_out_dir", "num_cases", "num_steps", "gin_param")
-    settings = {name: values[name].value for name in shared}
+    shared = ("input_dir", "held_out_dir", "num_steps", "gin_param")
+    settings = {name: values[name].value for name in shared} | {"num_cases": own.cases_to_write}
     if own.kind == CONTEXT:
         return _compare_context(values, own, settings)
     gin_file = list(values.gin_file) or [_JOB]
-    steps = _CommandLines(values, gin_file, len(own.resolutions) * len(own.seeds))
+    steps = _CommandLines(values, gin_file, own)
     run_study(steps, own, settings | {"gin_file": gin_file})
     return after_study(values)
 
@@ -80,11 +80,12 @@ class _CommandLines:
     Args:
       values: the flags of the study.
       gin_file: the gin files of the job.
-      total: the number of trainings.
+      own: the cases, resolutions and seeds.
     """
 
-    def __init__(self, values: flags.FlagValues, gin_file: list[str], total: int):
-        self._values, self._total, self._trained = values, total, 0
+    def __init__(self, values: flags.FlagValues, gin_file: list[str], own: StudyCases):
+        self._values, self._num_cases, self._trained = values, own.cases_to_write, 0
+        self._total = len(own.resolutions) * len(own.seeds)
         self._began = 0.0
         self._launch = {"num_processes": values.num_processes} if values.num_processes > 1 else {}
         self._job = {"gin_file": gin_file, "gin_param": values.gin_param}
@@ -93,7 +94,7 @@ class _CommandLines:
         say(text)
 
     def phantom(self, output_dir: Path) -> None:
-        run_command("phantom", output_dir=output_dir, num_cases=self._values.num_cases, seed=1, kind="small_lesions")
+        run_command("phantom", output_dir=output_dir, num_cases=self._num_cases, seed=1, kind="small_lesions")
 
     def convert(self, input_dir: Path, output_dir: Path, resolution: int) -> None:
         run_command("convert", input_dir=input_dir, output_dir=output_dir, resolution=resolution)

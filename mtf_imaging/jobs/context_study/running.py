@@ -38,6 +38,7 @@ class Trainings:
       make: returns the settings of the training of a folder of records; called once in the process.
       spacing_table: CSV file with voxel sizes of files whose headers lack them.
       core: the core that the process runs on; None for any.
+      progress: whether to print the scores of each training.
     """
 
     contender: Contender
@@ -50,6 +51,7 @@ class Trainings:
     make: "Callable[[Path], TrainSettings]"
     spacing_table: "str | Path | SpacingTable | None" = None
     core: int | None = None
+    progress: bool = True
 
 
 def run_trainings(own: Trainings) -> None:
@@ -64,7 +66,8 @@ def run_trainings(own: Trainings) -> None:
     for seed in own.seeds:
         result = _train(own, settings, seed)
         write_bytes(own.output_dir / f"{seed}.json", (json.dumps(result, indent=1) + "\n").encode())
-        print(f"{own.output_dir}, seed {seed}: {_text(result)}", flush=True)
+        if own.progress:
+            print(f"{own.output_dir}, seed {seed}: {_text(result)}", flush=True)
 
 
 def _text(result: Mapping[str, Any]) -> str:

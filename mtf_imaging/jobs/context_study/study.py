@@ -101,7 +101,7 @@ def run_context_study(
         folders = part.records(contender), part.held_out, part.results(contender)
         table = own.spacing_table
         steps = num_steps or STEPS_OF_PHANTOMS.get(part.name)
-        _in_new_process(Trainings(contender, *folders, seeds, steps, budgets, make, table, core))
+        _in_new_process(Trainings(contender, *folders, seeds, steps, budgets, make, table, core, own.progress))
         finish()
 
     for stage in ([whole], others):
@@ -134,8 +134,8 @@ def _phantoms(own: StudyCases, out: Path, kind: str) -> _Cases:
         raise ConfigError(f"phantoms '{kind}' are not known. Fix: choose from {', '.join(PHANTOMS)}.", ["phantoms"])
     folder = out / kind
     part = _Cases(kind, folder, folder / "train", folder / "held_out")
-    num_held_out = max(1, own.num_cases // 4)
-    num_train = own.num_cases - num_held_out
+    num_held_out = max(1, own.cases_to_write // 6)
+    num_train = own.cases_to_write - num_held_out
     write_phantom(part.train, num_train, _SEED, kind=kind)
     write_phantom(part.held_out, num_held_out, _SEED, first_case=num_train, kind=kind)
     return part
