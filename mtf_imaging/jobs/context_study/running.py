@@ -58,7 +58,6 @@ def run_trainings(own: Trainings) -> None:
     """Runs the trainings one after the other."""
     if own.core is not None:
         os.sched_setaffinity(0, {own.core})  # before TensorFlow counts the cores
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     logging.getLogger("mtf_imaging").setLevel(logging.ERROR)
     settings = own.make(own.data_dir)
     if own.num_steps is not None:
