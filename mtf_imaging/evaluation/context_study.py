@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from mtf_imaging.evaluation.resolution_study import mean_and_range
 from mtf_imaging.evaluation.scoring.overlap import mean
 from mtf_imaging.files.atomic import atomic_path, write_bytes
@@ -161,23 +163,21 @@ def _plot(runs: Sequence[Run]) -> FigureCanvasAgg:
             own = [run for run in runs if (run.cases, run.contender) == (cases, name)]
             if not own:
                 continue
-            points = list(zip(*(_every(run) for run in own), strict=False))
-            seconds = [mean(point.cpu_seconds for point in each) for each in points]
-            dice = [[point.mean for point in each] for each in points]
-            axes.plot(seconds, [mean(each) for each in dice], color=color, label=own[0].title)
-            axes.fill_between(seconds, [*map(min, dice)], [*map(max, dice)], color=color, alpha=0.15, linewidth=0)
+            first = max(run.course[0].cpu_seconds for run in own)
+            seconds = np.linspace(first, max(first, min(run.course[-1].cpu_seconds for run in own)), 50)
+            dice = np.array([_dice_at(run, seconds) for run in own])
+            axes.plot(seconds, dice.mean(axis=0), color=color, label=own[0].title)
+            axes.fill_between(seconds, dice.min(axis=0), dice.max(axis=0), color=color, alpha=0.15, linewidth=0)
         axes.set_title(cases, fontsize=10)
         axes.set_xlabel("CPU seconds of training")
         axes.set_ylim(0, 1)
         axes.grid(alpha=0.3)
     panels[0].set_ylabel("mean Dice of held-out cases")
     handles = {label: line for axes in panels for line, label in zip(*axes.get_legend_handles_labels(), strict=True)}
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3, fontsize=8)
+    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=min(len(kinds), 3), fontsize=8)
     return FigureCanvasAgg(figure)
 
 
-def _every(run: Run) -> list[Scored]:
-    """Returns the scores at regular CPU times, without the extra one at the end of the steps."""
-    if run.at_steps == run.at_budget:
-        return [*run.course]
-    return [point for point in run.course if point != run.at_steps]
+def _dice_at(run: Run, seconds: np.ndarray) -> np.ndarray:
+    """Returns the mean Dice at CPU times, interpolated between the scores of a run."""
+    return np.interp(seconds, [point.cpu_seconds for point in run.course], [point.mean for point in run.course])
