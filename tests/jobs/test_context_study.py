@@ -2,9 +2,11 @@
 
 import pytest
 
+import mtf_imaging as mi
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs.context_study.contenders import CONTENDERS, find_contenders
 from mtf_imaging.jobs.context_study.course import Course
+from mtf_imaging.models.unet3d import Segmentation, UNet3D
 from mtf_imaging.settings import data
 
 
@@ -63,10 +65,31 @@ def test_the_setting_names_all_contenders_and_whole_comes_first():
 @pytest.mark.parametrize(
     ("names", "text"),
     [
-        (["whole", "patch_65"], r"contender 'patch_65' is not known\. Did you mean 'patch_96'\? Fix: choose from whole, patch_96"),
+        (
+            ["whole", "patch_65"],
+            r"contender 'patch_65' is not known\. Did you mean 'patch_96'\? Fix: choose from whole, patch_96",
+        ),
         (["patch_64"], r"whole is missing, whose CPU time is the budget of all others\. Fix: add whole\."),
     ],
 )
 def test_mistakes_are_reported(names, text):
     with pytest.raises(ConfigError, match=text):
         find_contenders(names)
+
+
+@pytest.mark.slow
+def test_a_study_scores_every_contender_at_full_resolution_and_resumes(tmp_path):
+    task = Segmentation(UNet3D(base_filters=2, depth=2, norm="none", dropout_rate=0.0))
+    own = {"task": task, "kind": "context", "output_dir": tmp_path, "num_cases": 2, "num_steps": 2, "progress": False}
+    own |= {"phantoms": ["texture"], "seeds": [1]}
+    runs = mi.jobs.study(**own, contenders=["whole", "half"])
+    assert [(run.contender, run.at_steps.step) for run in runs] == [("whole", 2), ("half", 2)]
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("texture/*/1.json")}
+    again = mi.jobs.study(**own, contenders=["whole", "half", "patch_32"])
+    assert [run.contender for run in again] == ["whole", "patch_32", "half"]
+    assert [again[0], again[2]] == runs
+    assert before.items() <= {path: path.stat().st_mtime_ns for path in tmp_path.glob("texture/*/1.json")}.items()
+    assert {path.name for path in tmp_path.glob("context.*")} == {"context.csv", "context.md", "context.png"}
+    assert not [*tmp_path.glob("texture/*/*_model")]
+    with pytest.raises(ConfigError, match=r"contains a study with num_steps 2, but 3 is given"):
+        mi.jobs.study(**own | {"num_steps": 3}, contenders=["whole"])

@@ -18,6 +18,7 @@ from mtf_imaging.jobs.context_study.contenders import WHOLE, Contender, find_con
 from mtf_imaging.jobs.context_study.running import Trainings, run_trainings
 from mtf_imaging.jobs.study_folder import keep_settings
 from mtf_imaging.settings.data import PHANTOMS, STEPS_OF_PHANTOMS, StudyCases
+from mtf_imaging.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from mtf_imaging.evaluation.context_study import Run
@@ -78,6 +79,7 @@ def run_context_study(
       DataError: a case is unusable.
     """
     out, contenders = Path(own.output_dir), find_contenders(own.contenders)
+    _check(own)
     keep_settings(out, settings, "phantoms, contenders and seeds")
     parts = [_own_cases(own, out)] if own.input_dir else [_phantoms(own, out, kind) for kind in own.phantoms]
     for part in parts:
@@ -112,10 +114,34 @@ def run_context_study(
     return runs
 
 
+def _check(own: StudyCases) -> None:
+    """Checks the arguments before anything is written."""
+    for kind in own.phantoms:
+        if kind not in PHANTOMS:
+            raise ConfigError(
+                f"phantoms '{kind}' are not known.{did_you_mean(kind, PHANTOMS)} "
+                f"Fix: choose from {', '.join(PHANTOMS)}.",
+                ["phantoms"],
+            )
+    if own.held_out_dir and not own.input_dir:
+        raise ConfigError("held_out_dir requires a folder of training cases. Fix: give it as input_dir.", ["input_dir"])
+    if own.input_dir and not own.spacing:
+        raise ConfigError("a study of context needs the voxel size of the cases. Fix: give it as spacing.", ["spacing"])
+    if own.spacing and not own.input_dir:
+        raise ConfigError(
+            f"spacing = {own.spacing!r} has no effect on phantoms, whose voxels measure 1 mm. Fix: leave it out, or "
+            "give cases as input_dir.",
+            ["spacing"],
+        )
+    for name, folder in {"input_dir": own.input_dir, "held_out_dir": own.held_out_dir}.items():
+        if folder:
+            from mtf_imaging.kinds.all_kinds import check_volumes  # imports NumPy
+
+            check_volumes(folder, "a study resamples volumes; train on {kind} once per size of the crops.", name)
+
+
 def _own_cases(own: StudyCases, out: Path) -> _Cases:
     """Returns the given cases, a fourth of which is held out unless there is a folder of held-out cases."""
-    if not own.spacing:
-        raise ConfigError("a study of context needs the voxel size of the cases. Fix: give it as spacing.", ["spacing"])
     folder = out / "cases"
     if own.held_out_dir:
         return _Cases("cases", folder, Path(own.input_dir or ""), Path(own.held_out_dir))
@@ -130,8 +156,6 @@ def _phantoms(own: StudyCases, out: Path, kind: str) -> _Cases:
     """Writes the phantoms of one kind, and returns them."""
     from mtf_imaging.data.phantom import write_phantom  # imports NumPy
 
-    if kind not in PHANTOMS:
-        raise ConfigError(f"phantoms '{kind}' are not known. Fix: choose from {', '.join(PHANTOMS)}.", ["phantoms"])
     folder = out / kind
     part = _Cases(kind, folder, folder / "train", folder / "held_out")
     num_held_out = max(1, own.cases_to_write // 6)
