@@ -77,8 +77,8 @@ class StudyCases(SpacingTableSettings, WorkerSettings, ProgressSettings):
       output_dir: folder for all files of the study.
       input_dir: folder of LiTS cases; for context, of any labeled cases. Default: synthetic cases.
       held_out_dir: folder of held-out cases. Default: every fourth case of `input_dir`.
-      num_cases: number of synthetic cases. Default: 24, of which a quarter is held out; for context, 60 of each kind, of
-        which a sixth is held out.
+      num_cases: number of synthetic cases. Default: 24, of which a quarter is held out; for context, 60 of each kind,
+        of which a sixth is held out.
       resolutions: resolutions, in voxels along each axis.
       seeds: seeds; the network is trained once per seed at every resolution, or for every contender.
       phantoms: with `kind` context: the kinds of synthetic cases, each of which is a study of its own.

