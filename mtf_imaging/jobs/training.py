@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ from mtf_imaging.kinds.networks import task_for
 from mtf_imaging.layout import Layout
 from mtf_imaging.meshes.group import Group
 from mtf_imaging.planner.render.text import text, use_colors
+from mtf_imaging.program.program import Program
 from mtf_imaging.settings.setting import takes
 from mtf_imaging.settings.training import CrossValidateSettings, TrainSettings
 from mtf_imaging.settings.values import AUTO
@@ -51,6 +53,10 @@ from mtf_imaging.training.stopping import AgreedStop
 from mtf_imaging.training.task import Task
 
 _logger = logging.getLogger(__name__)
+
+
+# Returns an observer of a training, given its program, its step and its layout.
+Watch = Callable[[Program, TrainingStep, Layout], Observer]
 
 
 @takes(TrainSettings)
@@ -73,6 +79,11 @@ def train(own: TrainSettings) -> dict[str, float]:
       TrainingError: the loss is not finite.
       OutOfMemoryError: a device has too little memory for the step.
     """
+    return run_training(own)
+
+
+def run_training(own: TrainSettings, watch: Watch | None = None) -> dict[str, float]:
+    """Does the same as `train`, with another observer, which `watch` returns and which is called last."""
     check_class_frequencies(own.class_frequencies)
     model_dir, stop = Path(own.model_dir), own.stop or (lambda: None)
     devices = as_devices(own.devices)
@@ -163,6 +174,8 @@ def train(own: TrainSettings) -> dict[str, float]:
             observers.insert(1, events)
             if traced:
                 observers.append(StepTrace(model_dir / TRAIN, traced))
+        if watch:
+            observers.append(watch(program, step, layout))
         return loop.train(
             program=program,
             step=feed.compute,
