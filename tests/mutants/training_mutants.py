@@ -129,12 +129,6 @@ MUTANTS = [
         ("self.outputs[self.group.index])] += weighted", "self.outputs[self.group.index])] = weighted"),
         ("np.promote_types(results.dtype, np.float32)", "results.dtype"),
         ("[own[at] for own, at in places]", "[own[at] for own, at in reversed([*places])]"),
-        (
-            "relative_to(region, self.outputs[self.group.index])",
-            "region",
-            "",
-            "tests/between/test_segmentation.py same_order",
-        ),
     ),
     *mutants(
         "mtf_imaging/training/prediction.py",

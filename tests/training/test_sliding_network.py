@@ -176,6 +176,19 @@ def test_layouts_give_the_same_sums(name):
     np.testing.assert_allclose(networks(Convolution(3), LAYOUTS[name], WINDOW)(IMAGE), expected, rtol=1e-12)
 
 
+@pytest.mark.parametrize(("name", "windows"), [("one", 1), ("space", 1), ("batch", 3), ("both", 2)])
+def test_each_processor_along_the_batch_computes_a_window(monkeypatch, name, windows):
+    shapes = []
+
+    def program(function, inputs, **options):
+        shapes.append(inputs["image"][0])
+        return mi.Program(function, inputs, **options)
+
+    monkeypatch.setattr(prediction, "Program", program)
+    networks(Convolution(), LAYOUTS[name], WINDOW)
+    assert shapes == [f"batch:{windows},x:4,y:4,z:4,channels:1"]
+
+
 def test_a_voxel_whose_windows_contain_its_receptive_field():
     """A convolution of 3 voxels equals that of the whole image, except at voxels at the border of a window."""
     window, image = SlidingWindow((6, 6, 6), 1 / 3), np.random.default_rng(1).random((8, 6, 6, 1))
