@@ -23,7 +23,7 @@ _logger = logging.getLogger(__name__)
 
 
 def open_buckets(data: TrainingData, step: TrainingStep, resolution: Resolution | None) -> Buckets | None:
-    """Returns the steps for each grid of the training cases; None if the data have only one grid.
+    """Returns the steps for each grid of the training cases; None if all samples have the same size.
 
     Args:
       data: the training data.
@@ -33,7 +33,7 @@ def open_buckets(data: TrainingData, step: TrainingStep, resolution: Resolution 
     Raises:
       DataError: the records have other grids.
     """
-    if not data.has_several_grids:
+    if data.patch is not None or not data.has_several_grids:
         return None
     records: Any = data.data_set
     sampling: Samplings = records.sampling(data.data_dir)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mtf_imaging.data.label_survey import LabelSurvey
+from mtf_imaging.data.sampling.grid import Grid
 from mtf_imaging.kinds.all_kinds import explained, kind_of_data_set
 from mtf_imaging.kinds.facts import ARRAYS, VOLUMES
 from mtf_imaging.kinds.kind import Kind, TrainingImages
@@ -49,6 +50,12 @@ class TrainingData(DataSettings):
     def has_several_grids(self) -> bool:
         """Whether the images are records with several grids; see `convert`."""
         return self.images.has_several_grids(self.data_dir)
+
+    @property
+    def patch(self) -> Grid | None:
+        """The voxels of the patches that a step computes; None for whole images."""
+        patches = getattr(self.data_set, "patches", None) if self.is_records else None
+        return patches.sizes if patches else None
 
     @property
     def description(self) -> Any:

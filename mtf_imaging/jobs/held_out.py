@@ -20,6 +20,7 @@ from mtf_imaging.training.observers.evaluator import LOSS, Evaluator, check_meas
 from mtf_imaging.training.prediction import predictor_of
 from mtf_imaging.training.protocols import check_offers, check_takes, replaces
 from mtf_imaging.training.slices import ImageNetwork, NetworkBySize
+from mtf_imaging.training.sliding_window.windows import SlidingWindow
 from mtf_imaging.training.step import TrainingStep
 
 _logger = logging.getLogger(__name__)
@@ -35,6 +36,8 @@ class HeldOut(NamedTuple):
       any_size: whether the network must accept images of any size, as it does if `sizes` is None.
       region_batches: a function that returns the regions of these batches that this process computes, to read instead
         of `batches`; None if there is none.
+      patch: the voxels of the patches of the training, of which the batches consist, and of the window that slides over
+        the images; None for whole images.
     """
 
     evaluate: Callable
@@ -42,9 +45,12 @@ class HeldOut(NamedTuple):
     sizes: tuple[int, ...] | None
     any_size: bool = False
     region_batches: Callable | None = None
+    patch: tuple[int, ...] | None = None
 
 
-def open_held_out(data: TrainingData, step: TrainingStep, monitor: str, progress: bool = True) -> HeldOut | None:
+def open_held_out(
+    data: TrainingData, step: TrainingStep, monitor: str, progress: bool = True, whole: tuple[int, ...] | None = None
+) -> HeldOut | None:
     """Opens the held-out cases; returns None if there are none.
 
     Args:
@@ -52,6 +58,7 @@ def open_held_out(data: TrainingData, step: TrainingStep, monitor: str, progress
       step: the training step.
       monitor: the measure that selects the best checkpoint.
       progress: whether the default evaluation of records shows a progress bar.
+      whole: the voxels of whole images; None if they are those of the step.
 
     Raises:
       ConfigError: there is no evaluation for this data set, or the evaluation lacks the measure.
@@ -68,7 +75,7 @@ def open_held_out(data: TrainingData, step: TrainingStep, monitor: str, progress
             "eval_dir is the same folder as data_dir: scores of training cases do not predict scores of other cases"
         )
     batches = region_batches = None
-    sizes = None if data.has_several_grids else step.sizes
+    sizes = None if data.has_several_grids else whole or step.sizes
     if hasattr(evaluation, "loss_batches") and LOSS not in evaluation.measures:
         check_takes(evaluation, "loss_batches", "evaluation", ["eval_dir"], ["batch_size", "sizes"])
         options = {"batch_size": step.batch_size, "sizes": sizes}
@@ -77,7 +84,7 @@ def open_held_out(data: TrainingData, step: TrainingStep, monitor: str, progress
             options |= {"micro_batches": step.micro_batches}
             region_batches = functools.partial(evaluation.loss_region_batches, eval_dir, **options)
     any_size = sizes is None or data.images.any_size
-    return HeldOut(evaluation.open(eval_dir, sizes), batches, sizes, any_size, region_batches)
+    return HeldOut(evaluation.open(eval_dir, sizes), batches, sizes, any_size, region_batches, data.patch)
 
 
 def scores_training_cases(data: TrainingData) -> bool:
@@ -128,8 +135,11 @@ def make_evaluator(
     options: dict[str, Any] = {"layout": layout, "mesh_impl": mesh_impl}
     folder = Path(model_dir)
     own = {"task": step.task, "dtype": step.dtype, "progress": progress, **options}
-    if held_out.any_size:
-        network: ImageNetwork = NetworkBySize(lambda sizes: predictor_of(program, sizes=sizes, **own))
+    if held_out.patch is not None:
+        window = SlidingWindow(held_out.patch)
+        network: ImageNetwork = predictor_of(program, sizes=window.size, window=window, **own)
+    elif held_out.any_size:
+        network = NetworkBySize(lambda sizes: predictor_of(program, sizes=sizes, **own))
     else:
         assert held_out.sizes is not None
         network = predictor_of(program, sizes=held_out.sizes, **own)
@@ -153,8 +163,9 @@ def _loss(
 ) -> Loss | None:
     """Returns the function that computes the held-out loss; None if there are no batches."""
     common = step, program, options, progress
+    sizes = held_out.patch or held_out.sizes
     if held_out.region_batches is not None:
-        return loss_of_regions(held_out.region_batches, *common, sizes=held_out.sizes)
+        return loss_of_regions(held_out.region_batches, *common, sizes=sizes)
     if held_out.batches is None:
         return None
-    return (loss_of_batches if held_out.sizes else loss_of_buckets)(held_out.batches, *common)
+    return (loss_of_batches if sizes else loss_of_buckets)(held_out.batches, *common)

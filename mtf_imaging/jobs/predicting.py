@@ -11,8 +11,10 @@ from mtf_imaging.jobs.inference import network_of_run, open_images
 from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.kinds.prediction_record import PredictionRecord
 from mtf_imaging.settings.inference import PredictSettings
-from mtf_imaging.settings.setting import takes, values_of
+from mtf_imaging.settings.patches import SlidingWindowSettings
+from mtf_imaging.settings.setting import settings_of, takes, values_of
 
+_ADDED = {one.name: one.default for one in settings_of(SlidingWindowSettings)}  # to the records of earlier releases
 _OF_EVALUATION = ("fold", "splits_file", "split")  # settings that predict does not have
 
 
@@ -65,5 +67,6 @@ def _made_by(own: PredictSettings) -> dict[str, str]:
         index = last_index(weights_folder(run, own.checkpoint))
         # The index has a checksum of every variable.
         weights.append(f"{index.stem} ({hashlib.sha256(index.read_bytes()).hexdigest()[:12]})")
-    settings = {name: as_text(value) for name, value in values_of(Inference, own).items() if name not in _OF_EVALUATION}
+    values = {name: value for name, value in values_of(Inference, own).items() if name not in _OF_EVALUATION}
+    settings = {name: as_text(value) for name, value in values.items() if (name, value) not in _ADDED.items()}
     return {"checkpoint": ", ".join(weights), "task": as_text(own.task), "dtype": own.dtype, **settings}

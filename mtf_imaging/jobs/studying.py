@@ -1,29 +1,24 @@
-"""A study of Dice against resolution: one network, trained at several resolutions on the same cases."""
+"""Studies of one network: at several resolutions, or on whole volumes and patches, on the same cases."""
 
 import functools
 import hashlib
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.scoring.files import has_results
-from mtf_imaging.files import lock
-from mtf_imaging.files.atomic import write_bytes
-from mtf_imaging.files.json_file import read_object
-from mtf_imaging.files.partial import is_partial
 from mtf_imaging.files.picklable import pickled
 from mtf_imaging.files.workers import worker_pool
-from mtf_imaging.settings.data import StudyCases, StudySettings
+from mtf_imaging.jobs.study_folder import keep_settings
+from mtf_imaging.settings.data import CONTEXT, StudyCases, StudySettings
 from mtf_imaging.settings.inference import EvaluateSettings
 from mtf_imaging.settings.setting import takes, values_of
 from mtf_imaging.settings.training import TrainSettings
 
 if TYPE_CHECKING:
+    from mtf_imaging.evaluation.context_study import Run as ContextRun
     from mtf_imaging.evaluation.resolution_study import Run
-
-_SETTINGS = "study.json"
 
 
 class Steps(Protocol):
@@ -46,8 +41,11 @@ class Steps(Protocol):
 
 
 @takes(StudySettings)
-def study(own: StudySettings) -> "list[Run]":
+def study(own: StudySettings) -> "list[Run] | list[ContextRun]":
     """Trains one network at several resolutions on the same cases, and writes a table and a picture of the scores.
+
+    With the kind "context", it compares whole volumes, patches and half the resolution instead, at equal steps and at
+    equal CPU time.
 
     An interrupted study resumes where it stopped, and you can add resolutions and seeds to a finished study. Every step
     runs in a separate process, so the task and the optimizer must be picklable.
@@ -59,11 +57,22 @@ def study(own: StudySettings) -> "list[Run]":
       ConfigError: an argument is invalid, or the folder contains a study with other settings.
       DataError: a case is unusable.
     """
-    steps = _Processes(own)
     digest = hashlib.sha256(pickled((own.task, own.optimizer), "every training of a study")).hexdigest()[:16]
-    kept = ("input_dir", "held_out_dir", "num_cases", "num_steps", "batch_size", "dtype")
+    kept = ("input_dir", "held_out_dir", "num_steps", "batch_size", "dtype")
     settings = {name: _plain(getattr(own, name)) for name in kept}
-    return run_study(steps, own, settings | {"task": type(own.task).__name__, "digest": digest})
+    settings |= {"num_cases": own.cases_to_write}
+    settings |= {"task": type(own.task).__name__, "digest": digest}
+    if own.kind == CONTEXT:
+        from mtf_imaging.jobs.context_study.study import run_context_study
+
+        shared = {name: _plain(getattr(own, name)) for name in ("kind", "spacing", "multiple")}
+        return run_context_study(own, functools.partial(_training, own), settings | shared, own.num_steps)
+    return run_study(_Processes(own), own, settings)
+
+
+def _training(own: StudySettings, data_dir: Path) -> TrainSettings:
+    """Returns the settings of a training of a study of context."""
+    return TrainSettings(**values_of(TrainSettings, own, data=str(data_dir), model_dir="unused"))
 
 
 def _plain(value: Any) -> Any:
@@ -97,9 +106,9 @@ def run_study(steps: Steps, own: StudyCases, settings: dict) -> "list[Run]":
     if own.input_dir and own.held_out_dir:
         check_held_out_cases(own.input_dir, own.held_out_dir)
     out = Path(own.output_dir)
-    _keep_settings(out, settings)
+    keep_settings(out, settings, "resolutions and seeds")
     cases = Path(own.input_dir or out / "cases")
-    if not own.input_dir and not _has_cases(cases, own.num_cases):
+    if not own.input_dir and not _has_cases(cases, own.cases_to_write):
         steps.say("Write CT cases of synthetic abdomens with many small lesions.")
         steps.phantom(cases)
     train, held_out = cases, own.held_out_dir and Path(own.held_out_dir)
@@ -165,7 +174,7 @@ class _Processes:
     def phantom(self, output_dir: Path) -> None:
         from mtf_imaging.data.phantom import write_phantom
 
-        write_phantom(output_dir, self._own.num_cases, seed=1, kind="small_lesions")
+        write_phantom(output_dir, self._own.cases_to_write, seed=1, kind="small_lesions")
 
     def convert(self, input_dir: Path, output_dir: Path, resolution: int) -> None:
         from mtf_imaging.jobs.converting import convert
@@ -212,29 +221,3 @@ def _title(input_dir: str | Path | None, runs: "Sequence[Run]") -> str:
     what = input_dir or "synthetic abdomens (phantoms)"
     number = len({run.seed for run in runs})
     return f"Dice of held-out cases against resolution: {what}, {number} seed{'s' * (number > 1)}"
-
-
-def _keep_settings(out: Path, settings: dict) -> None:
-    """Saves the settings of a study, or compares them with the settings that its folder already contains.
-
-    Raises:
-      ConfigError: the folder contains a study with other settings, or other files.
-    """
-    path = out / _SETTINGS
-    if not path.is_file():
-        others = out.iterdir() if out.is_dir() else ()  # a killed study leaves unfinished files
-        if not all(is_partial(path) or path.name == lock.NAME for path in others):
-            raise ConfigError(
-                f"{out}: contains files that are not part of a study. Fix: give a new or empty folder as output_dir.",
-                ["output_dir"],
-            )
-        write_bytes(path, (json.dumps(settings, indent=1) + "\n").encode())
-        return
-    saved = read_object(path, "give another output_dir")
-    for name, value in settings.items():
-        if saved.get(name) != value:
-            raise ConfigError(
-                f"{out}: contains a study with {name} {saved.get(name)}, but {value} is given. "
-                "Fix: give the same value, or another output_dir. Only resolutions and seeds can be added.",
-                [name, "output_dir"],
-            )

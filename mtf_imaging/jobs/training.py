@@ -3,9 +3,11 @@
 import contextlib
 import dataclasses
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from mtf_imaging.data.sampling.grid import format_grid
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.report import progress as curves
 from mtf_imaging.files.run_folder import EVAL, TRAIN
@@ -25,12 +27,14 @@ from mtf_imaging.jobs.devices import as_devices
 from mtf_imaging.jobs.explaining import explain_step
 from mtf_imaging.jobs.held_out import make_evaluator, open_held_out
 from mtf_imaging.jobs.label_warnings import warn_of_labels
+from mtf_imaging.jobs.patches import sample_sizes, with_patches
 from mtf_imaging.jobs.resuming import check_resumed_data
 from mtf_imaging.jobs.stop_signals import StopSignals
 from mtf_imaging.kinds.networks import task_for
 from mtf_imaging.layout import Layout
 from mtf_imaging.meshes.group import Group
 from mtf_imaging.planner.render.text import text, use_colors
+from mtf_imaging.program.program import Program
 from mtf_imaging.settings.setting import takes
 from mtf_imaging.settings.training import CrossValidateSettings, TrainSettings
 from mtf_imaging.settings.values import AUTO
@@ -49,6 +53,10 @@ from mtf_imaging.training.stopping import AgreedStop
 from mtf_imaging.training.task import Task
 
 _logger = logging.getLogger(__name__)
+
+
+# Returns an observer of a training, given its program, its step and its layout.
+Watch = Callable[[Program, TrainingStep, Layout], Observer]
 
 
 @takes(TrainSettings)
@@ -71,6 +79,11 @@ def train(own: TrainSettings) -> dict[str, float]:
       TrainingError: the loss is not finite.
       OutOfMemoryError: a device has too little memory for the step.
     """
+    return run_training(own)
+
+
+def run_training(own: TrainSettings, watch: Watch | None = None) -> dict[str, float]:
+    """Does the same as `train`, with another observer, which `watch` returns and which is called last."""
     check_class_frequencies(own.class_frequencies)
     model_dir, stop = Path(own.model_dir), own.stop or (lambda: None)
     devices = as_devices(own.devices)
@@ -80,7 +93,7 @@ def train(own: TrainSettings) -> dict[str, float]:
             signals, own_stop = stack.enter_context(StopSignals()), stop
             stop = lambda: signals.reason() or own_stop()  # noqa: E731
         group = devices.join()
-        data = as_training_data(own.data)
+        data = with_patches(as_training_data(own.data), own)
         check_agreement(group, own, data=data)
         progress = own.progress and group.is_first
         stop = AgreedStop(stop, group)
@@ -96,13 +109,14 @@ def train(own: TrainSettings) -> dict[str, float]:
         frequencies = group.first(lambda: resolve_frequencies(counted, task, data, model_dir))
         task = with_frequencies(task, frequencies)
         monitor = own.monitor or data.images.measure(data.description)
-        step = training_step(own, task, data.sizes(own.resolution))
+        whole = data.sizes(own.resolution)
+        step = training_step(own, task, sample_sizes(data, whole))
         layout = Layout.of(choose_layout(step, devices, group) if own.layout == AUTO else own.layout)
         stack.enter_context(devices.joined(layout))
         buckets = open_buckets(data, step, own.resolution)
         if not own.dry_run:
             check_data(group, data, step, buckets)
-        held_out = open_held_out(data, step, monitor, progress)
+        held_out = open_held_out(data, step, monitor, progress, whole)
         # Several processes read only the chunks of their slices.
         if not own.dry_run and group.num == 1:
             warn_of_labels(data, model_dir)
@@ -135,7 +149,8 @@ def train(own: TrainSettings) -> dict[str, float]:
 
         def save_facts() -> str:
             known: dict[str, Any] = {"fold_digest": fold.digest if fold else None, "class_frequencies": frequencies}
-            facts = dataclasses.replace(data.images.facts(data.data_dir, step.sizes, data.description), **known)
+            known["patch"] = data.patch and format_grid(data.patch)
+            facts = dataclasses.replace(data.images.facts(data.data_dir, whole, data.description), **known)
             configuration = own.save_configuration(facts, layout) if own.save_configuration else str(step)
             facts.save(model_dir)
             if fold:
@@ -159,6 +174,8 @@ def train(own: TrainSettings) -> dict[str, float]:
             observers.insert(1, events)
             if traced:
                 observers.append(StepTrace(model_dir / TRAIN, traced))
+        if watch:
+            observers.append(watch(program, step, layout))
         return loop.train(
             program=program,
             step=feed.compute,

@@ -9,6 +9,7 @@ from mtf_imaging.errors import ConfigError
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.networks import task_for
 from mtf_imaging.settings.inference import ExportSettings
+from mtf_imaging.settings.patches import SlidingWindowSettings
 
 if TYPE_CHECKING:
     from mtf_imaging.evaluation.export.networks import TrainedNetworks
@@ -54,3 +55,13 @@ class ExportedRun(NamedTuple):
                 "Fix: leave spacing out.",
                 ["spacing"],
             )
+
+    def check_no_window(self) -> None:
+        """Raises ConfigError if a window is to slide over images that are computed as a whole."""
+        for name in ("sliding_window", "window_step"):
+            value, default = getattr(self.own, name), getattr(SlidingWindowSettings, name)
+            if value != default:
+                raise ConfigError(
+                    f"{name} = {value!r} has no effect: a window slides only over volumes. Fix: leave {name} out.",
+                    [name],
+                )

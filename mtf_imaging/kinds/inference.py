@@ -23,7 +23,9 @@ from mtf_imaging.settings.values import Resolution
 
 
 @settings
-class Inference(SpacingSettings, WindowSettings, SlidingWindowSettings, FlipSettings, ScaleSettings, OutputFormatSettings):
+class Inference(
+    SpacingSettings, WindowSettings, SlidingWindowSettings, FlipSettings, ScaleSettings, OutputFormatSettings
+):
     """The settings of `evaluate` and `predict` that concern the images.
 
     Each kind of image has settings of its own. It refuses other values of the remaining settings than the defaults.

@@ -12,6 +12,7 @@ from mtf_imaging.settings.values import DTYPES
 
 if TYPE_CHECKING:
     from mtf_imaging.training.evaluation import Predict
+    from mtf_imaging.training.sliding_window.windows import SlidingWindow
     from mtf_imaging.training.task import Task
 
 
@@ -48,6 +49,7 @@ def trained_network(
     dtype: str,
     progress: bool,
     any_size: bool = False,
+    window: "SlidingWindow | None" = None,
 ) -> "Predict":
     """Builds the network with the weights of a run; its probabilities are averaged over flips and runs.
 
@@ -63,10 +65,12 @@ def trained_network(
       dtype: the dtype of images and activations.
       progress: whether to show progress while the network is built.
       any_size: whether images may have other sizes than the grids, for each of which there is a program.
+      window: the window that slides over images of any size, for which the only program is built; None to compute a
+        whole image at once.
 
     Raises:
       CheckpointError: there is no checkpoint, or it belongs to another network.
-      ConfigError: an axis or the dtype is unknown.
+      ConfigError: an axis or the dtype is unknown, or the window is larger than a grid.
     """
     from mtf_imaging.training.prediction import predictors  # imported here because it imports TensorFlow
 
@@ -82,5 +86,6 @@ def trained_network(
         mesh_impl=mesh_impl,
         dtype=dtype,
         progress=progress,
+        window=window,
     )
     return over_networks([over_flips(network, tuple(flips)) for network in networks])

@@ -20,9 +20,13 @@ if TYPE_CHECKING:
     from mtf_imaging.training.checkpoints.weight_formats import WeightFormat
     from mtf_imaging.training.optimizers import Optimizer
 
-NUM_CASES = 24
+NUM_CASES, NUM_CONTEXT_CASES = 24, 60
 RESOLUTIONS = (32, 64, 96)
 SEEDS = (1, 2, 3)
+RESOLUTION, CONTEXT = "resolution", "context"  # the kinds of studies
+PHANTOMS = ("marker", "side", "texture")
+STEPS_OF_PHANTOMS = {"marker": 120, "side": 150, "texture": 60}  # about what whole volumes need to learn them
+CONTENDERS = ("whole", "patch_96", "patch_64", "patch_32", "half")
 
 
 @settings
@@ -64,24 +68,42 @@ class ConvertSettings(SpacingTableSettings, WorkerSettings, ProgressSettings):
 
 
 @settings
-class StudyCases(ProgressSettings):
-    """The cases, resolutions and seeds of a study.
+class StudyCases(SpacingTableSettings, WorkerSettings, ProgressSettings):
+    """The cases, resolutions, contenders and seeds of a study.
 
     Attributes:
+      kind: what the study compares. resolution: one network at several resolutions. context: whole volumes, patches and
+        half the resolution, at equal steps and at equal CPU time.
       output_dir: folder for all files of the study.
-      input_dir: folder of LiTS cases. Default: synthetic cases.
+      input_dir: folder of LiTS cases; for context, of any labeled cases. Default: synthetic cases.
       held_out_dir: folder of held-out cases. Default: every fourth case of `input_dir`.
-      num_cases: number of synthetic cases; a quarter is held out.
+      num_cases: number of synthetic cases. Default: 24, of which a quarter is held out; for context, 60 of each kind,
+        of which a sixth is held out.
       resolutions: resolutions, in voxels along each axis.
-      seeds: seeds; the network is trained once per seed at every resolution.
+      seeds: seeds; the network is trained once per seed at every resolution, or for every contender.
+      phantoms: with `kind` context: the kinds of synthetic cases, each of which is a study of its own.
+      contenders: with `kind` context: what to compare with whole volumes: patches of up to 96, 64 and 32 voxels along
+        each axis, and whole volumes at half the resolution.
+      spacing: with `kind` context and `input_dir`: voxel size in mm along x, y and z, as in convert.
+      multiple: with `kind` context: the number of which the sizes of the records are multiples, as in convert.
     """
 
+    kind: str = setting(default=RESOLUTION, choices=(RESOLUTION, CONTEXT), flag=True)
     output_dir: str | Path = setting(flag=True)
     input_dir: str | Path | None = setting(default=None, flag=True)
     held_out_dir: str | Path | None = setting(default=None, flag=True)
-    num_cases: int = setting(default=NUM_CASES, least=2, flag=True)
+    num_cases: int | None = setting(default=None, least=2, flag=True)
     resolutions: Sequence[int] = setting(default=RESOLUTIONS, unit="voxels", flag=True)
     seeds: Sequence[int] = setting(default=SEEDS, flag=True)
+    phantoms: Sequence[str] = setting(default=PHANTOMS, flag=True)
+    contenders: Sequence[str] = setting(default=CONTENDERS, flag=True)
+    spacing: Spacing | None = setting(default=None, unit="mm", flag=True)
+    multiple: int | None = setting(default=None, unit="voxels", flag=True)
+
+    @property
+    def cases_to_write(self) -> int:
+        """The number of synthetic cases."""
+        return self.num_cases or (NUM_CONTEXT_CASES if self.kind == CONTEXT else NUM_CASES)
 
 
 @settings

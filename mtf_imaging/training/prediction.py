@@ -13,7 +13,16 @@ from mtf_imaging.layout import ONE_PROCESSOR, Layout, format_rules
 from mtf_imaging.program.program import Program
 from mtf_imaging.training.building import building
 from mtf_imaging.training.checkpoints.checkpoints import load_weights
-from mtf_imaging.training.slices import BUILDING, ImageNetwork, NetworkBySize, PreparedNetwork, ProgramNetwork
+from mtf_imaging.training.slices import (
+    BUILDING,
+    ImageNetwork,
+    NetworkBySize,
+    PreparedNetwork,
+    ProgramBatch,
+    ProgramNetwork,
+)
+from mtf_imaging.training.sliding_window.network import SlidingNetwork
+from mtf_imaging.training.sliding_window.windows import SlidingWindow
 from mtf_imaging.training.task import Task, task_inputs
 
 _logger = logging.getLogger(__name__)
@@ -31,6 +40,7 @@ def predictor(
     mesh_impl: str = "auto",
     progress: bool = False,
     other_sizes: Sequence[Sequence[int]] | None = (),
+    window: SlidingWindow | None = None,
 ) -> ImageNetwork:
     """Builds a network that predicts one volume at a time, with the weights of a checkpoint.
 
@@ -40,12 +50,15 @@ def predictor(
       model_dir: folder of the checkpoints.
       checkpoint: "last", or "best" for the checkpoint with the best score on held-out cases.
       dtype: dtype of images and activations.
-      layout: the layout, as in `Program`. It may differ from the layout in training. A rule for `batch` is dropped.
+      layout: the layout, as in `Program`. It may differ from the layout in training. A rule for `batch` is dropped,
+        except with a window: then each processor along `batch` computes other windows.
       mesh_shape: the mesh of processors, as in `Program`.
       mesh_impl: the mesh implementation, as in `Program`.
       progress: whether to show progress on stderr while the network is built.
       other_sizes: further sizes of images, or None for any sizes. For each of them, a program with the same weights is
         built when an image of this size first occurs.
+      window: the window that slides over images of any size, for which the only program is built; None to compute a
+        whole image at once.
 
     Returns:
       A function that maps an image, array [x, y, z, channels], to probabilities, array [x, y, z, classes], or to the
@@ -54,6 +67,7 @@ def predictor(
 
     Raises:
       CheckpointError: there is no checkpoint, or it belongs to another network.
+      ConfigError: the window is larger than an image.
     """
     (predict,) = predictors(
         task=task,
@@ -65,6 +79,7 @@ def predictor(
         mesh_impl=mesh_impl,
         progress=progress,
         other_sizes=other_sizes,
+        window=window,
     )
     return predict
 
@@ -80,6 +95,7 @@ def predictors(
     mesh_impl: str = "auto",
     progress: bool = False,
     other_sizes: Sequence[Sequence[int]] | None = (),
+    window: SlidingWindow | None = None,
 ) -> list[ImageNetwork]:
     """Builds one network for several runs of the same task, such as the folds of a cross-validation.
 
@@ -89,7 +105,7 @@ def predictors(
     does not change the results.
 
     Args:
-      task, sizes, checkpoint, dtype, layout, mesh_impl, progress: the same as in `predictor`.
+      task, sizes, checkpoint, dtype, layout, mesh_impl, progress, other_sizes, window: the same as in `predictor`.
       model_dirs: the folders of one or more runs.
 
     Returns:
@@ -97,18 +113,22 @@ def predictors(
 
     Raises:
       CheckpointError: a run has no checkpoint, or the checkpoint belongs to another network.
+      ConfigError: the window is larger than an image.
     """
+    if window is not None:
+        for image in [sizes, *(other_sizes or ())]:
+            window.check(image)
     folders = [weights_folder(model_dir, checkpoint) for model_dir in model_dirs]
     with building(BUILDING, progress=progress):
-        program = _program(task, sizes, dtype, layout, mesh_impl)
+        program = _program(task, sizes, dtype, layout, mesh_impl, window)
     weights = _Weights(program)
     for folder in folders:
         path = load_weights(folder, program)
         _logger.info("restored the weights of step %d from %s", int(program.step), path)
         if len(folders) > 1:
             weights.keep()
-    predict: ImageNetwork = ProgramNetwork(program, progress)
-    if other_sizes is None or other_sizes:
+    predict = _network(program, window, progress)
+    if window is None and (other_sizes is None or other_sizes):
         others = None if other_sizes is None else {tuple(each) for each in other_sizes}
         options: dict[str, Any] = {"task": task, "dtype": dtype, "layout": layout, "mesh_impl": mesh_impl}
 
@@ -169,6 +189,7 @@ def predictor_of(
     layout: Layout = ONE_PROCESSOR,
     mesh_impl: str = "auto",
     progress: bool = False,
+    window: SlidingWindow | None = None,
 ) -> ImageNetwork:
     """Builds a network that predicts one volume at a time, with the current weights of a training program.
 
@@ -177,20 +198,40 @@ def predictor_of(
       task: a `Task`.
       sizes: voxels along x, y and z.
       dtype: dtype of images and activations.
-      layout: the layout. A rule for `batch` is dropped.
+      layout: the layout. A rule for `batch` is dropped, except with a window; see `predictor`.
       mesh_impl: the mesh implementation, as in `Program`.
       progress: whether to show progress on stderr while the network is built.
+      window: the window that slides over images of any size; None to compute a whole image at once. The sizes are not
+        used with a window.
     """
     with building(BUILDING, progress=progress):
-        network = _program(task, sizes, dtype, layout, mesh_impl, variables=program)
-    return ProgramNetwork(network, progress)
+        network = _program(task, sizes, dtype, layout, mesh_impl, window, variables=program)
+    return _network(network, window, progress)
 
 
 def _program(
-    task: Task, sizes: Sequence[int], dtype: str, layout: Layout, mesh_impl: str, variables: Program | None = None
+    task: Task,
+    sizes: Sequence[int],
+    dtype: str,
+    layout: Layout,
+    mesh_impl: str,
+    window: SlidingWindow | None,
+    variables: Program | None = None,
 ) -> Program:
-    inputs = task_inputs(task, 1, sizes, dtype=dtype, labels=False)
-    return Program(task.predict, inputs, layout=for_one_volume(layout), mesh_impl=mesh_impl, variables=variables)
+    """Builds the program for one image, or for one window on each processor along `batch`."""
+    batch_size = 1
+    if window is None:
+        layout = for_one_volume(layout)
+    else:
+        sizes, batch_size = window.size, layout.slices_per_dimension.get("batch", 1)
+    inputs = task_inputs(task, batch_size, sizes, dtype=dtype, labels=False)
+    return Program(task.predict, inputs, layout=layout, mesh_impl=mesh_impl, variables=variables)
+
+
+def _network(program: Program, window: SlidingWindow | None, progress: bool) -> ImageNetwork:
+    if window is None:
+        return ProgramNetwork(program, progress)
+    return SlidingNetwork(ProgramBatch(program, progress), window)
 
 
 def for_one_volume(layout: Layout) -> Layout:

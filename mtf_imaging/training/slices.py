@@ -59,31 +59,52 @@ class ProgramNetwork:
     """
 
     def __init__(self, program: Program, progress: bool = False) -> None:
-        self._program, self._progress = program, progress
+        self._program, self._batch = program, ProgramBatch(program, progress)
 
     def __call__(self, image: np.ndarray) -> Prediction:
-        return self._run(lambda: self._program(image=image[None]))
+        return _first(self._batch.run(lambda: self._program(image=image[None])))
 
     def slices(self, sizes: Sequence[int]) -> ImageSlices:
-        program = self._program
-        inputs = [region[1:] for region in program.regions("image")]
+        batch = self._batch
+        inputs = [region[1:] for region in batch.inputs]
         own = [max(region[axis].stop for region in inputs) for axis in range(len(inputs[0]) - 1)]
         if own != [*sizes]:
             raise ShapeError(f"the network takes images of {own} voxels, not {[*sizes]}. Fix: resample the image.")
-        outputs = [region[1:] for region in program.output_regions()]
+        outputs = [region[1:] for region in batch.outputs]
+        return _Slices(batch.group, inputs, outputs, lambda image: _first(batch.predict(image[None])))
 
-        def predict(image: np.ndarray) -> np.ndarray:
-            return self._run(lambda: program.call_slices(image=image[None]))
 
-        group = groups.current() if len(inputs) > 1 else groups.ALONE
-        return _Slices(group, inputs, outputs, predict)
+class ProgramBatch:
+    """The network of a program for batches of images, of which each process computes a slice.
 
-    def _run(self, call: Callable[[], Any]) -> Any:
+    The attributes are those of `ImageSlices`. Their regions have the batch as an additional first dimension.
+
+    Args:
+      program: a program with the input `image`.
+      progress: whether the first call shows progress on stderr while the network is built.
+    """
+
+    def __init__(self, program: Program, progress: bool = False) -> None:
+        self._program, self._progress = program, progress
+        self.inputs: Sequence[Region] = program.regions("image")
+        self.outputs = program.output_regions()
+        self.group = groups.current() if len(self.inputs) > 1 else groups.ALONE
+
+    def predict(self, image: np.ndarray) -> np.ndarray:
+        return self.run(lambda: self._program.call_slices(image=image))
+
+    def run(self, call: Callable[[], Any]) -> Any:
+        """Calls the program; returns its results as arrays."""
         # TensorFlow optimizes the graph in the first call.
         with building(BUILDING, progress=self._progress):
-            arrays = tf.nest.map_structure(lambda tensor: tensor.numpy()[0], call())
+            arrays = tf.nest.map_structure(lambda tensor: tensor.numpy(), call())
         self._progress = False
         return arrays
+
+
+def _first(arrays: Any) -> Any:
+    """Returns the results for the first image of a batch."""
+    return tf.nest.map_structure(lambda array: array[0], arrays)
 
 
 class NetworkBySize:

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 
+import numpy as np
 import pytest
 
 import mtf_imaging as mi
@@ -25,6 +26,7 @@ from mtf_imaging.meshes import moving
 from mtf_imaging.models.unet3d import Segmentation, UNet3D
 from mtf_imaging.training.prediction import predictor_of
 from mtf_imaging.training.slices import NetworkBySize
+from mtf_imaging.training.sliding_window.windows import SlidingWindow
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +40,7 @@ class Setup:
       networks: the number of networks of the ensemble.
       cleanup: whether to apply the rules of livers.
       small: whether several processes exchange many small messages and compute many small slabs.
+      window: the size of the window that slides over the grid; None to compute the whole grid at once.
     """
 
     resolution: str
@@ -47,6 +50,7 @@ class Setup:
     networks: int = 1
     cleanup: bool = False
     small: bool = False
+    window: tuple[int, int, int] | None = None
 
     @property
     def sampling(self):
@@ -56,6 +60,8 @@ class Setup:
         """Returns networks with random weights, which do not depend on the layout."""
         task = Segmentation(UNet3D(base_filters=2, depth=2, convs=1, norm="instance"), labels=description)
         options = {"task": task, "dtype": "float64", "layout": Layout.parse(mesh_shape, layout)}
+        if self.window is not None:
+            options["window"] = SlidingWindow(self.window)
         networks = []
         for seed in range(self.networks):
             inputs = task.inputs(1, self.sampling.grids[0], dtype="float64", labels=False)
@@ -113,3 +119,32 @@ def held_out(setup, records, mesh_shape="", layout=""):
     network = setup.network(description, mesh_shape, layout)
     with setup.slabs():
         return evaluation.open(records, sizes)(network)
+
+
+class Squared:
+    """Returns the square of the image, and the image: exact in any order."""
+
+    def inputs(self, batch_size, sizes, *, dtype, labels):
+        x, y, z = sizes
+        return {"image": (f"batch:{batch_size},x:{x},y:{y},z:{z},channels:1", dtype)}
+
+    def loss(self, image):
+        return mi.mtf.reduce_mean(image), {}
+
+    def predict(self, image):
+        return mi.mtf.concat([mi.mtf.square(image), image], "channels")
+
+
+def slid(sizes, window, mesh_shape="", layout=""):
+    """Returns the slab of the prediction that this process receives, its region, and the whole prediction."""
+    task = Squared()
+    weights = mi.Program(task.predict, task.inputs(1, window, dtype="float32", labels=False), may_repeat=True)
+    options = {"sizes": window, "layout": Layout.parse(mesh_shape, layout), "window": SlidingWindow(window)}
+    network = predictor_of(weights, task=task, **options)
+    image = np.random.default_rng(0).random((*sizes, 1)).astype(np.float32)
+    slices = network.slices(sizes)
+    index = slices.group.index
+    with pytest.MonkeyPatch.context() as patch:
+        if groups.current().num > 1:
+            patch.setattr(moving, "_MESSAGE_BYTES", 500)
+        return slices.predict(image[slices.inputs[index]]), slices.outputs[index], network(image)

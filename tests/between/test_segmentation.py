@@ -27,8 +27,15 @@ SETUPS = {
     "channels that are split": (Setup("x:16,y:12,z:8", data="mr"), "rows:2,cores:2", "z:rows,channels:cores"),
     "an image that is not split": (Setup("x:16,y:12,z:8", flips=("x",)), "rows:4", ""),
     "many slabs": (Setup("x:24,y:20,z:20", data="mr", flips=("x",), small=True), "rows:2,cols:2", "x:rows,y:cols"),
+    "windows in slices": (Setup("x:16,y:12,z:12", flips=("x",), window=(8, 8, 8)), "rows:2,cols:2", "x:rows,y:cols"),
+    "windows on processes": (Setup("x:15,y:12,z:8", data="mr", window=(8, 8, 8)), "cores:4", "batch:cores"),
+    "slices of windows on processes": (
+        Setup("x:24,y:20,z:16|x:32,y:20,z:16", "2,2,3", networks=2, small=True, window=(16, 12, 8)),
+        "rows:2,cores:2",
+        "x:rows,batch:cores",
+    ),
 }
-FAST = ("grid", "a box that crops x and pads y", "many slabs")
+FAST = ("grid", "a box that crops x and pads y", "many slabs", "windows on processes")
 setups = pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name in FAST else [pytest.mark.slow]) for name in SETUPS]
 )
@@ -112,3 +119,27 @@ def test_held_out_scores_are_the_same(groups, folders, tmp_path, name):
     assert pictures.keys() == results[0][1].keys() == {title}
     np.testing.assert_array_equal(results[0][1][title], pictures[title])
     assert not any(drawn for _, drawn in results[1:]), "only process 0 draws"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "mesh", "layout"),
+    [
+        ((9, 6, 5), "rows:4", "x:rows"),
+        ((9, 6, 5), "cores:4", "batch:cores"),
+        ((3, 7, 4), "rows:2,cores:2", "y:rows,batch:cores"),  # one of the slabs is empty
+        ((9, 6, 5), "rows:2,cores:2", "z:rows,channels:cores"),
+        ((6, 6, 5), "cores:3", "batch:cores"),
+        ((9, 6, 5), "rows:8", "y:rows"),
+    ],
+)
+def test_windows_are_added_in_the_same_order(groups, sizes, mesh, layout):
+    """Every process receives a slab, and has the same bits as one process."""
+    *_, expected = segmentation.slid(sizes, (3, 4, 4))
+    covered = np.zeros(sizes)
+    for slab, region, whole in groups.get(3 if "3" in mesh else 4).run(
+        segmentation.slid, sizes, (3, 4, 4), mesh, layout
+    ):
+        np.testing.assert_array_equal(slab, expected[region])
+        np.testing.assert_array_equal(whole, expected)
+        covered[region[:3]] += 1
+    np.testing.assert_array_equal(covered, 1)

@@ -40,6 +40,7 @@ def job(model_dir, layout, steps=STEPS, **options):
 
 # A box that crops y and pads z, in slices of 3, 3, 3 and 1 voxels along y.
 BOX = {"resolution": "x:12,y:10,z:24", "spacing": "30,24,12", "flips": ("y",)}
+PATCH = {"patch": (4, 8, 6), "centered_patches": 0.5}
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +51,11 @@ def one(folder):
         job("one_micro", "one", micro_batches=2, eval=True),
         job("two_of_four", "one", steps=2),
         job("one_started", "one", steps=1, initial_weights="one"),
+        job("one_patches", "one", eval=True, **PATCH),
         {"job": "evaluate", "model_dir": "one", "layout": "one", "output": "one_scores"},
         {"job": "predict", "model_dir": "one", "layout": "one", "output": "one_predictions"},
         {"job": "predict", "model_dir": "one", "layout": "one", "output": "one_box", **BOX},
+        {"job": "predict", "model_dir": "one_patches", "layout": "one", "output": "one_windows", "flips": ("z",)},
     ]:
         together.run(folder, each)
     return folder
@@ -70,9 +73,12 @@ def four(one):
         job("fewer", "space", steps=2),
         job("auto", "auto", steps=1),
         job("four_started", "uneven", steps=1, initial_weights="one"),
+        job("four_patches", "space", steps=2, eval=True, **PATCH),
+        job("four_patches", "batch", eval=True, **PATCH),
         {"job": "evaluate", "model_dir": "one", "layout": "space", "output": "four_scores"},
         {"job": "predict", "model_dir": "one", "layout": "batch", "output": "four_predictions"},
         {"job": "predict", "model_dir": "one", "layout": "uneven", "output": "four_box", **BOX},
+        {"job": "predict", "model_dir": "four_patches", "layout": "batch", "output": "four_windows", "flips": ("z",)},
     ]
     return one, run_jobs(one, 4, *jobs)
 
@@ -99,6 +105,7 @@ RUNS = [
     ("two_of_four", "one"),
     ("four_micro", "one_micro"),
     ("four_started", "one_started"),
+    ("four_patches", "one_patches"),
 ]
 
 
@@ -108,7 +115,7 @@ def test_training_under_four_processes_equals_one_process(four, name, other):
     assert_same_run(folder / name, folder / other)
 
 
-@pytest.mark.parametrize(("name", "other"), [RUNS[0], RUNS[2], RUNS[4]])
+@pytest.mark.parametrize(("name", "other"), [RUNS[0], RUNS[2], RUNS[4], RUNS[6]])
 def test_held_out_scores_equal_those_of_one_process(four, name, other):
     folder, _ = four
     paths = [folder / run / "eval/scores.csv" for run in (name, other)]
@@ -124,6 +131,7 @@ def test_evaluation_and_prediction_write_the_same_files(four):
     folder, _ = four
     assert content(folder / "four_predictions") == content(folder / "one_predictions")
     assert len(content(folder / "four_box")) == 3
+    assert content(folder / "four_windows") == content(folder / "one_windows")
     assert content(folder / "four_box") == content(folder / "one_box") != content(folder / "one_predictions")
     scores = [json.loads((folder / f"{name}_scores/metrics.json").read_text()) for name in ("four", "one")]
     assert scores[0] == scores[1]

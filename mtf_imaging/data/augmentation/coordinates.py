@@ -3,10 +3,10 @@
 import numpy as np
 import tensorflow as tf
 
-from mtf_imaging.data.augmentation.regions import positions
+from mtf_imaging.data.augmentation.regions import bounds_of, positions
 from mtf_imaging.data.augmentation.rounding import add
 from mtf_imaging.data.augmentation.smooth import axis_taps, interpolate, spline_taps
-from mtf_imaging.data.sampling.grid import Grid, Region
+from mtf_imaging.data.sampling.grid import Grid, Region, whole_region
 
 _ROUNDING = 0.01  # voxels; coordinates of a million voxels along an axis are rounded by less
 
@@ -20,12 +20,27 @@ class Coordinates:
       sizes: number of voxels of the sample along x, y, z.
       region: the voxels; a step selects every n-th voxel.
       affine, translation, bends: the parameters of the warp; see `warp`.
+      within: Tensor[3, 2] int64, the first and the end voxel of the stored image, if it extends beyond the sample, as
+        around a patch; None if it ends with the sample.
+
+    Attributes:
+      ends: for each axis, the first and the end voxel of the stored image, as floats or Tensors[] float32.
     """
 
     def __init__(
-        self, sizes: Grid, region: Region, affine: tf.Tensor, translation: tf.Tensor, bends: tf.Tensor | None
+        self,
+        sizes: Grid,
+        region: Region,
+        affine: tf.Tensor,
+        translation: tf.Tensor,
+        bends: tf.Tensor | None,
+        within: tf.Tensor | None = None,
     ) -> None:
         self.sizes, self.region = sizes, region
+        self._within = bounds_of(whole_region(sizes)) if within is None else within
+        self.ends: list = [(0.0, float(size)) for size in sizes]
+        if within is not None:
+            self.ends = [tuple(tf.unstack(along)) for along in tf.unstack(tf.cast(within, tf.float32))]
         self.affine, self.translation, self.bends = affine, translation, bends
         self.center = (np.array(sizes, np.float32) - 1) / 2
         self.from_center = [
@@ -54,7 +69,7 @@ class Coordinates:
     def box(self) -> tf.Tensor:
         """Returns Tensor[3, 2] int64, the first and the end voxel of a box with all voxels that the region needs.
 
-        The box has at least one voxel, also if all coordinates lie beyond the sample.
+        The box has at least one voxel, also if all coordinates lie beyond the stored image.
         """
         ends = tf.stack([tf.constant([at[0], at[-1]]) for at in self.from_center])  # [3, 2]
         moved = self.affine[:, :, None] * ends
@@ -66,9 +81,9 @@ class Coordinates:
             x, y, z = (along.needed for along in self.taps)
             low += tf.reduce_min(self.bends[x, y, z], [0, 1, 2])
             high += tf.reduce_max(self.bends[x, y, z], [0, 1, 2])
-        last = tf.constant(self.sizes, tf.int64) - 1
-        first = tf.clip_by_value(tf.cast(tf.floor(low - _ROUNDING), tf.int64), 0, last)
-        end = tf.clip_by_value(tf.cast(tf.floor(high + _ROUNDING), tf.int64) + 2, first + 1, last + 1)
+        start, stop = tf.unstack(self._within, axis=1)
+        first = tf.clip_by_value(tf.cast(tf.floor(low - _ROUNDING), tf.int64), start, stop - 1)
+        end = tf.clip_by_value(tf.cast(tf.floor(high + _ROUNDING), tf.int64) + 2, first + 1, stop)
         return tf.stack([first, end], 1)
 
 

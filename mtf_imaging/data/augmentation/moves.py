@@ -20,12 +20,14 @@ class Moves:
       mirrored: Tensor[3] bool, the axes that are reversed; None if no sample is reversed.
       warped: Tensor[] bool, whether this sample is warped; None if no sample is warped.
       warp: the affine map, the translation and the bends of the warp; see `warp`.
+      within: Tensor[3, 2] int64, the bounds of the stored image if it extends beyond the sample; see `Coordinates`.
     """
 
     sizes: Grid
     mirrored: tf.Tensor | None
     warped: tf.Tensor | None
     warp: tuple
+    within: tf.Tensor | None = None
 
     def source_bounds(self, region: Region) -> tf.Tensor:
         """Returns Tensor[3, 2] int64, the first and the end voxel of the stored sample that a region needs."""
@@ -78,4 +80,7 @@ class Moves:
         return unwarped() if self.warped is None else tf.cond(self.warped, warped, unwarped)
 
     def _coordinates(self, region: Region) -> Coordinates:
-        return Coordinates(self.sizes, region, *self.warp)
+        within = self.within
+        if within is not None and self.mirrored is not None:  # the warp follows the reversal
+            within = mirror_bounds(within, self.mirrored, self.sizes)
+        return Coordinates(self.sizes, region, *self.warp, within)

@@ -150,7 +150,9 @@ class Augmentation:
         """Whether `in_region` needs the labels of the whole sample: lesions and corruption choose voxels by them."""
         return bool(self.lesions or self.corruption or self.corruption_sd)
 
-    def source_bounds(self, region: Region, sizes: Grid, seed: int, sample: tf.Tensor) -> tf.Tensor:
+    def source_bounds(
+        self, region: Region, sizes: Grid, seed: int, sample: tf.Tensor, within: tf.Tensor | None = None
+    ) -> tf.Tensor:
         """Returns the voxels of the stored sample that a region of the augmented sample needs.
 
         Args:
@@ -158,9 +160,13 @@ class Augmentation:
           sizes: number of voxels of the sample along x, y, z.
           seed: seed of the run.
           sample: Tensor[] int64, the number of the sample since the run began.
+          within: for a sample that is a patch of a stored image: Tensor[3, 2] int64, the first and the end voxel of the
+            image, counted from the first voxel of the patch. A warp fills voxels from beyond the patch. None for a
+            sample that is a whole image.
 
         Returns:
-          Tensor[3, 2] int64, the first and the end voxel along x, y and z. An empty region needs no voxels.
+          Tensor[3, 2] int64, the first and the end voxel along x, y and z. An empty region needs no voxels. Around a
+          patch, they can be negative.
 
         Raises:
           DataError: the region is not within the sample.
@@ -168,7 +174,7 @@ class Augmentation:
         region = check_region(region, sizes)
         if 0 in shape_of(region):
             return tf.zeros([3, 2], tf.int64)
-        return self._moves(sizes, Draws(seed, sample)).source_bounds(region)
+        return self._moves(sizes, Draws(seed, sample), within).source_bounds(region)
 
     def __call__(self, image, labels, seed: int, sample, ranges: ValueRanges = WINDOWED) -> tuple:
         """Changes one sample.
@@ -199,6 +205,8 @@ class Augmentation:
         source: tf.Tensor,
         sizes: Grid,
         ranges: ValueRanges = WINDOWED,
+        within: tf.Tensor | None = None,
+        labels_start: tf.Tensor | None = None,
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Changes a region of one sample: `__call__(...)[region]`, bit for bit.
 
@@ -212,6 +220,9 @@ class Augmentation:
             for the same arguments, or bounds that include them.
           sizes: number of voxels of the sample along x, y, z.
           ranges: the values of the channels in the whole sample; by default 0..1.
+          within: the bounds of the stored image around a patch; see `source_bounds`.
+          labels_start: Tensor[3] int64, the position of the first voxel of `labels` if `needs_whole_labels`; None for
+            the first voxel of the sample. The labels must contain those of the sample and of `source`.
 
         Returns:
           (image, labels) of the region, with static shapes.
@@ -224,10 +235,13 @@ class Augmentation:
         if 0 in shape_of(region):
             return tf.zeros([*shape_of(region), channels]), tf.zeros(shape_of(region), labels.dtype)
         draws = Draws(seed, sample)
-        moves = self._moves(sizes, draws)
+        moves = self._moves(sizes, draws, within)
         stored = labels
         if self.needs_whole_labels:
-            labels = tf.slice(stored, source[:, 0], source[:, 1] - source[:, 0])
+            start = tf.zeros([3], tf.int64) if labels_start is None else labels_start
+            labels = tf.slice(stored, source[:, 0] - start, source[:, 1] - source[:, 0])
+            # Labels beyond a patch do not count, so that all regions of a patch draw the same lesions.
+            stored = stored if labels_start is None else tf.slice(stored, -start, sizes)
         if self.lesions:
             about = (self.lesion_count, self.lesion_diameter, self.lesion_contrast)
             image, labels = add_lesions(image, labels, source[:, 0], stored, self.lesions, *about, draws)
@@ -256,15 +270,15 @@ class Augmentation:
         image = tf.clip_by_value(image, ranges.low, ranges.high)
         return (image if masked is None else tf.where(masked, 0.0, image)), labels
 
-    def _moves(self, sizes: Grid, draws: Draws) -> Moves:
+    def _moves(self, sizes: Grid, draws: Draws, within: tf.Tensor | None = None) -> Moves:
         """Draws the moves of one sample."""
         mirrored = None
         if self.flips or self.half_turn:
             mirrored = draw_mirrored(self.flips, self.half_turn, _first_seeds(draws), draws)
         options = (self._angles(), self.zoom, self.translation, self.elastic, self.elastic_points)
         if not self.warp or not any((*options[0], *options[1:4])):
-            return Moves(sizes, mirrored, None, ())
-        return Moves(sizes, mirrored, draws.chance("warp", self.warp), draw_warp(draws, sizes, *options))
+            return Moves(sizes, mirrored, None, (), within)
+        return Moves(sizes, mirrored, draws.chance("warp", self.warp), draw_warp(draws, sizes, *options), within)
 
     def _angles(self) -> tuple:
         """Returns the largest angles about x, y and z."""

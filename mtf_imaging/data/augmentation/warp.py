@@ -64,7 +64,7 @@ def warp_region(image, labels, start, coordinates: Coordinates, beyond=0.0) -> t
 
     def slab(start):
         rows = planes.rows(tf.minimum(start + tf.range(thick), x - 1))
-        return tuple(_sample(padded, coordinates.sizes, begin, strides, *tf.unstack(rows, axis=1)))
+        return tuple(_sample(padded, coordinates.ends, begin, strides, *tf.unstack(rows, axis=1)))
 
     signature = (*[tf.float32] * len(channels), labels.dtype)
     warped = tf.map_fn(slab, starts, fn_output_signature=signature)
@@ -87,7 +87,7 @@ def warp_labels(labels, mirrored, coordinates: Coordinates):
     rows = coordinates.planes().rows(tf.range(coordinates.shape[0]))
     inside, index = True, 0
     for axis, (at, n) in enumerate(zip(tf.unstack(rows, axis=1), sizes, strict=True)):
-        floor, part = _floor_and_part(at, n)
+        floor, part = _floor_and_part(at, 0.0, float(n))
         nearest = floor + tf.cast(part + 0.5, tf.int32) - 1  # without the border
         inside &= (nearest >= 0) & (nearest < n)
         index = index * n + tf.clip_by_value(tf.where(mirrored[axis], n - 1 - nearest, nearest), 0, n - 1)
@@ -99,23 +99,27 @@ def _flat(volume, beyond):
     return tf.reshape(tf.pad(volume, [[1, 1]] * 3, constant_values=beyond), [-1])
 
 
-def _floor_and_part(at, n: int) -> tuple:
-    """Splits coordinates along an axis of n voxels.
+def _floor_and_part(at, first, end) -> tuple:
+    """Splits coordinates along an axis.
+
+    Args:
+      at: coordinates, Tensor[...].
+      first, end: the first and the end voxel of the image; coordinates beyond are clipped to a border of one voxel.
 
     Returns:
-      The integer part, Tensor[...] int32, counted from a border of one voxel before the first one, and the rest.
+      The integer part, Tensor[...] int32, counted from one voxel before voxel 0, and the rest.
     """
-    at = tf.clip_by_value(at + 1.0, 0.0, n + 1.0)
-    floor = tf.minimum(tf.floor(at), float(n))
+    at = tf.clip_by_value(at + 1.0, first, end + 1.0)
+    floor = tf.minimum(tf.floor(at), end)
     return tf.cast(floor, tf.int32), at - floor
 
 
-def _sample(padded, sizes, begin, strides, *coordinates) -> list:
+def _sample(padded, ends, begin, strides, *coordinates) -> list:
     """Samples flat padded volumes: channels of the image by interpolation, labels at the nearest voxel.
 
     Args:
       padded: results of `_flat`, the channels of the image followed by the labels.
-      sizes: number of voxels of the whole sample along x, y, z.
+      ends: for each axis, the first and the end voxel of the whole image.
       begin: the position of the first voxel of the volumes in the sample.
       strides: the distances of neighbors along x, y, z in the padded volumes.
       *coordinates: coordinates along x, y and z, Tensor[...] each.
@@ -126,8 +130,8 @@ def _sample(padded, sizes, begin, strides, *coordinates) -> list:
     *images, labels = padded
     low = corner = -(begin[0] * strides[0] + begin[1] * strides[1] + begin[2])
     parts = []
-    for at, n, stride in zip(coordinates, sizes, strides, strict=True):
-        index, part = _floor_and_part(at, n)
+    for at, (first, end), stride in zip(coordinates, ends, strides, strict=True):
+        index, part = _floor_and_part(at, first, end)
         low += index * stride
         corner += (index + tf.cast(part + 0.5, tf.int32)) * stride
         parts.append(part)

@@ -47,8 +47,9 @@ def write_phantom(
       seed: seed of the cases. A case depends only on the seed and its number N.
       first_case: number of the first case.
       kind: "large_lesions", CTs of abdomens with about 113 x 113 x 60 voxels; "small_lesions", CTs with twice the
-        resolution along each axis and many lesions below 10 mm; or "brain", MR images of brain tumors with the two
-        channels T1gd and FLAIR, about 108 x 122 x 99 voxels, and regions as in BraTS.
+        resolution along each axis and many lesions below 10 mm; "brain", MR images of brain tumors with the two
+        channels T1gd and FLAIR, about 108 x 122 x 99 voxels, and regions as in BraTS; or "marker", "side" or "texture",
+        slim bodies of 192 x 32 x 32 voxels; see `mtf_imaging.data.phantom.context`.
       file_format: "lits" for `volume-N.nii.gz` and `segmentation-N.nii.gz`; "nnunet" for `imagesTr/brain_N_0000.nii.gz`
         with a file for each channel, `labelsTr/brain_N.nii.gz` and `dataset.json`; or "decathlon" for
         `imagesTr/brain_N.nii.gz` with the channels last. The default is "lits" for CTs, and "nnunet" for brains.

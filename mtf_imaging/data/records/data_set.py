@@ -9,6 +9,7 @@ import numpy as np
 
 from mtf_imaging.data.records.label_counts import count_labels
 from mtf_imaging.data.records.manifest import open_records
+from mtf_imaging.data.records.patches import Patches
 from mtf_imaging.data.records.pipeline import RegionsByGrid, training_batches
 from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.data.sampling.buckets import AnySampling
@@ -30,12 +31,14 @@ class Records:
       spacing: the spacing that the records must have; see `open_records`.
       intensities: {channel: intensity scheme} of channels with another scheme than `dataset.json` names, for example
         `{"FLAIR": "z-score"}`.
+      patches: the patches of the records to train on; None for whole records.
     """
 
     window: Window = DEFAULT_WINDOW
     augmentation: Callable | None = None
     spacing: str | None = None
     intensities: Mapping[str, str] | None = None
+    patches: Patches | None = None
 
     def sampling(self, data_dir: str | Path | Subset) -> AnySampling:
         """Returns the resolution and spacing of the records, or their grids if there are several."""
@@ -55,7 +58,7 @@ class Records:
 
     def batches(self, data_dir: str, *, batch_size: int, sizes: Grid, seed: int, start_step: int) -> Iterator[dict]:
         """Returns shuffled batches; see `training_batches`."""
-        return self._batches(data_dir, batch_size, seed, start_step, resolution=format_grid(sizes))
+        return self._batches(data_dir, batch_size, seed, start_step, resolution=self._resolution(sizes))
 
     def region_batches(
         self,
@@ -69,7 +72,8 @@ class Records:
     ) -> Iterator[dict]:
         """Returns the regions of shuffled batches that this process computes; see `training_batches`."""
         by_grid = {tuple(sizes): regions}
-        return self._batches(data_dir, batch_size, seed, start_step, resolution=format_grid(sizes), regions=by_grid)
+        options: dict[str, Any] = {"resolution": self._resolution(sizes), "regions": by_grid}
+        return self._batches(data_dir, batch_size, seed, start_step, **options)
 
     def batches_of_any_size(
         self,
@@ -84,6 +88,10 @@ class Records:
         """Returns the regions of shuffled batches of records with several grids; see `training_batches`."""
         return self._batches(data_dir, batch_size, seed, start_step, parts=parts, regions=regions)
 
+    def _resolution(self, sizes: Grid) -> str | None:
+        """Returns the resolution that the records must have; None if they are larger than the samples."""
+        return None if self.patches else format_grid(sizes)
+
     def _batches(self, *args: Any, **options: Any) -> Iterator[dict]:
         return training_batches(
             *args,
@@ -92,4 +100,5 @@ class Records:
             window=self.window,
             augmentation=self.augmentation,
             intensities=self.intensities,
+            patches=self.patches,
         )

@@ -19,6 +19,7 @@ from mtf_imaging.data.intensities import Intensity
 from mtf_imaging.data.records.batch_region import BatchRegion, batch_region
 from mtf_imaging.data.records.channel_maps import resolve_intensities
 from mtf_imaging.data.records.manifest import Manifest, open_records
+from mtf_imaging.data.records.patches import Patches
 from mtf_imaging.data.records.region_reader import RegionReader
 from mtf_imaging.data.records.samples import Samples
 from mtf_imaging.data.sampling.buckets import group_by_grid
@@ -47,6 +48,7 @@ def training_batches(
     intensities: Mapping[str, str] | None = None,
     parts: int = 1,
     regions: RegionsByGrid | None = None,
+    patches: Patches | None = None,
 ) -> Iterator[dict]:
     """Yields batches without end.
 
@@ -57,6 +59,9 @@ def training_batches(
     If the records have several grids, all samples of a batch have the same grid. The batches of each grid are those of
     a folder with only the cases of this grid. Among n batches in a row from a multiple of n on, each grid occurs as
     often as it has cases, so all cases occur equally often. The order of the grids depends only on the seed.
+
+    With patches, each sample is a patch of its case. Its place depends only on the seed and the number of the sample.
+    A batch then mixes cases of all grids.
 
     Args:
       data_dir: folder of records.
@@ -70,7 +75,9 @@ def training_batches(
       shuffle: whether to shuffle; if False, every epoch has the order of the manifest.
       intensities: {channel: intensity scheme} of channels with another scheme than the manifest names.
       parts: the number of batches in a row with the same grid, for micro-batches.
-      regions: {grid: {"image": region, "labels": region}}, the regions of this process; None for whole batches.
+      regions: {grid: {"image": region, "labels": region}}, the regions of this process; None for whole batches. With
+        patches, the grid is the size of a patch.
+      patches: the patches to draw; None for whole records.
 
     Yields:
       `{"image": Tensor[batch, x, y, z, channels] float32, "labels": Tensor[batch, x, y, z] int32, "cases": list of
@@ -80,7 +87,8 @@ def training_batches(
     Raises:
       DataError: the folder does not contain a complete set of records with this sampling, `batch_size` is below 1, or
         `start_step` is below 0. The iterator raises it if a record is damaged or does not match the manifest.
-      ConfigError: `intensities` names an unknown channel, or the augmentation needs labels that the records lack.
+      ConfigError: `intensities` names an unknown channel, the augmentation needs labels that the records lack, or a
+        record is smaller than a patch.
     """
     if batch_size < 1 or start_step < 0:
         raise DataError(
@@ -92,6 +100,8 @@ def training_batches(
     schemes = resolve_intensities(manifest, window, intensities)
     if isinstance(augmentation, Augmentation):
         augmentation.check(dataclasses.replace(manifest.description, intensities=schemes))
+    if patches is not None:
+        patches.check(manifest, data_dir)
     read = functools.partial(
         _read,
         data_dir,
@@ -100,8 +110,9 @@ def training_batches(
         augmentation=augmentation,
         shuffle=shuffle,
         regions=regions,
+        patches=patches,
     )
-    if isinstance(manifest.sampling, Sampling):
+    if isinstance(manifest.sampling, Sampling) or patches is not None:
         return read(manifest, seed=seed, start=start_step)
     buckets = [_bucket(manifest, at) for at in group_by_grid(manifest.grids).values()]
     turns = bucket_turns([len(bucket.cases) for bucket in buckets], start_step // parts, seed if shuffle else None)
@@ -170,15 +181,16 @@ def _read(
     augmentation: Callable | None,
     shuffle: bool,
     regions: RegionsByGrid | None,
+    patches: Patches | None,
     seed: int,
     start: int,
 ) -> Iterator[dict]:
-    """Yields the batches of records with one grid, from batch `start` on; see `training_batches`."""
-    (grid,) = manifest.sampling.grids
+    """Yields the batches of records with one grid, or of patches, from batch `start` on; see `training_batches`."""
+    grid = patches.sizes if patches else manifest.grids[0]
     num_cases = len(manifest.cases)
     region = batch_region(regions and regions[grid], batch_size, grid, len(manifest.description.channels))
     reader = RegionReader(data_dir, manifest)
-    samples = Samples(reader, manifest, schemes, augmentation, seed, region.box)
+    samples = Samples(reader, manifest, schemes, augmentation, seed, region.box, patches)
     width = region.samples.stop - region.samples.start
 
     @tf.autograph.experimental.do_not_convert

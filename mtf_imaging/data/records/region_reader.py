@@ -1,12 +1,18 @@
 """Reads regions of records in a TensorFlow graph."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.data.records.manifest import Manifest, has_hu
 from mtf_imaging.data.records.opening import open_record
+from mtf_imaging.data.records.stored import StoredRecord
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class RegionReader:
@@ -17,7 +23,7 @@ class RegionReader:
 
     Args:
       data_dir: folder of records.
-      manifest: its manifest, or a part of it; all records have the same grid.
+      manifest: its manifest, or a part of it.
 
     Attributes:
       error: the error of a read that failed, or None. TensorFlow passes only the text of errors on.
@@ -25,7 +31,7 @@ class RegionReader:
 
     def __init__(self, data_dir: str | Path, manifest: Manifest) -> None:
         self._manifest = manifest
-        self._paths = [manifest.record_path(data_dir, key) for key in manifest.cases]
+        self._cases = [(manifest.record_path(data_dir, key), manifest.case_sampling(key)) for key in manifest.cases]
         self._channels = None if has_hu(manifest.description) else len(manifest.description.channels)
         self.error: Exception | None = None
 
@@ -42,19 +48,33 @@ class RegionReader:
           uint8, without static sizes of x, y and z.
         """
         dtype = tf.int16 if self._channels is None else tf.float32
-        image, labels = tf.numpy_function(self._read, [case, image_bounds, label_bounds], [dtype, tf.uint8])
+        read = self.guarded(self._read)
+        image, labels = tf.numpy_function(read, [case, image_bounds, label_bounds], [dtype, tf.uint8])
         image.set_shape([None] * 3 + ([] if self._channels is None else [self._channels]))
         labels.set_shape([None] * 3)
         return image, labels
 
+    def record(self, case: int) -> StoredRecord:
+        """Opens the record of a case."""
+        record = open_record(*self._cases[case])
+        self._manifest.check(record.path, record.key, record.source)
+        return record
+
+    def guarded(self, function: Callable[P, T]) -> Callable[P, T]:
+        """Returns a function for a graph whose error becomes `error`."""
+
+        def call(*args: P.args, **kwargs: P.kwargs) -> T:
+            try:
+                return function(*args, **kwargs)
+            except Exception as error:
+                self.error = error
+                raise
+
+        return call
+
     def _read(self, case: np.int64, image_bounds: np.ndarray, label_bounds: np.ndarray) -> tuple:
-        try:
-            record = open_record(self._paths[case], self._manifest.sampling)
-            self._manifest.check(record.path, record.key, record.source)
-            return record.image(_region(image_bounds)), record.labels(_region(label_bounds))
-        except Exception as error:
-            self.error = error
-            raise
+        record = self.record(int(case))
+        return record.image(_region(image_bounds)), record.labels(_region(label_bounds))
 
 
 def _region(bounds: np.ndarray) -> tuple[slice, slice, slice]:

@@ -45,6 +45,8 @@ _ONE, _SEVERAL = ".npy", ".npz"  # the endings of predictions with one output, a
 _VOLUME = ["batch", *AXIS_NAMES, "channels"]
 _PREPARED = "arrays are prepared as the data set prepares its images"
 _IDLE = dict.fromkeys(("spacing", "window", "spacing_table"), _PREPARED) | {
+    "sliding_window": "arrays are computed as a whole",
+    "window_step": "arrays are computed as a whole",
     "cleanup": "its rules are those of livers",
     "flips": "only the probabilities of volumes and photos are averaged",
     "submission": "the challenge has no arrays",

@@ -83,6 +83,7 @@ def exported(run: ExportedRun, facts: Facts) -> tuple[TrainedNetworks, ArraySign
     """Builds the networks of a run, with their signatures; see `Kind.export`."""
     run.check_no_flips()
     run.check_no_spacing()
+    run.check_no_window()
     sizes = run.sizes(facts)
     networks = run.networks(sizes, None)
     return networks, ArraySignatures(networks, sizes)

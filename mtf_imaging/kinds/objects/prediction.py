@@ -47,6 +47,8 @@ _SPLIT = "the held-out images are those of a split, which split names"
 _IDLE = {
     "spacing": "images have no voxel size",
     "window": "images are scaled as in training",
+    "sliding_window": "images are computed as a whole",
+    "window_step": "images are computed as a whole",
     "cleanup": "its rules are those of livers",
     "flips": "the detections of several networks or images cannot be averaged",
     "scales": "images are scaled to the size of the network's input",

@@ -123,6 +123,7 @@ def exported(run: ExportedRun, facts: Facts) -> tuple[TrainedNetworks, ObjectSig
     """Builds the networks of a run, with their signatures; see `Kind.export`."""
     run.check_no_flips()
     run.check_no_spacing()
+    run.check_no_window()
     check_no_ensemble(len(run.runs) > 1)
     description = object_description_from_fields(facts.description, str(run.runs[0] / FACTS))
     sizes = run.sizes(facts)

@@ -54,6 +54,8 @@ _logger = logging.getLogger(__name__)
 _IDLE = {
     "spacing": "photos have no voxel size",
     "window": "photos are scaled as in training",
+    "sliding_window": "photos are computed as a whole",
+    "window_step": "photos are computed as a whole",
     "cleanup": "its rules are those of livers",
     "fold": "the held-out photos are those of a list, which split names",
     "splits_file": "the held-out photos are those of a list, which split names",

@@ -19,6 +19,7 @@ from mtf_imaging.data.network_input import apply_intensities
 from mtf_imaging.data.records.channel_maps import resolve_intensities
 from mtf_imaging.data.records.manifest import Manifest, is_plain_lits, open_records
 from mtf_imaging.data.records.opening import open_record
+from mtf_imaging.data.records.patches import Patches
 from mtf_imaging.data.records.pipeline import training_batches
 from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.data.records.stored import StoredRecord
@@ -54,6 +55,8 @@ class HeldOutRecords:
       progress: whether to show a progress bar.
       description: the channels and labels of the training. Records with others are refused.
       intensities: {channel: intensity scheme}, as in training; see `Records`.
+      patches: the patches of the training, of which the batches for the held-out loss consist, one of each case; None
+        for whole records.
     """
 
     window: Window = DEFAULT_WINDOW
@@ -61,6 +64,7 @@ class HeldOutRecords:
     progress: bool = True
     description: Description = LITS
     intensities: Mapping[str, str] | None = None
+    patches: Patches | None = None
 
     @property
     def measures(self) -> tuple[str, ...]:
@@ -108,7 +112,7 @@ class HeldOutRecords:
         Records with several grids are ordered by grid, and each grid has its own last batch.
         """
         manifest = self._open(eval_dir, sizes)
-        for at in group_by_grid(manifest.grids).values():
+        for at in self._group(manifest).values():
             batches = self._batches(eval_dir, manifest, at, batch_size)
             yield from itertools.islice(batches, math.ceil(len(at) / batch_size))
 
@@ -129,11 +133,17 @@ class HeldOutRecords:
           regions: maps the grid of records to the region of each input of a micro-batch.
         """
         manifest = self._open(eval_dir, sizes)
-        for grid, at in group_by_grid(manifest.grids).items():
+        for grid, at in self._group(manifest).items():
             own = {grid: regions(grid)}
             batches = self._batches(eval_dir, manifest, at, batch_size // micro_batches, regions=own)
             for batch in itertools.islice(batches, math.ceil(len(at) / batch_size) * micro_batches):
                 yield {**batch, "sizes": grid}
+
+    def _group(self, manifest: Manifest) -> dict[Grid, list[int]]:
+        """Returns the numbers of the cases by the size of the samples: of the records, or of their patches."""
+        if self.patches:
+            return {self.patches.sizes: [*range(len(manifest.cases))]}
+        return group_by_grid(manifest.grids)
 
     def _batches(
         self, eval_dir: str | Path, manifest: Manifest, at: list[int], batch_size: int, **regions
@@ -141,7 +151,7 @@ class HeldOutRecords:
         """Returns endless batches of some of the cases."""
         cases = Subset(os.fspath(eval_dir), tuple(manifest.cases[number] for number in at))
         options = {"spacing": self.spacing, "window": self.window, "intensities": self.intensities}
-        return training_batches(cases, batch_size, seed=0, shuffle=False, **options, **regions)
+        return training_batches(cases, batch_size, seed=0, shuffle=False, patches=self.patches, **options, **regions)
 
     def _open(self, eval_dir: str | Path, sizes: Grid | None) -> Manifest:
         return open_records(eval_dir, None if sizes is None else tuple(sizes), self.spacing)

@@ -20,7 +20,7 @@ from mtf_imaging.kinds.prediction_record import PredictionFiles, PredictionRecor
 from mtf_imaging.kinds.volumes.evaluate import cases_to_evaluate
 from mtf_imaging.kinds.volumes.evaluate import evaluate as evaluate_cases
 from mtf_imaging.kinds.volumes.segment.predict import plan_predictions, predict_cases, prediction_files, run_network
-from mtf_imaging.kinds.volumes.trained import description_of_run, sampling_of_run
+from mtf_imaging.kinds.volumes.trained import description_of_run, sampling_of_run, window_of_run
 
 if TYPE_CHECKING:
     from mtf_imaging.settings.inference import EvaluateSettings, PredictSettings
@@ -38,11 +38,11 @@ class Prediction(PredictedImages):
 
     Args:
       run: the folder of the run.
-      facts: the facts of the run; not used.
+      facts: the facts of the run, whose patch is the default size of the sliding window.
       settings: the settings of the job.
 
     Raises:
-      ConfigError: a setting has no effect on volumes, or there is a file of folds but no fold.
+      ConfigError: a setting is invalid or has no effect on volumes, or there is a file of folds but no fold.
       DataError: the file of facts of the run is damaged, or the fold does not exist.
     """
 
@@ -53,6 +53,7 @@ class Prediction(PredictedImages):
     def __init__(self, run: Path, facts: Facts | None, settings: Inference) -> None:
         settings.check_idle(self.idle)
         self._run, self._settings = run, settings
+        self._sliding_window = window_of_run(None if facts is None else facts.patch, settings)
         self.description = self._description = description_of_run(run)
         self._only = held_out_keys(settings.fold, settings.splits_file, run)
 
@@ -78,7 +79,8 @@ class Prediction(PredictedImages):
     def network(
         self, task: "Task", runs: Sequence[Path], checkpoint: str, images: Sequence[Case], **options: Any
     ) -> "Predict":
-        return trained_network(task, self._sampling.grids, runs, checkpoint, self._settings.flips, **options)
+        own: dict[str, Any] = {"flips": self._settings.flips, "window": self._sliding_window}
+        return trained_network(task, self._sampling.grids, runs, checkpoint, **own, **options)
 
     def run_network(self, images: Sequence[Case], network: "Predict") -> None:
         own = self._settings

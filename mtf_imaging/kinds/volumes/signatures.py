@@ -1,5 +1,6 @@
 """The signatures of a network that segments volumes."""
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from mtf_imaging.evaluation.export.networks import (
     average_networks,
 )
 from mtf_imaging.evaluation.export.signature import ExportedKind, Field, Signature, checked, grid_name, with_default
+from mtf_imaging.evaluation.export.sliding import slide
 from mtf_imaging.kinds.export import ExportedRun
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.volumes.operations import resampling
@@ -32,7 +34,8 @@ from mtf_imaging.kinds.volumes.operations.intensities import (
     scale_channels,
     statistics_meaning,
 )
-from mtf_imaging.kinds.volumes.trained import description_of_run, sampling_of_run
+from mtf_imaging.kinds.volumes.trained import description_of_run, sampling_of_run, window_of_run
+from mtf_imaging.training.sliding_window.windows import SlidingWindow
 
 VOLUME = "volume"
 _PROGRAM = Path(__file__).parent / "exported" / "segment.py"
@@ -45,13 +48,15 @@ class VolumeSignatures(ExportedKind):
     own voxel size, and returns its labels.
 
     Args:
-      networks: the trained networks, for the grids of the sampling.
+      networks: the trained networks, for the grids of the sampling, or for the sliding window.
       sampling: the voxel grid of the network, or its grids.
       description: the channels of the image, and the labels or regions that the network predicts.
       window: (low, high) in HU for LiTS; other descriptions contain the intensity schemes.
       flips: names of the axes to flip.
+      sliding_window: the window that slides over the grids; None to compute a whole grid at once.
 
     Raises:
+      ConfigError: the window is larger than a grid.
       ShapeError: the network does not return the probabilities of the labels or regions.
     """
 
@@ -62,17 +67,27 @@ class VolumeSignatures(ExportedKind):
         description: Description = LITS,
         window: Window | None = None,
         flips: Sequence[str] = (),
+        sliding_window: SlidingWindow | None = None,
     ) -> None:
         self._sampling, self._description = sampling, description
+        self._sliding_window = sliding_window
         self.intensities = volume_intensities(description, window)
         networks.check_probabilities(description.num_outputs, "regions" if description.has_regions else "classes")
         axes = [AXIS_NAMES.index(name) for name in flips]
         self._networks = {
-            grid: average_networks([average_flips(network, axes) for network in networks.of_size(grid)])
+            grid: average_networks([average_flips(network, axes) for network in self._of_grid(networks, grid)])
             for grid in sampling.grids
         }
         self._num_channels = len(description.channels)
         self._need_statistics = any(intensity.needs_statistics for intensity in self.intensities)
+
+    def _of_grid(self, networks: TrainedNetworks, grid: Grid) -> list[Network]:
+        """Returns the network of each run for a grid."""
+        window = self._sliding_window
+        if window is None:
+            return networks.of_size(grid)
+        result = networks.results(window.size)
+        return [slide(network, grid, window, result) for network in networks.of_size(window.size)]
 
     def signatures(self) -> list[Signature]:
         grids = {grid: self._on_grid(grid, network) for grid, network in self._networks.items()}
@@ -198,6 +213,7 @@ class VolumeSignatures(ExportedKind):
             "intensities": [*map(str, self.intensities)],
             "labels": dict(own.labels),
             "regions": {name: list(values) for name, values in own.masks.items()} if own.has_regions else None,
+            "sliding_window": None if self._sliding_window is None else dataclasses.asdict(self._sliding_window),
         }
 
     def notes(self) -> list[str]:
@@ -211,8 +227,13 @@ class VolumeSignatures(ExportedKind):
                 "Voxels of the grid beyond the image are "
                 f"{', '.join(f'{value_beyond(name)} ({name})' for name in self._description.channels)}."
             )
+        window = []
+        if self._sliding_window is not None:
+            size = " x ".join(map(str, self._sliding_window.size))
+            window = [f"The network computes windows of {size} voxels, which slide over the grid as in predict."]
         return [
             place,
+            *window,
             f"The signature '{VOLUME}' resamples an image to the grid, and the probabilities back, as predict does.",
             f"{_PROGRAM.name} segments a NIfTI file, whose header and values it repairs or refuses as predict does. It "
             "needs nibabel, too.",
@@ -234,5 +255,6 @@ def exported(run: ExportedRun, facts: Facts | None) -> tuple[TrainedNetworks, Vo
     check_flips(run.flips, axis_names=AXIS_NAMES)
     sampling = sampling_of_run(run.runs[0], run.own.resolution, run.own.spacing)
     description = description_of_run(run.runs[0])
-    networks = run.networks(sampling.grids, description)
-    return networks, VolumeSignatures(networks, sampling, description, run.own.window, run.flips)
+    window = window_of_run(None if facts is None else facts.patch, run.own)
+    networks = run.networks(sampling.grids if window is None else [window.size], description)
+    return networks, VolumeSignatures(networks, sampling, description, run.own.window, run.flips, window)

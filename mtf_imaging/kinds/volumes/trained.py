@@ -5,10 +5,12 @@ from pathlib import Path
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.description.description_fields import from_fields
 from mtf_imaging.data.sampling.buckets import AnySampling, parse_any_sampling
-from mtf_imaging.errors import ConfigError
+from mtf_imaging.errors import ConfigError, DataError, LayoutError
 from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.kinds.all_kinds import read_facts
-from mtf_imaging.settings.values import Resolution, Spacing
+from mtf_imaging.settings.patches import WHOLE, SlidingWindowSettings
+from mtf_imaging.settings.values import Resolution, Spacing, parse_resolution
+from mtf_imaging.training.sliding_window.windows import STEP, SlidingWindow
 
 
 def description_of_run(model_dir: str | Path) -> Description:
@@ -42,3 +44,49 @@ def sampling_of_run(model_dir: str | Path, resolution: Resolution | None, spacin
     if not isinstance(resolution, str | int):
         resolution = ",".join(f"{name}:{size}" for name, size in zip("xyz", resolution, strict=True))
     return parse_any_sampling(resolution, spacing)
+
+
+def window_of_run(patch: Resolution | None, own: SlidingWindowSettings) -> SlidingWindow | None:
+    """Returns the window that slides over volumes; None if the network computes a whole volume at once.
+
+    Args:
+      patch: the size of the patches of the training, which is the default window; None for whole volumes.
+      own: the settings of the job.
+
+    Raises:
+      ConfigError: a setting is invalid, or there is a step but no window.
+    """
+    step = own.window_step
+    if isinstance(step, bool) or not isinstance(step, int | float) or not 0 < step <= 1:
+        raise ConfigError(
+            f"window_step = {step!r}: the step is a share of the window, greater than 0 and at most 1. Fix: leave it "
+            f"out for {STEP:g}.",
+            ["window_step"],
+        )
+    given = patch if own.sliding_window is None else own.sliding_window
+    if given is None or given == WHOLE:
+        if step != STEP:
+            raise ConfigError(
+                f"window_step = {step!r} has no effect: the network computes a whole volume at once. Fix: give "
+                "sliding_window, or leave window_step out.",
+                ["window_step", "sliding_window"],
+            )
+        return None
+    return SlidingWindow(_window_size(given), step)
+
+
+def _window_size(given: Resolution) -> tuple[int, ...]:
+    """Returns the voxels of a window along x, y and z."""
+    try:
+        numbers = [given] if isinstance(given, int) else given
+        is_valid = isinstance(given, str) or all(isinstance(n, int) and not isinstance(n, bool) for n in numbers)
+        size = parse_resolution(given) if is_valid and not (isinstance(given, str) and "|" in given) else ()
+    except (DataError, LayoutError):
+        size = ()
+    if len(size) != 3 or min(size) < 1:
+        raise ConfigError(
+            f"sliding_window = {given!r}: is not the size of a window. Fix: give the voxels along x, y and z, for "
+            f"instance 64 or x:64,y:64,z:32, or {WHOLE} to compute a whole volume at once.",
+            ["sliding_window"],
+        )
+    return size

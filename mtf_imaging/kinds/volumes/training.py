@@ -74,7 +74,8 @@ class Training(TrainingImages):
     ) -> HeldOutRecords:
         manifest, records = open_records(data_dir, spacing=self._data_set.spacing), self._data_set
         spacing = format_spacing(manifest.sampling.spacing)
-        return HeldOutRecords(records.window, spacing, progress, manifest.description, records.intensities)
+        options = records.window, spacing, progress, manifest.description, records.intensities
+        return HeldOutRecords(*options, records.patches)
 
     def facts(self, data_dir: Folder, sizes: tuple[int, ...], description: Description | None) -> Facts:
         sampling = self._data_set.sampling(data_dir)

@@ -1,0 +1,190 @@
+"""Patches of records, whose places depend only on the seed and the number of the sample."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import tensorflow as tf
+
+from mtf_imaging.data.augmentation.draws import Draws
+from mtf_imaging.data.records.manifest import Manifest
+from mtf_imaging.data.records.region_reader import RegionReader
+from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid, Region, format_grid
+from mtf_imaging.errors import ConfigError
+from mtf_imaging.spelling import did_you_mean
+
+_BLOCK = (64, 64, 64)  # voxels in which labels are counted if a record has no chunks
+_DRAWS = 7  # whether and on which voxel of a label a patch is centered (4), or its place along x, y and z
+
+
+@dataclass(frozen=True)
+class Patches:
+    """Patches at random places of records.
+
+    Attributes:
+      sizes: voxels of a patch along x, y and z.
+      centered: the share of the patches that are centered on a voxel of a label, as in nnU-Net (Isensee et al. 2021).
+        The label is drawn among those of the case, and the voxel among those of the label. A patch never extends beyond
+        the record, so it is moved inward at a border. A case without labels has only patches that lie anywhere.
+      labels: {label: weight}, how often each label is drawn relative to the others; None for all labels alike.
+    """
+
+    sizes: Grid
+    centered: float = 1 / 3
+    labels: Mapping[str, float] | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.centered <= 1:
+            raise ConfigError(
+                f"centered_patches = {self.centered!r}: is a share of the patches. Fix: choose a number from 0 to 1.",
+                ["centered_patches"],
+            )
+        weights = {} if self.labels is None else self.labels
+        wrong = next((weight for weight in weights.values() if not 0 <= weight < math.inf), None)
+        if wrong is not None or (self.labels is not None and not any(weights.values())):
+            what = "no label has a positive weight" if wrong is None else f"{wrong!r} is no weight"
+            raise ConfigError(
+                f"centered_labels = {self.labels!r}: {what}. Fix: give each label a weight of at least 0, as in "
+                "{'lesion': 2, 'liver': 1}.",
+                ["centered_labels"],
+            )
+
+    def check(self, manifest: Manifest, data_dir: object) -> None:
+        """Checks that the records contain patches of this size, and the labels.
+
+        Raises:
+          ConfigError: a record is smaller than a patch, or the records have no such label.
+        """
+        for key, grid in zip(manifest.cases, manifest.grids, strict=True):
+            check_patch(self.sizes, grid, f"the record of case {key} in {data_dir}")
+        for name in self.labels or ():
+            if name not in manifest.description.labels:
+                hint = did_you_mean(name, [*manifest.description.labels])
+                raise ConfigError(
+                    f"centered_labels names '{name}', but the labels of {data_dir} are "
+                    f"{', '.join(manifest.description.labels)}.{hint} Fix: name one of these.",
+                    ["centered_labels"],
+                )
+
+    def weights(self, labels: Mapping[str, int]) -> dict[int, float]:
+        """Returns {value: weight} of the labels to draw.
+
+        Args:
+          labels: {name: value}.
+        """
+        weights = dict.fromkeys(labels, 1.0) if self.labels is None else self.labels
+        return {labels[name]: float(weight) for name, weight in weights.items() if weight}
+
+
+def check_patch(patch: Grid, grid: Grid, of: str) -> None:
+    """Raises ConfigError if a patch is larger than a grid.
+
+    Args:
+      patch: voxels of a patch along x, y and z.
+      grid: voxels of the image along x, y and z.
+      of: what has this grid, for the message.
+    """
+    for name, size, most in zip(AXIS_NAMES, patch, grid, strict=True):
+        if size > most:
+            largest = format_grid(map(min, patch, grid))
+            raise ConfigError(
+                f"the patch {format_grid(patch)} does not fit into {of}: it has {size} voxels along {name}, but the "
+                f"image has {most}. Fix: use a patch of at most {largest}.",
+                ["patch"],
+            )
+
+
+class PatchCorners:
+    """Draws the first voxel of the patches of a run.
+
+    Args:
+      patches: the patches.
+      reader: the reader of the records.
+      manifest: the records.
+      seed: seed of the run.
+    """
+
+    def __init__(self, patches: Patches, reader: RegionReader, manifest: Manifest, seed: int) -> None:
+        self._patches, self._reader, self._seed = patches, reader, seed
+        self._weights = patches.weights(manifest.description.labels)
+        self._grids = manifest.grids
+        self._blocks: dict[int, LabelBlocks] = {}
+
+    def __call__(self, sample: tf.Tensor, case: tf.Tensor) -> tf.Tensor:
+        """Returns Tensor[3] int64, the first voxel of the patch along x, y and z.
+
+        Args:
+          sample: Tensor[] int64, the number of the sample since the run began.
+          case: Tensor[] int64, the number of its case.
+        """
+        # In double precision, so that every voxel of a large image can be drawn.
+        draws = tf.random.stateless_uniform([_DRAWS], Draws(self._seed, sample).seed("patch"), dtype=tf.float64)
+        corner = tf.numpy_function(self._reader.guarded(self._corner), [case, draws], tf.int64)
+        return tf.ensure_shape(corner, [3])
+
+    def _corner(self, case: np.int64, draws: np.ndarray) -> np.ndarray:
+        """Returns the corner of a patch for uniform draws from 0..1, without 1."""
+        free = np.array(self._grids[case]) - self._patches.sizes
+        if draws[0] < self._patches.centered:
+            center = self._center(int(case), draws[1:4])
+            if center is not None:
+                return np.clip(center - np.array(self._patches.sizes) // 2, 0, free).astype(np.int64)
+        return np.floor(draws[4:] * (free + 1)).astype(np.int64)
+
+    def _center(self, case: int, draws: np.ndarray) -> np.ndarray | None:
+        """Returns a random voxel of a random label; None if the case has no label to draw."""
+        record = self._reader.record(case)
+        if case not in self._blocks:
+            self._blocks[case] = LabelBlocks.count(record, [*self._weights])
+        blocks = self._blocks[case]
+        has_label = blocks.counts.any(axis=0)
+        weights = np.array([*self._weights.values()]) * has_label
+        if not weights.any():
+            return None
+        column = _choose(weights, draws[0])
+        block = blocks.regions[_choose(blocks.counts[:, column], draws[1])]
+        inside = np.flatnonzero(record.labels(block) == blocks.labels[column])
+        shape = tuple(at.stop - at.start for at in block)
+        voxel = np.unravel_index(inside[int(draws[2] * len(inside))], shape)
+        return np.array([int(at) + along.start for at, along in zip(voxel, block, strict=True)])
+
+
+@dataclass(frozen=True)
+class LabelBlocks:
+    """The number of voxels of each label in blocks of a record, to draw voxels without reading the whole record.
+
+    Attributes:
+      labels: the values of the labels.
+      regions: the blocks.
+      counts: int64 `[blocks, labels]`.
+    """
+
+    labels: Sequence[int]
+    regions: Sequence[Region]
+    counts: np.ndarray
+
+    @classmethod
+    def count(cls, record, labels: Sequence[int]) -> "LabelBlocks":
+        """Counts the labels of a `StoredRecord`, of which one block after the other is read."""
+        regions, counts = [], []
+        for region in _blocks_of(record.grid, record.chunk or _BLOCK):
+            present = np.bincount(record.labels(region).ravel(), minlength=256)[list(labels)]
+            if present.any():
+                regions.append(region)
+                counts.append(present)
+        return cls(labels, regions, np.array(counts, np.int64).reshape(len(regions), len(labels)))
+
+
+def _blocks_of(grid: Grid, block: Grid) -> list[Region]:
+    along = [
+        [slice(start, min(start + size, n)) for start in range(0, n, size)] for n, size in zip(grid, block, strict=True)
+    ]
+    return [(x, y, z) for x in along[0] for y in along[1] for z in along[2]]
+
+
+def _choose(weights: np.ndarray, draw: float) -> int:
+    """Returns an index with a probability in proportion to its weight, which is positive for at least one."""
+    ends = np.cumsum(weights)
+    chosen = int(np.searchsorted(ends, draw * ends[-1], side="right"))
+    return min(chosen, int(np.flatnonzero(weights)[-1]))  # rounding

@@ -1,0 +1,73 @@
+"""Training on patches of records instead of whole volumes."""
+
+import dataclasses
+from numbers import Integral
+from typing import Any
+
+from mtf_imaging.data.records.patches import Patches, check_patch
+from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid, parse_grid
+from mtf_imaging.errors import ConfigError
+from mtf_imaging.jobs.data import TrainingData
+from mtf_imaging.settings.patches import PatchSettings
+from mtf_imaging.settings.setting import settings_of
+from mtf_imaging.settings.values import Resolution
+
+
+def with_patches(data: TrainingData, own: PatchSettings) -> TrainingData:
+    """Returns training data whose samples are patches; without the setting `patch`, the same data.
+
+    Args:
+      data: the training data.
+      own: the settings of the patches.
+
+    Raises:
+      ConfigError: a setting has no effect, because there are no patches or the data are not records.
+    """
+    if own.patch is None:
+        for one in settings_of(PatchSettings):
+            if getattr(own, one.name) != one.default:
+                raise ConfigError(
+                    f"{one.name} = {getattr(own, one.name)!r} has no effect without patch. Fix: give both, or leave "
+                    f"{one.name} out.",
+                    [one.name, "patch"],
+                )
+        return data
+    if not data.is_records:
+        raise ConfigError(
+            f"patch = {own.patch!r}: only records are trained on patches, but the data set is of class "
+            f"{type(data.data_set).__name__}. Fix: leave patch out, and let the data set return crops; the resolution "
+            "of photos and objects is such a crop.",
+            ["patch"],
+        )
+    patches = Patches(_patch_sizes(own.patch), own.centered_patches, own.centered_labels)
+    records: Any = data.data_set
+    return dataclasses.replace(data, data_set=dataclasses.replace(records, patches=patches))
+
+
+def sample_sizes(data: TrainingData, whole: tuple[int, ...]) -> tuple[int, ...]:
+    """Returns the voxels of the images that a step computes: those of a patch, or of a whole image.
+
+    Args:
+      data: the training data.
+      whole: the voxels of whole images.
+
+    Raises:
+      ConfigError: a patch is larger than the image.
+    """
+    if data.patch is None:
+        return whole
+    check_patch(data.patch, (whole[0], whole[1], whole[2]), "the image")
+    return data.patch
+
+
+def _patch_sizes(patch: Resolution) -> Grid:
+    if isinstance(patch, str | int):
+        return parse_grid(patch)
+    if len(patch) != len(AXIS_NAMES) or not all(isinstance(size, Integral) and size > 0 for size in patch):
+        raise ConfigError(
+            f"patch = {patch!r}: needs a positive number of voxels along each of x, y and z. Fix: give, for example, "
+            "64 or (64, 64, 32).",
+            ["patch"],
+        )
+    x, y, z = map(int, patch)
+    return x, y, z

@@ -1,0 +1,1 @@
+"""Networks that slide over an image that is larger than their input."""
