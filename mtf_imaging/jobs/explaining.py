@@ -26,7 +26,6 @@ from mtf_imaging.settings.setting import check_choice, check_count, takes
 from mtf_imaging.settings.values import check_price, parse_resolution
 from mtf_imaging.training.gradients import FORWARD
 from mtf_imaging.training.optimizers import Adam
-from mtf_imaging.training.prediction import for_one_volume
 from mtf_imaging.training.step import TracedStep, TrainingStep
 from mtf_imaging.training.task import Task, task_inputs
 
@@ -196,8 +195,13 @@ def patch_cost(
         image,
         window_step,
         predict_cost(step, layout, hardware, together, passes, **on),
-        predict_cost(step.resized(image), for_one_volume(layout), hardware, **on) if with_whole else None,
+        predict_cost(step.resized(image), without_batch(layout), hardware, **on) if with_whole else None,
     )
+
+
+def without_batch(layout: Layout) -> Layout:
+    """Returns the layout of a prediction of one whole image at a time."""
+    return layout.restrict(lambda dim: dim != BATCH)
 
 
 def predict_cost(

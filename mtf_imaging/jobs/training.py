@@ -125,7 +125,8 @@ def run_training(own: TrainSettings, watch: Watch | None = None) -> dict[str, fl
             if initial:
                 initial.check(built.program)
             for each, program in each_step(step, built) if group.is_first else []:
-                print(text(explain_step(each, layout), colors=use_colors()))
+                image = whole if data.patch else None
+                print(text(explain_step(each, layout, image=image), colors=use_colors()))
                 print(f"\n{describe_slices(program.network, each.part_inputs)}")
             return {}
 

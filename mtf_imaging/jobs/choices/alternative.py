@@ -5,11 +5,10 @@ from typing import Any
 
 from mtf_imaging.jobs.choices.deciding import PATCHES, WHOLE
 from mtf_imaging.jobs.choices.fitting import Fitted
-from mtf_imaging.jobs.explaining import patch_cost, predict_cost, receptive_field_of
+from mtf_imaging.jobs.explaining import patch_cost, predict_cost, receptive_field_of, without_batch
 from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.planner.cost.prediction import Prediction
 from mtf_imaging.planner.cost.receptive_field import ReceptiveField
-from mtf_imaging.training.prediction import for_one_volume
 from mtf_imaging.training.step import TrainingStep
 
 
@@ -57,6 +56,6 @@ def with_costs(fitted: Fitted, step: TrainingStep, hardware: Hardware, **on: Any
     layout, spacing, image = fitted.layout.value, fitted.spacing.value, fitted.grid.value
     field = receptive_field_of(step, spacing, image)
     if fitted.patch is None:
-        return Alternative(fitted, predict_cost(step, for_one_volume(layout), hardware, **on), 1, field)
+        return Alternative(fitted, predict_cost(step, without_batch(layout), hardware, **on), 1, field)
     cost = patch_cost(step, image, layout, hardware, with_whole=False, **on)
     return Alternative(fitted, cost.sliding, cost.windows, field)
