@@ -15,8 +15,7 @@ from mtf_imaging.models.resnet import ResNetBackbone
 from mtf_imaging.planner.cost.explained import Explained
 from mtf_imaging.planner.cost.hardware import GIB, Hardware, find_hardware
 from mtf_imaging.planner.cost.step_time import step_time
-from mtf_imaging.planner.render.recipe_text import format_amount, format_price
-from mtf_imaging.planner.render.recipe_text import format_seconds
+from mtf_imaging.planner.render.recipe_text import format_amount, format_price, format_seconds
 from mtf_imaging.program.memory import format_bytes
 from mtf_imaging.training.optimizers import SGD
 

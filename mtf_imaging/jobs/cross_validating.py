@@ -35,12 +35,15 @@ from mtf_imaging.jobs.stop_signals import StopSignals
 from mtf_imaging.jobs.training import train, training_step
 from mtf_imaging.kinds.all_kinds import check_volumes
 from mtf_imaging.kinds.networks import task_for
+from mtf_imaging.kinds.volumes.trained import window_of_run
 from mtf_imaging.layout import Layout
 from mtf_imaging.settings.inference import EvaluateSettings
+from mtf_imaging.settings.patches import SlidingWindowSettings
 from mtf_imaging.settings.setting import takes, values_of
 from mtf_imaging.settings.training import FROM_DATA, NUM_FOLDS, CrossValidateSettings, TrainSettings
 from mtf_imaging.settings.values import AUTO
 from mtf_imaging.training.optimizers import Adam
+from mtf_imaging.training.sliding_window.windows import STEP
 
 STOPPED = "stopped while no network was training. Start cross_validate again to continue."
 
@@ -89,7 +92,9 @@ def cross_validate(own: CrossValidateSettings) -> dict[str, Any]:
         sizes, splits = data.sizes(own.resolution), resolve_splits(data, manifest, runs)
         selected = _selected(own.folds, len(splits))
         texts = {name: as_text(value) for name, value in _settings_of_all_folds(own, data).items()}
-        texts["resolution"] = format_grids(manifest.sampling.grids if data.has_several_grids else [sizes])
+        grids = manifest.sampling.grids if data.has_several_grids else [sizes]
+        _check_window(own, grids)
+        texts["resolution"] = format_grids(grids)
         runs.check(texts, splits, manifest)
         cases = {
             fold: held_out_cases(own.input_dir, runs, fold, splits[fold], manifest, known, description)
@@ -102,7 +107,7 @@ def cross_validate(own: CrossValidateSettings) -> dict[str, Any]:
             say(f"Already finished: {fold_names(skipped)}.")
         layout = own.layout
         if layout == AUTO and todo:
-            patch_or_whole = sample_sizes(data, own.resolution)
+            patch_or_whole = sample_sizes(data, sizes)
             layout = choose_layout(training_step(own, task_for(own.task, description), patch_or_whole), devices, group)
 
         for fold in todo:
@@ -133,8 +138,9 @@ def _settings_of_all_folds(own: CrossValidateSettings, data: TrainingData) -> di
         shared |= {"initial_weights": str(own.initial_weights), "initial_weights_except": own.initial_weights_except}
     if own.class_frequencies != FROM_DATA:
         shared |= {"class_frequencies": own.class_frequencies}
-    if own.sliding_window is not None:
-        shared |= {name: getattr(own, name) for name in ("sliding_window", "window_step")}
+    shared |= {
+        name: value for name, value in values_of(SlidingWindowSettings, own).items() if value not in (None, STEP)
+    }
     return shared | {"window": tuple(own.window), "flips": tuple(own.flips)}
 
 
@@ -201,6 +207,14 @@ def _check_arguments(data: TrainingData, devices: Devices) -> None:
             "once per process. Fix: start several processes instead, or train and evaluate each fold by itself.",
             ["cluster"],
         )
+
+
+def _check_window(own: CrossValidateSettings, grids: Sequence[tuple[int, ...]]) -> None:
+    """Checks before the first fold is trained that the window, with which the folds are scored, fits into each grid."""
+    window = window_of_run(own.patch, own)
+    if window is not None:
+        for grid in grids:
+            window.check(grid)
 
 
 def _selected(folds: Sequence[int] | None, number: int) -> list[int]:

@@ -13,7 +13,6 @@ from mtf_imaging.jobs.held_out_loss import Loss, loss_of_batches, loss_of_bucket
 from mtf_imaging.kinds.all_kinds import explained
 from mtf_imaging.layout import Layout
 from mtf_imaging.program.program import Program
-from mtf_imaging.settings.values import Resolution
 from mtf_imaging.training.checkpoints.best import BestCheckpoint
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.evaluation import Evaluation
@@ -50,7 +49,7 @@ class HeldOut(NamedTuple):
 
 
 def open_held_out(
-    data: TrainingData, step: TrainingStep, monitor: str, progress: bool = True, resolution: Resolution | None = None
+    data: TrainingData, step: TrainingStep, monitor: str, progress: bool = True, whole: tuple[int, ...] | None = None
 ) -> HeldOut | None:
     """Opens the held-out cases; returns None if there are none.
 
@@ -59,7 +58,7 @@ def open_held_out(
       step: the training step.
       monitor: the measure that selects the best checkpoint.
       progress: whether the default evaluation of records shows a progress bar.
-      resolution: the voxels of whole images; None for the default of the data.
+      whole: the voxels of whole images; None if they are those of the step.
 
     Raises:
       ConfigError: there is no evaluation for this data set, or the evaluation lacks the measure.
@@ -76,7 +75,7 @@ def open_held_out(
             "eval_dir is the same folder as data_dir: scores of training cases do not predict scores of other cases"
         )
     batches = region_batches = None
-    sizes = None if data.has_several_grids else data.sizes(resolution)
+    sizes = None if data.has_several_grids else whole or step.sizes
     if hasattr(evaluation, "loss_batches") and LOSS not in evaluation.measures:
         check_takes(evaluation, "loss_batches", "evaluation", ["eval_dir"], ["batch_size", "sizes"])
         options = {"batch_size": step.batch_size, "sizes": sizes}

@@ -44,17 +44,16 @@ def with_patches(data: TrainingData, own: PatchSettings) -> TrainingData:
     return dataclasses.replace(data, data_set=dataclasses.replace(records, patches=patches))
 
 
-def sample_sizes(data: TrainingData, resolution: Resolution | None) -> tuple[int, ...]:
+def sample_sizes(data: TrainingData, whole: tuple[int, ...]) -> tuple[int, ...]:
     """Returns the voxels of the images that a step computes: those of a patch, or of a whole image.
 
     Args:
       data: the training data.
-      resolution: the voxels of whole images; None for the default of the data.
+      whole: the voxels of whole images.
 
     Raises:
       ConfigError: a patch is larger than the image.
     """
-    whole = data.sizes(resolution)
     if data.patch is None:
         return whole
     check_patch(data.patch, (whole[0], whole[1], whole[2]), "the image")

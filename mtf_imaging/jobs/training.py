@@ -109,13 +109,14 @@ def run_training(own: TrainSettings, watch: Watch | None = None) -> dict[str, fl
         frequencies = group.first(lambda: resolve_frequencies(counted, task, data, model_dir))
         task = with_frequencies(task, frequencies)
         monitor = own.monitor or data.images.measure(data.description)
-        step = training_step(own, task, sample_sizes(data, own.resolution))
+        whole = data.sizes(own.resolution)
+        step = training_step(own, task, sample_sizes(data, whole))
         layout = Layout.of(choose_layout(step, devices, group) if own.layout == AUTO else own.layout)
         stack.enter_context(devices.joined(layout))
         buckets = open_buckets(data, step, own.resolution)
         if not own.dry_run:
             check_data(group, data, step, buckets)
-        held_out = open_held_out(data, step, monitor, progress, own.resolution)
+        held_out = open_held_out(data, step, monitor, progress, whole)
         # Several processes read only the chunks of their slices.
         if not own.dry_run and group.num == 1:
             warn_of_labels(data, model_dir)
@@ -149,8 +150,7 @@ def run_training(own: TrainSettings, watch: Watch | None = None) -> dict[str, fl
         def save_facts() -> str:
             known: dict[str, Any] = {"fold_digest": fold.digest if fold else None, "class_frequencies": frequencies}
             known["patch"] = data.patch and format_grid(data.patch)
-            sizes = data.sizes(own.resolution)
-            facts = dataclasses.replace(data.images.facts(data.data_dir, sizes, data.description), **known)
+            facts = dataclasses.replace(data.images.facts(data.data_dir, whole, data.description), **known)
             configuration = own.save_configuration(facts, layout) if own.save_configuration else str(step)
             facts.save(model_dir)
             if fold:

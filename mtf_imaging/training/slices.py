@@ -86,7 +86,8 @@ class ProgramBatch:
 
     def __init__(self, program: Program, progress: bool = False) -> None:
         self._program, self._progress = program, progress
-        self.inputs, self.outputs = program.regions("image"), program.output_regions()
+        self.inputs: Sequence[Region] = program.regions("image")
+        self.outputs = program.output_regions()
         self.group = groups.current() if len(self.inputs) > 1 else groups.ALONE
 
     def predict(self, image: np.ndarray) -> np.ndarray:

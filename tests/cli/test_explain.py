@@ -64,7 +64,7 @@ def test_uneven_slices_are_reported(run):
         "  x: 36 over rows:16 -> slices of 3, 4 of 16 empty",
         "  x: 18 over rows:16 -> slices of 2, 7 of 16 empty",
     ]
-    assert out.count("notice: ") == 3  # also of the receptive field
+    assert out.count("notice: ") == 2
     assert "Fix: use x:38 instead of 36, or use fewer processors, or gather coarse levels with gather_below." in out
     assert "3 is not 2 x 2, so halos grow along rows, up to 9 voxels. Fix: use x:32 or x:61, or use fewer" in out
     report = json.loads(run("explain", *words, "--json")[1])
@@ -73,6 +73,49 @@ def test_uneven_slices_are_reported(run):
     _, out, _ = run("train", "--data_dir", "none", "--model_dir", "none", "--dry_run", *words)
     assert out.splitlines()[2].startswith("uneven slices: ")
     assert out.count("\nx: 36 over rows:16 -> slices of 3, 4 of 16 empty\n") == 1
+
+
+PATCH = [*SMALL[:2], "--resolution", "x:128,y:64,z:32", "--patch", "32", "--spacing", "2"]
+
+
+def test_the_step_of_a_patch_and_the_prediction_of_the_image(run):
+    code, out, _ = run("explain", *PATCH, "--hardware", "a100", "--batch_size", "2")
+    assert code == 0
+    whole = out.splitlines()
+    assert whole[1] == "patch: 32 x 32 x 32 of 128 x 64 x 32 voxels, 12% of the image; 21 windows cover it"
+    assert whole[2] == "receptive field: 18 x 18 x 18 of 32 x 32 x 32 voxels, 36 x 36 x 36 of 64 x 64 x 64 mm"
+    assert whole[3].startswith("  a voxel of the output sees 18 x 18 x 18 of 128 x 64 x 32 voxels, 36 x 36 x 36 of 256")
+    assert "32 of 128 voxels along x. Structures further apart than 64 mm along x are never seen together" in whole[4]
+    assert "batch:2,x:32,y:32,z:32,filters:2" in run("explain", *PATCH, "--batch_size", "2", "--verbose")[1]
+    at = whole.index("prediction of one image")
+    assert whole[at + 1].startswith("  21 windows, step 0.5  ")
+    assert whole[at + 2].startswith("  whole image at once   ")
+    assert all(": fits in 75% of a100's 74.5 GiB" in line for line in whole[at + 1 : at + 3])
+    for command in ("explain", "search"):
+        words = ["--num_devices", "2", "--hardware", "a100"] if command == "search" else []
+        code, out, _ = run(command, *PATCH, *words)
+        assert code == 0
+        assert "--patch 32" in out.splitlines()[-1]
+
+
+def test_the_json_of_a_patch(run):
+    split = ["--mesh_shape", "rows:2,cores:3", "--layout", "x:rows,batch:cores", "--batch_size", "3"]
+    report = json.loads(run("explain", *PATCH, *split, "--hardware", "a100", "--json")[1])
+    field, patch = report["receptive_field"], report["patch"]
+    assert (field["image"], field["patch"]) == ({"x": 128, "y": 64, "z": 32}, dict.fromkeys("xyz", 32))
+    assert (field["seen"], field["narrow"], field["cut"]) == (dict.fromkeys("xyz", 18), [], ["x"])
+    assert len(field["notices"]) == 1
+    assert (patch["windows"], patch["window_step"], patch["share"]) == (21, 0.5, 0.125)
+    assert patch["prediction"]["windows"]["passes"] == 7  # the layout spreads three windows over its processors
+    assert 0 < patch["prediction"]["whole"]["seconds"] < patch["prediction"]["windows"]["seconds"]
+    assert patch["prediction"]["windows"]["seconds"] < 7 * report["seconds"]["total"]
+    report = json.loads(run("explain", *PATCH[:-4], "--json")[1])
+    assert report["patch"] is None
+    assert report["receptive_field"]["patch"] is None
+    *words, _ = PATCH[:-1]
+    bound = [word for word in words if word not in ("--patch", "32")]
+    report = json.loads(run("explain", *bound, "--gin.train.patch='x:64,y:32,z:32'", "--json")[1])
+    assert report["patch"]["voxels"] == [64, 32, 32]
 
 
 def test_json(run, tmp_path):
@@ -172,6 +215,12 @@ def test_slices_of_any_size(run):
         ),
         (["--hardware", "l4", "--price_per_hour", "-1"], "price_per_hour must be a positive number, not -1.0."),
         (["--hardware", "l4", "--price_per_hour", "nan"], "price_per_hour must be a positive number, not nan."),
+        (
+            ["--patch", "64"],
+            "patch x:64,y:64,z:64 does not lie within images of x:32,y:32,z:32 voxels. Fix: use a patch of at most "
+            "x:32,y:32,z:32, or leave patch out to train on whole images.\nOn the command line: --patch",
+        ),
+        (["--patch", "8,8"], "'8,8'"),
         (["--picture", "layout.jpg"], "--picture layout.jpg: only PNG files are written. Fix: --picture layout.png"),
     ],
 )

@@ -112,6 +112,25 @@ def test_planning_again_reads_no_case(planned, capsys, monkeypatch):
     assert " convert --input_dir " in out.splitlines()[-1]
 
 
+def test_a_plan_on_patches_is_a_job_on_patches(planned, capsys):
+    output = planned / "patches.gin"
+    words = ["plan", "--data_dir", planned / "raw", *DEVICES, "--patches", "always", "--output", output]
+    assert run(*words) == 0
+    out, text = capsys.readouterr().out, output.read_text()
+    assert "train.patch = 'x:40,y:32,z:32'" in text
+    assert "setup.resolution = 'x:40,y:48,z:36'" in text
+    assert "# Patches: as the setting patches demands." in text
+    assert "# Planned: patches of 40 x 32 x 32 of 40 x 48 x 36 voxels of 4.397,4.532,4.535 mm; 16 filters" in text
+    assert "# Instead of: whole volumes of 40 x 48 x 36 voxels of 4.397,4.532,4.535 mm; 32 filters" in text
+    assert "\npatch        40 x 32 x 32 voxels, 59% of a volume; 4 windows cover a volume\n" in out
+    assert "\ninstead of   whole volumes of 40 x 48 x 36 voxels of" in out
+    assert run("explain", "--gin_file", output, "--hardware", "t4") == 0
+    explained = capsys.readouterr().out
+    assert "patch: 40 x 32 x 32 of 40 x 48 x 36 voxels, 59% of the image; 4 windows cover it" in explained
+    memory = text.partition("# Memory: ")[2].partition(" per device")[0]
+    assert f" {memory} = " in explained
+
+
 def test_an_existing_file_is_kept_unless_overwritten(planned, tmp_path, capsys):
     output = tmp_path / "mine.gin"
     output.write_text("# mine\n")

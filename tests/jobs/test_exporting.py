@@ -36,6 +36,7 @@ from mtf_imaging.models.resnet import Classification, GeneratedImages, ResNet
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, Segmentation, UNet3D
 from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.prediction import predictor
+from mtf_imaging.training.sliding_window.windows import SlidingWindow
 from tests.evaluation.descriptions import REGIONS
 from tests.jobs.isolated import Isolated
 from tests.jobs.object_network import CATEGORIES, TinyDetection, write_objects_folder
@@ -189,6 +190,38 @@ def test_each_volume_gets_its_grid(folder, isolated, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_sliding_window(folder, isolated, tmp_path, dtype):
+    """Two runs on two grids, whose one window slides over both, also over flipped images."""
+    for seed in range(2):
+        options = {"batch_size": 1, "seed": seed, "dtype": dtype}
+        train(LIVER, folder / "buckets", tmp_path / f"cv/fold_{seed}", **options)
+    window = {"sliding_window": "x:8,y:4,z:4", "window_step": 0.75}
+    options = {"ensemble": True, "flips": ("y",), "dtype": dtype}
+    card = export(LIVER, tmp_path / "cv", tmp_path / "model", **window, **options)
+    assert json.loads(card.as_json())["sliding_window"] == {"size": [8, 4, 4], "step": 0.75}
+    assert "The network computes windows of 8 x 4 x 4 voxels" in (tmp_path / "model/README.md").read_text()
+    sampling = open_records(folder / "buckets").sampling
+    runs = [tmp_path / f"cv/fold_{seed}" for seed in range(2)]
+    sliding = {"window": SlidingWindow((8, 4, 4), 0.75), "dtype": dtype}
+    network = trained_network(LIVER, sampling.grids, runs, "last", ("y",), **sliding, **ONE)
+    for volume in cases(folder):
+        own = sampling.choose(volume.geometry.shape, volume.geometry.spacing)
+        hu = resample_linear(volume.hu, own.spans(volume.geometry.shape, volume.geometry.spacing), -1024)
+        name = f"grid_{'x'.join(map(str, own.grid))}"
+        found = isolated.call(tmp_path / "model", name, image=hu)
+        expected = network(network_input(volume, sampling)).astype(np.float32)
+        np.testing.assert_array_equal(found["probabilities"], expected)
+        inputs = {"image": volume.hu.astype(np.float32), "spacing": np.array(volume.geometry.spacing, np.float64)}
+        found = isolated.call(tmp_path / "model", "volume", **inputs)
+        np.testing.assert_array_equal(found["labels"], segment_volume(volume, sampling, network))
+    check_graph(tmp_path / "model")
+    with pytest.raises(ConfigError, match="window of 99 x 99 x 99 voxels does not fit into the grid of"):
+        export(LIVER, tmp_path / "cv", tmp_path / "other", sliding_window=99, **options)
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.slow
 def test_a_box_that_crops_volumes(folder, isolated, tmp_path):
     """Voxels outside of the box are background."""
     options = {"resolution": "x:8,y:12,z:8", "spacing": (40.0, 50.0, 36.0)}
@@ -332,6 +365,9 @@ def test_objects_with_masks(isolated, tmp_path):
     check_graph(tmp_path / "model")
     with pytest.raises(ConfigError, match=r"flips = \('width',\) has no effect: only the probabilities of"):
         export(task, tmp_path / "run", tmp_path / "other", flips=("width",))
+    for name, value in (("sliding_window", 8), ("window_step", 0.25)):
+        with pytest.raises(ConfigError, match=f"{name} = {value} has no effect: a window slides only over volumes"):
+            export(task, tmp_path / "run", tmp_path / "other", **{name: value})
     (tmp_path / "cv").mkdir()
     (tmp_path / "run").rename(tmp_path / "cv/fold_0")
     (tmp_path / "cv/fold_1").symlink_to(tmp_path / "cv/fold_0")

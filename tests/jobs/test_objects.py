@@ -277,6 +277,8 @@ def test_a_split_is_evaluated(folder, evaluate, tmp_path):
 IDLE = {
     "spacing": "1,1,1",
     "window": (0, 1),
+    "sliding_window": 16,
+    "window_step": 0.25,
     "cleanup": Cleanup(largest_liver=True),
     "flips": ("width",),
     "scales": (0.5, 1.0),

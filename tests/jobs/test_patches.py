@@ -114,7 +114,7 @@ def test_evaluate_and_predict_slide_the_patch(folder):
 def test_the_held_out_loss_is_that_of_one_patch_of_each_case(folder):
     own = TrainSettings(**settings(folder), model_dir=folder / "run")
     data = with_patches(own.data, own)
-    held_out = open_held_out(data, training_step(own, TASK, PATCH), "liver")
+    held_out = open_held_out(data, training_step(own, TASK, PATCH), "liver", whole=data.sizes())
     batches = [*held_out.batches()]
     assert [batch["image"].shape for batch in batches] == [(2, *PATCH, 1)] * 2
     assert sorted(key for batch in batches for key in batch["cases"]) == sorted(open_records(folder / "records").cases)

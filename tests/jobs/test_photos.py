@@ -332,6 +332,8 @@ def test_a_folder_without_lists_is_evaluated_as_a_whole(evaluate, tmp_path):
 IDLE = {
     "spacing": "1,1,1",
     "window": (0, 1),
+    "sliding_window": 16,
+    "window_step": 0.25,
     "cleanup": Cleanup(largest_liver=True),
     "fold": 0,
     "splits_file": "splits.json",

@@ -166,7 +166,7 @@ def test_whole_volumes_of_at_most_twice_the_spacing_are_preferred():
 
 
 def test_patches_replace_whole_volumes_of_coarser_voxels():
-    available = 96**3 * 16
+    available = 64**3 * 64
     decision, search = decided(fingerprint(*LARGE), available)
     patch, whole = decision.chosen, decision.other
     assert decision.kind.value == PATCHES
@@ -189,7 +189,7 @@ def test_a_large_data_set_has_a_larger_batch_of_patches():
     # A batch of 2 patches has 128 voxels along x, and no batch of 4 fits.
     assert (decision.chosen.patch.value, decision.chosen.batch_size.value) == ((128, 64, 64), 2)
     assert decision.kind == (PATCHES, "as the setting patches demands")
-    decision, _ = decided(fingerprint(*[((66, 66, 66), (1.0,) * 3)] * 200), 64**3 * 32 * 8, "always")
+    decision, _ = decided(fingerprint(*[((80, 64, 64), (1.0,) * 3)] * 400), 64**3 * 32 * 8, "always")
     assert (decision.chosen.patch.value, decision.chosen.batch_size.value) == ((64, 64, 64), 8)
     assert "the largest that fits, with at most 5% of the voxels" in decision.chosen.batch_size.reason
 
@@ -207,8 +207,8 @@ def test_small_devices_have_fewer_filters_and_smaller_patches():
 
 
 def test_patches_that_are_always_wanted_but_do_not_exist_are_refused():
-    with pytest.raises(ConfigError, match=r"no patch of at least 32 voxels .* smaller than the volumes of x:40,y:40"):
-        decided(fingerprint(((40, 40, 40), (1.0,) * 3)), 1e9, "always")
+    with pytest.raises(ConfigError, match=r"no patch of at least 32 voxels .* smaller than the volumes of x:32,y:32"):
+        decided(fingerprint(((32, 32, 32), (1.0,) * 3)), 1e9, "always")
     with pytest.raises(ConfigError, match=r"Even patches of x:32,y:32,z:32 need 256\.0 KiB\. Fix: use more devices"):
         decided(fingerprint(*LARGE), 2**14)
 

@@ -4,6 +4,7 @@ from tests.mutants.mutant import mutants
 
 _SAMPLING = "tests/data/test_sampling.py tests/data/test_resample.py"
 _WARP = "tests/data/test_warp.py tests/data/test_augmentation.py"
+_PATCHES = "tests/data/test_patches.py"
 _SMALL = "tests/data/test_small_faults.py sampled_labels or normal_values"
 
 MUTANTS = [
@@ -36,7 +37,7 @@ MUTANTS = [
     *mutants(
         "mtf_imaging/data/augmentation/warp.py",
         _WARP,
-        ("tf.clip_by_value(at + 1.0, 0.0, n + 1.0)", "tf.clip_by_value(at + 1.5, 0.0, n + 1.0)"),
+        ("tf.clip_by_value(at + 1.0, first, end + 1.0)", "tf.clip_by_value(at + 1.5, first, end + 1.0)"),
         (
             "nearest = floor + tf.cast(part + 0.5, tf.int32) - 1",
             "nearest = floor + tf.cast(part, tf.int32) - 1",
@@ -276,5 +277,41 @@ MUTANTS = [
         ("if number < len(lines) - 1 or number == 0:", "if number < len(lines) - 2:"),
         ("self._entries |= {self._name(path): {} for path in existing}", "pass"),
         ("self._append({self._name(path): {} for path in outputs})", "pass"),
+    ),
+    *mutants(
+        "mtf_imaging/data/records/patches.py",
+        _PATCHES,
+        ("if draws[0] < self._patches.centered:", "if draws[0] > self._patches.centered:"),
+        (
+            "center - np.array(self._patches.sizes) // 2, 0, free",
+            "center - np.array(self._patches.sizes) // 2, 1, free",
+        ),
+        ("np.floor(draws[4:] * (free + 1))", "np.floor(draws[4:] * free)"),
+        ("weights = np.array([*self._weights.values()]) * has_label", "weights = blocks.counts.sum(axis=0)"),
+        ("_choose(blocks.counts[:, column], draws[1])", "_choose(blocks.counts.sum(axis=1), draws[1])"),
+        ("int(draws[2] * len(inside))", "int(draws[0] * len(inside))"),
+        ("int(at) + along.start", "int(at)"),
+        ('Draws(self._seed, sample).seed("patch")', 'Draws(self._seed, tf.zeros([], tf.int64)).seed("patch")'),
+    ),
+    *mutants(
+        "mtf_imaging/data/records/samples.py",
+        _PATCHES,
+        ("tf.gather(self._grids, case) - corner], 1)", "tf.gather(self._grids, case)], 1)"),
+        ('around["within"] = tf.stack([-corner,', 'around["within"] = tf.stack([tf.zeros_like(corner),'),
+        (
+            "label_bounds = whole if self._corners is None else _both(bounds, whole)",
+            "label_bounds = _both(bounds, bounds)",
+        ),
+    ),
+    *mutants(
+        "mtf_imaging/data/augmentation/recipe.py",
+        _PATCHES,
+        ("tf.slice(stored, source[:, 0] - start,", "tf.slice(stored, source[:, 0],"),
+        ("tf.slice(stored, -start, sizes)", "stored"),
+    ),
+    *mutants(
+        "mtf_imaging/data/augmentation/moves.py",
+        _PATCHES,
+        ("            within = mirror_bounds(within, self.mirrored, self.sizes)\n", "            pass\n"),
     ),
 ]

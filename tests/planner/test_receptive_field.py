@@ -9,6 +9,7 @@ import mtf_imaging as mi
 from mtf_imaging.models.deeplab import DeepLab, SemanticSegmentation
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, Segmentation, UNet3D
 from mtf_imaging.planner.cost.receptive_field import ReceptiveField, receptive_field
+from mtf_imaging.planner.render.field_text import field_notices
 from tests.models.tiny_backbone import TinyBackbone
 
 CUBE = (("x", 256), ("y", 256), ("z", 256))
@@ -96,13 +97,35 @@ def test_networks_that_interpolate_are_left_out():
     assert receptive_field(SemanticSegmentation(network, classes=3), (("height", 64), ("width", 64))) is None
 
 
+def test_statistics_of_the_whole_input_are_noticed():
+    norms = {norm: field(UNet3D(base_filters=4, depth=2, norm=norm)).statistics for norm in ("instance", "none")}
+    assert norms == {"instance": True, "none": False}
+
+
+def test_a_voxel_sees_at_most_the_patch():
+    found = ReceptiveField({"x": 100, "y": 18}, {"x": 200, "y": 60}, (1.5, 2.0), {"x": 64, "y": 40})
+    assert found.seen == {"x": 64, "y": 18}
+    assert found.compare(found.seen, found.image) == "64 x 18 of 200 x 60 voxels, 96 x 36 of 300 x 120 mm"
+    assert (found.narrow, found.cut, found.covers_image) == (["y"], ["x"], False)
+    narrow, cut = field_notices(found)
+    assert narrow.startswith("the network sees less than half of the patch: 18 of 40 voxels along y. Fix: use more")
+    assert cut.startswith("the patch has less than half of the image: 64 of 200 voxels along x. Structures further")
+    assert "further apart than 96 mm along x are never seen together. Fix: use a larger patch" in cut
+    noticed = list(field_notices(dataclasses.replace(found, statistics=True)))
+    assert "; norms add only statistics of the whole input" in noticed[0]
+    assert "never seen together, not even by statistics of norms" in noticed[1]
+    half = dataclasses.replace(found, voxels={"x": 32, "y": 20}, patch={"x": 64, "y": 40}, image={"x": 128, "y": 80})
+    assert list(field_notices(half)) == []
+
+
 @pytest.mark.parametrize(("depth", "covers"), [(2, False), (5, True)])
 def test_explain_reports_the_field(depth, covers):
     task = LiverTumorSegmentation(UNet3D(base_filters=2, depth=depth))
-    explained = mi.jobs.explain(task=task, resolution="x:32,y:32,z:16", spacing=2)
+    explained = mi.jobs.explain(task=task, resolution="x:40,y:32,z:16", spacing=2)
     lines = mi.jobs.report(explained).splitlines()
     (at,) = (number for number, line in enumerate(lines) if line.startswith("receptive field: "))
     assert lines[at].endswith(
-        " of 32 x 32 x 16 voxels, " + ("408 x 408 x 408" if covers else "36 x 36 x 36") + " of 64 x 64 x 32 mm"
+        " of 40 x 32 x 16 voxels, " + ("408 x 408 x 408" if covers else "36 x 36 x 36") + " of 80 x 64 x 32 mm"
     )
-    assert ("sees only a part of the image. Fix: use more levels" in lines[at + 1]) is not covers
+    notice = "  notice: the network sees less than half of the image: 18 of 40 voxels along x. Fix: use more levels"
+    assert lines[at + 1].startswith(notice) is not covers

@@ -1,5 +1,6 @@
 """Exported networks that slide over an image, as `training.sliding_window.network.SlidingNetwork` does."""
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -37,9 +38,9 @@ def slide(network: Network, sizes: Sequence[int], window: SlidingWindow, result:
 
         def add(number: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             begin = tf.concat([tf.constant(starts)[number], [0]], 0)
-            weighted = tf.cast(network(tf.slice(image, begin, inputs)), dtype)
-            for each in weights:
-                weighted *= tf.constant(each, dtype)[number]
+            # In float64, because TensorFlow multiplies in another order than NumPy.
+            product = functools.reduce(tf.multiply, [tf.constant(own)[number] for own in weights])
+            weighted = tf.cast(network(tf.slice(image, begin, inputs)), dtype) * tf.cast(product, dtype)
             value = tf.slice(total, begin, result.shape) + weighted
             options = {"begin": begin, "end": begin + result.shape, "strides": tf.ones_like(begin)}
             return number + 1, tf.raw_ops.TensorStridedSliceUpdate(input=total, value=value, **options)

@@ -115,6 +115,6 @@ def _compare(whole: Fitted, patch: Fitted) -> tuple[str, bool]:
         both = (
             f". A patch of {format_grid(patch.variant.sizes)} has {100 * share:.2g}% of a volume; below "
             f"{_LOW_RESOLUTION:.0%}, nnU-Net also plans a network on whole volumes at low resolution (3d_lowres, "
-            f"{NNUNET}), here: plan --patches never. Compare both if labels depend on distant structures"
+            f"{NNUNET}), here: patches 'never'. Compare both if labels depend on distant structures"
         )
     return f"whole volumes fit only {with_voxels}, and patches keep the detail{both}", True

@@ -73,9 +73,12 @@ def fit_patch(
     smallest = None
     for attempt in _ATTEMPTS:
         failed: list[tuple[Variant, int]] = []
-        for patch in patch_sizes(grid.value, spacing.value, attempt.least):
+        sizes = list(patch_sizes(grid.value, spacing.value, attempt.least))
+        for patch in sizes:
+            is_last = attempt == _ATTEMPTS[-1] and patch == sizes[-1]  # its memory is in the error message
             variant = Variant(spacing.value, grid.value, attempt.filters, attempt.batch_size, patch)
-            if any(_scaled(memory, variant, other) > hardware.memory * hardware.usable for other, memory in failed):
+            limit = hardware.memory * hardware.usable
+            if not is_last and any(_scaled(memory, variant, other) > limit for other, memory in failed):
                 continue
             note(f"patch {format_grid(patch)}, {attempt.filters} filters")
             searched = search(variant)

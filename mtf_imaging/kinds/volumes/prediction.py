@@ -53,7 +53,7 @@ class Prediction(PredictedImages):
     def __init__(self, run: Path, facts: Facts | None, settings: Inference) -> None:
         settings.check_idle(self.idle)
         self._run, self._settings = run, settings
-        self._sliding_window = window_of_run(facts, settings)
+        self._sliding_window = window_of_run(None if facts is None else facts.patch, settings)
         self.description = self._description = description_of_run(run)
         self._only = held_out_keys(settings.fold, settings.splits_file, run)
 

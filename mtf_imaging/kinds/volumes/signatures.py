@@ -255,6 +255,6 @@ def exported(run: ExportedRun, facts: Facts | None) -> tuple[TrainedNetworks, Vo
     check_flips(run.flips, axis_names=AXIS_NAMES)
     sampling = sampling_of_run(run.runs[0], run.own.resolution, run.own.spacing)
     description = description_of_run(run.runs[0])
-    window = window_of_run(facts, run.own)
+    window = window_of_run(None if facts is None else facts.patch, run.own)
     networks = run.networks(sampling.grids if window is None else [window.size], description)
     return networks, VolumeSignatures(networks, sampling, description, run.own.window, run.flips, window)

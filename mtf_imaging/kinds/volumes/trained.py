@@ -8,7 +8,6 @@ from mtf_imaging.data.sampling.buckets import AnySampling, parse_any_sampling
 from mtf_imaging.errors import ConfigError, DataError, LayoutError
 from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.kinds.all_kinds import read_facts
-from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.settings.patches import WHOLE, SlidingWindowSettings
 from mtf_imaging.settings.values import Resolution, Spacing, parse_resolution
 from mtf_imaging.training.sliding_window.windows import STEP, SlidingWindow
@@ -47,11 +46,11 @@ def sampling_of_run(model_dir: str | Path, resolution: Resolution | None, spacin
     return parse_any_sampling(resolution, spacing)
 
 
-def window_of_run(facts: Facts | None, own: SlidingWindowSettings) -> SlidingWindow | None:
+def window_of_run(patch: Resolution | None, own: SlidingWindowSettings) -> SlidingWindow | None:
     """Returns the window that slides over volumes; None if the network computes a whole volume at once.
 
     Args:
-      facts: the facts of the run, whose patch is the default window.
+      patch: the size of the patches of the training, which is the default window; None for whole volumes.
       own: the settings of the job.
 
     Raises:
@@ -64,9 +63,7 @@ def window_of_run(facts: Facts | None, own: SlidingWindowSettings) -> SlidingWin
             f"out for {STEP:g}.",
             ["window_step"],
         )
-    given = own.sliding_window
-    if given is None and facts is not None:
-        given = facts.patch
+    given = patch if own.sliding_window is None else own.sliding_window
     if given is None or given == WHOLE:
         if step != STEP:
             raise ConfigError(

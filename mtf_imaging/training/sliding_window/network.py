@@ -1,7 +1,9 @@
 """A network that slides over an image, under any layout."""
 
+import functools
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -30,9 +32,10 @@ class SlidingNetwork:
     """
 
     def __init__(self, batch: ImageSlices, window: SlidingWindow) -> None:
-        if isinstance(batch.outputs, dict):
+        parts: Any = batch.outputs
+        if isinstance(parts, dict):
             raise ConfigError(
-                f"sliding_window: predictions of several parts ({', '.join(batch.outputs)}) cannot be averaged over "
+                f"sliding_window: predictions of several parts ({', '.join(parts)}) cannot be averaged over "
                 "windows. Fix: use sliding_window none.",
                 ["sliding_window"],
             )
@@ -66,8 +69,8 @@ class _SlidingSlices:
         first, *others = sizes
         bounds = [number * first // self.group.num for number in range(self.group.num + 1)]
         slabs = [(slice(*pair), *whole_region(others)) for pair in itertools.pairwise(bounds)]
-        self.inputs = [(*slab, slice(0, channels)) for slab in slabs]
-        self.outputs = [(*slab, slice(0, classes)) for slab in slabs]
+        self.inputs: Sequence[Region] = [(*slab, slice(0, channels)) for slab in slabs]
+        self.outputs: Sequence[Region] = [(*slab, slice(0, classes)) for slab in slabs]
 
     def predict(self, image: np.ndarray) -> np.ndarray:
         total = None
@@ -105,9 +108,9 @@ class _SlidingSlices:
         region = covered[self.group.index]
         if not weighted.size:
             return
-        for axis, (weights, at) in enumerate(zip(self._windows.weights(number), relative_to(region[:-1], window))):
-            shape = [-1 if other == axis else 1 for other in range(weighted.ndim)]
-            weighted *= weights[at].astype(total.dtype).reshape(shape)
+        places = zip(self._windows.weights(number), relative_to(region[:-1], window), strict=True)
+        weights = functools.reduce(np.multiply.outer, [own[at] for own, at in places])
+        weighted *= weights.astype(total.dtype)[..., np.newaxis]
         total[relative_to(region, self.outputs[self.group.index])] += weighted
 
 
