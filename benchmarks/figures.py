@@ -18,13 +18,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.learning import table as learning_table
+from mtf_imaging.evaluation import context_study
 from mtf_imaging.evaluation.resolution_study import MEASURES, Run, dice_values, mean_and_range, read_study, resolutions
 
 ROOT = Path(__file__).parents[1]
 FIGURES, PICTURES = ROOT / "docs/figures", ROOT / "docs/pictures"
+CONTEXT = ("context",)  # the studies of context
 PAGES = {
     "quality": ROOT / "README.md",
     "resolution": ROOT / "docs/evidence/resolution.md",
+    **dict.fromkeys(CONTEXT, ROOT / "docs/evidence/context.md"),
     **dict.fromkeys(("learning", "cases", "equal_steps", "choices"), ROOT / "docs/evidence/learning.md"),
 }
 EQUAL_STEPS, CHOICES = "learning_equal_steps.csv", "learning_choices.csv"
@@ -45,6 +48,8 @@ def measure(output_dir: Path, real_ct_dir: Path | None) -> None:
         FIGURES.mkdir(exist_ok=True)
         shutil.copyfile(output_dir / name / "study.csv", FIGURES / f"{name}.csv")
     shutil.copyfile(output_dir / "resolution/study.png", PICTURES / "resolution.png")
+    _command("study", "--kind", "context", "--output_dir", output_dir / "context", "--seeds", "1,2,3,4,5")
+    copy_context(output_dir / "context", "context")
     if real_ct_dir:
         words = ["benchmarks.learning", "--cases", real_ct_dir, "--output_dir"]
         _run(*words, output_dir / "learning")
@@ -52,6 +57,12 @@ def measure(output_dir: Path, real_ct_dir: Path | None) -> None:
         on_folds = ["--on", "folds", "--contenders", "choices", "--seeds", "1,2,3", "--steps", "400"]
         _run(*words, output_dir / "choices", *on_folds)
         copy_learning(output_dir / "learning", output_dir / "equal_steps", output_dir / "choices")
+
+
+def copy_context(study: Path, name: str) -> None:
+    """Copies the results of a study of context to the documentation."""
+    shutil.copyfile(study / "context.csv", FIGURES / f"{name}.csv")
+    shutil.copyfile(study / "context.png", PICTURES / f"{name}.png")
 
 
 def copy_learning(learning: Path, equal_steps: Path, choices: Path) -> None:
@@ -68,6 +79,7 @@ def tables() -> dict[str, str]:
     return {
         "quality": quality_table(read_study(FIGURES / "demo.csv"), FIGURES / learning_table.RESULTS),
         "resolution": resolution_table(read_study(FIGURES / "resolution.csv")),
+        **{name: context_study.study_text(context_study.read_study(FIGURES / f"{name}.csv")) for name in CONTEXT},
         "learning": learning_table.text(FIGURES / learning_table.RESULTS),
         "cases": learning_table.by_case(FIGURES / learning_table.CASES),
         "equal_steps": learning_table.text(FIGURES / EQUAL_STEPS),

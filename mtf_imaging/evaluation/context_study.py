@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ from mtf_imaging.files.figures import Figure, FigureCanvasAgg
 GOAL = 0.8  # the Dice for which the table has a time
 _COLORS = ("#cc3311", "#004488", "#4477aa", "#77aadd", "#ee9933", "#009988", "#aa3377")
 _MIB = 2**20
+_STEPS, _CPU = "steps", "cpu"  # the budgets
+_COSTS = ("planned_bytes", "peak_bytes", "seconds_per_case")
 
 
 @dataclass(frozen=True)
@@ -85,27 +88,44 @@ def read_run(cases: str, contender: str, title: str, result: Mapping[str, Any]) 
     return Run(cases, contender, title, result["seed"], course=course, **points, **costs)
 
 
+def read_study(path: str | Path) -> list[Run]:
+    """Reads the runs of a `context.csv`."""
+    with open(path, newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    runs = []
+    for _, own in itertools.groupby(rows, key=lambda row: (row["cases"], row["contender"], row["seed"])):
+        first, course, ends = None, [], {}
+        for _, point in itertools.groupby(own, key=lambda row: row["step"]):
+            masks = list(point)
+            first = first or masks[0]
+            dice = {row["mask"]: float(row["dice"]) for row in masks}
+            course.append(Scored(int(masks[0]["step"]), float(masks[0]["cpu_seconds"]), dice))
+            ends |= dict.fromkeys(masks[0]["budget"].split(" and "), course[-1])
+        assert first is not None, "a group has a row"
+        costs = int(first["planned_bytes"]), int(first["peak_bytes"]), float(first["seconds_per_case"])
+        name = first["cases"], first["contender"], first["title"], int(first["seed"])
+        runs.append(Run(*name, ends[_STEPS], ends[_CPU], tuple(course), *costs))
+    return runs
+
+
 def write_study(output_dir: str | Path, runs: Sequence[Run]) -> None:
     """Writes `context.csv` with a row for each score, `context.md` and `context.png`, each replaced atomically."""
     rows = io.StringIO()
     writer = csv.writer(rows, lineterminator="\n")
-    writer.writerow(["cases", "contender", "seed", "budget", "step", "cpu_seconds", "mask", "dice", *_COSTS])
+    writer.writerow(["cases", "contender", "title", "seed", "budget", "step", "cpu_seconds", "mask", "dice", *_COSTS])
     for run in runs:
         costs = [getattr(run, name) for name in _COSTS]
         for point in run.course:
-            ends = {"steps": run.at_steps, "cpu": run.at_budget}
+            ends = {_STEPS: run.at_steps, _CPU: run.at_budget}
             budget = " and ".join(name for name, end in ends.items() if point == end)
             for mask, dice in point.dice.items():
-                own = [run.cases, run.contender, run.seed, budget, point.step, f"{point.cpu_seconds:.2f}"]
+                own = [run.cases, run.contender, run.title, run.seed, budget, point.step, f"{point.cpu_seconds:.2f}"]
                 writer.writerow([*own, mask, f"{dice:.4f}", *costs])
     folder = Path(output_dir)
     write_bytes(folder / "context.csv", rows.getvalue().encode())
     write_bytes(folder / "context.md", (study_text(runs) + "\n").encode())
     with atomic_path(folder / "context.png") as temporary:
         _plot(runs).print_png(temporary)
-
-
-_COSTS = ("planned_bytes", "peak_bytes", "seconds_per_case")
 
 
 def study_text(runs: Sequence[Run]) -> str:

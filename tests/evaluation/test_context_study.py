@@ -5,13 +5,13 @@ import dataclasses
 
 import pytest
 
-from mtf_imaging.evaluation.context_study import read_run, study_text, write_study
+from mtf_imaging.evaluation.context_study import read_run, read_study, study_text, write_study
 
 
 def result(seed, first, last, seconds=40.0):
     """Returns the stored result of a training whose Dice rises from `first` to `last`."""
     points = [
-        {"step": step, "cpu_seconds": spent, "dice": {"left": dice, "right": dice - 0.1}}
+        {"step": step, "cpu_seconds": spent, "dice": {"left": dice, "right": round(dice - 0.1, 4)}}
         for step, spent, dice in ((10, seconds / 4, first), (20, seconds / 2, first), (80, seconds, last))
     ]
     costs = {"planned_bytes": 30 * 2**20, "peak_bytes": 2**30, "seconds_per_case": 0.25}
@@ -46,3 +46,8 @@ def test_the_files_have_every_score_and_mark_the_budgets(runs, tmp_path):
     assert [(row["step"], row["budget"]) for row in rows[::2][:3]] == [("10", ""), ("20", "steps"), ("80", "cpu")]
     assert (tmp_path / "context.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "context.md").read_text() == study_text(runs) + "\n"
+
+
+def test_a_stored_study_gives_the_same_table(runs, tmp_path):
+    write_study(tmp_path, runs)
+    assert read_study(tmp_path / "context.csv") == runs
