@@ -7,6 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from mtf_imaging.data.sampling.patch_sizes import check_patch, parse_patch
 from mtf_imaging.data.sampling.sampling import parse_spacing
 from mtf_imaging.errors import ConfigError, LayoutError, MtfImagingError, ShapeError
 from mtf_imaging.layout import MESH_IMPLS, Layout, parse_shape
@@ -20,7 +21,6 @@ from mtf_imaging.planner.cost.uneven import LIMIT, Unevenness, better_sizes, gro
 from mtf_imaging.planner.render.layout_picture import LayoutPicture
 from mtf_imaging.planner.search.candidates import BATCH
 from mtf_imaging.program.tracing import check, trace_only
-from mtf_imaging.settings.patch_sizes import parse_patch
 from mtf_imaging.settings.planning import ExplainSettings, PlannedStepSettings
 from mtf_imaging.settings.setting import check_choice, check_count, takes
 from mtf_imaging.settings.values import check_price, parse_resolution
@@ -54,7 +54,8 @@ def planned_step(own: PlannedStepSettings) -> TrainingStep:
     """Returns the training step that the settings of `explain`, `search` or `bench` describe."""
     sizes = parse_resolution(own.resolution)
     if own.patch is not None:
-        sizes = parse_patch(own.patch, sizes)
+        image, sizes = sizes, parse_patch(own.patch)
+        check_patch(sizes, image)
     return TrainingStep(
         own.task, own.optimizer or Adam(), sizes, own.batch_size, own.micro_batches, own.dtype, getattr(own, "seed", 0)
     )

@@ -1,16 +1,14 @@
 """Training on patches of records instead of whole volumes."""
 
 import dataclasses
-from numbers import Integral
 from typing import Any
 
-from mtf_imaging.data.records.patches import Patches, check_patch
-from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid, parse_grid
+from mtf_imaging.data.records.patches import Patches
+from mtf_imaging.data.sampling.patch_sizes import check_patch, parse_patch
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs.data import TrainingData
 from mtf_imaging.settings.patches import PatchSettings
 from mtf_imaging.settings.setting import settings_of
-from mtf_imaging.settings.values import Resolution
 
 
 def with_patches(data: TrainingData, own: PatchSettings) -> TrainingData:
@@ -39,7 +37,8 @@ def with_patches(data: TrainingData, own: PatchSettings) -> TrainingData:
             "of photos and objects is such a crop.",
             ["patch"],
         )
-    patches = Patches(_patch_sizes(own.patch), own.centered_patches, own.centered_labels)
+    x, y, z = parse_patch(own.patch)
+    patches = Patches((x, y, z), own.centered_patches, own.centered_labels)
     records: Any = data.data_set
     return dataclasses.replace(data, data_set=dataclasses.replace(records, patches=patches))
 
@@ -56,18 +55,5 @@ def sample_sizes(data: TrainingData, whole: tuple[int, ...]) -> tuple[int, ...]:
     """
     if data.patch is None:
         return whole
-    check_patch(data.patch, (whole[0], whole[1], whole[2]), "the image")
+    check_patch(data.patch, whole)
     return data.patch
-
-
-def _patch_sizes(patch: Resolution) -> Grid:
-    if isinstance(patch, str | int):
-        return parse_grid(patch)
-    if len(patch) != len(AXIS_NAMES) or not all(isinstance(size, Integral) and size > 0 for size in patch):
-        raise ConfigError(
-            f"patch = {patch!r}: needs a positive number of voxels along each of x, y and z. Fix: give, for example, "
-            "64 or (64, 64, 32).",
-            ["patch"],
-        )
-    x, y, z = map(int, patch)
-    return x, y, z

@@ -243,7 +243,7 @@ def test_counts_of_blocks(folder):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"sizes": (16, 4, 4)}, ["16 voxels along x", "14", "x:14,y:4,z:4"]),
+        ({"sizes": (16, 4, 4)}, ["x:16,y:4,z:4", "case 0", "x:14,y:12,z:10", "x:14,y:4,z:4"]),
         ({"sizes": PATCH, "centered": 1.5}, ["centered_patches = 1.5", "0 to 1"]),
         ({"sizes": PATCH, "labels": {"lesions": 1}}, ["'lesions'", "Did you mean 'lesion'"]),
         ({"sizes": PATCH, "labels": {"lesion": 0}}, ["no label has a positive weight"]),

@@ -12,10 +12,10 @@ from mtf_imaging.cli.config.flags_of_settings import FlagSettings
 from mtf_imaging.cli.config.groups import TRAIN
 from mtf_imaging.cli.config.job import Job
 from mtf_imaging.cli.config.setup import JobSetup
+from mtf_imaging.data.sampling.patch_sizes import check_patch, parse_patch
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs.data import TrainingData
 from mtf_imaging.kinds.networks import task_for
-from mtf_imaging.settings.patch_sizes import parse_patch
 from mtf_imaging.settings.setting import changed, setting, settings, settings_of, values_of
 from mtf_imaging.settings.training import DataSettings, RunSettings
 from mtf_imaging.settings.values import AUTO
@@ -111,7 +111,9 @@ def bound_step(setup: JobSetup, data_dir: str | None = None, sizes: tuple[int, .
     description = training.source(job, setup, data_dir=data_dir).description if data_dir is not None else None
     image = tuple(sizes)
     if patch is not None:
-        sizes = parse_patch(patch, image, training.source(job, setup, data_dir=data_dir).kind.axes)
+        axes = training.source(job, setup, data_dir=data_dir).kind.axes
+        sizes = parse_patch(patch, axes)
+        check_patch(sizes, image, names=axes)
     step = TrainingStep(
         task_for(job.task, description),
         training.optimizer,

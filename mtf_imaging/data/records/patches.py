@@ -10,7 +10,8 @@ import tensorflow as tf
 from mtf_imaging.data.augmentation.draws import Draws
 from mtf_imaging.data.records.manifest import Manifest
 from mtf_imaging.data.records.region_reader import RegionReader
-from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid, Region, format_grid
+from mtf_imaging.data.sampling.grid import Grid, Region
+from mtf_imaging.data.sampling.patch_sizes import check_patch
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.spelling import did_you_mean
 
@@ -57,7 +58,7 @@ class Patches:
           ConfigError: a record is smaller than a patch, or the records have no such label.
         """
         for key, grid in zip(manifest.cases, manifest.grids, strict=True):
-            check_patch(self.sizes, grid, f"the record of case {key} in {data_dir}")
+            check_patch(self.sizes, grid, f"the record of case {key} in {data_dir}, which has a grid")
         for name in self.labels or ():
             if name not in manifest.description.labels:
                 hint = did_you_mean(name, [*manifest.description.labels])
@@ -75,24 +76,6 @@ class Patches:
         """
         weights = dict.fromkeys(labels, 1.0) if self.labels is None else self.labels
         return {labels[name]: float(weight) for name, weight in weights.items() if weight}
-
-
-def check_patch(patch: Grid, grid: Grid, of: str) -> None:
-    """Raises ConfigError if a patch is larger than a grid.
-
-    Args:
-      patch: voxels of a patch along x, y and z.
-      grid: voxels of the image along x, y and z.
-      of: what has this grid, for the message.
-    """
-    for name, size, most in zip(AXIS_NAMES, patch, grid, strict=True):
-        if size > most:
-            largest = format_grid(map(min, patch, grid))
-            raise ConfigError(
-                f"the patch {format_grid(patch)} does not fit into {of}: it has {size} voxels along {name}, but the "
-                f"image has {most}. Fix: use a patch of at most {largest}.",
-                ["patch"],
-            )
 
 
 class PatchCorners:

@@ -1,0 +1,51 @@
+"""The sizes of patches of images."""
+
+from collections.abc import Sequence
+from numbers import Integral
+
+from mtf_imaging.data.sampling.grid import AXIS_NAMES, format_grid, parse_grid
+from mtf_imaging.errors import ConfigError
+
+
+def parse_patch(patch: str | int | Sequence[int], names: Sequence[str] = AXIS_NAMES) -> tuple[int, ...]:
+    """Returns the voxels of a patch along each dimension.
+
+    >>> parse_patch("x:64,y:64,z:32"), parse_patch((64, 64, 32))
+    ((64, 64, 32), (64, 64, 32))
+
+    Args:
+      patch: 64 or "64" for a cube, the named sizes, or a sequence with a number for each dimension.
+      names: the names of the dimensions.
+
+    Raises:
+      ConfigError, DataError, LayoutError: the patch is malformed.
+    """
+    if isinstance(patch, str | int):
+        return parse_grid(patch, len(names), names)
+    if len(patch) != len(names) or not all(isinstance(size, Integral) and size > 0 for size in patch):
+        raise ConfigError(
+            f"patch = {patch!r}: needs a positive number of voxels along each of {', '.join(names)}. Fix: give, for "
+            f"example, 64 or {(64, 64, 32)[: len(names)]}.",
+            ["patch"],
+        )
+    return tuple(map(int, patch))
+
+
+def check_patch(
+    patch: Sequence[int], image: Sequence[int], of: str = "images", names: Sequence[str] = AXIS_NAMES
+) -> None:
+    """Raises ConfigError if a patch is larger than an image.
+
+    Args:
+      patch: voxels of the patch along each dimension.
+      image: voxels of the image along each dimension.
+      of: what has this size, for the message.
+      names: the names of the dimensions.
+    """
+    if any(size > most for size, most in zip(patch, image, strict=True)):
+        shown, whole, smaller = (format_grid(sizes, names) for sizes in (patch, image, map(min, patch, image)))
+        raise ConfigError(
+            f"patch {shown} does not lie within {of} of {whole} voxels. Fix: use a patch of at most {smaller}, or "
+            "leave patch out to train on whole images.",
+            ["patch"],
+        )
