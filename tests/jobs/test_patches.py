@@ -137,7 +137,7 @@ def test_cross_validation_of_patches(folder):
     ("changes", "words"),
     [
         ({"patch": (8, 16, 8)}, ["x:8,y:16,z:8", "x:12,y:10,z:12", "x:8,y:10,z:8"]),
-        ({"patch": (8, 8)}, ["(8, 8)", "x, y and z"]),
+        ({"patch": (8, 8)}, ["(8, 8)", "x, y, z"]),
         ({"patch": (8, 8, 0)}, ["(8, 8, 0)"]),
         ({"patch": "8,8"}, ["8,8"]),
         ({"patch": None}, ["centered_patches = 0.5", "no effect without patch"]),
