@@ -33,7 +33,8 @@ def as_text(value: Any, depth: int = 0) -> str:
     if isinstance(value, type) or not hasattr(value, "__dict__"):
         return _ADDRESS.sub("", repr(value))
     if dataclasses.is_dataclass(value):
-        return _called(value, ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value)), depth)
+        named = (field.name for field in dataclasses.fields(value) if field.repr)
+        return _called(value, ((name, getattr(value, name)) for name in named), depth)
     if not any("__repr__" in vars(kind) for kind in type(value).__mro__[:-1]):
         return _called(value, vars(value).items(), depth)
     return _ADDRESS.sub("", repr(value))

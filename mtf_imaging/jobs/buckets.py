@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from mtf_imaging.data.sampling.buckets import Samplings, format_grids, parse_grids
+from mtf_imaging.data.sampling.buckets import AnySampling, format_grids, parse_grids
 from mtf_imaging.data.sampling.grid import format_grid
 from mtf_imaging.errors import DataError
 from mtf_imaging.jobs.data import TrainingData
@@ -33,19 +33,22 @@ def open_buckets(data: TrainingData, step: TrainingStep, resolution: Resolution 
     Raises:
       DataError: the records have other grids.
     """
-    if data.patch is not None or not data.has_several_grids:
+    is_planned = data.patch is not None and data.description is None  # the records do not exist yet
+    if is_planned or (data.patch is None and not data.has_several_grids):
         return None
     records: Any = data.data_set
-    sampling: Samplings = records.sampling(data.data_dir)
+    sampling: AnySampling = records.sampling(data.data_dir)
     if resolution is not None:
         grids = parse_grids(resolution) if isinstance(resolution, str | int) else (tuple(resolution),)
         if grids != sampling.grids:
             raise DataError(
                 f"{data.data_dir}: the records have the grids {format_grids(sampling.grids)}, but resolution is "
-                f"{format_grids(grids)}. Fix: leave resolution out to train on all grids, or convert to another folder "
-                "with this resolution.",
+                f"{format_grids(grids)}. Fix: leave resolution out, or convert to another folder with this "
+                "resolution.",
                 ["resolution"],
             )
+    if data.patch is not None:
+        return None
     occurring = {*records.grids(data.data_dir)}  # a fold may lack the cases of a grid
     return Buckets.of(step, [grid for grid in sampling.grids if grid in occurring])
 

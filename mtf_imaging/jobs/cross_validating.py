@@ -138,6 +138,9 @@ def _settings_of_all_folds(own: CrossValidateSettings, data: TrainingData) -> di
         shared |= {"initial_weights": str(own.initial_weights), "initial_weights_except": own.initial_weights_except}
     if own.class_frequencies != FROM_DATA:
         shared |= {"class_frequencies": own.class_frequencies}
+    if data.patch is not None:
+        records: Any = data.data_set
+        shared |= {"patches": records.patches}
     shared |= {
         name: value for name, value in values_of(SlidingWindowSettings, own).items() if value not in (None, STEP)
     }

@@ -140,6 +140,7 @@ def test_cross_validation_of_patches(folder):
         ({"patch": (8, 8)}, ["(8, 8)", "x, y, z"]),
         ({"patch": (8, 8, 0)}, ["(8, 8, 0)"]),
         ({"patch": "8,8"}, ["8,8"]),
+        ({"resolution": (12, 10, 8)}, ["x:12,y:10,z:12", "x:12,y:10,z:8"]),
         ({"patch": None}, ["centered_patches = 0.5", "no effect without patch"]),
     ],
 )

@@ -1,7 +1,7 @@
 """The records of a folder as a data set to train on."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ class Records:
     augmentation: Callable | None = None
     spacing: str | None = None
     intensities: Mapping[str, str] | None = None
-    patches: Patches | None = None
+    patches: Patches | None = field(default=None, repr=False)  # cross_validate records it as a setting of its own
 
     def sampling(self, data_dir: str | Path | Subset) -> AnySampling:
         """Returns the resolution and spacing of the records, or their grids if there are several."""
