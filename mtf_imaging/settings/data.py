@@ -25,7 +25,7 @@ RESOLUTIONS = (32, 64, 96)
 SEEDS = (1, 2, 3)
 RESOLUTION, CONTEXT = "resolution", "context"  # the kinds of studies
 PHANTOMS = ("marker", "side", "texture")
-STEPS_OF_PHANTOMS = {"marker": 150, "side": 150, "texture": 60}  # about what whole volumes need to learn them
+STEPS_OF_PHANTOMS = {"marker": 150, "side": 150, "texture": 100}  # about what whole volumes need to learn them
 CONTENDERS = ("whole", "patch_96", "patch_64", "patch_32", "half")
 
 

@@ -39,7 +39,7 @@ class _Flags(StudyCases):
     num_processes: int = setting(default=1, least=1, flag=True)
 
 
-SUMMARY = "trains one network at several resolutions, or on whole volumes and patches, and plots the Dice."
+SUMMARY = "compares resolutions, or whole volumes with patches, and plots the Dice."
 EXAMPLE = "mtf-imaging study --output_dir study"
 SETTINGS = (_Flags,)
 
