@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mtf_imaging.settings.setting import Settings, changed, setting, settings
+from mtf_imaging.errors import ConfigError
+from mtf_imaging.settings.setting import Settings, changed, setting, settings, settings_of
 from mtf_imaging.settings.step import (
     BatchSettings,
     NetworkSettings,
@@ -25,6 +26,10 @@ RESOLUTIONS = (32, 64, 96)
 SEEDS = (1, 2, 3)
 RESOLUTION, CONTEXT = "resolution", "context"  # the kinds of studies
 PHANTOMS = ("marker", "side", "texture")
+_SETTINGS_OF_KIND = {
+    RESOLUTION: ("resolutions",),
+    CONTEXT: ("phantoms", "contenders", "spacing", "multiple", "spacing_table", "workers"),
+}
 STEPS_OF_PHANTOMS = {"marker": 150, "side": 150, "texture": 100}  # about what whole volumes need to learn them
 CONTENDERS = ("whole", "patch_96", "patch_64", "patch_32", "half")
 
@@ -99,6 +104,19 @@ class StudyCases(SpacingTableSettings, WorkerSettings, ProgressSettings):
     contenders: Sequence[str] = setting(default=CONTENDERS, flag=True)
     spacing: Spacing | None = setting(default=None, unit="mm", flag=True)
     multiple: int | None = setting(default=None, unit="voxels", flag=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        other = "resolution" if self.kind == CONTEXT else "context"
+        for one in settings_of(StudyCases):
+            value = getattr(self, one.name)
+            value = tuple(value) if isinstance(value, list) else value
+            if one.name in _SETTINGS_OF_KIND[other] and value != one.default:
+                raise ConfigError(
+                    f"{one.name} = {value!r} has no effect on a study of {self.kind}. Fix: give kind {other}, or leave "
+                    f"{one.name} out.",
+                    [one.name, "kind"],
+                )
 
     @property
     def cases_to_write(self) -> int:

@@ -93,3 +93,19 @@ def test_a_study_scores_every_contender_at_full_resolution_and_resumes(tmp_path)
     assert not [*tmp_path.glob("texture/*/*_model")]
     with pytest.raises(ConfigError, match=r"contains a study with num_steps 2, but 3 is given"):
         mi.jobs.study(**own | {"num_steps": 3}, contenders=["whole"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [
+        ("resolution", {"phantoms": ("marker",)}),
+        ("resolution", {"contenders": ["whole"]}),
+        ("resolution", {"workers": 1}),
+        ("context", {"resolutions": (32,)}),
+    ],
+)
+def test_settings_of_the_other_kind_are_refused(tmp_path, kind, changes):
+    (name,) = changes
+    with pytest.raises(ConfigError, match=f"{name} = .* has no effect on a study of {kind}. Fix: "):
+        data.StudyCases(kind=kind, output_dir=tmp_path, **changes)
+    data.StudyCases(kind=kind, output_dir=tmp_path, resolutions=[32, 64, 96])
