@@ -44,6 +44,8 @@ def test_only_the_first_volume_shows_that_the_network_is_built(capsys):
         shown.append(capsys.readouterr().err)
         return tf.constant(image)
 
+    whole = [(slice(0, 1), slice(0, 2), slice(0, 3))]
+    program.regions, program.output_regions = (lambda name: whole), (lambda: whole)
     for progress, expected in ((True, [True, False]), (False, [False, False])):
         shown.clear()
         predict = ProgramNetwork(program, progress)
