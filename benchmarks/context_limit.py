@@ -1,0 +1,50 @@
+"""Prints the largest Dice that a network at half the resolution can reach on the phantoms of the study of context.
+
+mtf-imaging study --kind context --output_dir context --seeds 1,2,3,4,5
+python -m benchmarks.context_limit --study_dir context
+
+The labels of the records at half the resolution take the place of the probabilities of a network, and are mapped back
+to the voxels of the volumes.
+"""
+
+import argparse
+from pathlib import Path
+
+import numpy as np
+
+from mtf_imaging.data.images.spacing_table import NO_TABLE
+from mtf_imaging.data.reading.images import read_labels
+from mtf_imaging.data.records.manifest import open_records
+from mtf_imaging.data.records.opening import read_record
+from mtf_imaging.evaluation.scoring.overlap import label_overlaps
+from mtf_imaging.evaluation.scoring.summary import dice_global
+from mtf_imaging.kinds.volumes.segment.images import find_cases_of, read_case
+from mtf_imaging.kinds.volumes.segment.predict import segment_volume
+from mtf_imaging.settings.data import PHANTOMS
+
+
+def limits(folder: Path) -> dict[str, float]:
+    """Returns the Dice of each mask, with voxels pooled over the training cases of one kind of phantoms."""
+    data_dir = folder / "records_2"
+    manifest = open_records(data_dir)
+    description, overlaps = manifest.description, []
+    for case in find_cases_of(folder / "train", description):
+        labels = read_record(manifest.record_path(data_dir, case.key)).labels
+        perfect = np.eye(description.num_outputs, dtype=np.float32)[labels]
+        volume = read_case(case, NO_TABLE, description)
+        found = segment_volume(volume, manifest.sampling, lambda image, own=perfect: own, description=description)
+        overlaps.append(label_overlaps(found, read_labels(case.labels, volume, description), description))
+    return {name: dice_global(overlaps, name) for name in description.masks}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--study_dir", required=True, help="output folder of the study")
+    study_dir = Path(parser.parse_args().study_dir)
+    for name in PHANTOMS:
+        dice = limits(study_dir / name)
+        print(f"{name}: {', '.join(f'{mask} {value:.3f}' for mask, value in dice.items())}")
+
+
+if __name__ == "__main__":
+    main()
