@@ -18,12 +18,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.learning import table as learning_table
+from benchmarks.learning.cases import lost_sizes
 from mtf_imaging.evaluation import context_study
 from mtf_imaging.evaluation.resolution_study import MEASURES, Run, dice_values, mean_and_range, read_study, resolutions
 
 ROOT = Path(__file__).parents[1]
 FIGURES, PICTURES = ROOT / "docs/figures", ROOT / "docs/pictures"
-CONTEXT = ("context",)  # the studies of context
+CONTEXT = ("context", "context_real_ct")  # the studies of context
 PAGES = {
     "quality": ROOT / "README.md",
     "resolution": ROOT / "docs/evidence/resolution.md",
@@ -48,15 +49,36 @@ def measure(output_dir: Path, real_ct_dir: Path | None) -> None:
         FIGURES.mkdir(exist_ok=True)
         shutil.copyfile(output_dir / name / "study.csv", FIGURES / f"{name}.csv")
     shutil.copyfile(output_dir / "resolution/study.png", PICTURES / "resolution.png")
-    _command("study", "--kind", "context", "--output_dir", output_dir / "context", "--seeds", "1,2,3,4,5")
+    _command("study", "--kind", "context", "--output_dir", output_dir / "context", "--seeds", "1,2,3")
     copy_context(output_dir / "context", "context")
     if real_ct_dir:
+        _command(
+            "study",
+            "--kind",
+            "context",
+            "--output_dir",
+            output_dir / "context_real_ct",
+            *_context_of(real_ct_dir, output_dir),
+        )
+        copy_context(output_dir / "context_real_ct", "context_real_ct")
         words = ["benchmarks.learning", "--cases", real_ct_dir, "--output_dir"]
         _run(*words, output_dir / "learning")
         _run(*words, output_dir / "equal_steps", "--steps", "400")
         on_folds = ["--on", "folds", "--contenders", "choices", "--seeds", "1,2,3", "--steps", "400"]
         _run(*words, output_dir / "choices", *on_folds)
         copy_learning(output_dir / "learning", output_dir / "equal_steps", output_dir / "choices")
+
+
+def _context_of(real_ct_dir: Path, output_dir: Path) -> list[object]:
+    """Returns the flags of the study of context on real CTs."""
+    folders = ["--input_dir", real_ct_dir / "train", "--held_out_dir", real_ct_dir / "test"]
+    job = ["--gin_file", "unet3d_real_ct", "--gin_param", "Adam.learning_rate=0.003", "--num_steps", "120"]
+    words = [*folders, "--spacing", "3", "--multiple", "2", *job, "--seeds", "1,2,3"]
+    if sizes := lost_sizes(real_ct_dir):
+        table = output_dir / "spacing.csv"
+        table.write_text(sizes)
+        words += ["--spacing_csv", table]
+    return words
 
 
 def copy_context(study: Path, name: str) -> None:
