@@ -18,8 +18,8 @@ TRAINING_COST = (
 
 # A note of the commands that plan one step.
 PATCH = (
-    "With --patch, or train.patch in a gin file, the step is that of a batch of patches; --resolution, or the data, "
-    "stays the size of the images. --max_resolution of search finds the largest image, or the largest patch."
+    "With --patch, or train.patch in a gin file, a step trains on a batch of patches; --resolution, or the data, "
+    "gives the size of the images. --max_resolution of search finds the largest image, or the largest patch."
 )
 
 

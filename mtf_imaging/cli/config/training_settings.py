@@ -80,7 +80,7 @@ class PlannedStep(NamedTuple):
 
     Attributes:
       step: the step, on patches if the job trains on patches.
-      image: voxels of the images along each dimension; those of the step unless it is on patches.
+      image: voxels of whole images along each dimension.
       window_step: the distance of neighboring windows in a prediction, as a share of the size of the window.
     """
 

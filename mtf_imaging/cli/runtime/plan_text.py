@@ -148,7 +148,7 @@ def plan_table(plan: JobPlan) -> str:
 
 
 def _field(field: ReceptiveField) -> str:
-    """Returns what a voxel of the output sees of the volume, with the notices about it."""
+    """Returns the part of the volume that a voxel of the output depends on, with notices."""
     notices = "".join(f"; notice: {notice}" for notice in field_notices(field))
     if field.patch is not None:
         return f"{field.compare(field.seen, field.image)}{notices}"
