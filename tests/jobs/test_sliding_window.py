@@ -147,14 +147,13 @@ def test_held_out_cases_are_scored_with_windows(folder, tmp_path):
     held_out = held_out._replace(evaluate=lambda network: networks.append(network) or ({"liver": 0.5}, {}))
     options = {"layout": SPLIT, "mesh_impl": "auto", "model_dir": tmp_path, "monitor": "liver", "progress": False}
     evaluator = make_evaluator(
-        held_out._replace(batches=None, region_batches=None),
+        held_out._replace(batches=None, region_batches=None, patch=(8, 8, 8)),
         step,
         program,
         Checkpoints(tmp_path, program),
         every=1,
         num_steps=1,
         stop=lambda: None,
-        window=(8, 8, 8),
         **options,
     )
     evaluator.begin(1)
