@@ -1,6 +1,6 @@
 """Prints the largest Dice that a network at half the resolution can reach on the phantoms of the study of context.
 
-mtf-imaging study --kind context --output_dir context --seeds 1,2,3
+mtf-imaging study --kind context --output_dir context --seeds 1,2,3,4,5
 python -m benchmarks.context_limit --study_dir context
 
 The labels of the records at half the resolution take the place of the probabilities of a network, and are mapped back

@@ -41,15 +41,15 @@ def measure(output_dir: Path, real_ct_dir: Path | None) -> None:
     demo_cases = output_dir / "demo_cases"
     if not demo_cases.is_dir():
         _command("phantom", "--output_dir", demo_cases, "--num_cases", "16", "--seed", "1")
-    job = ["--resolutions", "64", "--seeds", "1,2,3", "--gin_file"]
+    job = ["--resolutions", "64", "--seeds", "1,2,3,4,5", "--gin_file"]
     studies = {"demo": ["--input_dir", demo_cases, *job, "unet3d_demo", "--gin_file", "4x4"]}
-    studies["resolution"] = ["--resolutions", "32,64,96", "--seeds", "1,2,3"]
+    studies["resolution"] = ["--resolutions", "32,64,96", "--seeds", "1,2,3,4,5"]
     for name, words in studies.items():
         _command("study", "--output_dir", output_dir / name, *words)
         FIGURES.mkdir(exist_ok=True)
         shutil.copyfile(output_dir / name / "study.csv", FIGURES / f"{name}.csv")
     shutil.copyfile(output_dir / "resolution/study.png", PICTURES / "resolution.png")
-    _command("study", "--kind", "context", "--output_dir", output_dir / "context", "--seeds", "1,2,3")
+    _command("study", "--kind", "context", "--output_dir", output_dir / "context", "--seeds", "1,2,3,4,5")
     copy_context(output_dir / "context", "context")
     if real_ct_dir:
         _command(
@@ -64,7 +64,7 @@ def measure(output_dir: Path, real_ct_dir: Path | None) -> None:
         words = ["benchmarks.learning", "--cases", real_ct_dir, "--output_dir"]
         _run(*words, output_dir / "learning")
         _run(*words, output_dir / "equal_steps", "--steps", "400")
-        on_folds = ["--on", "folds", "--contenders", "choices", "--seeds", "1,2,3", "--steps", "400"]
+        on_folds = ["--on", "folds", "--contenders", "choices", "--seeds", "1,2,3,4,5", "--steps", "400"]
         _run(*words, output_dir / "choices", *on_folds)
         copy_learning(output_dir / "learning", output_dir / "equal_steps", output_dir / "choices")
 
