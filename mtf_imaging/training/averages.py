@@ -38,8 +38,8 @@ def check_decay(decay: float | None) -> None:
     is_number = isinstance(decay, int | float) and not isinstance(decay, bool)
     if decay is not None and not (is_number and 0 < decay < 1):
         raise ConfigError(
-            f"average_decay = {decay!r}: it must be a number between 0 and 1. Fix: use a number such as 0.9998, or None "
-            "for no averages.",
+            f"average_decay = {decay!r}: it must be a number between 0 and 1. Fix: use a number such as 0.9998, or "
+            "None for no averages.",
             [_SETTING],
         )
 

@@ -57,7 +57,7 @@ class NamePatterns:
                 scopes = sorted({scope for name in names for scope in _scopes(name)})
                 similar = did_you_mean(pattern.replace("*", ""), [*scopes, *names])
                 raise ConfigError(
-                    f"{self._setting}: no variable of {owner} is in a scope '{pattern}' or has this name.{similar} "
+                    f"{self._setting}: no variable of {owner} has this name or is in the scope '{pattern}'.{similar} "
                     f"Fix: use a scope such as '{(scopes or names)[0]}'.",
                     [self._setting],
                 )

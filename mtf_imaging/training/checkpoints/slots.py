@@ -1,0 +1,80 @@
+"""The slots in a checkpoint: what the optimizer keeps for each weight, and the averages of the weights."""
+
+import logging
+from collections.abc import Collection, Mapping
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from mtf_imaging.training.averages import AVERAGE, average_name
+
+_logger = logging.getLogger(__name__)
+_SEPARATORS = ("/", "_slot_")  # between the name of a variable and that of its slot; Adafactor uses the second
+
+
+def owner(name: str, names: Collection[str]) -> str | None:
+    """Returns the variable among `names` that a slot belongs to; None if `name` is not a slot."""
+    owners = (name.rpartition(separator)[0] for separator in _SEPARATORS)
+    return next((each for each in owners if each in names), None)
+
+
+class SlotChanges(NamedTuple):
+    """The slots that a run lacks or no longer needs, because other weights are frozen or averaged than before.
+
+    Attributes:
+      begun: slots of the program that the checkpoint does not have. They begin at zero, and averages at the weights.
+      dropped: slots of the checkpoint that the program does not have.
+    """
+
+    begun: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+
+    @classmethod
+    def between(cls, saved: Collection[str], own: Collection[str]) -> "SlotChanges":
+        """Returns the slots that may differ between the variables of a checkpoint and those of a program.
+
+        A frozen weight has no slots. So either all slots of a weight are added or dropped, or none of them, and
+        other weights have slots on both sides. All other differences are those of another optimizer.
+
+        Args:
+          saved: the names of the variables of the checkpoint.
+          own: the names of the variables of the program.
+        """
+        return cls(_added(saved, own), _added(own, saved))
+
+    def apply(self, variables: Mapping[str, tf.Variable]) -> None:
+        """Sets the slots that the checkpoint lacks, after it was restored, and logs the changes."""
+        for name in self.begun:
+            weight = owner(name, variables)
+            is_average = weight is not None and name == average_name(weight)
+            variables[name].assign(variables[weight] if is_average else np.zeros(variables[name].shape))
+        for number, names in ((0, self.begun), (1, self.dropped)):
+            averages = sum(name.endswith(f"/{AVERAGE}") for name in names)
+            if averages:
+                what = ("begin at the weights", "are dropped")[number]
+                _logger.info("averages of %d weights, such as '%s', %s", averages, names[0], what)
+            if len(names) > averages:
+                what = ("are no longer frozen; their slots begin at zero", "are now frozen; their slots are dropped")
+                slots = [name for name in names if not name.endswith(f"/{AVERAGE}")]
+                _logger.info("weights with %d slots, such as '%s', %s", len(slots), slots[0], what[number])
+
+
+def _added(before: Collection[str], after: Collection[str]) -> tuple[str, ...]:
+    """Returns the slots of weights without slots before, and the averages of weights without an average before."""
+    had = _weights_with_slots(before)
+    added = []
+    for name in after:
+        weight = owner(name, after)
+        if name in before or weight is None or weight not in before:
+            continue
+        is_average = name == average_name(weight)
+        if is_average or (had and weight not in had and had & _weights_with_slots(after)):
+            added.append(name)
+    return tuple(added)
+
+
+def _weights_with_slots(names: Collection[str]) -> set[str]:
+    """Returns the variables that have slots of the optimizer."""
+    owners = {name: owner(name, names) for name in names}
+    return {weight for name, weight in owners.items() if weight is not None and name != average_name(weight)}
