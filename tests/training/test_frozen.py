@@ -188,8 +188,8 @@ def test_a_run_resumes_with_other_frozen_weights(tmp_path, optimizer, caplog):
     assert slots
     for name in slots:  # restoring must not rely on the initial values
         thawed.program.variables[name].assign(np.ones(thawed.program.variables[name].shape))
-    with caplog.at_level(logging.INFO):
-        assert Checkpoints(tmp_path, thawed.program).restore() == 2
+    caplog.set_level(logging.INFO)
+    assert Checkpoints(tmp_path, thawed.program).restore() == 2
     assert f"weights with {len(slots)} slots, such as 'first" in caplog.text
     assert "are no longer frozen; their slots begin at zero" in caplog.text
     restored, saved = values(thawed.program), values(first.program)
@@ -227,7 +227,7 @@ def test_a_run_with_frozen_weights_resumes_exactly(tmp_path):
         if number < 2:
             half(**batch)
     Checkpoints(tmp_path, half.program).save()
-    resumed = step(layout="one")
+    resumed = step()
     Checkpoints(tmp_path, resumed.program).restore()
     for batch in batches(2, start=2):
         resumed(**batch)

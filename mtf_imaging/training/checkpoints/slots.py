@@ -1,7 +1,7 @@
 """The slots in a checkpoint: what the optimizer keeps for each weight, and the averages of the weights."""
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -49,22 +49,25 @@ class SlotChanges(NamedTuple):
             weight = owner(name, variables)
             is_average = weight is not None and name == average_name(weight)
             variables[name].assign(variables[weight] if is_average else np.zeros(variables[name].shape))
-        for number, names in ((0, self.begun), (1, self.dropped)):
-            averages = sum(name.endswith(f"/{AVERAGE}") for name in names)
-            if averages:
-                what = ("begin at the weights", "are dropped")[number]
-                _logger.info("averages of %d weights, such as '%s', %s", averages, names[0], what)
-            if len(names) > averages:
-                what = ("are no longer frozen; their slots begin at zero", "are now frozen; their slots are dropped")
-                slots = [name for name in names if not name.endswith(f"/{AVERAGE}")]
-                _logger.info("weights with %d slots, such as '%s', %s", len(slots), slots[0], what[number])
+        _log(self.begun, "begin at the weights", "are no longer frozen; their slots begin at zero")
+        _log(self.dropped, "are dropped", "are now frozen; their slots are dropped")
+
+
+def _log(names: Sequence[str], averages: str, slots: str) -> None:
+    """Logs what happens to averages and to slots of the optimizer."""
+    of_averages = [name for name in names if name.rpartition("/")[2] == AVERAGE]
+    of_optimizer = [name for name in names if name not in of_averages]
+    if of_averages:
+        _logger.info("%d averages of weights, such as '%s', %s", len(of_averages), of_averages[0], averages)
+    if of_optimizer:
+        _logger.info("weights with %d slots, such as '%s', %s", len(of_optimizer), of_optimizer[0], slots)
 
 
 def _added(before: Collection[str], after: Collection[str]) -> tuple[str, ...]:
     """Returns the slots of weights without slots before, and the averages of weights without an average before."""
     had = _weights_with_slots(before)
     added = []
-    for name in after:
+    for name in sorted(after):
         weight = owner(name, after)
         if name in before or weight is None or weight not in before:
             continue
