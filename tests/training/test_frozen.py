@@ -150,8 +150,8 @@ def test_patterns_of_names(patterns, selected):
     ("frozen", "text"),
     [
         (
-            "frist*",
-            "frozen: no variable of the network has this name or is in the scope 'frist*'. Did you mean 'first'? "
+            "firsd*",
+            "frozen: no variable of the network has this name or is in the scope 'firsd*'. Did you mean 'first'? "
             "Fix: use a scope such as 'first'.",
         ),
         (

@@ -46,8 +46,8 @@ class SlotChanges(NamedTuple):
     def apply(self, variables: Mapping[str, tf.Variable]) -> None:
         """Sets the slots that the checkpoint lacks, after it was restored, and logs the changes."""
         for name in self.begun:
-            weight = owner(name, variables)
-            is_average = weight is not None and name == average_name(weight)
+            weight = name.removesuffix(f"/{AVERAGE}")
+            is_average = name == average_name(weight)
             variables[name].assign(variables[weight] if is_average else np.zeros(variables[name].shape))
         _log(self.begun, "begin at the weights", "are no longer frozen; their slots begin at zero")
         _log(self.dropped, "are dropped", "are now frozen; their slots are dropped")
