@@ -42,7 +42,7 @@ def check_contents(path: str, shapes: Mapping[str, Sequence[int]], program: Prog
         for name in wanted
         if wanted[name] != saved.get(name, wanted[name])
     ]
-    changes = SlotChanges.between([*saved], [*wanted])
+    changes = SlotChanges.between(saved, wanted)
     known = {*saved, *changes.begun}
     faults += [f"'{name}' {wanted[name]} is missing from the checkpoint" for name in wanted if name not in known]
     if everything:

@@ -65,15 +65,14 @@ def _log(names: Sequence[str], averages: str, slots: str) -> None:
 
 def _added(before: Collection[str], after: Collection[str]) -> tuple[str, ...]:
     """Returns the slots of weights without slots before, and the averages of weights without an average before."""
-    had = _weights_with_slots(before)
+    had, have = _weights_with_slots(before), _weights_with_slots(after)
     added = []
-    for name in sorted(after):
+    for name in sorted({*after} - {*before}):
         weight = owner(name, after)
-        if name in before or weight is None or weight not in before:
-            continue
-        is_average = name == average_name(weight)
-        if is_average or (had and weight not in had and had & _weights_with_slots(after)):
-            added.append(name)
+        if weight is not None and weight in before:
+            is_same_optimizer = bool(had & have)
+            if name == average_name(weight) or (is_same_optimizer and weight not in had):
+                added.append(name)
     return tuple(added)
 
 
