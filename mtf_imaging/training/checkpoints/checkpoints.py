@@ -265,4 +265,6 @@ def _restore(path: str, checkpoint: tf.train.Checkpoint, program: Program, what:
         elif what is Restored.AVERAGES and int(program.step) > 0:  # before the first step, averages have no value
             keys, variables = variable_keys(shapes), program.variables
             averages = {name: average for name, average in averages_in(keys).items() if name in variables}
+            if averages:
+                _logger.info("using the averages of %d weights", len(averages))
             use_averages(variables, {name: reader.get_tensor(keys[average]) for name, average in averages.items()})
