@@ -136,6 +136,10 @@ def _settings_of_all_folds(own: CrossValidateSettings, data: TrainingData) -> di
     shared |= {"optimizer": own.optimizer or Adam(), "cleanup": own.cleanup or AS_FOUND}
     if own.initial_weights is not None:
         shared |= {"initial_weights": str(own.initial_weights), "initial_weights_except": own.initial_weights_except}
+    if own.frozen:
+        shared |= {"frozen": own.frozen}
+    if own.average_decay is not None:
+        shared |= {"average_decay": own.average_decay}
     if own.class_frequencies != FROM_DATA:
         shared |= {"class_frequencies": own.class_frequencies}
     if data.patch is not None:

@@ -57,7 +57,15 @@ def planned_step(own: PlannedStepSettings) -> TrainingStep:
         image, sizes = sizes, parse_patch(own.patch)
         check_patch(sizes, image)
     return TrainingStep(
-        own.task, own.optimizer or Adam(), sizes, own.batch_size, own.micro_batches, own.dtype, getattr(own, "seed", 0)
+        own.task,
+        own.optimizer or Adam(),
+        sizes,
+        own.batch_size,
+        own.micro_batches,
+        own.dtype,
+        getattr(own, "seed", 0),
+        own.frozen,
+        own.average_decay,
     )
 
 

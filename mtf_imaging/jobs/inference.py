@@ -51,7 +51,7 @@ def network_of_run(
     with devices.joined(own.layout) as group:
         check_agreement(group, own, cases=[image.key for image in images])
         options: dict[str, Any] = {"layout": own.layout, "mesh_impl": devices.mesh_impl, "dtype": own.dtype}
-        options["progress"] = own.progress and group.is_first
+        options |= {"averages": own.averages, "progress": own.progress and group.is_first}
         chosen = images if choose is None else [images[number] for number in group.first(choose)]
         network = subject.network(task, trained_runs(own), own.checkpoint, chosen, **options) if chosen else None
         yield group, network, chosen

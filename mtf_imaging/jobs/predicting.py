@@ -69,4 +69,5 @@ def _made_by(own: PredictSettings) -> dict[str, str]:
         weights.append(f"{index.stem} ({hashlib.sha256(index.read_bytes()).hexdigest()[:12]})")
     values = {name: value for name, value in values_of(Inference, own).items() if name not in _OF_EVALUATION}
     settings = {name: as_text(value) for name, value in values.items() if (name, value) not in _ADDED.items()}
-    return {"checkpoint": ", ".join(weights), "task": as_text(own.task), "dtype": own.dtype, **settings}
+    made_by = {"checkpoint": ", ".join(weights), "task": as_text(own.task), "dtype": own.dtype, **settings}
+    return made_by if own.averages else made_by | {"averages": as_text(own.averages)}

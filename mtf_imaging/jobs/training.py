@@ -42,6 +42,7 @@ from mtf_imaging.training import loop
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints, last_checkpoint
 from mtf_imaging.training.checkpoints.initial_weights import InitialWeights
 from mtf_imaging.training.describe import describe_run, describe_slices, fenced
+from mtf_imaging.training.frozen import describe_frozen
 from mtf_imaging.training.observers.early_warnings import EarlyWarnings
 from mtf_imaging.training.observers.events import TrainingEvents
 from mtf_imaging.training.observers.loss_log import LossLog
@@ -121,6 +122,8 @@ def run_training(own: TrainSettings, watch: Watch | None = None) -> dict[str, fl
         if not own.dry_run and group.num == 1:
             warn_of_labels(data, model_dir)
         built = build_steps(step, buckets, data, layout, devices, progress)
+        if built.network.frozen and group.is_first:
+            _logger.info("%s", describe_frozen(built.network))
         if own.dry_run:
             if initial:
                 initial.check(built.program)
@@ -196,7 +199,17 @@ def _lock(stack: contextlib.ExitStack, model_dir: str | Path) -> None:
 
 def training_step(own: TrainSettings | CrossValidateSettings, task: Task, sizes: tuple[int, ...]) -> TrainingStep:
     """Returns the step of a training on images of some sizes."""
-    return TrainingStep(task, own.optimizer or Adam(), sizes, own.batch_size, own.micro_batches, own.dtype, own.seed)
+    return TrainingStep(
+        task,
+        own.optimizer or Adam(),
+        sizes,
+        own.batch_size,
+        own.micro_batches,
+        own.dtype,
+        own.seed,
+        own.frozen,
+        own.average_decay,
+    )
 
 
 def _initial_weights(group: Group, own: TrainSettings) -> InitialWeights | None:
@@ -210,6 +223,6 @@ def _initial_weights(group: Group, own: TrainSettings) -> InitialWeights | None:
         )
     if path is None or group.first(lambda: last_checkpoint(own.model_dir)) is not None:
         return None
-    initial = InitialWeights(path, (excluded,) if isinstance(excluded, str) else tuple(excluded))
+    initial = InitialWeights(path, excluded)
     group.first(initial.check_exists)
     return initial

@@ -29,7 +29,8 @@ class ExportedRun(NamedTuple):
         )
 
         task = task_for(self.own.task, description)
-        return TrainedNetworks(task, sizes, self.runs, self.own.checkpoint, self.own.dtype, self.own.progress)
+        own = self.own
+        return TrainedNetworks(task, sizes, self.runs, own.checkpoint, own.dtype, own.progress, own.averages)
 
     def sizes(self, facts: Facts) -> tuple[tuple[int, ...], ...]:
         """Returns the sizes of the network's input, in ascending order."""

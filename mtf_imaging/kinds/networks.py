@@ -50,6 +50,7 @@ def trained_network(
     progress: bool,
     any_size: bool = False,
     window: "SlidingWindow | None" = None,
+    averages: bool = True,
 ) -> "Predict":
     """Builds the network with the weights of a run; its probabilities are averaged over flips and runs.
 
@@ -67,6 +68,7 @@ def trained_network(
       any_size: whether images may have other sizes than the grids, for each of which there is a program.
       window: the window that slides over images of any size, for which the only program is built; None to compute a
         whole image at once.
+      averages: whether to use the averages of the weights, if the run has them.
 
     Raises:
       CheckpointError: there is no checkpoint, or it belongs to another network.
@@ -87,5 +89,6 @@ def trained_network(
         dtype=dtype,
         progress=progress,
         window=window,
+        averages=averages,
     )
     return over_networks([over_flips(network, tuple(flips)) for network in networks])

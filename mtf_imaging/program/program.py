@@ -13,6 +13,7 @@ from mtf_imaging.layout import Layout, UnevenSplit, uneven_splits
 from mtf_imaging.meshes import make_mesh_impl
 from mtf_imaging.meshes.boxes import Boxes
 from mtf_imaging.meshes.random.state import Part, RandomState
+from mtf_imaging.ops.freezing import is_weight
 from mtf_imaging.ops.reshard import LayoutChange, layout_changes
 from mtf_imaging.program import checks, lowering, memory, tracing
 from mtf_imaging.program.inputs import Input, Spec
@@ -74,6 +75,7 @@ class Program(tf.Module):
       step: int64 `tf.Variable` that counts the calls with assignments.
       mesh_impl: the mesh implementation.
       function: the compiled `tf.ConcreteFunction`.
+      frozen: the names of the weights that the function froze; see `mtf_imaging.ops.freezing`.
       changes: the `LayoutChange`s within the program; see `mtf_imaging.ops.gather_slices`.
 
     Raises:
@@ -146,6 +148,7 @@ class Program(tf.Module):
             self.function = tf.function(build, autograph=False).get_concrete_function(signature, which, turn)
         traced, repeated, self._demand = found.pop()  # `build` does not keep the graph in memory
         self._shapes = {v.name: v.shape for v in traced.graph.all_variables}
+        self.frozen = tuple(v.name for v in traced.graph.all_variables if is_weight(v) and not v.trainable)
         self._outputs = tf.nest.map_structure(lambda y: y.shape, traced.outputs)
         self.changes = layout_changes(traced.graph, self.mesh_impl)
         self._join = self._make_join(turn)

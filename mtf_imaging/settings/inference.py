@@ -27,12 +27,15 @@ class TrainedRunSettings(Settings):
     Attributes:
       model_dir: folder of the run, which train wrote; with `ensemble`, of cross_validate.
       checkpoint: the checkpoint to use: the last, or the best on the held-out cases of the training.
+      averages: whether to use the averages of the weights, if the run has them (train.average_decay), instead of the
+        weights of the last step.
       ensemble: whether to average the probabilities of all folds in `model_dir`, the output folder of cross_validate.
         More folds take more time, but no more memory of the devices. Detections of objects cannot be averaged.
     """
 
     model_dir: str | Path = setting(flag=True)
     checkpoint: str = setting(default="last", choices=("last", "best"), flag=True)
+    averages: bool = setting(default=True, flag=True)
     ensemble: bool = setting(default=False, flag=True)
 
 

@@ -37,6 +37,8 @@ class PlannedStepSettings(NetworkSettings, BatchSettings, PatchSetting):
 
     resolution: Resolution = setting(unit="voxels")
     optimizer: "Optimizer | None" = changed(RunSettings, "optimizer")
+    frozen: str | Sequence[str] = changed(RunSettings, "frozen", flag=False)
+    average_decay: float | None = changed(RunSettings, "average_decay", flag=False)
     mesh_impl: str = changed(DeviceSettings, "mesh_impl")
 
 

@@ -41,7 +41,12 @@ class RunSettings(Settings):
         folder of another run, or the path of a checkpoint. Variables that both networks have are set, by name;
         `initial_weights_except` lists scopes to leave out.
       initial_weights_except: scopes, or the scope, whose variables `initial_weights` does not set, such as
-        deeplab/classes for a network with other classes.
+        deeplab/classes for a network with other classes. Patterns as in `frozen` are allowed.
+      frozen: weights that are not trained, as scopes or names of variables, separated by commas, such as
+        resnet/stem*,resnet/stage0. The wildcards * and ? are allowed. Batch norms in these scopes keep their moving
+        statistics. Default: all weights are trained.
+      average_decay: decay of exponential moving averages of the weights, such as 0.9998. Held-out scores, evaluate,
+        predict and export then use the averages. Default: no averages.
       class_frequencies: frequencies of the classes that a new network predicts before its first step: data for those of
         the labels of the training data, a fraction for each output of the network, or None to start from biases of 0.
         The run keeps the fractions. Networks without the method with_class_biases start from their own biases.
@@ -60,6 +65,8 @@ class RunSettings(Settings):
     seed: int = setting(default=0, least=0, flag=True)
     initial_weights: str | Path | None = setting(default=None, flag=True)
     initial_weights_except: str | Sequence[str] = setting(default=(), example='"deeplab/classes"')
+    frozen: str | Sequence[str] = setting(default=(), flag=True)
+    average_decay: float | None = setting(default=None, flag=True)
     class_frequencies: ClassFrequencies = setting(default=FROM_DATA, example='"data"', recorded=True)
     checkpoint_every: int = setting(default=100, unit="steps", least=1, example="100")
     checkpoints_kept: int = setting(default=3, least=1, example="3")

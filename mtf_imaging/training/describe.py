@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from mtf_imaging.program.program import Program
+from mtf_imaging.training.frozen import describe_frozen
 from mtf_imaging.training.task import Inputs
 
 
@@ -10,7 +11,8 @@ def describe_slices(program: Program, inputs: Inputs) -> str:
     """Returns a table with the whole shape and the per-processor shape of each input and each weight.
 
     The last rows list the operations at which the layout changes within the program, with the shapes before and after.
-    The lines below the table list the dimensions of inputs and weights with uneven slices.
+    The lines below the table list the dimensions of inputs and weights with uneven slices, and count the weights and
+    the frozen weights.
 
     Args:
       program: a `Program`.
@@ -30,6 +32,8 @@ def describe_slices(program: Program, inputs: Inputs) -> str:
     elements = sum(variable.shape.num_elements() for variable in weights.values())
     others = len(program.variables) - len(weights)
     lines.append(f"{elements:,} weights in {len(weights)} variables; {others} more of norms and the optimizer")
+    if program.frozen:
+        lines.append(describe_frozen(program))
     return "\n".join(lines)
 
 

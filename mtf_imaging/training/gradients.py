@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import TrainingError
+from mtf_imaging.training.averages import apply_update
+from mtf_imaging.training.frozen import NOTHING_FROZEN, Frozen
 from mtf_imaging.training.optimizers import Optimizer
 from mtf_imaging.training.task import Task, loss_of
 
@@ -11,7 +13,11 @@ FORWARD, BACKWARD, UPDATE = "forward", "backward", "update"
 
 
 def training_step(
-    task: Task, optimizer: Optimizer, ends: Callable[[str, mtf.Graph], None] = lambda phase, graph: None
+    task: Task,
+    optimizer: Optimizer,
+    ends: Callable[[str, mtf.Graph], None] = lambda phase, graph: None,
+    frozen: Frozen = NOTHING_FROZEN,
+    average_decay: float | None = None,
 ) -> Callable:
     """Returns a function over named tensors that updates the variables once per call.
 
@@ -20,17 +26,19 @@ def training_step(
       optimizer: the optimizer.
       ends: a function that is called with FORWARD and with BACKWARD once the graph contains all operations of that
         phase.
+      frozen: the weights that are not trained.
+      average_decay: the decay of the averages of the weights, or None for no averages; see `apply_update`.
 
     Returns:
       A function (**inputs) -> dict of Tensors[]: "loss" and the task's measures, computed before the update.
     """
 
     def step(**inputs: mtf.Tensor) -> dict[str, mtf.Tensor]:
-        loss, measures = loss_of(task, inputs)
+        loss, measures = loss_of(task, inputs, frozen)
         ends(FORWARD, loss.graph)
         variables, gradients = gradients_of(loss)
         ends(BACKWARD, loss.graph)
-        optimizer.apply(gradients, variables)
+        apply_update(optimizer, gradients, variables, average_decay)
         return {"loss": loss, **measures}
 
     return step

@@ -12,6 +12,8 @@ from mtf_imaging.errors import ConfigError
 from mtf_imaging.layout import ONE_PROCESSOR, Layout, format_shape, parse_shape
 from mtf_imaging.ops.over_batch import FirstPass, SecondPass, in_pass
 from mtf_imaging.program.program import Program
+from mtf_imaging.training.averages import apply_update
+from mtf_imaging.training.frozen import NOTHING_FROZEN, Frozen
 from mtf_imaging.training.gradients import gradients_of
 from mtf_imaging.training.optimizers import Optimizer
 from mtf_imaging.training.task import Inputs, Task, loss_of
@@ -88,6 +90,8 @@ class MicroBatches:
       count: number of micro-batches.
       layout: the layout.
       variables: a `Program` with which to share variables and step number, or None.
+      frozen: the weights that are not trained.
+      average_decay: the decay of the averages of the weights, or None for no averages; see `apply_update`.
       **options: keyword arguments for `Program`: seed, mesh_impl, devices.
 
     Attributes:
@@ -106,18 +110,20 @@ class MicroBatches:
         *,
         layout: Layout = ONE_PROCESSOR,
         variables: Program | None = None,
+        frozen: Frozen = NOTHING_FROZEN,
+        average_decay: float | None = None,
         **options: Any,
     ) -> None:
         self._count = count
         mesh: dict[str, Any] = {"layout": layout, **options}
         self._sums = SumsOverBatch(
-            lambda **tensors: loss_of(task, tensors)[0], inputs, count, variables=variables, **mesh
+            lambda **tensors: loss_of(task, tensors, frozen)[0], inputs, count, variables=variables, **mesh
         )
         trained: list[mtf.Variable] = []
 
         def gradients(**tensors: mtf.Tensor) -> dict[str, Any]:
             with in_pass(SecondPass(self._sums.pop(tensors), count)):
-                loss, measures = loss_of(task, tensors)
+                loss, measures = loss_of(task, tensors, frozen)
             trained[:], values = gradients_of(loss)
             values = [mtf.cast(value, variable.master_dtype) for variable, value in zip(trained, values)]
             return {"measures": {"loss": loss, **measures}, "gradients": values}
@@ -131,7 +137,8 @@ class MicroBatches:
 
         def update(**gradients: mtf.Tensor) -> mtf.Tensor:
             mesh = next(iter(gradients.values())).mesh
-            optimizer.apply(list(gradients.values()), [_same_variable(mesh, v) for v in trained])
+            variables = [_same_variable(mesh, v) for v in trained]
+            apply_update(optimizer, list(gradients.values()), variables, average_decay)
             return ops.step(mesh)
 
         # The update needs only the rules for dimensions of the weights.

@@ -41,6 +41,7 @@ def predictor(
     progress: bool = False,
     other_sizes: Sequence[Sequence[int]] | None = (),
     window: SlidingWindow | None = None,
+    averages: bool = True,
 ) -> ImageNetwork:
     """Builds a network that predicts one volume at a time, with the weights of a checkpoint.
 
@@ -59,6 +60,7 @@ def predictor(
         built when an image of this size first occurs.
       window: the window that slides over images of any size, for which the only program is built; None to compute a
         whole image at once.
+      averages: whether to use the averages of the weights, if the checkpoint has them.
 
     Returns:
       A function that maps an image, array [x, y, z, channels], to probabilities, array [x, y, z, classes], or to the
@@ -80,6 +82,7 @@ def predictor(
         progress=progress,
         other_sizes=other_sizes,
         window=window,
+        averages=averages,
     )
     return predict
 
@@ -96,6 +99,7 @@ def predictors(
     progress: bool = False,
     other_sizes: Sequence[Sequence[int]] | None = (),
     window: SlidingWindow | None = None,
+    averages: bool = True,
 ) -> list[ImageNetwork]:
     """Builds one network for several runs of the same task, such as the folds of a cross-validation.
 
@@ -105,7 +109,8 @@ def predictors(
     does not change the results.
 
     Args:
-      task, sizes, checkpoint, dtype, layout, mesh_impl, progress, other_sizes, window: the same as in `predictor`.
+      task, sizes, checkpoint, dtype, layout, mesh_impl, progress, other_sizes, window, averages: the same as in
+        `predictor`.
       model_dirs: the folders of one or more runs.
 
     Returns:
@@ -123,7 +128,7 @@ def predictors(
         program = _program(task, sizes, dtype, layout, mesh_impl, window)
     weights = _Weights(program)
     for folder in folders:
-        path = load_weights(folder, program)
+        path = load_weights(folder, program, averages)
         _logger.info("restored the weights of step %d from %s", int(program.step), path)
         if len(folders) > 1:
             weights.keep()

@@ -11,6 +11,8 @@ from mtf_imaging.layout import ONE_PROCESSOR, Layout, TensorRegion, parse_shape
 from mtf_imaging.ops.over_batch import FirstPass, in_pass
 from mtf_imaging.program.program import Program
 from mtf_imaging.program.tracing import Traced, trace_only
+from mtf_imaging.training.averages import check_decay
+from mtf_imaging.training.frozen import Frozen
 from mtf_imaging.training.gradients import BACKWARD, FORWARD, UPDATE, training_step
 from mtf_imaging.training.micro_batches import MicroBatches, in_parts, part_inputs, split_batches
 from mtf_imaging.training.optimizers import Optimizer
@@ -67,9 +69,11 @@ class TrainingStep:
         the memory of one piece.
       dtype: the dtype of images and activations.
       seed: the seed of variables and random operations.
+      frozen: the weights that are not trained, as patterns of names; see `Frozen`.
+      average_decay: the decay of the averages of the weights, or None for no averages; see `averages.apply_update`.
 
     Raises:
-      ConfigError: the optimizer is not an `Optimizer`.
+      ConfigError: the optimizer is not an `Optimizer`, or another argument is invalid.
     """
 
     task: Task
@@ -79,6 +83,8 @@ class TrainingStep:
     micro_batches: int = 1
     dtype: str = "float32"
     seed: int = 0
+    frozen: str | Sequence[str] = ()
+    average_decay: float | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.optimizer, type) or not hasattr(self.optimizer, "apply"):
@@ -87,6 +93,8 @@ class TrainingStep:
                 "Fix: pass one, such as Adam(); your own optimizers derive from Optimizer.",
                 ["optimizer"],
             )
+        Frozen(self.frozen)
+        check_decay(self.average_decay)
 
     @functools.cached_property
     def inputs(self) -> Inputs:
@@ -123,9 +131,10 @@ class TrainingStep:
         """
         options: dict[str, Any] = {"layout": layout, "mesh_impl": mesh_impl, "devices": devices, "seed": self.seed}
         options["variables"] = variables
+        own: dict[str, Any] = {"frozen": Frozen(self.frozen), "average_decay": self.average_decay}
         if self.micro_batches > 1:
-            return MicroBatches(self.task, self.optimizer, self.part_inputs, self.micro_batches, **options)
-        return _WholeBatch(Program(training_step(self.task, self.optimizer), self.inputs, **options))
+            return MicroBatches(self.task, self.optimizer, self.part_inputs, self.micro_batches, **options, **own)
+        return _WholeBatch(Program(training_step(self.task, self.optimizer, **own), self.inputs, **options))
 
     def trace(self, layout: Layout = ONE_PROCESSOR, devices: Sequence[str] = ("CPU:0",)) -> TracedStep:
         """Traces the step without allocating its tensors.
@@ -136,7 +145,11 @@ class TrainingStep:
         """
         ends: dict[str, int] = {}
         step = training_step(
-            self.task, self.optimizer, lambda phase, graph: ends.update({phase: len(graph.operations)})
+            self.task,
+            self.optimizer,
+            lambda phase, graph: ends.update({phase: len(graph.operations)}),
+            Frozen(self.frozen),
+            self.average_decay,
         )
         traced = trace_only(step, self.part_inputs, layout, devices)
         operations = traced.graph.operations
@@ -153,7 +166,7 @@ class TrainingStep:
 
         def loss(**tensors: mtf.Tensor) -> mtf.Tensor:
             with in_pass(first):
-                return loss_of(self.task, tensors)[0]
+                return loss_of(self.task, tensors, Frozen(self.frozen))[0]
 
         trace_only(loss, self.part_inputs, layout)
         return bool(first.sums)

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ConfigError, ShapeError
+from mtf_imaging.training.frozen import NOTHING_FROZEN, Frozen
 from mtf_imaging.training.protocols import check_offers, check_takes
 
 # The inputs of a `Program`: {name: (shape string, dtype)}.
@@ -77,21 +78,25 @@ def _with_dtype(spec: Any) -> tuple[str, tf.DType]:
     return shape, tf.as_dtype(dtype)
 
 
-def loss_of(task: Task, inputs: dict[str, mtf.Tensor]) -> tuple[mtf.Tensor, dict[str, mtf.Tensor]]:
+def loss_of(
+    task: Task, inputs: dict[str, mtf.Tensor], frozen: Frozen = NOTHING_FROZEN
+) -> tuple[mtf.Tensor, dict[str, mtf.Tensor]]:
     """Calls the loss of a task, and checks its result.
 
     Args:
       task: a `Task`.
       inputs: Tensors by name.
+      frozen: the weights that are not trained.
 
     Returns:
       The loss, Tensor[], and a dict of Tensors[].
 
     Raises:
-      ConfigError: the result has another type, or the task has no weights.
+      ConfigError: the result has another type, the task has no weights, or `frozen` does not fit them.
       ShapeError: the loss or a measure is not a scalar.
     """
-    result = task.loss(**inputs)
+    with frozen.applied(next(iter(inputs.values())).graph):
+        result = task.loss(**inputs)
     title = f"the loss of task {type(task).__name__}"
     if not (isinstance(result, tuple | list) and len(result) == 2 and isinstance(result[1], dict)):
         raise ConfigError(f"{title} must return a pair (loss, dict of measures, {{}} for none), not {_shown(result)}.")

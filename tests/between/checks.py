@@ -24,6 +24,7 @@ from mtf_imaging.meshes import collectives, moving, runtime
 from mtf_imaging.meshes import group as groups
 from mtf_imaging.meshes.transport import Message
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
+from mtf_imaging.training.frozen import Frozen
 from mtf_imaging.training.micro_batches import MicroBatches, part_inputs
 from mtf_imaging.training.optimizers import SGD, Adam
 from mtf_imaging.training.prediction import predictor_of
@@ -303,6 +304,7 @@ def trained_in_micro_batches(count, mesh_shape, layout, mesh_impl):
     task = _task(norm="group", norm_groups=1)
     inputs = part_inputs(task.inputs(2 * count, SIZES, "float64"), count)
     options = {"layout": Layout.parse(mesh_shape, layout), "mesh_impl": mesh_impl, "seed": 3}
+    options |= {"frozen": Frozen("unet3d/down0"), "average_decay": 0.25}
     step = MicroBatches(task, SGD(0.1, momentum=0.9), inputs, count, **options)
     rows = []
     for batch in _batches(3, 2 * count):

@@ -33,9 +33,10 @@ class Linear:
         return loss, {"error": mi.mtf.reduce_mean(error)}
 
 
-def program(optimizer, mesh_shape="", layout="", task=None, **kwargs):
+def program(optimizer, mesh_shape="", layout="", task=None, average_decay=None, **kwargs):
     task = task or Linear()
-    return mi.Program(training_step(task, optimizer), task.inputs(2), mesh_shape=mesh_shape, layout=layout, **kwargs)
+    step = training_step(task, optimizer, average_decay=average_decay)
+    return mi.Program(step, task.inputs(2), mesh_shape=mesh_shape, layout=layout, **kwargs)
 
 
 def batches(start, size=8):

@@ -13,6 +13,7 @@ from mtf_imaging.errors import ConfigError, Interrupted, TrainingError
 from mtf_imaging.training.checkpoints import files as checkpoint_files
 from mtf_imaging.training.checkpoints.best import BestCheckpoint
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
+from mtf_imaging.training.checkpoints.weights_folder import Weights
 from mtf_imaging.training.loop import train
 from mtf_imaging.training.observers.evaluator import Evaluator, check_measure
 from mtf_imaging.training.observers.event_file import EventFile
@@ -44,9 +45,10 @@ def run(
     best_by="near",
     stop=lambda: None,
     loss=None,
+    average_decay=None,
 ):
     """Trains a new program in the folder, as a new process would; evaluates and saves at different steps."""
-    program = linear.program(Adam(0.05))
+    program = linear.program(Adam(0.05), average_decay=average_decay)
     checkpoints = Checkpoints(folder, program, every=3)
 
     def predict(image):
@@ -104,6 +106,25 @@ def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole")
     run(folder)
     return folder
+
+
+def test_averages_are_evaluated_and_the_weights_are_trained_and_saved(whole, tmp_path):
+    program = run(tmp_path, average_decay=0.9)
+    weights, average = (program.variables[f"linear/weights{end}"].numpy() for end in ("", "/average"))
+    assert (tmp_path / "losses.csv").read_text() == (whole / "losses.csv").read_text()
+    size = np.mean([np.full(8, case + 1.0) @ np.abs(average) for case in range(CASES)])
+    assert float(rows(tmp_path)[-1]["size"]) == pytest.approx(size, rel=1e-5)
+    assert rows(tmp_path)[-1]["size"] != rows(whole)[-1]["size"]
+    saved = Weights(str(tmp_path / "ckpt-9"))
+    names = ["linear/weights", "linear/weights/average"]
+    for (_, value), want in zip(saved.read(names), (weights, average), strict=True):
+        np.testing.assert_array_equal(value, want)
+    # The best checkpoint contains the weights of its step, from which the run could resume.
+    best = checkpoint_files.steps(tmp_path / "best")[-1]
+    again = linear.program(Adam(0.05))
+    for batch in linear.take(best):
+        again(**batch)
+    np.testing.assert_array_equal(best_weights(tmp_path), again.variables["linear/weights"])
 
 
 def test_scores_and_events_of_every_few_steps_and_the_last_one(whole):

@@ -1,5 +1,8 @@
 """Optimizers equal their formulas in NumPy, and the base class supports custom optimizers."""
 
+from importlib import import_module
+
+import gin
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -8,6 +11,8 @@ import mtf_imaging as mi
 from mtf_imaging.errors import ConfigError, TrainingError
 from mtf_imaging.training import optimizers
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
+from mtf_imaging.training.frozen import Frozen
+from mtf_imaging.training.step import training_step
 from tests.training import linear
 
 STEPS = 12
@@ -256,6 +261,64 @@ def test_optimizers_pass_the_norm_on(optimizer):
     program(**next(linear.take(1)))
     assert np.linalg.norm(weights - before) <= 1e-4 * (1 + 1e-9)
     optimizers.Adafactor(0.1, clip_norm=1e-3)
+
+
+class _Lion(optimizers.Optimizer):
+    """A custom optimizer, as in docs/guides/own_network.md, which passes the norm on."""
+
+    def __init__(self, learning_rate, beta=0.9, clip_norm=None):
+        super().__init__(learning_rate, clip_norm)
+        self.beta = beta
+
+    def update(self, gradient, variable, step):
+        mean = self.slot(variable, "mean")
+        direction = mi.mtf.sign(mean * self.beta + gradient * (1 - self.beta))
+        mi.mtf.assign_sub(variable, direction * mi.mtf.cast(self.rate, gradient.dtype))
+
+
+SHIPPED = [cls for cls in map(optimizers.__dict__.get, optimizers.__all__) if isinstance(cls, type)]
+SHIPPED = [cls for cls in SHIPPED if issubclass(cls, optimizers.Optimizer) and cls is not optimizers.Optimizer]
+
+
+@pytest.mark.parametrize("frozen", [(), "bias"], ids=["all", "frozen"])
+@pytest.mark.parametrize("optimizer", [*SHIPPED, _Lion])
+def test_every_optimizer_gets_clipped_gradients_of_the_trained_weights(optimizer, frozen):
+    class Recording(optimizer):
+        def update(self, gradient, variable, step):
+            mi.mtf.assign(self.slot(variable, "seen"), gradient)
+            super().update(gradient, variable, step)
+
+    (batch,) = linear.take(1)
+    kernel, bias = recorded(batch)
+    trained = {"kernel": kernel} | ({} if frozen else {"bias": bias})
+    norm = np.sqrt(sum(np.sum(gradient**2) for gradient in trained.values()))
+    assert norm > 0.5
+    own = Recording(0.1, clip_norm=0.5)
+    step = training_step(Layer(), own, frozen=Frozen(frozen))
+    program = mi.Program(step, Layer().inputs(2))
+    program(**batch)
+    seen = {name: own.slot_name(type("", (), {"name": name}), "seen") for name in trained}
+    for name, gradient in trained.items():
+        np.testing.assert_allclose(program.variables[seen[name]], gradient * 0.5 / norm, rtol=1e-9)
+    assert any("bias" in name and name != "bias" for name in program.variables) == (not frozen)
+
+
+@pytest.mark.parametrize("optimizer", SHIPPED, ids=lambda cls: cls.__name__)
+def test_gin_sets_the_norm_of_every_optimizer(optimizer):
+    import_module("mtf_imaging.cli.config.names")  # registers the optimizers
+    name = optimizer.__name__
+    gin.clear_config()
+    try:
+        gin.parse_config(f"holder.value = @{name}()\n{name}.clip_norm = -1.0")
+        with pytest.raises(ConfigError, match=rf"{name}: clip_norm = -1\.0: it must be a positive number"):
+            _holder()
+    finally:
+        gin.clear_config()
+
+
+@gin.configurable("holder")
+def _holder(value=None):
+    return value
 
 
 class _Recorded(optimizers.Optimizer):

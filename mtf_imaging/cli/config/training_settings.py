@@ -122,6 +122,8 @@ def bound_step(setup: JobSetup, data_dir: str | None = None, sizes: tuple[int, .
         setup.micro_batches,
         job.dtype,
         training.seed,
+        training.frozen,
+        training.average_decay,
     )
     return PlannedStep(step, image, job.window_step)
 

@@ -33,6 +33,7 @@ class TrainedNetworks(tf.Module):
       checkpoint: "last" or "best".
       dtype: the dtype of images and activations.
       progress: whether to show progress on stderr.
+      averages: whether to use the averages of the weights, if the checkpoint has them.
 
     Attributes:
       image_dims: the names of the dimensions of an image.
@@ -52,6 +53,7 @@ class TrainedNetworks(tf.Module):
         checkpoint: str,
         dtype: str,
         progress: bool = False,
+        averages: bool = True,
     ) -> None:
         super().__init__(name="networks")
         folders = [weights_folder(model_dir, checkpoint) for model_dir in model_dirs]
@@ -69,7 +71,7 @@ class TrainedNetworks(tf.Module):
         assert program is not None
         self.weights: list[dict[str, tf.Variable]] = []
         for folder in folders:
-            path = load_weights(folder, program)
+            path = load_weights(folder, program, averages)
             _logger.info("restored the weights of step %d from %s", int(program.step), path)
             with tf.device("CPU:0"):
                 own = {name: tf.Variable(variable, name=name) for name, variable in program.variables.items()}

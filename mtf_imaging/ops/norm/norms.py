@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
+from mtf_imaging.ops.freezing import is_frozen
 from mtf_imaging.ops.inference import is_inference
 from mtf_imaging.ops.norm.normalization import Normalize, Sharing
 from mtf_imaging.ops.precision import master_dtype
@@ -37,7 +38,8 @@ def batch_norm(
     Args:
       x: Tensor[batch..., x, y, z, channels]
       is_training: whether to normalize by the statistics of the batch and to update the moving statistics. If False,
-        and within `inference`, the function normalizes by the moving statistics.
+        within `inference`, and if `freezing` matches the moving statistics, the function normalizes by the moving
+        statistics.
       momentum: fraction of the moving statistics that an update keeps.
       epsilon: a number that is added to the variance.
       name: variable scope.
@@ -51,7 +53,8 @@ def batch_norm(
             _variable(x, "moving_mean", 0.0, False),
             _variable(x, "moving_variance", 1.0, False),
         )
-        if is_training and not is_inference():
+        keeps_statistics = is_inference() or any(is_frozen(x.operation.name) for x in (moving_mean, moving_variance))
+        if is_training and not keeps_statistics:
             y, mean, variance = Normalize("batch_norm", x, scale, offset, Sharing(), epsilon).outputs
             for moving, value in ((moving_mean, mean), (moving_variance, variance)):
                 mtf.assign(moving, moving * momentum + mtf.stop_gradient(value) * (1 - momentum))

@@ -11,6 +11,7 @@ from mtf_imaging.layout import Layout, UnevenSplit, format_shape, parse_shape, u
 from mtf_imaging.meshes import ShardMeshImpl
 from mtf_imaging.meshes.exchange import Exchange
 from mtf_imaging.meshes.grid import ShardGrid
+from mtf_imaging.ops.freezing import is_weight
 from mtf_imaging.ops.reshard import LayoutChange, layout_changes
 from mtf_imaging.planner.cost.interconnect import Interconnect
 from mtf_imaging.planner.cost.memory_traffic import halo_copies, memory_traffic
@@ -215,8 +216,8 @@ def make_plan(
         weights,
         state + accumulated,
         sum(v.size * v.master_dtype.size for v in step.traced.graph.all_variables),
-        sum(_slice_bytes(v, mesh) for v in variables if v.trainable),
-        sum(_slice_bytes(v, mesh) for v in variables if not v.trainable and mesh.is_split(v.shape)),
+        sum(_slice_bytes(v, mesh) for v in variables if is_weight(v)),
+        sum(_slice_bytes(v, mesh) for v in variables if not is_weight(v) and mesh.is_split(v.shape)),
         peak(step.phases, mesh, mesh.grid.stack_size),
         tuple(layout_changes(step.traced.graph, mesh)),
     )
@@ -248,7 +249,7 @@ def _kept(traced, everywhere):
     kept = collections.defaultdict(lambda: [0, 0])
     for variable in traced.graph.all_variables:
         home = None if everywhere else traced.variables.homes[variable.name]
-        kept[home][not variable.trainable] += variable.size * variable.master_dtype.size
+        kept[home][not is_weight(variable)] += variable.size * variable.master_dtype.size
     return tuple(max(sizes) for sizes in zip(*kept.values(), strict=True)) or (0, 0)
 
 

@@ -1,5 +1,6 @@
 """Checkpoints of a program: whole variables by name, so that a run can resume under any layout."""
 
+import enum
 import logging
 from pathlib import Path
 
@@ -11,9 +12,10 @@ from mtf_imaging.files.literal import literal_prefix
 from mtf_imaging.meshes import group as groups
 from mtf_imaging.meshes.devices import host_device
 from mtf_imaging.program.program import Program
+from mtf_imaging.training.averages import averages_in, use_averages
 from mtf_imaging.training.checkpoints import files as checkpoint_files
 from mtf_imaging.training.checkpoints.background import Background, Snapshot
-from mtf_imaging.training.checkpoints.contents import check_contents
+from mtf_imaging.training.checkpoints.contents import check_contents, variable_keys
 
 _logger = logging.getLogger(__name__)
 _TRIES = 3
@@ -138,7 +140,7 @@ class Checkpoints:
         Raises:
           CheckpointError: all checkpoints are damaged, or the last intact one belongs to another network.
         """
-        path = restore_last(self._directory, self._checkpoint, self._program, everything=True)
+        path = restore_last(self._directory, self._checkpoint, self._program, Restored.EVERYTHING)
         self._group.first(lambda: checkpoint_files.sweep(self._directory))
         if path is None:
             return 0
@@ -147,12 +149,21 @@ class Checkpoints:
         return step
 
 
-def load_weights(directory: str | Path, program: Program) -> str:
+class Restored(enum.Enum):
+    """What a checkpoint restores: all variables, the weights, or the averages of the weights if it has them."""
+
+    EVERYTHING = enum.auto()
+    WEIGHTS = enum.auto()
+    AVERAGES = enum.auto()
+
+
+def load_weights(directory: str | Path, program: Program, averages: bool = True) -> str:
     """Restores the variables of a program from the last intact checkpoint, and ignores its other variables.
 
     Args:
       directory: the folder of checkpoints.
       program: the `Program`.
+      averages: whether to use the averages of the weights that the checkpoint has.
 
     Returns:
       The path of the checkpoint.
@@ -161,7 +172,8 @@ def load_weights(directory: str | Path, program: Program) -> str:
       CheckpointError: there is no checkpoint, all checkpoints are damaged, or a variable of the program is missing from
         the last intact checkpoint or has another shape there.
     """
-    path = restore_last(Path(directory), tf.train.Checkpoint(program=program), program, everything=False)
+    what = Restored.AVERAGES if averages else Restored.WEIGHTS
+    path = restore_last(Path(directory), tf.train.Checkpoint(program=program), program, what)
     if path is None:
         raise CheckpointError(
             f"{directory}: this folder holds no checkpoint. Fix: train there first, or give another model_dir.",
@@ -176,7 +188,7 @@ def last_checkpoint(directory: str | Path) -> str | None:
     return paths[0] if paths else None
 
 
-def restore_last(directory: Path, checkpoint: tf.train.Checkpoint, program: Program, everything: bool) -> str | None:
+def restore_last(directory: Path, checkpoint: tf.train.Checkpoint, program: Program, what: Restored) -> str | None:
     """Restores the last intact checkpoint and returns its path; returns None if there is no checkpoint.
 
     If several processes have joined, process 0 chooses the checkpoint, and all processes restore it.
@@ -185,7 +197,7 @@ def restore_last(directory: Path, checkpoint: tf.train.Checkpoint, program: Prog
       directory: the folder.
       checkpoint: a `tf.train.Checkpoint(program=program)`.
       program: the `Program`.
-      everything: whether to refuse a checkpoint with variables that the program lacks.
+      what: the variables to restore.
 
     Raises:
       CheckpointError: all checkpoints are damaged, the last intact one belongs to another network, or a process cannot
@@ -195,10 +207,10 @@ def restore_last(directory: Path, checkpoint: tf.train.Checkpoint, program: Prog
     group = groups.current()
     outcomes: list[str] = []
     for _ in range(_TRIES):
-        path = group.first(lambda: _restore_last(directory, checkpoint, program, everything))
+        path = group.first(lambda: _restore_last(directory, checkpoint, program, what))
         if path is None:
             return None
-        outcomes = group.gather("" if group.is_first else _restore_copy(path, checkpoint))
+        outcomes = group.gather("" if group.is_first else _restore_copy(path, checkpoint, program, what))
         if not any(outcomes):
             return path
         # A run that is training may have saved the next checkpoint and deleted this one in the meantime.
@@ -210,36 +222,49 @@ def restore_last(directory: Path, checkpoint: tf.train.Checkpoint, program: Prog
     )
 
 
-def _restore_copy(path: str, checkpoint: tf.train.Checkpoint) -> str:
+def _restore_copy(path: str, checkpoint: tf.train.Checkpoint, program: Program, what: Restored) -> str:
     """Restores the checkpoint that process 0 has restored; returns the reason if that fails, else an empty string."""
     try:
-        with literal_prefix(path) as prefix:
-            checkpoint.restore(prefix, options()).expect_partial()
+        _restore(path, checkpoint, program, what)
         return ""
-    except (tf.errors.OpError, RuntimeError, IndexError, OSError) as error:
+    except (tf.errors.OpError, CheckpointError, RuntimeError, IndexError, OSError) as error:
         return reason(error)
 
 
-def _restore_last(directory: Path, checkpoint: tf.train.Checkpoint, program: Program, everything: bool) -> str | None:
+def _restore_last(directory: Path, checkpoint: tf.train.Checkpoint, program: Program, what: Restored) -> str | None:
     """Does the same as `restore_last` in one process."""
     checkpoint_files.check_access(directory)
     paths = checkpoint_files.paths(directory)
     for path in paths:
         try:
-            with literal_prefix(path) as prefix:
-                reader = tf.train.load_checkpoint(prefix)
-                check_contents(path, reader.get_variable_to_shape_map(), program, everything)
-                checkpoint.restore(prefix, options()).expect_partial()
+            _restore(path, checkpoint, program, what)
             return path
         except tf.errors.ResourceExhaustedError:  # out of memory, not damaged
             raise
         except (tf.errors.OpError, RuntimeError, IndexError) as error:  # TensorFlow's errors for damaged files
             # A run that is training may have saved the next checkpoint and deleted this one in the meantime.
             if checkpoint_files.paths(directory)[:1] != paths[:1]:
-                return _restore_last(directory, checkpoint, program, everything)
+                return _restore_last(directory, checkpoint, program, what)
             _logger.warning("checkpoint %s is damaged; using the previous one: %s", path, reason(error))
     if paths:
         raise CheckpointError(
             f"{directory}: all checkpoints are damaged ({', '.join(paths)}). Fix: train again in another model_dir."
         )
     return None
+
+
+def _restore(path: str, checkpoint: tf.train.Checkpoint, program: Program, what: Restored) -> None:
+    """Restores a checkpoint, after checking that it belongs to the program."""
+    with literal_prefix(path) as prefix:
+        reader = tf.train.load_checkpoint(prefix)
+        shapes = reader.get_variable_to_shape_map()
+        changes = check_contents(path, shapes, program, everything=what is Restored.EVERYTHING)
+        checkpoint.restore(prefix, options()).expect_partial()
+        if what is Restored.EVERYTHING:
+            changes.apply(program.variables)
+        elif what is Restored.AVERAGES and int(program.step) > 0:  # before the first step, averages have no value
+            keys, variables = variable_keys(shapes), program.variables
+            averages = {name: average for name, average in averages_in(keys).items() if name in variables}
+            if averages:
+                _logger.info("using the averages of %d weights", len(averages))
+            use_averages(variables, {name: reader.get_tensor(keys[average]) for name, average in averages.items()})

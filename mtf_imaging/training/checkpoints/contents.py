@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from mtf_imaging.errors import CheckpointError
 from mtf_imaging.program.program import Program
+from mtf_imaging.training.checkpoints.slots import SlotChanges
 
 # The key of a variable in tf.train.Checkpoint(program=...), which escapes "/" as ".S" and "." as "..".
 _VARIABLE = re.compile(r"program/_masters/_named/(.+)/\.ATTRIBUTES/VARIABLE_VALUE$")
@@ -13,7 +14,7 @@ _FIX = "Fix: use the task and the optimizer that the checkpoint was trained with
 _SETTINGS = ("task", "optimizer", "model_dir")
 
 
-def check_contents(path: str, shapes: Mapping[str, Sequence[int]], program: Program, everything: bool) -> None:
+def check_contents(path: str, shapes: Mapping[str, Sequence[int]], program: Program, everything: bool) -> SlotChanges:
     """Compares the variables of a checkpoint with the variables of a program.
 
     Args:
@@ -21,6 +22,9 @@ def check_contents(path: str, shapes: Mapping[str, Sequence[int]], program: Prog
       shapes: the shape of each variable by its key, as returned by TensorFlow's checkpoint reader.
       program: the `Program`.
       everything: whether to refuse a checkpoint with variables that the program lacks.
+
+    Returns:
+      The slots that differ because other weights are frozen or averaged; the caller applies these changes.
 
     Raises:
       CheckpointError: the variables differ; the message names the first few that do.
@@ -38,9 +42,12 @@ def check_contents(path: str, shapes: Mapping[str, Sequence[int]], program: Prog
         for name in wanted
         if wanted[name] != saved.get(name, wanted[name])
     ]
-    faults += [f"'{name}' {wanted[name]} is missing from the checkpoint" for name in wanted if name not in saved]
+    changes = SlotChanges.between(saved, wanted)
+    known = {*saved, *changes.begun}
+    faults += [f"'{name}' {wanted[name]} is missing from the checkpoint" for name in wanted if name not in known]
     if everything:
-        faults += [f"'{name}' {saved[name]} is only in the checkpoint" for name in sorted(saved) if name not in wanted]
+        known = {*wanted, *changes.dropped}
+        faults += [f"'{name}' {saved[name]} is only in the checkpoint" for name in sorted(saved) if name not in known]
     if faults:
         more = f"; and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
         raise CheckpointError(
@@ -48,6 +55,7 @@ def check_contents(path: str, shapes: Mapping[str, Sequence[int]], program: Prog
             f"{_FIX}",
             settings=_SETTINGS,
         )
+    return changes
 
 
 def variable_keys(keys: Iterable[str]) -> dict[str, str]:

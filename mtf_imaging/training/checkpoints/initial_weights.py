@@ -6,11 +6,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from mtf_imaging.errors import CheckpointError, ConfigError, MtfImagingError, reason
+from mtf_imaging.errors import CheckpointError, MtfImagingError, reason
 from mtf_imaging.meshes import group as groups
 from mtf_imaging.program.program import Program
-from mtf_imaging.spelling import did_you_mean
+from mtf_imaging.training.averages import average_name
+from mtf_imaging.training.checkpoints.slots import owner
 from mtf_imaging.training.checkpoints.weights_folder import Weights, find_weights
+from mtf_imaging.training.variable_names import NamePatterns
 
 _logger = logging.getLogger(__name__)
 _SHOWN = 3
@@ -23,16 +25,17 @@ _Shapes = Mapping[str, tuple[int, ...]]
 class InitialWeights:
     """The weights with which a network begins, instead of random ones.
 
-    The variables that both networks have are set; the others keep their usual initial values. Optimizers begin without
-    a memory of earlier steps.
+    The variables that both networks have are set; the others keep their usual initial values. If the weights have
+    averages, the averages are used. Optimizers begin without a memory of earlier steps.
 
     Attributes:
       path: the folder of imported weights, the folder of a run, or the path of a checkpoint; see `find_weights`.
-      excluded: scopes whose variables are not set, such as "deeplab/classes" for a network with other classes.
+      excluded: scopes and patterns of names whose variables are not set, such as "deeplab/classes" for a network with
+        other classes; see `NamePatterns`.
     """
 
     path: str | Path
-    excluded: tuple[str, ...] = ()
+    excluded: str | Sequence[str] = ()
 
     def check_exists(self) -> None:
         """Checks that the weights exist, before a network is built.
@@ -90,8 +93,9 @@ class InitialWeights:
         weights = Weights(find_weights(self.path))
         wanted = {name: tuple(variable.shape.as_list()) for name, variable in program.variables.items()}
         own, saved = (_without_slots(shapes) for shapes in (wanted, weights.shapes))
-        self._check_excluded([*own, *saved])
-        own, saved = self._selected(own), self._selected(saved)
+        excluded = NamePatterns(self.excluded, "initial_weights_except")
+        excluded.check([*own, *saved], "the weights and of the network")
+        own, saved = ({n: one[n] for n in one if not excluded.matches(n)} for one in (own, saved))
         names = [name for name in own if name in saved]
         where = f"{weights.path}{f' ({weights.title})' if weights.title else ''}"
         if not names:
@@ -131,27 +135,15 @@ class InitialWeights:
         _logger.info("initial weights: %d of %d variables from %s%s", len(names), len(own), where, rest)
         return weights, names
 
-    def _check_excluded(self, names: Sequence[str]) -> None:
-        for scope in self.excluded:
-            if not any(name.startswith(f"{scope.strip('/')}/") for name in names):
-                scopes = sorted({parent for name in names for parent in _parents(name)})
-                raise ConfigError(
-                    f"initial_weights_except: neither the weights nor the network have variables in the scope "
-                    f"'{scope}'.{did_you_mean(scope, scopes)} Fix: use a scope such as '{scopes[0]}'.",
-                    ["initial_weights_except"],
-                )
-
-    def _selected(self, shapes: _Shapes) -> dict[str, tuple[int, ...]]:
-        scopes = tuple(f"{scope.strip('/')}/" for scope in self.excluded)
-        return {name: shapes[name] for name in shapes if not name.startswith(scopes)}
-
 
 def _assign(program: Program, weights: Weights | str, names: list[str]) -> str:
     """Sets variables of a program. Returns the reason if that fails, else an empty string."""
     try:
         weights = Weights(weights) if isinstance(weights, str) else weights
         variables = program.variables
-        for name, value in weights.read(names):
+        sources = {_source(name, weights.shapes): name for name in names}
+        for source, value in weights.read([*sources]):
+            name = sources[source]
             variables[name].assign(value.astype(variables[name].dtype.as_numpy_dtype))
         return ""
     except (MtfImagingError, OSError) as error:
@@ -160,7 +152,13 @@ def _assign(program: Program, weights: Weights | str, names: list[str]) -> str:
 
 def _without_slots(shapes: _Shapes) -> dict[str, tuple[int, ...]]:
     """Returns the variables that are not slots of an optimizer, whose names begin with that of another variable."""
-    return {name: shape for name, shape in shapes.items() if name.rpartition("/")[0] not in shapes}
+    return {name: shape for name, shape in shapes.items() if owner(name, shapes) is None}
+
+
+def _source(name: str, shapes: _Shapes) -> str:
+    """Returns the variable of the weights that a variable is set to: its average, if there is one."""
+    average = average_name(name)
+    return average if average in shapes else name
 
 
 def _faults_of_numbers(saved: Iterable[str], own: Iterable[str]) -> list[str]:
@@ -188,12 +186,6 @@ def _range(scope: str, numbers: set[int]) -> str:
     first, last = min(numbers), max(numbers)
     name = scope.rpartition("/")[2]
     return f"'{scope}{first}'" if first == last else f"'{scope}{first}' to '{name}{last}'"
-
-
-def _parents(name: str) -> list[str]:
-    """Returns the scopes of a variable, such as ["a", "a/b"] for "a/b/c"."""
-    scopes = name.split("/")[:-1]
-    return ["/".join(scopes[: depth + 1]) for depth in range(len(scopes))]
 
 
 def _number(shapes: _Shapes) -> str:

@@ -12,6 +12,7 @@ from mtf_imaging.errors import ConfigError
 from mtf_imaging.meshes import group as groups
 from mtf_imaging.program.program import Program
 from mtf_imaging.spelling import did_you_mean
+from mtf_imaging.training.averages import averaged
 from mtf_imaging.training.checkpoints.best import BestCheckpoint
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.evaluation import Evaluated, Predict
@@ -37,6 +38,8 @@ class Evaluator(Observer):
 
     If several processes have joined, every one of them has an evaluator, because all of them compute the predictions.
     Only process 0 writes files.
+
+    If the program has averages of the weights, they are evaluated in the place of the last weights.
 
     Args:
       folder: folder of `scores.csv` and the events.
@@ -106,8 +109,9 @@ class Evaluator(Observer):
     def _run(self, step: int) -> None:
         began = time.monotonic()
         try:
-            loss = {} if self._loss is None else {LOSS: self._loss(self._check_stop)}
-            scores, pictures = self._evaluate(self._predict)
+            with averaged(self._program):
+                loss = {} if self._loss is None else {LOSS: self._loss(self._check_stop)}
+                scores, pictures = self._evaluate(self._predict)
         except _Stopped as why:
             _logger.info("step %d: the evaluation is postponed until the run resumes: %s", step, why)
             return
