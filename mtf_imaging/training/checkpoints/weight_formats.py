@@ -1,7 +1,23 @@
 """The interfaces through which weights of other programs are read: names of variables in their checkpoints."""
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Conversion:
+    """How a variable follows from arrays of a checkpoint.
+
+    Attributes:
+      shapes: the names of the arrays and their shapes, {name: shape}.
+      convert: computes the variable from the arrays, in this order.
+    """
+
+    shapes: Mapping[str, tuple[int, ...]]
+    convert: Callable[..., np.ndarray]
 
 
 class NameTable(Protocol):
@@ -9,9 +25,12 @@ class NameTable(Protocol):
 
     Attributes:
       title: the name of the network.
-      names: {name in this package: name in the checkpoint}.
-      shapes: {name in this package: shape}.
-      settings: the settings of a network that computes the same features, {name: value}.
+      names: {name in this package: name in the checkpoint} of variables that are copied.
+      shapes: {name in this package: shape} of all variables.
+      conversions: {name in this package: conversion} of variables that are converted. A table may lack this attribute.
+      settings: the settings of a backbone that computes the same features, {name: value}.
+      network_settings: the settings of a network around the backbone, {"detection.RetinaNet.classes": value}. A table
+        may lack this attribute.
       notes: what else must agree, in sentences.
     """
 
