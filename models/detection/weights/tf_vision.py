@@ -1,7 +1,7 @@
 """The parts that detectors of official/vision share: the names of a ResNet, a feature pyramid and layers of heads."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -70,7 +70,7 @@ class Table:
         """Adds a variable that has the same values in another shape."""
         self.convert(own, name, source, shape, lambda value: value.reshape(shape))
 
-    def convert(self, own: str, name: str, source: Shape, shape: Shape, convert) -> None:  # noqa: ANN001
+    def convert(self, own: str, name: str, source: Shape, shape: Shape, convert: Callable[..., np.ndarray]) -> None:
         """Adds a variable that is computed from one of the checkpoint with the shape `source`."""
         self._conversions[own], self._shapes[own] = Conversion({f"{name}{END}": source}, convert), shape
 
@@ -135,8 +135,8 @@ class Table:
         if levels not in _PYRAMIDS:
             known = " and ".join(f"{low} to {high}" for low, high in _PYRAMIDS)
             raise mi.CheckpointError(
-                f"the feature pyramid '{prefix}' has {laterals} 1 x 1 and {len(kernels) - laterals} 3 x 3 convolutions, "
-                f"but only pyramids of the levels {known} are supported. Fix: import the backbone only."
+                f"the feature pyramid '{prefix}' has {laterals} 1 x 1 and {len(kernels) - laterals} 3 x 3 "
+                f"convolutions. Only pyramids of the levels {known} are supported. Fix: import the backbone only."
             )
         filters = kernels[0][-1]
         names = _PYRAMIDS[levels]

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
-import ml_dtypes
 import numpy as np
+import tensorflow as tf
 
 from mtf_imaging.errors import CheckpointError
 from mtf_imaging.training.checkpoints.weight_files.weight_file import damaged, damaged_array
@@ -28,7 +28,7 @@ _DTYPES = {
     "DoubleStorage": np.float64,
     "FloatStorage": np.float32,
     "HalfStorage": np.float16,
-    "BFloat16Storage": ml_dtypes.bfloat16,
+    "BFloat16Storage": tf.bfloat16.as_numpy_dtype,
     "LongStorage": np.int64,
     "IntStorage": np.int32,
     "ShortStorage": np.int16,

@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-import ml_dtypes
 import numpy as np
+import tensorflow as tf
 
 from mtf_imaging.training.checkpoints.weight_files.weight_file import damaged, damaged_array
 
@@ -14,7 +14,7 @@ _DTYPES = {
     "F64": np.float64,
     "F32": np.float32,
     "F16": np.float16,
-    "BF16": ml_dtypes.bfloat16,
+    "BF16": tf.bfloat16.as_numpy_dtype,
     "I64": np.int64,
     "I32": np.int32,
     "I16": np.int16,
