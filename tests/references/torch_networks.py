@@ -1,8 +1,8 @@
 """Networks of torchvision with random weights: writes their weights, inputs and outputs.
 
 It runs as a program of its own, because PyTorch and TensorFlow cannot always be imported in one process.
-`python torch_networks.py NAME FOLDER` writes the weights in several kinds of files, and `arrays.npz` with the input and the
-outputs in float64. Images and features have the order batch, (time,) height, width, channels.
+`python torch_networks.py NAME FOLDER` writes the weights in several kinds of files, and `arrays.npz` with the input
+and the outputs in float64. Images and features have the order batch, (time,) height, width, channels.
 """
 
 import argparse

@@ -23,6 +23,18 @@ _PYRAMIDS = {
     (2, 6): ("lateral5", "lateral4", "lateral3", "lateral2", "level5", "level2", "level3", "level4", "level6"),
 }
 _LAST_OF_BACKBONE = 5
+# The numbers of COCO's categories reach from 1 to 90, but these have no category. Number 0 is the background.
+_COCO_CLASSES = 91
+_COCO_UNUSED = (12, 26, 29, 30, 45, 66, 68, 69, 71, 83)
+COCO_NOTE = (
+    "The checkpoint has 91 classes, the numbers of COCO's categories. The 80 classes with a category are imported in "
+    "their order, which is that of the classes of COCO as a data set of this package."
+)
+
+
+def kept_classes(number: int) -> list[int]:
+    """Returns the classes of a checkpoint with `number` classes that are imported. Class 0 is the background."""
+    return [i for i in range(number) if number != _COCO_CLASSES or i not in _COCO_UNUSED]
 
 
 class Table:

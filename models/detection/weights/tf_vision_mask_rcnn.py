@@ -3,9 +3,11 @@
 import re
 from collections.abc import Mapping
 
+import numpy as np
+
 import mtf_imaging as mi
 from mtf_imaging.models.backbones.weights import NameTable
-from mtf_imaging.models.detection.weights.tf_vision import END, Shape, Table
+from mtf_imaging.models.detection.weights.tf_vision import COCO_NOTE, END, Shape, Table, kept_classes
 
 # Layers: modeling/heads/dense_prediction_heads.py (RPNHead) and modeling/heads/instance_heads.py. Momentum and epsilon:
 # maskrcnn_resnetfpn_coco in configs/maskrcnn.py. Layers before a norm have a bias there.
@@ -15,7 +17,6 @@ _MASK = re.compile(rf"(.*?mask_head/)_deconv/kernel{END}")
 _NORM = {"norm_epsilon": 1e-4, "norm_momentum": 0.997}
 _COORDS = 4
 _UPSAMPLE = 2
-_NOTES = ("Mask R-CNN predicts the same classes as the checkpoint: 0 is the background.",)
 
 
 class TFVisionMaskRCNN:
@@ -55,7 +56,9 @@ class TFVisionMaskRCNN:
                 "Fix: use a checkpoint with one scale and three ratios."
             )
         settings = {f"detection.MaskRCNN.{name}": value for name, value in network.items()}
-        return table.finish("Mask R-CNN", _NORM, settings, _NOTES)
+        classes = table.shape(f"{box}_classifier/bias")[0]
+        notes = (COCO_NOTE,) if len(kept_classes(classes)) < classes else ()
+        return table.finish("Mask R-CNN", _NORM, settings, notes)
 
 
 def _prefix(pattern: re.Pattern, shapes: Mapping[str, Shape]) -> str:
@@ -99,9 +102,10 @@ def _add_box_head(table: Table, head: str) -> dict[str, object]:
         table.norm(f"box_head/dense{i}/norm", f"{head}_fc_norms/{i}", units, f"{head}_fcs/{i}/bias")
         length, shape = units, (units, units)
     classes = table.shape(f"{head}_classifier/bias")[0]
-    _add_outputs(table, "box_head/classes", f"{head}_classifier", (units, classes), (classes,))
-    _add_outputs(table, "box_head/boxes", f"{head}_box_regressor", (units, classes * _COORDS), (classes, _COORDS))
-    settings = {"classes": classes - 1, "box_size": size, "box_convs": convs, "box_dense": denses, "box_units": units}
+    kept = kept_classes(classes)
+    _add_outputs(table, "box_head/classes", f"{head}_classifier", (units, classes), (classes,), kept)
+    _add_outputs(table, "box_head/boxes", f"{head}_box_regressor", (units, classes * _COORDS), (classes, _COORDS), kept)
+    settings = {"classes": len(kept) - 1, "box_size": size, "box_convs": convs, "box_dense": denses, "box_units": units}
     return settings if not convs else {**settings, "box_filters": inputs}
 
 
@@ -114,7 +118,9 @@ def _add_mask_head(table: Table, head: str) -> dict[str, object]:
     table.copy("mask_head/upsample/filter", f"{head}_deconv/kernel", kernel)
     table.norm("mask_head/upsample/norm", f"{head}_deconv_bn", inputs, f"{head}_deconv/bias")
     classes = table.shape(f"{head}_mask_regressor/bias")[0]
-    _add_outputs(table, "mask_head/masks", f"{head}_mask_regressor", (1, 1, inputs, classes), (classes,))
+    _add_outputs(
+        table, "mask_head/masks", f"{head}_mask_regressor", (1, 1, inputs, classes), (classes,), kept_classes(classes)
+    )
     return {"mask_filters": inputs, "mask_convs": convs}
 
 
@@ -126,7 +132,24 @@ def _add_conv(table: Table, own: str, conv: str, norm: str, inputs: int) -> int:
     return filters
 
 
-def _add_outputs(table: Table, own: str, name: str, source: Shape, outputs: Shape) -> None:
-    """Adds the weights and the bias of a linear function of the channels."""
-    table.reshape(f"{own}/weights", f"{name}/kernel", source, (source[-2], *outputs))
-    table.reshape(f"{own}/bias", f"{name}/bias", source[-1:], outputs)
+def _add_outputs(
+    table: Table, own: str, name: str, source: Shape, outputs: Shape, kept: list[int] | None = None
+) -> None:
+    """Adds the weights and the bias of a linear function of the channels.
+
+    Args:
+      table: the table.
+      own, name: the scope in this package and in the checkpoint.
+      source: the shape of the kernel in the checkpoint.
+      outputs: the shape of its last axis as several dimensions.
+      kept: the indices of the first of these dimensions that are imported. None imports all.
+    """
+    shape = outputs if kept is None else (len(kept), *outputs[1:])
+
+    def select(value: np.ndarray, outer: Shape) -> np.ndarray:
+        value = value.reshape(*outer, *outputs)
+        return value if kept is None else np.take(value, kept, axis=len(outer))
+
+    inputs = source[-2:-1]
+    table.convert(f"{own}/weights", f"{name}/kernel", source, (*inputs, *shape), lambda value: select(value, inputs))
+    table.convert(f"{own}/bias", f"{name}/bias", source[-1:], shape, lambda value: select(value, ()))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from mtf_imaging.models.backbones.weights import NameTable
-from mtf_imaging.models.detection.weights.tf_vision import END, Shape, Table
+from mtf_imaging.models.detection.weights.tf_vision import COCO_NOTE, END, Shape, Table, kept_classes
 
 # Layers: modeling/heads/dense_prediction_heads.py. Momentum and epsilon: the defaults of NormActivation in
 # configs/common.py, which configs/retinanet.py keeps.
@@ -14,8 +14,7 @@ _HEAD = re.compile(rf"(.*?head/)_cls_convs/0/kernel{END}")
 _NORM = {"norm_epsilon": 1e-3, "norm_momentum": 0.99}
 _COORDS = 4
 _NOTES = (
-    "In the checkpoint, class 0 is the background, which RetinaNet does not have here: class i is class i - 1. "
-    "Detections of both have the same scores.",
+    "In the checkpoint, class 0 is the background, which is not imported, because RetinaNet has no background here.",
 )
 _SUBNETS = {"class_head": "cls", "box_head": "box"}
 
@@ -57,21 +56,23 @@ class TFVisionRetinaNet:
                     norm = f"{head}_{name}_norms/{number}/{i}"
                     table.norm(f"{own}/conv{i}_level{level}_norm", norm, filters)
         table.conv("box_head/predictions", f"{head}_box_regressor", (3, 3, filters, anchors * _COORDS))
+        kept = kept_classes(classes)[1:]
         for own, name, outer in (("filter", "kernel", (3, 3, filters)), ("bias", "bias", ())):
             table.convert(
                 f"class_head/predictions/{own}",
                 f"{head}_classifier/{name}",
                 (*outer, anchors * classes),
-                (*outer, anchors * (classes - 1)),
-                lambda value: _without_background(value, anchors, classes),
+                (*outer, anchors * len(kept)),
+                lambda value: _selected(value, anchors, classes, kept),
             )
-        network = {"classes": classes - 1, "filters": filters, "head_convs": convs, **_NORM}
+        network = {"classes": len(kept), "filters": filters, "head_convs": convs, **_NORM}
         network |= {"min_level": table.levels[0], "max_level": table.levels[1]}
         settings = {f"detection.RetinaNet.{name}": value for name, value in network.items()}
-        return table.finish("RetinaNet", _NORM, settings, _NOTES)
+        notes = (*_NOTES, COCO_NOTE) if len(kept) < classes - 1 else _NOTES
+        return table.finish("RetinaNet", _NORM, settings, notes)
 
 
-def _without_background(value: np.ndarray, anchors: int, classes: int) -> np.ndarray:
-    """Removes class 0 of each anchor from the last axis."""
+def _selected(value: np.ndarray, anchors: int, classes: int, kept: list[int]) -> np.ndarray:
+    """Selects classes of each anchor, on the last axis."""
     outer = value.shape[:-1]
-    return value.reshape(*outer, anchors, classes)[..., 1:].reshape(*outer, anchors * (classes - 1))
+    return value.reshape(*outer, anchors, classes)[..., kept].reshape(*outer, anchors * len(kept))
