@@ -15,6 +15,7 @@ _BOX = re.compile(rf"(.*?detection_head/(?:0/)?)_fcs/0/kernel{END}")
 _RPN = re.compile(rf"(.*?rpn_head/)_convs/0/kernel{END}")
 _MASK = re.compile(rf"(.*?mask_head/)_deconv/kernel{END}")
 _NORM = {"norm_epsilon": 1e-4, "norm_momentum": 0.997}
+_HEADS = {"rpn_head/_convs/0": _RPN, "detection_head/0/_fcs/0": _BOX, "mask_head/_deconv": _MASK}
 _COORDS = 4
 _UPSAMPLE = 2
 
@@ -44,7 +45,7 @@ class TFVisionMaskRCNN:
           CheckpointError: the checkpoint lacks a head, has several box heads, or another backbone or pyramid than
             `MaskRCNN`.
         """
-        rpn, box, mask = (_prefix(pattern, shapes) for pattern in (_RPN, _BOX, _MASK))
+        rpn, box, mask = (_prefix(name, shapes) for name in _HEADS)
         table = Table(shapes)
         anchors = _add_rpn(table, rpn)
         network = {"filters": table.filters, "min_level": table.levels[0], "max_level": table.levels[1], **_NORM}
@@ -61,12 +62,12 @@ class TFVisionMaskRCNN:
         return table.finish("Mask R-CNN", _NORM, settings, notes)
 
 
-def _prefix(pattern: re.Pattern, shapes: Mapping[str, Shape]) -> str:
-    prefixes = sorted({match[1] for name in shapes if (match := pattern.fullmatch(name))}, key=len)
+def _prefix(layer: str, shapes: Mapping[str, Shape]) -> str:
+    """Returns what precedes the attributes of a head, such as "rpn_head/", given the name of one of its layers."""
+    prefixes = sorted({match[1] for name in shapes if (match := _HEADS[layer].fullmatch(name))}, key=len)
     if not prefixes:
         raise mi.CheckpointError(
-            f"there is no variable such as '{pattern.pattern.partition(')')[2].partition('/.')[0]}'. "
-            "Fix: use a complete checkpoint of Mask R-CNN."
+            f"there is no variable '{layer}/kernel{END}'. Fix: use a complete checkpoint of Mask R-CNN."
         )
     return prefixes[0]
 
