@@ -173,6 +173,7 @@ FAULTS = [
         "has 2 1 x 1 and 4 3 x 3 convolutions. Only pyramids of the levels",
     ),
     (lambda: mask_rcnn(rpn_convs=2), "'rpn_head/_convs' has 2 convolutions, but the region proposal network"),
+    (lambda: retinanet(anchors=3), "has 3 anchors in each cell, but RetinaNet has 9"),
     (lambda: mask_rcnn(anchors=9), "'rpn_head/_classifier' has 9 anchors in each cell, but MaskRCNN has 3"),
     (lambda: without(mask_rcnn(), "mask_head/"), "there is no variable 'mask_head/_deconv/kernel.*Fix: "),
     (lambda: without(retinanet(), "decoder/"), "there is no feature pyramid 'decoder/layer_with_weights-0'. Fix: "),

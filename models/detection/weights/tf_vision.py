@@ -137,7 +137,7 @@ class Table:
         if not matches:
             raise mi.CheckpointError(
                 "there is no feature pyramid 'decoder/layer_with_weights-0'. Fix: use a checkpoint with an FPN, or "
-                "import the backbone only."
+                "import the backbone only, as tf_vision."
             )
         prefix = matches[0][1]
         kernels = {int(match[2]): self._checkpoint[match[0]] for match in matches}
@@ -148,7 +148,8 @@ class Table:
             known = " and ".join(f"{low} to {high}" for low, high in _PYRAMIDS)
             raise mi.CheckpointError(
                 f"the feature pyramid '{prefix}' has {laterals} 1 x 1 and {len(kernels) - laterals} 3 x 3 "
-                f"convolutions. Only pyramids of the levels {known} are supported. Fix: import the backbone only."
+                f"convolutions. Only pyramids of the levels {known} are supported. "
+                "Fix: import the backbone only, as tf_vision."
             )
         filters = kernels[0][-1]
         names = _PYRAMIDS[levels]

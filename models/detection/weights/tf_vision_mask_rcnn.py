@@ -79,7 +79,7 @@ def _add_rpn(table: Table, head: str) -> int:
     if (convs := table.count(f"{head}_convs/")) != 1:
         raise mi.CheckpointError(
             f"'{head}_convs' has {convs} convolutions, but the region proposal network of MaskRCNN has 1. "
-            "Fix: use a checkpoint with num_convs = 1, or import the backbone only."
+            "Fix: use a checkpoint with num_convs = 1, or import the backbone only, as tf_vision."
         )
     table.copy("rpn/conv/filter", f"{head}_convs/0/kernel", (3, 3, table.filters, filters))
     for number, level in enumerate(range(table.levels[0], table.levels[1] + 1)):

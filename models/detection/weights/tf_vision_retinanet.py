@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+import mtf_imaging as mi
 from mtf_imaging.models.backbones.weights import NameTable
 from mtf_imaging.models.detection.weights.tf_vision import COCO_NOTE, END, Shape, Table, kept_classes
 
@@ -12,6 +13,7 @@ from mtf_imaging.models.detection.weights.tf_vision import COCO_NOTE, END, Shape
 # configs/common.py, which configs/retinanet.py keeps.
 _HEAD = re.compile(rf"(.*?head/)_cls_convs/0/kernel{END}")
 _NORM = {"norm_epsilon": 1e-3, "norm_momentum": 0.99}
+_ANCHORS = 9
 _COORDS = 4
 _NOTES = (
     "In the checkpoint, class 0 is the background, which is not imported, because RetinaNet has no background here.",
@@ -49,6 +51,11 @@ class TFVisionRetinaNet:
         filters = table.shape(f"{head}_cls_convs/0/kernel")[-1]
         anchors = table.shape(f"{head}_box_regressor/bias")[0] // _COORDS
         classes = table.shape(f"{head}_classifier/bias")[0] // anchors
+        if anchors != _ANCHORS:
+            raise mi.CheckpointError(
+                f"'{head}_box_regressor' has {anchors} anchors in each cell, but RetinaNet has {_ANCHORS} by default. "
+                "Fix: use a checkpoint with three scales and three ratios, or import the backbone only, as tf_vision."
+            )
         for own, name in _SUBNETS.items():
             for i in range(convs):
                 table.conv(f"{own}/conv{i}", f"{head}_{name}_convs/{i}", (3, 3, filters, filters))
