@@ -23,6 +23,7 @@ LEGACY_START = pickle.dumps(0x1950A86A20F9469CFC6C, protocol=2)
 _KIND = "a file of torch.save"
 _HOLDERS = ("model", "state_dict", "model_state_dict")  # the entries under which training programs save a model
 _SHOWN = 4
+_NUMBER = 8  # bytes of the number of elements of a storage, in the format before PyTorch 1.6
 _PARALLEL = "module."  # the prefix of DistributedDataParallel
 _DTYPES = {
     "DoubleStorage": np.float64,
@@ -183,7 +184,10 @@ def _read_legacy(path: str) -> tuple[Any, _Load]:
         for key in map(str, keys):
             if not sizes.get(key):
                 raise ValueError(f"the values of storage {key} have an unknown dtype")
-            length = int.from_bytes(file.read(8), "little") * sizes[key]
+            number = file.read(_NUMBER)
+            if len(number) != _NUMBER:
+                raise EOFError("it ends within the values")
+            length = int.from_bytes(number, "little") * sizes[key]
             positions[key] = (file.tell(), length)
             file.seek(length, 1)
 
