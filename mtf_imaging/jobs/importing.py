@@ -106,10 +106,21 @@ def import_weights(own: ImportWeightsSettings) -> ImportedWeights:
     )
 
 
+@dataclasses.dataclass(frozen=True)
+class _Copy:
+    """The conversion of a variable that is copied."""
+
+    shapes: Mapping[str, tuple[int, ...]]
+
+    def convert(self, *arrays: np.ndarray) -> np.ndarray:
+        """Returns the only array."""
+        return arrays[0]
+
+
 def _conversions(table: NameTable) -> dict[str, Conversion]:
     """Returns how each variable of a table follows from the arrays of a file."""
-    copies = {name: Conversion({own: table.shapes[name]}, lambda value: value) for name, own in table.names.items()}
-    return copies | dict(getattr(table, "conversions", {}))
+    conversions: dict[str, Conversion] = {name: _Copy({own: table.shapes[name]}) for name, own in table.names.items()}
+    return conversions | dict(getattr(table, "conversions", {}))
 
 
 def _check_table(path: str, table: NameTable, shapes: Mapping[str, tuple[int, ...]]) -> None:

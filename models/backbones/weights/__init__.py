@@ -5,7 +5,7 @@ shapes of the checkpoint alone, which show the number of blocks, the stem and th
 """
 
 from mtf_imaging.models.backbones.weights.keras_applications import KerasApplications
-from mtf_imaging.models.backbones.weights.structure import NameTable, Structure
+from mtf_imaging.models.backbones.weights.structure import Conversion, NameTable, Structure
 from mtf_imaging.models.backbones.weights.tf_slim import TFSlim
 from mtf_imaging.models.backbones.weights.tf_vision import TFVision
 from mtf_imaging.models.backbones.weights.torchvision import TorchVision
@@ -16,6 +16,7 @@ WEIGHT_FORMATS = (TPU(), TFSlim(), TFVision(), TorchVision(), KerasApplications(
 __all__ = [
     "TPU",
     "WEIGHT_FORMATS",
+    "Conversion",
     "KerasApplications",
     "NameTable",
     "Structure",

@@ -3,11 +3,8 @@
 import re
 from collections.abc import Mapping
 
-import numpy as np
-
 import mtf_imaging as mi
-from mtf_imaging.models.backbones.weights.structure import Conv, NameTable, Shape, Structure
-from mtf_imaging.training.checkpoints.weight_formats import Conversion
+from mtf_imaging.models.backbones.weights.structure import Conv, Conversion, NameTable, Shape, Structure
 
 # Names, strides, paddings and epsilon: keras/src/applications/resnet.py; the momentum is the default of
 # keras.layers.BatchNormalization. Image values: the mode "caffe" of keras/src/applications/imagenet_utils.py.
@@ -74,14 +71,14 @@ class KerasApplications:
         (stem, *_) = structure.convs()
         kernel = names.pop(f"{stem.name}/filter")
         shape = (stem.kernel_size, stem.kernel_size, stem.inputs, stem.outputs)
-        conversions[f"{stem.name}/filter"] = Conversion({kernel: shape}, lambda value: np.flip(value, 2))
+        conversions[f"{stem.name}/filter"] = Conversion({kernel: shape}, lambda value: value[:, :, ::-1])
         settings = {**structure.settings, **_SETTINGS}
         return NameTable(structure.title, names, structure.variables(), settings, _NOTES, conversions)
 
 
 def _mean_without_bias(mean: str, bias: str, conv: Conv) -> Conversion:
     """Returns the conversion of the mean of a norm after a convolution with a bias."""
-    return Conversion({mean: (conv.outputs,), bias: (conv.outputs,)}, np.subtract)
+    return Conversion({mean: (conv.outputs,), bias: (conv.outputs,)}, lambda value, bias: value - bias)
 
 
 def _layer(name: str) -> str:

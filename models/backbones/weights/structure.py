@@ -1,11 +1,10 @@
 """The structure of a residual network, its variables, and the table of their names in a checkpoint."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from mtf_imaging.models.backbones.blocks import EXPANSION
-from mtf_imaging.training.checkpoints.weight_formats import Conversion
 
 Shape = tuple[int, ...]
 
@@ -95,6 +94,19 @@ class Structure:
             shapes[f"{conv.name}/filter"] = (conv.kernel_size, conv.kernel_size, conv.inputs, conv.outputs)
             shapes |= {f"{conv.name}_norm/{name}": (conv.outputs,) for name in _NORM}
         return shapes
+
+
+@dataclasses.dataclass(frozen=True)
+class Conversion:
+    """How a variable follows from arrays of a checkpoint.
+
+    Attributes:
+      shapes: the names of the arrays and their shapes, {name: shape}.
+      convert: computes the variable from the arrays, NumPy arrays in this order.
+    """
+
+    shapes: Mapping[str, Shape]
+    convert: Callable[..., Any]
 
 
 @dataclasses.dataclass(frozen=True)

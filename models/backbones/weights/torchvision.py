@@ -3,11 +3,8 @@
 import re
 from collections.abc import Mapping
 
-import numpy as np
-
 import mtf_imaging as mi
-from mtf_imaging.models.backbones.weights.structure import Conv, NameTable, Shape, Structure
-from mtf_imaging.training.checkpoints.weight_formats import Conversion
+from mtf_imaging.models.backbones.weights.structure import Conv, Conversion, NameTable, Shape, Structure
 
 # Names, strides and paddings: torchvision/models/resnet.py; epsilon and momentum are the defaults of
 # torch.nn.BatchNorm2d. Image values: torchvision/transforms/_presets.py. Detectors keep a ResNet in backbone.body; its
@@ -72,7 +69,7 @@ class TorchVision:
 def torch_filter(name: str, conv: Conv) -> Conversion:
     """Returns the conversion of a filter of PyTorch, whose axes are outputs, inputs, height and width."""
     shape = (conv.outputs, conv.inputs, conv.kernel_size, conv.kernel_size)
-    return Conversion({name: shape}, lambda value: np.transpose(value, (2, 3, 1, 0)))
+    return Conversion({name: shape}, lambda value: value.transpose(2, 3, 1, 0))
 
 
 def _structure(shapes: Mapping[str, Shape], prefix: str, numbers: list[tuple[int, int]]) -> Structure:

@@ -2,12 +2,10 @@
 
 import re
 from collections.abc import Callable, Mapping
-
-import numpy as np
+from typing import Any
 
 import mtf_imaging as mi
-from mtf_imaging.models.backbones.weights import NameTable, TFVision
-from mtf_imaging.training.checkpoints.weight_formats import Conversion
+from mtf_imaging.models.backbones.weights import Conversion, NameTable, TFVision
 
 Shape = tuple[int, ...]
 
@@ -82,7 +80,7 @@ class Table:
         """Adds a variable that has the same values in another shape."""
         self.convert(own, name, source, shape, lambda value: value.reshape(shape))
 
-    def convert(self, own: str, name: str, source: Shape, shape: Shape, convert: Callable[..., np.ndarray]) -> None:
+    def convert(self, own: str, name: str, source: Shape, shape: Shape, convert: Callable[..., Any]) -> None:
         """Adds a variable that is computed from one of the checkpoint with the shape `source`."""
         self._conversions[own], self._shapes[own] = Conversion({f"{name}{END}": source}, convert), shape
 
@@ -105,7 +103,7 @@ class Table:
         if bias:
             mean = f"{own}/moving_mean"
             source = {self._names.pop(mean): (size,), f"{bias}{END}": (size,)}
-            self._conversions[mean] = Conversion(source, np.subtract)
+            self._conversions[mean] = Conversion(source, lambda value, bias: value - bias)
 
     def finish(
         self,

@@ -2,8 +2,7 @@
 
 import re
 from collections.abc import Mapping
-
-import numpy as np
+from typing import Any
 
 import mtf_imaging as mi
 from mtf_imaging.models.backbones.weights import NameTable
@@ -147,9 +146,9 @@ def _add_outputs(
     """
     shape = outputs if kept is None else (len(kept), *outputs[1:])
 
-    def select(value: np.ndarray, outer: Shape) -> np.ndarray:
+    def select(value: Any, outer: Shape) -> Any:
         value = value.reshape(*outer, *outputs)
-        return value if kept is None else np.take(value, kept, axis=len(outer))
+        return value if kept is None else value.take(kept, axis=len(outer))
 
     inputs = source[-2:-1]
     table.convert(f"{own}/weights", f"{name}/kernel", source, (*inputs, *shape), lambda value: select(value, inputs))

@@ -2,8 +2,7 @@
 
 import re
 from collections.abc import Mapping
-
-import numpy as np
+from typing import Any
 
 import mtf_imaging as mi
 from mtf_imaging.models.backbones.weights import NameTable
@@ -79,7 +78,7 @@ class TFVisionRetinaNet:
         return table.finish("RetinaNet", _NORM, settings, notes)
 
 
-def _selected(value: np.ndarray, anchors: int, classes: int, kept: list[int]) -> np.ndarray:
+def _selected(value: Any, anchors: int, classes: int, kept: list[int]) -> Any:
     """Selects classes of each anchor, on the last axis."""
     outer = value.shape[:-1]
     return value.reshape(*outer, anchors, classes)[..., kept].reshape(*outer, anchors * len(kept))

@@ -1,23 +1,24 @@
 """The interfaces through which weights of other programs are read: names of variables in their checkpoints."""
 
-import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 
-@dataclasses.dataclass(frozen=True)
-class Conversion:
+class Conversion(Protocol):
     """How a variable follows from arrays of a checkpoint.
 
     Attributes:
       shapes: the names of the arrays and their shapes, {name: shape}.
-      convert: computes the variable from the arrays, in this order.
     """
 
-    shapes: Mapping[str, tuple[int, ...]]
-    convert: Callable[..., np.ndarray]
+    @property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]: ...
+
+    def convert(self, *arrays: np.ndarray) -> np.ndarray:
+        """Computes the variable from the arrays, in this order."""
+        ...
 
 
 class NameTable(Protocol):
