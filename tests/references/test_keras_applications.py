@@ -32,8 +32,9 @@ def network(tmp_path_factory):
     return folder, image, [np.asarray(output) for output in outputs]
 
 
-@pytest.mark.parametrize(("mesh_shape", "layout"), LAYOUTS)
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize(
+    ("name", "mesh_shape", "layout"), [*((name, *LAYOUTS[0]) for name in FILES), (FILES[0], *LAYOUTS[1])]
+)
 def test_an_imported_resnet_has_the_same_features(network, tmp_path, name, mesh_shape, layout):
     folder, image, expected = network
     imported = mi.jobs.import_weights(checkpoint=folder / name, output_dir=tmp_path / "weights", formats=WEIGHT_FORMATS)

@@ -40,8 +40,9 @@ def network(tmp_path_factory):
     return run
 
 
-@pytest.mark.parametrize("name", RESNETS)
-@pytest.mark.parametrize(("mesh_shape", "layout"), LAYOUTS)
+@pytest.mark.parametrize(
+    ("name", "mesh_shape", "layout"), [*((name, *LAYOUTS[0]) for name in RESNETS), ("resnet50", *LAYOUTS[1])]
+)
 def test_imported_resnets_have_the_same_features(network, tmp_path, name, mesh_shape, layout):
     folder, image, expected = network(name)
     imported = mi.jobs.import_weights(
@@ -55,8 +56,8 @@ def test_imported_resnets_have_the_same_features(network, tmp_path, name, mesh_s
         return list(backbone.features(image, is_training=False))
 
     found = compute_imported(tmp_path / "weights", fn, {"image": image_spec(image)}, mesh_shape, layout)
-    assert len(expected) == 4
-    for feature, other in zip(found, expected, strict=True):
+    assert len(expected) == (3 if name.startswith("retinanet") else 4)  # RetinaNet needs no C2
+    for feature, other in zip(found[-len(expected) :], expected, strict=True):
         assert_equal(feature, other)
 
 
