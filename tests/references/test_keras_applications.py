@@ -25,7 +25,7 @@ def network(tmp_path_factory):
         model.save(folder / FILES[1])
         model.save(folder / FILES[2])
         image = np.random.default_rng(0).uniform(0, 255, (1, 64, 96, 3))
-        features = keras.Model(model.inputs, [model.get_layer(name).output for name in STAGES])
+        features = keras.Model(model.input, [model.get_layer(name).output for name in STAGES])
         outputs = features(keras.applications.resnet.preprocess_input(image.copy()))
     finally:
         keras.backend.set_floatx("float32")
