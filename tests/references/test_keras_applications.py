@@ -47,4 +47,4 @@ def test_an_imported_resnet_has_the_same_features(network, tmp_path, name, mesh_
 
     found = compute_imported(tmp_path / "weights", fn, {"image": image_spec(image - MEAN)}, mesh_shape, layout)
     for feature, other in zip(found, expected, strict=True):
-        assert_equal(feature, other)
+        assert_equal(feature, other, tolerance=1e-7)  # the difference of a mean and a bias is rounded to float32

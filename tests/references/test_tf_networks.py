@@ -24,6 +24,7 @@ SIZE, CLASSES = (128, 192), 5
 FORMATS = (*DETECTORS, *WEIGHT_FORMATS)
 SPEC = tf_keras.layers.InputSpec(shape=[None, *SIZE, 3])
 ROIS = 6
+FOLDED = 1e-7  # the difference of a mean and a bias is rounded to float32
 
 
 @pytest.fixture
@@ -63,7 +64,7 @@ def test_retinanet(retina, image, tmp_path, mesh_shape, layout):
     logits, deltas, _ = network.head(features, training=False)
     imported = mi.jobs.import_weights(checkpoint=path, output_dir=tmp_path / "weights", formats=FORMATS)
     assert (imported.file_format, imported.title) == ("tf_vision_retinanet", "RetinaNet with ResNet-50")
-    assert imported.others in ((), ("save_counter/.ATTRIBUTES/VARIABLE_VALUE",), imported.others[:2])
+    assert all("counter" in name or "head" not in name for name in imported.others)
     ours = RetinaNet(backbone=ResNetBackbone(**imported.settings), **own_settings(imported, RetinaNet))
     assert ours.classes == CLASSES - 1
 
@@ -130,9 +131,8 @@ def test_mask_rcnn(mask, image, tmp_path, mesh_shape, layout):
         deltas = found["deltas"][number]
         assert_equal(deltas, tf.reshape(expected[1][str(level)], deltas.shape))
     classes, boxes, masks = found["heads"]
-    assert_equal(classes, expected_classes)
-    assert_equal(boxes, tf.reshape(expected_boxes, boxes.shape))
-    assert_equal(masks, expected_masks)
+    for own, other in ((classes, expected_classes), (boxes, expected_boxes), (masks, expected_masks)):
+        assert_equal(own, tf.reshape(other, own.shape), FOLDED)
 
 
 @pytest.mark.parametrize("prefix", ["", "model/"])
