@@ -52,5 +52,4 @@ def randomize_variables(network, seed=0):
             value = rng.normal(0, 0.1, shape)
         else:
             value = rng.normal(0, np.sqrt(2 / np.prod(shape[:-1])), shape)
-        if variable.dtype.is_floating if hasattr(variable.dtype, "is_floating") else True:
-            variable.assign(value.astype(np.float32))
+        variable.assign(value.astype(np.float32))
