@@ -43,6 +43,7 @@ setup(
         "contourpy>=1.3.1,<2",  # outlines of the report
         "gin-config>=0.5,<0.6",
         "google-crc32c>=1.5,<2",  # checksums of the chunks of OME-Zarr images
+        "h5py>=3.11,<4",  # reads the weights of Keras; TensorFlow needs it as well
         "matplotlib>=3.10.8,<4",
         "mesh-tensorflow==0.1.21",
         "nibabel>=5.2,<6",

@@ -24,25 +24,28 @@ def basic_block(conv_norm, x, filters, stride=1, dilation=1):
     return _add_and_relu(conv_norm, x, conv_norm(y, "conv1", filters, 3, 1, dilation), stride)
 
 
-def bottleneck_block(conv_norm, x, filters, stride=1, dilation=1):
+def bottleneck_block(conv_norm, x, filters, stride=1, dilation=1, strided_conv="3x3"):
     """Computes a 1 x 1, a 3 x 3 and a 1 x 1 convolution with ReLUs between them, adds the input, and applies a ReLU.
 
     Args:
       conv_norm: a `ConvNorm`.
       x: Tensor[batch, height, width, channels]
       filters: number of filters of the first two convolutions. The third has four times as many.
-      stride: stride of the 3 x 3 convolution.
+      stride: stride of the block.
       dilation: dilation of the 3 x 3 convolution.
+      strided_conv: the convolution that has the stride: "3x3", or "1x1", the first one.
 
     Returns:
       Tensor[batch, height / stride, width / stride, channels=4 filters], with sizes rounded up.
     """
-    y = relu(conv_norm(x, "conv0", filters, 1))
-    y = relu(conv_norm(y, "conv1", filters, 3, stride, dilation))
+    first, second = (1, stride) if strided_conv == "3x3" else (stride, 1)
+    y = relu(conv_norm(x, "conv0", filters, 1, first))
+    y = relu(conv_norm(y, "conv1", filters, 3, second, dilation))
     return _add_and_relu(conv_norm, x, conv_norm(y, "conv2", EXPANSION * filters, 1), stride)
 
 
 EXPANSION = 4
+STRIDED_CONVS = ("3x3", "1x1")
 
 
 def _add_and_relu(conv_norm, x, y, stride):

@@ -8,8 +8,9 @@ import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging.models.backbones.backbone import Backbone
-from mtf_imaging.models.backbones.blocks import basic_block, bottleneck_block
+from mtf_imaging.models.backbones.blocks import STRIDED_CONVS, basic_block, bottleneck_block
 from mtf_imaging.models.backbones.checks import check_choice, is_count
+from mtf_imaging.models.backbones.layers import PADDINGS
 from mtf_imaging.models.backbones.stems import STEMS
 
 
@@ -20,8 +21,8 @@ class ResNetBackbone(Backbone):
 
     - The stem reduces the image to a quarter of its size.
     - Stage s has blocks of `base_filters 2^s` filters. The first block of every stage but the first halves the image,
-      and rounds its sizes up. In a bottleneck block, the 3 x 3 convolution has the stride. (`resnet_v1_beta` of TF-Slim
-      has it in the last block of the stage before; the weights are the same.)
+      and rounds its sizes up. In a bottleneck block, the 3 x 3 convolution has the stride by default. (`resnet_v1_beta`
+      of TF-Slim has it in the last block of the stage before; the weights are the same.)
 
     The default is ResNet-50. ResNet-101 has `blocks` (3, 4, 23, 3), ResNet-152 (3, 8, 36, 3), and ResNet-18 has
     (2, 2, 2, 2) without bottlenecks.
@@ -35,6 +36,10 @@ class ResNetBackbone(Backbone):
         and the last has twice the filters. A 3 x 3 max pool with stride 2 follows.
       padding: padding of strided convolutions. "fixed" does not depend on the size of the image, as in published
         networks; "same" is TensorFlow's "SAME".
+      pool_padding: padding of the max pool, "same" or "fixed". Published networks differ here: those of TensorFlow have
+        "same", those of torchvision and of Keras applications have "fixed".
+      strided_conv: the convolution of a bottleneck block that has the stride: "3x3"; or "1x1", the first one, as in the
+        networks of Keras applications.
       output_stride: largest stride of a feature, 8, 16 or 32. Stages that would exceed it keep the resolution, and
         dilate their 3 x 3 convolutions by 2, 4 and so on instead. With None, no stage does so.
       multigrid: factors of the dilation in the blocks of the last stage, if `output_stride` dilates it.
@@ -51,6 +56,8 @@ class ResNetBackbone(Backbone):
     blocks: tuple[int, ...] = (3, 4, 6, 3)
     bottleneck: bool = True
     stem: str = "7x7"
+    pool_padding: str = "same"
+    strided_conv: str = "3x3"
     multigrid: tuple[int, ...] = (1, 2, 4)
 
     def __post_init__(self):
@@ -62,6 +69,8 @@ class ResNetBackbone(Backbone):
                 "least 1. Fix: use a tuple such as (2, 2, 2, 2)."
             )
         check_choice(self, "stem", tuple(STEMS))
+        check_choice(self, "pool_padding", PADDINGS)
+        check_choice(self, "strided_conv", STRIDED_CONVS)
         if not _are_counts(self.multigrid):
             raise mi.ConfigError(
                 f"{name}.multigrid = {self.multigrid!r}: it must be a tuple with a factor of the dilation, at least 1, "
@@ -87,9 +96,12 @@ class ResNetBackbone(Backbone):
           dimension has the name of `mi.ops.gather_slices` from its first such feature on.
         """
         conv_norm, features = self._conv_norm(is_training), []
-        block_fn = bottleneck_block if self.bottleneck else basic_block
+        block_fn = basic_block
+        if self.bottleneck:
+            block_fn = functools.partial(bottleneck_block, strided_conv=self.strided_conv)
+        stem = functools.partial(STEMS[self.stem], conv_norm, filters=self.base_filters, pool_padding=self.pool_padding)
         with tf.compat.v1.variable_scope("resnet"):
-            x = self._run(is_training, lambda x: STEMS[self.stem](conv_norm, x, self.base_filters), image)
+            x = self._run(is_training, stem, image)
             for stage, dilations in enumerate(self._dilations()):
                 for block, dilation in enumerate(dilations):
                     halves = stage > 0 and block == 0 and self.strides[stage] > self.strides[stage - 1]

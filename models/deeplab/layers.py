@@ -103,6 +103,6 @@ def concat_channels(tensors):
     return mi.mtf.rename_dimension(mi.mtf.concat(renamed, "joined"), "joined", CHANNELS)
 
 
-def resize(x, like, name):
-    """Resizes `x` linearly to the height and width of `like`. The centers of the pixels at the border do not move."""
-    return mi.ops.resize2d(x, [dim.size for dim in like.shape.dims[-3:-1]], align_corners=True, name=name)
+def resize(x, like, align_corners, name):
+    """Resizes `x` linearly to the height and width of `like`; see `mi.ops.resize2d` for `align_corners`."""
+    return mi.ops.resize2d(x, [dim.size for dim in like.shape.dims[-3:-1]], align_corners=align_corners, name=name)

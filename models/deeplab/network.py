@@ -32,7 +32,7 @@ class DeepLab:
       1 x 1 convolution with a bias computes the logits, which are resized to the image.
 
     Every convolution but the last one is followed by a batch norm over the whole batch and a ReLU. All resizes are
-    linear, and keep the centers of the pixels at the border (`align_corners`). Images may have any size.
+    linear. Images may have any size.
 
     The weights of the backbone have the names that they have without DeepLab.
 
@@ -55,6 +55,8 @@ class DeepLab:
       dropout_rate: fraction of the results of ASPP that training drops.
       separable: whether the 3 x 3 convolutions of ASPP and of the decoder are depthwise separable. The published
         networks with an Xception backbone are, those with a ResNet backbone are not.
+      align_corners: whether resizes keep the centers of the pixels at the border, as in the published networks. If
+        False, they keep the borders of the image, as in `official/vision` of tensorflow/models.
       norm_momentum: fraction of the moving statistics that each update of a batch norm keeps.
       norm_epsilon: number that batch norms add to the variance.
       gather_below: minimum size of a slice of the map of ASPP in pixels. Dimensions with smaller slices are gathered
@@ -78,6 +80,7 @@ class DeepLab:
     decoder_convs: int = 2
     dropout_rate: float = 0.1
     separable: bool = False
+    align_corners: bool = True
     norm_momentum: float = 0.9997
     norm_epsilon: float = 1e-5
     gather_below: int | None = None
@@ -124,7 +127,8 @@ class DeepLab:
             x = self._decoder(block, low_level, deep)
             classes = self.classes or _CLASSES
             check_biases("DeepLab.class_biases", self.class_biases, classes)
-            return layers.resize(layers.classify(x, "classes", classes, self.class_biases), image, "logits_resize")
+            logits = layers.classify(x, "classes", classes, self.class_biases)
+            return layers.resize(logits, image, self.align_corners, "logits_resize")
 
     def with_classes(self, classes):
         """Returns this network with a number of classes, or the network itself if its number of classes is set."""
@@ -158,7 +162,8 @@ class DeepLab:
     def _decoder(self, block, low_level, deep):
         with tf.compat.v1.variable_scope("decoder"):
             reduced = block.pointwise(low_level, "low_level", self.low_level_filters)
-            x = layers.concat_channels([layers.resize(deep, low_level, "aspp_resize"), reduced])
+            deep = layers.resize(deep, low_level, self.align_corners, "aspp_resize")
+            x = layers.concat_channels([deep, reduced])
             for i in range(self.decoder_convs):
                 x = block.spatial(x, f"decoder{i}", self.decoder_filters)
         return x

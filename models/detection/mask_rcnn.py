@@ -51,7 +51,10 @@ class MaskRCNN:
       canonical_size: side in pixels of a square RoI that takes its features from level 4. Squares of half the size take
         them from level 3, and so on. Small images need a smaller size to use several levels.
       box_size: number of features of the box head along each axis.
-      box_units: number of channels of the two dense layers of the box head.
+      box_convs: number of 3 x 3 convolutions of the box head, before its dense layers.
+      box_filters: number of filters of these convolutions.
+      box_dense: number of dense layers of the box head.
+      box_units: number of channels of the dense layers of the box head.
       mask_size: number of features of the mask head along each axis. Its masks have twice the size.
       mask_filters: number of filters of the mask head.
       mask_convs: number of 3 x 3 convolutions of the mask head.
@@ -75,6 +78,9 @@ class MaskRCNN:
     roi_max_level: int = 5
     canonical_size: float = 224.0
     box_size: int = 7
+    box_convs: int = 0
+    box_filters: int = 256
+    box_dense: int = 2
     box_units: int = 1024
     mask_size: int = 14
     mask_filters: int = 256
@@ -87,10 +93,14 @@ class MaskRCNN:
 
     def __post_init__(self):
         counts = ["filters", "min_level", "max_level", "rpn_filters", "roi_max_level", "box_size", "box_units"]
-        counts += ["mask_size", "mask_filters", "mask_convs"] + ["classes"] * (self.classes is not None)
+        counts += ["box_filters", "box_dense", "mask_size", "mask_filters", "mask_convs"] + ["classes"] * (
+            self.classes is not None
+        )
         for name in counts:
             check_count(self, name)
         check_backbone(self)
+        if self.box_convs != 0:
+            check_count(self, "box_convs")
         if not self.min_level <= self.roi_max_level <= self.max_level:
             raise mi.ConfigError(
                 f"MaskRCNN.roi_max_level = {self.roi_max_level}: it must be a level of the feature pyramid, from "
@@ -133,7 +143,15 @@ class MaskRCNN:
           Tensor[batch, rois, classes] and Tensor[batch, rois, classes, coords]. Class 0 is the background.
         """
         crops = self._roi_features(features).align(rois, self.box_size, "box_features")
-        return BoxHead(self._layers(is_training), self.box_units, self.classes or _CLASSES)(crops)
+        head = BoxHead(
+            self._layers(is_training),
+            self.box_units,
+            self.classes or _CLASSES,
+            self.box_convs,
+            self.box_filters,
+            self.box_dense,
+        )
+        return head(crops)
 
     def masks(self, features, boxes, classes, is_training):
         """Computes the logits of the mask of one class within each box; see `MaskHead`.

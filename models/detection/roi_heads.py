@@ -45,17 +45,23 @@ class RoIFeatures:
 
 @dataclasses.dataclass(frozen=True)
 class BoxHead:
-    """Two dense layers with ReLUs, the logits of the classes, and a box for each class.
+    """Convolutions and dense layers with ReLUs, the logits of the classes, and a box for each class.
 
     Attributes:
       layers: a `HeadLayers`.
       units: number of channels of each dense layer.
       classes: number of classes without the background, which is class 0.
+      convs: number of 3 x 3 convolutions.
+      filters: number of filters of each convolution.
+      dense: number of dense layers.
     """
 
     layers: HeadLayers
     units: int
     classes: int
+    convs: int = 0
+    filters: int = 256
+    dense: int = 2
 
     def __call__(self, x):
         """Computes the classes and the boxes of RoIs.
@@ -69,8 +75,12 @@ class BoxHead:
         """
         classes = mi.mtf.Dimension("classes", self.classes + 1)
         with tf.compat.v1.variable_scope("box_head"):
-            x = self.layers.dense(x, "dense0", x.shape.dims[-3:], self.units)
-            x = self.layers.dense(x, "dense1", x.shape.dims[-1:], self.units)
+            for i in range(self.convs):
+                x = self.layers.conv(x, f"conv{i}", self.filters, 3)
+            inputs = x.shape.dims[-3:]
+            for i in range(self.dense):
+                x = self.layers.dense(x, f"dense{i}", inputs, self.units)
+                inputs = x.shape.dims[-1:]
             logits = self.layers.outputs(x, "classes", [classes], 0.01)
             return logits, self.layers.outputs(x, "boxes", [classes, COORDS], 0.001)
 

@@ -1,27 +1,24 @@
-"""Imports the weights of a TensorFlow checkpoint from another program, by a table of names."""
+"""Imports the weights of another program, by a table of the names of its variables."""
 
 import contextlib
 import dataclasses
-import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
-from mtf_imaging.errors import CheckpointError, ConfigError, reason
+from mtf_imaging.errors import CheckpointError, ConfigError
 from mtf_imaging.files import lock
-from mtf_imaging.files.literal import literal_prefix
 from mtf_imaging.files.partial import is_partial
 from mtf_imaging.settings.data import ImportWeightsSettings
 from mtf_imaging.settings.setting import check_choice, takes
-from mtf_imaging.training.checkpoints.weight_formats import NameTable
+from mtf_imaging.training.checkpoints.weight_files import WeightFile, open_weights
+from mtf_imaging.training.checkpoints.weight_formats import Conversion, NameTable
 from mtf_imaging.training.checkpoints.weights_folder import FACTS, write_weights
 
 _SHOWN = 3
-_ENDINGS = (".index", ".meta")
 _SLOTS = "/.OPTIMIZER_SLOT/"
 _OWN = re.compile(rf"{re.escape(lock.NAME)}|{re.escape(FACTS)}|checkpoint|ckpt-0[._].*")  # files that this job writes
 _OBJECT = "/.ATTRIBUTES/VARIABLE_VALUE"
@@ -37,7 +34,8 @@ class ImportedWeights:
       checkpoint: the path of the checkpoint.
       num_variables: number of variables.
       num_values: number of values in all variables.
-      settings: the settings of a network that computes the same features, {name: value}.
+      settings: the settings of a backbone that computes the same features, {name: value}.
+      network_settings: the settings of a network around the backbone, {"detection.RetinaNet.classes": value}.
       notes: what else must agree, in sentences.
       slots: variables of the checkpoint that belong to an optimizer or are moving averages of weights. Like `others`,
         they are not imported.
@@ -50,6 +48,7 @@ class ImportedWeights:
     num_variables: int
     num_values: int
     settings: dict[str, Any]
+    network_settings: dict[str, Any]
     notes: tuple[str, ...]
     slots: tuple[str, ...]
     others: tuple[str, ...]
@@ -57,7 +56,7 @@ class ImportedWeights:
 
 @takes(ImportWeightsSettings)
 def import_weights(own: ImportWeightsSettings) -> ImportedWeights:
-    """Reads the weights of a network from a TensorFlow checkpoint, and writes them for training to start from.
+    """Reads the weights of a network from a file of another program, and writes them for training to start from.
 
     The folder can be used as `initial_weights` of `train`. It has the format of a checkpoint of this package, and the
     result does not depend on a layout. Weights that the folder contains already are replaced.
@@ -68,8 +67,8 @@ def import_weights(own: ImportWeightsSettings) -> ImportedWeights:
     """
     if own.file_format is not None:
         check_choice("file_format", own.file_format, [one.name for one in own.formats])
-    path = _find_checkpoint(own.checkpoint)
-    shapes = _shapes(path)
+    file = open_weights(own.checkpoint)
+    path, shapes = file.path, file.shapes
     named = [one for one in own.formats if own.file_format in (None, one.name)]
     chosen = next((one for one in named if own.file_format or one.matches(shapes)), None)
     if chosen is None or not chosen.matches(shapes):
@@ -85,12 +84,14 @@ def import_weights(own: ImportWeightsSettings) -> ImportedWeights:
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}", settings=["checkpoint"]) from None
     _check_table(path, table, shapes)
+    network_settings = dict(getattr(table, "network_settings", {}))
     with _folder_of_weights(Path(own.output_dir)):
-        values = _read(path, table.names)
+        values = _read(file, table)
         facts: dict[str, Any] = {"title": table.title, "format": chosen.name, "checkpoint": str(own.checkpoint)}
-        facts |= {"settings": dict(table.settings), "notes": list(table.notes)}
+        facts |= {"settings": dict(table.settings), "network_settings": network_settings, "notes": list(table.notes)}
         write_weights(own.output_dir, values, facts)
-    slots, others = _unused(shapes, set(table.names.values()))
+    used = {own for conversion in _conversions(table).values() for own in conversion.shapes}
+    slots, others = _unused(shapes, used)
     return ImportedWeights(
         title=table.title,
         file_format=chosen.name,
@@ -98,67 +99,41 @@ def import_weights(own: ImportWeightsSettings) -> ImportedWeights:
         num_variables=len(values),
         num_values=sum(value.size for value in values.values()),
         settings=dict(table.settings),
+        network_settings=network_settings,
         notes=tuple(table.notes),
         slots=slots,
         others=others,
     )
 
 
-def _find_checkpoint(checkpoint: str | Path) -> str:
-    """Returns the path that TensorFlow's reader takes."""
-    path = Path(checkpoint)
-    if path.is_dir():
-        with literal_prefix(path / "any") as prefix:
-            folder = os.path.dirname(prefix)
-            last = tf.train.latest_checkpoint(folder)
-        if last:
-            return f"{path}{last.removeprefix(folder)}" if last.startswith(folder) else str(last)
-        indexes = sorted(path.glob("*.index"))
-        if len(indexes) == 1:
-            return str(indexes[0].with_suffix(""))
-        found = f"{len(indexes)} checkpoints" if indexes else "no checkpoint"
-        raise CheckpointError(
-            f"{path}: this folder holds {found}. Fix: give the path of a checkpoint, such as "
-            f"{indexes[-1].with_suffix('') if indexes else path / 'model.ckpt-112603'}.",
-            settings=["checkpoint"],
-        )
-    name = str(checkpoint)
-    for ending in _ENDINGS:
-        name = name.removesuffix(ending)
-    name = name.partition(".data-")[0]
-    # TensorFlow's first format of checkpoints is a single file.
-    if Path(f"{name}.index").is_file() or Path(name).is_file():
-        return name
-    raise CheckpointError(
-        f"{checkpoint}: there is no such checkpoint: neither {name}.index nor {name} is a file. "
-        "Fix: give the path of a TensorFlow checkpoint without the endings .index and .data-00000-of-00001.",
-        settings=["checkpoint"],
-    )
+@dataclasses.dataclass(frozen=True)
+class _Copy:
+    """The conversion of a variable that is copied."""
+
+    shapes: Mapping[str, tuple[int, ...]]
+
+    def convert(self, *arrays: np.ndarray) -> np.ndarray:
+        """Returns the only array."""
+        return arrays[0]
 
 
-def _shapes(path: str) -> dict[str, tuple[int, ...]]:
-    """Returns the shapes of the variables of a checkpoint."""
-    try:
-        with literal_prefix(path) as prefix:
-            shapes = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
-    except (tf.errors.OpError, RuntimeError, IndexError, ValueError) as error:
-        raise CheckpointError(
-            f"{path}: this file is not a TensorFlow checkpoint, or is damaged: {reason(error)}. "
-            "Fix: download or copy all of its files again.",
-            settings=["checkpoint"],
-        ) from error
-    return {name: tuple(shape) for name, shape in sorted(shapes.items())}
+def _conversions(table: NameTable) -> dict[str, Conversion]:
+    """Returns how each variable of a table follows from the arrays of a file."""
+    conversions: dict[str, Conversion] = {name: _Copy({own: table.shapes[name]}) for name, own in table.names.items()}
+    return conversions | dict(getattr(table, "conversions", {}))
 
 
 def _check_table(path: str, table: NameTable, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Checks that the checkpoint has all variables of a table, with their shapes."""
+    """Checks that the file has all arrays of a table, with their shapes."""
     faults = []
-    for name, own in table.names.items():
-        wanted = table.shapes[name]
-        if own not in shapes:
-            faults.append(f"'{own}' is missing, which is '{name}' {list(wanted)}")
-        elif shapes[own] != wanted:
-            faults.append(f"'{own}' has shape {list(shapes[own])}, but '{name}' has {list(wanted)}")
+    for name, conversion in _conversions(table).items():
+        for own, wanted in conversion.shapes.items():
+            if own not in shapes:
+                faults.append(f"'{own}' is missing, which is '{name}' {list(table.shapes[name])}")
+            elif shapes[own] != wanted:
+                is_copied = wanted == table.shapes[name]
+                what = f"'{name}' has {list(wanted)}" if is_copied else f"'{name}' needs {list(wanted)}"
+                faults.append(f"'{own}' has shape {list(shapes[own])}, but {what}")
     if faults:
         more = f"; and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
         raise CheckpointError(
@@ -168,27 +143,25 @@ def _check_table(path: str, table: NameTable, shapes: Mapping[str, tuple[int, ..
         )
 
 
-def _read(path: str, names: Mapping[str, str]) -> dict[str, np.ndarray]:
-    """Returns the values of variables by their names in this package; `names` has those in the checkpoint."""
-    with literal_prefix(path) as prefix:
-        reader = tf.train.load_checkpoint(prefix)
-        return {name: _read_variable(reader, path, own) for name, own in names.items()}
+def _read(file: WeightFile, table: NameTable) -> dict[str, np.ndarray]:
+    """Returns the values of variables by their names in this package."""
+    values = {}
+    for name, conversion in _conversions(table).items():
+        arrays = [_read_finite(file, own) for own in conversion.shapes]
+        values[name] = np.ascontiguousarray(conversion.convert(*arrays), np.float32)
+        if values[name].shape != tuple(table.shapes[name]):
+            raise AssertionError(f"{name}: the conversion has shape {values[name].shape}, not {table.shapes[name]}")
+    return values
 
 
-def _read_variable(reader: Any, path: str, name: str) -> np.ndarray:
-    try:
-        value = np.asarray(reader.get_tensor(name))
-    except (tf.errors.OpError, RuntimeError, IndexError) as error:
+def _read_finite(file: WeightFile, name: str) -> np.ndarray:
+    value = file.read(name).astype(np.float64)
+    if not np.isfinite(value).all():
         raise CheckpointError(
-            f"{path}: '{name}' cannot be read: {reason(error)}. Fix: download or copy all of its files again.",
-            settings=["checkpoint"],
-        ) from error
-    if not np.isfinite(value.astype(np.float64)).all():
-        raise CheckpointError(
-            f"{path}: '{name}' is not finite. Fix: use an earlier checkpoint of the same training.",
+            f"{file.path}: '{name}' is not finite. Fix: use an earlier checkpoint of the same training.",
             settings=["checkpoint"],
         )
-    return value.astype(np.float32)
+    return value
 
 
 def _unused(shapes: Mapping[str, Any], used: set[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -143,13 +143,15 @@ class ImportWeightsSettings(Settings):
     """The settings of `import_weights`.
 
     Attributes:
-      checkpoint: path of the checkpoint without the ending .index, for instance model.ckpt-112603; or a folder, of
-        which the last checkpoint is read.
+      checkpoint: a file of torch.save, of safetensors or of Keras (.keras, .h5); or the path of a TensorFlow checkpoint
+        without the ending .index, for instance model.ckpt-112603; or a folder, of which the last checkpoint is read.
       output_dir: folder for the weights.
       formats: the formats of checkpoints, such as `mtf_imaging.models.resnet.WEIGHT_FORMATS`.
       file_format: names of the variables. tpu: tensorflow/tpu, conv2d_1/kernel. tf_slim: TF-Slim and DeepLab,
         resnet_v1_50/block1/unit_1/bottleneck_v1/conv1/weights. tf_vision: official/vision of tensorflow/models,
-        backbone/layer_with_weights-2/_conv1/kernel. Default: the format that the names show.
+        backbone/layer_with_weights-2/_conv1/kernel; tf_vision_retinanet and tf_vision_mask_rcnn: the same with the
+        heads of a detector. torchvision: layer1.0.conv1.weight. keras: Keras applications, conv2_block1_1_conv.
+        Default: the format that the names show; a detector with its heads.
     """
 
     checkpoint: str | Path = setting(flag=True)

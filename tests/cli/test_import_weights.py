@@ -15,6 +15,7 @@ from mtf_imaging.cli.config import gin_config
 from mtf_imaging.cli.config.job import Job
 from mtf_imaging.cli.main import main
 from mtf_imaging.cli.runtime import usage
+from mtf_imaging.models.detection.weights import WEIGHT_FORMATS as DETECTORS
 from mtf_imaging.models.resnet import WEIGHT_FORMATS
 from mtf_imaging.training.checkpoints.weights_folder import Weights
 from tests.models import reference_checkpoints as reference
@@ -119,7 +120,7 @@ def test_help(capsys):
 
 
 def test_the_names_of_formats_are_those_of_the_model():
-    assert tuple(one.name for one in WEIGHT_FORMATS) == import_weights._FORMATS
+    assert tuple(one.name for one in (*DETECTORS, *WEIGHT_FORMATS)) == import_weights._FORMATS
 
 
 @pytest.mark.parametrize(("job", "data_dir"), import_weights.JOBS)
@@ -132,6 +133,20 @@ def test_the_suggested_jobs_have_the_settings_that_are_not_repeated(job, data_di
         gin.clear_config()
     settings = import_weights.JOBS[job, data_dir]
     assert {name: getattr(backbone, name) for name in settings} == settings
+
+
+@pytest.mark.parametrize("network", import_weights.NETWORKS)
+def test_the_suggested_jobs_of_detectors_have_the_settings_that_are_not_repeated(network):
+    (job, data_dir), settings = import_weights.NETWORKS[network]
+    assert (job, data_dir) in import_weights.JOBS
+    gin.clear_config()
+    try:
+        gin_config.bind([gin_config.find_gin_file(job)], [], {})
+        detector = Job().task.network
+    finally:
+        gin.clear_config()
+    assert type(detector).__name__ == network.rpartition(".")[2]
+    assert {name: getattr(detector, name) for name in settings} == settings
 
 
 @pytest.mark.parametrize("name", ["weights[1]", r"a\b"])

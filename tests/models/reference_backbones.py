@@ -65,7 +65,7 @@ def spread(kernel, dilation):
     return taps[: (height - 1) * dilation + 1, : (width - 1) * dilation + 1]
 
 
-def resnet(image, layers, blocks, output_stride, multigrid=(1, 2, 4)):
+def resnet(image, layers, blocks, output_stride, multigrid=(1, 2, 4), pool_padding="same", strided_conv="3x3"):
     """Returns the features of a residual network. The kind of stem and blocks follows from the names of the weights."""
     x = image
     if "resnet/stem/filter" in layers.weights:
@@ -73,8 +73,12 @@ def resnet(image, layers, blocks, output_stride, multigrid=(1, 2, 4)):
     else:
         for i, stride in enumerate((2, 1, 1)):
             x = tf.nn.relu(layers.conv(x, f"resnet/stem{i}", stride))
-    x, features, reached = tf.nn.max_pool2d(x, 3, 2, "SAME"), [], 4
-    dilation = 1
+    if pool_padding == "fixed":
+        # No value is negative after a ReLU, so zeros do not change a maximum.
+        x = tf.nn.max_pool2d(tf.pad(x, [[0, 0], [1, 1], [1, 1], [0, 0]]), 3, 2, "VALID")
+    else:
+        x = tf.nn.max_pool2d(x, 3, 2, "SAME")
+    features, reached, dilation = [], 4, 1
     for stage, number in enumerate(blocks):
         stride = 1 if stage == 0 else 2
         if stride == 2 and reached == output_stride:
@@ -84,8 +88,9 @@ def resnet(image, layers, blocks, output_stride, multigrid=(1, 2, 4)):
             name, first = f"resnet/stage{stage}/block{block}", stride if block == 0 else 1
             grid = multigrid[block] if stage == len(blocks) - 1 and dilation > 1 else 1
             if f"{name}/conv2/filter" in layers.weights:
-                y = tf.nn.relu(layers.conv(x, f"{name}/conv0"))
-                y = tf.nn.relu(layers.conv(y, f"{name}/conv1", first, dilation * grid))
+                strides = (1, first) if strided_conv == "3x3" else (first, 1)
+                y = tf.nn.relu(layers.conv(x, f"{name}/conv0", strides[0]))
+                y = tf.nn.relu(layers.conv(y, f"{name}/conv1", strides[1], dilation * grid))
                 y = layers.conv(y, f"{name}/conv2")
             else:
                 y = tf.nn.relu(layers.conv(x, f"{name}/conv0", first, dilation * grid))

@@ -141,6 +141,68 @@ def tf_vision(image, blocks, filters, prefix="backbone/"):
     return dict(arrays), features
 
 
+def torchvision(image, blocks, filters, bottleneck=True, prefix=""):
+    """Returns the tensors and features of a ResNet of torchvision. Axes of kernels: outputs, inputs, rows, columns."""
+    arrays = Arrays(1e-5)
+
+    def layer(x, conv, norm, *sizes):
+        return arrays.conv_norm(x, f"{conv}.weight", f"{norm}.{{}}", *sizes)
+
+    x = tf.nn.relu(layer(image, "conv1", "bn1", filters, 7, 2))
+    x, features = _pool_after_padding(x), []
+    for i, number in enumerate(blocks):
+        width = filters * 2**i
+        outputs = 4 * width if bottleneck else width
+        for j in range(number):
+            name, stride = f"layer{i + 1}.{j}", 2 if i and not j else 1
+            sizes = [(1, 1), (3, stride), (1, 1)] if bottleneck else [(3, stride), (3, 1)]
+            y = x
+            for k, (size, step) in enumerate(sizes, 1):
+                last = k == len(sizes)
+                y = layer(y, f"{name}.conv{k}", f"{name}.bn{k}", outputs if last else width, size, step)
+                y = y if last else tf.nn.relu(y)
+            if stride > 1 or x.shape[-1] != outputs:
+                x = layer(x, f"{name}.downsample.0", f"{name}.downsample.1", outputs, 1, stride)
+            x = tf.nn.relu(x + y)
+        features.append(x)
+    names = dict(zip(NORM, ("weight", "bias", "running_mean", "running_var"), strict=True))
+    tensors = {"fc.weight": np.zeros((5, x.shape[-1]), np.float32)}
+    for name, value in arrays.items():
+        layer_name, _, last = name.rpartition(".")
+        key = f"{prefix}{layer_name}.{names.get(last, last)}"
+        tensors[key] = value.transpose(3, 2, 0, 1) if value.ndim == 4 else value
+    return tensors, features
+
+
+def keras_applications(image, blocks, filters):
+    """Returns the variables and features of a ResNet of Keras applications, whose image is blue, green and red."""
+    arrays, rng = Arrays(1.001e-5), np.random.default_rng(7)
+
+    def layer(x, name, outputs, *sizes):
+        y = arrays.conv_norm(x, f"{name}_conv/kernel", f"{name}_bn/{{}}", outputs, *sizes)
+        bias = arrays[f"{name}_conv/bias"] = rng.normal(0, 0.2, outputs).astype(np.float32)
+        gamma, variance = (arrays[f"{name}_bn/{own}"] for own in ("gamma", "moving_variance"))
+        return y + bias * gamma / np.sqrt(variance + arrays.epsilon)
+
+    x = tf.nn.relu(layer(image[..., ::-1], "conv1", filters, 7, 2))
+    x, features = _pool_after_padding(x), []
+    for i, number in enumerate(blocks):
+        width = filters * 2**i
+        for j in range(number):
+            name, stride = f"conv{i + 2}_block{j + 1}", 2 if i and not j else 1
+            y = tf.nn.relu(layer(x, f"{name}_1", width, 1, stride))
+            y = tf.nn.relu(layer(y, f"{name}_2", width, 3))
+            y = layer(y, f"{name}_3", 4 * width, 1)
+            x = tf.nn.relu(y + (x if j else layer(x, f"{name}_0", 4 * width, 1, stride)))
+        features.append(x)
+    return dict(arrays), features
+
+
+def _pool_after_padding(x):
+    """Computes a 3 x 3 max pool with stride 2 and a pixel of padding on each side. The input is not negative."""
+    return tf.nn.max_pool2d(tf.pad(x, [[0, 0], [1, 1], [1, 1], [0, 0]]), 3, 2, "VALID")
+
+
 def write(path, arrays):
     """Writes a checkpoint of named arrays, as `tf.compat.v1.train.Saver` does. Returns its path."""
     names, values = zip(*arrays.items(), strict=True)

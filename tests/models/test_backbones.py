@@ -17,6 +17,7 @@ NETWORKS = {
         **SMALL, blocks=(1, 1, 2), bottleneck=False, stem="v1-beta", output_stride=8, multigrid=(2, 1)
     ),
     "7x7 32 same": ResNetBackbone(**SMALL, blocks=(1, 2, 1), padding="same"),
+    "7x7 32 1x1": ResNetBackbone(**SMALL, blocks=(1, 2, 1), pool_padding="fixed", strided_conv="1x1"),
 }
 # Network, size of the image, layout, and whether norms use the statistics of the batch.
 FAST = [
@@ -34,13 +35,17 @@ SLOW = [
     ("7x7 8", (32, 32), "2x2", True),
     ("7x7 32 same", (32, 35), "whole", True),
     ("7x7 32 same", (32, 32), "2x2", False),
+    ("7x7 32 1x1", (32, 36), "whole", True),
+    ("7x7 32 1x1", (32, 35), "3x1", True),
+    ("7x7 32 1x1", (32, 32), "2x2", False),
 ]
 
 
 @functools.cache
 def reference(network):
     backbone = NETWORKS[network]
-    settings = {name: getattr(backbone, name) for name in ("blocks", "output_stride", "multigrid")}
+    names = ("blocks", "output_stride", "multigrid", "pool_padding", "strided_conv")
+    settings = {name: getattr(backbone, name) for name in names}
     return functools.partial(reference_backbones.resnet, **settings)
 
 
@@ -146,6 +151,14 @@ def test_shapes_of_features(backbone, channels, output_stride, strides, sizes):
             "ResNetBackbone.stem = '3x3' is not known. Fix: choose one of '7x7', 'v1-",
         ),
         (lambda: ResNetBackbone(padding="valid"), "ResNetBackbone.padding = 'valid' is not known. Fix: choose one of"),
+        (
+            lambda: ResNetBackbone(pool_padding="valid"),
+            "ResNetBackbone.pool_padding = 'valid' is not known. Fix: choose one of 'fixed', 'same'",
+        ),
+        (
+            lambda: ResNetBackbone(strided_conv="5x5"),
+            "ResNetBackbone.strided_conv = '5x5' is not known. Fix: choose one of '3x3', '1x1'",
+        ),
         (
             lambda: ResNetBackbone(output_stride=4),
             "ResNetBackbone.output_stride = 4 is not known. Fix: choose one of N",

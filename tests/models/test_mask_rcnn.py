@@ -136,7 +136,7 @@ def head_program():
     def program(norm):
         def fn(fine, coarse, crops, classes):
             layers = HeadLayers(norm, False, 0.9, 1e-3)
-            logits, deltas = BoxHead(layers, 5, 2)(crops)
+            logits, deltas = BoxHead(layers, 5, 2, convs=1, filters=4, dense=1 if norm else 2)(crops)
             scores, boxes = RPNHead(layers, 4, 2)([fine, coarse], 3)
             return {
                 "scores": scores,
@@ -190,8 +190,11 @@ def test_heads_equal_the_reference(head_program, norm):
         x = finish(x, "rpn/conv", f"level{level}_norm")
         want["scores"].append(linear(x, "rpn/scores"))
         want["boxes"].append(linear(x, "rpn/boxes"))
-    x = finish(np.tensordot(inputs["crops"], weights["box_head/dense0/weights"], 3), "box_head/dense0")
-    x = finish(np.tensordot(x, weights["box_head/dense1/weights"], 1), "box_head/dense1")
+    x = tf.nn.conv2d(inputs["crops"].reshape(6, 3, 3, 3), weights["box_head/conv0/filter"], 1, "SAME")
+    x = finish(x, "box_head/conv0").numpy().reshape(2, 3, 3, 3, 4)
+    x = finish(np.tensordot(x, weights["box_head/dense0/weights"], 3), "box_head/dense0")
+    if not norm:
+        x = finish(np.tensordot(x, weights["box_head/dense1/weights"], 1), "box_head/dense1")
     want["logits"], want["deltas"] = linear(x, "box_head/classes"), linear(x, "box_head/boxes")
     x = inputs["crops"].reshape(6, 3, 3, 3)
     for i in range(2):

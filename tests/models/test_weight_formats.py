@@ -3,6 +3,7 @@
 import functools
 import re
 
+import h5py
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -13,6 +14,7 @@ from mtf_imaging.models.resnet import WEIGHT_FORMATS, ResNetBackbone
 from mtf_imaging.training.checkpoints.initial_weights import InitialWeights
 from tests.models import reference_checkpoints as reference
 from tests.models.backbones import trace_features
+from tests.training import torch_files
 
 SIZE = (32, 44)  # even, so that paddings differ
 BLOCKS = (1, 2)
@@ -32,6 +34,19 @@ FORMATS = {
         {},
     ),
     "tf_vision": (functools.partial(reference.tf_vision, blocks=BLOCKS), {"padding": "same"}),
+    "torchvision": (functools.partial(reference.torchvision, blocks=BLOCKS), {"pool_padding": "fixed"}),
+    "torchvision basic": (
+        functools.partial(reference.torchvision, blocks=BLOCKS, bottleneck=False),
+        {"bottleneck": False, "pool_padding": "fixed"},
+    ),
+    "torchvision detector": (
+        functools.partial(reference.torchvision, blocks=BLOCKS, prefix="backbone.body."),
+        {"pool_padding": "fixed"},
+    ),
+    "keras": (
+        functools.partial(reference.keras_applications, blocks=BLOCKS),
+        {"pool_padding": "fixed", "strided_conv": "1x1"},
+    ),
     "tf_vision classifier": (
         functools.partial(reference.tf_vision, blocks=BLOCKS, prefix="model/layer_with_weights-0/"),
         {"padding": "same"},
@@ -45,8 +60,20 @@ def image():
 
 
 def do_import(tmp_path, arrays, **options):
-    path = reference.write(tmp_path / "model.ckpt-112603", arrays)
+    path = write(tmp_path, arrays)
     return mi.jobs.import_weights(checkpoint=path, output_dir=tmp_path / "weights", formats=WEIGHT_FORMATS, **options)
+
+
+def write(tmp_path, arrays):
+    """Writes variables to a file of the program whose names they have. Returns its path."""
+    if any(name.endswith(".weight") for name in arrays):
+        return torch_files.write(tmp_path / "model.pth", {name: torch_files.Tensor(x) for name, x in arrays.items()})
+    if "conv1_conv/kernel" not in arrays:
+        return reference.write(tmp_path / "model.ckpt-112603", arrays)
+    with h5py.File(tmp_path / "model.h5", "w") as file:
+        for name, value in arrays.items():
+            file[f"{name.partition('/')[0]}/{name}:0"] = value
+    return tmp_path / "model.h5"
 
 
 def program(backbone, layout="one"):
@@ -79,17 +106,18 @@ def test_the_features_are_those_of_the_reference(name, layout, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("blocks", "stem", "title"),
+    ("structure", "title"),
     [
-        ((3, 4, 6, 3), "7x7", "ResNet-50"),
-        ((3, 4, 23, 3), "7x7", "ResNet-101"),
-        ((3, 8, 36, 3), "7x7", "ResNet-152"),
-        ((3, 4, 23, 3), "v1-beta", "ResNet-101 with the stem v1-beta"),
+        (Structure((3, 4, 6, 3)), "ResNet-50"),
+        (Structure((3, 4, 23, 3)), "ResNet-101"),
+        (Structure((3, 8, 36, 3)), "ResNet-152"),
+        (Structure((3, 4, 23, 3), stem="v1-beta"), "ResNet-101 with the stem v1-beta"),
+        (Structure((2, 2, 2, 2), bottleneck=False), "ResNet-18"),
+        (Structure((3, 4, 6, 3), bottleneck=False), "ResNet-34"),
     ],
 )
-def test_the_variables_of_a_structure_are_those_of_the_backbone(blocks, stem, title):
-    graph = trace_features(ResNetBackbone(blocks=blocks, stem=stem)).graph
-    structure = Structure(blocks, stem=stem)
+def test_the_variables_of_a_structure_are_those_of_the_backbone(structure, title):
+    graph = trace_features(ResNetBackbone(**structure.settings)).graph
     assert structure.variables() == {v.name: tuple(v.shape.to_integer_list) for v in graph.all_variables}
     assert structure.title == title
 
@@ -149,6 +177,14 @@ def without(arrays, name):
     return {own: value for own, value in arrays.items() if own != name}
 
 
+def torchvision(**changes):
+    return reference.torchvision(image(), (1, 2), 4, **changes)[0]
+
+
+def keras():
+    return reference.keras_applications(image(), (1, 2), 4)[0]
+
+
 UNIT = "resnet_v1_50/block2/unit_1/bottleneck_v1/conv2"
 FAULTS = [
     (lambda: without(slim(), f"{UNIT}/weights"), rf"'{UNIT}/weights' is missing, which is "
@@ -167,6 +203,15 @@ FAULTS = [
     (lambda: tpu() | {"conv2d_3/kernel": np.full((3, 3, 4, 4), np.nan, np.float32)}, "'conv2d_3/kernel' is not finite"),
     (lambda: {"w": np.zeros(3, np.float32)},
      "has the variables 'w', which are not names of a known format: tensorflow/tpu"),
+    (lambda: torchvision() | torchvision(prefix="other."), "has 2 networks of torchvision, with the pref"),
+    (lambda: torchvision() | {"layer1.0.conv2.weight": np.zeros((4, 1, 3, 3), np.float32)},
+     r"'layer1.0.conv2.weight' has shape \[4, 1, 3, 3\], but a ResNet with a stem of 4 filters has 4 inputs"),
+    (lambda: without(torchvision(), "conv1.weight"), "the stem is not a 7 x 7 convolution 'conv1.weight'"),
+    (lambda: without(torchvision(), "layer2.1.bn2.running_var"), "'layer2.1.bn2.running_var' is missing, which is "),
+    (lambda: without(keras(), "conv2_block1_3_conv/bias"), "'conv2_block1_3_conv/bias' is missing, which is "),
+    (lambda: keras() | {"conv3_block1_2_conv/kernel": np.zeros((3, 3, 8, 4), np.float32)},
+     r"'conv3_block1_2_conv/kernel' has shape \[3, 3, 8, 4\], but 'resnet/stage1/block0/conv1/filter' has \["),
+    (lambda: keras() | {"conv2_block1_preact_bn/gamma": np.zeros(4, np.float32)}, "belongs to ResNet v2"),
     (lambda: {f"backbone/layer_with_weights-6/_conv1/kernel{reference.ENDING}": np.zeros((1, 1, 4, 4), np.float32)},
      "the stem is not a 7 x 7 convolution and a norm: .* the blocks begin at layer 6, not 2"),
 ]  # fmt: skip

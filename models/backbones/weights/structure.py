@@ -1,14 +1,15 @@
-"""The structure of a residual network with bottlenecks, its variables, and the table of their names in a checkpoint."""
+"""The structure of a residual network, its variables, and the table of their names in a checkpoint."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from mtf_imaging.models.backbones.blocks import EXPANSION
 
 Shape = tuple[int, ...]
 
 _DEPTHS = {(3, 4, 6, 3): 50, (3, 4, 23, 3): 101, (3, 8, 36, 3): 152}
+_BASIC_DEPTHS = {(2, 2, 2, 2): 18, (3, 4, 6, 3): 34}
 _FILTERS = 64  # of the stem of published networks
 # The variables of a norm of this package, and their names in TensorFlow.
 _NORM = {"scale": "gamma", "offset": "beta", "moving_mean": "moving_mean", "moving_variance": "moving_variance"}
@@ -31,31 +32,34 @@ class Conv(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Structure:
-    """What the weights of a residual network with bottlenecks determine.
+    """What the weights of a residual network determine.
 
     Attributes:
       blocks: number of blocks in each stage.
       base_filters: number of filters of the stem and the first stage.
       stem: "7x7" or "v1-beta".
       channels: number of channels of an image.
+      bottleneck: whether a block has three convolutions; otherwise, it has two 3 x 3 convolutions.
     """
 
     blocks: tuple[int, ...]
     base_filters: int = _FILTERS
     stem: str = "7x7"
     channels: int = 3
+    bottleneck: bool = True
 
     @property
     def title(self) -> str:
         """The name of the network, such as "ResNet-50"."""
-        depth = _DEPTHS.get(self.blocks)
+        depth = (_DEPTHS if self.bottleneck else _BASIC_DEPTHS).get(self.blocks)
         name = f"ResNet-{depth}" if depth and self.base_filters == _FILTERS else "a ResNet"
         return name if self.stem == "7x7" else f"{name} with the stem {self.stem}"
 
     @property
     def settings(self) -> dict[str, object]:
         """The settings of a `ResNetBackbone` of this structure."""
-        return {"blocks": self.blocks, "base_filters": self.base_filters, "stem": self.stem}
+        settings = {"blocks": self.blocks, "base_filters": self.base_filters, "stem": self.stem}
+        return settings if self.bottleneck else {**settings, "bottleneck": False}
 
     def convs(self) -> Iterator[Conv]:
         """Yields all convolutions."""
@@ -68,14 +72,18 @@ class Structure:
             yield Conv("resnet/stem2", 3, filters, 2 * filters)
             inputs = 2 * filters
         for stage, number in enumerate(self.blocks):
-            outputs = EXPANSION * filters
+            outputs = EXPANSION * filters if self.bottleneck else filters
             for block in range(number):
                 scope = f"resnet/stage{stage}/block{block}"
-                if block == 0:
+                if inputs != outputs:
                     yield Conv(f"{scope}/shortcut", 1, inputs, outputs)
-                yield Conv(f"{scope}/conv0", 1, inputs, filters)
-                yield Conv(f"{scope}/conv1", 3, filters, filters)
-                yield Conv(f"{scope}/conv2", 1, filters, outputs)
+                if self.bottleneck:
+                    yield Conv(f"{scope}/conv0", 1, inputs, filters)
+                    yield Conv(f"{scope}/conv1", 3, filters, filters)
+                    yield Conv(f"{scope}/conv2", 1, filters, outputs)
+                else:
+                    yield Conv(f"{scope}/conv0", 3, inputs, filters)
+                    yield Conv(f"{scope}/conv1", 3, filters, filters)
                 inputs = outputs
             filters *= 2
 
@@ -89,15 +97,30 @@ class Structure:
 
 
 @dataclasses.dataclass(frozen=True)
+class Conversion:
+    """How a variable follows from arrays of a checkpoint.
+
+    Attributes:
+      shapes: the names of the arrays and their shapes, {name: shape}.
+      convert: computes the variable from the arrays, NumPy arrays in this order.
+    """
+
+    shapes: Mapping[str, Shape]
+    convert: Callable[..., Any]
+
+
+@dataclasses.dataclass(frozen=True)
 class NameTable:
     """The names of the variables of a network in a checkpoint.
 
     Attributes:
       title: the name of the network.
-      names: {name in this package: name in the checkpoint}.
-      shapes: {name in this package: shape}.
+      names: {name in this package: name in the checkpoint} of variables that are copied.
+      shapes: {name in this package: shape} of all variables.
       settings: the settings of a `ResNetBackbone` that computes the same features, {name: value}.
       notes: what else must agree, in sentences.
+      conversions: {name in this package: conversion} of variables that are converted.
+      network_settings: the settings of a network around the backbone, {"detection.RetinaNet.classes": value}.
     """
 
     title: str
@@ -105,6 +128,8 @@ class NameTable:
     shapes: dict[str, Shape]
     settings: dict[str, object]
     notes: tuple[str, ...]
+    conversions: dict[str, Conversion] = dataclasses.field(default_factory=dict)
+    network_settings: dict[str, object] = dataclasses.field(default_factory=dict)
 
 
 def name_table(

@@ -1,4 +1,4 @@
-"""`mtf-imaging import_weights`: reads pretrained weights from a TensorFlow checkpoint of another program."""
+"""`mtf-imaging import_weights`: reads pretrained weights from a file of another program."""
 
 import textwrap
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mtf_imaging.jobs.importing import ImportedWeights
 
 # A copy of the names in a module that imports TensorFlow, which --help does without; a test compares them.
-_FORMATS = ("tpu", "tf_slim", "tf_vision")
+_FORMATS = ("tf_vision_retinanet", "tf_vision_mask_rcnn", "tpu", "tf_slim", "tf_vision", "torchvision", "keras")
 
 
 @settings
@@ -26,53 +26,98 @@ class _Flags(ImportWeightsSettings):
     file_format: str | None = changed(ImportWeightsSettings, "file_format", choices=_FORMATS)
 
 
-SUMMARY = "reads the weights of a pretrained ResNet from a TensorFlow checkpoint."
+SUMMARY = "reads the weights of a pretrained ResNet or detector from a file of another program."
 EXAMPLE = "mtf-imaging import_weights --checkpoint resnet_v1_50.ckpt --output_dir resnet50"
 SETTINGS = (_Flags,)
 NOTES = (
     "The checkpoint is a local file; nothing is downloaded. ResNet-50, ResNet-101 and ResNet-152 of tensorflow/tpu, "
-    "TF-Slim and tensorflow/models can be read. Only the backbone is imported. The command lists the variables that it "
-    "leaves out, and the settings of resnet.ResNetBackbone and of the images with which the weights compute the same "
-    "features.",
+    "TF-Slim, tensorflow/models, torchvision and Keras applications can be read, and ResNet-18 and ResNet-34 of "
+    "torchvision. RetinaNet and Mask R-CNN of tensorflow/models are imported with their heads, unless "
+    "--format tf_vision selects the backbone. Of other networks, only the backbone is imported. The command lists the "
+    "variables that it leaves out, and the settings of the network and of the images with which the weights compute "
+    "the same features.",
+    "Files of torch.save, .safetensors, .keras and .h5 files are read without PyTorch.",
     "Then train with --initial_weights resnet50. The folder of a run of this package needs no import: "
     "--initial_weights run starts from its last checkpoint. docs/guides/pretrained_weights.md has examples.",
 )
 _SHOWN = 4
 _WIDTH = 100
 _BACKBONE = "resnet.ResNetBackbone"
+_COMMON: dict[str, Any] = {"bottleneck": True, "padding": "fixed", "pool_padding": "same", "strided_conv": "3x3"}
 # Jobs that the last line can suggest, with a folder for their data and the settings of their backbones. The momentum
 # does not affect features.
-JOBS = {
+JOBS: dict[tuple[str, str], dict[str, Any]] = {
     ("deeplab_voc", "photos"): {
         "blocks": (3, 4, 23, 3),
         "base_filters": 64,
         "stem": "v1-beta",
-        "padding": "fixed",
+        **_COMMON,
         "norm_epsilon": 1e-5,
     },
     ("mask_rcnn_1024", "coco"): {
         "blocks": (3, 4, 6, 3),
         "base_filters": 64,
         "stem": "7x7",
-        "padding": "fixed",
+        **_COMMON,
         "norm_epsilon": 1e-4,
     },
+}
+JOBS["retinanet_1280", "coco"] = JOBS["mask_rcnn_1024", "coco"]
+# The jobs of detectors, with the settings of their networks. The task chooses the number of classes.
+NETWORKS: dict[str, tuple[tuple[str, str], dict[str, Any]]] = {
+    "detection.RetinaNet": (
+        ("retinanet_1280", "coco"),
+        {"filters": 256, "head_convs": 4, "min_level": 3, "max_level": 7, "norm_epsilon": 1e-4},
+    ),
+    "detection.MaskRCNN": (
+        ("mask_rcnn_1024", "coco"),
+        {
+            "filters": 256,
+            "min_level": 2,
+            "max_level": 6,
+            "norm": False,
+            "norm_epsilon": 1e-4,
+            "rpn_filters": 256,
+            "box_size": 7,
+            "box_convs": 0,
+            "box_filters": 256,
+            "box_dense": 2,
+            "box_units": 1024,
+            "mask_filters": 256,
+            "mask_convs": 4,
+        },
+    ),
 }
 
 
 def run(values: flags.FlagValues) -> str:
     import_tensorflow()
     from mtf_imaging.jobs.importing import import_weights
+    from mtf_imaging.models.detection.weights import WEIGHT_FORMATS as DETECTORS
     from mtf_imaging.models.resnet import WEIGHT_FORMATS
 
     given = FlagSettings(values, _Flags)
-    imported = import_weights(**values_of(ImportWeightsSettings, given, formats=WEIGHT_FORMATS))
+    imported = import_weights(**values_of(ImportWeightsSettings, given, formats=(*DETECTORS, *WEIGHT_FORMATS)))
     print(_text(values.output_dir, imported))
-    (job, data_dir), params = min(
-        ((key, _other_values(imported.settings, own)) for key, own in JOBS.items()), key=lambda pair: len(pair[1])
+    (job, data_dir), params = _job(imported)
+    return after_import_weights(
+        values, job, data_dir, [f"{name}={_gin_value(value)}" for name, value in params.items()]
     )
-    gin_params = [f"{_BACKBONE}.{name}={_gin_value(value)}" for name, value in params.items()]
-    return after_import_weights(values, job, data_dir, gin_params)
+
+
+def _job(imported: "ImportedWeights") -> tuple[tuple[str, str], dict[str, Any]]:
+    """Returns a job with such a network, a folder for its data, and the gin parameters that differ."""
+    network = next(iter(imported.network_settings), "").rpartition(".")[0]
+    jobs, others = JOBS, dict[str, Any]()
+    if network:
+        job, own = NETWORKS[network]
+        values = {name.rpartition(".")[2]: value for name, value in imported.network_settings.items()}
+        jobs, others = {job: JOBS[job]}, _other_values({name: values[name] for name in values if name in own}, own)
+    key, params = min(
+        ((key, _other_values(imported.settings, own)) for key, own in jobs.items()), key=lambda pair: len(pair[1])
+    )
+    params = {f"{_BACKBONE}.{name}": value for name, value in params.items()}
+    return key, params | {f"{network}.{name}": value for name, value in others.items()}
 
 
 def _other_values(settings: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
@@ -89,6 +134,7 @@ def _text(output_dir: str, imported: "ImportedWeights") -> str:
         f"  other variables: {_listed(imported.others)}",
         "Settings of the network that the weights do not contain:",
         *(f"  {_BACKBONE}.{name} = {_gin_value(value)}" for name, value in imported.settings.items()),
+        *(f"  {name} = {_gin_value(value)}" for name, value in imported.network_settings.items()),
         *(line for note in imported.notes for line in textwrap.wrap(note, _WIDTH)),
     ]
     return "\n".join(lines)

@@ -3,15 +3,35 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+import numpy as np
+
+
+class Conversion(Protocol):
+    """How a variable follows from arrays of a checkpoint.
+
+    Attributes:
+      shapes: the names of the arrays and their shapes, {name: shape}.
+    """
+
+    @property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]: ...
+
+    def convert(self, *arrays: np.ndarray) -> np.ndarray:
+        """Computes the variable from the arrays, in this order."""
+        ...
+
 
 class NameTable(Protocol):
     """The names of the variables of a network in a checkpoint.
 
     Attributes:
       title: the name of the network.
-      names: {name in this package: name in the checkpoint}.
-      shapes: {name in this package: shape}.
-      settings: the settings of a network that computes the same features, {name: value}.
+      names: {name in this package: name in the checkpoint} of variables that are copied.
+      shapes: {name in this package: shape} of all variables.
+      conversions: {name in this package: conversion} of variables that are converted. A table may lack this attribute.
+      settings: the settings of a backbone that computes the same features, {name: value}.
+      network_settings: the settings of a network around the backbone, {"detection.RetinaNet.classes": value}. A table
+        may lack this attribute.
       notes: what else must agree, in sentences.
     """
 

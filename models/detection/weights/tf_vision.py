@@ -1,0 +1,165 @@
+"""The parts that detectors of official/vision share: the names of a ResNet, a feature pyramid and layers of heads."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import mtf_imaging as mi
+from mtf_imaging.models.backbones.weights import Conversion, NameTable, TFVision
+
+Shape = tuple[int, ...]
+
+# github.com/tensorflow/models/tree/master/official/vision: modeling/decoders/fpn.py, modeling/heads/*.py, and the
+# defaults of configs/retinanet.py and configs/maskrcnn.py.
+END = "/.ATTRIBUTES/VARIABLE_VALUE"
+_DECODER = re.compile(rf"(.*?decoder/)layer_with_weights-(\d+)/kernel{END}")
+_NORM = {"scale": "gamma", "offset": "beta", "moving_mean": "moving_mean", "moving_variance": "moving_variance"}
+# tf.train.Checkpoint numbers the layers of the pyramid by their distance from its outputs, so that the order depends on
+# the levels. lateral: 1 x 1, level: 3 x 3. Norms follow, from the finest to the coarsest level.
+_PYRAMIDS = {
+    (3, 7): ("lateral5", "lateral4", "level5", "lateral3", "level6", "level3", "level4", "level7"),
+    (2, 6): ("lateral5", "lateral4", "lateral3", "lateral2", "level5", "level2", "level3", "level4", "level6"),
+}
+_LAST_OF_BACKBONE = 5
+# The numbers of COCO's categories reach from 1 to 90, but these have no category. Number 0 is the background.
+_COCO_CLASSES = 91
+_COCO_UNUSED = (12, 26, 29, 30, 45, 66, 68, 69, 71, 83)
+COCO_NOTE = (
+    "The checkpoint has 91 classes, the numbers of COCO's categories. The 80 classes with a category are imported in "
+    "their order, which is that of the classes of COCO as a data set of this package."
+)
+
+
+def kept_classes(number: int) -> list[int]:
+    """Returns the classes of a checkpoint with `number` classes that are imported. Class 0 is the background."""
+    return [i for i in range(number) if number != _COCO_CLASSES or i not in _COCO_UNUSED]
+
+
+class Table:
+    """Collects the variables of a detector: their names and shapes in a checkpoint, and conversions.
+
+    Args:
+      shapes: the variables of the checkpoint, {name: shape}.
+
+    Attributes:
+      backbone: the table of the backbone.
+      levels: the first and the last level of the pyramid.
+      filters: number of channels of the pyramid.
+
+    Raises:
+      CheckpointError: the backbone is not a `ResNetBackbone`, or the pyramid has other levels.
+    """
+
+    def __init__(self, shapes: Mapping[str, Shape]) -> None:
+        self.backbone = TFVision().table(shapes)
+        self._names, self._shapes = dict(self.backbone.names), dict(self.backbone.shapes)
+        self._conversions = dict(self.backbone.conversions)
+        self._checkpoint = shapes
+        self.levels, self.filters = self._add_pyramid()
+
+    def shape(self, name: str) -> Shape:
+        """Returns the shape of a variable of the checkpoint, given its name without the ending.
+
+        Raises:
+          CheckpointError: it is missing.
+        """
+        if f"{name}{END}" not in self._checkpoint:
+            raise mi.CheckpointError(f"'{name}{END}' is missing. Fix: use a complete checkpoint of a detector.")
+        return tuple(self._checkpoint[f"{name}{END}"])
+
+    def count(self, prefix: str) -> int:
+        """Returns the number of layers of a list, such as "head/_cls_convs/"."""
+        pattern = re.compile(rf"{re.escape(prefix)}(\d+)/kernel{END}")
+        return len([name for name in self._checkpoint if pattern.fullmatch(name)])
+
+    def copy(self, own: str, name: str, shape: Shape) -> None:
+        """Adds a variable that is copied."""
+        self._names[own], self._shapes[own] = f"{name}{END}", shape
+
+    def reshape(self, own: str, name: str, source: Shape, shape: Shape) -> None:
+        """Adds a variable that has the same values in another shape."""
+        self.convert(own, name, source, shape, lambda value: value.reshape(shape))
+
+    def convert(self, own: str, name: str, source: Shape, shape: Shape, convert: Callable[..., Any]) -> None:
+        """Adds a variable that is computed from one of the checkpoint with the shape `source`."""
+        self._conversions[own], self._shapes[own] = Conversion({f"{name}{END}": source}, convert), shape
+
+    def conv(self, own: str, name: str, shape: Shape) -> None:
+        """Adds the filter and the bias of a convolution."""
+        self.copy(f"{own}/filter", f"{name}/kernel", shape)
+        self.copy(f"{own}/bias", f"{name}/bias", shape[-1:])
+
+    def norm(self, own: str, name: str, size: int, bias: str | None = None) -> None:
+        """Adds the variables of a norm.
+
+        Args:
+          own: its scope in this package.
+          name: its scope in the checkpoint.
+          size: number of channels.
+          bias: the bias of the layer before, which has none here. It is subtracted from the mean.
+        """
+        for ours, theirs in _NORM.items():
+            self.copy(f"{own}/{ours}", f"{name}/{theirs}", (size,))
+        if bias:
+            mean = f"{own}/moving_mean"
+            source = {self._names.pop(mean): (size,), f"{bias}{END}": (size,)}
+            self._conversions[mean] = Conversion(source, lambda value, bias: value - bias)
+
+    def finish(
+        self,
+        title: str,
+        norm: Mapping[str, float],
+        settings: Mapping[str, object],
+        notes: tuple[str, ...] = (),
+    ) -> NameTable:
+        """Returns the table.
+
+        Args:
+          title: the name of the detector, which precedes that of the backbone.
+          norm: the momentum and the epsilon of all norms.
+          settings: the settings of the network around the backbone.
+          notes: the notes, in addition to those of the backbone.
+        """
+        return NameTable(
+            f"{title} with {self.backbone.title}",
+            self._names,
+            self._shapes,
+            {**self.backbone.settings, **norm},
+            (*self.backbone.notes, *notes),
+            self._conversions,
+            dict(settings),
+        )
+
+    def _add_pyramid(self) -> tuple[tuple[int, int], int]:
+        matches = [match for name in self._checkpoint if (match := _DECODER.fullmatch(name))]
+        if not matches:
+            raise mi.CheckpointError(
+                "there is no feature pyramid 'decoder/layer_with_weights-0'. Fix: use a checkpoint with an FPN, or "
+                "import the backbone only, as tf_vision."
+            )
+        prefix = matches[0][1]
+        kernels = {int(match[2]): self._checkpoint[match[0]] for match in matches}
+        laterals = sum(shape[0] == 1 for shape in kernels.values())
+        first = _LAST_OF_BACKBONE - laterals + 1
+        levels = (first, first + len(kernels) - laterals - 1)
+        if levels not in _PYRAMIDS:
+            known = " and ".join(f"{low} to {high}" for low, high in _PYRAMIDS)
+            raise mi.CheckpointError(
+                f"the feature pyramid '{prefix}' has {laterals} 1 x 1 and {len(kernels) - laterals} 3 x 3 "
+                f"convolutions. Only pyramids of the levels {known} are supported. "
+                "Fix: import the backbone only, as tf_vision."
+            )
+        filters = kernels[0][-1]
+        names = _PYRAMIDS[levels]
+        for number, own in enumerate(names):
+            name = f"{prefix}layer_with_weights-{number}"
+            level = int(own[-1])
+            inputs = filters
+            if own.startswith("lateral"):
+                stage = f"resnet/stage{level - 2}/block0/conv2/filter"
+                inputs = self.backbone.shapes[stage][-1]
+            size = 1 if own.startswith("lateral") else 3
+            self.conv(f"fpn/{own}", name, (size, size, inputs, filters))
+        for number, level in enumerate(range(levels[0], levels[1] + 1), len(names)):
+            self.norm(f"fpn/level{level}_norm", f"{prefix}layer_with_weights-{number}", filters)
+        return levels, filters

@@ -1,0 +1,41 @@
+"""Opens a file with weights by its contents."""
+
+import zipfile
+from pathlib import Path
+
+from mtf_imaging.training.checkpoints.weight_files.keras_file import HDF5_MAGIC, KERAS_MEMBER, KerasFile
+from mtf_imaging.training.checkpoints.weight_files.pytorch import LEGACY_START, PyTorchFile
+from mtf_imaging.training.checkpoints.weight_files.safetensors import ENDING, SafetensorsFile
+from mtf_imaging.training.checkpoints.weight_files.tensorflow_checkpoint import TensorFlowCheckpoint, find_checkpoint
+from mtf_imaging.training.checkpoints.weight_files.weight_file import WeightFile, damaged
+
+
+def open_weights(checkpoint: str | Path) -> WeightFile:
+    """Opens a file with weights.
+
+    Args:
+      checkpoint: a file that `torch.save` wrote, a `.safetensors` file, a `.keras` or HDF5 file of Keras, the path of a
+        TensorFlow checkpoint, or a folder of TensorFlow checkpoints, of which the last is opened.
+
+    Raises:
+      CheckpointError: there is no such file, or it is damaged.
+    """
+    path = Path(checkpoint)
+    if not path.is_file():
+        return TensorFlowCheckpoint(find_checkpoint(checkpoint))
+    try:
+        with path.open("rb") as file:
+            start = file.read(len(LEGACY_START))
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                is_keras = KERAS_MEMBER in archive.namelist()
+            return KerasFile(str(path)) if is_keras else PyTorchFile(str(path))
+    except (OSError, zipfile.BadZipFile) as error:
+        raise damaged(str(path), "a file with weights", error) from error
+    if path.suffix == ENDING:
+        return SafetensorsFile(str(path))
+    if start.startswith(HDF5_MAGIC):
+        return KerasFile(str(path))
+    if start == LEGACY_START:
+        return PyTorchFile(str(path))
+    return TensorFlowCheckpoint(find_checkpoint(checkpoint))

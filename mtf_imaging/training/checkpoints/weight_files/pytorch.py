@@ -1,0 +1,232 @@
+"""Files that `torch.save` wrote, which are read without PyTorch.
+
+Both formats consist of pickles, which contain the names and shapes of tensors, and of the bytes of the tensors. Since a
+pickle can run any code, only the few names that describe tensors are resolved (`_Unpickler`).
+"""
+
+import collections
+import dataclasses
+import pickle
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any, NoReturn
+
+import numpy as np
+import tensorflow as tf
+
+from mtf_imaging.errors import CheckpointError
+from mtf_imaging.training.checkpoints.weight_files.weight_file import damaged, damaged_array
+
+# The first bytes of the format before PyTorch 1.6: a pickle of a number. Format: torch/serialization.py in PyTorch.
+LEGACY_START = pickle.dumps(0x1950A86A20F9469CFC6C, protocol=2)
+_KIND = "a file of torch.save"
+_HOLDERS = ("model", "state_dict", "model_state_dict")  # the entries under which training programs save a model
+_SHOWN = 4
+_NUMBER = 8  # bytes of the number of elements of a storage, in the format before PyTorch 1.6
+_PARALLEL = "module."  # the prefix of DistributedDataParallel
+_DTYPES = {
+    "DoubleStorage": np.float64,
+    "FloatStorage": np.float32,
+    "HalfStorage": np.float16,
+    "BFloat16Storage": tf.bfloat16.as_numpy_dtype,
+    "LongStorage": np.int64,
+    "IntStorage": np.int32,
+    "ShortStorage": np.int16,
+    "CharStorage": np.int8,
+    "ByteStorage": np.uint8,
+    "BoolStorage": np.bool_,
+}
+_FAULTS = (
+    *(OSError, EOFError, ValueError, KeyError, TypeError, IndexError, AttributeError, ImportError, OverflowError),
+    *(MemoryError, RecursionError, pickle.UnpicklingError, zipfile.BadZipFile, NotImplementedError),
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Storage:
+    key: str
+    dtype: Any
+    number: int  # of elements
+
+
+@dataclasses.dataclass(frozen=True)
+class _Tensor:
+    storage: _Storage
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    def of(self, data: bytes) -> np.ndarray:
+        """Returns the tensor, given the bytes of its storage."""
+        flat = np.frombuffer(data, self.storage.dtype, self.storage.number)
+        last = self.offset + sum((size - 1) * step for size, step in zip(self.shape, self.strides, strict=True))
+        if min(self.offset, *self.shape, *self.strides, 0) < 0:
+            raise ValueError(f"it has the shape {self.shape}, the strides {self.strides} and the offset {self.offset}")
+        if 0 not in self.shape and last >= flat.size:
+            raise ValueError(f"it needs {last + 1} values, but its storage has {flat.size}")
+        strides = [step * flat.itemsize for step in self.strides]
+        return np.lib.stride_tricks.as_strided(flat[self.offset :], self.shape, strides).copy()
+
+
+class _Opaque:
+    """Stands for an object of a class that does not describe tensors, such as the settings of a training."""
+
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        pass
+
+    def __setstate__(self, state: object) -> None:
+        pass
+
+    def __setitem__(self, key: object, value: object) -> None:
+        pass
+
+    def append(self, value: object) -> None:
+        """Ignores an element of a list."""
+
+    def extend(self, values: object) -> None:
+        """Ignores elements of a list."""
+
+
+class _Unpickler(pickle.Unpickler):
+    """Reads a pickle without running code that it names: all unknown classes and functions become `_Opaque`."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) == ("collections", "OrderedDict"):
+            return collections.OrderedDict
+        if module in ("torch", "torch.storage") and name in _DTYPES:
+            return _DTYPES[name]
+        if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
+            return _rebuild_tensor
+        if (module, name) == ("torch._utils", "_rebuild_parameter"):
+            return lambda data, *rest: data
+        if (module, name) == ("torch", "Size"):
+            return tuple
+        return _Opaque
+
+    def persistent_load(self, pid: Any) -> Any:
+        _, dtype, key, _, number, *_ = pid
+        return _Storage(str(key), dtype, number)
+
+
+def _rebuild_tensor(storage: Any, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], *rest: object) -> Any:
+    if not isinstance(storage, _Storage) or storage.dtype is _Opaque:
+        return _Opaque()  # of a dtype without an equivalent, such as a quantized one
+    return _Tensor(storage, offset, tuple(shape), tuple(strides))
+
+
+class PyTorchFile:
+    """The tensors of a file that `torch.save` wrote: a `state_dict`, or a checkpoint with one.
+
+    Args:
+      path: the path of the file.
+
+    Attributes:
+      path: the same path.
+      shapes: the shape of each tensor, by name. A prefix "module." of all names is left out.
+
+    Raises:
+      CheckpointError: it is not such a file, holds no tensors, or is damaged.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        try:
+            content, self._load = _read_zip(path) if zipfile.is_zipfile(path) else _read_legacy(path)
+        except _FAULTS as error:
+            raise damaged(path, _KIND, error) from error
+        self._tensors = dict(sorted(_state_dict(path, content)))
+        self.shapes = {name: tensor.shape for name, tensor in self._tensors.items()}
+
+    def read(self, name: str) -> np.ndarray:
+        """Returns a tensor; see `WeightFile`."""
+        tensor = self._tensors[name]
+        try:
+            return tensor.of(self._load(tensor.storage))
+        except _FAULTS as error:
+            raise damaged_array(self.path, name, error) from error
+
+
+_Load = Callable[[_Storage], bytes]
+
+
+def _read_zip(path: str) -> tuple[Any, _Load]:
+    """Returns the object in a file, and a function that reads a storage."""
+    with zipfile.ZipFile(path) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith("/data.pkl") and name.count("/") == 1)
+        folder = name.removesuffix("/data.pkl")
+        order = f"{folder}/byteorder"
+        if order in archive.namelist() and archive.read(order) != b"little":
+            raise ValueError("its values have the byte order of another processor")
+        with archive.open(name) as file:
+            content = _Unpickler(file, encoding="utf-8").load()
+
+    def load(storage: _Storage) -> bytes:
+        with zipfile.ZipFile(path) as archive:
+            return archive.read(f"{folder}/data/{storage.key}")
+
+    return content, load
+
+
+def _read_legacy(path: str) -> tuple[Any, _Load]:
+    """Does the same for the format before PyTorch 1.6: pickles, the last of which lists the storages that follow."""
+    sizes: dict[str, int] = {}
+
+    class Unpickler(_Unpickler):
+        def persistent_load(self, pid: Any) -> _Storage:
+            storage = super().persistent_load(pid)
+            sizes[storage.key] = 0 if storage.dtype is _Opaque else np.dtype(storage.dtype).itemsize
+            return storage
+
+    positions: dict[str, tuple[int, int]] = {}
+    with Path(path).open("rb") as file:
+        _magic, _version, _system, content, keys = (Unpickler(file, encoding="utf-8").load() for _ in range(5))
+        for key in map(str, keys):
+            if not sizes.get(key):
+                raise ValueError(f"the values of storage {key} have an unknown dtype")
+            number = file.read(_NUMBER)
+            if len(number) != _NUMBER:
+                raise EOFError("it ends within the values")
+            length = int.from_bytes(number, "little") * sizes[key]
+            positions[key] = (file.tell(), length)
+            file.seek(length, 1)
+
+    def load(storage: _Storage) -> bytes:
+        with Path(path).open("rb") as file:
+            return _read_at(file, *positions[storage.key])
+
+    return content, load
+
+
+def _read_at(file: IO[bytes], position: int, length: int) -> bytes:
+    file.seek(position)
+    return file.read(length)
+
+
+def _state_dict(path: str, content: Any) -> Iterator[tuple[str, _Tensor]]:
+    """Yields the names and tensors of a `state_dict`, or of the one in a checkpoint of a training."""
+    found = _tensors(content)
+    if not found and isinstance(content, dict):
+        found = next((own for key in _HOLDERS if (own := _tensors(content.get(key)))), {})
+    if not found:
+        _refuse(path, content)
+    prefix = _PARALLEL if all(name.startswith(_PARALLEL) for name in found) else ""
+    for name, tensor in found.items():
+        yield name.removeprefix(prefix), tensor
+
+
+def _tensors(content: Any) -> Mapping[str, _Tensor]:
+    if not isinstance(content, dict):
+        return {}
+    return {key: value for key, value in content.items() if isinstance(key, str) and isinstance(value, _Tensor)}
+
+
+def _refuse(path: str, content: Any) -> NoReturn:
+    what = "an object of a class"
+    if isinstance(content, dict):
+        what = f"a dict with the entries {', '.join(map(repr, [*content][:_SHOWN]))}"
+    raise CheckpointError(
+        f"{path}: this file of torch.save contains {what}, but no state_dict of tensors. "
+        "Fix: write one with torch.save(model.state_dict(), path).",
+        settings=["checkpoint"],
+    )

@@ -1,0 +1,84 @@
+"""Checkpoints of TensorFlow, of both of its formats."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+
+from mtf_imaging.errors import CheckpointError
+from mtf_imaging.files.literal import literal_prefix
+from mtf_imaging.training.checkpoints.weight_files.weight_file import damaged, damaged_array
+
+_ENDINGS = (".index", ".meta")
+
+
+class TensorFlowCheckpoint:
+    """A checkpoint of TensorFlow.
+
+    Args:
+      path: the path as `find_checkpoint` returns it.
+
+    Attributes:
+      path: the same path.
+      shapes: the shape of each variable, by name.
+
+    Raises:
+      CheckpointError: it is not a checkpoint, or is damaged.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        try:
+            with literal_prefix(path) as prefix:
+                shapes = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
+        except (tf.errors.OpError, RuntimeError, IndexError, ValueError) as error:
+            raise damaged(path, "a TensorFlow checkpoint", error) from error
+        self.shapes = {name: tuple(shape) for name, shape in sorted(shapes.items())}
+
+    def read(self, name: str) -> np.ndarray:
+        """Returns a variable; see `WeightFile`."""
+        try:
+            with literal_prefix(self.path) as prefix:
+                return np.asarray(tf.train.load_checkpoint(prefix).get_tensor(name))
+        except (tf.errors.OpError, RuntimeError, IndexError) as error:
+            raise damaged_array(self.path, name, error) from error
+
+
+def find_checkpoint(checkpoint: str | Path) -> str:
+    """Returns the path of a checkpoint without endings, as TensorFlow takes it.
+
+    Args:
+      checkpoint: the path of a checkpoint or of one of its files; or a folder, of which the last checkpoint is used.
+
+    Raises:
+      CheckpointError: there is no checkpoint.
+    """
+    path = Path(checkpoint)
+    if path.is_dir():
+        with literal_prefix(path / "any") as prefix:
+            folder = os.path.dirname(prefix)
+            last = tf.train.latest_checkpoint(folder)
+        if last:
+            return f"{path}{last.removeprefix(folder)}" if last.startswith(folder) else str(last)
+        indexes = sorted(path.glob("*.index"))
+        if len(indexes) == 1:
+            return str(indexes[0].with_suffix(""))
+        found = f"{len(indexes)} checkpoints" if indexes else "no checkpoint"
+        raise CheckpointError(
+            f"{path}: this folder holds {found}. Fix: give the path of a checkpoint, such as "
+            f"{indexes[-1].with_suffix('') if indexes else path / 'model.ckpt-112603'}.",
+            settings=["checkpoint"],
+        )
+    name = str(checkpoint)
+    for ending in _ENDINGS:
+        name = name.removesuffix(ending)
+    name = name.partition(".data-")[0]
+    # TensorFlow's first format of checkpoints is a single file.
+    if Path(f"{name}.index").is_file() or Path(name).is_file():
+        return name
+    raise CheckpointError(
+        f"{checkpoint}: there is no such checkpoint: neither {name}.index nor {name} is a file. "
+        "Fix: give the path of a TensorFlow checkpoint without the endings .index and .data-00000-of-00001.",
+        settings=["checkpoint"],
+    )

@@ -1,0 +1,54 @@
+"""The interface of a file with weights, and the error of files that cannot be read."""
+
+from typing import Protocol
+
+import numpy as np
+
+from mtf_imaging.errors import CheckpointError, reason
+
+
+class WeightFile(Protocol):
+    """The named arrays in a file of another program.
+
+    Attributes:
+      path: the path of the file.
+      shapes: the shape of each array, by name, in alphabetical order.
+    """
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]: ...
+
+    def read(self, name: str) -> np.ndarray:
+        """Returns an array.
+
+        Raises:
+          CheckpointError: the file is damaged.
+        """
+        ...
+
+
+def damaged(path: str, kind: str, error: Exception | str) -> CheckpointError:
+    """Returns the error of a file that is damaged or of another kind.
+
+    Args:
+      path: the path of the file.
+      kind: what it should be, such as "a TensorFlow checkpoint".
+      error: the reason.
+    """
+    why = error if isinstance(error, str) else reason(error)
+    return CheckpointError(
+        f"{path}: this file is not {kind}, or is damaged: {why}. Fix: download or copy all of its files again.",
+        settings=["checkpoint"],
+    )
+
+
+def damaged_array(path: str, name: str, error: Exception | str) -> CheckpointError:
+    """Returns the error of an array that cannot be read."""
+    why = error if isinstance(error, str) else reason(error)
+    return CheckpointError(
+        f"{path}: '{name}' cannot be read: {why}. Fix: download or copy all of its files again.",
+        settings=["checkpoint"],
+    )
