@@ -104,14 +104,15 @@ def test_focal_loss(alpha, gamma):
     np.testing.assert_allclose(found[1], gradient, rtol=1e-9, atol=1e-12)
 
 
-def test_anchors():
-    size, strides = (64, 96), (8, 16, 32)
+@pytest.mark.parametrize("size", [(64, 96), (72, 100)])
+def test_anchors(size):
+    strides = (8, 16, 32)
     expected = Anchor(3, 5, 3, [0.5, 1.0, 2.0], 4.0, size).multilevel_boxes
     for level, stride in enumerate(strides, 3):
-        rows, columns = size[0] // stride, size[1] // stride
+        rows, columns = (-(-pixels // stride) for pixels in size)
 
         def fn(feature, stride=stride):
-            return Anchors().boxes(feature, stride).to_boxes()
+            return Anchors().boxes(feature, stride, size).to_boxes()
 
         spec = (f"batch:1,height:{rows},width:{columns},channels:1", tf.float32)
         found = mi.Program(fn, {"feature": spec}, "rows:2", "height:rows")(feature=np.zeros((1, rows, columns, 1)))
