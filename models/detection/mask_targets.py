@@ -8,8 +8,8 @@ import mtf_imaging as mi
 def mask_targets(masks, objects, matches, rois, size):
     """Crops the mask of the matched object of each RoI, and resizes it to `size` x `size` bins.
 
-    The mask is interpolated linearly between the centers of its pixels. Outside of the box of the object, it is 0. A bin
-    belongs to the object if the mask is at least 1/2 at the center of the bin.
+    The mask is interpolated linearly between the centers of its pixels. Outside of the box of the object, it is 0. The
+    value of a bin is 1 if the mask is at least 1/2 at the center of the bin, and otherwise 0.
 
     Args:
       masks: Tensor[batch, boxes, mask_height, mask_width], the mask of each object within its box.

@@ -13,7 +13,7 @@ STRIDES = (4, 8, 16)
 
 
 def weights(low, high, stride, pixels, bins, center):
-    """Returns the weights of the pixels of one dimension, the first of which is at `center`: float64 [..., bins, pixels]."""
+    """Returns the weights of the pixels of one dimension, float64 [..., bins, pixels]; the first one is at `center`."""
     low, high = np.asarray(low, np.float64)[..., np.newaxis], np.asarray(high, np.float64)[..., np.newaxis]
     centers = low + (np.arange(bins) + 0.5) / bins * (high - low)
     positions = np.clip(centers / stride - center, 0, pixels - 1)
