@@ -128,7 +128,7 @@ def random_boxes(number, height, width, smallest=4):
 
 @pytest.mark.parametrize(("mesh_shape", "layout"), LAYOUTS)
 def test_roi_align(mesh_shape, layout):
-    """Pixel i lies at i in their coordinates of a level, and at i + 1/2 in ours."""
+    """Their pixel i lies at i in the coordinates of a level."""
     strides, sizes = (4, 8, 16, 32), (512, 640)
     features = {
         level: RNG.normal(size=(1, *(size // stride for size in sizes), 2)).astype(np.float32)
@@ -141,16 +141,15 @@ def test_roi_align(mesh_shape, layout):
     assert len(np.unique(levels)) > 2
 
     def fn(boxes, levels, **features):
-        return mi.ops.roi_align(list(features.values()), boxes, levels, strides, 7)
+        return mi.ops.roi_align(list(features.values()), boxes, levels, strides, 7, aligned=False)
 
     specs = {
         f"level{k}": (f"batch:1,height:{v.shape[1]},width:{v.shape[2]},channels:2", tf.float32)
         for k, v in features.items()
     }
     specs |= {"boxes": ("batch:1,rois:30,coords:4", tf.float32), "levels": ("batch:1,rois:30", tf.int32)}
-    shifted = boxes + np.array(strides, np.float32)[levels][..., None] / 2
     program = mi.Program(fn, specs, mesh_shape, layout)
-    found = program(boxes=shifted, levels=levels, **{f"level{k}": v for k, v in features.items()})
+    found = program(boxes=boxes, levels=levels, **{f"level{k}": v for k, v in features.items()})
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
 
 
