@@ -13,6 +13,7 @@ from mtf_imaging.models.detection.mask_targets import mask_targets
 from mtf_imaging.models.detection.rpn import AnchorSampling, rpn_losses
 
 SIZES, STRIDES, BATCH, SAMPLES = (72, 100), (8, 16, 32), 2, 8192  # more samples than anchors, so none is random
+SIZE = 1.5  # positive anchors at all levels
 LAYOUTS = [("", ""), ("rows:2,cols:2", "height:rows,width:cols")]
 
 
@@ -25,7 +26,7 @@ def random_boxes(rng, number):
 def test_losses_of_the_region_proposal_network(mesh_shape, layout):
     rng = np.random.default_rng(0)
     boxes, classes = random_boxes(rng, 5), np.zeros((BATCH, 5), np.int32)
-    anchors = Anchor(3, 5, 1, [0.5, 1.0, 2.0], 2.0, SIZES).multilevel_boxes
+    anchors = Anchor(3, 5, 1, [0.5, 1.0, 2.0], SIZE, SIZES).multilevel_boxes
     scores, deltas = (
         {level: rng.normal(0, 0.3, (BATCH, *x.shape[:2], 3 * n)).astype(np.float32) for level, x in anchors.items()}
         for n in (1, 4)
@@ -40,7 +41,7 @@ def test_losses_of_the_region_proposal_network(mesh_shape, layout):
 
     def fn(boxes, classes, **outputs):
         scores, deltas = ([outputs[f"{name}{k}"] for k in anchors] for name in ("score", "delta"))
-        shapes = Anchors((1.0,), (0.5, 1.0, 2.0), 2.0)
+        shapes = Anchors((1.0,), (0.5, 1.0, 2.0), SIZE)
         levels = [shapes.boxes(x, stride, SIZES) for x, stride in zip(scores, STRIDES)]
         return rpn_losses(scores, deltas, levels, boxes, classes, AnchorSampling(SAMPLES, high=0.5, low=0.3))
 
