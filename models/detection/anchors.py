@@ -73,27 +73,32 @@ class Anchors:
         """The number of anchors of each pixel."""
         return len(self.scales) * len(self.ratios)
 
-    def boxes(self, feature, stride):
+    def boxes(self, feature, stride, image_sizes):
         """Returns the anchors of a feature map.
+
+        The pixels of the map divide the image evenly, so the centers of the anchors are symmetric about the center of
+        the image, also where the stride does not divide its size. The sizes of the anchors depend on the stride only.
 
         Args:
           feature: Tensor[batch, height, width, ...]. Only its dimensions and its dtype matter.
-          stride: distance between two pixels of the feature map, in pixels of the image.
+          stride: the stride of the level, in pixels of the image.
+          image_sizes: height and width of the image in pixels.
 
         Returns:
           `LevelAnchors` with the dimensions height and width of the feature map, float32 or larger. They may reach
           beyond the image.
         """
         _, rows, columns, *_ = feature.shape.dims
+        height, width = image_sizes
         shapes = [(self.size * stride * scale, math.sqrt(ratio)) for scale in self.scales for ratio in self.ratios]
-        y0, y1 = self._sides(feature, rows, stride, [size / root for size, root in shapes])
-        x0, x1 = self._sides(feature, columns, stride, [size * root for size, root in shapes])
+        y0, y1 = self._sides(feature, rows, height, [size / root for size, root in shapes])
+        x0, x1 = self._sides(feature, columns, width, [size * root for size, root in shapes])
         return LevelAnchors(y0, x0, y1, x1)
 
-    def _sides(self, feature, dim, stride, sizes):
-        """Returns both ends of the anchors along a dimension: Tensors[dim, anchors]."""
+    def _sides(self, feature, dim, pixels, sizes):
+        """Returns both ends of the anchors along a dimension of an image of `pixels` pixels: Tensors[dim, anchors]."""
         mesh, dtype = feature.mesh, mi.ops.master_dtype(feature.dtype)
-        centers = (mi.mtf.range(mesh, dim, dtype) + 0.5) * float(stride)
+        centers = (mi.mtf.range(mesh, dim, dtype) + 0.5) * (pixels / dim.size)
         anchors = mi.mtf.Dimension("anchors", self.per_cell)
         halves = tf.constant([size / 2 for size in sizes], dtype)
         halves = mi.mtf.import_tf_tensor(mesh, halves, mi.mtf.Shape([anchors]))

@@ -25,6 +25,11 @@ def object_inputs(batch_size, sizes, channels, dtype, max_boxes):
     return inputs
 
 
+def image_sizes(image):
+    """Returns the height and width in pixels of Tensor[batch, height, width, channels]."""
+    return [dim.size for dim in image.shape.dims[1:3]]
+
+
 def count_categories(task, description):
     """Returns the number of classes of a data set of objects.
 

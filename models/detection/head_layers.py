@@ -1,6 +1,7 @@
 """The layers of the heads of Mask R-CNN: convolutions and dense layers, each with a bias or a batch norm."""
 
 import dataclasses
+import math
 
 import tensorflow as tf
 
@@ -24,7 +25,7 @@ class HeadLayers:
     momentum: float
     epsilon: float
 
-    def conv(self, x, name, filters, kernel_size, norm_name="norm"):
+    def conv(self, x, name, filters, kernel_size, stddev=None, norm_name="norm"):
         """Computes a convolution, a bias or a norm, and a ReLU.
 
         Args:
@@ -32,6 +33,8 @@ class HeadLayers:
           name: scope of the weights. Calls with the same name share them.
           filters: number of channels of the result.
           kernel_size: size of the kernel in pixels.
+          stddev: standard deviation of the initial weights. None selects that of He et al. (2015) for the number of
+            results that an input affects.
           norm_name: scope of the batch norm within the scope of the weights.
 
         Returns:
@@ -40,7 +43,8 @@ class HeadLayers:
         with tf.compat.v1.variable_scope(name):
             kernel = [mi.mtf.Dimension(f"kernel_{axis}", kernel_size) for axis in ("height", "width")]
             filters = mi.mtf.Dimension("filters", filters)
-            weights = variable(x, "filter", [*kernel, x.shape.dims[-1], filters], _he_normal())
+            stddev = _he_stddev(kernel_size**2 * filters.size) if stddev is None else stddev
+            weights = variable(x, "filter", [*kernel, x.shape.dims[-1], filters], _normal(stddev))
             y = mi.ops.conv2d(x, weights, name=name)
             return self._finish(y, filters, norm_name)
 
@@ -59,9 +63,7 @@ class HeadLayers:
         with tf.compat.v1.variable_scope(name):
             kernel = [mi.mtf.Dimension(f"kernel_{axis}", size) for axis in ("height", "width")]
             filters = mi.mtf.Dimension("filters", filters)
-            # Each result depends on a single tap, so the fan-in is the number of channels.
-            stddev = (2 / x.shape.dims[-1].size) ** 0.5
-            normal = tf.compat.v1.truncated_normal_initializer(stddev=stddev)
+            normal = _normal(_he_stddev(size**2 * filters.size))
             weights = variable(x, "filter", [*kernel, filters, x.shape.dims[-1]], normal)
             y = mi.ops.conv2d_transpose(x, weights, size, name=name)
             return self._finish(y, filters, "norm")
@@ -80,7 +82,10 @@ class HeadLayers:
         """
         with tf.compat.v1.variable_scope(name):
             units = mi.mtf.Dimension("units", units)
-            weights = variable(x, "weights", [*inputs, units], _he_normal())
+            # The limit of Glorot et al. (2010). All dimensions that the layer reads count as inputs.
+            limit = (6 / (math.prod(dim.size for dim in inputs) + units.size)) ** 0.5
+            uniform = tf.compat.v1.random_uniform_initializer(-limit, limit)
+            weights = variable(x, "weights", [*inputs, units], uniform)
             shape = mi.mtf.Shape([*x.shape.dims[: -len(inputs)], units])
             return self._finish(mi.mtf.einsum([x, weights], output_shape=shape, name=name), units, "norm")
 
@@ -97,8 +102,7 @@ class HeadLayers:
           Tensor[batch..., dims...], float32 or larger.
         """
         with tf.compat.v1.variable_scope(name):
-            normal = tf.compat.v1.truncated_normal_initializer(stddev=stddev)
-            weights = variable(x, "weights", [x.shape.dims[-1], *dims], normal)
+            weights = variable(x, "weights", [x.shape.dims[-1], *dims], _normal(stddev))
             shape = mi.mtf.Shape([*x.shape.dims[:-1], *dims])
             y = mi.mtf.einsum([x, weights], output_shape=shape, name=name)
             y += variable(x, "bias", dims, tf.zeros_initializer())
@@ -113,5 +117,9 @@ class HeadLayers:
         return relu(y)
 
 
-def _he_normal():
-    return tf.compat.v1.variance_scaling_initializer(2.0, "fan_in")  # He et al. 2015
+def _normal(stddev):
+    return tf.compat.v1.random_normal_initializer(stddev=stddev)
+
+
+def _he_stddev(fan_out):
+    return (2 / fan_out) ** 0.5

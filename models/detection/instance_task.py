@@ -14,6 +14,7 @@ from mtf_imaging.models.detection.checks import (
     check_number,
     check_sizes,
     count_categories,
+    image_sizes,
     object_inputs,
 )
 from mtf_imaging.models.detection.detections import non_maximum_suppression
@@ -156,7 +157,7 @@ class InstanceSegmentation:
         network = self._network()
         boxes, masks = (mi.mtf.cast(x, mi.ops.master_dtype(image.dtype)) for x in (boxes, masks))
         features = network.features(image, is_training=True)
-        scores, deltas, anchors = self._regions(network, features, is_training=True)
+        scores, deltas, anchors = self._regions(network, features, image, is_training=True)
         sampling = AnchorSampling(self.anchor_samples)
         measures = dict(
             zip(("rpn_score_loss", "rpn_box_loss"), rpn_losses(scores, deltas, anchors, boxes, classes, sampling))
@@ -182,7 +183,7 @@ class InstanceSegmentation:
         network = self._network()
         features = network.features(image, is_training=False)
         proposals, valid = self._propose(
-            image, *self._regions(network, features, is_training=False), self.predict_per_level
+            image, *self._regions(network, features, image, is_training=False), self.predict_per_level
         )
         detections = self._detect(network, features, image, proposals, valid)
         masks = self._predict_masks(network, features, detections["boxes"], detections["classes"])
@@ -196,15 +197,15 @@ class InstanceSegmentation:
         """Returns the network, with the number of classes of this task if the network leaves it open."""
         return self.network.with_classes(self.classes)
 
-    def _regions(self, network, features, is_training):
+    def _regions(self, network, features, image, is_training):
         """Returns the logits of the scores, the deltas and the `LevelAnchors` of all levels."""
         scores, deltas = network.region_scores(features, is_training)
-        anchors = [network.level_anchors.boxes(x, stride) for x, stride in zip(scores, network.strides)]
+        levels, sizes = zip(scores, network.strides), image_sizes(image)
+        anchors = [network.level_anchors.boxes(x, stride, sizes) for x, stride in levels]
         return scores, deltas, anchors
 
     def _propose(self, image, scores, deltas, anchors, per_level):
-        sizes = [dim.size for dim in image.shape.dims[1:3]]
-        return propose(scores, deltas, anchors, sizes, per_level, self.proposals, self.proposal_threshold)
+        return propose(scores, deltas, anchors, image_sizes(image), per_level, self.proposals, self.proposal_threshold)
 
     def _sample(self, proposals, valid, boxes, classes):
         candidates = mi.mtf.Dimension("candidates", self.proposals + self.max_boxes)
@@ -253,7 +254,7 @@ class InstanceSegmentation:
         probabilities = mi.ops.softmax(logits, logits.shape.dims[-1])
         scores, deltas = (mi.mtf.slice(x, 1, self.classes, logits.shape.dims[-1].name) for x in (probabilities, deltas))
         boxes = decode(deltas, mi.ops.scatter_slices(rois, ROIS, "roi_boxes_scatter"), _BOX_WEIGHTS)
-        boxes = clip_to_image(boxes, *(dim.size for dim in image.shape.dims[1:3]))
+        boxes = clip_to_image(boxes, *image_sizes(image))
         boxes, scores = (
             mi.ops.gather_slices(x, ROIS, f"detection_{name}_gather")
             for name, x in (("boxes", boxes), ("scores", scores))

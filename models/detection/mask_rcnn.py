@@ -48,6 +48,9 @@ class MaskRCNN:
       anchors: the `Anchors` of each pixel. None selects 3 anchors with the size 8.
       rpn_filters: number of filters of the region proposal network.
       roi_max_level: the last level from which RoIs take their features.
+      aligned: whether RoIAlign places the center of pixel i of a level at `(i + 1/2) 2^l` pixels of the image, as in
+        Detectron2. If False, it is at `i 2^l`, as in TensorFlow's model garden. Imported weights need the convention
+        with which they were trained.
       canonical_size: side in pixels of a square RoI that takes its features from level 4. Squares of half the size take
         them from level 3, and so on. Small images need a smaller size to use several levels.
       box_size: number of features of the box head along each axis.
@@ -76,6 +79,7 @@ class MaskRCNN:
     anchors: Anchors | None = None
     rpn_filters: int = 256
     roi_max_level: int = 5
+    aligned: bool = True
     canonical_size: float = 224.0
     box_size: int = 7
     box_convs: int = 0
@@ -203,4 +207,4 @@ class MaskRCNN:
 
     def _roi_features(self, features):
         levels = self.roi_max_level - self.min_level + 1
-        return RoIFeatures(features[:levels], self.min_level, self.canonical_size)
+        return RoIFeatures(features[:levels], self.min_level, self.canonical_size, self.aligned)

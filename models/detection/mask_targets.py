@@ -8,8 +8,8 @@ import mtf_imaging as mi
 def mask_targets(masks, objects, matches, rois, size):
     """Crops the mask of the matched object of each RoI, and resizes it to `size` x `size` bins.
 
-    The value of a bin is the mask at the center of the bin. It is interpolated linearly between the centers of the
-    pixels of the mask. Outside of the box of the object, the mask is 0.
+    The mask is interpolated linearly between the centers of its pixels. Outside of the box of the object, it is 0. The
+    value of a bin is 1 if the mask is at least 1/2 at the center of the bin, and otherwise 0.
 
     Args:
       masks: Tensor[batch, boxes, mask_height, mask_width], the mask of each object within its box.
@@ -19,7 +19,7 @@ def mask_targets(masks, objects, matches, rois, size):
       size: number of bins along each axis.
 
     Returns:
-      Tensor[batch, rois, mask_height, mask_width] from 0 to 1, without gradients. The RoIs may be split.
+      Tensor[batch, rois, mask_height, mask_width] of 0 and 1, without gradients. The RoIs may be split.
     """
     batch, rois_dim = rois.shape.dims[:2]
     grid = [mi.mtf.Dimension(dim.name, size) for dim in masks.shape.dims[-2:]]
@@ -30,7 +30,7 @@ def mask_targets(masks, objects, matches, rois, size):
             _bin_weights(objects[..., axis::2], rois[..., axis::2], size, pixels)
             for axis, pixels in enumerate(masks.shape[-2:])
         )
-        return tf.matmul(tf.matmul(rows, matched), columns, transpose_b=True)
+        return tf.cast(tf.matmul(tf.matmul(rows, matched), columns, transpose_b=True) >= 0.5, matched.dtype)
 
     inputs = [mi.mtf.stop_gradient(masks), mi.mtf.stop_gradient(objects), matches, mi.mtf.stop_gradient(rois)]
     shape = mi.mtf.Shape([batch, rois_dim, *grid])

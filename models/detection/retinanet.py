@@ -106,14 +106,15 @@ class RetinaNet:
             gather_below=self.gather_below,
         )
 
-    def anchor_boxes(self, predictions):
+    def anchor_boxes(self, predictions, image_sizes):
         """Returns the `LevelAnchors` of each level.
 
         Args:
           predictions: the result of calling this network.
+          image_sizes: height and width of the image in pixels.
         """
-        anchors = self._anchors
-        return [anchors.boxes(logits, 2**level) for level, (logits, _) in zip(self.pyramid.levels, predictions)]
+        levels = zip(self.pyramid.levels, predictions)
+        return [self._anchors.boxes(logits, 2**level, image_sizes) for level, (logits, _) in levels]
 
     @property
     def _anchors(self):

@@ -19,11 +19,13 @@ class RoIFeatures:
       features: Tensors[batch, height, width, channels], one for each level.
       min_level: the first level. Level l has a stride of 2^l pixels.
       canonical_size: side in pixels of a square that belongs to level 4.
+      aligned: where the pixels of a level are; see `mi.ops.roi_align`.
     """
 
     features: list
     min_level: int
     canonical_size: float
+    aligned: bool
 
     def align(self, boxes, size, name):
         """Samples `size` x `size` features within each box. The maps stay split.
@@ -39,7 +41,7 @@ class RoIFeatures:
         last = self.min_level + len(self.features) - 1
         levels = roi_levels(boxes, self.min_level, last, self.canonical_size)
         strides = [2**level for level in range(self.min_level, last + 1)]
-        x = mi.ops.roi_align(self.features, boxes, levels, strides, size, name=name)
+        x = mi.ops.roi_align(self.features, boxes, levels, strides, size, aligned=self.aligned, name=name)
         return mi.ops.scatter_slices(x, ROIS, f"{name}_scatter")
 
 
@@ -116,7 +118,7 @@ class MaskHead:
                 x = self.layers.conv(x, f"conv{i}", self.filters, 3)
             x = self.layers.conv_transpose(x, "upsample", self.filters, 2)
             dim = mi.mtf.Dimension("classes", self.classes + 1)
-            x = self.layers.outputs(x, "masks", [dim], 0.01)
+            x = self.layers.outputs(x, "masks", [dim], (2 / dim.size) ** 0.5)
         chosen = mi.mtf.one_hot(classes, dim, dtype=x.dtype)
         *rois, height, width, _ = x.shape.dims
         x = mi.mtf.einsum([x, chosen], output_shape=mi.mtf.Shape([*rois, height, width]))

@@ -13,6 +13,7 @@ from mtf_imaging.models.detection.matching import match, select
 from mtf_imaging.models.detection.sampling import anchor_priorities, sample_anchors
 
 _HUBER_DELTA = 1 / 9
+_STDDEV = 0.01  # of the initial weights
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,9 +45,9 @@ class RPNHead:
         anchors = mi.mtf.Dimension("anchors", self.anchors)
         with tf.compat.v1.variable_scope("rpn"):
             for level, x in enumerate(features, min_level):
-                x = self.layers.conv(x, "conv", self.filters, 3, norm_name=f"level{level}_norm")
-                scores.append(self.layers.outputs(x, "scores", [anchors], 0.01))
-                deltas.append(self.layers.outputs(x, "boxes", [anchors, COORDS], 0.01))
+                x = self.layers.conv(x, "conv", self.filters, 3, _STDDEV, norm_name=f"level{level}_norm")
+                scores.append(self.layers.outputs(x, "scores", [anchors], _STDDEV))
+                deltas.append(self.layers.outputs(x, "boxes", [anchors, COORDS], _STDDEV))
         return scores, deltas
 
 
@@ -71,9 +72,11 @@ class AnchorSampling:
 def rpn_losses(scores, deltas, anchors, boxes, classes, sampling):
     """Computes the losses of a region proposal network.
 
-    Both losses belong to random anchors, which `sampling` describes: the cross entropy of their scores, as the sum
-    divided by the number of anchors that an image should have, and the mean Huber loss of the boxes of the positive
-    ones. Everything with a value for each anchor stays split.
+    Both losses belong to random anchors, which `sampling` describes. The loss of the scores is the sum of the cross
+    entropies, divided by the number of anchors that an image should have. The loss of the boxes is a sum over levels:
+    each level adds the mean Huber loss of the boxes of its positive anchors, or 0 if it has none. The few positive
+    anchors of a coarse level therefore count as much as the many of a fine one. Everything with a value for each anchor
+    stays split.
 
     Args:
       scores, deltas: the results of `RPNHead`.
@@ -100,11 +103,11 @@ def rpn_losses(scores, deltas, anchors, boxes, classes, sampling):
         score_losses.append(mi.mtf.reduce_sum(losses * mi.mtf.cast(positive + negative, score.dtype)))
         targets = encode(level, select(boxes, each.index))
         losses = huber_loss(delta, mi.mtf.stop_gradient(targets), _HUBER_DELTA)
-        box_losses.append(mi.mtf.reduce_sum(losses * mi.mtf.cast(positive, delta.dtype)))
+        positive = mi.mtf.cast(positive, delta.dtype)
+        box_losses.append(mean_box_loss(mi.mtf.reduce_sum(losses * positive), mi.mtf.reduce_sum(positive)))
     batch = scores[0].shape.dims[0].size
     score_loss = mi.mtf.add_n(score_losses) / float(batch * sampling.number)
-    num_positives = mi.mtf.add_n([mi.mtf.cast(mi.mtf.reduce_sum(x), deltas[0].dtype) for x in positives])
-    return score_loss, mean_box_loss(mi.mtf.add_n(box_losses), num_positives)
+    return score_loss, mi.mtf.add_n(box_losses)
 
 
 def mean_box_loss(total, number):

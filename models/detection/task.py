@@ -15,6 +15,7 @@ from mtf_imaging.models.detection.checks import (
     check_number,
     check_sizes,
     count_categories,
+    image_sizes,
     object_inputs,
 )
 from mtf_imaging.models.detection.losses import focal_loss, huber_loss
@@ -38,9 +39,9 @@ class ObjectDetection:
 
     Attributes:
       network: a function (image, is_training) -> a list with a pair of class logits and box deltas for each level, such
-        as `RetinaNet`, with a method `anchor_boxes(predictions)`, which returns the `LevelAnchors` of each level. If it
-        has a method `with_classes(number)`, the task calls this method to get a network with the number of classes that
-        it needs.
+        as `RetinaNet`, with a method `anchor_boxes(predictions, image_sizes)`, which returns the `LevelAnchors` of each
+        level. If it has a method `with_classes(number)`, the task calls this method to get a network with the number of
+        classes that it needs.
       classes: number of classes, without background.
       channels: number of channels of an image.
       max_boxes: largest number of objects in an image of the training.
@@ -147,7 +148,7 @@ class ObjectDetection:
         """
         network = self._network()
         predictions = self._predictions(network, image, is_training=True)
-        anchors = network.anchor_boxes(predictions)
+        anchors = network.anchor_boxes(predictions, image_sizes(image))
         matches = match([intersection_over_union(level, boxes) for level in anchors], classes, self.match_threshold)
         positives, class_sums, box_sums = zip(
             *(
@@ -176,12 +177,11 @@ class ObjectDetection:
         predictions = self._predictions(network, image, is_training=False)
         levels = [
             detections.candidates(logits, deltas, anchors, self.candidates)
-            for (logits, deltas), anchors in zip(predictions, network.anchor_boxes(predictions))
+            for (logits, deltas), anchors in zip(predictions, network.anchor_boxes(predictions, image_sizes(image)))
         ]
         boxes, scores = (mi.mtf.concat(list(tensors), "top") for tensors in zip(*levels))
-        height, width = (dim.size for dim in image.shape.dims[1:3])
         return detections.non_maximum_suppression(
-            clip_to_image(boxes, height, width),
+            clip_to_image(boxes, *image_sizes(image)),
             scores,
             self.nms_threshold,
             self.score_threshold,

@@ -9,14 +9,15 @@ import numpy as np
 import tensorflow as tf
 
 
-def anchors(height, width, stride, scales, ratios, size):
-    """Returns the anchors of a feature map, [height, width, anchors, 4]."""
+def anchors(height, width, stride, scales, ratios, size, image=None):
+    """Returns the anchors of a feature map, [height, width, anchors, 4], by default of an image of whole strides."""
+    rows, columns = image or (height * stride, width * stride)
     boxes = np.zeros((height, width, len(scales) * len(ratios), 4))
     for i, j in itertools.product(range(height), range(width)):
         for number, (scale, ratio) in enumerate(itertools.product(scales, ratios)):
             area = (size * scale * stride) ** 2
             box_height, box_width = (area / ratio) ** 0.5, (area * ratio) ** 0.5
-            y, x = stride / 2 + i * stride, stride / 2 + j * stride
+            y, x = (i + 0.5) * rows / height, (j + 0.5) * columns / width
             boxes[i, j, number] = y - box_height / 2, x - box_width / 2, y + box_height / 2, x + box_width / 2
     return boxes
 
@@ -25,7 +26,9 @@ def network_anchors(network, height, width):
     """Returns the anchors of all levels of a `RetinaNet` for an image, a list of [height, width, anchors, 4]."""
     shapes = network.anchors
     sizes = [(level, -(-height // 2**level), -(-width // 2**level)) for level in network.pyramid.levels]
-    return [anchors(h, w, 2**level, shapes.scales, shapes.ratios, shapes.size) for level, h, w in sizes]
+    return [
+        anchors(h, w, 2**level, shapes.scales, shapes.ratios, shapes.size, (height, width)) for level, h, w in sizes
+    ]
 
 
 def intersection_over_union(box, other):

@@ -17,14 +17,14 @@ def iou(a, b):
     return common / (area(a) + area(b) - common) if area(a) * area(b) > 0 else 0.0
 
 
-def anchors(height, width, stride, size, ratios):
-    """Returns the anchors of a level with one scale, `[height, width, ratios, 4]`."""
+def anchors(height, width, stride, size, ratios, image):
+    """Returns the anchors of a level of an image with one scale, `[height, width, ratios, 4]`."""
     boxes = np.zeros([height, width, len(ratios), 4])
     for y in range(height):
         for x in range(width):
             for i, ratio in enumerate(ratios):
                 half_height, half_width = size * stride / ratio**0.5 / 2, size * stride * ratio**0.5 / 2
-                center_y, center_x = (y + 0.5) * stride, (x + 0.5) * stride
+                center_y, center_x = (y + 0.5) * image[0] / height, (x + 0.5) * image[1] / width
                 boxes[y, x, i] = (
                     center_y - half_height,
                     center_x - half_width,
@@ -134,16 +134,18 @@ def sigmoid_cross_entropy(logits, labels):
     return -labels * np.log(p) - (1 - labels) * np.log(1 - p)
 
 
-def rpn_losses(scores, deltas, level_anchors, boxes, classes, priorities, number, high=0.7, low=0.3):
-    """Returns the loss of the scores, that of the boxes, and the number of positive samples of a batch.
+def rpn_losses(scores, deltas, level_anchors, counts, boxes, classes, priorities, number, high=0.7, low=0.3):
+    """Returns the loss of the scores, that of the boxes, and the number of positive samples of each level.
 
     Args:
       scores, deltas, priorities: `[batch, n]`, `[batch, n, 4]` and `[batch, n]`, over all levels.
-      level_anchors: `[n, 4]`
+      level_anchors: `[n, 4]`, the anchors of all levels.
+      counts: the number of anchors of each level.
       boxes, classes: `[batch, m, 4]` and `[batch, m]`
       number, high, low: the settings of the sampling.
     """
-    score_loss = box_loss = positives = 0
+    score_loss, box_losses, positives = 0, np.zeros(len(counts)), np.zeros(len(counts), int)
+    level = np.repeat(np.arange(len(counts)), counts)
     for image in range(len(scores)):
         matches, *masks = match_anchors(level_anchors, boxes[image], classes[image], high, low)
         positive, negative = sample_anchors(*masks, priorities[image], number)
@@ -151,9 +153,9 @@ def rpn_losses(scores, deltas, level_anchors, boxes, classes, priorities, number
             score_loss += sigmoid_cross_entropy(scores[image, i], float(positive[i]))
         for i in np.flatnonzero(positive):
             target = encode(level_anchors[i], boxes[image, matches[i]])
-            box_loss += huber(deltas[image, i] - target, HUBER_RPN).sum()
-        positives += positive.sum()
-    return score_loss / (len(scores) * number), box_loss / max(4 * positives, 1), positives
+            box_losses[level[i]] += huber(deltas[image, i] - target, HUBER_RPN).mean()
+            positives[level[i]] += 1
+    return score_loss / (len(scores) * number), (box_losses / np.maximum(positives, 1)).sum(), positives
 
 
 def sample_rois(candidates, boxes, classes, priorities, number, foreground, threshold):
@@ -180,7 +182,7 @@ def sample_rois(candidates, boxes, classes, priorities, number, foreground, thre
 
 
 def mask_target(mask, box, roi, size):
-    """Returns the mask of an object in a RoI, `[size, size]`, pixel by pixel."""
+    """Returns the mask of an object in a RoI, `[size, size]` of 0 and 1, pixel by pixel."""
     rows, columns = mask.shape
     target = np.zeros([size, size])
     for i in range(size):
@@ -193,7 +195,7 @@ def mask_target(mask, box, roi, size):
                 for n in (int(np.floor(column)), int(np.floor(column)) + 1):
                     if 0 <= m < rows and 0 <= n < columns:
                         target[i, j] += mask[m, n] * (1 - abs(row - m)) * (1 - abs(column - n))
-    return target
+    return (target >= 0.5).astype(float)
 
 
 def roi_losses(rois, boxes, logits, deltas, mask_logits, masks):

@@ -30,10 +30,11 @@ LAYOUTS = {
 
 
 def level_anchors(shapes, x, sizes, dtype=tf.float64):
-    """Returns the anchors of feature maps, {stride: `LevelAnchors`}."""
+    """Returns the anchors of feature maps, {stride: `LevelAnchors`}, of images of whole strides."""
     batch = x.shape.dims[0]
     dims = {s: [mi.mtf.Dimension(name, n) for name, n in zip(("height", "width"), size)] for s, size in sizes.items()}
-    return {s: shapes.boxes(mi.mtf.zeros(x.mesh, mi.mtf.Shape([batch, *d]), dtype), s) for s, d in dims.items()}
+    maps = {s: mi.mtf.zeros(x.mesh, mi.mtf.Shape([batch, *d]), dtype) for s, d in dims.items()}
+    return {s: shapes.boxes(x, s, [s * n for n in sizes[s]]) for s, x in maps.items()}
 
 
 @functools.cache
@@ -145,6 +146,18 @@ def test_anchors_equal_the_reference(layout):
         scales = [1, 2 ** (1 / 3), 2 ** (2 / 3)]
         want = reference_detection.anchors(height, width, stride, scales, [0.5, 1, 2], 4)
         np.testing.assert_allclose(got[str(stride)], want, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("layout", ["whole", "4x2"])
+def test_anchors_divide_an_image_evenly(layout):
+    """Two pixels of level 7 cover 192 pixels, so their centers are 96 pixels apart; the sizes follow the stride."""
+
+    def fn(feature):
+        return Anchors(scales=(1.0,), ratios=(1.0, 4.0)).boxes(feature, 128, (128, 192)).to_boxes()
+
+    program = mi.Program(fn, {"feature": "batch:1,height:1,width:2"}, *LAYOUTS[layout])
+    want = [[[y - h, x - w, y + h, x + w] for h, w in ((256, 256), (128, 512))] for y, x in ((64, 48), (64, 144))]
+    np.testing.assert_array_equal(program(feature=np.zeros((1, 1, 2), np.float32)), [want])
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ SHAPES = Anchors(scales=(1.0,), ratios=(0.5, 2.0), size=2.0)
 @functools.cache
 def candidate_program(*layout):
     def fn(logits, deltas):
-        return candidates(logits, deltas, SHAPES.boxes(logits, STRIDE), NUMBER)
+        return candidates(logits, deltas, SHAPES.boxes(logits, STRIDE, (HEIGHT * STRIDE, WIDTH * STRIDE)), NUMBER)
 
     anchors = f"batch:2,height:{HEIGHT},width:{WIDTH},anchors:{SHAPES.per_cell}"
     inputs = {"logits": (f"{anchors},classes:{CLASSES}", "float64"), "deltas": (f"{anchors},coords:4", "float64")}
@@ -55,7 +55,7 @@ def test_candidates(layout, ties):
 
 def test_fewer_pairs_than_candidates():
     def fn(logits, deltas):
-        return candidates(logits, deltas, SHAPES.boxes(logits, 4), 1000)
+        return candidates(logits, deltas, SHAPES.boxes(logits, 4, (4, 8)), 1000)
 
     anchors = "batch:1,height:1,width:2,anchors:2"
     inputs = {"logits": f"{anchors},classes:2", "deltas": f"{anchors},coords:4"}

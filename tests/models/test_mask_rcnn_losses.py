@@ -102,10 +102,10 @@ def batch(num_objects, seed=0):
 def expected(values):
     """Returns the parts of the loss, and the number of foreground RoIs."""
     boxes, classes = values["boxes"].astype(np.float64), values["classes"]
-    anchors = reference.anchors(*MAP, STRIDE, ANCHORS.size, ANCHORS.ratios)
+    anchors = reference.anchors(*MAP, STRIDE, ANCHORS.size, ANCHORS.ratios, IMAGE)
     rows = [values[name].reshape(2, 60, *values[name].shape[4:]) for name in ("scores", "deltas", "priorities")]
     score_loss, box_loss, _ = reference.rpn_losses(
-        rows[0], rows[1], anchors.reshape(-1, 4), boxes, classes, rows[2], number=16
+        rows[0], rows[1], anchors.reshape(-1, 4), [60], boxes, classes, rows[2], number=16
     )
     rois = []
     for image in range(2):

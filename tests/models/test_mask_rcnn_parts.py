@@ -54,7 +54,7 @@ def of_levels(inputs, name):
 
 
 def level_anchors():
-    return [reference.anchors(h, w, stride, ANCHORS.size, ANCHORS.ratios) for stride, (h, w) in LEVELS.items()]
+    return [reference.anchors(h, w, stride, ANCHORS.size, ANCHORS.ratios, IMAGE) for stride, (h, w) in LEVELS.items()]
 
 
 def flat(levels, fields=()):
@@ -86,7 +86,7 @@ def test_losses_of_the_region_proposal_network(monkeypatch, number, layout):
     def fn(**inputs):
         scores, deltas, given = (of_levels(inputs, name) for name in ("score", "delta", "priority"))
         monkeypatch.setattr(rpn, "anchor_priorities", lambda masks: given)
-        anchors = [ANCHORS.boxes(x, stride) for x, stride in zip(scores, LEVELS)]
+        anchors = [ANCHORS.boxes(x, stride, IMAGE) for x, stride in zip(scores, LEVELS)]
         sampling = rpn.AnchorSampling(number, high=0.45, low=0.2)
         losses = rpn.rpn_losses(scores, deltas, anchors, inputs["boxes"], inputs["classes"], sampling)
         return losses, mi.mtf.gradients([losses[0] + losses[1]], [*scores, *deltas])
@@ -103,6 +103,7 @@ def test_losses_of_the_region_proposal_network(monkeypatch, number, layout):
     want = functools.partial(
         reference.rpn_losses,
         level_anchors=anchors,
+        counts=[3 * h * w for h, w in LEVELS.values()],
         boxes=values["boxes"],
         classes=values["classes"],
         priorities=order,
@@ -111,7 +112,8 @@ def test_losses_of_the_region_proposal_network(monkeypatch, number, layout):
         low=0.2,
     )
     *losses, positives = want(scores, deltas)
-    assert positives == 8 if number == 8 else positives > 8
+    assert positives.sum() == 8 if number == 8 else positives.sum() > 8
+    assert (positives > 0).all() == (number == 400)  # a level may have no positive sample
     np.testing.assert_allclose(got, losses, rtol=1e-12)
     # A directional derivative compares all gradients at once.
     directions = [rng.standard_normal(x.shape) for x in gradients]
@@ -119,6 +121,38 @@ def test_losses_of_the_region_proposal_network(monkeypatch, number, layout):
     along = flat(directions[:2]), flat(directions[2:], (4,))
     ends = [sum(want(scores + step * along[0], deltas + step * along[1])[:2]) for step in (-1e-6, 1e-6)]
     np.testing.assert_allclose(slope, (ends[1] - ends[0]) / 2e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("layout", [WHOLE, ("rows:2,cols:2", "height:rows,width:cols")])
+def test_the_box_loss_is_a_sum_of_the_means_of_the_levels(monkeypatch, layout):
+    """Values by hand: 2 positive anchors at the first level, 1 at the second, and none at the third."""
+    sizes = [(2, 2), (1, 2), (1, 1)]  # of an image of 8 x 8 pixels, with anchors of 4 x 4, 8 x 4 and 8 x 8 pixels
+    objects = [[0, 0, 4, 4], [4, 4, 8, 8], [0, 0, 8, 4]]
+    errors = [np.zeros((1, h, w, 1, 4)) for h, w in sizes]
+    errors[0][0, 0, 0, 0] = 1 / 9  # the end of the quadratic part of the Huber loss: 1 / 162 each
+    errors[0][0, 1, 1, 0, 0] = 2 / 9  # the linear part: 1 / 54
+    errors[1][0, 0, 0, 0, 3] = -1  # 1 / 9 - 1 / 162
+    errors[2][...] = 7  # does not count
+
+    def fn(boxes, classes, **deltas):
+        deltas = list(deltas.values())
+        shapes = [mi.mtf.Shape(x.shape.dims[:-1]) for x in deltas]
+        scores = [mi.mtf.zeros(boxes.mesh, shape, tf.float64) for shape in shapes]
+        monkeypatch.setattr(rpn, "anchor_priorities", lambda scores: [(x + i) / 8 for i, x in enumerate(scores)])
+        anchors = [
+            Anchors((1.0,), (ratio,), size).boxes(x, stride, (8, 8))
+            for x, stride, ratio, size in zip(deltas, (4, 4, 8), (1.0, 0.5, 1.0), (1.0, 2**0.5, 1.0))
+        ]
+        return rpn.rpn_losses(scores, deltas, anchors, boxes, classes, rpn.AnchorSampling(high=0.9))[1]
+
+    inputs = {
+        f"deltas{i}": (f"batch:1,height:{h},width:{w},anchors:1,coords:4", "float64") for i, (h, w) in enumerate(sizes)
+    }
+    inputs |= {"boxes": ("batch:1,boxes:3,coords:4", "float64"), "classes": ("batch:1,boxes:3", "int32")}
+    values = {f"deltas{i}": error for i, error in enumerate(errors)}
+    loss = mi.Program(fn, inputs, *layout)(boxes=np.array([objects], float), classes=np.zeros((1, 3), int), **values)
+    # A single mean over all positive anchors would be (4 / 162 + 1 / 54 + 17 / 162) / 12.
+    np.testing.assert_allclose(loss, (4 / 162 + 1 / 54) / 8 + (1 / 9 - 1 / 162) / 4, rtol=1e-12)
 
 
 @pytest.mark.parametrize("layout", [SPLIT, SPLIT_BATCH])
@@ -165,7 +199,7 @@ def test_equal_random_numbers_select_the_first_anchors(monkeypatch):
 def test_proposals(per_level, number, threshold, layout):
     def fn(**inputs):
         scores, deltas = of_levels(inputs, "score"), of_levels(inputs, "delta")
-        anchors = [ANCHORS.boxes(x, stride) for x, stride in zip(scores, LEVELS)]
+        anchors = [ANCHORS.boxes(x, stride, IMAGE) for x, stride in zip(scores, LEVELS)]
         return propose(scores, deltas, anchors, IMAGE, per_level, number, threshold)
 
     rng = np.random.default_rng(number)

@@ -39,8 +39,9 @@ class NoNorms:
         deltas = [mi.mtf.reshape(x, mi.mtf.Shape([*x.shape.dims[:-1], *names])) for x in levels]
         return [(mi.mtf.rename_dimension(x, "coords", "classes"), x) for x in deltas]
 
-    def anchor_boxes(self, predictions):
-        return [self.anchors.boxes(deltas, 2**level) for level, (_, deltas) in enumerate(predictions, 2)]
+    def anchor_boxes(self, predictions, image_sizes):
+        levels = enumerate(predictions, 2)
+        return [self.anchors.boxes(deltas, 2**level, image_sizes) for level, (_, deltas) in levels]
 
 
 _SPLIT = Layout.parse("rows:3,cores:2", "height:rows,batch:cores")

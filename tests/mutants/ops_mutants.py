@@ -258,7 +258,8 @@ MUTANTS = [
         "mtf_imaging/ops/detection/bins.py",
         "tests/ops/test_roi_align.py",
         ("[(i + 0.5) / bins for i in range(bins)]", "[i / bins for i in range(bins)]"),
-        ("- tf.constant(0.5, dtype)", "- tf.constant(0.0, dtype)"),
+        ("- tf.constant(center, dtype)", "- tf.constant(0.0, dtype)"),
+        ("- tf.constant(center, dtype)", "- tf.constant(0.5, dtype)"),
         ("+ offset - first", "+ offset"),
         ("(element >= 0) & (element < count), weight", "element < count, weight"),
         (

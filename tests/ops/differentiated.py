@@ -319,6 +319,13 @@ ROWS = [
         lambda *maps: sampled_boxes.reference(maps, BOXES, LEVELS, (4, 8), 2),
         {"x": PLANE, "coarse": "batch:2,x:4,y:2,channels:4"},
     ),
+    Row(
+        "roi_align",
+        "of pixels at their corners",
+        lambda x: mi.ops.roi_align([x], *_boxes(x.mesh), (4,), 2, aligned=False),
+        lambda x: sampled_boxes.reference([x], BOXES, LEVELS * 0, (4,), 2, aligned=False),
+        {"x": PLANE},
+    ),
     pad([(5, 1), (0, 2)], "constant"),
     pad([(1, 5), (0, 2), (1, 2)], "reflect"),
 ]

@@ -104,14 +104,15 @@ def test_focal_loss(alpha, gamma):
     np.testing.assert_allclose(found[1], gradient, rtol=1e-9, atol=1e-12)
 
 
-def test_anchors():
-    size, strides = (64, 96), (8, 16, 32)
+@pytest.mark.parametrize("size", [(64, 96), (72, 100)])
+def test_anchors(size):
+    strides = (8, 16, 32)
     expected = Anchor(3, 5, 3, [0.5, 1.0, 2.0], 4.0, size).multilevel_boxes
     for level, stride in enumerate(strides, 3):
-        rows, columns = size[0] // stride, size[1] // stride
+        rows, columns = (-(-pixels // stride) for pixels in size)
 
         def fn(feature, stride=stride):
-            return Anchors().boxes(feature, stride).to_boxes()
+            return Anchors().boxes(feature, stride, size).to_boxes()
 
         spec = (f"batch:1,height:{rows},width:{columns},channels:1", tf.float32)
         found = mi.Program(fn, {"feature": spec}, "rows:2", "height:rows")(feature=np.zeros((1, rows, columns, 1)))
@@ -127,7 +128,7 @@ def random_boxes(number, height, width, smallest=4):
 
 @pytest.mark.parametrize(("mesh_shape", "layout"), LAYOUTS)
 def test_roi_align(mesh_shape, layout):
-    """Pixel i lies at i in their coordinates of a level, and at i + 1/2 in ours."""
+    """Their pixel i lies at i in the coordinates of a level."""
     strides, sizes = (4, 8, 16, 32), (512, 640)
     features = {
         level: RNG.normal(size=(1, *(size // stride for size in sizes), 2)).astype(np.float32)
@@ -140,16 +141,15 @@ def test_roi_align(mesh_shape, layout):
     assert len(np.unique(levels)) > 2
 
     def fn(boxes, levels, **features):
-        return mi.ops.roi_align(list(features.values()), boxes, levels, strides, 7)
+        return mi.ops.roi_align(list(features.values()), boxes, levels, strides, 7, aligned=False)
 
     specs = {
         f"level{k}": (f"batch:1,height:{v.shape[1]},width:{v.shape[2]},channels:2", tf.float32)
         for k, v in features.items()
     }
     specs |= {"boxes": ("batch:1,rois:30,coords:4", tf.float32), "levels": ("batch:1,rois:30", tf.int32)}
-    shifted = boxes + np.array(strides, np.float32)[levels][..., None] / 2
     program = mi.Program(fn, specs, mesh_shape, layout)
-    found = program(boxes=shifted, levels=levels, **{f"level{k}": v for k, v in features.items()})
+    found = program(boxes=boxes, levels=levels, **{f"level{k}": v for k, v in features.items()})
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4)
 
 

@@ -20,6 +20,7 @@ class Pieces(NamedTuple):
       starts: the place of the first slice of each level.
       steps: the distance between the slices of two processors for each level; 0 if all processors share one.
       strides: the pixels of the image for each pixel of a level.
+      center: the center of the first pixel of a level, in pixels of the level.
     """
 
     extents: tf.Tensor
@@ -27,6 +28,7 @@ class Pieces(NamedTuple):
     starts: Sequence[int]
     steps: Sequence[int]
     strides: Sequence[int]
+    center: float
 
 
 class Corner(NamedTuple):
@@ -43,14 +45,14 @@ class Corner(NamedTuple):
 
 
 def _taps(
-    low: tf.Tensor, high: tf.Tensor, stride: tf.Tensor, extent: tf.Tensor, bins: int
+    low: tf.Tensor, high: tf.Tensor, stride: tf.Tensor, extent: tf.Tensor, center: float, bins: int
 ) -> list[tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
     """Returns (element of the slice, whether the slice has it, weight) of both neighbors of the samples of one axis."""
     dtype = low.dtype
     whole, first, count = (tf.expand_dims(part, -1) for part in tf.unstack(extent, axis=-1))
     fractions = tf.constant([(i + 0.5) / bins for i in range(bins)], dtype)
     centers = low[..., tf.newaxis] + fractions * (high - low)[..., tf.newaxis]
-    position = centers / stride[..., tf.newaxis] - tf.constant(0.5, dtype)
+    position = centers / stride[..., tf.newaxis] - tf.constant(center, dtype)
     position = tf.clip_by_value(position, tf.zeros([], dtype), tf.cast(whole - 1, dtype))
     below = tf.floor(position)
     taps = []
@@ -80,8 +82,8 @@ def corners(boxes: tf.Tensor, levels: tf.Tensor, pieces: Pieces, size: tuple[int
     extents = tf.gather(pieces.extents, levels, axis=1, batch_dims=1)
     stride = by_level(pieces.strides, boxes.dtype)
     y0, x0, y1, x1 = tf.unstack(boxes, axis=-1)
-    along_y = _taps(y0, y1, stride, extents[..., 0, :], size[0])
-    along_x = _taps(x0, x1, stride, extents[..., 1, :], size[1])
+    along_y = _taps(y0, y1, stride, extents[..., 0, :], pieces.center, size[0])
+    along_x = _taps(x0, x1, stride, extents[..., 1, :], pieces.center, size[1])
 
     areas = [rows * columns for rows, columns in pieces.sizes]
     row = by_level(pieces.starts, tf.int64)

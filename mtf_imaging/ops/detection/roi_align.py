@@ -114,6 +114,7 @@ class _BoxOperation(mtf.Operation):
       maps: shapes of the feature maps.
       crops: shape of the result of RoIAlign.
       strides: the pixels of the image for each pixel of a map.
+      aligned: see `roi_align`.
       name: name of the operation.
     """
 
@@ -125,10 +126,11 @@ class _BoxOperation(mtf.Operation):
         maps: Sequence[mtf.Shape],
         crops: mtf.Shape,
         strides: Sequence[int],
+        aligned: bool,
         name: str,
     ) -> None:
         super().__init__(list(inputs), name=name)
-        self._maps, self._crops, self._strides = list(maps), crops, tuple(strides)
+        self._maps, self._crops, self._strides, self._aligned = list(maps), crops, tuple(strides), aligned
 
     @property
     def sum_dtype(self) -> tf.DType:
@@ -157,7 +159,7 @@ class _BoxOperation(mtf.Operation):
         steps: Sequence[int],
     ) -> list[bins.Corner]:
         sizes = [(rows, columns) for _, rows, columns, _ in map(mesh.slice_shape, self._maps)]
-        pieces = bins.Pieces(extents, sizes, starts, steps, self._strides)
+        pieces = bins.Pieces(extents, sizes, starts, steps, self._strides, 0.5 if self._aligned else 0.0)
         return bins.corners(tf.cast(boxes, self.sum_dtype), levels, pieces, self._bins)
 
     def _pixels(self, mesh: ShardMeshImpl) -> list[int]:
@@ -195,15 +197,17 @@ class RoiAlign(_BoxOperation):
         levels: mtf.Tensor,
         strides: Sequence[int],
         crops: mtf.Shape,
+        aligned: bool,
         name: str | None = None,
     ) -> None:
         maps = [x.shape for x in features]
-        super().__init__([*features, boxes, levels], maps, crops, strides, name or self.kind)
+        super().__init__([*features, boxes, levels], maps, crops, strides, aligned, name or self.kind)
         self._outputs = [mtf.Tensor(self, crops, features[0].dtype)]
 
     def gradient(self, grad_ys: Sequence[mtf.Tensor | None]) -> list[mtf.Tensor | None]:
         boxes, levels = self.inputs[-2:]
-        return [*RoiAlignGrad(grad_ys[0], boxes, levels, self._strides, self._maps).outputs, None, None]
+        dx = RoiAlignGrad(grad_ys[0], boxes, levels, self._strides, self._maps, self._aligned)
+        return [*dx.outputs, None, None]
 
     def lower(self, lowering: mtf.Lowering) -> None:
         mesh = lowering.mesh_impl(self)
@@ -240,14 +244,15 @@ class RoiAlignGrad(_BoxOperation):
         levels: mtf.Tensor,
         strides: Sequence[int],
         maps: Sequence[mtf.Shape],
+        aligned: bool,
     ) -> None:
-        super().__init__([dy, boxes, levels], maps, dy.shape, strides, self.kind)
+        super().__init__([dy, boxes, levels], maps, dy.shape, strides, aligned, self.kind)
         self._outputs = [mtf.Tensor(self, shape, dy.dtype, index=i) for i, shape in enumerate(maps)]
 
     def gradient(self, grad_ys: Sequence[mtf.Tensor | None]) -> list[mtf.Tensor | None]:
         boxes, levels = self.inputs[-2:]
         maps = [mtf.zeros_like(x) if g is None else g for x, g in zip(self.outputs, grad_ys, strict=True)]
-        return [RoiAlign(maps, boxes, levels, self._strides, self._crops).outputs[0], None, None]
+        return [RoiAlign(maps, boxes, levels, self._strides, self._crops, self._aligned).outputs[0], None, None]
 
     def lower(self, lowering: mtf.Lowering) -> None:
         mesh = lowering.mesh_impl(self)
@@ -291,12 +296,13 @@ def roi_align(
     strides: Sequence[int],
     size: Ints,
     name: str | None = None,
+    aligned: bool = True,
 ) -> mtf.Tensor:
     """Samples the features of boxes (RoIAlign, He et al. 2017, arXiv:1703.06870).
 
     Each box is divided into bins. The value of a bin is the bilinear interpolation of the features at its center. Pixel
-    i of a level has its center at `(i + 1/2) stride`, in pixels of the image. Positions beyond the centers of the
-    border pixels are moved to them.
+    i of a level has its center at `(i + 1/2) stride`, in pixels of the image, or at `i stride` with `aligned=False`.
+    Positions beyond the centers of the border pixels are moved to them.
 
     Every dimension but `coords` may be split; all slices may have any size. Each processor sums over the pixels of its
     own slices, and the sums of the crops are added over the mesh dimensions that split the height or the width. The
@@ -314,6 +320,8 @@ def roi_align(
       strides: pixels of the image for each pixel of a level, for each level.
       size: the number of bins along y and along x: an int for both, or a pair.
       name: name of the operation.
+      aligned: whether the centers of pixels are half a pixel from the border of the image. `False` is the convention of
+        the networks of TensorFlow's model garden.
 
     Returns:
       Tensor[batch, rois, crop_height, crop_width, channels] with the dtype of the features.
@@ -339,7 +347,7 @@ def roi_align(
         raise ShapeError(f"{title}: size must be at least 1 bin along y and along x, not {size}")
     rows, columns = mtf.Dimension("crop_height", sizes[0]), mtf.Dimension("crop_width", sizes[1])
     crops = mtf.Shape([batch, boxes.shape.dims[1], rows, columns, channels])
-    return RoiAlign(features, boxes, levels, strides, crops, name).outputs[0]
+    return RoiAlign(features, boxes, levels, strides, crops, aligned, name).outputs[0]
 
 
 def _check_features(title: str, features: Sequence[mtf.Tensor], strides: Sequence[int]) -> None:
