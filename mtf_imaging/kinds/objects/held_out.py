@@ -84,7 +84,7 @@ class HeldOutObjects:
             scores = score_images(images, detections, self.description)
             pictures = {
                 f"image {image.key}": comparison(
-                    read_object_image(image), image, own, self.description, scores.threshold
+                    read_object_image(image), image, own, self.description, scores.counted_from
                 )
                 for image, own in zip(images[: self.num_pictures], detections, strict=False)
             }

@@ -130,7 +130,7 @@ class Prediction(FileImages):
             write_detections(output_dir / DETECTIONS, images, detections, description)
             for path, image, detected in zip(pictures, images, detections, strict=False):
                 pixels = read_object_image(image)
-                write_picture(path, comparison(pixels, image, detected, description, scores.threshold))
+                write_picture(path, comparison(pixels, image, detected, description, scores.counted_from))
         return [*scores.images]
 
     def predict(
@@ -187,7 +187,7 @@ class Prediction(FileImages):
                 image,
                 detections[number],
                 scores.matches[number],
-                scores.threshold,
+                scores.counted_from,
                 self.description,
             )
         return layers

@@ -77,8 +77,8 @@ def paste_mask(
     """Returns a predicted mask in its image.
 
     The mask is interpolated linearly at the centers of the pixels, between the centers of its bins and zeros around
-    them, as in Detectron2's `paste_masks_in_image` (`grid_sample` with `align_corners=False`). torchvision and TF-vision
-    also pad masks with zeros, but first round the box to whole pixels.
+    them, as in Detectron2's `paste_masks_in_image` (`grid_sample` with `align_corners=False`). torchvision and
+    TF-vision also pad masks with zeros, but first round the box to whole pixels.
 
     Args:
       probabilities: `[rows, columns]`, the mask within the box.
