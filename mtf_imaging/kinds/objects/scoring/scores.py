@@ -56,8 +56,8 @@ class ObjectScores:
     Attributes:
       boxes: the scores of the boxes.
       masks: the scores of the masks; None if the network predicts none.
-      threshold: the score that maximizes F1 over all images; None if no detection matches an object, so that F1 is 0 for
-        any score.
+      threshold: the score that maximizes F1 over all images; None if no detection matches an object, so that F1 is 0
+        for any score.
       images: the scores of each image, by its masks if there are any, else by its boxes.
     """
 
@@ -141,8 +141,8 @@ def object_metrics(scores: ObjectScores) -> dict[str, Any]:
       "score_threshold": ..., "objects": ..., "found": ..., "false": ..., "missed": ..., "f1": ...,
       "images": {key: {"image_id": ..., "size": [height, width], "objects": ..., "found": ..., "false": ...,
       "missed": ..., "f1": ...}}}`. The numbers of boxes and masks are `coco.MEASURES`; None where there are no such
-      objects. "score_threshold" is None if no detection matches an object, and then all detections count. Without masks,
-      the key "masks" is missing.
+      objects. "score_threshold" is None if no detection matches an object, and then all detections count. Without
+      masks, the key "masks" is missing.
     """
     parts: dict[str, Any] = {
         name: {**part.measures, "categories": part.categories} for name, part in scores.by_kind.items()
