@@ -33,7 +33,7 @@ class Objects:
 
     Training skips crowd regions ("iscrowd": 1), which the scores ignore. It clips boxes to the image and drops those
     without area. Images without annotations are backgrounds. Gray and palette images become red, green and blue. As in
-    COCO, the EXIF orientation is ignored, because boxes and masks refer to the stored pixels.
+    COCO, boxes and masks refer to the stored pixels. An image is turned with its objects as its EXIF orientation says.
 
     `mtf_imaging.training.data_set` describes the interface.
 

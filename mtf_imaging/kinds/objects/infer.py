@@ -9,12 +9,11 @@ from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.kinds.objects.description import ObjectDescription
 from mtf_imaging.kinds.objects.reading.masks import encode_mask, paste_mask
 from mtf_imaging.kinds.objects.reading.native import fit, to_native
-from mtf_imaging.kinds.objects.scoring.detections import Detections
+from mtf_imaging.kinds.objects.scoring.detections import BOX_DIGITS, SCORE_DIGITS, Detections
 
 # Maps an image, float32 [height, width, 3] after scaling, to the arrays "boxes", "scores", "classes" and maybe "masks".
 Network = Callable[[np.ndarray], Any]
 _FIX = "Fix: return a dict from predict, as ObjectDetection does."
-BOX_DIGITS, SCORE_DIGITS = 3, 6  # so that files, scores and pictures agree
 
 
 def predict_objects(

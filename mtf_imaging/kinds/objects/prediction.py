@@ -22,7 +22,12 @@ from mtf_imaging.kinds.objects.infer import predict_objects
 from mtf_imaging.kinds.objects.output import DETECTIONS, check_object_results, detection_output, picture_files
 from mtf_imaging.kinds.objects.pictures import SHOWN_SCORE, comparison, draw, drawn_detections
 from mtf_imaging.kinds.objects.reading.annotations import ObjectImage, find_object_images, splits
-from mtf_imaging.kinds.objects.reading.images import read_object_image
+from mtf_imaging.kinds.objects.reading.images import (
+    read_object_image,
+    stored_detections,
+    upright_detections,
+    upright_image,
+)
 from mtf_imaging.kinds.objects.report.layers import ObjectLayers, make_object_layers
 from mtf_imaging.kinds.objects.report.page import pictured
 from mtf_imaging.kinds.objects.scoring.detections import Detections
@@ -111,7 +116,7 @@ class Prediction(FileImages):
 
     def run_network(self, images: Sequence[ObjectImage], network: "Predict") -> None:
         for image in images:
-            self._detect(image, read_object_image(image), network)
+            self._detect(image, network)
 
     def evaluate(self, images: Sequence[ObjectImage], network: "Predict", own: "EvaluateSettings") -> list[ObjectScore]:
         output_dir, description = Path(own.output_dir), self.description
@@ -121,7 +126,7 @@ class Prediction(FileImages):
             detections, faults = [], CaseFaults(at_once=not is_alone())
             for image in shown:
                 with faults.collect(image.key, image.image):
-                    detections.append(self._detect(image, read_object_image(image), network))
+                    detections.append(self._detect(image, network)[0])
             faults.check((image.key for image in images), "images")
             scores = score_images(images, detections, description)
             layers = self._layers(images, detections, scores)
@@ -129,8 +134,9 @@ class Prediction(FileImages):
             write_object_scores(output_dir, scores, layers, description, own.progress)
             write_detections(output_dir / DETECTIONS, images, detections, description)
             for path, image, detected in zip(pictures, images, detections, strict=False):
-                pixels = read_object_image(image)
-                write_picture(path, comparison(pixels, image, detected, description, scores.counted_from))
+                seen = upright_image(image)
+                shown = read_object_image(seen), seen, upright_detections(detected, seen)
+                write_picture(path, comparison(*shown, description, scores.counted_from))
         return [*scores.images]
 
     def predict(
@@ -150,11 +156,10 @@ class Prediction(FileImages):
                 image = images[number]
                 assert network is not None, "an image is unfinished"
                 with faults.collect(image.key, image.image):
-                    pixels = read_object_image(image)
-                    detections = self._detect(image, pixels, network)
+                    detections, seen, pixels = self._detect(image, network)
                     own_rows: list[dict[str, Any]] = []
                     with record.writing(number, own_rows):
-                        shown = drawn_detections(detections, self.description, SHOWN_SCORE)
+                        shown = drawn_detections(upright_detections(detections, seen), self.description, SHOWN_SCORE)
                         write_picture(output.overlays[number], draw(pixels, shown))
                         own_rows += detection_rows(image, detections, self.description)
                     rows[number] = own_rows
@@ -170,10 +175,16 @@ class Prediction(FileImages):
         paths = output.overlays[0], output.detections
         return NextStep("open {}, the first picture; {} has all detections", paths)
 
-    def _detect(self, image: ObjectImage, pixels: np.ndarray, network: "Predict") -> Detections:
-        """Returns the detections in an image; an error of the network names the image."""
+    def _detect(self, image: ObjectImage, network: "Predict") -> tuple[Detections, ObjectImage, np.ndarray]:
+        """Returns the detections in the stored pixels of an image, the upright image, and its pixels.
+
+        An error of the network names the image.
+        """
+        seen = upright_image(image)
+        pixels = read_object_image(seen)
         with errors_named(image.image):
-            return predict_objects(pixels, network, self.description, self._size)
+            detections = predict_objects(pixels, network, self.description, self._size)
+        return stored_detections(detections, seen), seen, pixels
 
     def _layers(
         self, images: Sequence[ObjectImage], detections: Sequence[Detections], scores: ObjectScores
@@ -181,11 +192,11 @@ class Prediction(FileImages):
         """Returns the pictures of the best and worst images by their keys."""
         layers = {}
         for number in pictured(scores):
-            image = images[number]
+            image = upright_image(images[number])
             layers[image.key] = make_object_layers(
                 read_object_image(image),
                 image,
-                detections[number],
+                upright_detections(detections[number], image),
                 scores.matches[number],
                 scores.counted_from,
                 self.description,

@@ -11,7 +11,7 @@ from mtf_imaging.data.pixels.crops import bilinear, pad_to
 from mtf_imaging.errors import MtfImagingError
 from mtf_imaging.kinds.objects.description import ObjectDescription
 from mtf_imaging.kinds.objects.reading.annotations import ObjectImage
-from mtf_imaging.kinds.objects.reading.images import read_object_image
+from mtf_imaging.kinds.objects.reading.images import read_object_image, upright_image
 from mtf_imaging.kinds.objects.reading.native import fit_factor
 from mtf_imaging.kinds.objects.reading.targets import make_targets, no_targets
 
@@ -73,8 +73,8 @@ class ObjectReader:
 
     def _read(self, sample: int, at: int, scale: float, places: np.ndarray, mirrored: bool) -> tuple[np.ndarray, ...]:
         """Returns the region that a crop needs, the centers of the crop's rows and columns, and the targets."""
-        image = self.images[at]
         try:
+            image = upright_image(self.images[at])
             factor = float(scale) * fit_factor(image.height, image.width, self._size)
             rows, columns = (
                 crop_axis(length, factor, size, float(place))
