@@ -53,8 +53,9 @@ class FlipSettings(Settings):
     """The flips of an image whose predictions are averaged.
 
     Attributes:
-      flips: axes to flip, for instance ("x", "y", "z"), or ("width",) of photos. Probabilities are averaged over all
-        combinations of flips along these axes; n axes take 2^n times as long.
+      flips: axes to flip, for instance ("x", "y", "z"), or ("width",) of photos and of images with objects.
+        Probabilities are averaged, and detections merged, over all combinations of flips along these axes; n axes take
+        2^n times as long.
     """
 
     flips: Sequence[str] = setting(default=(), example='("x", "y")')
@@ -65,8 +66,8 @@ class ScaleSettings(Settings):
     """The sizes of an image whose predictions are averaged.
 
     Attributes:
-      scales: factors by which photos are enlarged, for instance (0.5, 1.0, 1.5). Probabilities are averaged over all of
-        them.
+      scales: factors by which photos and images with objects are enlarged, for instance (0.5, 1.0, 1.5). Probabilities
+        are averaged, and detections merged, over all of them.
     """
 
     scales: Sequence[float] = setting(default=ONE_SCALE, example="(0.75, 1.0, 1.25)")

@@ -280,8 +280,6 @@ IDLE = {
     "sliding_window": 16,
     "window_step": 0.25,
     "cleanup": Cleanup(largest_liver=True),
-    "flips": ("width",),
-    "scales": (0.5, 1.0),
     "fold": 0,
     "splits_file": "splits.json",
 }

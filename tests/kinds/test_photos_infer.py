@@ -10,9 +10,10 @@ from PIL import Image
 from mtf_imaging.data.pixels.scaling import MEAN
 from mtf_imaging.errors import ConfigError, DataError, ShapeError
 from mtf_imaging.evaluation.averaging.flips import check_flips
+from mtf_imaging.evaluation.averaging.scales import check_scales
 from mtf_imaging.kinds.photos.description import PhotoDescription
 from mtf_imaging.kinds.photos.held_out import HeldOutPhotos
-from mtf_imaging.kinds.photos.infer import AXES, check_scales, most_probable, predict_photo, scaled_size
+from mtf_imaging.kinds.photos.infer import AXES, most_probable, predict_photo, scaled_size
 from mtf_imaging.kinds.photos.pictures import comparison, difference, overlay
 from mtf_imaging.kinds.photos.reading.label_images import write_label_image
 from mtf_imaging.kinds.photos.resize import resize_bilinear

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tqdm import tqdm
 
+from mtf_imaging.data.sampling.grid import PHOTO_AXES
 from mtf_imaging.errors import ConfigError, DataError
+from mtf_imaging.evaluation.averaging.flips import check_flips
+from mtf_imaging.evaluation.averaging.scales import check_scales
 from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.output_folder import writing_to
 from mtf_imaging.files.reading import errors_named
@@ -18,7 +21,7 @@ from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.kinds.kind import NextStep, Planned
 from mtf_imaging.kinds.networks import is_alone, trained_network
 from mtf_imaging.kinds.objects.description import ObjectDescription, object_description_from_fields
-from mtf_imaging.kinds.objects.infer import predict_objects
+from mtf_imaging.kinds.objects.infer import NMS_THRESHOLD, input_size, predict_objects
 from mtf_imaging.kinds.objects.output import DETECTIONS, check_object_results, detection_output, picture_files
 from mtf_imaging.kinds.objects.pictures import SHOWN_SCORE, comparison, draw, drawn_detections
 from mtf_imaging.kinds.objects.reading.annotations import ObjectImage, find_object_images, splits
@@ -55,8 +58,6 @@ _IDLE = {
     "sliding_window": "images are computed as a whole",
     "window_step": "images are computed as a whole",
     "cleanup": "its rules are those of livers",
-    "flips": "the detections of several networks or images cannot be averaged",
-    "scales": "images are scaled to the size of the network's input",
     "fold": _SPLIT,
     "splits_file": _SPLIT,
     "submission": "the challenge has no images with objects",
@@ -83,6 +84,9 @@ class Prediction(FileImages):
     def __init__(self, run: Path, facts: Facts, settings: Inference) -> None:
         super().__init__(facts, settings, _IDLE)
         check_no_ensemble(settings.ensemble)
+        self._flips = check_flips(settings.flips, axis_names=PHOTO_AXES)
+        self._scales = check_scales(settings.scales)
+        self._threshold = NMS_THRESHOLD
         self.description: ObjectDescription = object_description_from_fields(facts.description, str(run / FACTS))
 
     def find(self, path: Path) -> list[ObjectImage]:
@@ -112,7 +116,9 @@ class Prediction(FileImages):
     def network(
         self, task: "Task", runs: Sequence[Path], checkpoint: str, images: Sequence[ObjectImage], **options: Any
     ) -> "Predict":
-        return trained_network(task, [self._size], runs, checkpoint, **options)
+        self._threshold = getattr(task, "nms_threshold", NMS_THRESHOLD)
+        first, *others = dict.fromkeys(input_size(self._size, scale) for scale in self._scales)
+        return trained_network(task, [*others, first], runs, checkpoint, **options)
 
     def run_network(self, images: Sequence[ObjectImage], network: "Predict") -> None:
         for image in images:
@@ -183,7 +189,8 @@ class Prediction(FileImages):
         seen = upright_image(image)
         pixels = read_object_image(seen)
         with errors_named(image.image):
-            detections = predict_objects(pixels, network, self.description, self._size)
+            options = self._size, self._scales, self._flips, self._threshold
+            detections = predict_objects(pixels, network, self.description, *options)
         return stored_detections(detections, seen), seen, pixels
 
     def _layers(

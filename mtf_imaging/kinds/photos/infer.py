@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from mtf_imaging.errors import ConfigError, DataError, ShapeError
+from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.evaluation.averaging.flips import over_flips
 from mtf_imaging.kinds.photos.description import PhotoDescription
 from mtf_imaging.kinds.photos.reading.native import pad_photo, padded_size
@@ -106,20 +106,3 @@ def scaled_size(size: tuple[int, int], scale: float) -> tuple[int, int]:
     """
     height, width = (max(1, round(n * scale)) for n in size)
     return height, width
-
-
-def check_scales(scales: Sequence[float]) -> tuple[float, ...]:
-    """Checks factors of the photo's size and returns them as a tuple.
-
-    Raises:
-      ConfigError: there are none, or one is not a positive number.
-    """
-    factors = tuple(scales) if isinstance(scales, tuple | list) else (scales,)
-    are_numbers = all(isinstance(one, int | float) and not isinstance(one, bool) and 0 < one < 100 for one in factors)
-    if not factors or not are_numbers:
-        raise ConfigError(
-            f"scales = {scales!r} must be one or more numbers above 0 and below 100. "
-            "Fix: use (1.0,) for the photo's own size, or several scales such as (0.75, 1.0, 1.25).",
-            settings=["scales"],
-        )
-    return tuple(float(one) for one in factors)

@@ -14,6 +14,7 @@ from mtf_imaging.data.pixels.photo_files import photo_size, read_photo
 from mtf_imaging.data.sampling.grid import PHOTO_AXES
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.averaging.flips import check_flips
+from mtf_imaging.evaluation.averaging.scales import check_scales
 from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.output_folder import writing_to
 from mtf_imaging.files.reading import errors_named
@@ -33,7 +34,7 @@ from mtf_imaging.kinds.output import (
     writing_results,
 )
 from mtf_imaging.kinds.photos.description import PhotoDescription, check_same_classes, photo_description_from_fields
-from mtf_imaging.kinds.photos.infer import check_scales, most_probable, predict_photo, prediction_multiple, scaled_size
+from mtf_imaging.kinds.photos.infer import most_probable, predict_photo, prediction_multiple, scaled_size
 from mtf_imaging.kinds.photos.output import evaluation_files, output_files
 from mtf_imaging.kinds.photos.pictures import comparison, overlay
 from mtf_imaging.kinds.photos.reading.folders import CLASSES_FILE, Photo, find_photos, photo_description, splits
