@@ -50,6 +50,7 @@ def trained_network(
     progress: bool,
     any_size: bool = False,
     window: "SlidingWindow | None" = None,
+    batch_size: int = 1,
 ) -> "Predict":
     """Builds the network with the weights of a run; its probabilities are averaged over flips and runs.
 
@@ -67,6 +68,7 @@ def trained_network(
       any_size: whether images may have other sizes than the grids, for each of which there is a program.
       window: the window that slides over images of any size, for which the only program is built; None to compute a
         whole image at once.
+      batch_size: the number of images that the method `predict_batch` of the network takes.
 
     Raises:
       CheckpointError: there is no checkpoint, or it belongs to another network.
@@ -87,5 +89,6 @@ def trained_network(
         dtype=dtype,
         progress=progress,
         window=window,
+        batch_size=batch_size,
     )
     return over_networks([over_flips(network, tuple(flips)) for network in networks])

@@ -141,6 +141,8 @@ class EvaluateSettings(InferenceSettings, PlacementSettings, OutputFormatSetting
       splits_file: file of the folds. Default: the file in `model_dir`, which train wrote.
       cases: the images to evaluate. Default: all in `input_dir`, or those of the fold or split.
       num_pictures: number of images to draw pictures of.
+      eval_batch_size: number of images with objects that the network computes together, whatever `batch_size` was in
+        training. It changes speed and memory, never results.
     """
 
     input_dir: str | Path = setting(flag=True, shared=False)
@@ -150,6 +152,7 @@ class EvaluateSettings(InferenceSettings, PlacementSettings, OutputFormatSetting
     splits_file: str | Path | None = setting(default=None, flag=True, shared=False)
     cases: Sequence[Any] | None = setting(default=None, shared=False)
     num_pictures: int = setting(default=3, shared=False)
+    eval_batch_size: int = setting(default=1, unit="images", least=1, flag=True)
 
 
 @settings

@@ -1,7 +1,9 @@
 """The detections in an image at its own size."""
 
+import contextlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +11,7 @@ import numpy as np
 from mtf_imaging.data.pixels.exif_orientation import Orientation
 from mtf_imaging.data.sampling.grid import PHOTO_AXES
 from mtf_imaging.errors import DataError, ShapeError
+from mtf_imaging.files.reading import errors_named
 from mtf_imaging.kinds.objects.description import ObjectDescription
 from mtf_imaging.kinds.objects.merging import Candidates, merge
 from mtf_imaging.kinds.objects.reading.masks import encode_mask, paste_mask
@@ -17,36 +20,57 @@ from mtf_imaging.kinds.objects.scoring.detections import BOX_DIGITS, SCORE_DIGIT
 
 # Maps an image, float32 [height, width, 3] after scaling, to the arrays "boxes", "scores", "classes" and maybe "masks".
 Network = Callable[[np.ndarray], Any]
+BatchNetwork = Callable[[np.ndarray], Sequence[Any]]  # the same for images `[images, height, width, 3]`
 NMS_THRESHOLD = 0.5  # as Detectron2 and the tasks of this package
 _FIX = "Fix: return a dict from predict, as ObjectDetection does."
 
 
 def predict_objects(
-    pixels: np.ndarray,
-    network: Network,
+    pixels: np.ndarray, network: Network, description: ObjectDescription, size: tuple[int, int], **options: Any
+) -> Detections:
+    """Returns the detections in an image, on its own grid; see `predict_batch`.
+
+    Args:
+      pixels: uint8 `[height, width, 3]`.
+      network: a function of one image.
+      description, size, **options: the same as in `predict_batch`.
+    """
+
+    def run(images: np.ndarray) -> list:
+        return [network(images[0])]
+
+    return predict_batch([pixels], run, description, size, **options)[0]
+
+
+def predict_batch(
+    images: Sequence[np.ndarray],
+    network: BatchNetwork,
     description: ObjectDescription,
     size: tuple[int, int],
+    *,
     scales: Sequence[float] = (1.0,),
     flips: Sequence[str] = (),
     threshold: float = NMS_THRESHOLD,
-) -> Detections:
-    """Returns the detections in an image, on its own grid.
+    files: Sequence[Path] = (),
+) -> list[Detections]:
+    """Returns the detections in each image, on its own grid.
 
     For every scale and every combination of flips, the image is mirrored, scaled to fit into the size of the network's
     input times the scale, and padded at its bottom and right. The detections of all runs are merged by non-maximum
     suppression; see `merging.merge`. Boxes are rounded to 3 digits after the decimal point, and scores to 6.
 
     Args:
-      pixels: uint8 `[height, width, 3]`.
-      network: a function that maps an image, float32 `[height, width, 3]` after scaling, to a dict of arrays: "boxes"
-        `[detections, 4]` in pixels of this image, "scores" `[detections]`, "classes" `[detections]`, and optionally
-        "masks" `[detections, rows, columns]`, the probabilities of the mask within the box. A detection with the score
-        0 or a negative class is padding.
+      images: uint8 `[height, width, 3]`, of any sizes.
+      network: a function that maps images, float32 `[images, height, width, 3]` after scaling, to a dict of arrays for
+        each image: "boxes" `[detections, 4]` in pixels of this image, "scores" `[detections]`, "classes"
+        `[detections]`, and optionally "masks" `[detections, rows, columns]`, the probabilities of the mask within the
+        box. A detection with the score 0 or a negative class is padding.
       description: the categories and the scaling of pixel values.
       size: height and width of the network's input.
       scales: factors of the size.
       flips: names of `PHOTO_AXES`.
       threshold: the intersection over union from which detections of several runs are the same.
+      files: the files of the images, for messages.
 
     Raises:
       ShapeError: the network returns other arrays.
@@ -54,22 +78,19 @@ def predict_objects(
     """
     axes = [PHOTO_AXES.index(name) for name in flips]
     subsets = [subset for number in range(len(axes) + 1) for subset in itertools.combinations(axes, number)]
-    runs, numbers = [], []
-    for scale in scales:
-        for subset in subsets:
-            candidates, number = _run(pixels, network, description, input_size(size, scale), subset)
-            runs.append(candidates)
-            numbers.append(number)
-    height, width = pixels.shape[:2]
-    merged = merge(runs, (height, width), threshold, max(numbers))
-    masks = None
-    if merged.masks is not None:  # a mask fills its box, also beyond the border of the image
-        masks = tuple(
-            encode_mask(paste_mask(mask, tuple(box), height, width))
-            for mask, box in zip(merged.masks, merged.boxes.tolist(), strict=True)
-        )
-    boxes = np.clip(merged.boxes, 0, np.array([height, width, height, width]))
-    return Detections(np.round(boxes, BOX_DIGITS), merged.scores, merged.classes, masks)
+    runs: list[list[Candidates]] = [[] for _ in images]
+    number = 0
+    for scale, subset in itertools.product(scales, subsets):
+        own = input_size(size, scale)
+        fitted, factors = zip(*(fit(np.flip(pixels, subset), own, description) for pixels in images), strict=True)
+        with _named(files, 0):
+            results = network(np.stack(fitted))
+        for at, result in enumerate(results):
+            with _named(files, at):
+                arrays = _checked(result, len(description.categories))
+            runs[at].append(_candidates(arrays, factors[at], images[at].shape[:2], subset))
+            number = max(number, len(arrays["scores"]))
+    return [_on_grid(merge(own, one.shape[:2], threshold, number), *one.shape[:2]) for own, one in zip(runs, images)]
 
 
 def input_size(size: tuple[int, int], scale: float) -> tuple[int, int]:
@@ -82,29 +103,44 @@ def input_size(size: tuple[int, int], scale: float) -> tuple[int, int]:
     return height, width
 
 
-def _run(
-    pixels: np.ndarray, network: Network, description: ObjectDescription, size: tuple[int, int], axes: tuple[int, ...]
-) -> tuple[Candidates, int]:
-    """Returns the detections of one run in pixels of the image, and their number with the padding.
+def _named(files: Sequence[Path], number: int) -> contextlib.AbstractContextManager[None]:
+    """Returns a context in which errors name a file, if there are files."""
+    return errors_named(files[number]) if files else contextlib.nullcontext()
+
+
+def _candidates(
+    arrays: dict[str, np.ndarray], factors: tuple[float, float], size: tuple[int, ...], axes: tuple[int, ...]
+) -> Candidates:
+    """Returns the detections of one run in pixels of the image.
 
     Args:
-      pixels, network, description: the same as in `predict_objects`.
-      size: height and width of the input.
-      axes: the axes to mirror.
+      arrays: the result of the network.
+      factors: pixels of the input per pixel of the image, for the height and the width.
+      size: height and width of the image.
+      axes: the axes that were mirrored.
     """
-    height, width = pixels.shape[:2]
-    image, factors = fit(np.flip(pixels, axes), size, description)
-    arrays = _checked(network(image), len(description.categories))
     scores = np.round(arrays["scores"].astype(np.float64), SCORE_DIGITS)
     classes = np.rint(arrays["classes"]).astype(np.int64)
     order = np.argsort(-scores, kind="stable")
     order = order[(scores[order] > 0) & (classes[order] >= 0)]
     mirror = Orientation(flips_rows=0 in axes, flips_columns=1 in axes)
-    boxes = mirror.turn_boxes(arrays["boxes"][order].astype(np.float64) / np.array([*factors, *factors]), height, width)
+    boxes = mirror.turn_boxes(arrays["boxes"][order].astype(np.float64) / np.array([*factors, *factors]), *size)
     masks = arrays["masks"][order] if "masks" in arrays else None
     if masks is not None:
         masks = np.flip(masks, [axis + 1 for axis in axes])
-    return Candidates(boxes, scores[order], classes[order], masks), len(scores)
+    return Candidates(boxes, scores[order], classes[order], masks)
+
+
+def _on_grid(candidates: Candidates, height: int, width: int) -> Detections:
+    """Returns detections with clipped boxes, and with masks at the size of the image."""
+    masks = None
+    if candidates.masks is not None:  # a mask fills its box, also beyond the border of the image
+        masks = tuple(
+            encode_mask(paste_mask(mask, tuple(box), height, width))
+            for mask, box in zip(candidates.masks, candidates.boxes.tolist(), strict=True)
+        )
+    boxes = np.clip(candidates.boxes, 0, np.array([height, width, height, width]))
+    return Detections(np.round(boxes, BOX_DIGITS), candidates.scores, candidates.classes, masks)
 
 
 def _checked(result: Any, num_categories: int) -> dict[str, np.ndarray]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from tqdm import tqdm
@@ -13,7 +13,6 @@ from mtf_imaging.evaluation.averaging.flips import check_flips
 from mtf_imaging.evaluation.averaging.scales import check_scales
 from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.output_folder import writing_to
-from mtf_imaging.files.reading import errors_named
 from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.file_images import FileImages
@@ -21,7 +20,7 @@ from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.kinds.kind import NextStep, Planned
 from mtf_imaging.kinds.networks import is_alone, trained_network
 from mtf_imaging.kinds.objects.description import ObjectDescription, object_description_from_fields
-from mtf_imaging.kinds.objects.infer import NMS_THRESHOLD, input_size, predict_objects
+from mtf_imaging.kinds.objects.infer import NMS_THRESHOLD, input_size, predict_batch
 from mtf_imaging.kinds.objects.output import DETECTIONS, check_object_results, detection_output, picture_files
 from mtf_imaging.kinds.objects.pictures import SHOWN_SCORE, comparison, draw, drawn_detections
 from mtf_imaging.kinds.objects.reading.annotations import ObjectImage, find_object_images, splits
@@ -118,21 +117,29 @@ class Prediction(FileImages):
     ) -> "Predict":
         self._threshold = getattr(task, "nms_threshold", NMS_THRESHOLD)
         first, *others = dict.fromkeys(input_size(self._size, scale) for scale in self._scales)
-        return trained_network(task, [*others, first], runs, checkpoint, **options)
+        batch_size = self._settings.eval_batch_size
+        return trained_network(task, [*others, first], runs, checkpoint, batch_size=batch_size, **options)
 
     def run_network(self, images: Sequence[ObjectImage], network: "Predict") -> None:
-        for image in images:
-            self._detect(image, network)
+        for batch in _batches(images, self._settings.eval_batch_size):
+            self._detect([_read(image) for image in batch], network)
 
     def evaluate(self, images: Sequence[ObjectImage], network: "Predict", own: "EvaluateSettings") -> list[ObjectScore]:
         output_dir, description = Path(own.output_dir), self.description
         pictures = picture_files(output_dir, images[: own.num_pictures])
         with writing_to(output_dir, *subfolders(output_dir, pictures)):
-            shown = tqdm(images, desc="evaluate", unit="image", disable=not own.progress)
+            shown = tqdm(total=len(images), desc="evaluate", unit="image", disable=not own.progress)
             detections, faults = [], CaseFaults(at_once=not is_alone())
-            for image in shown:
-                with faults.collect(image.key, image.image):
-                    detections.append(self._detect(image, network)[0])
+            for batch in _batches(images, self._settings.eval_batch_size):
+                read: list[ReadImage] = []
+                for image in batch:
+                    with faults.collect(image.key, image.image):
+                        read.append(_read(image))
+                if read:
+                    with faults.collect(read[0].stored.key, read[0].stored.image):
+                        detections += self._detect(read, network)
+                shown.update(len(batch))
+            shown.close()
             faults.check((image.key for image in images), "images")
             scores = score_images(images, detections, description)
             layers = self._layers(images, detections, scores)
@@ -162,11 +169,14 @@ class Prediction(FileImages):
                 image = images[number]
                 assert network is not None, "an image is unfinished"
                 with faults.collect(image.key, image.image):
-                    detections, seen, pixels = self._detect(image, network)
+                    read = _read(image)
+                    (detections,) = self._detect([read], network)
                     own_rows: list[dict[str, Any]] = []
                     with record.writing(number, own_rows):
-                        shown = drawn_detections(upright_detections(detections, seen), self.description, SHOWN_SCORE)
-                        write_picture(output.overlays[number], draw(pixels, shown))
+                        shown = drawn_detections(
+                            upright_detections(detections, read.upright), self.description, SHOWN_SCORE
+                        )
+                        write_picture(output.overlays[number], draw(read.pixels, shown))
                         own_rows += detection_rows(image, detections, self.description)
                     rows[number] = own_rows
             done = [number for number in range(len(images)) if number in rows]
@@ -181,17 +191,15 @@ class Prediction(FileImages):
         paths = output.overlays[0], output.detections
         return NextStep("open {}, the first picture; {} has all detections", paths)
 
-    def _detect(self, image: ObjectImage, network: "Predict") -> tuple[Detections, ObjectImage, np.ndarray]:
-        """Returns the detections in the stored pixels of an image, the upright image, and its pixels.
-
-        An error of the network names the image.
-        """
-        seen = upright_image(image)
-        pixels = read_object_image(seen)
-        with errors_named(image.image):
-            options = self._size, self._scales, self._flips, self._threshold
-            detections = predict_objects(pixels, network, self.description, *options)
-        return stored_detections(detections, seen), seen, pixels
+    def _detect(self, images: Sequence["ReadImage"], network: "Predict") -> list[Detections]:
+        """Returns the detections in the stored pixels of each image; an error about a result names its image."""
+        run = network.predict_batch if hasattr(network, "predict_batch") else lambda batch: [*map(network, batch)]
+        options: dict[str, Any] = {"scales": self._scales, "flips": self._flips, "threshold": self._threshold}
+        files = [image.stored.image for image in images]
+        found = predict_batch(
+            [image.pixels for image in images], run, self.description, self._size, files=files, **options
+        )
+        return [stored_detections(own, image.upright) for own, image in zip(found, images, strict=True)]
 
     def _layers(
         self, images: Sequence[ObjectImage], detections: Sequence[Detections], scores: ObjectScores
@@ -209,6 +217,30 @@ class Prediction(FileImages):
                 self.description,
             )
         return layers
+
+
+class ReadImage(NamedTuple):
+    """An image whose pixels are in memory.
+
+    Attributes:
+      stored: the image as its file and its annotations state it.
+      upright: the image as its EXIF orientation turns it.
+      pixels: the pixels of the upright image, uint8 `[height, width, 3]`.
+    """
+
+    stored: ObjectImage
+    upright: ObjectImage
+    pixels: np.ndarray
+
+
+def _read(image: ObjectImage) -> ReadImage:
+    """Reads an image."""
+    upright = upright_image(image)
+    return ReadImage(image, upright, read_object_image(upright))
+
+
+def _batches(images: Sequence[ObjectImage], size: int) -> list[Sequence[ObjectImage]]:
+    return [images[start : start + size] for start in range(0, len(images), size)]
 
 
 def check_no_ensemble(ensemble: bool) -> None:

@@ -63,6 +63,7 @@ _IDLE = {
     "submission": "the challenge has no photos",
     "spacing_table": "photos have no voxel size",
     "output_format": "segmentations of photos are PNG files",
+    "eval_batch_size": "photos are computed one at a time",
 }
 
 
