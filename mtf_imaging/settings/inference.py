@@ -141,8 +141,9 @@ class EvaluateSettings(InferenceSettings, PlacementSettings, OutputFormatSetting
       splits_file: file of the folds. Default: the file in `model_dir`, which train wrote.
       cases: the images to evaluate. Default: all in `input_dir`, or those of the fold or split.
       num_pictures: number of images to draw pictures of.
-      eval_batch_size: number of images with objects that the network computes together, whatever `batch_size` was in
-        training. It changes speed and memory, never results.
+      eval_batch_size: number of photos, or of images with objects, that the network computes together. It changes speed
+        and memory, never results. Photos that are padded to different sizes, and those of an `ensemble`, are computed
+        one at a time.
     """
 
     input_dir: str | Path = setting(flag=True, shared=False)

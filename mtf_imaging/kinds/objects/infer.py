@@ -1,6 +1,5 @@
 """The detections in an image at its own size."""
 
-import contextlib
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ import numpy as np
 from mtf_imaging.data.pixels.exif_orientation import Orientation
 from mtf_imaging.data.sampling.grid import PHOTO_AXES
 from mtf_imaging.errors import DataError, ShapeError
-from mtf_imaging.files.reading import errors_named
+from mtf_imaging.kinds.batches import BatchNetwork, named
 from mtf_imaging.kinds.objects.description import ObjectDescription
 from mtf_imaging.kinds.objects.merging import Candidates, merge
 from mtf_imaging.kinds.objects.reading.masks import encode_mask, paste_mask
@@ -20,7 +19,6 @@ from mtf_imaging.kinds.objects.scoring.detections import BOX_DIGITS, SCORE_DIGIT
 
 # Maps an image, float32 [height, width, 3] after scaling, to the arrays "boxes", "scores", "classes" and maybe "masks".
 Network = Callable[[np.ndarray], Any]
-BatchNetwork = Callable[[np.ndarray], Sequence[Any]]  # the same for images `[images, height, width, 3]`
 NMS_THRESHOLD = 0.5  # as Detectron2 and the tasks of this package
 _FIX = "Fix: return a dict from predict, as ObjectDetection does."
 
@@ -83,10 +81,10 @@ def predict_batch(
     for scale, subset in itertools.product(scales, subsets):
         own = input_size(size, scale)
         fitted, factors = zip(*(fit(np.flip(pixels, subset), own, description) for pixels in images), strict=True)
-        with _named(files, 0):
+        with named(files, 0):
             results = network(np.stack(fitted))
         for at, result in enumerate(results):
-            with _named(files, at):
+            with named(files, at):
                 arrays = _checked(result, len(description.categories))
             runs[at].append(_candidates(arrays, factors[at], images[at].shape[:2], subset))
             number = max(number, len(arrays["scores"]))
@@ -101,11 +99,6 @@ def input_size(size: tuple[int, int], scale: float) -> tuple[int, int]:
     """
     height, width = (max(1, round(n * scale)) for n in size)
     return height, width
-
-
-def _named(files: Sequence[Path], number: int) -> contextlib.AbstractContextManager[None]:
-    """Returns a context in which errors name a file, if there are files."""
-    return errors_named(files[number]) if files else contextlib.nullcontext()
 
 
 def _candidates(

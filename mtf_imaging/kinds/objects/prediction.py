@@ -14,6 +14,7 @@ from mtf_imaging.evaluation.averaging.scales import check_scales
 from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.output_folder import writing_to
 from mtf_imaging.files.run_folder import FACTS
+from mtf_imaging.kinds.batches import batch_network, batches
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.file_images import FileImages
 from mtf_imaging.kinds.inference import Inference
@@ -121,7 +122,7 @@ class Prediction(FileImages):
         return trained_network(task, [*others, first], runs, checkpoint, batch_size=batch_size, **options)
 
     def run_network(self, images: Sequence[ObjectImage], network: "Predict") -> None:
-        for batch in _batches(images, self._settings.eval_batch_size):
+        for batch in batches(images, self._settings.eval_batch_size):
             self._detect([_read(image) for image in batch], network)
 
     def evaluate(self, images: Sequence[ObjectImage], network: "Predict", own: "EvaluateSettings") -> list[ObjectScore]:
@@ -130,7 +131,7 @@ class Prediction(FileImages):
         with writing_to(output_dir, *subfolders(output_dir, pictures)):
             shown = tqdm(total=len(images), desc="evaluate", unit="image", disable=not own.progress)
             detections, faults = [], CaseFaults(at_once=not is_alone())
-            for batch in _batches(images, self._settings.eval_batch_size):
+            for batch in batches(images, self._settings.eval_batch_size):
                 read: list[ReadImage] = []
                 for image in batch:
                     with faults.collect(image.key, image.image):
@@ -193,12 +194,10 @@ class Prediction(FileImages):
 
     def _detect(self, images: Sequence["ReadImage"], network: "Predict") -> list[Detections]:
         """Returns the detections in the stored pixels of each image; an error about a result names its image."""
-        run = network.predict_batch if hasattr(network, "predict_batch") else lambda batch: [*map(network, batch)]
         options: dict[str, Any] = {"scales": self._scales, "flips": self._flips, "threshold": self._threshold}
-        files = [image.stored.image for image in images]
-        found = predict_batch(
-            [image.pixels for image in images], run, self.description, self._size, files=files, **options
-        )
+        options["files"] = [image.stored.image for image in images]
+        pixels = [image.pixels for image in images]
+        found = predict_batch(pixels, batch_network(network), self.description, self._size, **options)
         return [stored_detections(own, image.upright) for own, image in zip(found, images, strict=True)]
 
     def _layers(
@@ -237,10 +236,6 @@ def _read(image: ObjectImage) -> ReadImage:
     """Reads an image."""
     upright = upright_image(image)
     return ReadImage(image, upright, read_object_image(upright))
-
-
-def _batches(images: Sequence[ObjectImage], size: int) -> list[Sequence[ObjectImage]]:
-    return [images[start : start + size] for start in range(0, len(images), size)]
 
 
 def check_no_ensemble(ensemble: bool) -> None:
