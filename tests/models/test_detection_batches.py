@@ -23,7 +23,7 @@ LAYOUTS = {"": "", "rows:2,cols:2": "height:rows,width:cols", "rows:3": "batch:r
 @pytest.mark.parametrize("name", ["retinanet", "mask_rcnn"])
 def test_a_batch_has_the_detections_of_its_images(name, mesh):
     if name == "retinanet":
-        task = ObjectDetection(RETINANET, classes=3, max_boxes=4, score_threshold=0.05)
+        task = ObjectDetection(RETINANET, classes=3, max_boxes=4, score_threshold=0.0)
         program = detection_programs.train_program(task, SIZE)
     else:
         task = mask_rcnn_programs.small_task()
