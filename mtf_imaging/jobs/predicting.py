@@ -15,7 +15,7 @@ from mtf_imaging.settings.patches import SlidingWindowSettings
 from mtf_imaging.settings.setting import settings_of, takes, values_of
 
 _ADDED = {one.name: one.default for one in settings_of(SlidingWindowSettings)}  # to the records of earlier releases
-_OF_EVALUATION = ("fold", "splits_file", "split")  # settings that predict does not have
+_OF_EVALUATION = ("fold", "splits_file", "split", "eval_batch_size")  # settings that predict does not have
 
 
 @takes(PredictSettings)

@@ -36,6 +36,7 @@ class Inference(
     fold: int | None = changed(EvaluateSettings, "fold")
     splits_file: str | Path | None = changed(EvaluateSettings, "splits_file")
     split: str | None = changed(EvaluateSettings, "split")
+    eval_batch_size: int = changed(EvaluateSettings, "eval_batch_size")
     ensemble: bool = changed(TrainedRunSettings, "ensemble")
     submission: bool = changed(PredictSettings, "submission")
     spacing_table: SpacingTable = changed(SpacingTableSettings, "spacing_table", default=NO_TABLE)

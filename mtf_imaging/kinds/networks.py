@@ -51,6 +51,7 @@ def trained_network(
     any_size: bool = False,
     window: "SlidingWindow | None" = None,
     averages: bool = True,
+    batch_size: int = 1,
 ) -> "Predict":
     """Builds the network with the weights of a run; its probabilities are averaged over flips and runs.
 
@@ -69,6 +70,7 @@ def trained_network(
       window: the window that slides over images of any size, for which the only program is built; None to compute a
         whole image at once.
       averages: whether to use the averages of the weights, if the run has them.
+      batch_size: the number of images that the method `predict_batch` of the network takes.
 
     Raises:
       CheckpointError: there is no checkpoint, or it belongs to another network.
@@ -90,5 +92,6 @@ def trained_network(
         progress=progress,
         window=window,
         averages=averages,
+        batch_size=batch_size,
     )
     return over_networks([over_flips(network, tuple(flips)) for network in networks])

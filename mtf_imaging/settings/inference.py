@@ -56,8 +56,9 @@ class FlipSettings(Settings):
     """The flips of an image whose predictions are averaged.
 
     Attributes:
-      flips: axes to flip, for instance ("x", "y", "z"), or ("width",) of photos. Probabilities are averaged over all
-        combinations of flips along these axes; n axes take 2^n times as long.
+      flips: axes to flip, for instance ("x", "y", "z"), or ("width",) of photos and of images with objects.
+        Probabilities are averaged, and detections merged, over all combinations of flips along these axes; n axes take
+        2^n times as long.
     """
 
     flips: Sequence[str] = setting(default=(), example='("x", "y")')
@@ -68,8 +69,8 @@ class ScaleSettings(Settings):
     """The sizes of an image whose predictions are averaged.
 
     Attributes:
-      scales: factors by which photos are enlarged, for instance (0.5, 1.0, 1.5). Probabilities are averaged over all of
-        them.
+      scales: factors by which photos and images with objects are enlarged, for instance (0.5, 1.0, 1.5). Probabilities
+        are averaged, and detections merged, over all of them.
     """
 
     scales: Sequence[float] = setting(default=ONE_SCALE, example="(0.75, 1.0, 1.25)")
@@ -143,6 +144,9 @@ class EvaluateSettings(InferenceSettings, PlacementSettings, OutputFormatSetting
       splits_file: file of the folds. Default: the file in `model_dir`, which train wrote.
       cases: the images to evaluate. Default: all in `input_dir`, or those of the fold or split.
       num_pictures: number of images to draw pictures of.
+      eval_batch_size: number of photos, or of images with objects, that the network computes together. It changes speed
+        and memory, never results. Photos that are padded to different sizes, and those of an `ensemble`, are computed
+        one at a time.
     """
 
     input_dir: str | Path = setting(flag=True, shared=False)
@@ -152,6 +156,7 @@ class EvaluateSettings(InferenceSettings, PlacementSettings, OutputFormatSetting
     splits_file: str | Path | None = setting(default=None, flag=True, shared=False)
     cases: Sequence[Any] | None = setting(default=None, shared=False)
     num_pictures: int = setting(default=3, shared=False)
+    eval_batch_size: int = setting(default=1, unit="images", least=1, flag=True)
 
 
 @settings

@@ -100,6 +100,7 @@ def predictors(
     other_sizes: Sequence[Sequence[int]] | None = (),
     window: SlidingWindow | None = None,
     averages: bool = True,
+    batch_size: int = 1,
 ) -> list[ImageNetwork]:
     """Builds one network for several runs of the same task, such as the folds of a cross-validation.
 
@@ -112,6 +113,8 @@ def predictors(
       task, sizes, checkpoint, dtype, layout, mesh_impl, progress, other_sizes, window, averages: the same as in
         `predictor`.
       model_dirs: the folders of one or more runs.
+      batch_size: the number of images that the method `predict_batch` of a network takes. A rule for `batch` is dropped
+        only if it is 1.
 
     Returns:
       A function for each run, as `predictor` returns it. They must not be called at the same time.
@@ -125,7 +128,7 @@ def predictors(
             window.check(image)
     folders = [weights_folder(model_dir, checkpoint) for model_dir in model_dirs]
     with building(BUILDING, progress=progress):
-        program = _program(task, sizes, dtype, layout, mesh_impl, window)
+        program = _program(task, sizes, dtype, layout, mesh_impl, window, batch_size)
     weights = _Weights(program)
     for folder in folders:
         path = load_weights(folder, program, averages)
@@ -136,7 +139,7 @@ def predictors(
     if window is None and (other_sizes is None or other_sizes):
         others = None if other_sizes is None else {tuple(each) for each in other_sizes}
         options: dict[str, Any] = {"task": task, "dtype": dtype, "layout": layout, "mesh_impl": mesh_impl}
-
+        options["batch_size"] = batch_size
         first = predict
 
         def build(own: tuple[int, ...]) -> ImageNetwork:
@@ -195,6 +198,7 @@ def predictor_of(
     mesh_impl: str = "auto",
     progress: bool = False,
     window: SlidingWindow | None = None,
+    batch_size: int = 1,
 ) -> ImageNetwork:
     """Builds a network that predicts one volume at a time, with the current weights of a training program.
 
@@ -208,9 +212,10 @@ def predictor_of(
       progress: whether to show progress on stderr while the network is built.
       window: the window that slides over images of any size; None to compute a whole image at once. The sizes are not
         used with a window.
+      batch_size: the number of images that the method `predict_batch` takes; see `predictors`.
     """
     with building(BUILDING, progress=progress):
-        network = _program(task, sizes, dtype, layout, mesh_impl, window, variables=program)
+        network = _program(task, sizes, dtype, layout, mesh_impl, window, batch_size, variables=program)
     return _network(network, window, progress)
 
 
@@ -221,12 +226,12 @@ def _program(
     layout: Layout,
     mesh_impl: str,
     window: SlidingWindow | None,
+    batch_size: int,
     variables: Program | None = None,
 ) -> Program:
-    """Builds the program for one image, or for one window on each processor along `batch`."""
-    batch_size = 1
+    """Builds the program for a batch of images, or for one window on each processor along `batch`."""
     if window is None:
-        layout = for_one_volume(layout)
+        layout = for_one_volume(layout) if batch_size == 1 else layout
     else:
         sizes, batch_size = window.size, layout.slices_per_dimension.get("batch", 1)
     inputs = task_inputs(task, batch_size, sizes, dtype=dtype, labels=False)

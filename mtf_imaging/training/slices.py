@@ -50,11 +50,10 @@ class ImageNetwork(Protocol):
 
 
 class ProgramNetwork:
-    """The network of a program for batches of one image.
+    """The network of a program, as a function of one image or of a batch.
 
     Args:
-      program: a program with the input `image` and a batch size of 1. The dimension `batch` is removed from each
-        result.
+      program: a program with the input `image`. The dimension `batch` is removed from each result.
       progress: whether the first call shows progress on stderr while the network is built.
     """
 
@@ -62,7 +61,18 @@ class ProgramNetwork:
         self._program, self._batch = program, ProgramBatch(program, progress)
 
     def __call__(self, image: np.ndarray) -> Prediction:
-        return _first(self._batch.run(lambda: self._program(image=image[None])))
+        return self.predict_batch(image[None])[0]
+
+    def predict_batch(self, images: np.ndarray) -> list[Prediction]:
+        """Returns the prediction for each image of a batch, in every process.
+
+        Args:
+          images: `[images, ...]`, at most as many as the batch of the program, which the last image fills up.
+        """
+        missing = max(region[0].stop for region in self._batch.inputs) - len(images)
+        filled = np.concatenate([images, np.repeat(images[-1:], missing, axis=0)]) if missing else images
+        arrays = self._batch.run(lambda: self._program(image=filled))
+        return [tf.nest.map_structure(lambda array, at=at: array[at], arrays) for at in range(len(images))]
 
     def slices(self, sizes: Sequence[int]) -> ImageSlices:
         batch = self._batch
@@ -120,6 +130,11 @@ class NetworkBySize:
 
     def __call__(self, image: np.ndarray) -> Prediction:
         return self._build(tuple(image.shape[:-1]))(image)
+
+    def predict_batch(self, images: np.ndarray) -> list[Prediction]:
+        """Returns the prediction for each image of a batch; see `ProgramNetwork`."""
+        network: Any = self._build(tuple(images.shape[1:-1]))
+        return network.predict_batch(images)
 
     def slices(self, sizes: Sequence[int]) -> ImageSlices:
         return self._build(tuple(sizes)).slices(sizes)

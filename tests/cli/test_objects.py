@@ -184,18 +184,22 @@ def test_objects_pass_the_whole_workflow(trained, capsys, monkeypatch):
     assert [one for one in found if one["image_id"] > 20] == evaluated
 
 
-@pytest.mark.parametrize("setting", ["flips=('width',)", "scales=(1.0, 1.5)"])
-def test_gin_settings_without_effect_are_refused(trained, capsys, setting):
-    assert run(*evaluate(trained, "refused", f"--gin.job.{setting}")) == 2
-    assert "has no effect: " in capsys.readouterr().err
-    assert not (trained / "refused").exists()
+@pytest.mark.slow
+def test_flags_and_gin_set_batches_flips_and_scales(trained):
+    merged = ["--gin.job.flips=('width',)", "--gin.job.scales=(1.0, 1.5)"]
+    for name, options in (("merged", merged), ("merged_2", [*merged, "--eval_batch_size", "2"])):
+        assert run(*evaluate(trained, name, *options)) == 0
+    assert run(*evaluate(trained, "plain")) == 0
+    one, two, plain = ((trained / name / "detections.json").read_text() for name in ("merged", "merged_2", "plain"))
+    assert one == two
+    assert one != plain
 
 
 @pytest.mark.slow
 def test_two_processes_write_the_results_of_one(trained):
     assert run(*evaluate(trained, "one")) == 0
     split = ["--mesh_shape", "rows:2", "--layout", "height:rows"]
-    launch(2, *evaluate(trained, "two", *split))
+    launch(2, *evaluate(trained, "two", *split, "--eval_batch_size", "2"))
     launch(
         2, "train", *train(trained)[1:5], "--model_dir", trained / "two_run", "--gin_file", trained / "job.gin", *split
     )

@@ -148,7 +148,9 @@ def test_photos_pass_the_whole_workflow(trained, capsys, monkeypatch):
 @pytest.mark.slow
 def test_gin_sets_flips_and_scales(trained):
     options = ["--gin.job.flips=('width',)", "--gin.job.scales=(1.0, 1.5)", "--split", "train"]
-    assert run(*evaluate(trained, "averaged", *options)) == 0
+    for name, batch in (("averaged", []), ("batches", ["--eval_batch_size", "2"])):
+        assert run(*evaluate(trained, name, *options, *batch)) == 0
+    assert (trained / "averaged/metrics.json").read_text() == (trained / "batches/metrics.json").read_text()
     assert len(json.loads((trained / "averaged/metrics.json").read_text())["photos"]) == 4
 
 

@@ -365,6 +365,10 @@ def test_objects_with_masks(isolated, tmp_path):
     check_graph(tmp_path / "model")
     with pytest.raises(ConfigError, match=r"flips = \('width',\) has no effect: only the probabilities of"):
         export(task, tmp_path / "run", tmp_path / "other", flips=("width",))
+    with pytest.raises(
+        ConfigError, match=r"scales = \(0\.5,\): an exported model detects the objects of an image at one"
+    ):
+        export(task, tmp_path / "run", tmp_path / "other", scales=(0.5,))
     for name, value in (("sliding_window", 8), ("window_step", 0.25)):
         with pytest.raises(ConfigError, match=f"{name} = {value} has no effect: a window slides only over volumes"):
             export(task, tmp_path / "run", tmp_path / "other", **{name: value})

@@ -220,15 +220,15 @@ def test_existing_results_are_replaced_only_on_request(predict, tmp_path):
 
 def test_an_interrupted_prediction_is_completed(predict, tmp_path, monkeypatch):
     predict(output=tmp_path / "whole")
-    detect, calls = object_prediction.predict_objects, []
+    detect, calls = object_prediction.predict_batch, []
 
-    def interrupted(*arguments):
+    def interrupted(*arguments, **options):
         calls.append(arguments)
         if len(calls) == 4:
             raise KeyboardInterrupt
-        return detect(*arguments)
+        return detect(*arguments, **options)
 
-    monkeypatch.setattr(object_prediction, "predict_objects", interrupted)
+    monkeypatch.setattr(object_prediction, "predict_batch", interrupted)
     with pytest.raises(KeyboardInterrupt):
         predict()
     assert files(tmp_path / "out") == [*(f"overlays/p{number}.png" for number in range(3)), "predictions.jsonl"]
@@ -280,8 +280,6 @@ IDLE = {
     "sliding_window": 16,
     "window_step": 0.25,
     "cleanup": Cleanup(largest_liver=True),
-    "flips": ("width",),
-    "scales": (0.5, 1.0),
     "fold": 0,
     "splits_file": "splits.json",
 }

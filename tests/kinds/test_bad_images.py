@@ -78,7 +78,7 @@ def test_objects(tmp_path, monkeypatch):
     images[0].write_bytes(b"no PNG")
     fail_on(monkeypatch, objects, "read_object_image", images[1])
     none = Detections(np.zeros((0, 4)), np.zeros(0), np.zeros(0, int))
-    monkeypatch.setattr(objects, "predict_objects", lambda *_: none)
+    monkeypatch.setattr(objects, "predict_batch", lambda read, *_, **__: [none] * len(read))
     facts = Facts("objects", SIZE, description=CATEGORIES.to_fields())
     subject = objects.Prediction(tmp_path / "run", facts, Inference(split="train"))
     keys = [path.stem for path in images[:2]]

@@ -154,7 +154,9 @@ def test_pixels_are_stored_pixels(tmp_path):
     palette = Image.fromarray(gray)
     palette.putpalette([value for number in range(12) for value in (number, 2 * number, 3 * number)])
     palette.save(tmp_path / "p1.png")
-    turned, colored = map(read_object_image, find_object_images(tmp_path, need_annotations=False))
+    images = find_object_images(tmp_path, need_annotations=False)
+    turned, colored = map(read_object_image, images)
+    assert (images[0].height, images[0].width) == (3, 4)
     np.testing.assert_array_equal(turned, np.stack([gray] * 3, -1))
     np.testing.assert_array_equal(colored, gray[..., None] * np.array([1, 2, 3]))
 

@@ -39,7 +39,9 @@ def write(folder, scenes=SCENES, masks=True, progress=False):
     detections = [detect(*rows, masks=masks) for _, rows in scenes.values()]
     scores = score_images(images, detections, THREE)
     layers = {
-        images[n].key: make_object_layers(PIXELS, images[n], detections[n], scores.matches[n], scores.threshold, THREE)
+        images[n].key: make_object_layers(
+            PIXELS, images[n], detections[n], scores.matches[n], scores.counted_from, THREE
+        )
         for n in object_page.pictured(scores)
     }
     write_object_scores(folder, scores, layers, THREE, progress)
@@ -206,3 +208,12 @@ def test_the_page_sorts_and_hides_in_a_browser(scored):
     page = test_report_browser.dom(copy, "#sort=-objects")
     assert page.one("html")["data-seen"] == "inline block inline inline none none none none 0"
     assert next(iter(rows_of(page))) == "city/wrong"
+
+
+def test_without_a_match_no_score_is_called_the_best(tmp_path):
+    scenes = {"a": ([make_object(0, (0, 0, 10, 10))], [(0, 0.7, (40, 40, 50, 50))])}
+    text = (write(tmp_path, scenes) / "report.html").read_text()
+    assert f"score from {DASH}, no detection matches an object" in text
+    assert "No detection matches an object, so no score maximizes F1." in text
+    assert "which maximizes F1" not in text
+    assert "0.000, which" not in text

@@ -191,3 +191,12 @@ def test_the_table_shows_categories():
     assert table[3].split() == ["fork", *"-------", "0"]
     assert table[4].split() == ["all", "0.670", "0.835", "0.505", "0.670", "-", "-", "0.750", "2"]
     assert table[-1] == "1 image"
+
+
+def test_no_score_maximizes_f1_without_a_match():
+    wrong = detect((0, 0.9, (40, 40, 50, 50)), (1, 0.2, (0, 0, 10, 10)))
+    scores = score_images([CUPS], [wrong], TWO)
+    assert (scores.threshold, scores.counted_from) == (None, 0.0)
+    (one,) = scores.images
+    assert (one.found, one.false, one.missed, one.f1) == (0, 2, 2, 0)
+    assert json.loads(json.dumps(object_metrics(scores)))["score_threshold"] is None

@@ -10,9 +10,11 @@ from PIL import Image
 from mtf_imaging.data.pixels.scaling import MEAN
 from mtf_imaging.errors import ConfigError, DataError, ShapeError
 from mtf_imaging.evaluation.averaging.flips import check_flips
+from mtf_imaging.evaluation.averaging.scales import check_scales
+from mtf_imaging.kinds.batches import batches
 from mtf_imaging.kinds.photos.description import PhotoDescription
 from mtf_imaging.kinds.photos.held_out import HeldOutPhotos
-from mtf_imaging.kinds.photos.infer import AXES, check_scales, most_probable, predict_photo, scaled_size
+from mtf_imaging.kinds.photos.infer import AXES, most_probable, padded_sizes, predict_photo, predict_photos, scaled_size
 from mtf_imaging.kinds.photos.pictures import comparison, difference, overlay
 from mtf_imaging.kinds.photos.reading.label_images import write_label_image
 from mtf_imaging.kinds.photos.resize import resize_bilinear
@@ -286,3 +288,35 @@ def test_a_comparison_shows_four_pictures_of_limited_size():
     picture = comparison(photo, labels, labels, TWO, max_side=20)
     assert picture.shape == (10, 4 * 20 + 3 * 8, 3)
     np.testing.assert_array_equal(picture[:, 28:48], picture[:, 56:76])  # reference and prediction
+
+
+@pytest.mark.parametrize(("scales", "flips"), [((1.0,), ()), ((0.5, 1.0, 1.2), ("width", "height"))])
+def test_photos_of_a_batch_get_what_they_get_one_by_one(scales, flips):
+    """The photos differ in size, but not the images that the network sees."""
+    photos, shapes = [photo_of(5, 7), photo_of(4, 8), photo_of(5, 6)], []
+    assert len({padded_sizes(photo.shape[:2], CROP, MULTIPLE, scales) for photo in photos}) == 1
+
+    def network(images):
+        shapes.append(images.shape)
+        return [brightness(image) for image in images]
+
+    together = predict_photos(photos, network, TWO, CROP, MULTIPLE, scales, flips)
+    assert len(shapes) == len(scales) * 2 ** len(flips)
+    assert {shape[0] for shape in shapes} == {3}
+    for found, photo in zip(together, photos, strict=True):
+        np.testing.assert_array_equal(found, predict_photo(photo, brightness, TWO, CROP, MULTIPLE, scales, flips))
+
+
+def test_errors_name_the_photo_of_a_batch():
+    def network(images):
+        return [brightness(images[0]), np.nan * brightness(images[1])]
+
+    with pytest.raises(DataError, match=r"^b\.jpg: the network returned NaN or infinity\. Fix: lower"):
+        predict_photos([photo_of(5, 7)] * 2, network, TWO, CROP, MULTIPLE, files=["a.jpg", "b.jpg"])
+
+
+def test_batches_have_images_of_one_size():
+    sizes = {"a": 1, "b": 1, "c": 1, "d": 2, "f": 1}
+    assert [*batches("abcdef", 2, sizes.__getitem__)] == [["a", "b"], ["c"], ["d"], ["e"], ["f"]]
+    assert [*batches([1, 2, 3], 2)] == [[1, 2], [3]]
+    assert [*batches([], 2)] == []

@@ -16,7 +16,7 @@ SUMMARY = "segments labeled cases and scores the result: tables, a report with p
 EXAMPLE = "mtf-imaging evaluate --model_dir run --input_dir held_out --output_dir evaluation"
 SETTINGS = (EvaluateSettings,)
 WITHOUT = ("micro_batches",)
-IDLE = {"batch_size": "evaluate computes one image at a time."}
+IDLE = {"batch_size": "evaluate has --eval_batch_size."}
 
 
 def run(values: flags.FlagValues) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from mtf_imaging.data.pixels.batches import check_data_set, crop_batches, draw_crop
+from mtf_imaging.data.pixels.color_jitter import draw_colors
 from mtf_imaging.data.pixels.crop_axis import check_size
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.kinds.objects.augmentation import ObjectAugmentation
@@ -32,14 +33,14 @@ class Objects:
 
     Training skips crowd regions ("iscrowd": 1), which the scores ignore. It clips boxes to the image and drops those
     without area. Images without annotations are backgrounds. Gray and palette images become red, green and blue. As in
-    COCO, the EXIF orientation is ignored, because boxes and masks refer to the stored pixels.
+    COCO, boxes and masks refer to the stored pixels. An image is turned with its objects as its EXIF orientation says.
 
     `mtf_imaging.training.data_set` describes the interface.
 
     Attributes:
       split: the images to train on: the name of a split, or None for the only split.
       held_out_split: the images that are scored during training: the name of a split, or None for the only split.
-      augmentation: the random scales and flips; None for images as they are.
+      augmentation: the random scales, flips and colors; None for images as they are.
       scaling: "unit" maps pixel values to -1..1; "mean" subtracts the mean of ImageNet; "imagenet" also divides by the
         standard deviation. None for "imagenet".
       size: height and width of the input of the network.
@@ -94,8 +95,9 @@ class Objects:
         """Yields shuffled batches of images without end.
 
         An image is scaled to fit the size, with the same factor for the height and the width, and by the random factor
-        of the augmentation. Then it is cropped at a random position where it exceeds the size, mirrored, and padded at
-        the bottom and on the right, with 0 after the scaling of the values. Boxes are clipped to the crop.
+        of the augmentation. Then it is cropped at a random position where it exceeds the size, its
+        colors are changed, and it is mirrored, and padded at the bottom and on the right, with 0 after the scaling of
+        the values. Boxes are clipped to the crop.
 
         Sample s of a run belongs to batch s // batch_size. As for records, it depends only on s and the seed, and each
         image occurs once per epoch. Only the image of the sample is read.
@@ -125,4 +127,5 @@ class Objects:
     def _load(self, sample, reader: ObjectReader, seed: int) -> dict[str, Any]:
         """Returns one sample, without the dimension `batch`."""
         at, scale, mirrored, places = draw_crop(sample, len(reader.images), seed, self.augmentation)
-        return {**reader.crop(sample, at, scale, places, mirrored), "files": at}
+        colors = draw_colors(sample, seed, self.augmentation)
+        return {**reader.crop(sample, at, scale, places, mirrored, colors), "files": at}

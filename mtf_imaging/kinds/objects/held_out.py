@@ -16,7 +16,12 @@ from mtf_imaging.kinds.objects.description import ObjectDescription
 from mtf_imaging.kinds.objects.infer import Network, predict_objects
 from mtf_imaging.kinds.objects.pictures import comparison
 from mtf_imaging.kinds.objects.reading.annotations import ObjectImage, find_object_images
-from mtf_imaging.kinds.objects.reading.images import read_object_image
+from mtf_imaging.kinds.objects.reading.images import (
+    read_object_image,
+    stored_detections,
+    upright_detections,
+    upright_image,
+)
 from mtf_imaging.kinds.objects.reading.native import fit, fit_factor
 from mtf_imaging.kinds.objects.reading.targets import make_targets
 from mtf_imaging.kinds.objects.scoring.detections import Detections
@@ -82,12 +87,11 @@ class HeldOutObjects:
             )
             detections = [self._predict(image, network, size) for image in bar]
             scores = score_images(images, detections, self.description)
-            pictures = {
-                f"image {image.key}": comparison(
-                    read_object_image(image), image, own, self.description, scores.threshold
-                )
-                for image, own in zip(images[: self.num_pictures], detections, strict=False)
-            }
+            pictures = {}
+            for image, own in zip(images[: self.num_pictures], detections, strict=False):
+                seen = upright_image(image)
+                shown = read_object_image(seen), seen, upright_detections(own, seen)
+                pictures[f"image {image.key}"] = comparison(*shown, self.description, scores.counted_from)
             values = {}
             for prefix, part in (("box", scores.boxes), ("mask", scores.masks)):
                 for name in ("ap", "ap50"):
@@ -120,7 +124,7 @@ class HeldOutObjects:
 
     def _sample(self, image: ObjectImage, size: tuple[int, int]) -> dict[str, np.ndarray]:
         """Returns an image that fits the size with its targets, without the dimension `batch`."""
-        data_set = self.data_set
+        data_set, image = self.data_set, upright_image(image)
         factor = fit_factor(image.height, image.width, size)
         rows, columns = (
             crop_axis(length, factor, count, 0.0)
@@ -136,16 +140,17 @@ class HeldOutObjects:
         return find_object_images(eval_dir, self.split, self.description)
 
     def _predict(self, image: ObjectImage, network: Network, size: tuple[int, int]) -> Detections:
-        """Returns the detections of an image; an error of the network names the image."""
+        """Returns the detections of an image in its stored pixels; an error of the network names the image."""
         with errors_named(image.image):
-            detections = predict_objects(read_object_image(image), network, self.description, size)
+            seen = upright_image(image)
+            detections = predict_objects(read_object_image(seen), network, self.description, size)
         if self.data_set.masks and detections.masks is None:
             raise ConfigError(
                 "the network predicts no masks, but the data set has masks (Objects.masks). Fix: set Objects.masks to "
                 "False, or train a task that predicts masks, such as InstanceSegmentation.",
                 ["data", "task"],
             )
-        return detections
+        return stored_detections(detections, seen)
 
 
 def _unknown_sizes(sizes: tuple[int, ...] | None) -> ConfigError:

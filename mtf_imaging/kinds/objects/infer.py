@@ -1,60 +1,139 @@
 """The detections in an image at its own size."""
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from mtf_imaging.data.pixels.exif_orientation import Orientation
+from mtf_imaging.data.sampling.grid import PHOTO_AXES
 from mtf_imaging.errors import DataError, ShapeError
+from mtf_imaging.kinds.batches import BatchNetwork, named
 from mtf_imaging.kinds.objects.description import ObjectDescription
+from mtf_imaging.kinds.objects.merging import Candidates, merge
 from mtf_imaging.kinds.objects.reading.masks import encode_mask, paste_mask
-from mtf_imaging.kinds.objects.reading.native import fit, to_native
-from mtf_imaging.kinds.objects.scoring.detections import Detections
+from mtf_imaging.kinds.objects.reading.native import fit
+from mtf_imaging.kinds.objects.scoring.detections import BOX_DIGITS, SCORE_DIGITS, Detections
 
 # Maps an image, float32 [height, width, 3] after scaling, to the arrays "boxes", "scores", "classes" and maybe "masks".
 Network = Callable[[np.ndarray], Any]
+NMS_THRESHOLD = 0.5  # as Detectron2 and the tasks of this package
 _FIX = "Fix: return a dict from predict, as ObjectDetection does."
-BOX_DIGITS, SCORE_DIGITS = 3, 6  # so that files, scores and pictures agree
 
 
 def predict_objects(
-    pixels: np.ndarray, network: Network, description: ObjectDescription, size: tuple[int, int]
+    pixels: np.ndarray, network: Network, description: ObjectDescription, size: tuple[int, int], **options: Any
 ) -> Detections:
-    """Returns the detections in an image, on its own grid.
-
-    The image is scaled to fit into the size of the network's input, and padded at its bottom and right. Boxes are
-    rounded to 3 digits after the decimal point, and scores to 6.
+    """Returns the detections in an image, on its own grid; see `predict_batch`.
 
     Args:
       pixels: uint8 `[height, width, 3]`.
-      network: a function that maps an image, float32 `[height, width, 3]` after scaling, to a dict of arrays: "boxes"
-        `[detections, 4]` in pixels of this image, "scores" `[detections]`, "classes" `[detections]`, and optionally
-        "masks" `[detections, rows, columns]`, the probabilities of the mask within the box. A detection with the score
-        0 or a negative class is padding.
+      network: a function of one image.
+      description, size, **options: the same as in `predict_batch`.
+    """
+
+    def run(images: np.ndarray) -> list:
+        return [network(images[0])]
+
+    return predict_batch([pixels], run, description, size, **options)[0]
+
+
+def predict_batch(
+    images: Sequence[np.ndarray],
+    network: BatchNetwork,
+    description: ObjectDescription,
+    size: tuple[int, int],
+    *,
+    scales: Sequence[float] = (1.0,),
+    flips: Sequence[str] = (),
+    threshold: float = NMS_THRESHOLD,
+    files: Sequence[Path] = (),
+) -> list[Detections]:
+    """Returns the detections in each image, on its own grid.
+
+    For every scale and every combination of flips, the image is mirrored, scaled to fit into the size of the network's
+    input times the scale, and padded at its bottom and right. The detections of all runs are merged by non-maximum
+    suppression; see `merging.merge`. Boxes are rounded to 3 digits after the decimal point, and scores to 6.
+
+    Args:
+      images: uint8 `[height, width, 3]`, of any sizes.
+      network: a function that maps images, float32 `[images, height, width, 3]` after scaling, to a dict of arrays for
+        each image: "boxes" `[detections, 4]` in pixels of this image, "scores" `[detections]`, "classes"
+        `[detections]`, and optionally "masks" `[detections, rows, columns]`, the probabilities of the mask within the
+        box. A detection with the score 0 or a negative class is padding.
       description: the categories and the scaling of pixel values.
       size: height and width of the network's input.
+      scales: factors of the size.
+      flips: names of `PHOTO_AXES`.
+      threshold: the intersection over union from which detections of several runs are the same.
+      files: the files of the images, for messages.
 
     Raises:
       ShapeError: the network returns other arrays.
       DataError: the network returns NaN or infinity.
     """
-    height, width = pixels.shape[:2]
-    image, scale = fit(pixels, size, description)
-    arrays = _checked(network(image), len(description.categories))
+    axes = [PHOTO_AXES.index(name) for name in flips]
+    subsets = [subset for number in range(len(axes) + 1) for subset in itertools.combinations(axes, number)]
+    runs: list[list[Candidates]] = [[] for _ in images]
+    number = 0
+    for scale, subset in itertools.product(scales, subsets):
+        own = input_size(size, scale)
+        fitted, factors = zip(*(fit(np.flip(pixels, subset), own, description) for pixels in images), strict=True)
+        with named(files, 0):
+            results = network(np.stack(fitted))
+        for at, result in enumerate(results):
+            with named(files, at):
+                arrays = _checked(result, len(description.categories))
+            runs[at].append(_candidates(arrays, factors[at], images[at].shape[:2], subset))
+            number = max(number, len(arrays["scores"]))
+    return [_on_grid(merge(own, one.shape[:2], threshold, number), *one.shape[:2]) for own, one in zip(runs, images)]
+
+
+def input_size(size: tuple[int, int], scale: float) -> tuple[int, int]:
+    """Returns the height and width of the network's input for a scale.
+
+    >>> input_size((640, 800), 0.75), input_size((640, 800), 1.0)
+    ((480, 600), (640, 800))
+    """
+    height, width = (max(1, round(n * scale)) for n in size)
+    return height, width
+
+
+def _candidates(
+    arrays: dict[str, np.ndarray], factors: tuple[float, float], size: tuple[int, ...], axes: tuple[int, ...]
+) -> Candidates:
+    """Returns the detections of one run in pixels of the image.
+
+    Args:
+      arrays: the result of the network.
+      factors: pixels of the input per pixel of the image, for the height and the width.
+      size: height and width of the image.
+      axes: the axes that were mirrored.
+    """
     scores = np.round(arrays["scores"].astype(np.float64), SCORE_DIGITS)
     classes = np.rint(arrays["classes"]).astype(np.int64)
     order = np.argsort(-scores, kind="stable")
     order = order[(scores[order] > 0) & (classes[order] >= 0)]
-    boxes = arrays["boxes"][order].astype(np.float64)
+    mirror = Orientation(flips_rows=0 in axes, flips_columns=1 in axes)
+    boxes = mirror.turn_boxes(arrays["boxes"][order].astype(np.float64) / np.array([*factors, *factors]), *size)
+    masks = arrays["masks"][order] if "masks" in arrays else None
+    if masks is not None:
+        masks = np.flip(masks, [axis + 1 for axis in axes])
+    return Candidates(boxes, scores[order], classes[order], masks)
+
+
+def _on_grid(candidates: Candidates, height: int, width: int) -> Detections:
+    """Returns detections with clipped boxes, and with masks at the size of the image."""
     masks = None
-    if "masks" in arrays:
-        whole = boxes / np.array([*scale, *scale])  # a mask fills its box, also beyond the border of the image
+    if candidates.masks is not None:  # a mask fills its box, also beyond the border of the image
         masks = tuple(
             encode_mask(paste_mask(mask, tuple(box), height, width))
-            for mask, box in zip(arrays["masks"][order], whole.tolist(), strict=True)
+            for mask, box in zip(candidates.masks, candidates.boxes.tolist(), strict=True)
         )
-    boxes = np.round(to_native(boxes, scale, height, width), BOX_DIGITS)
-    return Detections(boxes, scores[order], classes[order], masks)
+    boxes = np.clip(candidates.boxes, 0, np.array([height, width, height, width]))
+    return Detections(np.round(boxes, BOX_DIGITS), candidates.scores, candidates.classes, masks)
 
 
 def _checked(result: Any, num_categories: int) -> dict[str, np.ndarray]:

@@ -2,27 +2,35 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from tqdm import tqdm
 
+from mtf_imaging.data.sampling.grid import PHOTO_AXES
 from mtf_imaging.errors import ConfigError, DataError
+from mtf_imaging.evaluation.averaging.flips import check_flips
+from mtf_imaging.evaluation.averaging.scales import check_scales
 from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.output_folder import writing_to
-from mtf_imaging.files.reading import errors_named
 from mtf_imaging.files.run_folder import FACTS
+from mtf_imaging.kinds.batches import batch_network, batches
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.file_images import FileImages
 from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.kinds.kind import NextStep, Planned
 from mtf_imaging.kinds.networks import is_alone, trained_network
 from mtf_imaging.kinds.objects.description import ObjectDescription, object_description_from_fields
-from mtf_imaging.kinds.objects.infer import predict_objects
+from mtf_imaging.kinds.objects.infer import NMS_THRESHOLD, input_size, predict_batch
 from mtf_imaging.kinds.objects.output import DETECTIONS, check_object_results, detection_output, picture_files
 from mtf_imaging.kinds.objects.pictures import SHOWN_SCORE, comparison, draw, drawn_detections
 from mtf_imaging.kinds.objects.reading.annotations import ObjectImage, find_object_images, splits
-from mtf_imaging.kinds.objects.reading.images import read_object_image
+from mtf_imaging.kinds.objects.reading.images import (
+    read_object_image,
+    stored_detections,
+    upright_detections,
+    upright_image,
+)
 from mtf_imaging.kinds.objects.report.layers import ObjectLayers, make_object_layers
 from mtf_imaging.kinds.objects.report.page import pictured
 from mtf_imaging.kinds.objects.scoring.detections import Detections
@@ -50,8 +58,6 @@ _IDLE = {
     "sliding_window": "images are computed as a whole",
     "window_step": "images are computed as a whole",
     "cleanup": "its rules are those of livers",
-    "flips": "the detections of several networks or images cannot be averaged",
-    "scales": "images are scaled to the size of the network's input",
     "fold": _SPLIT,
     "splits_file": _SPLIT,
     "submission": "the challenge has no images with objects",
@@ -78,6 +84,9 @@ class Prediction(FileImages):
     def __init__(self, run: Path, facts: Facts, settings: Inference) -> None:
         super().__init__(facts, settings, _IDLE)
         check_no_ensemble(settings.ensemble)
+        self._flips = check_flips(settings.flips, axis_names=PHOTO_AXES)
+        self._scales = check_scales(settings.scales)
+        self._threshold = NMS_THRESHOLD
         self.description: ObjectDescription = object_description_from_fields(facts.description, str(run / FACTS))
 
     def find(self, path: Path) -> list[ObjectImage]:
@@ -107,21 +116,31 @@ class Prediction(FileImages):
     def network(
         self, task: "Task", runs: Sequence[Path], checkpoint: str, images: Sequence[ObjectImage], **options: Any
     ) -> "Predict":
-        return trained_network(task, [self._size], runs, checkpoint, **options)
+        self._threshold = getattr(task, "nms_threshold", NMS_THRESHOLD)
+        first, *others = dict.fromkeys(input_size(self._size, scale) for scale in self._scales)
+        batch_size = self._settings.eval_batch_size
+        return trained_network(task, [*others, first], runs, checkpoint, batch_size=batch_size, **options)
 
     def run_network(self, images: Sequence[ObjectImage], network: "Predict") -> None:
-        for image in images:
-            self._detect(image, read_object_image(image), network)
+        for batch in batches(images, self._settings.eval_batch_size):
+            self._detect([_read(image) for image in batch], network)
 
     def evaluate(self, images: Sequence[ObjectImage], network: "Predict", own: "EvaluateSettings") -> list[ObjectScore]:
         output_dir, description = Path(own.output_dir), self.description
         pictures = picture_files(output_dir, images[: own.num_pictures])
         with writing_to(output_dir, *subfolders(output_dir, pictures)):
-            shown = tqdm(images, desc="evaluate", unit="image", disable=not own.progress)
+            shown = tqdm(total=len(images), desc="evaluate", unit="image", disable=not own.progress)
             detections, faults = [], CaseFaults(at_once=not is_alone())
-            for image in shown:
-                with faults.collect(image.key, image.image):
-                    detections.append(self._detect(image, read_object_image(image), network))
+            for batch in batches(images, self._settings.eval_batch_size):
+                read: list[ReadImage] = []
+                for image in batch:
+                    with faults.collect(image.key, image.image):
+                        read.append(_read(image))
+                if read:
+                    with faults.collect(read[0].stored.key, read[0].stored.image):
+                        detections += self._detect(read, network)
+                shown.update(len(batch))
+            shown.close()
             faults.check((image.key for image in images), "images")
             scores = score_images(images, detections, description)
             layers = self._layers(images, detections, scores)
@@ -129,8 +148,9 @@ class Prediction(FileImages):
             write_object_scores(output_dir, scores, layers, description, own.progress)
             write_detections(output_dir / DETECTIONS, images, detections, description)
             for path, image, detected in zip(pictures, images, detections, strict=False):
-                pixels = read_object_image(image)
-                write_picture(path, comparison(pixels, image, detected, description, scores.threshold))
+                seen = upright_image(image)
+                shown = read_object_image(seen), seen, upright_detections(detected, seen)
+                write_picture(path, comparison(*shown, description, scores.counted_from))
         return [*scores.images]
 
     def predict(
@@ -150,12 +170,14 @@ class Prediction(FileImages):
                 image = images[number]
                 assert network is not None, "an image is unfinished"
                 with faults.collect(image.key, image.image):
-                    pixels = read_object_image(image)
-                    detections = self._detect(image, pixels, network)
+                    read = _read(image)
+                    (detections,) = self._detect([read], network)
                     own_rows: list[dict[str, Any]] = []
                     with record.writing(number, own_rows):
-                        shown = drawn_detections(detections, self.description, SHOWN_SCORE)
-                        write_picture(output.overlays[number], draw(pixels, shown))
+                        shown = drawn_detections(
+                            upright_detections(detections, read.upright), self.description, SHOWN_SCORE
+                        )
+                        write_picture(output.overlays[number], draw(read.pixels, shown))
                         own_rows += detection_rows(image, detections, self.description)
                     rows[number] = own_rows
             done = [number for number in range(len(images)) if number in rows]
@@ -170,10 +192,13 @@ class Prediction(FileImages):
         paths = output.overlays[0], output.detections
         return NextStep("open {}, the first picture; {} has all detections", paths)
 
-    def _detect(self, image: ObjectImage, pixels: np.ndarray, network: "Predict") -> Detections:
-        """Returns the detections in an image; an error of the network names the image."""
-        with errors_named(image.image):
-            return predict_objects(pixels, network, self.description, self._size)
+    def _detect(self, images: Sequence["ReadImage"], network: "Predict") -> list[Detections]:
+        """Returns the detections in the stored pixels of each image; an error about a result names its image."""
+        options: dict[str, Any] = {"scales": self._scales, "flips": self._flips, "threshold": self._threshold}
+        options["files"] = [image.stored.image for image in images]
+        pixels = [image.pixels for image in images]
+        found = predict_batch(pixels, batch_network(network), self.description, self._size, **options)
+        return [stored_detections(own, image.upright) for own, image in zip(found, images, strict=True)]
 
     def _layers(
         self, images: Sequence[ObjectImage], detections: Sequence[Detections], scores: ObjectScores
@@ -181,16 +206,36 @@ class Prediction(FileImages):
         """Returns the pictures of the best and worst images by their keys."""
         layers = {}
         for number in pictured(scores):
-            image = images[number]
+            image = upright_image(images[number])
             layers[image.key] = make_object_layers(
                 read_object_image(image),
                 image,
-                detections[number],
+                upright_detections(detections[number], image),
                 scores.matches[number],
-                scores.threshold,
+                scores.counted_from,
                 self.description,
             )
         return layers
+
+
+class ReadImage(NamedTuple):
+    """An image whose pixels are in memory.
+
+    Attributes:
+      stored: the image as its file and its annotations state it.
+      upright: the image as its EXIF orientation turns it.
+      pixels: the pixels of the upright image, uint8 `[height, width, 3]`.
+    """
+
+    stored: ObjectImage
+    upright: ObjectImage
+    pixels: np.ndarray
+
+
+def _read(image: ObjectImage) -> ReadImage:
+    """Reads an image."""
+    upright = upright_image(image)
+    return ReadImage(image, upright, read_object_image(upright))
 
 
 def check_no_ensemble(ensemble: bool) -> None:

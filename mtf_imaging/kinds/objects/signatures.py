@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 
 from mtf_imaging.data.sampling.grid import PHOTO_AXES
-from mtf_imaging.errors import ShapeError
+from mtf_imaging.errors import ConfigError, ShapeError
 from mtf_imaging.evaluation.export.constants import divisor
 from mtf_imaging.evaluation.export.networks import Network, TrainedNetworks
 from mtf_imaging.evaluation.export.pixels import scale_pixels
@@ -14,9 +14,10 @@ from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.kinds.export import ExportedRun
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.objects.description import ObjectDescription, object_description_from_fields
-from mtf_imaging.kinds.objects.infer import BOX_DIGITS, SCORE_DIGITS
 from mtf_imaging.kinds.objects.pixel_operations import Axis, interpolate, nearest_pixels, paste_masks
 from mtf_imaging.kinds.objects.prediction import check_no_ensemble
+from mtf_imaging.kinds.objects.scoring.detections import BOX_DIGITS, SCORE_DIGITS
+from mtf_imaging.settings.values import ONE_SCALE
 
 Size = tuple[int, ...]  # height and width
 
@@ -124,6 +125,12 @@ def exported(run: ExportedRun, facts: Facts) -> tuple[TrainedNetworks, ObjectSig
     run.check_no_flips()
     run.check_no_spacing()
     run.check_no_window()
+    if run.own.scales != ONE_SCALE:
+        raise ConfigError(
+            f"scales = {run.own.scales!r}: an exported model detects the objects of an image at one size. "
+            "Fix: use scales = (1.0,).",
+            ["scales"],
+        )
     check_no_ensemble(len(run.runs) > 1)
     description = object_description_from_fields(facts.description, str(run.runs[0] / FACTS))
     sizes = run.sizes(facts)

@@ -8,11 +8,12 @@ import tensorflow as tf
 
 from mtf_imaging.data.augmentation.draws import Draws
 from mtf_imaging.data.pixels.batches import check_scales
+from mtf_imaging.data.pixels.color_jitter import check_colors
 
 
 @dataclass(frozen=True)
 class PhotoAugmentation:
-    """Scales and flips photos and their labels.
+    """Scales and flips photos and their labels, and changes colors.
 
     The random numbers depend only on the seed of the run and the number of the sample.
 
@@ -21,15 +22,24 @@ class PhotoAugmentation:
       scale_step: difference between the factors to draw from, which include both bounds; 0 for any factor between the
         bounds.
       flip: whether to mirror left and right with probability 1/2.
+      brightness, contrast, saturation: the largest random changes of the colors; a factor is drawn from 1 - x to 1 + x,
+        and 0 changes nothing. torchvision's `RandomPhotometricDistort`, the distortion of SSD, uses 0.125, 0.5 and 0.5
+        in half of the samples.
+      hue: the largest random change of the hue, as a part of the color circle; `RandomPhotometricDistort` uses 0.05.
     """
 
     min_scale: float = 0.5
     max_scale: float = 2.0
     scale_step: float = 0.25
     flip: bool = True
+    brightness: float = 0.0
+    contrast: float = 0.0
+    saturation: float = 0.0
+    hue: float = 0.0
 
     def __post_init__(self):
         check_scales(self, min_scale=0.01, max_scale=0.01, scale_step=0.0)
+        check_colors(self)
 
     @property
     def scales(self) -> tuple[float, ...] | None:

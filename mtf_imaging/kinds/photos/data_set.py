@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.data.pixels.batches import check_data_set, crop_batches, draw_crop
+from mtf_imaging.data.pixels.color_jitter import draw_colors
 from mtf_imaging.data.pixels.crop_axis import check_size
 from mtf_imaging.kinds.photos.augmentation import PhotoAugmentation
 from mtf_imaging.kinds.photos.description import PhotoDescription
@@ -26,7 +27,7 @@ class Photos:
     Attributes:
       split: the photos to train on: the name of a list of the folder, or None for all photos.
       held_out_split: the photos that are scored during training: the name of a list, or None for all photos.
-      augmentation: the random scales and flips; None for photos as they are. Crops are random in any case.
+      augmentation: the random scales, flips and colors; None for photos as they are. Crops are random in any case.
       scaling: "unit" maps pixel values to -1..1; "mean" subtracts the mean of ImageNet; "imagenet" also divides by the
         standard deviation. None for the scaling that `classes.json` names, which is "unit" by default.
       size: height and width of the crops.
@@ -68,8 +69,8 @@ class Photos:
         """Yields shuffled batches of crops without end.
 
         A photo is scaled by a random factor, padded to the size of a crop at the bottom and on the right, cropped at a
-        random position, and mirrored. Padding is 0 in the image and `ignore_label` in the labels. Only the pixels that
-        the crop needs are scaled; see `crops`.
+        random position, and mirrored, and its colors are changed. Padding is 0 in the image and `ignore_label` in the
+        labels. Only the pixels that the crop needs are scaled; see `crops`.
 
         Sample s of a run belongs to batch s // batch_size. As for records, it depends only on s and the seed, and each
         photo occurs once per epoch.
@@ -98,6 +99,6 @@ class Photos:
     def _load(self, sample, reader: CropReader, seed: int) -> dict:
         """Returns one sample, without the dimension `batch`."""
         at, scale, mirrored, places = draw_crop(sample, len(reader.photos), seed, self.augmentation)
-        image, labels = reader.crop(sample, at, scale, places)
+        image, labels = reader.crop(sample, at, scale, places, draw_colors(sample, seed, self.augmentation))
         image, labels = (tf.cond(mirrored, lambda x=x: tf.reverse(x, [1]), lambda x=x: x) for x in (image, labels))
         return {"image": image, "labels": labels, "files": at}

@@ -1,12 +1,14 @@
 """The probabilities of a whole photo at its own size, averaged over scales and flips."""
 
+import itertools
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mtf_imaging.errors import ConfigError, DataError, ShapeError
-from mtf_imaging.evaluation.averaging.flips import over_flips
+from mtf_imaging.errors import DataError, ShapeError
+from mtf_imaging.kinds.batches import BatchNetwork, named
 from mtf_imaging.kinds.photos.description import PhotoDescription
 from mtf_imaging.kinds.photos.reading.native import pad_photo, padded_size
 from mtf_imaging.kinds.photos.resize import resize_bilinear
@@ -30,60 +32,110 @@ def predict_photo(
     scales: Sequence[float] = (1.0,),
     flips: Sequence[str] = (),
 ) -> np.ndarray:
-    """Returns the probabilities of the classes for each pixel of a photo.
-
-    For every scale, the photo is resized bilinearly, padded at its bottom and right to a size that the network takes,
-    and predicted; the probabilities are resized back. The result is the mean over all scales and, for each of them,
-    over all combinations of flips.
+    """Returns the probabilities of the classes for each pixel of a photo; see `predict_photos`.
 
     Args:
       photo: uint8 `[height, width, 3]`.
-      network: a function that maps an image, float32 `[height, width, 3]` after scaling, to probabilities
-        `[height, width, classes]`. Its image has the size that `padded_size` returns.
+      network: a function of one image.
+      description, crop, multiple, scales, flips: the same as in `predict_photos`.
+    """
+
+    def run(images: np.ndarray) -> list[np.ndarray]:
+        return [network(images[0])]
+
+    return predict_photos([photo], run, description, crop, multiple, scales, flips)[0]
+
+
+def predict_photos(
+    photos: Sequence[np.ndarray],
+    network: BatchNetwork,
+    description: PhotoDescription,
+    crop: tuple[int, int],
+    multiple: int,
+    scales: Sequence[float] = (1.0,),
+    flips: Sequence[str] = (),
+    files: Sequence[Path] = (),
+) -> list[np.ndarray]:
+    """Returns the probabilities of the classes for each pixel of each photo.
+
+    For every scale, a photo is resized bilinearly, padded at its bottom and right to a size that the network takes, and
+    predicted; the probabilities are resized back. The result is the mean over all scales and, for each of them, over
+    all combinations of flips.
+
+    Args:
+      photos: uint8 `[height, width, 3]`, with the same `padded_sizes`.
+      network: a function that maps images, float32 `[photos, height, width, 3]` after scaling, to probabilities
+        `[height, width, classes]` for each of them. The images have one of the `padded_sizes`.
       description: the classes, the scaling of pixel values, and the value of padding.
       crop: height and width of the crops in training, the smallest size that the network sees.
       multiple: a larger photo is padded to a multiple of this number.
       scales: factors of the photo's size.
       flips: names of `AXES`.
+      files: the files of the photos, for messages.
 
     Returns:
-      float32 `[height, width, classes]`.
+      float32 `[height, width, classes]` for each photo.
 
     Raises:
       ShapeError: the network returns an array of another shape.
       DataError: the network returns NaN or infinity.
     """
-    size = photo.shape[:2]
-
-    def predict(image: np.ndarray) -> np.ndarray:
-        height, width = image.shape[:2]
-        padded = padded_size(height, width, crop, multiple)
-        probabilities = network(description.scale(pad_photo(image, padded, description)))
-        expected = (*padded, len(description.classes))
-        if probabilities.shape != expected:
-            raise ShapeError(
-                f"the network returned an array of shape {probabilities.shape} for an image of "
-                f"{padded[0]} x {padded[1]} pixels; {len(description.classes)} classes need the shape {expected}. "
-                "Fix: return one probability per class for every pixel."
-            )
-        return probabilities[:height, :width]
-
-    averaged = over_flips(predict, flips, AXES)
-    total = None
-    for scale in scales:
-        image = resize_bilinear(photo, scaled_size(size, scale)) if scale != 1 else photo
-        probabilities = resize_bilinear(averaged(image), size)
-        if total is None:
-            total = np.array(probabilities, np.float32)
-        else:
-            total += probabilities
-        del probabilities  # before the next run allocates its own
-    if total is None:
+    if not scales:
         raise ValueError("scales is empty")
-    total /= len(scales)
-    if not np.isfinite(total).all():
-        raise DataError("the network returned NaN or infinity. Fix: lower the learning rate.")
-    return total
+    axes = [AXES.index(name) for name in flips]
+    subsets = [subset for number in range(len(axes) + 1) for subset in itertools.combinations(axes, number)]
+
+    def predict(images: Sequence[np.ndarray]) -> list[np.ndarray]:
+        (padded,) = {padded_size(*image.shape[:2], crop, multiple) for image in images}
+        with named(files, 0):
+            results = network(np.stack([description.scale(pad_photo(image, padded, description)) for image in images]))
+        expected = (*padded, len(description.classes))
+        for probabilities in results:
+            if probabilities.shape != expected:
+                raise ShapeError(
+                    f"the network returned an array of shape {probabilities.shape} for an image of "
+                    f"{padded[0]} x {padded[1]} pixels; {len(description.classes)} classes need the shape {expected}. "
+                    "Fix: return one probability per class for every pixel."
+                )
+        return [own[: image.shape[0], : image.shape[1]] for own, image in zip(results, images, strict=True)]
+
+    totals: list[np.ndarray] = []
+    for scale in scales:
+        resized = [
+            resize_bilinear(photo, scaled_size(photo.shape[:2], scale)) if scale != 1 else photo for photo in photos
+        ]
+        averaged = predict(resized) if len(subsets) == 1 else []  # without a copy
+        for subset in subsets if len(subsets) > 1 else ():
+            results = predict([np.flip(image, subset) for image in resized])
+            _add(averaged, [np.flip(own, subset) for own in results])
+            del results  # before the next run allocates its own
+        if len(subsets) > 1:
+            for own in averaged:
+                own /= len(subsets)
+        _add(totals, [resize_bilinear(own, photo.shape[:2]) for own, photo in zip(averaged, photos, strict=True)])
+        del averaged
+    for at, own in enumerate(totals):
+        own /= len(scales)
+        if not np.isfinite(own).all():
+            with named(files, at):
+                raise DataError("the network returned NaN or infinity. Fix: lower the learning rate.")
+    return totals
+
+
+def padded_sizes(
+    size: tuple[int, int], crop: tuple[int, int], multiple: int, scales: Sequence[float]
+) -> tuple[tuple[int, int], ...]:
+    """Returns the sizes of the images that the network sees of a photo, for each scale."""
+    return tuple(padded_size(*scaled_size(size, scale), crop, multiple) for scale in scales)
+
+
+def _add(totals: list[np.ndarray], results: list[np.ndarray]) -> None:
+    """Adds results to sums in float32, which the first results begin."""
+    if not totals:
+        totals += [np.array(result, np.promote_types(result.dtype, np.float32)) for result in results]
+    else:
+        for total, result in zip(totals, results, strict=True):
+            total += result
 
 
 def most_probable(probabilities: np.ndarray) -> np.ndarray:
@@ -106,20 +158,3 @@ def scaled_size(size: tuple[int, int], scale: float) -> tuple[int, int]:
     """
     height, width = (max(1, round(n * scale)) for n in size)
     return height, width
-
-
-def check_scales(scales: Sequence[float]) -> tuple[float, ...]:
-    """Checks factors of the photo's size and returns them as a tuple.
-
-    Raises:
-      ConfigError: there are none, or one is not a positive number.
-    """
-    factors = tuple(scales) if isinstance(scales, tuple | list) else (scales,)
-    are_numbers = all(isinstance(one, int | float) and not isinstance(one, bool) and 0 < one < 100 for one in factors)
-    if not factors or not are_numbers:
-        raise ConfigError(
-            f"scales = {scales!r} must be one or more numbers above 0 and below 100. "
-            "Fix: use (1.0,) for the photo's own size, or several scales such as (0.75, 1.0, 1.25).",
-            settings=["scales"],
-        )
-    return tuple(float(one) for one in factors)

@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +14,11 @@ from mtf_imaging.data.pixels.photo_files import photo_size, read_photo
 from mtf_imaging.data.sampling.grid import PHOTO_AXES
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.averaging.flips import check_flips
+from mtf_imaging.evaluation.averaging.scales import check_scales
 from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.output_folder import writing_to
-from mtf_imaging.files.reading import errors_named
 from mtf_imaging.files.run_folder import FACTS
+from mtf_imaging.kinds.batches import batch_network, batches
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.file_images import FileImages
 from mtf_imaging.kinds.inference import Inference
@@ -33,7 +34,7 @@ from mtf_imaging.kinds.output import (
     writing_results,
 )
 from mtf_imaging.kinds.photos.description import PhotoDescription, check_same_classes, photo_description_from_fields
-from mtf_imaging.kinds.photos.infer import check_scales, most_probable, predict_photo, prediction_multiple, scaled_size
+from mtf_imaging.kinds.photos.infer import most_probable, padded_sizes, predict_photos, prediction_multiple, scaled_size
 from mtf_imaging.kinds.photos.output import evaluation_files, output_files
 from mtf_imaging.kinds.photos.pictures import comparison, overlay
 from mtf_imaging.kinds.photos.reading.folders import CLASSES_FILE, Photo, find_photos, photo_description, splits
@@ -121,27 +122,40 @@ class Prediction(FileImages):
         # The size of the first photo that is predicted, so that its program is the first one.
         height, width = scaled_size(photo_size(images[0].image), self._scales[0])
         sizes = padded_size(height, width, self._size, self._multiple)
-        return trained_network(task, [sizes], runs, checkpoint, any_size=True, **options)
+        batch_size = self._settings.eval_batch_size if len(runs) == 1 else 1
+        return trained_network(task, [sizes], runs, checkpoint, any_size=True, batch_size=batch_size, **options)
 
     def run_network(self, images: Sequence[Photo], network: "Predict") -> None:
-        for photo in images:
-            self._segment(photo, _read(photo), network)
+        for batch in self._batches(images):
+            self._segment(batch, [_read(photo) for photo in batch], network)
 
     def evaluate(self, images: Sequence[Photo], network: "Predict", own: "EvaluateSettings") -> list[PhotoScore]:
         output_dir, description = Path(own.output_dir), self._labels_description(own.input_dir)
         scores, worst, faults = [], WorstPhotos(), CaseFaults(at_once=not is_alone())
         predictions, pictures = zip(*(evaluation_files(photo, output_dir) for photo in images), strict=True)
-        pictures = pictures[: own.num_pictures]
+        pictures, numbers = pictures[: own.num_pictures], {photo.key: number for number, photo in enumerate(images)}
         with writing_to(output_dir, *subfolders(output_dir, [*predictions, *pictures])):
-            for number, photo in enumerate(tqdm(images, desc="evaluate", unit="photo", disable=not own.progress)):
-                with faults.collect(photo.key, photo.image):
-                    pixels, reference = read_labeled_photo(photo, description)
-                    labels = self._segment(photo, pixels, network)
-                    write_label_image(predictions[number], labels, description)
-                    if number < own.num_pictures:
-                        write_picture(pictures[number], comparison(pixels, labels, reference, description))
-                    scores.append(score_photo(photo.key, labels, reference, description))
-                    worst.add(scores[-1], pixels, labels, reference, description)
+            shown = tqdm(total=len(images), desc="evaluate", unit="photo", disable=not own.progress)
+            for batch in self._batches(images):
+                labeled: list[tuple[Photo, np.ndarray, np.ndarray]] = []
+                for photo in batch:
+                    with faults.collect(photo.key, photo.image):
+                        labeled.append((photo, *read_labeled_photo(photo, description)))
+                segmented: list[np.ndarray] = []
+                if labeled:
+                    photos = [photo for photo, *_ in labeled]
+                    with faults.collect(photos[0].key, photos[0].image):
+                        segmented = self._segment(photos, [pixels for _, pixels, _ in labeled], network)
+                for (photo, pixels, reference), labels in zip(labeled, segmented, strict=False):
+                    number = numbers[photo.key]
+                    with faults.collect(photo.key, photo.image):
+                        write_label_image(predictions[number], labels, description)
+                        if number < own.num_pictures:
+                            write_picture(pictures[number], comparison(pixels, labels, reference, description))
+                        scores.append(score_photo(photo.key, labels, reference, description))
+                        worst.add(scores[-1], pixels, labels, reference, description)
+                shown.update(len(batch))
+            shown.close()
             faults.check((photo.key for photo in images), "photos")
             write_photo_scores(output_dir, scores, worst.layers, description, own.progress)
         return scores
@@ -162,7 +176,7 @@ class Prediction(FileImages):
                 assert network is not None, "a photo is unfinished"
                 with faults.collect(photo.key, photo.image):
                     pixels = _read(photo)
-                    labels = self._segment(photo, pixels, network)
+                    (labels,) = self._segment([photo], [pixels], network)
                     with record.writing(number):
                         write_picture(files.overlay, overlay(pixels, labels, self.description))
                         write_label_image(files.labels, labels, self.description)
@@ -172,11 +186,19 @@ class Prediction(FileImages):
         files = output_files(pairs[0][0], input_path, output_path)
         return NextStep("open {}, the classes in color, or {}, their labels", (files.overlay, files.labels))
 
-    def _segment(self, photo: Photo, pixels: np.ndarray, network: "Predict") -> np.ndarray:
-        """Returns the classes of the pixels of a photo, uint8 `[height, width]`."""
-        with errors_named(photo.image):
-            options = self.description, self._size, self._multiple, self._scales, self._flips
-            return most_probable(predict_photo(pixels, network, *options))
+    def _segment(self, photos: Sequence[Photo], pixels: Sequence[np.ndarray], network: "Predict") -> list[np.ndarray]:
+        """Returns the classes of the pixels of each photo, uint8 `[height, width]`."""
+        options = self.description, self._size, self._multiple, self._scales, self._flips
+        files = [photo.image for photo in photos]
+        return [most_probable(own) for own in predict_photos(pixels, batch_network(network), *options, files)]
+
+    def _batches(self, photos: Sequence[Photo]) -> Iterator[list[Photo]]:
+        """Yields photos, in their order, in batches whose images have the same sizes for the network."""
+
+        def sizes(photo: Photo) -> tuple[tuple[int, int], ...]:
+            return padded_sizes(photo_size(photo.image), self._size, self._multiple, self._scales)
+
+        return batches(photos, self._settings.eval_batch_size, sizes)
 
     def _labels_description(self, input_dir: str | Path) -> PhotoDescription:
         """Returns the description of the label images of a folder, which may store other values than the training's.

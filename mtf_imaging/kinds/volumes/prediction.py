@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _IDLE = {
     "scales": "volumes are resampled to the voxel size of the network",
     "split": "only folders of photos or objects have splits",
+    "eval_batch_size": "volumes are computed one at a time",
 }
 
 

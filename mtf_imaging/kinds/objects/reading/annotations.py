@@ -7,6 +7,7 @@ from pathlib import Path, PurePosixPath
 
 from mtf_imaging.data.listing.image_files import image_files
 from mtf_imaging.data.listing.names import normalize_name
+from mtf_imaging.data.pixels.exif_orientation import UPRIGHT, Orientation
 from mtf_imaging.data.pixels.photo_files import PHOTOS, files_by_stem, photo_size
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.reading import access_named
@@ -38,6 +39,8 @@ class ObjectImage:
       image_id: the ID in the annotations.
       height, width: the size of the image.
       objects: the objects in the order of the file, including crowd regions; None in a folder without annotations.
+      orientation: how the stored pixels are turned for this image; see `upright_image`. The height, the width and the
+        objects are those of the turned image.
     """
 
     key: str
@@ -46,6 +49,7 @@ class ObjectImage:
     height: int
     width: int
     objects: tuple[Annotated, ...] | None
+    orientation: Orientation = UPRIGHT
 
 
 def find_object_images(
@@ -66,7 +70,7 @@ def find_object_images(
 
     The images are in the folder `SPLIT`, `images/SPLIT`, `images`, or the folder itself: the first one that contains
     the first image. They are JPEG, PNG or TIFF files with 8 bits per channel. Gray and palette images become red, green
-    and blue. As in COCO, the EXIF orientation is ignored, because boxes and masks refer to the stored pixels. Images
+    and blue. As in COCO, sizes, boxes and masks refer to the stored pixels, whatever the EXIF orientation. Images
     without annotations are backgrounds, and boxes may exceed the image.
 
     Args:

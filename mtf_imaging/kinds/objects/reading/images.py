@@ -1,14 +1,24 @@
-"""Reads the pixels of images with objects."""
+"""Reads the pixels of images with objects, and turns images upright.
+
+Annotations and COCO results refer to the stored pixels of a file. A network sees images upright, as their EXIF
+orientation says, because most objects look different when they lie on their side.
+"""
+
+import dataclasses
 
 import numpy as np
 
+from mtf_imaging.data.pixels.exif_orientation import UPRIGHT, Orientation, exif_orientation
 from mtf_imaging.data.pixels.photo_files import WHOLE, Region, photo_size, read_photo
 from mtf_imaging.errors import DataError
 from mtf_imaging.kinds.objects.reading.annotations import ObjectImage
+from mtf_imaging.kinds.objects.reading.instances import Annotated
+from mtf_imaging.kinds.objects.reading.masks import decode_mask, encode_mask
+from mtf_imaging.kinds.objects.scoring.detections import BOX_DIGITS, Detections
 
 
 def read_object_image(image: ObjectImage, region: Region = WHOLE) -> np.ndarray:
-    """Reads an image; as in COCO, the EXIF orientation is ignored.
+    """Reads an image: the stored pixels, or upright ones if `upright_image` returned the image.
 
     Args:
       image: the image.
@@ -20,10 +30,64 @@ def read_object_image(image: ObjectImage, region: Region = WHOLE) -> np.ndarray:
     Raises:
       DataError: the file is missing or damaged, or has another size than the annotations state.
     """
-    size = photo_size(image.image)
-    if size != (image.height, image.width):
+    size, expected = photo_size(image.image), image.orientation.upright_size(image.height, image.width)
+    if size != expected:
+        turned = exif_orientation(image.image).upright_size(*size) == expected
+        why = " The annotations refer to the turned image, not to the stored pixels." if turned else ""
+        fix = "Fix: store the turned pixels without an EXIF orientation." if turned else "Fix: make the sizes equal."
         raise DataError(
             f"{image.image}: is {size[1]} pixels wide and {size[0]} high, but the annotations of the image "
-            f"{image.image_id} state {image.width} wide and {image.height} high. Fix: make the sizes equal."
+            f"{image.image_id} state {expected[1]} wide and {expected[0]} high.{why} {fix}"
         )
-    return read_photo(image.image, region)
+    return read_photo(image.image, region, upright=image.orientation != UPRIGHT)
+
+
+def upright_image(image: ObjectImage) -> ObjectImage:
+    """Returns an image as its EXIF orientation turns it, with its objects; an upright image is returned itself.
+
+    The polygons of turned objects become run lengths.
+
+    Raises:
+      DataError: the file is missing or damaged, or a segmentation does not fit the image.
+    """
+    orientation = exif_orientation(image.image)
+    if orientation == UPRIGHT:
+        return image
+    height, width = orientation.upright_size(image.height, image.width)
+
+    def turn(one: Annotated) -> Annotated:
+        box = orientation.turn_boxes(np.array(one.box), height, width).tolist()
+        segmentation = one.segmentation
+        if segmentation is not None:
+            segmentation = encode_mask(orientation.turn(decode_mask(segmentation, image.height, image.width)))
+        return one._replace(box=tuple(box), segmentation=segmentation)
+
+    objects = None if image.objects is None else tuple(map(turn, image.objects))
+    return dataclasses.replace(image, height=height, width=width, objects=objects, orientation=orientation)
+
+
+def stored_detections(detections: Detections, image: ObjectImage) -> Detections:
+    """Returns detections in an image of `upright_image` in the axes of the stored pixels."""
+    orientation, size = image.orientation, (image.height, image.width)
+    boxes = orientation.turn_boxes_back(detections.boxes, *size)
+    return _turned(detections, orientation, boxes, size, back=True)
+
+
+def upright_detections(detections: Detections, image: ObjectImage) -> Detections:
+    """Returns detections in the axes of the stored pixels in an image of `upright_image`."""
+    orientation, size = image.orientation, (image.height, image.width)
+    boxes = orientation.turn_boxes(detections.boxes, *size)
+    return _turned(detections, orientation, boxes, orientation.upright_size(*size), back=False)
+
+
+def _turned(
+    detections: Detections, orientation: Orientation, boxes: np.ndarray, size: tuple[int, int], back: bool
+) -> Detections:
+    """Returns detections with other boxes, and with masks that are turned; `size` is that of the present masks."""
+    if orientation == UPRIGHT:
+        return detections
+    masks = detections.masks
+    if masks is not None:
+        turn = orientation.turn_back if back else orientation.turn
+        masks = tuple(encode_mask(turn(decode_mask(mask, *size))) for mask in masks)
+    return dataclasses.replace(detections, boxes=np.round(boxes, BOX_DIGITS), masks=masks)

@@ -1,4 +1,4 @@
-"""Scales whole images to the input of a network, and boxes back to the size of the image."""
+"""Scales whole images to the input of a network."""
 
 import numpy as np
 
@@ -26,8 +26,8 @@ def fit(
       description: the scaling of the values. Padding is 0 after the scaling.
 
     Returns:
-      The image, float32 `[*size, 3]`, and the factors of the height and the width for `to_native`. Due to rounding to
-      whole pixels, the two may differ slightly.
+      The image, float32 `[*size, 3]`, and the factors of the height and the width. Due to rounding to whole pixels,
+      the two may differ slightly.
 
     Raises:
       ShapeError: `pixels` has another shape.
@@ -43,14 +43,3 @@ def fit(
     image = np.zeros((*size, 3), np.float32)
     image[: scaled.shape[0], : scaled.shape[1]] = description.scale(scaled)
     return image, (rows.factor, columns.factor)
-
-
-def to_native(boxes: np.ndarray, scale: tuple[float, float], height: int, width: int) -> np.ndarray:
-    """Returns boxes in pixels of an image, clipped to the image.
-
-    Args:
-      boxes: `[..., 4]`, y0, x0, y1, x1 in pixels of the network's image.
-      scale: the factors that `fit` returned.
-      height, width: the size of the image.
-    """
-    return np.clip(boxes / np.array([*scale, *scale]), 0, np.array([height, width, height, width]))

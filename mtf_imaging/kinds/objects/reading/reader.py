@@ -5,12 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
+from mtf_imaging.data.pixels.color_jitter import UNCHANGED, Colors, jitter_colors
 from mtf_imaging.data.pixels.crop_axis import crop_axis
 from mtf_imaging.data.pixels.crops import bilinear, pad_to
 from mtf_imaging.errors import MtfImagingError
 from mtf_imaging.kinds.objects.description import ObjectDescription
 from mtf_imaging.kinds.objects.reading.annotations import ObjectImage
-from mtf_imaging.kinds.objects.reading.images import read_object_image
+from mtf_imaging.kinds.objects.reading.images import read_object_image, upright_image
 from mtf_imaging.kinds.objects.reading.native import fit_factor
 from mtf_imaging.kinds.objects.reading.targets import make_targets, no_targets
 
@@ -45,7 +46,7 @@ class ObjectReader:
         self._description, self._size = description, size
         self._max_boxes, self._mask_size = max_boxes, mask_size
 
-    def crop(self, sample, at, scale, places, mirrored) -> dict:
+    def crop(self, sample, at, scale, places, mirrored, colors: Colors = UNCHANGED) -> dict:
         """Returns the crop of a sample and its targets.
 
         Args:
@@ -54,6 +55,7 @@ class ObjectReader:
           scale: Tensor[] float32, the factor of the image that fits the size.
           places: Tensor[2] float32 in 0..1, the position of the crop.
           mirrored: Tensor[] bool, whether to mirror left and right.
+          colors: the changes of the colors.
 
         Returns:
           The image, the boxes, the classes and, if there are any, the masks; see `Objects.batches`.
@@ -63,7 +65,7 @@ class ObjectReader:
         masks = [self._max_boxes, self._mask_size, self._mask_size]
         shapes = [None, None, 3], [None], [None], [self._max_boxes, 4], [self._max_boxes], masks
         pixels, rows, columns, *targets = (tf.ensure_shape(x, shape) for x, shape in zip(read, shapes, strict=True))
-        image = pad_to(self._description.scale(bilinear(pixels, rows, columns)), self._size, 0.0)
+        image = pad_to(self._description.scale(jitter_colors(bilinear(pixels, rows, columns), colors)), self._size, 0.0)
         sample = {"image": image, **dict(zip(("boxes", "classes", "masks"), targets, strict=True))}
         if not self._mask_size:
             del sample["masks"]
@@ -71,8 +73,8 @@ class ObjectReader:
 
     def _read(self, sample: int, at: int, scale: float, places: np.ndarray, mirrored: bool) -> tuple[np.ndarray, ...]:
         """Returns the region that a crop needs, the centers of the crop's rows and columns, and the targets."""
-        image = self.images[at]
         try:
+            image = upright_image(self.images[at])
             factor = float(scale) * fit_factor(image.height, image.width, self._size)
             rows, columns = (
                 crop_axis(length, factor, size, float(place))

@@ -48,7 +48,7 @@ def object_report_html(scores: ObjectScores, layers: Mapping[str, ObjectLayers],
         curves=join(*(_mean_plot(scores, kind) for kind in kinds)),
         category_curves=_category_plots(scores, kinds, description),
         histogram=tag("figure", plot, class_="half"),
-        threshold=f"{scores.threshold:.3f}",
+        counted=_counted_text(scores),
         kind=kinds[-1],
         images=object_tables.image_table(images),
         shown=_shown_text(len(images), len(layers)),
@@ -89,6 +89,15 @@ def _category_plots(scores: ObjectScores, kinds: list[str], description: ObjectD
 def _category_style(number: int) -> str:
     """Returns the CSS rules that hide the shapes of categories whose box is not checked."""
     return "".join(f".hide-category{n} .shapes .category{n} {{ display: none; }}\n" for n in range(number))
+
+
+def _counted_text(scores: ObjectScores) -> str:
+    """Returns the sentences on the score from which detections count."""
+    if scores.threshold is None:
+        why = "No detection matches an object, so no score maximizes F1."
+        return f"{why} In this and the following parts, all detections count."
+    text = f"detections count from a score of {scores.threshold:.3f}, which maximizes F1 over all images."
+    return f"In this and the following parts, {text}"
 
 
 def _shown_text(count: int, shown: int) -> str:

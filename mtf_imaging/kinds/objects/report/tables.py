@@ -44,7 +44,10 @@ def object_overview(metrics: Mapping[str, Any], kinds: Sequence[str]) -> Markup:
         (metrics[kind][name], TITLES[name][0], f"of {kind}") for kind in kinds for name in ("ap", "ap50", "ap75")
     ]
     figures += [(metrics[kinds[-1]]["ar100"], "AR100", f"of {kinds[-1]}")]
-    figures += [(metrics["f1"], "F1", f"score from {shown(metrics['score_threshold'])}")]
+    score = f"score from {shown(metrics['score_threshold'])}"
+    if metrics["score_threshold"] is None:
+        score += ", no detection matches an object"
+    figures += [(metrics["f1"], "F1", score)]
     return join(
         *(tag("div", tag("b", shown(value)), tag("span", name), tag("small", what)) for value, name, what in figures)
     )

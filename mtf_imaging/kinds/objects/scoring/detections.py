@@ -7,6 +7,8 @@ import numpy as np
 
 from mtf_imaging.kinds.objects.description import ObjectDescription
 
+BOX_DIGITS, SCORE_DIGITS = 3, 6  # after the decimal point, so that files, scores and pictures agree
+
 
 @dataclass(frozen=True, eq=False)
 class Detections:

@@ -56,14 +56,20 @@ class ObjectScores:
     Attributes:
       boxes: the scores of the boxes.
       masks: the scores of the masks; None if the network predicts none.
-      threshold: the score from which detections count in `images`; it maximizes F1 over all images.
+      threshold: the score that maximizes F1 over all images; None if no detection matches an object, so that F1 is 0
+        for any score.
       images: the scores of each image, by its masks if there are any, else by its boxes.
     """
 
     boxes: CocoScores
     masks: CocoScores | None
-    threshold: float
+    threshold: float | None
     images: tuple[ObjectScore, ...]
+
+    @property
+    def counted_from(self) -> float:
+        """The score from which detections count in `images`: the threshold, or 0 if there is none."""
+        return 0.0 if self.threshold is None else self.threshold
 
     @property
     def matches(self) -> tuple[Matches, ...]:
@@ -92,15 +98,16 @@ def score_images(
     masks = score_objects(images, results, description, MASKS) if detections[0].masks is not None else None
     matches = (masks or boxes).matches
     threshold = best_threshold(matches)
+    counted_from = threshold or 0.0
     scores = []
     for image, own in zip(images, matches, strict=True):
-        counts = (len(positions) for positions in (own.found(threshold), own.false(threshold), own.missed(threshold)))
+        counts = (len(count(counted_from)) for count in (own.found, own.false, own.missed))
         scores.append(ObjectScore(image.key, image.image_id, (image.height, image.width), *counts))
     return ObjectScores(boxes, masks, threshold, tuple(scores))
 
 
-def best_threshold(matches: Sequence[Matches]) -> float:
-    """Returns the score from which detections must count so that F1 over all images is largest; 0 if none is found.
+def best_threshold(matches: Sequence[Matches]) -> float | None:
+    """Returns the score from which detections must count so that F1 over all images is largest; None without a match.
 
     >>> best_threshold([Matches({0: 0, 1: None}, {0: 0.9, 1: 0.5, 2: 0.1})])
     0.9
@@ -113,7 +120,7 @@ def best_threshold(matches: Sequence[Matches]) -> float:
     ]
     rows.sort(key=lambda row: -row[0])
     if not any(is_found for _, is_found in rows):
-        return 0.0
+        return None
     scores = np.array([score for score, _ in rows])
     found = np.cumsum([is_found for _, is_found in rows])
     f1 = 2 * found / (np.arange(1, len(rows) + 1) + sum(len(own.objects) for own in matches))
@@ -134,7 +141,8 @@ def object_metrics(scores: ObjectScores) -> dict[str, Any]:
       "score_threshold": ..., "objects": ..., "found": ..., "false": ..., "missed": ..., "f1": ...,
       "images": {key: {"image_id": ..., "size": [height, width], "objects": ..., "found": ..., "false": ...,
       "missed": ..., "f1": ...}}}`. The numbers of boxes and masks are `coco.MEASURES`; None where there are no such
-      objects. Without masks, the key "masks" is missing.
+      objects. "score_threshold" is None if no detection matches an object, and then all detections count. Without
+      masks, the key "masks" is missing.
     """
     parts: dict[str, Any] = {
         name: {**part.measures, "categories": part.categories} for name, part in scores.by_kind.items()

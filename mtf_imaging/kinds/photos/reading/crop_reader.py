@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
+from mtf_imaging.data.pixels.color_jitter import UNCHANGED, Colors, jitter_colors
 from mtf_imaging.data.pixels.crop_axis import crop_axis
 from mtf_imaging.data.pixels.crops import bilinear, nearest, pad_to
 from mtf_imaging.data.pixels.photo_files import photo_size
@@ -34,7 +35,7 @@ class CropReader:
         self.errors: dict[int, MtfImagingError] = {}
         self._description, self._size = description, size
 
-    def crop(self, sample, at, scale, places) -> tuple:
+    def crop(self, sample, at, scale, places, colors: Colors = UNCHANGED) -> tuple:
         """Returns the crop of a sample.
 
         Args:
@@ -42,6 +43,7 @@ class CropReader:
           at: Tensor[] int64, the index of the photo.
           scale: Tensor[] float32, the factor of the height and width.
           places: Tensor[2] float32 in 0..1, the position of the crop.
+          colors: the changes of the colors.
 
         Returns:
           The image, Tensor[height, width, 3] float32, and the labels, Tensor[height, width] int32.
@@ -52,7 +54,7 @@ class CropReader:
         labels.set_shape([None, None])
         rows.set_shape([None])
         columns.set_shape([None])
-        image = self._description.scale(bilinear(pixels, rows, columns))
+        image = self._description.scale(jitter_colors(bilinear(pixels, rows, columns), colors))
         labels = nearest(labels, rows, columns)
         padded = pad_to(image, self._size, 0.0), pad_to(labels, self._size, self._description.ignore_label)
         return padded[0], tf.cast(padded[1], tf.int32)

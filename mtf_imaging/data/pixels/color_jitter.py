@@ -1,0 +1,97 @@
+"""Random changes of colors, which depend only on the seed of the run and the number of the sample.
+
+Each pixel is changed by itself, so the colors of a pixel do not depend on the region that a crop reads.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from mtf_imaging.data.augmentation.draws import Draws
+from mtf_imaging.errors import DataError
+
+_LARGEST = {"brightness": 1.0, "contrast": 1.0, "saturation": 1.0, "hue": 0.5}
+_MIDDLE = 127.5  # the gray of the contrast
+_GRAY = (0.299, 0.587, 0.114)  # the weights of ITU-R 601, as in Pillow and torchvision
+
+
+class Colors(NamedTuple):
+    """The changes of the colors of a sample; see `jitter_colors`.
+
+    Attributes:
+      brightness, contrast, saturation: Tensor[] float32, the factors; None to change nothing.
+      hue: Tensor[] float32, the change of the hue as a part of the color circle; None to change nothing.
+    """
+
+    brightness: Any = None
+    contrast: Any = None
+    saturation: Any = None
+    hue: Any = None
+
+
+UNCHANGED = Colors()
+
+
+def check_colors(augmentation: Any) -> None:
+    """Checks the ranges of the random colors of an augmentation.
+
+    Raises:
+      DataError: `brightness`, `contrast` or `saturation` is not in 0..1, or `hue` is not in 0..0.5.
+    """
+    name = type(augmentation).__name__
+    for field, largest in _LARGEST.items():
+        value = getattr(augmentation, field)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if not is_number or not 0 <= value <= largest:
+            raise DataError(
+                f"{name}.{field} {value!r}: must be a number from 0 to {largest:g}. Fix: choose one, or 0 to keep the "
+                f"{field}."
+            )
+
+
+def draw_colors(sample, seed: int, augmentation: Any) -> Colors:
+    """Draws the changes of the colors of a sample.
+
+    Args:
+      sample: Tensor[] int64, the number of the sample.
+      seed: the seed of the run.
+      augmentation: an object with the ranges `brightness`, `contrast`, `saturation` and `hue`, or None.
+    """
+    if augmentation is None:
+        return UNCHANGED
+    draws, drawn = Draws(seed, sample), {}
+    for name in Colors._fields:
+        extent = getattr(augmentation, name)
+        if extent:
+            middle = 0.0 if name == "hue" else 1.0
+            drawn[name] = draws.uniform(name, middle - extent, middle + extent)
+    return Colors(**drawn)
+
+
+def jitter_colors(image, colors: Colors):
+    """Changes brightness, contrast, saturation and hue, in this order; values are clipped to 0..255 after each.
+
+    - brightness: x b
+    - contrast: 127.5 + c (x - 127.5)
+    - saturation: g + s (x - g), in which g = 0.299 red + 0.587 green + 0.114 blue
+    - hue: the hue of the HSV color moves along the color circle
+
+    Args:
+      image: Tensor[..., 3] float32, red, green and blue in 0..255.
+      colors: the changes.
+    """
+    if colors.brightness is not None:
+        image = _clip(image * colors.brightness)
+    if colors.contrast is not None:
+        image = _clip(_MIDDLE + colors.contrast * (image - _MIDDLE))
+    if colors.saturation is not None:
+        gray = tf.reduce_sum(image * tf.constant(_GRAY, image.dtype), axis=-1, keepdims=True)
+        image = _clip(gray + colors.saturation * (image - gray))
+    if colors.hue is not None:
+        image = _clip(tf.image.adjust_hue(image / 255, colors.hue) * 255)
+    return image
+
+
+def _clip(image):
+    return tf.clip_by_value(image, 0.0, 255.0)

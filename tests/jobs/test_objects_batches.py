@@ -1,0 +1,58 @@
+"""Evaluation of objects in batches, and over flips and scales: the results under any layout."""
+
+import json
+
+import pytest
+
+import mtf_imaging as mi
+from tests.jobs.object_network import write_objects_folder
+from tests.jobs.test_objects import COMMON, SPLIT, train
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A folder as in COCO, a run with masks, and its evaluation."""
+    folder = tmp_path_factory.mktemp("objects")
+    write_objects_folder(folder / "objects")
+    train(folder, folder / "run")
+    mi.jobs.evaluate(
+        **COMMON, model_dir=folder / "run", input_dir=folder / "objects", output_dir=folder / "scores", num_pictures=1
+    )
+    return folder
+
+
+@pytest.fixture
+def evaluate(folder, tmp_path):
+    shared = {**COMMON, "model_dir": folder / "run", "input_dir": folder / "objects"}
+    return lambda **options: mi.jobs.evaluate(**shared | {"output_dir": tmp_path / "scores"} | options)
+
+
+@pytest.fixture
+def predict(folder, tmp_path):
+    shared = {**COMMON, "model_dir": folder / "run", "input": folder / "objects"}
+    return lambda **options: mi.jobs.predict(**shared | {"output": tmp_path / "out"} | options)
+
+
+@pytest.mark.slow
+def test_batches_change_no_results(folder, evaluate, tmp_path):
+    """Three images in batches of two; the second batch is filled up."""
+    for size, layout in ((2, mi.Layout.parse("")), (2, SPLIT), (3, mi.Layout.parse("rows:3", "batch:rows"))):
+        out = tmp_path / f"{size}_{layout}".replace("/", "_")
+        evaluate(output_dir=out, eval_batch_size=size, layout=layout, num_pictures=1)
+        for name in ("detections.json", "metrics.json"):
+            assert (out / name).read_text() == (folder / "scores" / name).read_text()
+
+
+@pytest.mark.slow
+def test_flips_and_scales_are_exact_under_any_layout(evaluate, predict, tmp_path):
+    options = {"flips": ("width",), "scales": (0.75, 1.0)}
+    evaluate(**options, eval_batch_size=2)
+    evaluate(**options, output_dir=tmp_path / "split", layout=SPLIT)
+    (path,) = predict(**options)
+    evaluated = json.loads((tmp_path / "scores/detections.json").read_text())
+    assert evaluated == json.loads((tmp_path / "split/detections.json").read_text())
+    assert evaluated == [one for one in json.loads(path.read_text()) if one["image_id"] > 20]
+    evaluate(output_dir=tmp_path / "plain")
+    assert evaluated != json.loads((tmp_path / "plain/detections.json").read_text())
+    with pytest.raises(mi.ConfigError, match=r"flips = \('x',\): 'x' is not an axis\. Fix: list each of height, width"):
+        evaluate(flips=("x",), output_dir=tmp_path / "other")
