@@ -1,0 +1,36 @@
+"""Operations that converters to other formats know, instead of faster or more exact ones of TensorFlow."""
+
+import contextlib
+import contextvars
+from collections.abc import Iterator
+
+import tensorflow as tf
+
+_portable = contextvars.ContextVar("_portable", default=False)
+
+
+@contextlib.contextmanager
+def portable_operations() -> Iterator[None]:
+    """Traces graphs within a `with` block for converters to ONNX and TFLite.
+
+    These formats have no bitwise conversion of floats, no product that ignores NaN, no suppression with a box for each
+    class, and no checks while a model runs. Results are the same for finite numbers, except for the order of equal
+    scores and the last bits of quotients.
+    """
+    token = _portable.set(True)
+    try:
+        yield
+    finally:
+        _portable.reset(token)
+
+
+def is_portable() -> bool:
+    """Returns whether the caller is within a `portable_operations` block."""
+    return _portable.get()
+
+
+def multiply_no_nan(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    """Returns `x * y`, and 0 where `y` is 0, even if `x` is NaN; see `tf.math.multiply_no_nan`."""
+    if not is_portable():
+        return tf.math.multiply_no_nan(x, y)
+    return tf.where(tf.equal(y, tf.zeros([], y.dtype)), tf.zeros([], y.dtype), x * y)
