@@ -63,7 +63,9 @@ def test_masks_are_pasted_into_the_image():
     found = predict_objects(PIXELS, network(masks), TWO, SIZE)
     first, second = (decode_mask(mask, *PIXELS.shape[:2]) for mask in found.masks)
     assert first.shape == PIXELS.shape[:2]
-    assert first[4:20, 14:24].all()
+    assert first[5:19, 14:23].all()
+    assert first[4:20, 13:24].sum() - first[5:19, 14:23].sum() > 30, "the borders belong to it, not the corners"
+    assert not first[[4, 19], 23].any()
     assert not first[:, :12].any()
     assert not second.any(), "the lower half is below the image"
 

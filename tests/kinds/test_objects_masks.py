@@ -8,6 +8,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pycocotools import mask as coco_mask
+from scipy import ndimage
 
 from mtf_imaging.errors import DataError
 from mtf_imaging.kinds.objects.reading.masks import crop_mask, decode_mask, encode_mask, paste_mask, run_lengths
@@ -83,12 +84,74 @@ def test_pasting_inverts_cropping():
         assert (pasted & disc).sum() / (pasted | disc).sum() > 0.97
 
 
+def grid_sample(probabilities, box, height, width):
+    """Returns torch's `grid_sample` with `align_corners=False` and zeros outside, written as a sum over all bins."""
+    y0, x0, y1, x1 = box
+    weights = []
+    for low, high, length, count in ((y0, y1, height, probabilities.shape[0]), (x0, x1, width, probabilities.shape[1])):
+        normalized = (np.arange(length) + 0.5 - low) / (high - low) * 2 - 1
+        position = ((normalized + 1) * count - 1) / 2
+        weights.append(np.maximum(0, 1 - np.abs(position[:, None] - np.arange(count))))
+    return weights[0] @ probabilities @ weights[1].T
+
+
+def iou(one, other):
+    return (one & other).sum() / (one | other).sum()
+
+
+BOXES = [(2, 1, 10, 19), (2.3, 1.7, 5.1, 5.9), (-3.2, 4.4, 8.1, 30.5), (0.4, 0.3, 11.6, 2.9), (5.5, 5.5, 7.1, 21.3)]
+
+
+@pytest.mark.parametrize("box", BOXES, ids=str)
+@pytest.mark.parametrize("threshold", [0.5, 0.3])
+def test_pasted_masks_are_those_of_a_grid_sample_with_zeros_outside(box, threshold):
+    for seed in range(5):
+        probabilities = np.random.default_rng(seed).random((5, 6))
+        values = grid_sample(probabilities, box, 12, 24)
+        clear = np.abs(values - threshold) > 1e-6
+        pasted = paste_mask(probabilities, box, 12, 24, threshold)
+        np.testing.assert_array_equal(pasted[clear], (values >= threshold)[clear])
+        assert clear.mean() > 0.98
+
+
+def test_pasting_agrees_with_the_references_over_boxes_of_mixed_size():
+    """SciPy interpolates the masks, with zeros outside; masks without zeros outside are larger at the border."""
+    rng = np.random.default_rng(0)
+    with_zeros, with_borders = [], []
+    for _ in range(60):
+        bins = 28
+        probabilities = 1 / (1 + np.exp(-ndimage.gaussian_filter(rng.normal(size=(bins, bins)), 4) * 60 - 1))
+        y0, x0 = rng.uniform(0, 40, 2)
+        height, width = np.exp(rng.uniform(np.log(3), np.log(60), 2))
+        pasted = paste_mask(probabilities, (y0, x0, y0 + height, x0 + width), 100, 100)
+        centers = np.mgrid[:100, :100] + 0.5
+        places = [(c - low) / extent * bins - 0.5 for c, low, extent in zip(centers, (y0, x0), (height, width))]
+        padded = np.pad(probabilities, 1)  # "constant" of SciPy does not interpolate beyond the outermost values
+        zeros = ndimage.map_coordinates(padded, [p + 1 for p in places], order=1, mode="constant") >= 0.5
+        borders = ndimage.map_coordinates(probabilities, places, order=1, mode="nearest") >= 0.5
+        borders &= (centers[0] > y0) & (centers[0] < y0 + height) & (centers[1] > x0) & (centers[1] < x0 + width)
+        if zeros.any():
+            with_zeros.append(iou(pasted, zeros))
+            with_borders.append(iou(pasted, borders))
+    assert len(with_zeros) > 50
+    assert min(with_zeros) > 0.999
+    assert min(with_borders) < 0.98
+
+
+def test_small_boxes_lose_no_objects():
+    """A box of one pixel around its center holds it, as in Detectron2."""
+    for box in ((3, 4, 4, 5), (3.2, 4.2, 3.8, 4.8)):
+        np.testing.assert_array_equal(np.argwhere(paste_mask(np.ones((28, 28)), box, 8, 9)), [[3, 4]])
+
+
 @pytest.mark.parametrize("size", [(8, 18), (3, 4)])
-def test_pasted_masks_are_scaled_as_by_tensorflow(size):
+def test_the_middle_of_pasted_masks_is_scaled_as_by_tensorflow(size):
+    """TensorFlow repeats the borders, which change the outer half of the outermost bins only."""
     probabilities = np.random.default_rng(4).random((5, 6), np.float32)
-    expected = tf.image.resize(probabilities[..., None], size)[..., 0] >= 0.5
     pasted = paste_mask(probabilities, (2, 1, 2 + size[0], 1 + size[1]), 12, 20)
-    np.testing.assert_array_equal(pasted[2 : 2 + size[0], 1 : 1 + size[1]], expected)
+    resized = tf.image.resize(probabilities[..., None], size)[..., 0].numpy() >= 0.5
+    rows, columns = (slice(-(-n // (2 * c)), n - -(-n // (2 * c))) for n, c in zip(size, (5, 6)))
+    np.testing.assert_array_equal(pasted[2 : 2 + size[0], 1 : 1 + size[1]][rows, columns], resized[rows, columns])
 
 
 def test_pasting_outside_of_the_image():
@@ -96,5 +159,8 @@ def test_pasting_outside_of_the_image():
     assert not paste_mask(ones, (-9, 2, -1, 6), 10, 10).any()
     assert not paste_mask(ones, (3.6, 2, 4.4, 6), 10, 10).any()  # no center of a pixel is inside
     assert not paste_mask(ones, (3, 2, 3, 6), 10, 10).any()
-    np.testing.assert_array_equal(np.argwhere(paste_mask(ones, (-9, 8.2, 1.4, 40), 10, 10)), [[0, 8], [0, 9]])
+    assert not paste_mask(ones, (4, 2, 3, 6), 10, 10).any()
+    np.testing.assert_array_equal(
+        np.argwhere(paste_mask(ones, (-9, 8.2, 1.4, 40), 10, 10)), [[0, 9]]
+    )  # a corner is round
     assert paste_mask(0.4 * ones, (2, 2, 6, 6), 10, 10, threshold=0.4).sum() == 16

@@ -97,11 +97,14 @@ def paste_masks(masks: tf.Tensor, boxes: tf.Tensor, size: tf.Tensor) -> tf.Tenso
         for axis, (length, count) in enumerate(zip(sizes, mask.shape, strict=True)):
             low, high = box[axis], box[axis + 2]
             pixels = tf.cast(tf.range(length), tf.float64)
-            inside.append((pixels >= tf.math.ceil(low - 0.5)) & (pixels < tf.math.ceil(high - 0.5)))
-            # A box without an extent contains no centers; a divisor of 1 keeps the positions finite.
+            margin = (high - low) / count / 2
+            first, last = tf.math.ceil(low - margin - 0.5), tf.floor(high + margin - 0.5)
+            inside.append((pixels >= first) & (pixels <= last) & (high > low))
+            # A divisor of 1 keeps the positions in a box without an extent finite.
             extent = tf.where(high > low, high - low, tf.ones([], tf.float64))
-            around.append(neighbors((pixels + 0.5 - low) * (count / extent) - 0.5, tf.constant(count, tf.int64)))
-        pasted = interpolate(mask[..., tf.newaxis], *around)[..., 0] >= _THRESHOLD
+            around.append(neighbors((pixels + 0.5 - low) * (count / extent) + 0.5, tf.constant(count + 2, tf.int64)))
+        padded = tf.pad(mask, [[1, 1], [1, 1]])
+        pasted = interpolate(padded[..., tf.newaxis], *around)[..., 0] >= _THRESHOLD
         return pasted & inside[0][:, tf.newaxis] & inside[1]
 
     return tf.map_fn(paste, (masks, boxes), fn_output_signature=tf.TensorSpec([None, None], tf.bool))

@@ -74,7 +74,11 @@ def paste_mask(
     width: int,
     threshold: float = 0.5,
 ) -> np.ndarray:
-    """Returns a predicted mask in its image, the inverse of `crop_mask`.
+    """Returns a predicted mask in its image.
+
+    The mask is interpolated linearly at the centers of the pixels, between the centers of its bins and zeros around
+    them, as in Detectron2's `paste_masks_in_image` (`grid_sample` with `align_corners=False`). torchvision and TF-vision
+    also pad masks with zeros, but first round the box to whole pixels.
 
     Args:
       probabilities: `[rows, columns]`, the mask within the box.
@@ -83,17 +87,19 @@ def paste_mask(
       threshold: the probability from which a pixel belongs to the object.
 
     Returns:
-      bool `[height, width]`. Pixels whose center is outside of the box are False.
+      bool `[height, width]`. With a threshold of 0.5 or more, all pixels outside of the box are False.
     """
     pasted = np.zeros((height, width), bool)
     ranges, around = [], []
     for low, high, length, count in zip(box[:2], box[2:], (height, width), probabilities.shape, strict=True):
-        inside = np.arange(max(0, int(np.ceil(low - 0.5))), min(length, int(np.ceil(high - 0.5))))
-        if not inside.size:
+        margin = (high - low) / count / 2  # half a bin, in which the probability falls to 0
+        first, end = np.ceil(low - margin - 0.5), np.floor(high + margin - 0.5) + 1
+        inside = np.arange(max(0, int(first)), min(length, int(end)))
+        if not inside.size or high <= low:
             return pasted
         ranges.append(slice(inside[0], inside[-1] + 1))
-        around.append(neighbors((inside + 0.5 - low) * (count / (high - low)) - 0.5, count))
-    pasted[tuple(ranges)] = interpolate(probabilities, *around) >= threshold
+        around.append(neighbors((inside + 0.5 - low) * (count / (high - low)) + 0.5, count + 2))
+    pasted[tuple(ranges)] = interpolate(np.pad(probabilities, 1), *around) >= threshold
     return pasted
 
 
