@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
-from mtf_imaging.ops.portable import is_portable
+from mtf_imaging.portable import ensure_shape, is_portable
 
 DEFAULT = "serving_default"  # the signature that TensorFlow's tools use unless another one is named
 
@@ -73,7 +73,7 @@ class Signature(NamedTuple):
                 **{field.name: _with_checked_shape(field, inputs[field.name]) for field in self.inputs}
             )
             return {
-                name: tf.ensure_shape(tf.cast(results[name], field.dtype), field.shape)
+                name: ensure_shape(tf.cast(results[name], field.dtype), field.shape)
                 for name, field in by_name.items()
             }
 

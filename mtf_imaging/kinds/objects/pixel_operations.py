@@ -4,6 +4,9 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from mtf_imaging.kinds.objects.portable_masks import paste_all
+from mtf_imaging.portable import is_portable
+
 _THRESHOLD = 0.5  # as in reading.masks
 
 
@@ -89,6 +92,8 @@ def paste_masks(masks: tf.Tensor, boxes: tf.Tensor, size: tf.Tensor) -> tf.Tenso
       boxes: float64 `[detections, 4]`, y0, x0, y1, x1 in pixels of the image.
       size: height and width of the image.
     """
+    if is_portable():
+        return paste_all(masks, boxes, size)
     sizes = tf.unstack(tf.cast(size, tf.int64))
 
     def paste(inputs: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:

@@ -17,6 +17,7 @@ from mtf_imaging.kinds.objects.description import ObjectDescription, object_desc
 from mtf_imaging.kinds.objects.infer import BOX_DIGITS, SCORE_DIGITS
 from mtf_imaging.kinds.objects.pixel_operations import Axis, interpolate, nearest_pixels, paste_masks
 from mtf_imaging.kinds.objects.prediction import check_no_ensemble
+from mtf_imaging.portable import ensure_shape
 
 Size = tuple[int, ...]  # height and width
 
@@ -81,7 +82,7 @@ class ObjectSignatures(ExportedKind):
         )
         after = [[0, side - axis.count] for side, axis in zip(size, (rows, columns), strict=True)]
         fitted = tf.pad(scaled, tf.stack([*after, [tf.constant(0, tf.int64)] * 2]))
-        return tf.ensure_shape(fitted, [*size, 3]), tf.stack([rows.factor, columns.factor])
+        return ensure_shape(fitted, [*size, 3]), tf.stack([rows.factor, columns.factor])
 
     def _detections(self, result: Mapping[str, tf.Tensor], factors: tf.Tensor, size: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns the detections in pixels of the image, in descending order of their scores, without padding."""

@@ -35,6 +35,7 @@ from mtf_imaging.kinds.volumes.operations.intensities import (
     statistics_meaning,
 )
 from mtf_imaging.kinds.volumes.trained import description_of_run, sampling_of_run, window_of_run
+from mtf_imaging.portable import ensure_shape
 from mtf_imaging.training.sliding_window.windows import SlidingWindow
 
 VOLUME = "volume"
@@ -151,7 +152,7 @@ class VolumeSignatures(ExportedKind):
         beyond = tf.constant([value_beyond(name) for name in channels], tf.float32)
         spans = resampling.grid_spans(shape, spacing, grid, self._sampling.spacing)
         sampled = round_hu(resampling.resample_linear(values, spans, beyond), channels)
-        sampled = tf.ensure_shape(sampled, [*grid, self._num_channels])
+        sampled = ensure_shape(sampled, [*grid, self._num_channels])
         probabilities = self._run(network, sampled, statistics)
         back, is_inside = resampling.resample_back(probabilities, spans, shape)
         return tf.where(is_inside, self._labels(back), tf.zeros([], tf.uint8))

@@ -2,7 +2,7 @@
 
 import contextlib
 import contextvars
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
 
@@ -34,3 +34,22 @@ def multiply_no_nan(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     if not is_portable():
         return tf.math.multiply_no_nan(x, y)
     return tf.where(tf.equal(y, tf.zeros([], y.dtype)), tf.zeros([], y.dtype), x * y)
+
+
+def ensure_shape(x: tf.Tensor, shape: Sequence[int | None] | tf.TensorShape) -> tf.Tensor:
+    """Returns a tensor whose shape is known, and checked when a graph runs unless operations are portable."""
+    if not is_portable():
+        return tf.ensure_shape(x, shape)
+    x = tf.identity(x)
+    x.set_shape(shape)
+    return x
+
+
+def pad(x: tf.Tensor, pads: Sequence[Sequence[int]], value: float | tf.Tensor) -> tf.Tensor:
+    """Returns a padded tensor; see `tf.pad`. TFLite pads only tensors with few dimensions with other values than 0."""
+    if not is_portable():
+        return tf.pad(x, pads, constant_values=value)
+    for axis, (before, after) in enumerate(pads):
+        parts = [tf.fill([*x.shape[:axis], n, *x.shape[axis + 1 :]], tf.cast(value, x.dtype)) for n in (before, after)]
+        x = tf.concat([parts[0], x, parts[1]], axis) if before or after else x
+    return x
