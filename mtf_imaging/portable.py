@@ -6,27 +6,36 @@ from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
 
-_portable = contextvars.ContextVar("_portable", default=False)
+# The widest dtype of a portable graph; None if operations need not be portable.
+_widest: contextvars.ContextVar[tf.DType | None] = contextvars.ContextVar("_widest", default=None)
 
 
 @contextlib.contextmanager
-def portable_operations() -> Iterator[None]:
+def portable_operations(widest: tf.DType = tf.float64) -> Iterator[None]:
     """Traces graphs within a `with` block for converters to ONNX and TFLite.
 
     These formats have no bitwise conversion of floats, no product that ignores NaN, no suppression with a box for each
     class, and no checks while a model runs. Results are the same for finite numbers, except for the order of equal
     scores and the last bits of quotients.
+
+    Args:
+      widest: the dtype of coordinates. TFLite does not compute in float64.
     """
-    token = _portable.set(True)
+    token = _widest.set(widest)
     try:
         yield
     finally:
-        _portable.reset(token)
+        _widest.reset(token)
 
 
 def is_portable() -> bool:
     """Returns whether the caller is within a `portable_operations` block."""
-    return _portable.get()
+    return _widest.get() is not None
+
+
+def widest_dtype() -> tf.DType:
+    """Returns the dtype of coordinates: float64, unless a format lacks it."""
+    return _widest.get() or tf.float64
 
 
 def multiply_no_nan(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:

@@ -45,6 +45,7 @@ __all__ = [
     "avg_pool2d",
     "avg_pool3d",
     "batch_norm",
+    "combined_non_max_suppression",
     "conv1d",
     "conv1d_transpose",
     "conv2d",

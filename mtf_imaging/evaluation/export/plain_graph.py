@@ -57,7 +57,8 @@ class PlainGraph:
           The results in the structure of the program, with the batch dimension.
         """
         graph = tf.compat.v1.get_default_graph()
-        return self._add({inner: graph.capture(variables[name].handle) for inner, name in self._variables.items()}, image)
+        handles = {inner: graph.capture(variables[name].handle) for inner, name in self._variables.items()}
+        return self._add(handles, image)
 
     def with_constants(self, image: tf.Tensor, variables: Mapping[str, tf.Variable]) -> Any:
         """Adds the operations with constants instead of variables; otherwise as `__call__`."""

@@ -73,8 +73,7 @@ class Signature(NamedTuple):
                 **{field.name: _with_checked_shape(field, inputs[field.name]) for field in self.inputs}
             )
             return {
-                name: ensure_shape(tf.cast(results[name], field.dtype), field.shape)
-                for name, field in by_name.items()
+                name: ensure_shape(tf.cast(results[name], field.dtype), field.shape) for name, field in by_name.items()
             }
 
         specs = {field.name: field.spec for field in self.inputs}

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from mtf_imaging.kinds.objects.portable_masks import paste_all
-from mtf_imaging.portable import is_portable
+from mtf_imaging.portable import is_portable, widest_dtype
 
 _THRESHOLD = 0.5  # as in reading.masks
 
@@ -44,13 +44,15 @@ class Axis(NamedTuple):
     @classmethod
     def scaled(cls, length: tf.Tensor, factor: tf.Tensor) -> "Axis":
         """Returns the axis of `length` pixels, scaled by a factor."""
-        wide = tf.cast(length, tf.float64)
+        wide = tf.cast(length, widest_dtype())
         count = tf.maximum(tf.cast(tf.round(wide * factor), tf.int64), 1)
         ratio = tf.cast(length, tf.float32) / tf.cast(count, tf.float32)
         centers = (tf.cast(tf.range(count), tf.float32) + 0.5) * ratio
         start = tf.maximum(tf.cast(tf.floor(centers[0] - 0.5), tf.int64), 0)
         stop = tf.minimum(length, tf.cast(tf.floor(centers[-1] - 0.5), tf.int64) + 2)
-        return cls(length, count, start, stop, centers - tf.cast(start, tf.float32), tf.cast(count, tf.float64) / wide)
+        return cls(
+            length, count, start, stop, centers - tf.cast(start, tf.float32), tf.cast(count, widest_dtype()) / wide
+        )
 
 
 def nearest_pixels(axis: Axis) -> Neighbors:
@@ -101,12 +103,12 @@ def paste_masks(masks: tf.Tensor, boxes: tf.Tensor, size: tf.Tensor) -> tf.Tenso
         around, inside = [], []
         for axis, (length, count) in enumerate(zip(sizes, mask.shape, strict=True)):
             low, high = box[axis], box[axis + 2]
-            pixels = tf.cast(tf.range(length), tf.float64)
+            pixels = tf.cast(tf.range(length), widest_dtype())
             margin = (high - low) / count / 2
             first, last = tf.math.ceil(low - margin - 0.5), tf.floor(high + margin - 0.5)
             inside.append((pixels >= first) & (pixels <= last) & (high > low))
             # A divisor of 1 keeps the positions in a box without an extent finite.
-            extent = tf.where(high > low, high - low, tf.ones([], tf.float64))
+            extent = tf.where(high > low, high - low, tf.ones([], widest_dtype()))
             around.append(neighbors((pixels + 0.5 - low) * (count / extent) + 0.5, tf.constant(count + 2, tf.int64)))
         padded = tf.pad(mask, [[1, 1], [1, 1]])
         pasted = interpolate(padded[..., tf.newaxis], *around)[..., 0] >= _THRESHOLD

@@ -74,8 +74,11 @@ class _Columns:
         return tf.unstack(tf.reshape(values, [len(statistics), -1]) if self._cases else values)
 
     def sum(self, *values: tf.Tensor) -> tf.Tensor:
-        """Sums values over columns, the adjoint of `spread`: `[cases, values, channels]`, float64 unless operations are portable."""
-        wide = tf.float64 if not is_portable() or values[0].dtype == tf.float64 else tf.float32
+        """Sums values over columns, the adjoint of `spread`: `[cases, values, channels]`.
+
+        They are summed in float64, or in their own dtype if operations are portable.
+        """
+        wide = values[0].dtype if is_portable() else tf.float64
         summands = tf.cast(tf.stack(values), wide)
         totals = tf.reduce_sum(tf.reshape(summands, [len(values), *self._cases, self.columns, self._channels]), axis=-2)
         return tf.transpose(totals, [1, 0, 2]) if self._cases else totals
