@@ -9,8 +9,9 @@ import tensorflow as tf
 import mtf_imaging as mi
 from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.evaluation.export import converting
+from mtf_imaging.evaluation.export.converting import convert_signatures
 from mtf_imaging.evaluation.export.formats import FORMATS
+from mtf_imaging.evaluation.export.signature import DEFAULT, Field, Signature
 from mtf_imaging.kinds.objects.data_set import Objects
 from mtf_imaging.kinds.photos.data_set import Photos
 from mtf_imaging.models.deeplab import DeepLab, SemanticSegmentation
@@ -174,3 +175,58 @@ def test_results_equal_those_of_the_saved_model(runs, tmp_path, kind, model_form
     assert files | {"input.json", "README.md"} == {path.name for path in (tmp_path / "model").iterdir()}
     if refused:
         assert "There is no signature 'volume': it does not compute in float64." in stored["notes"]
+
+
+def test_a_missing_package_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    for model_format, names in (("onnx", "tf2onnx onnxruntime"), ("tflite", "ai-edge-litert")):
+        expected = f"model_format = '{model_format}' needs .*, which is not installed. Fix: run pip install {names}$"
+        with pytest.raises(ConfigError, match=expected):
+            export("volumes", tmp_path / "none", tmp_path / "model", model_format=model_format)
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"model_format": "onx"}, r"model_format = 'onx' is not known. Did you mean 'onnx'\? Fix: choose one of"),
+        (
+            {"model_format": "onnx", "dtype": "bfloat16"},
+            "dtype = 'bfloat16': ONNX networks compute in float32 or float64. Fix: use dtype = 'float32'",
+        ),
+        (
+            {"model_format": "tflite", "dtype": "float64"},
+            "dtype = 'float64': TFLite networks compute in float32. Fix: use dtype = 'float32'",
+        ),
+    ],
+)
+def test_mistakes_are_reported(tmp_path, monkeypatch, options, message):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    with pytest.raises(ConfigError, match=message):
+        export("volumes", tmp_path / "none", tmp_path / "model", **options)
+    assert not any(tmp_path.iterdir())
+
+
+def signature(name, compute, dtype=tf.float32):
+    field = Field("x", dtype, (3,), ("values",), "Numbers.")
+    return Signature(name, "Computes.", (field,), (field._replace(name="y"),), compute)
+
+
+# An operation that the converter of each format does not know, and the one that the message names.
+UNKNOWN = {"onnx": (lambda x: tf.math.igamma(x, x), "Igamma"), "tflite": (lambda x: tf.math.igamma(x, x), "Igamma")}
+
+
+@pytest.mark.parametrize("model_format", UNKNOWN)
+def test_refused_graphs_are_named(caplog, model_format):
+    for package in FORMATS[model_format].packages:
+        pytest.importorskip(package)
+    compute, name = UNKNOWN[model_format]
+    known = signature(DEFAULT, lambda x: {"y": 2 * x})
+    refused = signature("other", lambda x: {"y": compute(x)})
+    converted = convert_signatures([known, refused], FORMATS[model_format])
+    assert converted.signatures == (known,)
+    assert [*converted.files] == [f"{DEFAULT}.{model_format}"]
+    assert converted.refused == {"other": f"it has no equivalent of {name}"}
+    assert f"does not accept the signature 'other' (it has no equivalent of {name})" in caplog.text
+    with pytest.raises(ConfigError, match=f"does not accept this network: it has no equivalent of {name}. Fix: use"):
+        convert_signatures([refused._replace(name=DEFAULT)], FORMATS[model_format])

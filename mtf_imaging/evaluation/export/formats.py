@@ -38,7 +38,7 @@ class ModelFormat(NamedTuple):
         if missing:
             listed = " and ".join(name.replace("_", "-") for name in missing)
             raise ConfigError(
-                f"model_format = {self.name!r} needs {listed}, but not all of this is installed. "
+                f"model_format = {self.name!r} needs {listed}, which is not installed. "
                 f"Fix: run pip install {' '.join(name.replace('_', '-') for name in self.packages)}",
                 ["model_format"],
             )
