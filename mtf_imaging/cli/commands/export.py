@@ -31,8 +31,8 @@ NOTES = (
     "To average the folds of a cross-validation: mtf-imaging export --model_dir folds --ensemble --output model. For "
     "photos of other sizes: mtf-imaging export --model_dir run --resolution height:1024,width:2048 --output model. "
     "docs/guides/export.md has examples.",
-    "For runtimes without TensorFlow: mtf-imaging export --model_dir run --format onnx --output model. The formats onnx "
-    "and tflite have a file for each signature, and need the extras of the same name.",
+    "For other runtimes: mtf-imaging export --model_dir run --format onnx --output model. The formats onnx and tflite "
+    "have one file for each signature, and need the extras of the same name.",
 )
 
 
