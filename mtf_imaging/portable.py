@@ -19,7 +19,7 @@ def portable_operations(widest: tf.DType = tf.float64) -> Iterator[None]:
     scores and the last bits of quotients.
 
     Args:
-      widest: the dtype of coordinates. TFLite does not compute in float64.
+      widest: the dtype of coordinates. TFLite does not compute in float64, and neither divides nor unpacks int64.
     """
     token = _widest.set(widest)
     try:
@@ -36,6 +36,11 @@ def is_portable() -> bool:
 def widest_dtype() -> tf.DType:
     """Returns the dtype of coordinates: float64, unless a format lacks it."""
     return _widest.get() or tf.float64
+
+
+def index_dtype() -> tf.DType:
+    """Returns the dtype of indices: int64, unless a format lacks operations on it."""
+    return tf.int64 if widest_dtype() == tf.float64 else tf.int32
 
 
 def multiply_no_nan(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:

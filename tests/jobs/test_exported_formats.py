@@ -94,7 +94,7 @@ def runs(tmp_path_factory):
     def run(kind):
         if kind not in trained:
             data = training_data(kind, folder)
-            trained[kind] = folder / kind
+            trained[kind] = folder / f"run_{kind}"
             settings = {"optimizer": Adam(0.01), "batch_size": 2, "num_steps": 2, "progress": False}
             mi.jobs.train(task=TASKS[kind], data=data, model_dir=trained[kind], class_frequencies=None, **settings)
         return trained[kind]

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from mtf_imaging.kinds.objects.portable_masks import paste_all
-from mtf_imaging.portable import is_portable, widest_dtype
+from mtf_imaging.portable import index_dtype, is_portable, widest_dtype
 
 _THRESHOLD = 0.5  # as in reading.masks
 
@@ -45,11 +45,11 @@ class Axis(NamedTuple):
     def scaled(cls, length: tf.Tensor, factor: tf.Tensor) -> "Axis":
         """Returns the axis of `length` pixels, scaled by a factor."""
         wide = tf.cast(length, widest_dtype())
-        count = tf.maximum(tf.cast(tf.round(wide * factor), tf.int64), 1)
+        count = tf.maximum(tf.cast(tf.round(wide * factor), index_dtype()), 1)
         ratio = tf.cast(length, tf.float32) / tf.cast(count, tf.float32)
         centers = (tf.cast(tf.range(count), tf.float32) + 0.5) * ratio
-        start = tf.maximum(tf.cast(tf.floor(centers[0] - 0.5), tf.int64), 0)
-        stop = tf.minimum(length, tf.cast(tf.floor(centers[-1] - 0.5), tf.int64) + 2)
+        start = tf.maximum(tf.cast(tf.floor(centers[0] - 0.5), index_dtype()), 0)
+        stop = tf.minimum(length, tf.cast(tf.floor(centers[-1] - 0.5), index_dtype()) + 2)
         return cls(
             length, count, start, stop, centers - tf.cast(start, tf.float32), tf.cast(count, widest_dtype()) / wide
         )
@@ -70,7 +70,7 @@ def neighbors(positions: tf.Tensor, length: tf.Tensor) -> Neighbors:
     """
     inside = tf.clip_by_value(positions, tf.zeros([], positions.dtype), tf.cast(length - 1, positions.dtype))
     before = tf.floor(inside)
-    first = tf.cast(before, tf.int64)
+    first = tf.cast(before, index_dtype())
     return Neighbors(first, tf.minimum(first + 1, length - 1), tf.cast(inside - before, tf.float32))
 
 
@@ -96,7 +96,7 @@ def paste_masks(masks: tf.Tensor, boxes: tf.Tensor, size: tf.Tensor) -> tf.Tenso
     """
     if is_portable():
         return paste_all(masks, boxes, size)
-    sizes = tf.unstack(tf.cast(size, tf.int64))
+    sizes = tf.unstack(tf.cast(size, index_dtype()))
 
     def paste(inputs: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
         mask, box = inputs
@@ -109,7 +109,9 @@ def paste_masks(masks: tf.Tensor, boxes: tf.Tensor, size: tf.Tensor) -> tf.Tenso
             inside.append((pixels >= first) & (pixels <= last) & (high > low))
             # A divisor of 1 keeps the positions in a box without an extent finite.
             extent = tf.where(high > low, high - low, tf.ones([], widest_dtype()))
-            around.append(neighbors((pixels + 0.5 - low) * (count / extent) + 0.5, tf.constant(count + 2, tf.int64)))
+            around.append(
+                neighbors((pixels + 0.5 - low) * (count / extent) + 0.5, tf.constant(count + 2, index_dtype()))
+            )
         padded = tf.pad(mask, [[1, 1], [1, 1]])
         pasted = interpolate(padded[..., tf.newaxis], *around)[..., 0] >= _THRESHOLD
         return pasted & inside[0][:, tf.newaxis] & inside[1]

@@ -17,7 +17,7 @@ from mtf_imaging.kinds.objects.description import ObjectDescription, object_desc
 from mtf_imaging.kinds.objects.infer import BOX_DIGITS, SCORE_DIGITS
 from mtf_imaging.kinds.objects.pixel_operations import Axis, interpolate, nearest_pixels, paste_masks
 from mtf_imaging.kinds.objects.prediction import check_no_ensemble
-from mtf_imaging.portable import ensure_shape, widest_dtype
+from mtf_imaging.portable import ensure_shape, index_dtype, widest_dtype
 
 Size = tuple[int, ...]  # height and width
 
@@ -74,14 +74,14 @@ class ObjectSignatures(ExportedKind):
 
     def _fit(self, image: tf.Tensor, size: Size) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the input of the network and the factors of the height and the width; see `reading.native`."""
-        shape = tf.unstack(tf.shape(image, tf.int64)[:2])
+        shape = tf.unstack(tf.shape(image, index_dtype())[:2])
         factor = tf.minimum(*(side / tf.cast(n, widest_dtype()) for side, n in zip(size, shape, strict=True)))
         rows, columns = (Axis.scaled(n, factor) for n in shape)
         scaled = scale_pixels(
             interpolate(image, nearest_pixels(rows), nearest_pixels(columns)), self._description.scaling
         )
         after = [[0, side - axis.count] for side, axis in zip(size, (rows, columns), strict=True)]
-        fitted = tf.pad(scaled, tf.stack([*after, [tf.constant(0, tf.int64)] * 2]))
+        fitted = tf.pad(scaled, tf.stack([*after, [tf.constant(0, index_dtype())] * 2]))
         return ensure_shape(fitted, [*size, 3]), tf.stack([rows.factor, columns.factor])
 
     def _detections(self, result: Mapping[str, tf.Tensor], factors: tf.Tensor, size: tf.Tensor) -> dict[str, tf.Tensor]:
