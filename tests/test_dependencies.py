@@ -44,7 +44,8 @@ def required() -> set[str]:
 
 
 def optional() -> set[str]:
-    return {project(text) for text in ast.literal_eval(keywords()["extras_require"])["dicom"]}
+    extras = ast.literal_eval(keywords()["extras_require"])
+    return {project(text) for extra in ("dicom", "onnx", "tflite") for text in extras[extra]}
 
 
 def imports(path: Path, at_start: bool) -> set[str]:

@@ -20,7 +20,7 @@ LAYERS = [
     {"layout", "files"},
     {"processes"},
     {"compat"},
-    {"reads"},
+    {"reads", "portable"},
     {"meshes"},
     {"ops"},
     {"upstream"},

@@ -79,14 +79,8 @@ def non_maximum_suppression(boxes, scores, iou_threshold=0.5, score_threshold=0.
 def _suppress(boxes, scores, iou_threshold, score_threshold, number):
     dtypes = boxes.dtype, scores.dtype
     boxes = boxes if len(boxes.shape) == 4 else boxes[:, :, tf.newaxis]
-    boxes, values, classes, valid = tf.image.combined_non_max_suppression(
-        tf.cast(boxes, tf.float32),
-        tf.cast(scores, tf.float32),
-        max_output_size_per_class=number,
-        max_total_size=number,
-        iou_threshold=iou_threshold,
-        score_threshold=score_threshold,
-        clip_boxes=False,
+    boxes, values, classes, valid = mi.ops.combined_non_max_suppression(
+        tf.cast(boxes, tf.float32), tf.cast(scores, tf.float32), number, iou_threshold, score_threshold
     )
     is_valid = tf.range(number) < valid[:, tf.newaxis]
     classes = tf.where(is_valid, tf.cast(classes, tf.int32), -1)

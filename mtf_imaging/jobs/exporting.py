@@ -1,9 +1,10 @@
-"""Exports a trained network as a SavedModel, which TensorFlow runs without this package."""
+"""Exports a trained network to a format that other programs run without this package."""
 
 from typing import TYPE_CHECKING
 
 import mtf_imaging
 from mtf_imaging.evaluation.cleanup import AS_FOUND
+from mtf_imaging.evaluation.export.formats import FORMATS
 from mtf_imaging.files.literal import check_literal
 from mtf_imaging.files.new_folder import check_new_folder
 from mtf_imaging.files.run_folder import check_no_run
@@ -26,35 +27,48 @@ _CLEANUP = "The postprocessing of predict (largest_liver, lesions_in_liver) is n
 
 @takes(ExportSettings)
 def export(own: ExportSettings) -> "ModelCard":
-    """Writes a trained network and its preprocessing as a SavedModel, which TensorFlow runs without this package.
+    """Writes a trained network and its preprocessing as a model, which other programs run without this package.
+
+    The model is a SavedModel of TensorFlow, or a file in the format ONNX or TFLite for each signature. A signature that
+    the converter does not accept is left out with a warning; the default one must be accepted.
 
     The model computes what `predict` computes on one processor. Its folder also contains `input.json` and `README.md`,
-    which state the inputs and outputs, and for volumes `segment.py`, a program that segments NIfTI files without this
-    package. With `ensemble`, the model contains the networks of all folds. For photos and objects, several sizes
-    separated by "|" in `resolution` give a signature each. The model does not contain the postprocessing of `cleanup`;
-    its card then says so.
+    which state the inputs and outputs. A SavedModel for volumes also has `segment.py`, a program that segments NIfTI
+    files without this package. With `ensemble`, the model contains the networks of all folds. For photos and objects,
+    several sizes separated by "|" in `resolution` give a signature each. The model does not contain the postprocessing
+    of `cleanup`; its card then says so.
 
     Returns:
       The card of the model: its signatures, and what their inputs must be.
 
     Raises:
       CheckpointError: the run has no such checkpoint, or the checkpoint belongs to another network.
-      ConfigError: a setting is invalid, the model cannot contain it, or TensorFlow cannot load a model from the output.
+      ConfigError: a setting is invalid, the model cannot contain it, TensorFlow cannot load a model from the output,
+        the format needs a package that is not installed, or its converter does not accept the network.
       DataError: the output exists, or the facts of the run are damaged.
     """
     check_new_folder(own.output)
     check_literal(own.output)
     check_no_run(own.output)
     check_choice("dtype", own.dtype, DTYPES)
+    model_format = FORMATS[own.model_format]
+    model_format.check(own.dtype)
     runs = trained_runs(own)
     facts = read_facts(runs[0])
     kind = kind_of_facts(facts)
     run = ExportedRun(own, tuple(runs), tuple(own.flips))
-    networks, model = kind.export(run, facts)
 
     from mtf_imaging.evaluation.export.card import ModelCard  # these import TensorFlow
+    from mtf_imaging.evaluation.export.converting import convert_signatures, portable_unless_saved
     from mtf_imaging.evaluation.export.saving import save_model
 
+    with portable_unless_saved(model_format):
+        networks, model = kind.export(run, facts)
+        signatures, files, notes = tuple(model.signatures()), model.files(), [*model.notes()]
+    if model_format.ending:
+        converted = convert_signatures(signatures, model_format, own.progress)
+        signatures, files = converted.signatures, files | converted.files
+        notes += [f"There is no signature '{name}': {reason}." for name, reason in converted.refused.items()]
     card = ModelCard(
         kind=kind.name,
         source=str(own.model_dir),
@@ -63,9 +77,10 @@ def export(own: ExportSettings) -> "ModelCard":
         dtype=own.dtype,
         flips=run.flips,
         facts=model.facts(),
-        notes=(*model.notes(), *([_CLEANUP] if own.cleanup and own.cleanup != AS_FOUND else [])),
-        signatures=tuple(model.signatures()),
+        notes=(*notes, *([_CLEANUP] if own.cleanup and own.cleanup != AS_FOUND else [])),
+        signatures=signatures,
         version=mtf_imaging.__version__,
+        model_format=model_format,
     )
-    save_model(own.output, networks, card, model.files(), own.progress)
+    save_model(own.output, None if model_format.ending else networks, card, files, own.progress)
     return card

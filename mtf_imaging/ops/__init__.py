@@ -15,6 +15,7 @@ from mtf_imaging.ops.conv.convolution import (
     conv3d_transpose,
 )
 from mtf_imaging.ops.detection.roi_align import roi_align
+from mtf_imaging.ops.detection.suppression import combined_non_max_suppression
 from mtf_imaging.ops.detection.top_k import top_k
 from mtf_imaging.ops.losses.cross_entropy import softmax, sparse_softmax_cross_entropy, weighted_cross_entropy
 from mtf_imaging.ops.losses.dice import adaptive_dice_loss, dice_loss
@@ -44,6 +45,7 @@ __all__ = [
     "avg_pool2d",
     "avg_pool3d",
     "batch_norm",
+    "combined_non_max_suppression",
     "conv1d",
     "conv1d_transpose",
     "conv2d",

@@ -6,6 +6,8 @@ larger than infinity, and the first of equal scores comes first.
 
 import tensorflow as tf
 
+from mtf_imaging.portable import is_portable
+
 
 def key_dtype(dtype: tf.DType) -> tf.DType:
     """Returns the dtype of the keys of scores: that of integer scores themselves."""
@@ -19,11 +21,14 @@ def keys(scores: tf.Tensor) -> tf.Tensor:
 
     The tails of slices get the smallest integer, so that they come after scores of minus infinity. The bits of positive
     numbers are in their order, those of negative numbers in the reverse order. Only bitwise operations are used,
-    because TensorFlow computes many other operations on int32 on the host of a GPU.
+    because TensorFlow computes many other operations on int32 on the host of a GPU. Portable operations compare the
+    scores themselves.
     """
     if not scores.dtype.is_floating:
         return scores
     scores = scores if scores.dtype == tf.float64 else tf.cast(scores, tf.float32)
+    if is_portable():
+        return scores
     scores = tf.where(scores == 0, tf.zeros([], scores.dtype), scores)  # -0 equals 0
     scores = tf.where(tf.math.is_nan(scores), tf.constant(float("nan"), scores.dtype), scores)  # NaN may have a sign
     return _flip_negative(tf.bitcast(scores, key_dtype(scores.dtype)))
@@ -33,6 +38,8 @@ def scores(keys: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
     """Returns the scores of keys; the inverse of `keys`."""
     if not dtype.is_floating:
         return keys
+    if is_portable():
+        return tf.cast(keys, dtype)
     wide = tf.float64 if dtype == tf.float64 else tf.float32
     return tf.cast(tf.bitcast(_flip_negative(keys), wide), dtype)
 

@@ -17,7 +17,7 @@ from mtf_imaging.settings.step import (
     SpacingSettings,
     SpacingTableSettings,
 )
-from mtf_imaging.settings.values import ONE_SCALE, Resolution
+from mtf_imaging.settings.values import MODEL_FORMATS, ONE_SCALE, Resolution
 
 
 @settings
@@ -188,8 +188,11 @@ class ExportSettings(InferenceSettings):
 
     Attributes:
       output: new folder for the model.
+      model_format: saved_model for TensorFlow, onnx for ONNX Runtime and others, or tflite for LiteRT. The latter two
+        need the extras of the same name.
       scales: must be (1.0,), because the model does not resize photos.
     """
 
     output: str | Path = setting(flag=True)
+    model_format: str = setting(default="saved_model", choices=MODEL_FORMATS, flag="format")
     scales: Sequence[float] = setting(default=ONE_SCALE, example="(1.0,)")

@@ -9,6 +9,7 @@ from mtf_imaging.errors import ConfigError
 
 AUTO = "auto"  # the layout that train chooses for its devices
 DTYPES = ("float32", "bfloat16", "float64")
+MODEL_FORMATS = ("saved_model", "onnx", "tflite")
 ONE_SCALE = (1.0,)
 
 # Voxels along x, y and z: 64 or "64" for a cube, "x:192,y:192,z:96", or a sequence with one number per dimension. The

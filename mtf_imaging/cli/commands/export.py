@@ -1,4 +1,4 @@
-"""`mtf-imaging export`: writes a trained network as a SavedModel, which TensorFlow runs without this package."""
+"""`mtf-imaging export`: writes a trained network as a model that runs without this package."""
 
 from absl import flags
 
@@ -10,7 +10,7 @@ from mtf_imaging.files.new_folder import check_new_folder
 from mtf_imaging.files.run_folder import CONFIG, weights_folder
 from mtf_imaging.settings.inference import ExportSettings
 
-SUMMARY = "writes a trained network as a SavedModel, which needs only TensorFlow."
+SUMMARY = "writes a trained network as a SavedModel, or as ONNX or TFLite files."
 EXAMPLE = "mtf-imaging export --model_dir run --output model"
 SETTINGS = (ExportSettings,)
 WITHOUT = ("micro_batches",)
@@ -31,6 +31,8 @@ NOTES = (
     "To average the folds of a cross-validation: mtf-imaging export --model_dir folds --ensemble --output model. For "
     "photos of other sizes: mtf-imaging export --model_dir run --resolution height:1024,width:2048 --output model. "
     "docs/guides/export.md has examples.",
+    "For other runtimes: mtf-imaging export --model_dir run --format onnx --output model. The formats onnx and tflite "
+    "have one file for each signature, and need the extras of the same name.",
 )
 
 

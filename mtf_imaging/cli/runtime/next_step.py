@@ -164,7 +164,9 @@ def after_export(values: flags.FlagValues) -> str:
     folder = Path(values.output)
     program = folder / "segment.py"
     more = "load the model with tf.saved_model.load"
-    if program.exists():
+    if values.format != "saved_model":
+        more = "run it as the example there does"
+    elif program.exists():
         more = f"segment a NIfTI file with python {quoted(program)} VOLUME SEGMENTATION"
     return f"read {quoted(folder / 'README.md')}, or {more}"
 

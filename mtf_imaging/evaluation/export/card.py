@@ -6,10 +6,16 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
+from mtf_imaging.evaluation.export.formats import FORMATS, ModelFormat
 from mtf_imaging.evaluation.export.signature import Signature
 
 CARD, README = "input.json", "README.md"
 _WIDTH = 120
+_NEEDS = {
+    "saved_model": "It needs only TensorFlow.",
+    "onnx": "Each signature is a file, which needs only ONNX Runtime or another runtime of ONNX.",
+    "tflite": "Each signature is a file, which needs only LiteRT, the former TensorFlow Lite.",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +33,7 @@ class ModelCard:
       notes: sentences about the input.
       signatures: the signatures, the default one first.
       version: the version of this package.
+      model_format: the format of the files.
     """
 
     kind: str
@@ -39,11 +46,17 @@ class ModelCard:
     notes: tuple[str, ...]
     signatures: tuple[Signature, ...]
     version: str
+    model_format: ModelFormat = FORMATS["saved_model"]
+
+    def file(self, signature: Signature) -> str:
+        """Returns the name of the file of a signature; "" for a folder with all signatures."""
+        return f"{signature.name}{self.model_format.ending}" if self.model_format.ending else ""
 
     def as_json(self) -> str:
         """Returns the text of `input.json`."""
         fields = {
             "made_by": f"mtf_imaging {self.version}",
+            "format": self.model_format.name,
             "kind": self.kind,
             "runs": [{"name": name, "step": step} for name, step in self.runs],
             "checkpoint": self.checkpoint,
@@ -51,7 +64,10 @@ class ModelCard:
             "flips": list(self.flips),
             **self.facts,
             "notes": list(self.notes),
-            "signatures": {signature.name: signature.as_json() for signature in self.signatures},
+            "signatures": {
+                one.name: one.as_json() | ({"file": self.file(one)} if self.file(one) else {})
+                for one in self.signatures
+            },
         }
         return json.dumps(fields, indent=1) + "\n"
 
@@ -76,13 +92,13 @@ class ModelCard:
             f"# A network for {self.kind}",
             "",
             *_wrapped(
-                f"mtf_imaging {self.version} exported this SavedModel from "
-                f"{only if len(self.runs) == 1 else several}. It needs only TensorFlow. "
+                f"mtf_imaging {self.version} exported this {self.model_format.title} model from "
+                f"{only if len(self.runs) == 1 else several}. {_NEEDS[self.model_format.name]} "
                 f"`{CARD}` states the same facts for programs."
             ),
             "",
             "```python",
-            *_example(self.signatures[-1]),
+            *_EXAMPLES[self.model_format.name](self.signatures[-1], self.file(self.signatures[-1])),
             "```",
             "",
             *(f"- {name}: {json.dumps(value)}" for name, value in self.facts.items() if value is not None),
@@ -91,6 +107,7 @@ class ModelCard:
         ]
         for signature in self.signatures:
             lines += [f"## Signature `{signature.name}`", "", signature.meaning, ""]
+            lines += [f"Its file is `{self.file(signature)}`.", ""] if self.file(signature) else []
             lines += ["| | name | dtype | shape | meaning |", "| --- | --- | --- | --- | --- |"]
             for title, fields in (("input", signature.inputs), ("output", signature.outputs)):
                 lines += [_row(title, field.as_json(), field.name) for field in fields]
@@ -98,13 +115,47 @@ class ModelCard:
         return "\n".join(lines)
 
 
-def _example(signature: Signature) -> list[str]:
+def _saved_model_example(signature: Signature, file: str) -> list[str]:
+    del file  # the folder contains all signatures
     arguments = ", ".join(
         f"{field.name}=tf.constant({field.name}, tf.{field.dtype.name})" for field in signature.inputs
     )
-    outputs = [f'results["{field.name}"]  # {field}' for field in signature.outputs]
+    outputs = _result_lines(signature)
     call = f'results = model.signatures["{signature.name}"]({arguments})'
     return ["import tensorflow as tf", "", 'model = tf.saved_model.load("FOLDER")', call, *outputs]
+
+
+def _onnx_example(signature: Signature, file: str) -> list[str]:
+    names = [field.name for field in signature.outputs]
+    return [
+        "import onnxruntime",
+        "",
+        f'session = onnxruntime.InferenceSession("FOLDER/{file}")',
+        f"arrays = {{{_array_arguments(signature)}}}",
+        f"results = dict(zip({names}, session.run({names}, arrays)))",
+        *_result_lines(signature),
+    ]
+
+
+def _tflite_example(signature: Signature, file: str) -> list[str]:
+    return [
+        "from ai_edge_litert.interpreter import Interpreter",
+        "",
+        f'run = Interpreter("FOLDER/{file}").get_signature_runner()',
+        f"results = run(**{{{_array_arguments(signature)}}})",
+        *_result_lines(signature),
+    ]
+
+
+def _array_arguments(signature: Signature) -> str:
+    return ", ".join(f'"{field.name}": {field.name}.astype("{field.dtype.name}")' for field in signature.inputs)
+
+
+def _result_lines(signature: Signature) -> list[str]:
+    return [f'results["{field.name}"]  # {field}' for field in signature.outputs]
+
+
+_EXAMPLES = {"saved_model": _saved_model_example, "onnx": _onnx_example, "tflite": _tflite_example}
 
 
 def _row(title: str, field: dict[str, Any], name: str) -> str:

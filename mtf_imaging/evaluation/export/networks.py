@@ -13,6 +13,7 @@ from mtf_imaging.evaluation.export.constants import divisor
 from mtf_imaging.evaluation.export.plain_graph import STEP, PlainGraph
 from mtf_imaging.files.run_folder import weights_folder
 from mtf_imaging.layout import parse_shape
+from mtf_imaging.portable import is_portable
 from mtf_imaging.program.program import Program
 from mtf_imaging.training.building import building
 from mtf_imaging.training.checkpoints.checkpoints import load_weights
@@ -113,6 +114,13 @@ class TrainedNetworks(tf.Module):
         """Returns the network of each run for images of one of the sizes."""
         graph = self._graphs[sizes]
 
+        def portable(weights: dict[str, tf.Variable]) -> Network:
+            def run(image: tf.Tensor) -> Any:
+                batch = tf.cast(image, graph.image.dtype)[tf.newaxis]
+                return tf.nest.map_structure(lambda tensor: tensor[0], graph.with_constants(batch, weights))
+
+            return run
+
         def network(weights: dict[str, tf.Variable]) -> Network:
             # As a function of its own, so that networks run one after the other.
             @tf.function(autograph=False)
@@ -122,7 +130,7 @@ class TrainedNetworks(tf.Module):
 
             return run
 
-        return [network(weights) for weights in self.weights]
+        return [portable(weights) if is_portable() else network(weights) for weights in self.weights]
 
 
 def average_networks(networks: Sequence[Network]) -> Network:

@@ -57,10 +57,22 @@ class PlainGraph:
           The results in the structure of the program, with the batch dimension.
         """
         graph = tf.compat.v1.get_default_graph()
-        inputs = {inner: graph.capture(variables[name].handle) for inner, name in self._variables.items()}
+        handles = {inner: graph.capture(variables[name].handle) for inner, name in self._variables.items()}
+        return self._add(handles, image)
+
+    def with_constants(self, image: tf.Tensor, variables: Mapping[str, tf.Variable]) -> Any:
+        """Adds the operations with constants instead of variables; otherwise as `__call__`."""
+        with tf.init_scope():
+            values = {inner: variables[name].numpy() for inner, name in self._variables.items()}
+        return self._add({inner: tf.constant(value) for inner, value in values.items()}, image)
+
+    def _add(self, inputs: dict[str, tf.Tensor], image: tf.Tensor) -> Any:
+        """Adds the operations to the function that is being traced; `inputs` has the handles or values of variables."""
+        is_constant = all(value.dtype != tf.resource for value in inputs.values())
+        graph_def = _with_constants(self._graph_def) if is_constant else self._graph_def
         inputs |= {inner: tf.constant(value) for inner, value in self._constants.items()}
         results = tf.graph_util.import_graph_def(
-            self._graph_def, input_map=inputs | {self._image: image}, return_elements=self._outputs, name="network"
+            graph_def, input_map=inputs | {self._image: image}, return_elements=self._outputs, name="network"
         )
         return tf.nest.pack_sequence_as(self.results, results)
 
@@ -78,3 +90,16 @@ def _without_devices(graph: tf.compat.v1.GraphDef, inputs: set[str]) -> tf.compa
                 if name in node.attr:
                     del node.attr[name]
     return graph
+
+
+def _with_constants(graph: tf.compat.v1.GraphDef) -> tf.compat.v1.GraphDef:
+    """Returns a graph whose variables are replaced by their values."""
+    result = tf.compat.v1.GraphDef()
+    result.CopyFrom(graph)
+    for node in result.node:
+        if node.op == "ReadVariableOp":
+            dtype = node.attr["dtype"].type
+            node.op = "Identity"
+            node.attr.clear()
+            node.attr["T"].type = dtype
+    return result

@@ -1,4 +1,4 @@
-"""Writes exported networks as folders in the format SavedModel."""
+"""Writes exported networks as folders."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,16 +13,16 @@ from mtf_imaging.training.building import building
 
 def save_model(
     output: str | Path,
-    networks: TrainedNetworks,
+    networks: TrainedNetworks | None,
     card: ModelCard,
     files: Mapping[str, bytes],
     progress: bool = False,
 ) -> None:
-    """Writes a SavedModel with its card; the folder appears only when it is complete.
+    """Writes a model with its card; the folder appears only when it is complete.
 
     Args:
       output: the folder, which must be new or empty.
-      networks: the networks whose variables the signatures use.
+      networks: the networks whose variables the signatures use, for a SavedModel; None if `files` has the networks.
       card: the signatures, and what a user must know.
       files: the contents of more files by their names.
       progress: whether to show progress on stderr.
@@ -30,10 +30,11 @@ def save_model(
     Raises:
       DataError: the folder exists already.
     """
-    model = tf.Module(name="exported")
-    model.networks = networks
     with building("writing the model", progress=progress), new_folder(output) as folder:
-        tf.saved_model.save(model, str(folder), {one.name: one.function() for one in card.signatures})
+        if networks is not None:
+            model = tf.Module(name="exported")
+            model.networks = networks
+            tf.saved_model.save(model, str(folder), {one.name: one.function() for one in card.signatures})
         (folder / CARD).write_text(card.as_json(), "utf-8")
         (folder / README).write_text(card.as_markdown(), "utf-8")
         for name, data in files.items():

@@ -5,6 +5,8 @@ from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
+from mtf_imaging.portable import ensure_shape, is_portable
+
 DEFAULT = "serving_default"  # the signature that TensorFlow's tools use unless another one is named
 
 
@@ -71,8 +73,7 @@ class Signature(NamedTuple):
                 **{field.name: _with_checked_shape(field, inputs[field.name]) for field in self.inputs}
             )
             return {
-                name: tf.ensure_shape(tf.cast(results[name], field.dtype), field.shape)
-                for name, field in by_name.items()
+                name: ensure_shape(tf.cast(results[name], field.dtype), field.shape) for name, field in by_name.items()
             }
 
         specs = {field.name: field.spec for field in self.inputs}
@@ -88,13 +89,20 @@ class Signature(NamedTuple):
 
 
 def checked(x: tf.Tensor, condition: tf.Tensor, message: str, value: tf.Tensor) -> tf.Tensor:
-    """Returns a tensor, unless a condition is false when the model runs; the error then has a message and a value."""
+    """Returns a tensor, unless a condition is false when the model runs; the error then has a message and a value.
+
+    Other formats have no such checks.
+    """
+    if is_portable():
+        return x
     with tf.control_dependencies([tf.debugging.Assert(condition, [message, value])]):
         return tf.identity(x)
 
 
 def _with_checked_shape(field: Field, x: tf.Tensor) -> tf.Tensor:
     """Returns an input, unless its shape in a call is not that of its field."""
+    if is_portable():  # other formats check the shapes of arguments
+        return x
     # Calls do not check the shapes of arguments, and TensorFlow removes checks that the declared shapes imply. It keeps
     # those of a placeholder with a default, whose name is part of the error.
     x = tf.compat.v1.placeholder_with_default(x, shape=None, name=f"input_{field.name}")

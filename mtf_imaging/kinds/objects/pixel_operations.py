@@ -4,6 +4,9 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from mtf_imaging.kinds.objects.portable_masks import paste_all
+from mtf_imaging.portable import index_dtype, is_portable, widest_dtype
+
 _THRESHOLD = 0.5  # as in reading.masks
 
 
@@ -41,13 +44,15 @@ class Axis(NamedTuple):
     @classmethod
     def scaled(cls, length: tf.Tensor, factor: tf.Tensor) -> "Axis":
         """Returns the axis of `length` pixels, scaled by a factor."""
-        wide = tf.cast(length, tf.float64)
-        count = tf.maximum(tf.cast(tf.round(wide * factor), tf.int64), 1)
+        wide = tf.cast(length, widest_dtype())
+        count = tf.maximum(tf.cast(tf.round(wide * factor), index_dtype()), 1)
         ratio = tf.cast(length, tf.float32) / tf.cast(count, tf.float32)
         centers = (tf.cast(tf.range(count), tf.float32) + 0.5) * ratio
-        start = tf.maximum(tf.cast(tf.floor(centers[0] - 0.5), tf.int64), 0)
-        stop = tf.minimum(length, tf.cast(tf.floor(centers[-1] - 0.5), tf.int64) + 2)
-        return cls(length, count, start, stop, centers - tf.cast(start, tf.float32), tf.cast(count, tf.float64) / wide)
+        start = tf.maximum(tf.cast(tf.floor(centers[0] - 0.5), index_dtype()), 0)
+        stop = tf.minimum(length, tf.cast(tf.floor(centers[-1] - 0.5), index_dtype()) + 2)
+        return cls(
+            length, count, start, stop, centers - tf.cast(start, tf.float32), tf.cast(count, widest_dtype()) / wide
+        )
 
 
 def nearest_pixels(axis: Axis) -> Neighbors:
@@ -65,7 +70,7 @@ def neighbors(positions: tf.Tensor, length: tf.Tensor) -> Neighbors:
     """
     inside = tf.clip_by_value(positions, tf.zeros([], positions.dtype), tf.cast(length - 1, positions.dtype))
     before = tf.floor(inside)
-    first = tf.cast(before, tf.int64)
+    first = tf.cast(before, index_dtype())
     return Neighbors(first, tf.minimum(first + 1, length - 1), tf.cast(inside - before, tf.float32))
 
 
@@ -89,20 +94,24 @@ def paste_masks(masks: tf.Tensor, boxes: tf.Tensor, size: tf.Tensor) -> tf.Tenso
       boxes: float64 `[detections, 4]`, y0, x0, y1, x1 in pixels of the image.
       size: height and width of the image.
     """
-    sizes = tf.unstack(tf.cast(size, tf.int64))
+    if is_portable():
+        return paste_all(masks, boxes, size)
+    sizes = tf.unstack(tf.cast(size, index_dtype()))
 
     def paste(inputs: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
         mask, box = inputs
         around, inside = [], []
         for axis, (length, count) in enumerate(zip(sizes, mask.shape, strict=True)):
             low, high = box[axis], box[axis + 2]
-            pixels = tf.cast(tf.range(length), tf.float64)
+            pixels = tf.cast(tf.range(length), widest_dtype())
             margin = (high - low) / count / 2
             first, last = tf.math.ceil(low - margin - 0.5), tf.floor(high + margin - 0.5)
             inside.append((pixels >= first) & (pixels <= last) & (high > low))
             # A divisor of 1 keeps the positions in a box without an extent finite.
-            extent = tf.where(high > low, high - low, tf.ones([], tf.float64))
-            around.append(neighbors((pixels + 0.5 - low) * (count / extent) + 0.5, tf.constant(count + 2, tf.int64)))
+            extent = tf.where(high > low, high - low, tf.ones([], widest_dtype()))
+            around.append(
+                neighbors((pixels + 0.5 - low) * (count / extent) + 0.5, tf.constant(count + 2, index_dtype()))
+            )
         padded = tf.pad(mask, [[1, 1], [1, 1]])
         pasted = interpolate(padded[..., tf.newaxis], *around)[..., 0] >= _THRESHOLD
         return pasted & inside[0][:, tf.newaxis] & inside[1]

@@ -17,6 +17,7 @@ from mtf_imaging.kinds.objects.description import ObjectDescription, object_desc
 from mtf_imaging.kinds.objects.pixel_operations import Axis, interpolate, nearest_pixels, paste_masks
 from mtf_imaging.kinds.objects.prediction import check_no_ensemble
 from mtf_imaging.kinds.objects.scoring.detections import BOX_DIGITS, SCORE_DIGITS
+from mtf_imaging.portable import ensure_shape, index_dtype, widest_dtype
 from mtf_imaging.settings.values import ONE_SCALE
 
 Size = tuple[int, ...]  # height and width
@@ -74,27 +75,27 @@ class ObjectSignatures(ExportedKind):
 
     def _fit(self, image: tf.Tensor, size: Size) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns the input of the network and the factors of the height and the width; see `reading.native`."""
-        shape = tf.unstack(tf.shape(image, tf.int64)[:2])
-        factor = tf.minimum(*(side / tf.cast(n, tf.float64) for side, n in zip(size, shape, strict=True)))
+        shape = tf.unstack(tf.shape(image, index_dtype())[:2])
+        factor = tf.minimum(*(side / tf.cast(n, widest_dtype()) for side, n in zip(size, shape, strict=True)))
         rows, columns = (Axis.scaled(n, factor) for n in shape)
         scaled = scale_pixels(
             interpolate(image, nearest_pixels(rows), nearest_pixels(columns)), self._description.scaling
         )
         after = [[0, side - axis.count] for side, axis in zip(size, (rows, columns), strict=True)]
-        fitted = tf.pad(scaled, tf.stack([*after, [tf.constant(0, tf.int64)] * 2]))
-        return tf.ensure_shape(fitted, [*size, 3]), tf.stack([rows.factor, columns.factor])
+        fitted = tf.pad(scaled, tf.stack([*after, [tf.constant(0, index_dtype())] * 2]))
+        return ensure_shape(fitted, [*size, 3]), tf.stack([rows.factor, columns.factor])
 
     def _detections(self, result: Mapping[str, tf.Tensor], factors: tf.Tensor, size: tf.Tensor) -> dict[str, tf.Tensor]:
         """Returns the detections in pixels of the image, in descending order of their scores, without padding."""
-        scores = _rounded(tf.cast(result["scores"], tf.float64), SCORE_DIGITS)
-        classes = tf.cast(tf.round(tf.cast(result["classes"], tf.float64)), tf.int32)
+        scores = _rounded(tf.cast(result["scores"], widest_dtype()), SCORE_DIGITS)
+        classes = tf.cast(tf.round(tf.cast(result["classes"], widest_dtype())), tf.int32)
         order = tf.argsort(scores, direction="DESCENDING", stable=True)
         order = tf.boolean_mask(order, (tf.gather(scores, order) > 0) & (tf.gather(classes, order) >= 0))
-        boxes = tf.gather(tf.cast(result["boxes"], tf.float64), order) / tf.tile(factors, [2])
-        limits = tf.tile(tf.cast(size, tf.float64), [2])
+        boxes = tf.gather(tf.cast(result["boxes"], widest_dtype()), order) / tf.tile(factors, [2])
+        limits = tf.tile(tf.cast(size, widest_dtype()), [2])
         classes = tf.gather(classes, order)
         detections = {
-            "boxes": _rounded(tf.minimum(tf.maximum(boxes, tf.zeros([], tf.float64)), limits), BOX_DIGITS),
+            "boxes": _rounded(tf.minimum(tf.maximum(boxes, tf.zeros([], widest_dtype())), limits), BOX_DIGITS),
             "scores": tf.gather(scores, order),
             "classes": classes,
             "category_ids": tf.gather(tf.constant(self._description.ids, tf.int32), classes),

@@ -14,6 +14,7 @@ from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.kinds.export import ExportedRun
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.photos.description import PhotoDescription, photo_description_from_fields
+from mtf_imaging.portable import ensure_shape
 from mtf_imaging.settings.values import ONE_SCALE
 
 Size = tuple[int, ...]  # height and width
@@ -50,7 +51,7 @@ class PhotoSignatures(ExportedKind):
             shape = tf.shape(pixels)
             after = [[0, size[0] - shape[0]], [0, size[1] - shape[1]], [0, 0]]
             padded = tf.pad(scale_pixels(pixels, self._description.scaling), after)  # scaling makes padding 0
-            return network(tf.ensure_shape(padded, [*size, 3]))[: shape[0], : shape[1]]
+            return network(ensure_shape(padded, [*size, 3]))[: shape[0], : shape[1]]
 
         def compute(image: tf.Tensor) -> dict[str, tf.Tensor]:
             fits = tf.reduce_all(tf.shape(image)[:2] <= tf.constant(size))

@@ -35,10 +35,15 @@ from mtf_imaging.kinds.volumes.operations.intensities import (
     statistics_meaning,
 )
 from mtf_imaging.kinds.volumes.trained import description_of_run, sampling_of_run, window_of_run
+from mtf_imaging.portable import ensure_shape, is_portable
 from mtf_imaging.training.sliding_window.windows import SlidingWindow
 
 VOLUME = "volume"
 _PROGRAM = Path(__file__).parent / "exported" / "segment.py"
+_PROGRAM_NOTE = (
+    f"{_PROGRAM.name} segments a NIfTI file, whose header and values it repairs or refuses as predict does. It needs "
+    "nibabel, too."
+)
 
 
 class VolumeSignatures(ExportedKind):
@@ -151,7 +156,7 @@ class VolumeSignatures(ExportedKind):
         beyond = tf.constant([value_beyond(name) for name in channels], tf.float32)
         spans = resampling.grid_spans(shape, spacing, grid, self._sampling.spacing)
         sampled = round_hu(resampling.resample_linear(values, spans, beyond), channels)
-        sampled = tf.ensure_shape(sampled, [*grid, self._num_channels])
+        sampled = ensure_shape(sampled, [*grid, self._num_channels])
         probabilities = self._run(network, sampled, statistics)
         back, is_inside = resampling.resample_back(probabilities, spans, shape)
         return tf.where(is_inside, self._labels(back), tf.zeros([], tf.uint8))
@@ -235,12 +240,11 @@ class VolumeSignatures(ExportedKind):
             place,
             *window,
             f"The signature '{VOLUME}' resamples an image to the grid, and the probabilities back, as predict does.",
-            f"{_PROGRAM.name} segments a NIfTI file, whose header and values it repairs or refuses as predict does. It "
-            "needs nibabel, too.",
+            *([] if is_portable() else [_PROGRAM_NOTE]),
         ]
 
     def files(self) -> dict[str, bytes]:
-        return {_PROGRAM.name: _PROGRAM.read_bytes()}
+        return {} if is_portable() else {_PROGRAM.name: _PROGRAM.read_bytes()}  # it loads a SavedModel
 
 
 def volume_intensities(description: Description, window: Window | None) -> tuple[Intensity, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
+from mtf_imaging import portable
 from mtf_imaging.meshes.exchange import Exchange
 from mtf_imaging.meshes.halo.margin import Margin
 from mtf_imaging.meshes.laid_out import LaidOutTensor
@@ -109,7 +110,7 @@ def pad(stack: tf.Tensor, margins: Sequence[Margin], fill: float) -> tf.Tensor:
     pads = [[0, 0] for _ in folded.shape]
     for m in margins:
         pads[m.dim + 2 - first] = [m.before, m.after]
-    padded = tf.pad(folded, pads, constant_values=constant(fill, stack.dtype))
+    padded = portable.pad(folded, pads, constant(fill, stack.dtype))
     return reshape(padded, [*stack.shape[:first], *padded.shape[1:]])
 
 

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from mtf_imaging.portable import multiply_no_nan
+
 
 class Pieces(NamedTuple):
     """The slices of the feature maps of all levels, and their places in the table of a device.
@@ -114,7 +116,7 @@ def weighted_sum(pixels: tf.Tensor, samples: Sequence[Corner]) -> tf.Tensor:
     """
     dtype = samples[0].weights.dtype
     terms = [
-        tf.math.multiply_no_nan(tf.cast(tf.gather(pixels, tf.maximum(c.rows, 0)), dtype), c.weights[..., tf.newaxis])
+        multiply_no_nan(tf.cast(tf.gather(pixels, tf.maximum(c.rows, 0)), dtype), c.weights[..., tf.newaxis])
         for c in samples
     ]
     return tf.add_n(terms)

@@ -19,6 +19,7 @@ from mtf_imaging.meshes.laid_out import LaidOutTensor
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 from mtf_imaging.ops import ordering
 from mtf_imaging.ops.faults import LayoutFault, cannot_split
+from mtf_imaging.portable import index_dtype
 
 
 def _strides(sizes: Sequence[int]) -> list[int]:
@@ -107,17 +108,19 @@ class TopK(mtf.Operation):
         """Returns the largest keys of the slices of a shard, their positions in the whole tensor, and their rows."""
         n, batch, *sizes = keys.shape
         best, chosen = tf.math.top_k(tf.reshape(keys, [n, batch, -1]), self._num_candidates(mesh))
-        chosen = tf.cast(chosen, tf.int64)
+        chosen = tf.cast(chosen, index_dtype())
         _, *dims = self.inputs[0].shape.dims
         at = {dim: chosen // stride % size for dim, stride, size in zip(dims, _strides(sizes), sizes, strict=True)}
         whole = _strides([dim.size for dim in dims])
-        position = tf.reshape(firsts, [-1, 1, 1]) + sum(at[dim] * stride for dim, stride in zip(dims, whole))
-        at[self.inputs[0].shape.dims[0]] = tf.range(batch, dtype=tf.int64)[:, tf.newaxis]
+        position = tf.reshape(tf.cast(firsts, chosen.dtype), [-1, 1, 1]) + sum(
+            at[dim] * stride for dim, stride in zip(dims, whole)
+        )
+        at[self.inputs[0].shape.dims[0]] = tf.range(batch, dtype=chosen.dtype)[:, tf.newaxis]
         results = []
         for x, stack in zip(self.inputs[1:], rows, strict=True):
             index = tf.zeros_like(chosen)
             if stack.shape[0] > 1:
-                index += tf.range(n, dtype=tf.int64)[:, tf.newaxis, tf.newaxis]
+                index += tf.range(n, dtype=chosen.dtype)[:, tf.newaxis, tf.newaxis]
             for dim, size in zip(x.shape.dims, stack.shape[1:]):
                 index = index * size + at[dim] if dim in at else index
             fields = [dim.size for dim in self._fields(x)]

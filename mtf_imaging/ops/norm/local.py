@@ -21,6 +21,8 @@ import math
 
 import tensorflow as tf
 
+from mtf_imaging.portable import is_portable
+
 FUSED_DTYPES = (tf.float32, tf.bfloat16, tf.float16)
 
 _ROW = 32768  # values of a row at most: the fastest on average, measured with `python -m benchmarks.norm_kernels`
@@ -72,8 +74,12 @@ class _Columns:
         return tf.unstack(tf.reshape(values, [len(statistics), -1]) if self._cases else values)
 
     def sum(self, *values: tf.Tensor) -> tf.Tensor:
-        """Sums values over columns, the adjoint of `spread`: float64, `[cases, values, channels]`."""
-        summands = tf.cast(tf.stack(values), tf.float64)
+        """Sums values over columns, the adjoint of `spread`: `[cases, values, channels]`.
+
+        They are summed in float64, or in their own dtype if operations are portable.
+        """
+        wide = values[0].dtype if is_portable() else tf.float64
+        summands = tf.cast(tf.stack(values), wide)
         totals = tf.reduce_sum(tf.reshape(summands, [len(values), *self._cases, self.columns, self._channels]), axis=-2)
         return tf.transpose(totals, [1, 0, 2]) if self._cases else totals
 
@@ -151,7 +157,7 @@ def _fused(
     x: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor, scale: tf.Tensor, offset: tf.Tensor, epsilon: float
 ) -> tf.Tensor:
     """Normalizes a view with a fused kernel, if there is one for its dtype."""
-    if x.dtype not in FUSED_DTYPES:
+    if x.dtype not in FUSED_DTYPES or is_portable():
         return _normalize(x, mean, variance, scale, offset, epsilon)
     y, *_ = tf.raw_ops.FusedBatchNormV3(
         x=x, scale=scale, offset=offset, mean=mean, variance=variance, epsilon=epsilon, is_training=False

@@ -18,6 +18,7 @@ from mtf_imaging.meshes.laid_out import LaidOutTensor
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 from mtf_imaging.ops.norm import local as local_norm
 from mtf_imaging.ops.norm.sums import SUM_BYTES, Sums, sums_of
+from mtf_imaging.portable import is_portable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,9 +118,10 @@ class Normalize(_NormOperation):
     def _in_two_passes(self) -> bool:
         """Whether a first pass computes the mean, and a second pass the squared deviations from the mean.
 
-        The difference of two power sums has too few digits for float64, but enough for all smaller dtypes.
+        The difference of two power sums has too few digits for float64, but enough for all smaller dtypes. Portable
+        operations sum in float32, and need two passes for the same reason.
         """
-        return self.inputs[0].dtype not in local_norm.FUSED_DTYPES
+        return self.inputs[0].dtype not in local_norm.FUSED_DTYPES or is_portable()
 
     def exchanges(self, mesh: ShardMeshImpl) -> list[Round]:
         if self._in_two_passes:

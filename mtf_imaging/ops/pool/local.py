@@ -1,10 +1,10 @@
 """Pooling and its gradients on one device, for 1, 2 and 3 spatial dimensions.
 
 The pool operations call these functions on their slices, which are `[batch, spatial..., channels]`. TensorFlow has no
-float64 3D pools on the CPU. For these, each tap of the window is read as a strided slice. TensorFlow has no pools of
-one spatial dimension, so these get a second one of size 1 in front. On the CPU, pools of 16-bit dtypes are computed in
-float32: TensorFlow has no float16 3D pools there, and its other kernels add 16-bit numbers, which loses the summands of
-large windows.
+float64 3D pools on the CPU, and TFLite has no 3D pools at all. For these, each tap of the window is read as a strided
+slice. TensorFlow has no pools of one spatial dimension, so these get a second one of size 1 in front. On the CPU, pools
+of 16-bit dtypes are computed in float32: TensorFlow has no float16 3D pools there, and its other kernels add 16-bit
+numbers, which loses the summands of large windows.
 """
 
 import functools
@@ -13,6 +13,8 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 import tensorflow as tf
+
+from mtf_imaging.portable import is_portable
 
 
 def _around(values: Sequence[int]) -> list[int]:
@@ -46,7 +48,7 @@ def _add_taps(
 
 
 def _needs_taps(x: tf.Tensor, ksize: Sequence[int]) -> bool:
-    return x.dtype == tf.float64 and len(ksize) == 3
+    return len(ksize) == 3 and (x.dtype == tf.float64 or is_portable())
 
 
 def _needs_float32(dtype: tf.DType) -> bool:

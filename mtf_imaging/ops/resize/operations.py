@@ -15,6 +15,7 @@ from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 from mtf_imaging.ops.precision import master_dtype
 from mtf_imaging.ops.resize.taps import Resampling, SlicePlan, Taps, plan_slices
 from mtf_imaging.ops.window_op import first_axis
+from mtf_imaging.portable import multiply_no_nan
 
 
 class Resampled(NamedTuple):
@@ -141,7 +142,7 @@ def _sum_taps(mesh: ShardMeshImpl, x: LaidOutTensor, dim: int, axis: int | None,
             dtype = master_dtype(stack.dtype)
             weights = tf.cast(weights, dtype)[:, :, tf.newaxis, :, tf.newaxis]
             # Unused taps have a weight of 0, which hides NaN.
-            values = [tf.math.multiply_no_nan(tf.cast(v, dtype), weights[:, tap]) for tap, v in enumerate(values)]
+            values = [multiply_no_nan(tf.cast(v, dtype), weights[:, tap]) for tap, v in enumerate(values)]
         total = values[0] if len(values) == 1 else tf.add_n(values)
         return tf.reshape(total, [*before, positions.shape[2], *after])
 

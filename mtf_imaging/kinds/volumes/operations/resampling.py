@@ -14,6 +14,7 @@ from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import Grid
 from mtf_imaging.data.sampling.sampling import SLIVER
 from mtf_imaging.evaluation.export.constants import divisor
+from mtf_imaging.portable import ensure_shape, is_portable
 
 
 class SpanTensor(NamedTuple):
@@ -99,6 +100,11 @@ def resample_linear(data: tf.Tensor, spans: Sequence[SpanTensor], beyond: tf.Ten
       beyond: the values of the voxels beyond the volume, float32 `[channels]`.
     """
     shape = tf.shape(data, tf.int64)[:3]
+    if is_portable():  # converters need constant axes
+        result = data
+        for axis, span in enumerate(spans):
+            result = _resample_constant_axis(result, axis, span)
+        return tf.where(_overlap(spans, shape)[..., tf.newaxis], result, beyond)
     sizes = tf.stack([span.size for span in spans])
     order = tf.argsort(tf.cast(sizes, tf.float64) / tf.cast(shape, tf.float64), stable=True)
     fields = [tf.stack(values) for values in zip(*spans, strict=True)]
@@ -127,7 +133,10 @@ def resample_back(probabilities: tf.Tensor, spans: Sequence[SpanTensor], shape: 
     part = tf.slice(probabilities, tf.concat([first, zero], 0), tf.concat([end - first, classes], 0))
     back = [span.part(*bounds).inverse(n) for span, bounds, n in zip(spans, ranges, shape, strict=True)]
     for axis in (2, 0, 1):
-        part = _resample_axis(part, tf.constant(axis), back[axis])
+        if is_portable():
+            part = _resample_constant_axis(part, axis, back[axis])
+        else:
+            part = _resample_axis(part, tf.constant(axis), back[axis])
     return part, _overlap(back, end - first)
 
 
@@ -160,12 +169,29 @@ def _resample_axis(data: tf.Tensor, axis: tf.Tensor, span: SpanTensor) -> tf.Ten
     return tf.cond(is_same, lambda: data, apply)
 
 
+def _resample_constant_axis(data: tf.Tensor, axis: int, span: SpanTensor) -> tf.Tensor:
+    """Resamples an axis that is known when the graph is traced, by a product with a matrix of weights."""
+    shape = tf.shape(data, tf.int64)
+    radius, centers = _radius_and_centers(shape[axis], span)
+    distances = tf.abs(tf.cast(tf.range(shape[axis]), tf.float64) + 0.5 - centers[:, tf.newaxis])
+    weights = tf.maximum(tf.zeros([], tf.float64), 1.0 - distances / radius)
+    weights = tf.cast(weights / tf.reduce_sum(weights, axis=1, keepdims=True), tf.float32)
+    before, after = tf.reduce_prod(shape[:axis]), tf.reduce_prod(shape[axis + 1 :])
+    lines = tf.matmul(weights, tf.reshape(data, tf.stack([before, shape[axis], after])))
+    result = tf.reshape(lines, tf.concat([shape[:axis], [span.size], shape[axis + 1 :]], 0))
+    return ensure_shape(result, [None, None, None, data.shape[3]])
+
+
+def _radius_and_centers(n: tf.Tensor, span: SpanTensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns the reach of the weights of a voxel of a span, and the centers of its voxels, float64 `[size]`."""
+    places = tf.cast(tf.range(span.size), tf.float64) + 0.5
+    centers = span.start + places * span.length / tf.cast(span.size, tf.float64)
+    return tf.maximum(tf.ones([], tf.float64), span.step), tf.clip_by_value(centers, 0.0, tf.cast(n, tf.float64))
+
+
 def _weights(n: tf.Tensor, span: SpanTensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns the voxels that contribute to each voxel of a span, int64 `[size, k]`, and their weights, float32."""
-    wide = tf.cast(n, tf.float64)
-    radius = tf.maximum(tf.ones([], tf.float64), span.step)
-    places = tf.cast(tf.range(span.size), tf.float64) + 0.5
-    centers = tf.clip_by_value(span.start + places * span.length / tf.cast(span.size, tf.float64), 0.0, wide)
+    radius, centers = _radius_and_centers(n, span)
     first = tf.cast(tf.floor(centers - radius), tf.int64)
     columns = first[:, tf.newaxis] + tf.range(tf.cast(tf.math.ceil(2 * radius), tf.int64) + 1)
     distances = tf.abs(tf.cast(columns, tf.float64) + 0.5 - centers[:, tf.newaxis])

@@ -1,0 +1,59 @@
+"""The formats of exported networks: the packages and dtypes that each needs, before TensorFlow is imported."""
+
+import importlib.util
+from typing import NamedTuple
+
+from mtf_imaging.errors import ConfigError
+
+
+class ModelFormat(NamedTuple):
+    """A format of exported networks.
+
+    Attributes:
+      name: the value of the setting, which is also the name of the extra.
+      title: its name in texts.
+      converter: the program that writes it, in messages.
+      packages: the packages that write and load it.
+      dtypes: the dtypes of activations that its runtime computes.
+      ending: the ending of its files, one for each signature; "" for a folder with all of them.
+    """
+
+    name: str
+    title: str
+    converter: str
+    packages: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    ending: str
+
+    def check(self, dtype: str) -> None:
+        """Checks that a network can be written in this format.
+
+        Args:
+          dtype: the dtype of its activations.
+
+        Raises:
+          ConfigError: a package is missing, or the runtime does not compute in the dtype.
+        """
+        missing = [package for package in self.packages if importlib.util.find_spec(package) is None]
+        if missing:
+            listed = " and ".join(name.replace("_", "-") for name in missing)
+            raise ConfigError(
+                f"model_format = {self.name!r} needs {listed}, which is not installed. "
+                f"Fix: run pip install {' '.join(name.replace('_', '-') for name in self.packages)}",
+                ["model_format"],
+            )
+        if dtype not in self.dtypes:
+            raise ConfigError(
+                f"dtype = {dtype!r}: {self.title} networks compute in {' or '.join(self.dtypes)}. "
+                f"Fix: use dtype = {self.dtypes[0]!r}, which reads the same weights, or model_format = 'saved_model'.",
+                ["dtype", "model_format"],
+            )
+
+
+FORMATS = {
+    "saved_model": ModelFormat("saved_model", "SavedModel", "TensorFlow", (), ("float32", "bfloat16", "float64"), ""),
+    "onnx": ModelFormat("onnx", "ONNX", "tf2onnx", ("tf2onnx", "onnxruntime"), ("float32", "float64"), ".onnx"),
+    "tflite": ModelFormat(
+        "tflite", "TFLite", "TensorFlow's TFLite converter", ("ai_edge_litert",), ("float32",), ".tflite"
+    ),
+}
