@@ -129,7 +129,8 @@ def _to_tflite(function: tf.types.experimental.ConcreteFunction) -> bytes:
             data = tf.lite.TFLiteConverter.from_concrete_functions([function], tf.Module()).convert()
         except Exception as error:  # ConverterError is not a public name
             reason = "it does not compute in float64" if _FLOAT64.search(str(error)) else ""
-            raise RefusedGraphError(reason or _operations(_MLIR_OPS, [str(error)]) or _first_line(error)) from error
+            # Without its cause, whose text is the whole graph.
+            raise RefusedGraphError(reason or _operations(_MLIR_OPS, [str(error)]) or _first_line(error)) from None
         try:
             Interpreter(model_content=data)
         except Exception as error:

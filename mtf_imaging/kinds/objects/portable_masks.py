@@ -31,6 +31,6 @@ def _weights(low: tf.Tensor, high: tf.Tensor, length: tf.Tensor, count: int) -> 
     extent = tf.where(high > low, high - low, tf.ones([], low.dtype))
     places = (centers - low[:, tf.newaxis]) * (count / extent)[:, tf.newaxis] - 0.5
     cells = tf.cast(tf.range(count), low.dtype)
-    weights = tf.maximum(tf.zeros([], low.dtype), 1.0 - tf.abs(places[..., tf.newaxis] - cells))
+    weights = tf.maximum(tf.zeros([], low.dtype), 1.0 - tf.abs(tf.expand_dims(places, -1) - cells))
     has_extent = (high > low)[:, tf.newaxis, tf.newaxis]
     return tf.cast(tf.where(has_extent, weights, tf.zeros([], low.dtype)), tf.float32)

@@ -51,7 +51,8 @@ def _taps(
 ) -> list[tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
     """Returns (element of the slice, whether the slice has it, weight) of both neighbors of the samples of one axis."""
     dtype = low.dtype
-    whole, first, count = (tf.expand_dims(part, -1) for part in tf.unstack(extent, axis=-1))
+    # Not tf.unstack, which TFLite lacks for int64.
+    whole, first, count = (extent[..., part : part + 1] for part in range(3))
     fractions = tf.constant([(i + 0.5) / bins for i in range(bins)], dtype)
     centers = low[..., tf.newaxis] + fractions * (high - low)[..., tf.newaxis]
     position = centers / stride[..., tf.newaxis] - tf.constant(center, dtype)

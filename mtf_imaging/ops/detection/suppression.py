@@ -28,7 +28,7 @@ def combined_non_max_suppression(
     """
     if is_portable():
         results = _one_image(boxes[0], scores[0], number, iou_threshold, score_threshold)
-        return tuple(result[tf.newaxis] for result in results)  # type: ignore[return-value]
+        return tuple(result[tf.newaxis] for result in results)
     return tf.image.combined_non_max_suppression(
         boxes,
         scores,
