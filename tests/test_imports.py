@@ -20,7 +20,7 @@ LAYERS = [
     {"layout", "files"},
     {"processes"},
     {"compat"},
-    {"reads", "portable"},
+    {"reads"},
     {"meshes"},
     {"ops"},
     {"upstream"},

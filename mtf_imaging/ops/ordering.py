@@ -6,7 +6,7 @@ larger than infinity, and the first of equal scores comes first.
 
 import tensorflow as tf
 
-from mtf_imaging.portable import is_portable
+from mtf_imaging.meshes.portable import is_portable
 
 
 def key_dtype(dtype: tf.DType) -> tf.DType:

@@ -104,7 +104,7 @@ MUTANTS = [
         ),
         ("begin[m.dim + 1], size[m.dim + 1] = m.before, m.size", "begin[m.dim + 1], size[m.dim + 1] = m.after, m.size"),
         ("pads[m.dim + 2 - first] = [m.before, m.after]", "pads[m.dim + 2 - first] = [m.after, m.before]"),
-        ("constant_values=constant(fill, stack.dtype)", "constant_values=constant(0, stack.dtype)"),
+        ("pads, constant(fill, stack.dtype)", "pads, constant(0, stack.dtype)"),
     ),
     *mutants(
         "mtf_imaging/meshes/halo/gathering.py",

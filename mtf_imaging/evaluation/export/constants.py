@@ -3,7 +3,7 @@
 import numpy.typing as npt
 import tensorflow as tf
 
-from mtf_imaging.portable import is_portable
+from mtf_imaging.meshes.portable import is_portable
 
 
 def divisor(value: npt.ArrayLike, dtype: tf.DType = tf.float32) -> tf.Tensor:

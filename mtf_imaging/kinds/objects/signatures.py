@@ -17,7 +17,7 @@ from mtf_imaging.kinds.objects.description import ObjectDescription, object_desc
 from mtf_imaging.kinds.objects.pixel_operations import Axis, interpolate, nearest_pixels, paste_masks
 from mtf_imaging.kinds.objects.prediction import check_no_ensemble
 from mtf_imaging.kinds.objects.scoring.detections import BOX_DIGITS, SCORE_DIGITS
-from mtf_imaging.portable import ensure_shape, index_dtype, widest_dtype
+from mtf_imaging.meshes.portable import ensure_shape, index_dtype, widest_dtype
 from mtf_imaging.settings.values import ONE_SCALE
 
 Size = tuple[int, ...]  # height and width

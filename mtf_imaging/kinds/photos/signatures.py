@@ -14,7 +14,7 @@ from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.kinds.export import ExportedRun
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.photos.description import PhotoDescription, photo_description_from_fields
-from mtf_imaging.portable import ensure_shape
+from mtf_imaging.meshes.portable import ensure_shape
 from mtf_imaging.settings.values import ONE_SCALE
 
 Size = tuple[int, ...]  # height and width

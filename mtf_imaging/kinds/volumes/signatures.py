@@ -35,7 +35,7 @@ from mtf_imaging.kinds.volumes.operations.intensities import (
     statistics_meaning,
 )
 from mtf_imaging.kinds.volumes.trained import description_of_run, sampling_of_run, window_of_run
-from mtf_imaging.portable import ensure_shape, is_portable
+from mtf_imaging.meshes.portable import ensure_shape, is_portable
 from mtf_imaging.training.sliding_window.windows import SlidingWindow
 
 VOLUME = "volume"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from mtf_imaging import portable
+from mtf_imaging.meshes import portable
 from mtf_imaging.meshes.exchange import Exchange
 from mtf_imaging.meshes.halo.margin import Margin
 from mtf_imaging.meshes.laid_out import LaidOutTensor

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from mtf_imaging.portable import multiply_no_nan
+from mtf_imaging.meshes.portable import multiply_no_nan
 
 
 class Pieces(NamedTuple):

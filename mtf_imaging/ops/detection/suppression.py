@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from mtf_imaging.portable import is_portable
+from mtf_imaging.meshes.portable import is_portable
 
 
 def combined_non_max_suppression(

@@ -17,9 +17,9 @@ from mtf_imaging.meshes import tails
 from mtf_imaging.meshes.exchange import Exchange, Round
 from mtf_imaging.meshes.laid_out import LaidOutTensor
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
+from mtf_imaging.meshes.portable import index_dtype
 from mtf_imaging.ops import ordering
 from mtf_imaging.ops.faults import LayoutFault, cannot_split
-from mtf_imaging.portable import index_dtype
 
 
 def _strides(sizes: Sequence[int]) -> list[int]:

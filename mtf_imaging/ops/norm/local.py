@@ -21,7 +21,7 @@ import math
 
 import tensorflow as tf
 
-from mtf_imaging.portable import is_portable
+from mtf_imaging.meshes.portable import is_portable
 
 FUSED_DTYPES = (tf.float32, tf.bfloat16, tf.float16)
 

@@ -16,9 +16,9 @@ from mtf_imaging.meshes import tails
 from mtf_imaging.meshes.exchange import Exchange, Round
 from mtf_imaging.meshes.laid_out import LaidOutTensor
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
+from mtf_imaging.meshes.portable import is_portable
 from mtf_imaging.ops.norm import local as local_norm
 from mtf_imaging.ops.norm.sums import SUM_BYTES, Sums, sums_of
-from mtf_imaging.portable import is_portable
 
 
 @dataclasses.dataclass(frozen=True)

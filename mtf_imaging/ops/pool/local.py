@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import tensorflow as tf
 
-from mtf_imaging.portable import is_portable
+from mtf_imaging.meshes.portable import is_portable
 
 
 def _around(values: Sequence[int]) -> list[int]:

@@ -12,10 +12,10 @@ from mtf_imaging.meshes import halo
 from mtf_imaging.meshes.exchange import Round
 from mtf_imaging.meshes.laid_out import LaidOutTensor
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
+from mtf_imaging.meshes.portable import multiply_no_nan
 from mtf_imaging.ops.precision import master_dtype
 from mtf_imaging.ops.resize.taps import Resampling, SlicePlan, Taps, plan_slices
 from mtf_imaging.ops.window_op import first_axis
-from mtf_imaging.portable import multiply_no_nan
 
 
 class Resampled(NamedTuple):
