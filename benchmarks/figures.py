@@ -72,8 +72,8 @@ def measure(output_dir: Path, real_ct_dir: Path | None) -> None:
 def _context_of(real_ct_dir: Path, output_dir: Path) -> list[object]:
     """Returns the flags of the study of context on real CTs."""
     folders = ["--input_dir", real_ct_dir / "train", "--held_out_dir", real_ct_dir / "test"]
-    job = ["--gin_file", "unet3d_real_ct", "--gin_param", "Adam.learning_rate=0.003", "--num_steps", "120"]
-    words = [*folders, "--spacing", "3", "--multiple", "2", *job, "--seeds", "1,2,3"]
+    job = ["--gin_file", "unet3d_real_ct", "--gin_param", "Adam.learning_rate=0.003", "--num_steps", "240"]
+    words = [*folders, "--spacing", "3", "--multiple", "2", *job, "--seeds", "1,2,3,4,5"]
     if sizes := lost_sizes(real_ct_dir):
         table = output_dir / "spacing.csv"
         table.write_text(sizes)
