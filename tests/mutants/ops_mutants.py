@@ -269,12 +269,12 @@ MUTANTS = [
         ("tf.zeros([], dtype), tf.cast(whole - 1, dtype))", "tf.zeros([], dtype), tf.cast(whole, dtype))"),
         ("row += by_level(areas, tf.int64) * tf.range(batch", "row += 0 * tf.range(batch"),
         (
-            "tf.math.multiply_no_nan(tf.cast(tf.gather(pixels",
+            "multiply_no_nan(tf.cast(tf.gather(pixels",
             "tf.math.multiply(tf.cast(tf.gather(pixels",
         ),
         (
-            "along_x = _taps(x0, x1, stride, extents[..., 1, :], size[1])",
-            "along_x = _taps(x0, x1, stride, extents[..., 0, :], size[1])",
+            "along_x = _taps(x0, x1, stride, extents[..., 1, :], pieces.center, size[1])",
+            "along_x = _taps(x0, x1, stride, extents[..., 0, :], pieces.center, size[1])",
         ),
     ),
     *mutants(
