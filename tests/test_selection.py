@@ -16,6 +16,7 @@ from tests.selection.selection import CORE_PARTS, PARTS, Selection
 NAMED_BY_OTHERS = {
     *("mtf_imaging", "mtf_imaging.data", "mtf_imaging.jobs", "mtf_imaging.training"),  # lazy names, which are read
     *("mtf_imaging.cli.config.gin_internals", "mtf_imaging.cli.config.own_modules"),  # modules of users
+    "mtf_imaging.evaluation.export.formats",  # optional packages
     *(
         "tests.importing",
         "benchmarks.reliability.forked",

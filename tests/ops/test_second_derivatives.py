@@ -22,7 +22,7 @@ LAYOUTS = {
     "uneven": ("rows:3,cols:3", "x:rows,y:cols"),
     "uneven channels": ("cores:3,model:3", "batch:cores,channels:model"),
 }
-NOT_DIFFERENTIABLE = {"master_dtype", "slices_per_dimension", "step", "top_k"}
+NOT_DIFFERENTIABLE = {"combined_non_max_suppression", "master_dtype", "slices_per_dimension", "step", "top_k"}
 
 
 def test_every_operation_has_a_row():

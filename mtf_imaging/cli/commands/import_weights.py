@@ -26,7 +26,7 @@ class _Flags(ImportWeightsSettings):
     file_format: str | None = changed(ImportWeightsSettings, "file_format", choices=_FORMATS)
 
 
-SUMMARY = "reads the weights of a pretrained ResNet or detector from a file of another program."
+SUMMARY = "reads the weights of a ResNet or detector from a file of another program."
 EXAMPLE = "mtf-imaging import_weights --checkpoint resnet_v1_50.ckpt --output_dir resnet50"
 SETTINGS = (_Flags,)
 NOTES = (
