@@ -162,3 +162,17 @@ def test_damaged_files_of_keras_are_refused(tmp_path):
     path.write_bytes(path.read_bytes()[:500])
     with pytest.raises(mi.CheckpointError, match=re.escape(f"{path}: this file is not a Keras file, or is damaged: ")):
         open_weights(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [("w.pth", "a file of torch.save"), ("w.weights.h5", "a Keras file"), ("w.safetensors", "a safetensors file")],
+)
+def test_files_of_other_contents_are_refused_by_their_ending(tmp_path, name, kind):
+    path = tmp_path / name
+    text = f"{path}: there is no such file. Fix: give the path of {kind}."
+    with pytest.raises(mi.CheckpointError, match=re.escape(text)):
+        open_weights(path)
+    path.write_text("<html>404 Not Found</html>")
+    with pytest.raises(mi.CheckpointError, match=re.escape(f"{path}: this file is not {kind}, or is damaged: ")):
+        open_weights(path)

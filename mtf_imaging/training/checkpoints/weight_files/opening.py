@@ -3,11 +3,19 @@
 import zipfile
 from pathlib import Path
 
+from mtf_imaging.errors import CheckpointError
 from mtf_imaging.training.checkpoints.weight_files.keras_file import HDF5_MAGIC, KERAS_MEMBER, KerasFile
 from mtf_imaging.training.checkpoints.weight_files.pytorch import LEGACY_START, PyTorchFile
 from mtf_imaging.training.checkpoints.weight_files.safetensors import ENDING, SafetensorsFile
 from mtf_imaging.training.checkpoints.weight_files.tensorflow_checkpoint import TensorFlowCheckpoint, find_checkpoint
 from mtf_imaging.training.checkpoints.weight_files.weight_file import WeightFile, damaged
+
+# The endings of files that are no TensorFlow checkpoints, and what such a file should be.
+_OTHERS = {
+    **dict.fromkeys((".pt", ".pth"), "a file of torch.save"),
+    **dict.fromkeys((".h5", ".hdf5", ".keras"), "a Keras file"),
+    ENDING: "a safetensors file",
+}
 
 
 def open_weights(checkpoint: str | Path) -> WeightFile:
@@ -21,6 +29,9 @@ def open_weights(checkpoint: str | Path) -> WeightFile:
       CheckpointError: there is no such file, or it is damaged.
     """
     path = Path(checkpoint)
+    kind = _OTHERS.get(path.suffix)
+    if kind and not path.exists() and not path.with_name(f"{path.name}.index").exists():
+        raise CheckpointError(f"{path}: there is no such file. Fix: give the path of {kind}.", settings=["checkpoint"])
     if not path.is_file():
         return TensorFlowCheckpoint(find_checkpoint(checkpoint))
     try:
@@ -38,4 +49,6 @@ def open_weights(checkpoint: str | Path) -> WeightFile:
         return KerasFile(str(path))
     if start == LEGACY_START:
         return PyTorchFile(str(path))
+    if kind:
+        raise damaged(str(path), kind, "its first bytes are those of no format that is known")
     return TensorFlowCheckpoint(find_checkpoint(checkpoint))
