@@ -136,4 +136,35 @@ MUTANTS = [
         ("if window is None and (other_sizes", "if (other_sizes"),
         ('layout.slices_per_dimension.get("batch", 1)', "1"),
     ),
+    *mutants(
+        "mtf_imaging/training/averages.py",
+        "tests/training/test_averages.py",
+        ("(2 + t) / (11 + t)", "(1 + t) / (10 + t)"),
+        ("tf.where(step == 0, first, average)", "tf.where(step == 0, value, average)"),
+        ("decay * average + (1 - decay) * value", "decay * value + (1 - decay) * average"),
+        ("mtf.assign_sub_slice: operator.sub", "mtf.assign_sub_slice: operator.add"),
+    ),
+    *mutants(
+        "mtf_imaging/training/variable_names.py",
+        "tests/training/test_frozen.py",
+        ("for each in (*_scopes(name), name)", "for each in _scopes(name)"),
+        ("for each in (*_scopes(name), name)", "for each in (name,)"),
+    ),
+    *mutants(
+        "mtf_imaging/ops/freezing.py",
+        "tests/training/test_frozen.py",
+        ("if variable not in earlier", "if variable in earlier"),
+        ("return any(matches(name) for matches in _frozen.get())", "return False"),
+    ),
+    *mutants(
+        "mtf_imaging/training/checkpoints/weight_files/pytorch.py",
+        "tests/training/test_weight_files.py",
+        ("[step * flat.itemsize for step in self.strides]", "[flat.itemsize for step in self.strides]"),
+        ("flat[self.offset :], self.shape", "flat, self.shape"),
+        ("if 0 not in self.shape and last >= flat.size", "if False"),
+        (
+            "        return _Opaque\n\n    def persistent_load",
+            "        return super().find_class(module, name)\n\n    def persistent_load",
+        ),
+    ),
 ]
