@@ -16,48 +16,27 @@ import mtf_imaging as mi
 from mtf_imaging.evaluation.cleanup import Cleanup
 from mtf_imaging.kinds.all_kinds import read_facts
 from mtf_imaging.kinds.objects import prediction as object_prediction
-from mtf_imaging.kinds.objects.augmentation import ObjectAugmentation
 from mtf_imaging.kinds.objects.data_set import Objects
 from mtf_imaging.kinds.objects.scoring.coco import MEASURES
-from mtf_imaging.training.optimizers import Adam
 from tests.jobs.object_network import CATEGORIES, TinyDetection, write_objects_folder
+from tests.jobs.object_runs import COMMON, DATA, SPLIT, evaluate_run, predict_run, train, write_scored_run
 from tests.jobs.photo_network import write_photos
 from tests.kinds.coco_folder import make_annotation, make_fields, write_annotations, write_images
-
-SPLIT = mi.Layout.parse("rows:2,cols:3", "height:rows,width:cols")
-STEPS = 4
-DATA = Objects(size=(16, 24), max_boxes=3, masks=True, augmentation=ObjectAugmentation())
-COMMON = {"task": TinyDetection(masks=True), "dtype": "float64", "progress": False}
-
-
-def train(folder, model_dir, num_steps=STEPS, data_set=DATA, **options):
-    data = mi.jobs.TrainingData(folder / "objects", data_set, eval_dir=folder / "objects")
-    settings = {"optimizer": Adam(0.05), "batch_size": 2, "checkpoint_every": 2}
-    return mi.jobs.train(**COMMON | settings | options, data=data, model_dir=model_dir, num_steps=num_steps)
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder as in COCO, a run with masks, and its evaluation."""
-    folder = tmp_path_factory.mktemp("objects")
-    write_objects_folder(folder / "objects")
-    train(folder, folder / "run")
-    mi.jobs.evaluate(
-        **COMMON, model_dir=folder / "run", input_dir=folder / "objects", output_dir=folder / "scores", num_pictures=1
-    )
-    return folder
+    return write_scored_run(tmp_path_factory.mktemp("objects"))
 
 
 @pytest.fixture
 def evaluate(folder, tmp_path):
-    shared = {**COMMON, "model_dir": folder / "run", "input_dir": folder / "objects"}
-    return lambda **options: mi.jobs.evaluate(**shared | {"output_dir": tmp_path / "scores"} | options)
+    return lambda **options: evaluate_run(folder, **{"output_dir": tmp_path / "scores"} | options)
 
 
 @pytest.fixture
 def predict(folder, tmp_path):
-    shared = {**COMMON, "model_dir": folder / "run", "input": folder / "objects"}
-    return lambda **options: mi.jobs.predict(**shared | {"output": tmp_path / "out"} | options)
+    return lambda **options: predict_run(folder, **{"output": tmp_path / "out"} | options)
 
 
 def rows(path):

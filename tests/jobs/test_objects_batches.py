@@ -5,32 +5,22 @@ import json
 import pytest
 
 import mtf_imaging as mi
-from tests.jobs.object_network import write_objects_folder
-from tests.jobs.test_objects import COMMON, SPLIT, train
+from tests.jobs.object_runs import SPLIT, evaluate_run, predict_run, write_scored_run
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder as in COCO, a run with masks, and its evaluation."""
-    folder = tmp_path_factory.mktemp("objects")
-    write_objects_folder(folder / "objects")
-    train(folder, folder / "run")
-    mi.jobs.evaluate(
-        **COMMON, model_dir=folder / "run", input_dir=folder / "objects", output_dir=folder / "scores", num_pictures=1
-    )
-    return folder
+    return write_scored_run(tmp_path_factory.mktemp("objects"))
 
 
 @pytest.fixture
 def evaluate(folder, tmp_path):
-    shared = {**COMMON, "model_dir": folder / "run", "input_dir": folder / "objects"}
-    return lambda **options: mi.jobs.evaluate(**shared | {"output_dir": tmp_path / "scores"} | options)
+    return lambda **options: evaluate_run(folder, **{"output_dir": tmp_path / "scores"} | options)
 
 
 @pytest.fixture
 def predict(folder, tmp_path):
-    shared = {**COMMON, "model_dir": folder / "run", "input": folder / "objects"}
-    return lambda **options: mi.jobs.predict(**shared | {"output": tmp_path / "out"} | options)
+    return lambda **options: predict_run(folder, **{"output": tmp_path / "out"} | options)
 
 
 @pytest.mark.slow
