@@ -13,6 +13,7 @@ from mtf_imaging.cli.main import main
 from mtf_imaging.evaluation.case_report import plots
 from mtf_imaging.evaluation.pairs.score import score_folders
 from mtf_imaging.evaluation.report.cells import shown
+from mtf_imaging.evaluation.report.distribution import MAX_DOTS, Dot, distribution
 from mtf_imaging.evaluation.report.histogram import histogram
 from mtf_imaging.kinds.volumes.evaluate import evaluate
 from tests.evaluation.html_tree import parse
@@ -193,6 +194,34 @@ def test_histograms_count_every_case():
             assert int(bar.one("title").text.split()[0]) == inside
 
 
+def test_each_of_a_few_cases_has_a_dot_that_links_to_its_pictures(page, metrics):
+    chart = page.one("svg", aria_label="lesion Dice of each case")
+    links = {row["data-case"]: row.one("a")["href"] for row in rows_of(page).values()}
+    dots = {link.one("title").text: link["href"] for link in chart.all("a")}
+    cases = metrics["cases"].items()
+    assert dots == {f"case {key}: Dice {case['lesion']['dice']:.3f}": links[key] for key, case in cases}
+    places = [(float(dot["cx"]), float(dot.one("title").text.split()[-1])) for dot in chart.all("circle")]
+    assert [value for _, value in places] == sorted(value for _, value in places)
+    (left, low), (right, high) = places[0], places[-1]
+    for at, value in places:
+        assert at == pytest.approx(left + (right - left) * (value - low) / (high - low), abs=0.2)
+    assert f"mean {np.mean([case['lesion']['dice'] for _, case in cases]):.3f}" in chart.text
+
+
+def test_many_cases_are_counted_in_a_histogram():
+    dots = [Dot(f"case {n}", n / MAX_DOTS) for n in range(MAX_DOTS + 1)]
+    assert len(list(parse(distribution(dots[1:], "liver")).all("circle"))) == MAX_DOTS
+    chart = parse(distribution(dots, "liver"))
+    assert not list(chart.all("circle"))
+    assert sum(int(bar.one("title").text.split()[0]) for bar in chart.all("rect")) == MAX_DOTS + 1
+
+
+def test_pictures_come_before_tables(page):
+    order = [node.text if node.tag == "h2" else node.tag for node in page.all() if node.tag in ("h2", "table", "img")]
+    assert order.index("Pictures") == 0
+    assert order.index("table") > max(n for n, tag in enumerate(order) if tag == "img")
+
+
 def test_the_page_loads_no_external_resources(page, scored):
     for node in page.all():
         for name in ("src", "href", "xlink:href", "action", "srcset", "data", "poster"):
@@ -218,7 +247,7 @@ def test_the_headline_shows_official_scores_at_the_challenge_threshold_first(pag
     thresholds = [text.split("IoU > ")[1] for text in boxes if "IoU" in text]
     assert thresholds == ["0.5", "0.5", "0", "0"]
     titles = [title.text for title in page.all("h2")]
-    assert titles[:2] == ["Official scores", "Our measures"]
+    assert titles[-2:] == ["Official scores", "Our measures"]
 
 
 def test_the_footer_names_the_program_and_the_definitions(page):

@@ -96,6 +96,28 @@ def test_clicks_sort_and_boxes_hide(report):
     assert dom(copy).one("html")["data-seen"] == "liver_voe -liver_voe inline none"
 
 
+def test_the_first_pictures_are_shown_until_more_are_requested(report):
+    """A button shows the other pictures, and so does a link to one of them."""
+    count = """
+        const shown = () => [...document.getElementById("pictures").children].filter((one) => one.offsetParent).length;
+        const seen = [shown(), document.getElementById("more").hidden];
+        %s
+        seen.push(shown(), document.getElementById("more").hidden);
+        document.documentElement.dataset.seen = seen.join(" ");
+    """
+    last = list(parse(report.read_text()).all("section", class_="case"))[-1]["id"]
+    visits = {
+        "button": (f"<script>{count % 'more.click();'}</script>", ""),
+        "link": (f"<script>{count % ''}</script>", f"#{last}"),
+    }
+    seen = {}
+    for name, (visit, fragment) in visits.items():
+        copy = report.with_name(f"{name}.html")
+        copy.write_text(report.read_text().replace("</body>", f"{visit}</body>"))
+        seen[name] = dom(copy, fragment).one("html")["data-seen"]
+    assert seen == {"button": "3 false 6 true", "link": "6 true 6 true"}
+
+
 @pytest.mark.parametrize("width", [500, 1400])
 def test_the_page_fits_the_window_and_shows_the_ct(report, width):
     """No element makes the page wider than the window, and all images are loaded."""

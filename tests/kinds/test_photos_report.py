@@ -158,9 +158,9 @@ def test_the_confusion_matrix_has_counts_and_shares(page, metrics):
     assert heads == ["", *FOUR.classes]
 
 
-def test_the_histogram_counts_the_photos_with_scores(page):
-    chart = page.one("svg", aria_label="mean IoU: number of photos")
-    assert sum(int(bar.one("title").text.split()[0]) for bar in chart.all("rect")) == 3
+def test_each_photo_with_a_score_has_a_dot(page):
+    chart = page.one("svg", aria_label="mean IoU of each photo")
+    assert len(list(chart.all("circle"))) == 3
 
 
 def test_each_class_has_a_swatch_a_box_and_layers(page, scored):

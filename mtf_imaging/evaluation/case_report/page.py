@@ -10,7 +10,7 @@ from mtf_imaging.evaluation.case_report import case_table, mask_tables, pictures
 from mtf_imaging.evaluation.case_report.display import shows_ct
 from mtf_imaging.evaluation.case_report.overlay import Overlays
 from mtf_imaging.evaluation.report.colors import mask_classes, mask_colors, mask_style
-from mtf_imaging.evaluation.report.histogram import histogram
+from mtf_imaging.evaluation.report.distribution import Dot, distribution
 from mtf_imaging.evaluation.report.markup import Markup, join, tag
 from mtf_imaging.evaluation.report.shell import counted, fill, package_text, page_html
 from mtf_imaging.evaluation.scoring.case import CaseScore
@@ -46,13 +46,10 @@ def report_html(scores: list[CaseScore], overlays: list[Overlays], description: 
     rows = case_table.case_rows(scores, metrics, description)
     order = case_table.worst_first(rows, description)
     sections = [pictures.case_section(n + 1, scores[n], overlays[n], description) for n in order]
-    figures = (
-        tag("figure", histogram([case.overlaps[mask].dice for case in scores], mask), class_="half")
-        for mask in description.masks
-    )
+    figures = (tag("figure", distribution(_dots(scores, mask), mask), class_="half") for mask in description.masks)
     count = counted(len(scores), "case")
     parts = {
-        "histograms": join(*figures),
+        "by_case": join(*figures),
         "cases": case_table.case_table(scores, rows, description),
         "without_ct": _without_image(overlays, "CT" if shows_ct(description) else "image"),
         "pictures": join(*sections),
@@ -108,6 +105,10 @@ def _mask_boxes(description: Description) -> Markup:
         box = tag("input", type="checkbox", checked=True, data_hides=classes[mask])
         boxes.append(tag("label", box, swatch, mask))
     return join(*boxes)
+
+
+def _dots(scores: list[CaseScore], mask: str) -> list[Dot]:
+    return [Dot(case.key, case.overlaps[mask].dice, f"#c{number + 1}") for number, case in enumerate(scores)]
 
 
 def _without_image(overlays: list[Overlays], image: str) -> str:

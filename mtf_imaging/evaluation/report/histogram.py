@@ -11,6 +11,14 @@ _BIN_WIDTHS = (0.01, 0.02, 0.05)
 _MAX_BINS = 20
 
 
+def choose_bins(values: list[float]) -> tuple[float, float, int]:
+    """Returns the start of the first bin, the width of a bin and the number of bins, which end at 1."""
+    lowest = min(values)
+    width = next((w for w in _BIN_WIDTHS if (1 - lowest) / w <= _MAX_BINS), _BIN_WIDTHS[-1])
+    count = max(5, math.ceil((1 - lowest) / width - 1e-9))
+    return 1 - count * width, width, count
+
+
 def histogram(values: list[float], name: str, measure: str = "Dice", noun: str = "case") -> Markup:
     """Plots the number of cases by Dice, with the mean Dice.
 
@@ -20,10 +28,7 @@ def histogram(values: list[float], name: str, measure: str = "Dice", noun: str =
       measure: the name of the measure.
       noun: what has a value.
     """
-    lowest = min(values)
-    width = next((w for w in _BIN_WIDTHS if (1 - lowest) / w <= _MAX_BINS), _BIN_WIDTHS[-1])
-    count = max(5, math.ceil((1 - lowest) / width - 1e-9))
-    start = 1 - count * width
+    start, width, count = choose_bins(values)
     bins = [0] * count
     for value in values:
         bins[min(count - 1, max(0, math.floor((value - start) / width + 1e-9)))] += 1

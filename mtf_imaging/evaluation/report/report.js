@@ -1,10 +1,13 @@
-// Sorts the table of cases and the pictures, hides outlines, and marks tables that scroll. The address may name the
-// column to sort by: report.html#sort=liver_dice in ascending or #sort=-liver_dice in descending order.
+// Sorts the table of cases and the pictures, shows the pictures of all cases, hides outlines, and marks tables that
+// scroll. The address may name the column to sort by: report.html#sort=liver_dice in ascending or #sort=-liver_dice in
+// descending order. Without scripts, all pictures are shown.
 "use strict";
 (() => {
   const table = document.getElementById("cases");
   const body = table.tBodies[0];
   const pictures = document.getElementById("pictures");
+  const more = document.getElementById("more");
+  const FEW = 3; // as in the style
   const heads = [...table.tHead.rows[1].cells];
 
   function sort(key, descending) {
@@ -34,6 +37,17 @@
     show(); // a reloaded page may keep the state of its checkboxes
   }
 
+  function showAll() {
+    pictures.classList.remove("few");
+    more.hidden = true;
+  }
+  if (pictures.children.length > FEW) {
+    pictures.classList.add("few");
+    more.textContent = `Show all ${pictures.children.length} with pictures`;
+    more.hidden = false;
+    more.addEventListener("click", showAll);
+  }
+
   function markScrolling() {
     for (const part of document.querySelectorAll(".scroll")) {
       part.toggleAttribute("data-scrolls", part.scrollWidth > part.clientWidth);
@@ -45,6 +59,11 @@
   function follow() {
     const asked = /^#sort=(-?)(\w+)$/.exec(location.hash);
     if (asked) sort(asked[2], asked[1] === "-");
+    const target = document.getElementById(location.hash.slice(1));
+    if (target && target.parentElement === pictures && target.offsetParent === null) {
+      showAll();
+      target.scrollIntoView();
+    }
   }
   addEventListener("hashchange", follow);
   follow();

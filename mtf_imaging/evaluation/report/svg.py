@@ -6,9 +6,9 @@ WIDTH, HEIGHT = 640, 380
 LEFT, RIGHT, TOP, BOTTOM = 70, 14, 28, 60  # margins around the area of the data
 
 
-def svg(name: str, *parts: object) -> Markup:
+def svg(name: str, *parts: object, height: int = HEIGHT) -> Markup:
     """Returns a plot with a description for screen readers."""
-    return tag("svg", *parts, viewBox=f"0 0 {WIDTH} {HEIGHT}", role="img", aria_label=name, class_="plot")
+    return tag("svg", *parts, viewBox=f"0 0 {WIDTH} {height}", role="img", aria_label=name, class_="plot")
 
 
 def line(x1: float, y1: float, x2: float, y2: float, kind: str = "grid") -> Markup:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from mtf_imaging.evaluation.report.histogram import histogram
+from mtf_imaging.evaluation.report.distribution import Dot, distribution
 from mtf_imaging.evaluation.report.markup import Markup, join, tag
 from mtf_imaging.evaluation.report.shell import checkbox, counted, fill, image_pages_style, package_text, page_html
 from mtf_imaging.kinds.objects.description import ObjectDescription
@@ -35,8 +35,8 @@ def object_report_html(scores: ObjectScores, layers: Mapping[str, ObjectLayers],
       description: the categories.
     """
     metrics, kinds, images = object_metrics(scores), [*scores.by_kind], scores.images
-    values = [one.f1 for one in images if one.f1 is not None]
-    plot = histogram(values, "mean", "F1", "image") if values else tag("p", "No objects and no detections.")
+    dots = [Dot(one.key, one.f1, f"#c{n}") for n, one in enumerate(images, start=1) if one.f1 is not None]
+    plot = distribution(dots, "mean", "F1", "image") if dots else tag("p", "No objects and no detections.")
     sections = (object_section(n + 1, images[n], layers.get(images[n].key)) for n in worst_first(images))
     main = fill(
         "report.html",
@@ -47,7 +47,7 @@ def object_report_html(scores: ObjectScores, layers: Mapping[str, ObjectLayers],
         legend=curve_legend(CURVES),
         curves=join(*(_mean_plot(scores, kind) for kind in kinds)),
         category_curves=_category_plots(scores, kinds, description),
-        histogram=tag("figure", plot, class_="half"),
+        by_image=tag("figure", plot, class_="half"),
         counted=_counted_text(scores),
         kind=kinds[-1],
         images=object_tables.image_table(images),

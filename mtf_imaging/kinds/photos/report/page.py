@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from mtf_imaging.evaluation.report.histogram import histogram
+from mtf_imaging.evaluation.report.distribution import Dot, distribution
 from mtf_imaging.evaluation.report.markup import Markup, join, tag
 from mtf_imaging.evaluation.report.shell import checkbox, counted, fill, image_pages_style, page_html
 from mtf_imaging.kinds.photos.description import PhotoDescription
@@ -23,8 +23,9 @@ def photo_report_html(
       description: the classes and their colors.
     """
     metrics = photo_metrics(scores, description)
-    values = [score.mean_iou for score in scores if score.mean_iou is not None]
-    plot = histogram(values, "mean", "IoU", "photo") if values else tag("p", "No pixel counts.")
+    numbered = enumerate(scores, start=1)
+    dots = [Dot(score.key, score.mean_iou, f"#c{n}") for n, score in numbered if score.mean_iou is not None]
+    plot = distribution(dots, "mean", "IoU", "photo") if dots else tag("p", "No pixel counts.")
     sections = (photo_section(n + 1, scores[n], layers.get(scores[n].key), description) for n in worst_first(scores))
     main = fill(
         "report.html",
@@ -33,7 +34,7 @@ def photo_report_html(
         classes=photo_tables.class_table(metrics, description),
         tolerance=f"{100 * metrics['boundary_tolerance']:g}",
         confusion=photo_tables.confusion_table(metrics, description),
-        histogram=tag("figure", plot, class_="half"),
+        by_image=tag("figure", plot, class_="half"),
         photos=photo_tables.photo_table(scores, metrics, description),
         shown=_shown_text(len(scores), len(layers)),
         boxes=_class_boxes(description),
