@@ -3,12 +3,14 @@
 import dataclasses
 import json
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from benchmarks import performance_picture
 from benchmarks.partition import __main__ as command
-from benchmarks.partition import summary, table
+from benchmarks.partition import plot, summary, table
 from benchmarks.partition.compare import unequal
 from benchmarks.partition.contender import Contender
 from benchmarks.partition.networks import Step
@@ -249,3 +251,18 @@ def test_a_result_can_be_shown_again(tmp_path, capsys):
     assert "a processor, 2 cores, 4 GiB, a GPU; Linux; tensorflow 2; 2026" in out
     assert "- 2x2: step: not done after 2 s" in out
     assert (tmp_path / "partition.png").is_file()
+
+
+def test_the_picture_shows_every_row_of_the_tables_in_words():
+    bars = performance_picture.read_bars(Path("docs/evidence/performance.md").read_text())
+    assert [title.split(",")[0] for title in bars] == ["N1", "N2", "N2", "N2"]
+    assert all(bar.interval[0] <= bar.time <= bar.interval[1] and bar.memory for rows in bars.values() for bar in rows)
+    assert [plot.describe(bar.contender) for bar in next(iter(bars.values()))] == [
+        "not split",
+        "2 x 2",
+        "2 x 2 x 2",
+        "16 x 16",
+        "2 x 2, one device each",
+    ]
+    assert plot.describe("127 x 127 x 127, stacked:2x2@127") == "2 x 2, 127 x 127 x 127 voxels"
+    assert plot.describe("collective:4x4") == "4 x 4, in 16 processes"
