@@ -17,6 +17,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks import demo_scores
 from benchmarks.learning import table as learning_table
 from benchmarks.learning.cases import lost_sizes
 from mtf_imaging.evaluation import context_study
@@ -25,12 +26,15 @@ from mtf_imaging.evaluation.resolution_study import MEASURES, Run, dice_values, 
 ROOT = Path(__file__).parents[1]
 FIGURES, PICTURES = ROOT / "docs/figures", ROOT / "docs/pictures"
 CONTEXT = ("context", "context_real_ct")  # the studies of context
-PAGES = {
-    "quality": ROOT / "README.md",
-    "resolution": ROOT / "docs/evidence/resolution.md",
-    **dict.fromkeys(CONTEXT, ROOT / "docs/evidence/context.md"),
-    **dict.fromkeys(("learning", "cases", "equal_steps", "choices"), ROOT / "docs/evidence/learning.md"),
+_EVIDENCE = ROOT / "docs/evidence"
+PAGES = {  # the pages of each table
+    "quality": [ROOT / "README.md", ROOT / "docs/index.md"],
+    "demo": [ROOT / "docs/start/demo.md"],
+    "resolution": [_EVIDENCE / "resolution.md"],
+    **{name: [_EVIDENCE / "context.md"] for name in CONTEXT},
+    **{name: [_EVIDENCE / "learning.md"] for name in ("learning", "cases", "equal_steps", "choices")},
 }
+DEMO_CASES = "demo_cases.csv"
 EQUAL_STEPS, CHOICES = "learning_equal_steps.csv", "learning_choices.csv"
 _DEMO = ("phantoms at 64^3: 12 to train on, 4 held out", "`unet3d_demo`, 400 steps, 4 x 4 mesh")
 _REAL_CT = "real CT at 3 mm, one patient warped: 12 to train on, 4 held out"
@@ -48,6 +52,7 @@ def measure(output_dir: Path, real_ct_dir: Path | None) -> None:
         _command("study", "--output_dir", output_dir / name, *words)
         FIGURES.mkdir(exist_ok=True)
         shutil.copyfile(output_dir / name / "study.csv", FIGURES / f"{name}.csv")
+    demo_scores.write_scores(demo_scores.read_runs(output_dir / "demo"), FIGURES / DEMO_CASES)
     shutil.copyfile(output_dir / "resolution/study.png", PICTURES / "resolution.png")
     _command("study", "--kind", "context", "--output_dir", output_dir / "context", "--seeds", "1,2,3,4,5")
     copy_context(output_dir / "context", "context")
@@ -100,6 +105,7 @@ def tables() -> dict[str, str]:
     """Returns the tables of the documentation in Markdown, from the files in `FIGURES`."""
     return {
         "quality": quality_table(read_study(FIGURES / "demo.csv"), FIGURES / learning_table.RESULTS),
+        "demo": demo_scores.scores_table(FIGURES / DEMO_CASES),
         "resolution": resolution_table(read_study(FIGURES / "resolution.csv")),
         **{name: context_study.study_text(context_study.read_study(FIGURES / f"{name}.csv")) for name in CONTEXT},
         "learning": learning_table.text(FIGURES / learning_table.RESULTS),
@@ -145,7 +151,8 @@ def with_table(page: str, name: str, table: str) -> str:
 def write_pages() -> None:
     """Writes the tables into the pages."""
     for name, table in tables().items():
-        PAGES[name].write_text(with_table(PAGES[name].read_text(), name, table))
+        for page in PAGES[name]:
+            page.write_text(with_table(page.read_text(), name, table))
 
 
 def _markdown(head: list[str], rows: list[list[str]]) -> str:

@@ -66,8 +66,6 @@ def draw(image: np.ndarray, labels: np.ndarray, spacing: tuple[float, float], pa
         FigureCanvasAgg(figure).print_png(temporary)
 
 
-
-
 def _draw_slices(panel, image):
     """Draws each slice of [x, y] with the voxels of its neighbors that a convolution reads."""
     slices = LAYOUT.slices_per_dimension

@@ -1,17 +1,22 @@
 """Every Dice score in the documentation is a mean and a range over at least three seeds, from the stored runs."""
 
+import json
+
 import pytest
 
-from benchmarks import figures
+from benchmarks import demo_scores, figures
 from benchmarks.learning import table as learning_table
 from benchmarks.learning.contenders import ALL
 from mtf_imaging.evaluation.resolution_study import read_study, resolutions
 
+OVER = ("per_case", "global")
+
 
 @pytest.mark.parametrize("name", figures.PAGES)
 def test_the_table_of_a_page_matches_the_stored_runs(name):
-    page = figures.PAGES[name].read_text()
-    assert figures.with_table(page, name, figures.tables()[name]) == page
+    for path in figures.PAGES[name]:
+        page = path.read_text()
+        assert figures.with_table(page, name, figures.tables()[name]) == page
 
 
 @pytest.mark.parametrize("name", [learning_table.RESULTS, figures.EQUAL_STEPS, figures.CHOICES])
@@ -26,6 +31,24 @@ def test_every_score_has_three_seeds(name):
     runs = read_study(figures.FIGURES / f"{name}.csv")
     for resolution in resolutions(runs):
         assert len({run.seed for run in runs if run.resolution == resolution}) >= 3
+
+
+def test_the_scores_of_the_demo_are_read_from_its_runs(tmp_path):
+    for seed, liver, lesion in ((10, 0.5, 0.25), (9, 0.75, 0.5), (2, 1.0, 0.75)):
+        scores = {"liver": {"dice": liver}, "lesion": {"dice": lesion}}
+        official = {
+            f"{mask}_dice_{over}": dice for mask, dice in (("liver", liver), ("lesion", lesion)) for over in OVER
+        }
+        folder = tmp_path / f"64_seed_{seed}/evaluation"
+        folder.mkdir(parents=True)
+        (folder / "metrics.json").write_text(json.dumps({"official": official, "cases": {"3": scores, "11": scores}}))
+    rows = demo_scores.read_runs(tmp_path)
+    assert [row[:2] for row in rows[:4]] == [["2", "case 3"], ["2", "case 11"], ["2", "per case"], ["2", "global"]]
+    demo_scores.write_scores(rows, tmp_path / "scores.csv")
+    table = demo_scores.scores_table(tmp_path / "scores.csv").splitlines()
+    assert table[0] == "| Dice, 3 seeds | liver | lesion |"
+    assert table[3] == "| case 11 | 0.750 (0.500 to 1.000) | 0.500 (0.250 to 0.750) |"
+    assert len(table) == 6
 
 
 def test_a_page_without_a_place_for_the_table():
