@@ -27,10 +27,9 @@ _PANEL_INCHES = (4.5, 4.5, 0.4)  # width, height, and height of a title
 _GAP = 5.5  # voxels between two slices in the picture
 
 
-def read_plane(path: Path, z: int | None = None) -> np.ndarray:
-    """Returns an axial plane [x, y] of a NIfTI file, from the patient's right and from the back; all planes without z."""
-    volume = nibabel.as_closest_canonical(nibabel.load(path)).get_fdata(dtype=np.float32)[::-1]
-    return volume if z is None else volume[..., z]
+def read_volume(path: Path) -> np.ndarray:
+    """Returns the voxels [x, y, z] of a NIfTI file; x starts at the patient's right, as radiology shows it."""
+    return nibabel.as_closest_canonical(nibabel.load(path)).get_fdata(dtype=np.float32)[::-1]
 
 
 def draw(image: np.ndarray, labels: np.ndarray, spacing: tuple[float, float], path: Path) -> None:
@@ -50,8 +49,9 @@ def draw(image: np.ndarray, labels: np.ndarray, spacing: tuple[float, float], pa
     for panel in (plain, segmented):
         panel.imshow(image.T, origin="lower", extent=extent, interpolation="bilinear", **_HU)
     for label, color in ((1, _LIVER), (2, _LESION)):
-        segmented.contourf(labels.T >= label, [0.5, 1.5], colors=[color], alpha=0.25, extent=extent)
-        segmented.contour(labels.T >= label, [0.5], colors=[color], linewidths=1.6, extent=extent)
+        mask = (labels >= label).T
+        segmented.contourf(mask, [0.5, 1.5], colors=[color], alpha=0.25, extent=extent)
+        segmented.contour(mask, [0.5], colors=[color], linewidths=1.6, extent=extent)
     _draw_slices(split, ndimage.zoom(image, [SIZE / size for size in image.shape], order=1))
     titles = (
         (plain, "a CT"),
@@ -97,10 +97,10 @@ def main() -> None:
     parser.add_argument("--output", type=Path, default="docs/pictures/segmented_slices.png", help="PNG file to write")
     arguments = parser.parse_args()
     volume = arguments.demo_dir / f"cases/volume-{arguments.case}.nii.gz"
-    labels = read_plane(arguments.demo_dir / f"evaluation/predictions/segmentation-{arguments.case}.nii.gz")
+    labels = read_volume(arguments.demo_dir / f"evaluation/predictions/segmentation-{arguments.case}.nii.gz")
     z = int(np.count_nonzero(labels == 2, axis=(0, 1)).argmax())
     spacing = nibabel.as_closest_canonical(nibabel.load(volume)).header.get_zooms()
-    draw(read_plane(volume, z), labels[..., z], spacing[:2], arguments.output)
+    draw(read_volume(volume)[..., z], labels[..., z], spacing[:2], arguments.output)
 
 
 if __name__ == "__main__":

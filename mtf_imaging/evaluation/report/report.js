@@ -43,7 +43,7 @@
   }
   if (pictures.children.length > FEW) {
     pictures.classList.add("few");
-    more.textContent = `Show all ${pictures.children.length} with pictures`;
+    more.textContent = `Show all ${pictures.children.length}`;
     more.hidden = false;
     more.addEventListener("click", showAll);
   }
