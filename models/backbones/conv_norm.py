@@ -5,7 +5,8 @@ import dataclasses
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.models.backbones import layers
+from mtf_imaging.models.backbones.gathering import gather_small_slices
+from mtf_imaging.models.backbones.padding import window_padding
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,7 +17,7 @@ class ConvNorm:
       is_training: whether norms use the statistics of the batch and update their moving statistics.
       momentum: fraction of the moving statistics that each update of a batch norm keeps.
       epsilon: number that batch norms add to the variance.
-      padding: "fixed" or "same", see `layers.window_padding`.
+      padding: "fixed" or "same", see `padding.window_padding`.
       gather_below: minimum size of a slice in pixels, see `gather`.
     """
 
@@ -63,10 +64,10 @@ class ConvNorm:
 
     def gather(self, x, name, stride):
         """Gathers the dimensions whose slices would have fewer than `gather_below` pixels after a strided operation."""
-        return layers.gather_small_slices(x, f"{name}_gather", stride, self.gather_below)
+        return gather_small_slices(x, f"{name}_gather", stride, self.gather_below)
 
     def _conv(self, x, name, filters, kernel_size, stride, dilation, groups=1):
-        padding = layers.window_padding(self.padding, kernel_size, stride, dilation)
+        padding = window_padding(self.padding, kernel_size, stride, dilation)
         conv = mi.layers.Conv(filters, kernel_size, stride, padding, dilation, groups, use_bias=False, name=name)
         return conv(x)
 

@@ -1,7 +1,7 @@
 """The stems of residual networks, which reduce an image to a quarter of its size."""
 
 import mtf_imaging as mi
-from mtf_imaging.models.backbones.layers import window_padding
+from mtf_imaging.models.backbones.padding import window_padding
 
 
 def stem_7x7(conv_norm, image, filters, pool_padding="same"):
@@ -11,7 +11,7 @@ def stem_7x7(conv_norm, image, filters, pool_padding="same"):
       conv_norm: a `ConvNorm`.
       image: Tensor[batch, height, width, channels]
       filters: number of channels of the result.
-      pool_padding: "same" or "fixed", see `layers.window_padding`.
+      pool_padding: "same" or "fixed", see `padding.window_padding`.
 
     Returns:
       Tensor[batch, height / 4, width / 4, channels=filters], with sizes rounded up.

@@ -9,7 +9,7 @@ import tensorflow as tf
 import mtf_imaging as mi
 from mtf_imaging.models.backbones.checks import check_count, check_norm, is_count
 from mtf_imaging.models.backbones.conv_norm import ConvNorm
-from mtf_imaging.models.backbones.layers import split_like
+from mtf_imaging.models.backbones.gathering import split_like
 from mtf_imaging.models.class_biases import check_biases
 from mtf_imaging.models.deeplab import layers
 from mtf_imaging.models.deeplab.gathering import gather_small_slices

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging.models.backbones.checks import check_count, check_norm, is_count
-from mtf_imaging.models.backbones.layers import gather_small_slices, split_like
+from mtf_imaging.models.backbones.gathering import gather_small_slices, split_like
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,8 +6,8 @@ import gin
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.models.backbones import layers
 from mtf_imaging.models.backbones.checks import check_count, check_norm, is_count
+from mtf_imaging.models.backbones.gathering import gather_small_slices
 
 TIME_KERNEL = 3
 SPACE_KERNEL = 3
@@ -159,7 +159,7 @@ class R2Plus1D:
         return mi.ops.batch_norm(x, is_training, self.norm_momentum, self.norm_epsilon, name=f"{name}_norm")
 
     def _gather(self, x, name, strides):
-        return layers.gather_small_slices(x, f"{name}_gather", strides, self.gather_below)
+        return gather_small_slices(x, f"{name}_gather", strides, self.gather_below)
 
 
 def _middle_filters(x, filters, kernel_size=SPACE_KERNEL):
