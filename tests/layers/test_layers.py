@@ -26,7 +26,7 @@ LAYERS = {
     "batch_norm": (lambda: layers.Norm("batch", is_training=True), PLANE),
     "group_norm": (lambda: layers.Norm("group", groups=2, epsilon=1e-3), PLANE),
     "layer_norm": (lambda: layers.Norm("layer"), PLANE),
-    "residual": (lambda: layers.Residual(layers.Conv(4), layers.Norm(), activation="relu"), PLANE),
+    "residual": (lambda: layers.Residual(layers.Conv(4, use_bias=False), layers.Norm(), activation="relu"), PLANE),
     "projected": (lambda: layers.Residual(layers.Conv(6, strides=2), layers.Conv(6, strides=(1, 2))), PLANE),
     "up_sample": (lambda: layers.UpSample((2, 3)), PLANE),
     "linear": (lambda: layers.UpSample(2, "linear"), PLANE),
@@ -193,8 +193,8 @@ CHOICES = "'relu', 'leaky_relu', 'gelu', 'silu', 'sigmoid', 'tanh', 'softmax'"
 ERRORS = [
     (
         lambda x: layers.Norm("batchnorm"),
-        "mi.layers.Norm: kind = 'batchnorm' is not known. Did you mean 'batch'? Fix: choose one of 'instance', 'batch', "
-        "'group', 'layer'.",
+        "mi.layers.Norm: kind = 'batchnorm' is not known. Did you mean 'batch'? Fix: choose one of 'instance', "
+        "'batch', 'group', 'layer'.",
     ),
     (
         lambda x: layers.Norm("batch"),
@@ -203,7 +203,8 @@ ERRORS = [
     ),
     (
         lambda x: layers.Norm("instance", groups=2),
-        "mi.layers.Norm: groups = 2 with kind = 'instance'. Fix: set groups for a group norm, and only for a group norm.",
+        "mi.layers.Norm: groups = 2 with kind = 'instance'. Fix: set groups for a group norm, and only "
+        "for a group norm.",
     ),
     (
         lambda x: layers.Norm("group", groups=3, name="norm")(x),
@@ -241,8 +242,8 @@ ERRORS = [
     (
         lambda x: layers.Conv(4, (3, 3, 3))(x),
         "mi.layers.Conv: the input Shape[batch=2, x=7, y=5, channels=4] has 2 dimensions between the batch and the "
-        "channels, but the layer has sizes for [3]. Fix: use an int for all spatial dimensions, or one size for each of "
-        "them.",
+        "channels, but the layer has sizes for [3]. Fix: use an int for all spatial dimensions, or one size for each "
+        "of them.",
     ),
     (
         lambda x: layers.Residual(layers.Conv(4, padding="valid"))(x),
@@ -278,8 +279,8 @@ ERRORS = [
     ),
     (
         lambda x: layers.Conv(3, name="my conv"),
-        "mi.layers.Conv: name = 'my conv' is not a name for variables. Fix: use letters, digits, '_', '-', '.' and '/', "
-        "and begin with a letter or a digit.",
+        "mi.layers.Conv: name = 'my conv' is not a name for variables. Fix: use letters, digits, '_', '-', '.' and "
+        "'/', and begin with a letter or a digit.",
     ),
 ]
 
