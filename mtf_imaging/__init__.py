@@ -30,6 +30,7 @@ _LAZY = {
     "errors": ("mtf_imaging.errors", None),
     "evaluation": ("mtf_imaging.evaluation", None),
     "jobs": ("mtf_imaging.jobs", None),
+    "layers": ("mtf_imaging.layers", None),
     "layout": ("mtf_imaging.layout", None),
     "meshes": ("mtf_imaging.meshes", None),
     "mtf": ("mtf_imaging.compat", "mtf"),
