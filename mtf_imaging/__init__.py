@@ -31,6 +31,7 @@ _LAZY = {
     "errors": ("mtf_imaging.errors", None),
     "evaluation": ("mtf_imaging.evaluation", None),
     "jobs": ("mtf_imaging.jobs", None),
+    "keras": ("mtf_imaging.training.keras", None),
     "layout": ("mtf_imaging.layout", None),
     "meshes": ("mtf_imaging.meshes", None),
     "mtf": ("mtf_imaging.compat", "mtf"),

@@ -27,7 +27,11 @@ class Parts:
         classes = mtf.Dimension("classes", 2)
         shape = mtf.Shape([image.shape.dims[-1], classes])
         weights = mtf.get_variable(
-            image.mesh, "weights", shape, dtype=mi.ops.master_dtype(image.dtype), initializer=[[0.3, -0.7]]
+            image.mesh,
+            "weights",
+            shape,
+            dtype=mi.ops.master_dtype(image.dtype),
+            initializer=tf.constant_initializer([[0.3, -0.7]]),
         )
         logits = mtf.einsum([image, mtf.cast(weights, image.dtype)], mtf.Shape([*image.shape.dims[:-1], classes]))
         probabilities = mi.ops.softmax(logits, classes)
@@ -49,9 +53,9 @@ def test_outputs_name_their_dimensions_and_are_float32(run, dtype):
     (signature,) = ArraySignatures(networks, [SIZES]).signatures()
     assert [*map(str, (*signature.inputs, *signature.outputs))] == [
         "image: float32 [x: 4, y: 3, z: 2, channels: 1]",
+        "probabilities: float32 [x: 4, y: 3, z: 2, classes: 2]",
         "labels: int32 [x: 4, y: 3, z: 2]",
         "planes: float32 [z: 2]",
-        "probabilities: float32 [x: 4, y: 3, z: 2, classes: 2]",
     ]
     image = np.random.default_rng(0).normal(size=(*SIZES, 1)).astype(np.float32)
     found = signature.function()(image=tf.constant(image))

@@ -24,7 +24,11 @@ def import_tensorflow() -> None:
     """
     check_tensorflow()
     os.environ.setdefault(_ONEDNN, "1")
-    with without_log_lines() if silence() else contextlib.nullcontext(), _without_import(_KERAS), _without_collections():
+    with (
+        without_log_lines() if silence() else contextlib.nullcontext(),
+        _without_import(_KERAS),
+        _without_collections(),
+    ):
         from mtf_imaging.meshes.gpus import grow_memory
 
         grow_memory()
