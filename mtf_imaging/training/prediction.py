@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from mtf_imaging.files.run_folder import weights_folder
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.files.run_folder import weights_folder
 from mtf_imaging.layout import ONE_PROCESSOR, Layout, format_rules
 from mtf_imaging.program.program import Program
 from mtf_imaging.training.activations import Activations, TrainedNetwork
