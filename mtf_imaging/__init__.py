@@ -32,6 +32,7 @@ _LAZY = {
     "evaluation": ("mtf_imaging.evaluation", None),
     "jobs": ("mtf_imaging.jobs", None),
     "keras": ("mtf_imaging.training.keras", None),
+    "layers": ("mtf_imaging.layers", None),
     "layout": ("mtf_imaging.layout", None),
     "meshes": ("mtf_imaging.meshes", None),
     "mtf": ("mtf_imaging.compat", "mtf"),

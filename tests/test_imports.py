@@ -23,6 +23,7 @@ LAYERS = [
     {"reads"},
     {"meshes"},
     {"ops"},
+    {"layers"},
     {"upstream"},
     {"program"},
     {"training"},

@@ -43,6 +43,7 @@ TYPED = [
     "kinds/volumes/prediction.py",
     "kinds/volumes/trained.py",
     "kinds/volumes/training.py",
+    "layers",
     "layout",
     "meshes",
     "ops",

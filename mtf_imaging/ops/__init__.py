@@ -4,7 +4,7 @@ Every operation returns the values and gradients of the corresponding TensorFlow
 every legal layout.
 """
 
-from mtf_imaging.ops.activation import dropout, leaky_relu
+from mtf_imaging.ops.activation import dropout, leaky_relu, relu
 from mtf_imaging.ops.bias import add_bias
 from mtf_imaging.ops.conv.convolution import (
     conv1d,
@@ -14,6 +14,7 @@ from mtf_imaging.ops.conv.convolution import (
     conv3d,
     conv3d_transpose,
 )
+from mtf_imaging.ops.conv.separable import separable_conv2d, separable_conv3d
 from mtf_imaging.ops.detection.roi_align import roi_align
 from mtf_imaging.ops.detection.suppression import combined_non_max_suppression
 from mtf_imaging.ops.detection.top_k import top_k
@@ -21,6 +22,7 @@ from mtf_imaging.ops.losses.cross_entropy import softmax, sparse_softmax_cross_e
 from mtf_imaging.ops.losses.dice import adaptive_dice_loss, dice_loss
 from mtf_imaging.ops.losses.masked_mean import masked_mean
 from mtf_imaging.ops.losses.sigmoid import sigmoid_cross_entropy
+from mtf_imaging.ops.norm.layer import layer_norm
 from mtf_imaging.ops.norm.norms import batch_norm, group_norm, instance_norm
 from mtf_imaging.ops.over_batch import over_batch
 from mtf_imaging.ops.pool.pooling import (
@@ -31,11 +33,14 @@ from mtf_imaging.ops.pool.pooling import (
     max_pool2d,
     max_pool3d,
 )
+from mtf_imaging.ops.pool.whole import global_avg_pool
 from mtf_imaging.ops.precision import master_dtype
 from mtf_imaging.ops.recompute import recompute
 from mtf_imaging.ops.reshard import gather_slices, scatter_slices, slices_per_dimension
 from mtf_imaging.ops.resize.padding import pad
 from mtf_imaging.ops.resize.resizing import resize1d, resize2d, resize3d
+from mtf_imaging.ops.smooth import gelu, silu
+from mtf_imaging.ops.space.blocks import depth_to_space, space_to_depth
 from mtf_imaging.ops.step import step
 
 __all__ = [
@@ -52,11 +57,15 @@ __all__ = [
     "conv2d_transpose",
     "conv3d",
     "conv3d_transpose",
+    "depth_to_space",
     "dice_loss",
     "dropout",
     "gather_slices",
+    "gelu",
+    "global_avg_pool",
     "group_norm",
     "instance_norm",
+    "layer_norm",
     "leaky_relu",
     "masked_mean",
     "master_dtype",
@@ -66,14 +75,19 @@ __all__ = [
     "over_batch",
     "pad",
     "recompute",
+    "relu",
     "resize1d",
     "resize2d",
     "resize3d",
     "roi_align",
     "scatter_slices",
+    "separable_conv2d",
+    "separable_conv3d",
     "sigmoid_cross_entropy",
+    "silu",
     "slices_per_dimension",
     "softmax",
+    "space_to_depth",
     "sparse_softmax_cross_entropy",
     "step",
     "top_k",

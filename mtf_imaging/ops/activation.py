@@ -1,4 +1,4 @@
-"""Leaky ReLU and dropout.
+"""ReLU, leaky ReLU and dropout.
 
 Both are elementwise: every dimension may be split, and no data is exchanged.
 """
@@ -90,6 +90,21 @@ def leaky_relu(x: mtf.Tensor, negative_slope: float = 0.2, name: str | None = No
             f"leaky_relu '{name or 'leaky_relu'}': negative_slope must be at least 0, not {negative_slope}"
         )
     return LeakyRelu(x, negative_slope, name).outputs[0]
+
+
+def relu(x: mtf.Tensor, name: str | None = None) -> mtf.Tensor:
+    """Computes the rectified linear unit `max(x, 0)`, like `tf.nn.relu`.
+
+    Every dimension may be split. The backward pass keeps only the result, or only the result of a dropout that follows.
+
+    Args:
+      x: Tensor[...]
+      name: name of the operation.
+
+    Returns:
+      Tensor[...] with the shape and dtype of `x`.
+    """
+    return LeakyRelu(x, 0.0, name or "relu").outputs[0]
 
 
 class Dropout(mtf.Operation):

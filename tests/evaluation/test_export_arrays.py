@@ -39,17 +39,11 @@ class Parts:
         return {"probabilities": probabilities, "labels": mtf.argmax(logits, classes), "planes": planes}
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("run")
-    program = mi.Program(Parts().predict, Parts().inputs(1, SIZES, dtype="float32", labels=False))
-    Checkpoints(folder, program).save()
-    return folder
-
-
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
-def test_outputs_name_their_dimensions_and_are_float32(run, dtype):
-    networks = TrainedNetworks(Parts(), [SIZES], [run], "last", dtype)
+def test_outputs_name_their_dimensions_and_are_float32(tmp_path, dtype):
+    program = mi.Program(Parts().predict, Parts().inputs(1, SIZES, dtype=dtype, labels=False))
+    Checkpoints(tmp_path, program).save()
+    networks = TrainedNetworks(Parts(), [SIZES], [tmp_path], "last", dtype)
     (signature,) = ArraySignatures(networks, [SIZES]).signatures()
     assert [*map(str, (*signature.inputs, *signature.outputs))] == [
         "image: float32 [x: 4, y: 3, z: 2, channels: 1]",
@@ -59,7 +53,7 @@ def test_outputs_name_their_dimensions_and_are_float32(run, dtype):
     ]
     image = np.random.default_rng(0).normal(size=(*SIZES, 1)).astype(np.float32)
     found = signature.function()(image=tf.constant(image))
-    expected = predictor(task=Parts(), sizes=SIZES, model_dir=run, dtype=dtype)(image)
+    expected = predictor(task=Parts(), sizes=SIZES, model_dir=tmp_path, dtype=dtype)(image)
     for name, array in expected.items():
         assert found[name].dtype == (tf.int32 if name == "labels" else tf.float32)
         np.testing.assert_array_equal(found[name], array.astype(found[name].dtype.as_numpy_dtype))

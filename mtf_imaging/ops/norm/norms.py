@@ -10,7 +10,7 @@ from mtf_imaging.ops.norm.normalization import Normalize, Sharing
 from mtf_imaging.ops.precision import master_dtype
 
 
-def _variable(x: mtf.Tensor, key: str, initial: float, trainable: bool = True) -> mtf.Tensor:
+def channel_variable(x: mtf.Tensor, key: str, initial: float, trainable: bool = True) -> mtf.Tensor:
     """Returns a variable with one value for each channel of `x`."""
     channels, initializer = mtf.Shape(x.shape.dims[-1:]), tf.constant_initializer(initial)
     dtype = master_dtype(x.dtype)
@@ -48,10 +48,10 @@ def batch_norm(
       Tensor[batch..., x, y, z, channels]
     """
     with tf.compat.v1.variable_scope(name, default_name="batch_norm"):
-        scale, offset = _variable(x, "scale", 1.0), _variable(x, "offset", 0.0)
+        scale, offset = channel_variable(x, "scale", 1.0), channel_variable(x, "offset", 0.0)
         moving_mean, moving_variance = (
-            _variable(x, "moving_mean", 0.0, False),
-            _variable(x, "moving_variance", 1.0, False),
+            channel_variable(x, "moving_mean", 0.0, False),
+            channel_variable(x, "moving_variance", 1.0, False),
         )
         keeps_statistics = is_inference() or any(is_frozen(x.operation.name) for x in (moving_mean, moving_variance))
         if is_training and not keeps_statistics:
@@ -126,5 +126,5 @@ def _per_case_norm(kind: str, x: mtf.Tensor, group: int, epsilon: float, name: s
             f"{len(x.shape.dims)}: {x.shape}"
         )
     with tf.compat.v1.variable_scope(name, default_name=kind):
-        scale, offset = _variable(x, "scale", 1.0), _variable(x, "offset", 0.0)
+        scale, offset = channel_variable(x, "scale", 1.0), channel_variable(x, "offset", 0.0)
         return Normalize(kind, x, scale, offset, Sharing(by_case=True, group=group), epsilon).outputs[0]

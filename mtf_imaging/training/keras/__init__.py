@@ -1,4 +1,4 @@
-"""Weights of Keras models. Keras itself is not imported: the functions take models that the caller has built or loaded."""
+"""Weights of Keras models, which the caller builds or loads; this package does not import Keras."""
 
 from mtf_imaging.training.keras.importing import import_weights
 

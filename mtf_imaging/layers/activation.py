@@ -1,0 +1,47 @@
+"""The activations that layers know by name."""
+
+from collections.abc import Callable
+
+from mtf_imaging import ops
+from mtf_imaging.compat import mtf
+from mtf_imaging.layers.checks import check_function
+
+Activation = str | Callable[[mtf.Tensor], mtf.Tensor] | None
+
+ACTIVATIONS: dict[str, Callable[[mtf.Tensor], mtf.Tensor]] = {
+    "relu": ops.relu,
+    "leaky_relu": ops.leaky_relu,
+    "gelu": ops.gelu,
+    "silu": ops.silu,
+    "sigmoid": mtf.sigmoid,
+    "tanh": mtf.tanh,
+    "softmax": lambda x: ops.softmax(x, x.shape.dims[-1]),
+}
+
+
+def check_activation(title: str, activation: Activation) -> None:
+    """Checks the activation of a layer.
+
+    Args:
+      title: the layer, for error messages.
+      activation: a key of `ACTIVATIONS`, a function or None.
+
+    Raises:
+      ConfigError: it is something else.
+    """
+    check_function(title, "activation", activation, list(ACTIVATIONS))
+
+
+def activate(x: mtf.Tensor, activation: Activation) -> mtf.Tensor:
+    """Applies an activation.
+
+    Args:
+      x: Tensor[...]
+      activation: a key of `ACTIVATIONS`, a function or None.
+
+    Returns:
+      Tensor[...]
+    """
+    if activation is None:
+        return x
+    return (ACTIVATIONS[activation] if isinstance(activation, str) else activation)(x)

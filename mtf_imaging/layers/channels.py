@@ -1,0 +1,54 @@
+"""The channel dimension of activations."""
+
+from collections.abc import Sequence
+
+from mtf_imaging.compat import mtf
+from mtf_imaging.errors import ShapeError
+from mtf_imaging.ops.precision import master_dtype
+
+CHANNELS = "channels"
+_JOINED = "joined"  # a name that no layout rule mentions, because a concatenation needs whole dimensions
+
+
+def concat(tensors: Sequence[mtf.Tensor]) -> mtf.Tensor:
+    """Concatenates tensors along their channels, like `keras.layers.Concatenate`.
+
+    Every dimension may be split. Processors exchange the channels only if these are split.
+
+    Args:
+      tensors: Tensors[batch, spatial..., channels] with equal dimensions before the channels.
+
+    Returns:
+      Tensor[batch, spatial..., channels]
+
+    Raises:
+      ShapeError: there is no tensor, or the other dimensions differ.
+    """
+    if not tensors:
+        raise ShapeError("mi.layers.concat needs at least one tensor.")
+    for x in tensors[1:]:
+        if x.shape.dims[:-1] != tensors[0].shape.dims[:-1]:
+            raise ShapeError(
+                f"mi.layers.concat: the dimensions before the channels differ: {tensors[0].shape} and {x.shape}. "
+                "Fix: resize or crop one of the tensors."
+            )
+    joined = mtf.concat([rename_channels(x, _JOINED) for x in tensors], _JOINED)
+    return rename_channels(joined, CHANNELS)
+
+
+def rename_channels(x: mtf.Tensor, name: str) -> mtf.Tensor:
+    """Renames the last dimension of a tensor."""
+    old = x.shape.dims[-1].name
+    return x if old == name else mtf.rename_dimension(x, old, name)
+
+
+def widen(x: mtf.Tensor) -> mtf.Tensor:
+    """Converts a tensor to float32 if it has fewer bits, for instance logits before a loss.
+
+    Args:
+      x: Tensor[...]
+
+    Returns:
+      Tensor[...] in `mi.ops.master_dtype(x.dtype)`.
+    """
+    return mtf.cast(x, master_dtype(x.dtype))

@@ -1,0 +1,102 @@
+"""The convolution layer."""
+
+from typing import Any
+
+import tensorflow as tf
+
+from mtf_imaging.compat import mtf
+from mtf_imaging.errors import ShapeError
+from mtf_imaging.layers.activation import Activation, activate, check_activation
+from mtf_imaging.layers.channels import CHANNELS, rename_channels
+from mtf_imaging.layers.checks import check_count, check_initializer, check_sizes
+from mtf_imaging.layers.layer import Layer
+from mtf_imaging.layers.spatial import Padding, Sizes, kernel_dims, operation, spatial_dims, upper
+from mtf_imaging.layers.weights import INITIALIZERS, add_bias, initializer, variable
+
+FILTERS = "filters"
+
+
+class Conv(Layer):
+    """A convolution in 1 to 3 spatial dimensions, with a bias and an activation.
+
+    The number of spatial dimensions is that of the input. Every dimension may be split (`mi.ops.conv3d`).
+
+    The weights are `NAME/filter`, [kernel..., channels / groups, filters], and `NAME/bias`, [filters].
+
+    Args:
+      filters: number of channels of the result.
+      kernel_size: size of the kernel: an int, or one for each spatial dimension. With sizes for each dimension, the
+        input may have several batch dimensions.
+      strides: an int, or one for each spatial dimension.
+      padding: "same" or "valid", or a pair (before, after) for each spatial dimension.
+      dilation: distance between the taps of the kernel: an int, or one for each spatial dimension.
+      groups: number of groups, which divides the numbers of channels of the input and of the result. A convolution with
+        as many groups as channels is depthwise. In one spatial dimension, there are no groups.
+      use_bias: whether to add a bias.
+      activation: "relu", "leaky_relu", "gelu", "silu", "sigmoid", "tanh" or "softmax", a function of the result, or
+        None.
+      kernel_initializer: "he_normal", "glorot_uniform", "lecun_normal" or "zeros", or an initializer of TensorFlow.
+      bias_initializer: a number, a number for each filter, or an initializer of TensorFlow.
+      output_name: name of the channel dimension of the result. The layers after this one need the name `channels`.
+      name: see `Layer`.
+    """
+
+    default_name = "conv"
+
+    def __init__(
+        self,
+        filters: int,
+        kernel_size: Sizes = 3,
+        strides: Sizes = 1,
+        padding: Padding = "same",
+        dilation: Sizes = 1,
+        groups: int = 1,
+        use_bias: bool = True,
+        activation: Activation = None,
+        kernel_initializer: Any = "he_normal",
+        bias_initializer: Any = 0.0,
+        output_name: str = CHANNELS,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name)
+        check_count(self._title, "filters", filters)
+        check_count(self._title, "groups", groups)
+        for argument, value in (("kernel_size", kernel_size), ("strides", strides), ("dilation", dilation)):
+            check_sizes(self._title, argument, value)
+        check_activation(self._title, activation)
+        check_initializer(self._title, "kernel_initializer", kernel_initializer, list(INITIALIZERS))
+        self.filters, self.kernel_size, self.strides, self.padding = filters, kernel_size, strides, upper(padding)
+        self.dilation, self.groups, self.use_bias, self.activation = dilation, groups, use_bias, activation
+        self.kernel_initializer, self.bias_initializer = kernel_initializer, bias_initializer
+        self.output_name = output_name
+
+    def call(self, x: mtf.Tensor, name: str) -> mtf.Tensor:
+        dims = spatial_dims(self._title, x, self.kernel_size, self.strides, self.dilation)
+        options = {} if self.groups == 1 else {"groups": self.groups}
+        if options and len(dims) == 1:
+            raise ShapeError(
+                f"{self._title}: groups = {self.groups}, but the input {x.shape} has one spatial dimension. "
+                "Fix: add a spatial dimension of size 1, or use groups=1."
+            )
+        with tf.compat.v1.variable_scope(name):
+            kernel = self._kernel(x, dims)
+            y = operation("conv{}d", dims)(
+                x, kernel, self.strides, self.padding, dilations=self.dilation, name=name, **options
+            )
+            y = rename_channels(y, self.output_name)
+            y = add_bias(y, self.bias_initializer) if self.use_bias else y
+            return activate(y, self.activation)
+
+    def _kernel(self, x: mtf.Tensor, dims: list[mtf.Dimension]) -> mtf.Tensor:
+        inputs = x.shape.dims[-1]
+        if self.groups > 1:
+            if inputs.size % self.groups or self.filters % self.groups:
+                raise ShapeError(
+                    f"{self._title}: groups = {self.groups} must divide the {inputs.size} channels of the input "
+                    f"{x.shape} and filters = {self.filters}. Fix: use another number of groups or filters."
+                )
+            inputs = mtf.Dimension("channels_per_group", inputs.size // self.groups)
+        # Slices of a grouped convolution hold whole groups, so its filters are split as the channels of the input.
+        outputs = mtf.Dimension(FILTERS if self.groups == 1 else x.shape.dims[-1].name, self.filters)
+        shape = [*kernel_dims(dims, self.kernel_size), inputs, outputs]
+        return variable(x, "filter", shape, initializer(self.kernel_initializer))

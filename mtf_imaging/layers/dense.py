@@ -1,0 +1,61 @@
+"""The dense layer."""
+
+from typing import Any
+
+import tensorflow as tf
+
+from mtf_imaging.compat import mtf
+from mtf_imaging.layers.activation import Activation, activate, check_activation
+from mtf_imaging.layers.channels import CHANNELS, rename_channels
+from mtf_imaging.layers.checks import check_count, check_initializer
+from mtf_imaging.layers.layer import Layer
+from mtf_imaging.layers.weights import INITIALIZERS, add_bias, initializer, variable
+
+
+class Dense(Layer):
+    """A linear function of the channels with a bias and an activation, like `keras.layers.Dense`.
+
+    All dimensions before the channels are kept, so it may follow a mean over the image or act on every voxel. Every
+    dimension may be split.
+
+    The weights are `NAME/weights`, [channels, units], and `NAME/bias`, [units].
+
+    Args:
+      units: number of channels of the result.
+      use_bias: whether to add a bias.
+      activation: see `Conv`.
+      kernel_initializer: see `Conv`.
+      bias_initializer: see `Conv`.
+      output_name: name of the last dimension of the result. The layers after this one need the name `channels`.
+      name: see `Layer`.
+    """
+
+    default_name = "dense"
+
+    def __init__(
+        self,
+        units: int,
+        use_bias: bool = True,
+        activation: Activation = None,
+        kernel_initializer: Any = "glorot_uniform",
+        bias_initializer: Any = 0.0,
+        output_name: str = CHANNELS,
+        name: str | None = None,
+    ) -> None:
+        super().__init__(name)
+        check_count(self._title, "units", units)
+        check_activation(self._title, activation)
+        check_initializer(self._title, "kernel_initializer", kernel_initializer, list(INITIALIZERS))
+        self.units, self.use_bias, self.activation = units, use_bias, activation
+        self.kernel_initializer, self.bias_initializer = kernel_initializer, bias_initializer
+        self.output_name = output_name
+
+    def call(self, x: mtf.Tensor, name: str) -> mtf.Tensor:
+        *kept, channels = x.shape.dims
+        units = mtf.Dimension("units", self.units)
+        with tf.compat.v1.variable_scope(name):
+            weights = variable(x, "weights", [channels, units], initializer(self.kernel_initializer))
+            y = mtf.einsum([x, weights], output_shape=mtf.Shape([*kept, units]), name=name)
+            y = rename_channels(y, self.output_name)
+            y = add_bias(y, self.bias_initializer) if self.use_bias else y
+            return activate(y, self.activation)

@@ -1,0 +1,33 @@
+"""The layer that enlarges images."""
+
+from mtf_imaging.compat import mtf
+from mtf_imaging.layers.checks import check_choice, check_sizes
+from mtf_imaging.layers.layer import Layer
+from mtf_imaging.layers.spatial import Sizes, operation, per_dim, spatial_dims
+
+METHODS = ("nearest", "linear")
+
+
+class UpSample(Layer):
+    """Multiplies the sizes of the spatial dimensions, like `keras.layers.UpSampling2D`. It has no weights.
+
+    Every dimension may be split (`mi.ops.resize3d`).
+
+    Args:
+      factor: an int, or one for each spatial dimension.
+      method: "nearest", which repeats voxels, or "linear".
+      name: name of the operation.
+    """
+
+    default_name = "up_sample"
+
+    def __init__(self, factor: Sizes = 2, method: str = "nearest", name: str | None = None) -> None:
+        super().__init__(name)
+        check_sizes(self._title, "factor", factor)
+        check_choice(self._title, "method", method, METHODS)
+        self.factor, self.method = factor, method
+
+    def call(self, x: mtf.Tensor, name: str) -> mtf.Tensor:
+        dims = spatial_dims(self._title, x, self.factor)
+        sizes = [dim.size * factor for dim, factor in zip(dims, per_dim(dims, self.factor), strict=True)]
+        return operation("resize{}d", dims)(x, sizes, self.method, name=name)

@@ -1,0 +1,74 @@
+"""The weights of layers, and their initial values."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from mtf_imaging.compat import mtf
+from mtf_imaging.errors import ShapeError
+from mtf_imaging.ops import bias
+from mtf_imaging.ops.precision import master_dtype
+
+# Functions without arguments, such that each variable has its own initializer.
+INITIALIZERS: dict[str, Callable[[], Any]] = {
+    # He et al. 2015, arXiv:1502.01852
+    "he_normal": lambda: tf.compat.v1.variance_scaling_initializer(2.0, "fan_in"),
+    # Glorot and Bengio 2010
+    "glorot_uniform": tf.compat.v1.glorot_uniform_initializer,
+    # LeCun et al. 1998, "Efficient BackProp"
+    "lecun_normal": lambda: tf.compat.v1.variance_scaling_initializer(1.0, "fan_in"),
+    "zeros": tf.compat.v1.zeros_initializer,
+}
+
+
+def initializer(value: Any) -> Any:
+    """Returns an initializer of TensorFlow.
+
+    Args:
+      value: a key of `INITIALIZERS`, a number, a sequence of numbers, or an initializer of TensorFlow.
+    """
+    if isinstance(value, str):
+        return INITIALIZERS[value]()
+    return value if callable(value) else tf.compat.v1.constant_initializer(value)
+
+
+def variable(x: mtf.Tensor, name: str, dims: Sequence[mtf.Dimension], initializer: Any) -> mtf.Tensor:
+    """Creates a weight in the current scope, or returns the weight that has this name already.
+
+    The weight is float32 if `x` has fewer bits, and is cast to the dtype of `x`. Its gradient is therefore float32 or
+    larger, too.
+
+    Args:
+      x: the tensor that the weight is used with.
+      name: name of the weight.
+      dims: the dimensions of the weight.
+      initializer: an initializer of TensorFlow, which is called with the shape and the dtype.
+
+    Returns:
+      Tensor[dims...] with the dtype of `x`.
+
+    Raises:
+      ShapeError: the weight with this name has other dimensions.
+    """
+    shape = mtf.Shape(dims)
+    master = mtf.get_variable(x.mesh, name, shape, dtype=master_dtype(x.dtype), initializer=initializer)
+    if master.shape != shape:
+        raise ShapeError(
+            f"the weight '{master.operation.name}' has the shape {master.shape}, but a layer of this name needs "
+            f"{shape}. Fix: give each layer a name of its own, or call a layer only on tensors with as many channels."
+        )
+    return mtf.cast(master, x.dtype)
+
+
+def add_bias(x: mtf.Tensor, initial: Any) -> mtf.Tensor:
+    """Adds the variable `bias` along the last dimension of `x`.
+
+    Args:
+      x: Tensor[..., channels]
+      initial: a number, a number for each channel, or an initializer of TensorFlow.
+
+    Returns:
+      Tensor[..., channels]
+    """
+    return bias.add_bias(x, variable(x, "bias", x.shape.dims[-1:], initializer(initial)))

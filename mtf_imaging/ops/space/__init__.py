@@ -1,0 +1,1 @@
+"""Rearrangements of blocks of voxels to channels and back."""
