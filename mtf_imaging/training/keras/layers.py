@@ -8,8 +8,8 @@ import numpy as np
 Arrays = Mapping[str, np.ndarray]  # the weights of one layer by name
 
 
-def _bias(weights: Arrays, name: str = "bias") -> dict[str, np.ndarray]:
-    return {name: weights["bias"]} if "bias" in weights else {}
+def _bias(weights: Arrays) -> dict[str, np.ndarray]:
+    return {"bias": weights["bias"]} if "bias" in weights else {}
 
 
 def _conv(weights: Arrays) -> dict[str, np.ndarray]:
@@ -41,7 +41,7 @@ def _separable(weights: Arrays) -> dict[str, np.ndarray]:
     return {
         "depthwise/filter": _depthwise_filter(weights["depthwise_kernel"]),
         "pointwise/filter": weights["pointwise_kernel"],
-        **_bias(weights, "pointwise/bias"),
+        **_bias(weights),
     }
 
 
