@@ -1,7 +1,7 @@
-"""A small program for each row of the table of operations in docs/reference/operations.md, by the first cell of the row.
+"""A small program for each row of the tables in docs/reference/operations.md, by the first cell of the row.
 
-A program takes `x`, Tensor[batch, height, width, channels] float64, and returns a tensor, or a tuple of them. Its dimensions
-beyond those of `x` are never split.
+A program takes `x`, Tensor[batch, height, width, channels] float64, and returns a tensor or a tuple of them. Dimensions
+that `x` lacks are not split.
 """
 
 import tensorflow as tf

@@ -1,4 +1,4 @@
-"""The scripts of docs/guides/from_keras.md and trained_networks.md work without changes, and both networks are equal."""
+"""The scripts of docs/guides/from_keras.md and trained_networks.md run without changes, and both networks are equal."""
 
 import re
 import runpy
@@ -95,17 +95,17 @@ def run(folder):
 @pytest.mark.slow
 def test_the_port_trains_and_predicts(run, capsys):
     losses = np.loadtxt("run/losses.csv", delimiter=",", skiprows=1, usecols=1)
-    assert len(losses) == 12
+    assert len(losses) == 40
     assert losses[-1] < losses[0]
     assert Path("run/best").exists()
     runpy.run_path("use.py")
-    assert float(capsys.readouterr().out.removeprefix("accuracy: ")) > 0.5
+    assert float(capsys.readouterr().out.removeprefix("accuracy: ")) > 0.8
 
 
 @pytest.mark.slow
 def test_the_keras_script_trains_and_predicts(folder, capsys):
     runpy.run_path("keras_use.py")
-    assert float(capsys.readouterr().out.removeprefix("accuracy: ")) > 0.3
+    assert float(capsys.readouterr().out.removeprefix("accuracy: ")) > 0.6
 
 
 @pytest.mark.slow
@@ -123,7 +123,7 @@ def test_activations_of_the_page(run, capsys):
 def test_restored_weights_of_the_page(run):
     program = runpy.run_path("restore.py")["program"]
     assert int(program.step) > 0
-    assert int(runpy.run_path("restore_with_tensorflow.py")["program"].step) == 12
+    assert int(runpy.run_path("restore_with_tensorflow.py")["program"].step) == 40
 
 
 @pytest.mark.slow
