@@ -6,7 +6,7 @@ import dataclasses
 import mtf_imaging as mi
 from mtf_imaging.models.backbones.checks import check_choice, check_count, check_norm, is_count
 from mtf_imaging.models.backbones.conv_norm import ConvNorm
-from mtf_imaging.models.backbones.layers import PADDINGS
+from mtf_imaging.models.backbones.padding import PADDINGS
 
 _OUTPUT_STRIDES = (None, 8, 16, 32)
 

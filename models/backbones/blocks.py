@@ -4,7 +4,7 @@ If the result of a block has another shape than its input, a 1 x 1 convolution a
 sum.
 """
 
-from mtf_imaging.models.backbones.layers import relu
+import mtf_imaging as mi
 
 
 def basic_block(conv_norm, x, filters, stride=1, dilation=1):
@@ -20,7 +20,7 @@ def basic_block(conv_norm, x, filters, stride=1, dilation=1):
     Returns:
       Tensor[batch, height / stride, width / stride, channels=filters], with sizes rounded up.
     """
-    y = relu(conv_norm(x, "conv0", filters, 3, stride, dilation))
+    y = mi.ops.relu(conv_norm(x, "conv0", filters, 3, stride, dilation))
     return _add_and_relu(conv_norm, x, conv_norm(y, "conv1", filters, 3, 1, dilation), stride)
 
 
@@ -39,8 +39,8 @@ def bottleneck_block(conv_norm, x, filters, stride=1, dilation=1, strided_conv="
       Tensor[batch, height / stride, width / stride, channels=4 filters], with sizes rounded up.
     """
     first, second = (1, stride) if strided_conv == "3x3" else (stride, 1)
-    y = relu(conv_norm(x, "conv0", filters, 1, first))
-    y = relu(conv_norm(y, "conv1", filters, 3, second, dilation))
+    y = mi.ops.relu(conv_norm(x, "conv0", filters, 1, first))
+    y = mi.ops.relu(conv_norm(y, "conv1", filters, 3, second, dilation))
     return _add_and_relu(conv_norm, x, conv_norm(y, "conv2", EXPANSION * filters, 1), stride)
 
 
@@ -51,4 +51,4 @@ STRIDED_CONVS = ("3x3", "1x1")
 def _add_and_relu(conv_norm, x, y, stride):
     if x.shape != y.shape:
         x = conv_norm(x, "shortcut", y.shape.dims[-1].size, 1, stride)
-    return relu(x + y)
+    return mi.ops.relu(x + y)

@@ -5,7 +5,8 @@ import dataclasses
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.models.backbones import layers
+from mtf_imaging.models.backbones.gathering import gather_small_slices
+from mtf_imaging.models.backbones.padding import window_padding
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,7 +17,7 @@ class ConvNorm:
       is_training: whether norms use the statistics of the batch and update their moving statistics.
       momentum: fraction of the moving statistics that each update of a batch norm keeps.
       epsilon: number that batch norms add to the variance.
-      padding: "fixed" or "same", see `layers.window_padding`.
+      padding: "fixed" or "same", see `padding.window_padding`.
       gather_below: minimum size of a slice in pixels, see `gather`.
     """
 
@@ -31,12 +32,16 @@ class ConvNorm:
 
         Args:
           x: Tensor[batch, height, width, channels]
-          name, filters, kernel_size, stride, dilation: see `layers.conv`.
+          name: name of the scopes.
+          filters: number of channels of the result.
+          kernel_size: size of the kernel in pixels.
+          stride: distance between two windows in pixels.
+          dilation: distance between two pixels of a window.
 
         Returns:
           Tensor[batch, height / stride, width / stride, channels=filters], with sizes rounded up.
         """
-        return self._norm(layers.conv(x, name, filters, kernel_size, stride, dilation, self.padding), name)
+        return self._norm(self._conv(x, name, filters, kernel_size, stride, dilation), name)
 
     def separable(self, x, name, filters, stride=1, dilation=1, use_relu=False):
         """Computes `norm(pointwise(norm(depthwise(x))))`: a 3 x 3 depthwise convolution, and a 1 x 1 convolution.
@@ -45,21 +50,26 @@ class ConvNorm:
           x: Tensor[batch, height, width, channels]
           name: scope of the weights.
           filters: number of channels of the result.
-          stride, dilation: stride and dilation of the depthwise convolution, see `layers.conv`.
+          stride, dilation: stride and dilation of the depthwise convolution, see `__call__`.
           use_relu: whether to apply a ReLU after each of the two norms.
 
         Returns:
           Tensor[batch, height / stride, width / stride, channels=filters], with sizes rounded up.
         """
         with tf.compat.v1.variable_scope(name):
-            x = layers.depthwise_conv(x, "depthwise", 3, stride, dilation, self.padding)
-            x = self._norm(x, "depthwise")
-            x = self(layers.relu(x) if use_relu else x, "pointwise", filters, 1)
-            return layers.relu(x) if use_relu else x
+            channels = x.shape.dims[-1].size
+            x = self._norm(self._conv(x, "depthwise", channels, 3, stride, dilation, groups=channels), "depthwise")
+            x = self(mi.ops.relu(x) if use_relu else x, "pointwise", filters, 1)
+            return mi.ops.relu(x) if use_relu else x
 
     def gather(self, x, name, stride):
         """Gathers the dimensions whose slices would have fewer than `gather_below` pixels after a strided operation."""
-        return layers.gather_small_slices(x, f"{name}_gather", stride, self.gather_below)
+        return gather_small_slices(x, f"{name}_gather", stride, self.gather_below)
+
+    def _conv(self, x, name, filters, kernel_size, stride, dilation, groups=1):
+        padding = window_padding(self.padding, kernel_size, stride, dilation)
+        conv = mi.layers.Conv(filters, kernel_size, stride, padding, dilation, groups, use_bias=False, name=name)
+        return conv(x)
 
     def _norm(self, x, name):
         return mi.ops.batch_norm(x, self.is_training, self.momentum, self.epsilon, name=f"{name}_norm")

@@ -10,7 +10,7 @@ import mtf_imaging as mi
 from mtf_imaging.models.backbones.backbone import Backbone
 from mtf_imaging.models.backbones.blocks import STRIDED_CONVS, basic_block, bottleneck_block
 from mtf_imaging.models.backbones.checks import check_choice, is_count
-from mtf_imaging.models.backbones.layers import PADDINGS
+from mtf_imaging.models.backbones.padding import PADDINGS
 from mtf_imaging.models.backbones.stems import STEMS
 
 

@@ -1,7 +1,7 @@
 """The stems of residual networks, which reduce an image to a quarter of its size."""
 
 import mtf_imaging as mi
-from mtf_imaging.models.backbones.layers import relu, window_padding
+from mtf_imaging.models.backbones.padding import window_padding
 
 
 def stem_7x7(conv_norm, image, filters, pool_padding="same"):
@@ -11,13 +11,13 @@ def stem_7x7(conv_norm, image, filters, pool_padding="same"):
       conv_norm: a `ConvNorm`.
       image: Tensor[batch, height, width, channels]
       filters: number of channels of the result.
-      pool_padding: "same" or "fixed", see `layers.window_padding`.
+      pool_padding: "same" or "fixed", see `padding.window_padding`.
 
     Returns:
       Tensor[batch, height / 4, width / 4, channels=filters], with sizes rounded up.
     """
     x = conv_norm.gather(image, "stem", 2)
-    return _pool(conv_norm, relu(conv_norm(x, "stem", filters, 7, 2)), pool_padding)
+    return _pool(conv_norm, mi.ops.relu(conv_norm(x, "stem", filters, 7, 2)), pool_padding)
 
 
 def stem_v1_beta(conv_norm, image, filters, pool_padding="same"):
@@ -32,7 +32,7 @@ def stem_v1_beta(conv_norm, image, filters, pool_padding="same"):
     """
     x = conv_norm.gather(image, "stem", 2)
     for name, number, stride in (("stem0", filters, 2), ("stem1", filters, 1), ("stem2", 2 * filters, 1)):
-        x = relu(conv_norm(x, name, number, 3, stride))
+        x = mi.ops.relu(conv_norm(x, name, number, 3, stride))
     return _pool(conv_norm, x, pool_padding)
 
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import gin
 import tensorflow as tf
 
+import mtf_imaging as mi
 from mtf_imaging.models.backbones.backbone import Backbone
 from mtf_imaging.models.backbones.checks import check_count
-from mtf_imaging.models.backbones.layers import relu
 
 
 class _Block(NamedTuple):
@@ -128,8 +128,8 @@ class Xception(Backbone):
 
     def _stem(self, conv_norm, image):
         x = conv_norm.gather(image, "conv0", 2)
-        x = relu(conv_norm(x, "conv0", self._filters(32), 3, 2))
-        return relu(conv_norm(x, "conv1", self._filters(64), 3))
+        x = mi.ops.relu(conv_norm(x, "conv0", self._filters(32), 3, 2))
+        return mi.ops.relu(conv_norm(x, "conv1", self._filters(64), 3))
 
     def _block(self, conv_norm, block, dilation, x):
         """Returns the result of a block, and that of its second separable convolution if it is a feature."""
@@ -137,7 +137,7 @@ class Xception(Backbone):
         with tf.compat.v1.variable_scope(block.name):
             y, results, relu_inside = x, [], block.shortcut == "none"
             for i, (filters, stride) in enumerate(zip(block.filters, (1, 1, block.stride))):
-                y = y if relu_inside else relu(y)
+                y = y if relu_inside else mi.ops.relu(y)
                 y = conv_norm.separable(y, f"conv{i}", self._filters(filters), stride, dilation, relu_inside)
                 results.append(y)
             if block.shortcut == "conv":

@@ -9,7 +9,6 @@ import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging.models.backbones.conv_norm import ConvNorm
-from mtf_imaging.models.backbones.layers import CHANNELS, kernel_dims, mean_over_image, relu, variable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +39,7 @@ class Layers:
         Returns:
           Tensor[batch, height, width, channels=filters]
         """
-        return relu(self.conv_norm(x, name, filters, 1))
+        return mi.ops.relu(self.conv_norm(x, name, filters, 1))
 
     def spatial(self, x, name, filters, rate=1):
         """Computes a 3 x 3 convolution, a norm and a ReLU, or the same depthwise and then pointwise.
@@ -56,7 +55,7 @@ class Layers:
         """
         if self.separable:
             return self.conv_norm.separable(x, name, filters, dilation=rate, use_relu=True)
-        return relu(self.conv_norm(x, name, filters, 3, dilation=rate))
+        return mi.ops.relu(self.conv_norm(x, name, filters, 3, dilation=rate))
 
     def mean_over_map(self, x, name, filters):
         """Computes the mean over the whole map, a 1 x 1 convolution, a norm and a ReLU, and broadcasts the result.
@@ -73,7 +72,7 @@ class Layers:
         """
         batch, height, width, channels = x.shape.dims
         pixel = [mi.mtf.Dimension(f"mean_{axis}", 1) for axis in ("height", "width")]
-        mean = mi.mtf.cast(mean_over_image(x), x.dtype)
+        mean = mi.mtf.cast(mi.ops.global_avg_pool(x), x.dtype)
         mean = self.pointwise(mi.mtf.reshape(mean, mi.mtf.Shape([batch, *pixel, channels])), name, filters)
         channels = mean.shape.dims[-1]
         mean = mi.mtf.reshape(mean, mi.mtf.Shape([batch, channels]))
@@ -86,21 +85,12 @@ def classify(x, name, classes, biases=None):
     Tensor[batch, height, width, channels] -> Tensor[batch, height, width, classes], float32 or larger. `biases` are the
     initial biases, None for 0.
     """
-    outputs = mi.mtf.Dimension("classes", classes)
-    with tf.compat.v1.variable_scope(name):
-        normal = tf.compat.v1.truncated_normal_initializer(stddev=0.01)
-        kernel = variable(x, "filter", [*kernel_dims(x, 1), x.shape.dims[-1], outputs], normal)
-        y = mi.ops.conv2d(x, kernel, name=name)
-        initial = tf.zeros_initializer() if biases is None else tf.constant_initializer(list(biases))
-        y = mi.ops.add_bias(y, variable(y, "bias", [outputs], initial))
-    return mi.mtf.cast(y, mi.ops.master_dtype(y.dtype))
-
-
-def concat_channels(tensors):
-    """Concatenates Tensors[batch, height, width, channels] along `channels`."""
-    # Concatenation needs whole dimensions, so the channels get a name that no layout rule mentions.
-    renamed = [mi.mtf.rename_dimension(x, CHANNELS, "joined") for x in tensors]
-    return mi.mtf.rename_dimension(mi.mtf.concat(renamed, "joined"), "joined", CHANNELS)
+    normal = tf.compat.v1.truncated_normal_initializer(stddev=0.01)
+    biases = 0.0 if biases is None else biases
+    conv = mi.layers.Conv(
+        classes, 1, kernel_initializer=normal, bias_initializer=biases, output_name="classes", name=name
+    )
+    return mi.layers.widen(conv(x))
 
 
 def resize(x, like, align_corners, name):

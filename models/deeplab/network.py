@@ -9,7 +9,7 @@ import tensorflow as tf
 import mtf_imaging as mi
 from mtf_imaging.models.backbones.checks import check_count, check_norm, is_count
 from mtf_imaging.models.backbones.conv_norm import ConvNorm
-from mtf_imaging.models.backbones.layers import split_like
+from mtf_imaging.models.backbones.gathering import split_like
 from mtf_imaging.models.class_biases import check_biases
 from mtf_imaging.models.deeplab import layers
 from mtf_imaging.models.deeplab.gathering import gather_small_slices
@@ -154,7 +154,7 @@ class DeepLab:
                 block.pointwise(x, "aspp0", self.filters),
                 *(block.spatial(x, f"aspp{i}", self.filters, rate) for i, rate in enumerate(rates, 1)),
             ]
-            x = block.pointwise(layers.concat_channels(maps), "aspp_join", self.filters)
+            x = block.pointwise(mi.layers.concat(maps), "aspp_join", self.filters)
         if block.is_training and self.dropout_rate:
             x = mi.ops.dropout(x, self.dropout_rate, name="deeplab/aspp/dropout")
         return x
@@ -163,7 +163,7 @@ class DeepLab:
         with tf.compat.v1.variable_scope("decoder"):
             reduced = block.pointwise(low_level, "low_level", self.low_level_filters)
             deep = layers.resize(deep, low_level, self.align_corners, "aspp_resize")
-            x = layers.concat_channels([deep, reduced])
+            x = mi.layers.concat([deep, reduced])
             for i in range(self.decoder_convs):
                 x = block.spatial(x, f"decoder{i}", self.decoder_filters)
         return x

@@ -164,7 +164,7 @@ class SemanticSegmentation:
     def _logits(self, image, is_training):
         logits = self._network()(image, is_training=is_training)
         self._check_classes(logits.shape.dims[-1].size)
-        return mi.mtf.cast(logits, mi.ops.master_dtype(logits.dtype))
+        return mi.layers.widen(logits)
 
     def _network(self):
         """Returns the network, with the number of classes of this task if the network leaves it open."""

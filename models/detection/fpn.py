@@ -6,8 +6,7 @@ import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging.models.backbones.checks import check_count, check_norm, is_count
-from mtf_imaging.models.backbones.layers import gather_small_slices, relu, split_like
-from mtf_imaging.models.detection.layers import conv, gather_small
+from mtf_imaging.models.backbones.gathering import gather_small_slices, split_like
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,20 +86,20 @@ class FeaturePyramid:
         """
         with tf.compat.v1.variable_scope("fpn"):
             levels = [
-                conv(gather_small(x, f"level{level}_gather", self.gather_below), f"level{level}", self.filters, 3)
+                self._conv(_gather_small(x, f"level{level}_gather", self.gather_below), f"level{level}", 3)
                 for level, x in zip(self.levels, self._sums(features))
             ]
             for level in self.levels[len(levels) :]:
-                x = relu(levels[-1]) if len(levels) > len(features) else levels[-1]
+                x = mi.ops.relu(levels[-1]) if len(levels) > len(features) else levels[-1]
                 x = gather_small_slices(x, f"level{level}_gather", 2, self.gather_below)
-                levels.append(conv(x, f"level{level}", self.filters, 3, stride=2))
+                levels.append(self._conv(x, f"level{level}", 3, strides=2))
             return [self._normalized(x, level, is_training) for level, x in zip(self.levels, levels)]
 
     def _sums(self, features):
         """Returns the sums of the reduced features and the repeated sums of the next coarser level."""
         sums = []
         for level, x in reversed(list(zip(self.levels, features))):
-            x = conv(x, f"lateral{level}", self.filters, 1)
+            x = self._conv(x, f"lateral{level}", 1)
             if sums:
                 sizes = [dim.size for dim in x.shape.dims[1:-1]]
                 coarser = mi.ops.resize2d(sums[0], sizes, "repeat", name=f"repeat{level}")
@@ -108,10 +107,21 @@ class FeaturePyramid:
             sums.insert(0, x)
         return sums
 
+    def _conv(self, x, name, kernel_size, strides=1):
+        conv = mi.layers.Conv(self.filters, kernel_size, strides, kernel_initializer="lecun_normal", name=name)
+        return conv(x)
+
     def _normalized(self, x, level, is_training):
         if not self.norm:
             return x
         return mi.ops.batch_norm(x, is_training, self.norm_momentum, self.norm_epsilon, name=f"level{level}_norm")
+
+
+def _gather_small(x, name, least):
+    """Gathers the dimensions of a map whose slices are smaller than `least` pixels. 0 gathers no dimension."""
+    slices = mi.ops.slices_per_dimension(x) if least else {}
+    parts = [(dim, slices.get(dim.name, 1)) for dim in x.shape.dims[1:-1]]
+    return mi.ops.gather_slices(x, [dim.name for dim, n in parts if n > 1 and -(-dim.size // n) < least], name)
 
 
 def check_levels(network):

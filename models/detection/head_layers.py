@@ -1,12 +1,12 @@
 """The layers of the heads of Mask R-CNN: convolutions and dense layers, each with a bias or a batch norm."""
 
 import dataclasses
+import functools
 import math
 
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.models.backbones.layers import CHANNELS, relu, variable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,13 +40,10 @@ class HeadLayers:
         Returns:
           Tensor[batch..., height, width, channels=filters]
         """
-        with tf.compat.v1.variable_scope(name):
-            kernel = [mi.mtf.Dimension(f"kernel_{axis}", kernel_size) for axis in ("height", "width")]
-            filters = mi.mtf.Dimension("filters", filters)
-            stddev = _he_stddev(kernel_size**2 * filters.size) if stddev is None else stddev
-            weights = variable(x, "filter", [*kernel, x.shape.dims[-1], filters], _normal(stddev))
-            y = mi.ops.conv2d(x, weights, name=name)
-            return self._finish(y, filters, norm_name)
+        normal = _normal(_he_stddev(kernel_size**2 * filters) if stddev is None else stddev)
+        activation = functools.partial(self._norm_and_relu, norm_name=norm_name)
+        options = {"use_bias": not self.norm, "activation": activation, "kernel_initializer": normal}
+        return mi.layers.Conv(filters, (kernel_size, kernel_size), **options, name=name)(x)
 
     def conv_transpose(self, x, name, filters, size):
         """Computes a transposed convolution that enlarges maps `size` times, a bias or a norm, and a ReLU.
@@ -60,13 +57,9 @@ class HeadLayers:
         Returns:
           Tensor[batch..., size height, size width, channels=filters]
         """
-        with tf.compat.v1.variable_scope(name):
-            kernel = [mi.mtf.Dimension(f"kernel_{axis}", size) for axis in ("height", "width")]
-            filters = mi.mtf.Dimension("filters", filters)
-            normal = _normal(_he_stddev(size**2 * filters.size))
-            weights = variable(x, "filter", [*kernel, filters, x.shape.dims[-1]], normal)
-            y = mi.ops.conv2d_transpose(x, weights, size, name=name)
-            return self._finish(y, filters, "norm")
+        normal = _normal(_he_stddev(size**2 * filters))
+        options = {"use_bias": not self.norm, "activation": self._norm_and_relu, "kernel_initializer": normal}
+        return mi.layers.ConvTranspose(filters, (size, size), **options, name=name)(x)
 
     def dense(self, x, name, inputs, units):
         """Computes a dense layer, a bias or a norm, and a ReLU.
@@ -85,9 +78,12 @@ class HeadLayers:
             # The limit of Glorot et al. (2010). All dimensions that the layer reads count as inputs.
             limit = (6 / (math.prod(dim.size for dim in inputs) + units.size)) ** 0.5
             uniform = tf.compat.v1.random_uniform_initializer(-limit, limit)
-            weights = variable(x, "weights", [*inputs, units], uniform)
+            weights = mi.layers.variable(x, "weights", [*inputs, units], uniform)
             shape = mi.mtf.Shape([*x.shape.dims[: -len(inputs)], units])
-            return self._finish(mi.mtf.einsum([x, weights], output_shape=shape, name=name), units, "norm")
+            y = mi.mtf.einsum([x, weights], output_shape=shape, name=name)
+            if not self.norm:
+                y = mi.ops.add_bias(y, mi.layers.variable(y, "bias", [units], tf.zeros_initializer()))
+            return self._norm_and_relu(mi.mtf.rename_dimension(y, units.name, "channels"))
 
     def outputs(self, x, name, dims, stddev):
         """Computes a linear function of the channels.
@@ -102,19 +98,16 @@ class HeadLayers:
           Tensor[batch..., dims...], float32 or larger.
         """
         with tf.compat.v1.variable_scope(name):
-            weights = variable(x, "weights", [x.shape.dims[-1], *dims], _normal(stddev))
+            weights = mi.layers.variable(x, "weights", [x.shape.dims[-1], *dims], _normal(stddev))
             shape = mi.mtf.Shape([*x.shape.dims[:-1], *dims])
             y = mi.mtf.einsum([x, weights], output_shape=shape, name=name)
-            y += variable(x, "bias", dims, tf.zeros_initializer())
-        return mi.mtf.cast(y, mi.ops.master_dtype(y.dtype))
+            y += mi.layers.variable(x, "bias", dims, tf.zeros_initializer())
+        return mi.layers.widen(y)
 
-    def _finish(self, y, dim, norm_name):
-        if not self.norm:
-            y = mi.ops.add_bias(y, variable(y, "bias", [dim], tf.zeros_initializer()))
-        y = mi.mtf.rename_dimension(y, dim.name, CHANNELS)
+    def _norm_and_relu(self, y, norm_name="norm"):
         if self.norm:
             y = mi.ops.batch_norm(y, self.is_training, self.momentum, self.epsilon, name=norm_name)
-        return relu(y)
+        return mi.ops.relu(y)
 
 
 def _normal(stddev):

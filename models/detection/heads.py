@@ -6,9 +6,7 @@ import math
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.models.backbones.layers import relu
 from mtf_imaging.models.detection.anchors import COORDS
-from mtf_imaging.models.detection.layers import conv
 
 _PRIOR = 0.01  # the initial probability of each class, so that the many negative anchors have a small first loss
 
@@ -59,14 +57,16 @@ class RetinaHeads:
         """Computes Tensor[batch, height, width, anchors, outputs]."""
         with tf.compat.v1.variable_scope(f"{name}_head"):
             for i in range(self.convs):
-                x = self._conv(x, f"conv{i}", level, self.filters, 0.01)
+                x = _conv(x, f"conv{i}", self.filters, 0.01)
                 norm = f"conv{i}_level{level}_norm"
-                x = relu(mi.ops.batch_norm(x, is_training, self.norm_momentum, self.norm_epsilon, name=norm))
-            x = self._conv(x, "predictions", level, self.anchors * outputs.size, 1e-5, bias)
+                x = mi.ops.relu(mi.ops.batch_norm(x, is_training, self.norm_momentum, self.norm_epsilon, name=norm))
+            x = _conv(x, "predictions", self.anchors * outputs.size, 1e-5, bias)
         anchors = mi.mtf.Dimension("anchors", self.anchors)
         y = mi.mtf.reshape(x, mi.mtf.Shape([*x.shape.dims[:-1], anchors, outputs]))
-        return mi.mtf.cast(y, mi.ops.master_dtype(y.dtype))
+        return mi.layers.widen(y)
 
-    def _conv(self, x, scope, level, filters, stddev, bias=0.0):
-        normal = tf.compat.v1.random_normal_initializer(stddev=stddev)
-        return conv(x, f"{scope}_level{level}", filters, 3, initializer=normal, bias=bias, scope=scope)
+
+def _conv(x, name, filters, stddev, bias=0.0):
+    """Computes a 3 x 3 convolution. Calls with the same name in the same scope share their weights."""
+    normal = tf.compat.v1.random_normal_initializer(stddev=stddev)
+    return mi.layers.Conv(filters, kernel_initializer=normal, bias_initializer=bias, name=name)(x)

@@ -200,7 +200,7 @@ class ObjectDetection:
     def _predictions(self, network, image, is_training):
         predictions = network(image, is_training=is_training)
         check_classes(self, predictions[0][0].shape.dims[-1].size)
-        return [[mi.mtf.cast(x, mi.ops.master_dtype(x.dtype)) for x in level] for level in predictions]
+        return [[mi.layers.widen(x) for x in level] for level in predictions]
 
     def _network(self):
         """Returns the network, with the number of classes of this task if the network leaves it open."""

@@ -5,7 +5,7 @@ import dataclasses
 import gin
 import tensorflow as tf
 
-from mtf_imaging.models.backbones import layers
+import mtf_imaging as mi
 from mtf_imaging.models.backbones.checks import check_count
 from mtf_imaging.models.backbones.residual import ResNetBackbone
 
@@ -67,4 +67,5 @@ class ResNet(ResNetBackbone):
         """
         features = self.features(image, is_training)
         with tf.compat.v1.variable_scope("resnet"):
-            return layers.dense(layers.mean_over_image(features[-1]), "classes", self.classes)
+            classes = mi.layers.Dense(self.classes, output_name="classes", name="classes")
+            return classes(mi.ops.global_avg_pool(features[-1]))

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging.models.class_biases import check_biases
-from mtf_imaging.models.unet3d import layers, levels
+from mtf_imaging.models.unet3d import levels, resolution
 
 _CLASSES = 3  # background, liver and lesion
 _NORMS = ("batch", "instance", "group", "none")
@@ -173,18 +173,19 @@ class UNet3D:
     def _logits(self, x, name):
         classes, biases = self.classes or _CLASSES, self.class_biases
         check_biases("UNet3D.class_biases", biases, classes)
-        return layers.conv(x, name, classes, kernel_size=1, output_name="classes", biases=biases)
+        biases = 0.0 if biases is None else biases
+        return mi.layers.Conv(classes, 1, bias_initializer=biases, output_name="classes", name=name)(x)
 
     def _down(self, level, is_training, x):
         if level:
-            x = layers.pool(x, f"pool{level}", self.gather_below, self._pools[level - 1])
+            x = resolution.pool(x, f"pool{level}", self.gather_below, self._pools[level - 1])
         filters = [self._number(level)] * (self.convs - 1) + [self._filters(level)]
         return self._block(x, f"down{level}", level, filters, is_training, first=level == 0, residual=self.residual)
 
     def _up(self, level, is_training, x, skip):
         filters = self._filters(level + self.double_before_pool)
-        x = layers.grow(x, skip, f"grow{level}", filters, self._pools[level])
-        x = layers.concat_channels([x, skip])
+        x = resolution.grow(x, skip, f"grow{level}", filters, self._pools[level])
+        x = mi.layers.concat([x, skip])
         return self._block(x, f"up{level}", level, [self._filters(level)] * self.convs, is_training, last=level == 0)
 
     def _filters(self, level):
@@ -201,7 +202,7 @@ class UNet3D:
         image = x
         with tf.compat.v1.variable_scope(name):
             for i, number in enumerate(filters):
-                x = layers.conv(x, f"conv{i}", number, kernel_size, use_bias=self.norm == "none")
+                x = self._conv(x, f"conv{i}", number, kernel_size)
                 x = self._normalize(x, f"norm{i}", is_training)
                 if residual and i == self.convs - 1:
                     x += self._shortcut(image, number, is_training)
@@ -215,17 +216,17 @@ class UNet3D:
         """Returns the input of a residual block with the number of channels of its result."""
         if x.shape.dims[-1].size == filters:
             return x
-        x = layers.conv(x, "shortcut", filters, 1, use_bias=self.norm == "none")
-        return self._normalize(x, "shortcut_norm", is_training)
+        return self._normalize(self._conv(x, "shortcut", filters, 1), "shortcut_norm", is_training)
+
+    def _conv(self, x, name, filters, kernel_size):
+        sizes = resolution.per_axis(x, kernel_size)
+        return mi.layers.Conv(filters, sizes, use_bias=self.norm == "none", name=name)(x)
 
     def _normalize(self, x, name, is_training):
-        if self.norm == "batch":
-            return mi.ops.batch_norm(x, is_training, self.norm_momentum, self.norm_epsilon, name=name)
-        if self.norm == "instance":
-            return mi.ops.instance_norm(x, self.norm_epsilon, name=name)
-        if self.norm == "group":
-            return mi.ops.group_norm(x, self.norm_groups, self.norm_epsilon, name=name)
-        return x
+        if self.norm == "none":
+            return x
+        groups = self.norm_groups if self.norm == "group" else None
+        return mi.layers.Norm(self.norm, groups, self.norm_epsilon, is_training, self.norm_momentum, name)(x)
 
     def _check_levels(self):
         """Checks the kernels, the pools and the cap on the filters; lists, as gin has them, become tuples."""

@@ -1,7 +1,7 @@
 """Deep supervision: the labels and the loss weights of the coarser levels of the decoder."""
 
 import mtf_imaging as mi
-from mtf_imaging.models.unet3d import layers
+from mtf_imaging.models.unet3d import resolution
 
 
 def level_weights(number):
@@ -38,14 +38,16 @@ def labels_of_level(labels, logits, strides, level):
     """
     if not level:
         return labels
-    strides = layers.per_axis(logits, strides)
-    rows = zip(labels.shape.dims[1:], layers.spatial_dims(logits), strides, strict=True)
-    late, early = layers.divisible_slices(labels, {dim: stride for dim, now, stride in rows if dim.name != now.name})
+    strides = resolution.per_axis(logits, strides)
+    rows = zip(labels.shape.dims[1:], resolution.spatial_dims(logits), strides, strict=True)
+    late, early = resolution.divisible_slices(
+        labels, {dim: stride for dim, now, stride in rows if dim.name != now.name}
+    )
     # A pool with a window of 1 samples every n-th voxel under any layout. It needs a floating-point tensor with
     # channels, here under a name that no layout rule mentions.
     x = mi.mtf.cast(labels, logits.dtype)
     x = mi.mtf.reshape(x, mi.mtf.Shape([*labels.shape.dims, mi.mtf.Dimension("label", 1)]))
     x = mi.ops.gather_slices(x, early, f"labels{level}_gather")
-    x = layers.max_pool(x, 1, strides, name=f"labels{level}")
+    x = resolution.max_pool(x, 1, strides, name=f"labels{level}")
     x = mi.ops.gather_slices(x, late, f"labels{level}_gather")
     return mi.mtf.cast(mi.mtf.reshape(x, mi.mtf.Shape(x.shape.dims[:-1])), labels.dtype)

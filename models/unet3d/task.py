@@ -224,7 +224,7 @@ class SegmentationTask:
                 f"{type(self).__name__}.network: the network has {classes} classes, but this task needs {len(names)}: "
                 f"{_listed(names)}. Fix: use a network with {len(names)} classes (UNet3D.classes = {len(names)})."
             )
-        return mi.mtf.cast(logits, mi.ops.master_dtype(logits.dtype))
+        return mi.layers.widen(logits)
 
     def _output_names(self):
         """Returns the names of the network's outputs: the masks of regions, or the background and the labels."""

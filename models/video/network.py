@@ -6,10 +6,8 @@ import gin
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.models.backbones import layers
 from mtf_imaging.models.backbones.checks import check_count, check_norm, is_count
-from mtf_imaging.models.backbones.layers import relu
-from mtf_imaging.models.video.layers import conv
+from mtf_imaging.models.backbones.gathering import gather_small_slices
 
 TIME_KERNEL = 3
 SPACE_KERNEL = 3
@@ -103,7 +101,8 @@ class R2Plus1D:
         """
         x = self.features(clip, is_training)
         with tf.compat.v1.variable_scope("r2plus1d"):
-            return layers.dense(layers.mean_over_image(x), "classes", self.classes)
+            classes = mi.layers.Dense(self.classes, output_name="classes", name="classes")
+            return classes(mi.ops.global_avg_pool(x))
 
     def features(self, clip, is_training):
         """Computes the features of the last stage.
@@ -128,31 +127,39 @@ class R2Plus1D:
         strides = (1, self.stem_stride, self.stem_stride)
         x = self._gather(x, "stem", strides)
         middle = self.stem_middle or _middle_filters(x, self.base_filters, self.stem_kernel)
-        return relu(self._factorized(x, "stem", self.base_filters, middle, self.stem_kernel, strides, is_training))
+        return mi.ops.relu(
+            self._factorized(x, "stem", self.base_filters, middle, self.stem_kernel, strides, is_training)
+        )
 
     def _block(self, x, name, filters, strides, is_training):
         x = self._gather(x, name, strides)
         with tf.compat.v1.variable_scope(name):
             middle = _middle_filters(x, filters)
-            y = relu(self._factorized(x, "conv0", filters, middle, SPACE_KERNEL, strides, is_training))
+            y = mi.ops.relu(self._factorized(x, "conv0", filters, middle, SPACE_KERNEL, strides, is_training))
             if not self.middle_per_block:
                 middle = _middle_filters(y, filters)
             y = self._factorized(y, "conv1", filters, middle, SPACE_KERNEL, (1, 1, 1), is_training)
             if x.shape != y.shape:
                 x = self._conv_norm(x, "shortcut", filters, (1, 1, 1), strides, is_training)
-            return relu(x + y)
+            return mi.ops.relu(x + y)
 
     def _factorized(self, x, name, filters, middle, kernel_size, strides, is_training):
         with tf.compat.v1.variable_scope(name):
             x = self._conv_norm(x, "space", middle, (1, kernel_size, kernel_size), (1, *strides[1:]), is_training)
-            return self._conv_norm(relu(x), "time", filters, (TIME_KERNEL, 1, 1), (strides[0], 1, 1), is_training)
+            return self._conv_norm(
+                mi.ops.relu(x), "time", filters, (TIME_KERNEL, 1, 1), (strides[0], 1, 1), is_training
+            )
 
     def _conv_norm(self, x, name, filters, kernel_size, strides, is_training):
-        x = conv(x, name, filters, kernel_size, strides, self.causal)
+        # TensorFlow's SAME padding depends on the size of the clip where the stride is above 1; this padding does not.
+        padding = [((size - 1) // 2, size // 2) for size in kernel_size]
+        if self.causal:
+            padding[0] = (kernel_size[0] - 1, 0)  # a window ends with the present frame
+        x = mi.layers.Conv(filters, kernel_size, strides, padding, use_bias=False, name=name)(x)
         return mi.ops.batch_norm(x, is_training, self.norm_momentum, self.norm_epsilon, name=f"{name}_norm")
 
     def _gather(self, x, name, strides):
-        return layers.gather_small_slices(x, f"{name}_gather", strides, self.gather_below)
+        return gather_small_slices(x, f"{name}_gather", strides, self.gather_below)
 
 
 def _middle_filters(x, filters, kernel_size=SPACE_KERNEL):

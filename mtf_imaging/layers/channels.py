@@ -42,6 +42,11 @@ def rename_channels(x: mtf.Tensor, name: str) -> mtf.Tensor:
     return x if old == name else mtf.rename_dimension(x, old, name)
 
 
+def free_name(x: mtf.Tensor, name: str, other: str) -> str:
+    """Returns the name of the output dimension of a weight: `name`, or `other` if the channels of `x` have it."""
+    return other if name == x.shape.dims[-1].name else name
+
+
 def widen(x: mtf.Tensor) -> mtf.Tensor:
     """Converts a tensor to float32 if it has fewer bits, for instance logits before a loss.
 

@@ -7,7 +7,7 @@ import tensorflow as tf
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
 from mtf_imaging.layers.activation import Activation, activate, check_activation
-from mtf_imaging.layers.channels import CHANNELS, rename_channels
+from mtf_imaging.layers.channels import CHANNELS, free_name, rename_channels
 from mtf_imaging.layers.checks import check_count, check_initializer, check_sizes
 from mtf_imaging.layers.layer import Layer
 from mtf_imaging.layers.spatial import Padding, Sizes, kernel_dims, operation, spatial_dims, upper
@@ -96,7 +96,10 @@ class Conv(Layer):
                     f"{x.shape} and filters = {self.filters}. Fix: use another number of groups or filters."
                 )
             inputs = mtf.Dimension("channels_per_group", inputs.size // self.groups)
-        # Slices of a grouped convolution hold whole groups, so its filters are split as the channels of the input.
-        outputs = mtf.Dimension(FILTERS if self.groups == 1 else x.shape.dims[-1].name, self.filters)
+            # If slices of channels are whole groups, filters with the name of the channels need no exchange.
+            name = x.shape.dims[-1].name
+        else:
+            name = free_name(x, self.output_name, FILTERS)
+        outputs = mtf.Dimension(name, self.filters)
         shape = [*kernel_dims(dims, self.kernel_size), inputs, outputs]
         return variable(x, "filter", shape, initializer(self.kernel_initializer))

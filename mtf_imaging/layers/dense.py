@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.layers.activation import Activation, activate, check_activation
-from mtf_imaging.layers.channels import CHANNELS, rename_channels
+from mtf_imaging.layers.channels import CHANNELS, free_name, rename_channels
 from mtf_imaging.layers.checks import check_count, check_initializer
 from mtf_imaging.layers.layer import Layer
 from mtf_imaging.layers.weights import INITIALIZERS, add_bias, initializer, variable
@@ -52,7 +52,7 @@ class Dense(Layer):
 
     def call(self, x: mtf.Tensor, name: str) -> mtf.Tensor:
         *kept, channels = x.shape.dims
-        units = mtf.Dimension("units", self.units)
+        units = mtf.Dimension(free_name(x, self.output_name, "units"), self.units)
         with tf.compat.v1.variable_scope(name):
             weights = variable(x, "weights", [channels, units], initializer(self.kernel_initializer))
             y = mtf.einsum([x, weights], output_shape=mtf.Shape([*kept, units]), name=name)

@@ -49,9 +49,13 @@ def _normal_density(x: tf.Tensor) -> tf.Tensor:
 _TANH_SCALE, _TANH_CUBE = math.sqrt(2 / math.pi), 0.044715  # Hendrycks and Gimpel 2016, section 2
 
 
+def _tanh_cdf(x: tf.Tensor) -> tf.Tensor:
+    return 0.5 * (1 + tf.tanh(_TANH_SCALE * (x + _TANH_CUBE * x**3)))
+
+
 def _tanh_slope(x: tf.Tensor) -> tf.Tensor:
-    t = tf.tanh(_TANH_SCALE * (x + _TANH_CUBE * x**3))
-    return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * _TANH_SCALE * (1 + 3 * _TANH_CUBE * x * x)
+    p = _tanh_cdf(x)
+    return p + 2 * x * p * (1 - p) * _TANH_SCALE * (1 + 3 * _TANH_CUBE * x * x)
 
 
 def _silu_slope(x: tf.Tensor) -> tf.Tensor:
@@ -61,7 +65,7 @@ def _silu_slope(x: tf.Tensor) -> tf.Tensor:
 
 _FUNCTIONS = {
     "gelu": _Function(lambda x: x * _normal_cdf(x), lambda x: _normal_cdf(x) + x * _normal_density(x)),
-    "gelu_tanh": _Function(lambda x: tf.nn.gelu(x, approximate=True), _tanh_slope),
+    "gelu_tanh": _Function(lambda x: x * _tanh_cdf(x), _tanh_slope),
     "silu": _Function(lambda x: x * tf.sigmoid(x), _silu_slope),
 }
 
@@ -116,7 +120,8 @@ class SmoothGrad(mtf.Operation):
 def gelu(x: mtf.Tensor, approximate: bool = False, name: str | None = None) -> mtf.Tensor:
     """Computes the Gaussian error linear unit (Hendrycks and Gimpel 2016, arXiv:1606.08415), like `tf.nn.gelu`.
 
-    `y = x P(X <= x)`, where X is a standard normal number. Every dimension may be split.
+    `y = x P(X <= x)`, where X is a standard normal number. Every dimension may be split. In float64, the result is
+    accurate to 16 digits; that of `tf.nn.gelu` has the 8 digits of its constants.
 
     Args:
       x: Tensor[...]

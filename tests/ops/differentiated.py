@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging.layout import parse_shape
-from tests.ops import grouped_convolutions, padded, resizing, sampled_boxes
+from tests.ops import building_blocks, grouped_convolutions, padded, resizing, sampled_boxes
 
 mtf = mi.mtf
 
@@ -326,6 +326,7 @@ ROWS = [
         lambda x: sampled_boxes.reference([x], BOXES, LEVELS * 0, (4,), 2, aligned=False),
         {"x": PLANE},
     ),
+    *(Row(*row) for row in building_blocks.DIFFERENTIATED),
     pad([(5, 1), (0, 2)], "constant"),
     pad([(1, 5), (0, 2), (1, 2)], "reflect"),
 ]

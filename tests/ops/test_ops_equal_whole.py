@@ -5,7 +5,7 @@ import tensorflow as tf
 
 import mtf_imaging as mi
 from tests.harness import Case, assert_all_pairs, check, pairwise, sample
-from tests.ops import padded, resizing
+from tests.ops import building_blocks, padded, resizing
 
 X = "batch:2,x:12,y:8,z:6,channels:4"
 SIZES = {"x": 12, "y": 8, "z": 6}
@@ -224,7 +224,6 @@ OTHERS = [
         _tf_activated_conv,
         {"x": X, "f": "fx:3,fy:2,fz:1,channels:4,filters:4", "bias": "channels:4"},
     ),
-    Case("relu", lambda x: mi.ops.leaky_relu(x, 0), tf.nn.relu, {"x": X}),
     Case("softmax", lambda x: mi.ops.softmax(x, CLASSES), tf.nn.softmax, {"x": LOGITS}),
     Case(
         "weighted_cross_entropy",
@@ -348,7 +347,7 @@ RESIZES = [
     resize("nearest", (8, 20, 2), "nearest"),
     resize("repeat", (23, 7, 12), "repeat"),
 ]
-CASES = CONVS + TRANSPOSED + POOLS + RESIZES + two_dimensional() + OTHERS
+CASES = CONVS + TRANSPOSED + POOLS + RESIZES + two_dimensional() + OTHERS + building_blocks.CASES
 
 
 def product(cases, layouts=LAYOUTS + UNEVEN):
@@ -429,6 +428,7 @@ def test_float64(case):
     "case",
     [
         *(CONVS[0], CONVS[4], TRANSPOSED[0], POOLS[0], POOLS[1], POOLS[6], RESIZES[0], RESIZES[-1], *OTHERS[:3]),
+        *building_blocks.CASES[1:],
         *(padded.CASES[0], padded.CASES[3], padded.CASES[5]),
     ],
     ids=str,

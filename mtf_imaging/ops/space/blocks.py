@@ -36,8 +36,8 @@ def space_to_depth(x: mtf.Tensor, block_size: Ints, name: str | None = None) -> 
     for dim, block in zip(dims, blocks, strict=True):
         if dim.size % block:
             raise ShapeError(
-                f"{title}: blocks of {block} voxels do not divide '{dim.name}' (size {dim.size}). Fix: pad '{dim.name}' "
-                f"to {math.ceil(dim.size / block) * block} with mi.ops.pad."
+                f"{title}: blocks of {block} voxels do not divide '{dim.name}' (size {dim.size}). Fix: pad "
+                f"'{dim.name}' to {math.ceil(dim.size / block) * block} with mi.ops.pad."
             )
     geometry = make_geometry(title, x, len(blocks), blocks, blocks, 1, "VALID")
     return SpaceToDepth(x, geometry, name).outputs[0]
