@@ -128,12 +128,12 @@ class _Once(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._shown: set[tuple[str, int]] = set()
+        self.shown: set[tuple[str, int]] = set()
 
     def filter(self, record: logging.LogRecord) -> bool:
         place = record.pathname, record.lineno
-        is_new = "mesh_tensorflow" not in record.pathname or place not in self._shown
-        self._shown.add(place)
+        is_new = "mesh_tensorflow" not in record.pathname or place not in self.shown
+        self.shown.add(place)
         return is_new
 
 
