@@ -4,9 +4,17 @@ from collections.abc import Callable
 
 from mtf_imaging import ops
 from mtf_imaging.compat import mtf
+from mtf_imaging.layers.channels import JOINED, rename_channels
 from mtf_imaging.layers.checks import check_function
 
 Activation = str | Callable[[mtf.Tensor], mtf.Tensor] | None
+
+
+def _softmax(x: mtf.Tensor) -> mtf.Tensor:
+    """Computes the softmax over the channels, which may be split."""
+    y = rename_channels(x, JOINED)
+    return rename_channels(ops.softmax(y, y.shape.dims[-1]), x.shape.dims[-1].name)
+
 
 ACTIVATIONS: dict[str, Callable[[mtf.Tensor], mtf.Tensor]] = {
     "relu": ops.relu,
@@ -15,7 +23,7 @@ ACTIVATIONS: dict[str, Callable[[mtf.Tensor], mtf.Tensor]] = {
     "silu": ops.silu,
     "sigmoid": mtf.sigmoid,
     "tanh": mtf.tanh,
-    "softmax": lambda x: ops.softmax(x, x.shape.dims[-1]),
+    "softmax": _softmax,
 }
 
 

@@ -7,7 +7,7 @@ from mtf_imaging.errors import ShapeError
 from mtf_imaging.ops.precision import master_dtype
 
 CHANNELS = "channels"
-_JOINED = "joined"  # a name that no layout rule mentions, because a concatenation needs whole dimensions
+JOINED = "joined"  # a name that no layout rule mentions, for operations that need all channels of a voxel at once
 
 
 def concat(tensors: Sequence[mtf.Tensor]) -> mtf.Tensor:
@@ -32,7 +32,7 @@ def concat(tensors: Sequence[mtf.Tensor]) -> mtf.Tensor:
                 f"mi.layers.concat: the dimensions before the channels differ: {tensors[0].shape} and {x.shape}. "
                 "Fix: resize or crop one of the tensors."
             )
-    joined = mtf.concat([rename_channels(x, _JOINED) for x in tensors], _JOINED)
+    joined = mtf.concat([rename_channels(x, JOINED) for x in tensors], JOINED)
     return rename_channels(joined, CHANNELS)
 
 

@@ -20,8 +20,9 @@ def gelu(x, approximate=False):
 
 
 def layer_norm(x, epsilon=1e-3, scale=1, offset=0):
-    mean, variance = tf.nn.moments(x, [-1], keepdims=True)
-    return (x - mean) * tf.math.rsqrt(variance + epsilon) * scale + offset
+    """Normalizes without `tf.nn.moments`, whose second derivative is wrong because it treats the mean as a constant."""
+    centered = x - tf.reduce_mean(x, -1, keepdims=True)
+    return centered * tf.math.rsqrt(tf.reduce_mean(tf.square(centered), -1, keepdims=True) + epsilon) * scale + offset
 
 
 def space_to_depth(x, blocks):
