@@ -6,8 +6,9 @@ Names are imported on first use. `mi.layout` and `mi.LayoutError` do not import 
 `mi.mtf` (mesh_tensorflow, patched for the installed TensorFlow) do.
 """
 
-import importlib
 from typing import Any
+
+from mtf_imaging.files.log_lines import import_quietly
 
 __version__ = "0.1.0"
 
@@ -30,6 +31,7 @@ _LAZY = {
     "errors": ("mtf_imaging.errors", None),
     "evaluation": ("mtf_imaging.evaluation", None),
     "jobs": ("mtf_imaging.jobs", None),
+    "keras": ("mtf_imaging.training.keras", None),
     "layers": ("mtf_imaging.layers", None),
     "layout": ("mtf_imaging.layout", None),
     "meshes": ("mtf_imaging.meshes", None),
@@ -47,7 +49,7 @@ def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module_name, attribute = _LAZY[name]
-    module = importlib.import_module(module_name)
+    module = import_quietly(module_name)
     value = getattr(module, attribute) if attribute else module
     globals()[name] = value
     return value

@@ -9,6 +9,7 @@ names through the functions below, so a new version of either library requires c
 """
 
 import contextlib
+import logging
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -120,6 +121,23 @@ PRIVATE = (
     Private("mtf.WhileLoopOperation._body_outputs", "the lowering of a loop", _MTF),
     Private("mtf.WhileLoopOperation._tf_kwargs", "the lowering of a loop", _MTF),
 )
+
+
+class _Once(logging.Filter):
+    """Shows each notice of mesh_tensorflow once, and not for each variable and program."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shown: set[tuple[str, int]] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        place = record.pathname, record.lineno
+        is_new = "mesh_tensorflow" not in record.pathname or place not in self.shown
+        self.shown.add(place)
+        return is_new
+
+
+logging.getLogger("tensorflow").addFilter(_Once())
 
 
 # TensorFlow.

@@ -1,6 +1,6 @@
 """Reads cases, converts them to records and augments training samples; the names of all data sets."""
 
-import importlib
+from mtf_imaging.files.log_lines import import_quietly
 
 _MODULES = {
     "LITS": "mtf_imaging.data.description.description",
@@ -32,4 +32,4 @@ __all__ = [
 def __getattr__(name: str):
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_MODULES[name]), name)
+    return getattr(import_quietly(_MODULES[name]), name)

@@ -10,8 +10,9 @@
 Each function is imported when it is first used. TensorFlow is imported only with the functions that need it.
 """
 
-import importlib
 from typing import TYPE_CHECKING, Any
+
+from mtf_imaging.files.log_lines import import_quietly
 
 if TYPE_CHECKING:
     from mtf_imaging.jobs.benching import bench
@@ -76,7 +77,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+    return getattr(import_quietly(f"{__name__}.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -1,26 +1,21 @@
 """Imports the weights of another program, by a table of the names of its variables."""
 
-import contextlib
 import dataclasses
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mtf_imaging.errors import CheckpointError, ConfigError
-from mtf_imaging.files import lock
-from mtf_imaging.files.partial import is_partial
+from mtf_imaging.errors import CheckpointError
 from mtf_imaging.settings.data import ImportWeightsSettings
 from mtf_imaging.settings.setting import check_choice, takes
 from mtf_imaging.training.checkpoints.weight_files import WeightFile, open_weights
 from mtf_imaging.training.checkpoints.weight_formats import Conversion, NameTable
-from mtf_imaging.training.checkpoints.weights_folder import FACTS, write_weights
+from mtf_imaging.training.checkpoints.weights_folder import write_weights, writing_folder
 
 _SHOWN = 3
 _SLOTS = "/.OPTIMIZER_SLOT/"
-_OWN = re.compile(rf"{re.escape(lock.NAME)}|{re.escape(FACTS)}|checkpoint|ckpt-0[._].*")  # files that this job writes
 _OBJECT = "/.ATTRIBUTES/VARIABLE_VALUE"
 
 
@@ -85,7 +80,7 @@ def import_weights(own: ImportWeightsSettings) -> ImportedWeights:
         raise CheckpointError(f"{path}: {error}", settings=["checkpoint"]) from None
     _check_table(path, table, shapes)
     network_settings = dict(getattr(table, "network_settings", {}))
-    with _folder_of_weights(Path(own.output_dir)):
+    with writing_folder(Path(own.output_dir)):
         values = _read(file, table)
         facts: dict[str, Any] = {"title": table.title, "format": chosen.name, "checkpoint": str(own.checkpoint)}
         facts |= {"settings": dict(table.settings), "network_settings": network_settings, "notes": list(table.notes)}
@@ -170,22 +165,6 @@ def _unused(shapes: Mapping[str, Any], used: set[str]) -> tuple[tuple[str, ...],
     variables = {name.removesuffix(_OBJECT) for name in shapes}
     slots = tuple(name for name in rest if _SLOTS in name or name.rpartition("/")[0] in variables)
     return slots, tuple(name for name in rest if name not in slots)
-
-
-@contextlib.contextmanager
-def _folder_of_weights(folder: Path) -> Iterator[None]:
-    """Locks the output folder, which must be missing, be empty, or hold imported weights."""
-    if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"{folder}: is a file, not a folder. Fix: give a new folder as output_dir.", ["output_dir"])
-    others = sorted(p.name for p in folder.glob("*") if not is_partial(p) and not _OWN.fullmatch(p.name))
-    if others:
-        raise ConfigError(
-            f"{folder}: contains {others[0]}, so it is not a folder of imported weights. "
-            "Fix: give a new or empty folder as output_dir.",
-            ["output_dir"],
-        )
-    with lock.held(folder):
-        yield
 
 
 def _examples(names: Mapping[str, Any]) -> str:

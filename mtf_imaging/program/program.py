@@ -220,6 +220,11 @@ class Program(tf.Module):
         """Returns the `region` of an input in each process, by the numbers of the processes."""
         return self._boxes.regions(self._inputs[name].shape)
 
+    @property
+    def output_shapes(self) -> Any:
+        """The `mtf.Shape`s of the outputs, in the same structure as the return value of `fn`."""
+        return self._outputs
+
     def output_regions(self) -> Any:
         """Returns the regions of the outputs in each process, in the same structure as the return value of `fn`."""
         return tf.nest.map_structure(self._boxes.regions, self._outputs)

@@ -4,13 +4,14 @@ The protocols `task.Task` and `data_set.DataSet` define what the loop requires o
 imported when it is first used, for instance by `mi.training.prediction.predictor`.
 """
 
-import importlib
 import importlib.util
 from types import ModuleType
+
+from mtf_imaging.files.log_lines import import_quietly
 
 
 def __getattr__(name: str) -> ModuleType:
     module = f"{__name__}.{name}"
     if name.startswith("_") or importlib.util.find_spec(module) is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return importlib.import_module(module)
+    return import_quietly(module)

@@ -8,9 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from mtf_imaging.errors import ConfigError
 from mtf_imaging.files.run_folder import weights_folder
 from mtf_imaging.layout import ONE_PROCESSOR, Layout, format_rules
 from mtf_imaging.program.program import Program
+from mtf_imaging.training.activations import Activations, TrainedNetwork
 from mtf_imaging.training.building import building
 from mtf_imaging.training.checkpoints.checkpoints import load_weights
 from mtf_imaging.training.slices import (
@@ -42,7 +44,7 @@ def predictor(
     other_sizes: Sequence[Sequence[int]] | None = (),
     window: SlidingWindow | None = None,
     averages: bool = True,
-) -> ImageNetwork:
+) -> TrainedNetwork:
     """Builds a network that predicts one volume at a time, with the weights of a checkpoint.
 
     Args:
@@ -65,13 +67,15 @@ def predictor(
     Returns:
       A function that maps an image, array [x, y, z, channels], to probabilities, array [x, y, z, classes], or to the
       arrays of another prediction; see `training.evaluation.Prediction`. If several processes have joined, its method
-      `slices` maps the slice of an image that this process computes; see `training.slices.ImageNetwork`.
+      `slices` maps the slice of an image that this process computes; see `training.slices.ImageNetwork`. Its method
+      `activations` computes activations of the network, whose names are in `activation_names`; see
+      `training.activations`.
 
     Raises:
       CheckpointError: there is no checkpoint, or it belongs to another network.
       ConfigError: the window is larger than an image.
     """
-    (predict,) = predictors(
+    (predict,), program = _predictors(
         task=task,
         sizes=sizes,
         model_dirs=[model_dir],
@@ -83,8 +87,21 @@ def predictor(
         other_sizes=other_sizes,
         window=window,
         averages=averages,
+        batch_size=1,
     )
-    return predict
+
+    def activations(own: tuple[int, ...]) -> Activations:
+        if window is not None:
+            raise ConfigError(
+                f"activations: the network computes windows of {[*window.size]} voxels one after the other, so an "
+                "image has no activations. Fix: build the predictor without a window, for images of this size.",
+                ["sliding_window"],
+            )
+        is_known = other_sizes is None or own in {tuple(each) for each in other_sizes}
+        inputs = task_inputs(task, 1, own if is_known else sizes, dtype=dtype, labels=False)
+        return Activations(task.predict, inputs, program, mesh_impl)
+
+    return TrainedNetwork(predict, tuple(sizes), activations)
 
 
 def predictors(
@@ -123,6 +140,37 @@ def predictors(
       CheckpointError: a run has no checkpoint, or the checkpoint belongs to another network.
       ConfigError: the window is larger than an image.
     """
+    return _predictors(
+        task,
+        sizes,
+        model_dirs,
+        checkpoint,
+        dtype,
+        layout,
+        mesh_impl,
+        progress,
+        other_sizes,
+        window,
+        averages,
+        batch_size,
+    )[0]
+
+
+def _predictors(
+    task: Task,
+    sizes: Sequence[int],
+    model_dirs: Sequence[str | Path],
+    checkpoint: str,
+    dtype: str,
+    layout: Layout,
+    mesh_impl: str,
+    progress: bool,
+    other_sizes: Sequence[Sequence[int]] | None,
+    window: SlidingWindow | None,
+    averages: bool,
+    batch_size: int,
+) -> tuple[list[ImageNetwork], Program]:
+    """Does the same as `predictors`, and returns the program as well."""
     if window is not None:
         for image in [sizes, *(other_sizes or ())]:
             window.check(image)
@@ -149,12 +197,12 @@ def predictors(
 
         predict = NetworkBySize(build)
     if len(folders) == 1:
-        return [predict]
+        return [predict], program
     steps = [int(values[0]) for values in weights.kept]
     if checkpoint == "last" and len(set(steps)) > 1:
         numbers = ", ".join(f"{Path(folder).name}: {step}" for folder, step in zip(model_dirs, steps, strict=True))
         _logger.warning("the runs have made different numbers of steps (%s); some may still be training", numbers)
-    return [weights.before(number, predict) for number in range(len(folders))]
+    return [weights.before(number, predict) for number in range(len(folders))], program
 
 
 class _Weights:

@@ -253,8 +253,8 @@ def test_tensorflow_is_imported_in_silence(tmp_path):
 
 def test_the_output_of_a_failed_import_is_shown():
     program = (
-        "import os, sys; from mtf_imaging.cli.runtime import quiet\n"
-        "with quiet._buffered_stderr():\n    os.write(2, b'buffered'); raise SystemExit(3)"
+        "import os; from mtf_imaging.files.log_lines import without_log_lines\n"
+        "with without_log_lines():\n    os.write(2, b'buffered'); raise SystemExit(3)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True)
     assert (done.returncode, done.stderr) == (3, b"buffered")

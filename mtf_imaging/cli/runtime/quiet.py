@@ -4,12 +4,10 @@ import contextlib
 import gc
 import os
 import sys
-import tempfile
 
 from mtf_imaging.cli.runtime.address_space import check_tensorflow
+from mtf_imaging.files.log_lines import silence, without_log_lines
 
-_LEVEL = "TF_CPP_MIN_LOG_LEVEL"
-_SILENT = "3"
 _ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
 _KERAS = "keras.src.optimizers"  # TensorFlow imports it last, and ignores an ImportError
 
@@ -26,9 +24,11 @@ def import_tensorflow() -> None:
     """
     check_tensorflow()
     os.environ.setdefault(_ONEDNN, "1")
-    quiet = os.environ.setdefault(_LEVEL, _SILENT) == _SILENT  # also if a parent process set it
-    # TensorFlow logs before it reads the level.
-    with _buffered_stderr() if quiet else contextlib.nullcontext(), _without_import(_KERAS), _without_collections():
+    with (
+        without_log_lines() if silence() else contextlib.nullcontext(),
+        _without_import(_KERAS),
+        _without_collections(),
+    ):
         from mtf_imaging.meshes.gpus import grow_memory
 
         grow_memory()
@@ -67,22 +67,3 @@ def _without_collections():
     finally:
         gc.freeze()
         gc.enable()
-
-
-@contextlib.contextmanager
-def _buffered_stderr():
-    """Buffers the output to file descriptor 2, also of C++ code, and writes it only after an error of the body."""
-    sys.stderr.flush()
-    stderr = os.dup(2)
-    with tempfile.TemporaryFile() as buffer:
-        os.dup2(buffer.fileno(), 2)
-        try:
-            yield
-        except (Exception, SystemExit):  # not after a signal, which explains the end
-            buffer.seek(0)
-            with contextlib.suppress(OSError):  # the terminal is lost, or nobody reads the pipe
-                os.write(stderr, buffer.read())
-            raise
-        finally:
-            os.dup2(stderr, 2)
-            os.close(stderr)

@@ -91,6 +91,10 @@ class TrainedNetworks(tf.Module):
         """Returns the shape and dtype of the prediction for such an image; a dict if it has several parts."""
         return tf.nest.map_structure(_without_batch, self._graphs[sizes].results)
 
+    def result_dims(self, sizes: tuple[int, ...]) -> Any:
+        """Returns the names of the dimensions of the prediction, in the structure of `results`."""
+        return tf.nest.map_structure(lambda shape: tuple(shape.dimension_names[1:]), self._graphs[sizes].shapes)
+
     def check_probabilities(self, classes: int, what: str) -> None:
         """Checks that the network returns the probabilities of a number of classes for each voxel or pixel.
 

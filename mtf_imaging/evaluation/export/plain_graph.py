@@ -21,6 +21,7 @@ class PlainGraph:
     Attributes:
       image: the shape and dtype of the input, `[1, ..., channels]`.
       results: the shapes and dtypes of the results, in the structure of the program.
+      shapes: the `mtf.Shape`s of the results, in the same structure.
     """
 
     def __init__(self, program: Program) -> None:
@@ -39,6 +40,7 @@ class PlainGraph:
         self._image, self.image = image.name, tf.TensorSpec(image.shape, image.dtype)
         specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in function.outputs]
         self.results = tf.nest.pack_sequence_as(function.structured_outputs, specs)
+        self.shapes = program.output_shapes
         self._outputs = [tensor.name for tensor in function.outputs]
         self._graph_def = _without_devices(function.graph.as_graph_def(), {*self._captured, self._image})
 

@@ -6,11 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from mtf_imaging.evaluation.averaging.averages import several_parts
-from mtf_imaging.evaluation.export.networks import (
-    TrainedNetworks,
-    at_least_float32,
-    average_networks,
-)
+from mtf_imaging.evaluation.export.networks import TrainedNetworks, average_networks
 from mtf_imaging.evaluation.export.signature import ExportedKind, Field, Signature, grid_name, with_default
 from mtf_imaging.kinds.export import ExportedRun
 from mtf_imaging.kinds.facts import Facts
@@ -42,19 +38,14 @@ class ArraySignatures(ExportedKind):
         network = average_networks(self._networks.of_size(sizes))
 
         def compute(image: tf.Tensor) -> dict[str, tf.Tensor]:
-            return {name: _plain(value) for name, value in _named(network(image)).items()}
+            return _named(network(image))
 
         shape = tuple(self._networks.image(sizes).shape)
         meaning = "An image as the data set of the training makes it."
         image = Field("image", tf.float32, shape, self._networks.image_dims, meaning)
+        dims = _named(self._networks.result_dims(sizes))
         outputs = tuple(
-            Field(
-                name,
-                _plain_dtype(spec.dtype),
-                tuple(spec.shape),
-                tuple(f"axis_{axis}" for axis in range(spec.shape.rank)),
-                "A result of the network.",
-            )
+            Field(name, _dtype(spec.dtype), tuple(spec.shape), dims[name], "A result of the network.")
             for name, spec in _named(self._networks.results(sizes)).items()
         )
         meaning = "Computes the prediction for one image, without preprocessing."
@@ -71,12 +62,9 @@ def _named(result: Any) -> dict[str, Any]:
     return dict(result) if isinstance(result, Mapping) else {PREDICTION: result}
 
 
-def _plain(x: tf.Tensor) -> tf.Tensor:
-    return at_least_float32(x) if x.dtype.is_floating else x
-
-
-def _plain_dtype(dtype: tf.DType) -> tf.DType:
-    return tf.float32 if dtype.is_floating and dtype != tf.float64 else dtype
+def _dtype(dtype: tf.DType) -> tf.DType:
+    """Returns the dtype of an output: every float type becomes float32, as in the signatures of other kinds."""
+    return tf.float32 if dtype.is_floating else dtype
 
 
 def exported(run: ExportedRun, facts: Facts) -> tuple[TrainedNetworks, ArraySignatures]:

@@ -1,6 +1,8 @@
 """A folder of weights without a run: a checkpoint in the format of a run, and a description of the weights."""
 
+import contextlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -8,9 +10,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from mtf_imaging.errors import CheckpointError, reason
+from mtf_imaging.errors import CheckpointError, ConfigError, reason
+from mtf_imaging.files import lock
 from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.files.literal import literal_prefix
+from mtf_imaging.files.partial import is_partial
 from mtf_imaging.training.checkpoints import files as checkpoint_files
 from mtf_imaging.training.checkpoints.background import Snapshot
 from mtf_imaging.training.checkpoints.checkpoints import last_checkpoint, options
@@ -18,6 +22,27 @@ from mtf_imaging.training.checkpoints.contents import variable_keys
 
 FACTS = "weights.json"
 _STEP = 0
+_OWN = re.compile(rf"{re.escape(lock.NAME)}|{re.escape(FACTS)}|checkpoint|ckpt-{_STEP}[._].*")  # files of such a folder
+
+
+@contextlib.contextmanager
+def writing_folder(folder: Path) -> Iterator[None]:
+    """Locks a folder of weights, which must be missing, be empty, or hold imported weights.
+
+    Raises:
+      ConfigError: it is something else.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{folder}: is a file, not a folder. Fix: give a new folder as output_dir.", ["output_dir"])
+    others = sorted(p.name for p in folder.glob("*") if not is_partial(p) and not _OWN.fullmatch(p.name))
+    if others:
+        raise ConfigError(
+            f"{folder}: contains {others[0]}, so it is not a folder of imported weights. "
+            "Fix: give a new or empty folder as output_dir.",
+            ["output_dir"],
+        )
+    with lock.held(folder):
+        yield
 
 
 def write_weights(folder: str | Path, values: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:

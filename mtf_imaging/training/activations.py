@@ -1,0 +1,153 @@
+"""The activations of a trained network, by the names of its operations and scopes."""
+
+import functools
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from mtf_imaging.compat import mtf
+from mtf_imaging.errors import ConfigError
+from mtf_imaging.program.program import Program
+from mtf_imaging.program.tracing import trace_only
+from mtf_imaging.spelling import closest
+from mtf_imaging.training.evaluation import Prediction
+from mtf_imaging.training.slices import ImageNetwork, ImageSlices
+
+_BATCH = "batch"
+_SHOWN = 10
+
+
+class TrainedNetwork:
+    """A network as a function of an image, whose activations can be computed as well; see `ImageNetwork`.
+
+    Args:
+      network: the network.
+      sizes: the sizes of images along the spatial dimensions.
+      activations: a function that returns the activations for images of some sizes.
+    """
+
+    def __init__(
+        self, network: ImageNetwork, sizes: tuple[int, ...], activations: Callable[[tuple[int, ...]], "Activations"]
+    ) -> None:
+        self._network, self._sizes, self._activations = network, sizes, functools.cache(activations)
+
+    def __call__(self, image: np.ndarray) -> Prediction:
+        """Returns the prediction for a whole image, in every process."""
+        return self._network(image)
+
+    def slices(self, sizes: Sequence[int]) -> ImageSlices:
+        """Returns the slices of an image with these sizes along the spatial dimensions."""
+        return self._network.slices(sizes)
+
+    @property
+    def activation_names(self) -> tuple[str, ...]:
+        """The names of all activations, in the order in which the network computes them."""
+        return self._activations(self._sizes).names
+
+    def activations(self, image: np.ndarray, names: str | Sequence[str]) -> Any:
+        """Computes activations for a whole image, in every process; see `Activations.compute`."""
+        return self._activations(tuple(image.shape[:-1])).compute(image, names)
+
+
+class Activations:
+    """The activations of a network for one image.
+
+    An activation is a tensor with the dimension `batch`. It has the name of its operation, such as
+    `encoder/conv/conv3d`. A scope, such as `encoder/conv`, stands for the last operation in it, so a layer stands for
+    its result.
+
+    Args:
+      predict: the function of a program, which computes the network.
+      inputs: the inputs of the function, as in `Program`; the first one is the image.
+      program: the program of the network, whose weights are used.
+      mesh_impl: the mesh implementation, as in `Program`.
+    """
+
+    def __init__(self, predict: Callable[..., Any], inputs: dict[str, Any], program: Program, mesh_impl: str) -> None:
+        self._predict, self._inputs, self._program, self._mesh_impl = predict, inputs, program, mesh_impl
+        self._build = functools.cache(self._build_program)
+
+    @functools.cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of all activations, in the order in which the network computes them."""
+        return tuple(_activations(trace_only(self._predict, self._inputs, self._program.layout).graph, self._inputs))
+
+    def compute(self, image: np.ndarray, names: str | Sequence[str]) -> Any:
+        """Computes activations; the first call for some names builds a program.
+
+        Args:
+          image: array [spatial dimensions..., channels].
+          names: a name, or several names.
+
+        Returns:
+          The array of the activation without the dimension `batch`; for several names, a dict of such arrays by name.
+
+        Raises:
+          ConfigError: an activation does not exist.
+        """
+        several = (names,) if isinstance(names, str) else tuple(dict.fromkeys(names))
+        self._check(several)
+        arrays = {name: _plain(array) for name, array in self._build(several)(image=image[None]).items()}
+        return arrays[names] if isinstance(names, str) else arrays
+
+    def _check(self, names: Sequence[str]) -> None:
+        unknown = [name for name in names if name not in self.names]
+        if not unknown:
+            return
+        shown = "; ".join(f"'{name}'{_suggestion(name, self.names)}" for name in unknown)
+        more = f", and {len(self.names) - _SHOWN} more" if len(self.names) > _SHOWN else ""
+        raise ConfigError(
+            f"activations: the network has no activation {shown}. It has {', '.join(self.names[:_SHOWN])}{more}. Fix: "
+            "use a name that activation_names lists."
+        )
+
+    def _build_program(self, names: tuple[str, ...]) -> Program:
+        def compute(**inputs: mtf.Tensor) -> dict[str, mtf.Tensor]:
+            self._predict(**inputs)
+            found = _activations(next(iter(inputs.values())).graph, inputs)
+            return {name: _batch_first(found[name]) for name in names}
+
+        return Program(
+            compute,
+            self._inputs,
+            layout=self._program.layout,
+            mesh_impl=self._mesh_impl,
+            variables=self._program,
+            updates="none",
+            may_repeat=True,
+        )
+
+
+def _activations(graph: mtf.Graph, inputs: Collection[str]) -> dict[str, mtf.Tensor]:
+    """Returns the activations of a graph by name; a scope has the last one in it."""
+    found: dict[str, mtf.Tensor] = {}
+    for op in graph.operations:
+        tensors = [tensor for tensor in op.outputs if _BATCH in tensor.shape.dimension_names]
+        if not tensors or op.name in inputs:
+            continue
+        scopes = op.name.split("/")[:-1]
+        names = ["/".join(scopes[:depth]) for depth in range(len(scopes), 0, -1)]
+        for number, tensor in enumerate(tensors):
+            for name in [op.name if number == 0 else f"{op.name}:{number}", *(names if number == 0 else [])]:
+                found.pop(name, None)  # a scope comes after its last operation
+                found[name] = tensor
+    return found
+
+
+def _batch_first(x: mtf.Tensor) -> mtf.Tensor:
+    """Returns a tensor whose first dimension is the batch."""
+    dims = sorted(x.shape.dims, key=lambda dim: dim.name != _BATCH)  # keeps the order of the others
+    return x if dims == x.shape.dims else mtf.transpose(x, mtf.Shape(dims))
+
+
+def _plain(tensor: tf.Tensor) -> np.ndarray:
+    """Returns the array of the first image, in a dtype of NumPy."""
+    tensor = tensor[0]
+    return tf.cast(tensor, tf.float32).numpy() if tensor.dtype in (tf.bfloat16, tf.float16) else tensor.numpy()
+
+
+def _suggestion(name: str, names: Sequence[str]) -> str:
+    match = closest(name, names)
+    return f" (did you mean '{match}'?)" if match else ""

@@ -1,0 +1,138 @@
+"""Imports the weights of a Keras model, by the names of its layers."""
+
+import logging
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mtf_imaging.errors import CheckpointError, ConfigError
+from mtf_imaging.program.program import Program
+from mtf_imaging.spelling import closest
+from mtf_imaging.training.checkpoints.slots import owner
+from mtf_imaging.training.checkpoints.weights_folder import write_weights, writing_folder
+from mtf_imaging.training.keras.layers import LAYERS, class_name, layers_with_weights, weights_of
+
+_logger = logging.getLogger(__name__)
+
+
+def import_weights(
+    model: Any,
+    program: Program | None = None,
+    *,
+    names: Mapping[str, str | None] | None = None,
+    output_dir: str | Path | None = None,
+    partial: bool = False,
+) -> dict[str, np.ndarray]:
+    """Converts the weights of a Keras model, and sets the variables of a program or writes them for a training.
+
+    A Keras layer `encoder/conv2d` sets the variables of the layer of `mi.layers` with the same name: `mi.layers.Conv`
+    with the name `conv2d` in `mi.layers.scope("encoder")`. These layers are known: Conv1D to Conv3D, their transposed
+    convolutions, DepthwiseConv2D (`mi.layers.Conv` with as many groups as channels), SeparableConv2D, Dense,
+    BatchNormalization, LayerNormalization and GroupNormalization. Layers without weights are ignored.
+
+    The result does not depend on a layout. If several processes have joined, all of them make the same call.
+
+    Args:
+      model: a model of Keras 2 or 3 that has weights, with the channels as the last dimension.
+      program: the program whose variables to set. The weights must then fit its variables.
+      names: {name in Keras: name in this package} of layers whose names differ. None as a name leaves a layer out. The
+        name of a nested model stands for all of its layers.
+      output_dir: the folder to write, for the setting `initial_weights` of a training. Weights that the folder contains
+        already are replaced.
+      partial: whether variables of the program that the model does not set may keep their values.
+
+    Returns:
+      The values of the variables by name.
+
+    Raises:
+      CheckpointError: layers are unknown, or do not fit the program. The error lists all of them.
+      ConfigError: `names` has a name that the model lacks, or the folder contains other files.
+    """
+    values, faults = _convert(model, dict(names or {}))
+    if program is not None:
+        faults += _faults(program, values, partial)
+    title = f"Keras model '{model.name}'"
+    if faults:
+        raise CheckpointError(
+            f"{title}: {len(faults)} of its weights and layers cannot be imported:\n"
+            + "\n".join(f"  {fault}" for fault in faults)
+            + "\nFix: give layers the same names and sizes, map other names with names={'name in Keras': 'name here'}, "
+            "or leave layers out with names={'name in Keras': None} and partial=True."
+        )
+    if program is not None:
+        for name, value in values.items():
+            variable = program.variables[name]
+            variable.assign(value.astype(variable.dtype.as_numpy_dtype))
+    if output_dir is not None:
+        with writing_folder(Path(output_dir)):
+            write_weights(output_dir, values, {"title": title, "format": "keras_model"})
+    _logger.info("%s: imported %d variables", title, len(values))
+    return values
+
+
+def _convert(model: Any, names: dict[str, str | None]) -> tuple[dict[str, np.ndarray], list[str]]:
+    """Returns the values of variables by name, and the faults of the model."""
+    layers = dict(layers_with_weights(model))
+    if not layers:
+        raise CheckpointError(
+            f"Keras model '{model.name}': it has no weights. Fix: build it first, for instance with "
+            "model.build(input_shape)."
+        )
+    known = {*layers, *(name[:place] for name in layers for place in range(len(name)) if name[place] == "/")}
+    for name in names:
+        if name not in known:
+            match = closest(name, known)
+            raise ConfigError(
+                f"names: Keras model '{model.name}' has no layer '{name}' with weights. It has "
+                f"{', '.join(layers)}. Fix: {f'did you mean {match!r}?' if match else 'use one of these names.'}",
+                ["names"],
+            )
+    values: dict[str, np.ndarray] = {}
+    faults, sources = [], dict[str, str]()
+    for name, layer in layers.items():
+        own = _own_name(name, names)
+        if own is None:
+            continue
+        kind = class_name(layer)
+        if kind not in LAYERS:
+            faults.append(f"'{name}' is a {kind}, which has no counterpart in mi.layers")
+        elif own in sources:
+            faults.append(f"'{name}' and '{sources[own]}' both have the name '{own}' here")
+        else:
+            sources[own] = name
+            values |= {f"{own}/{key}": value for key, value in LAYERS[kind][1](weights_of(layer)).items()}
+    return values, faults
+
+
+def _own_name(name: str, names: Mapping[str, str | None]) -> str | None:
+    """Returns the name of a layer in this package; None to leave it out."""
+    prefix, rest = name, ""
+    while prefix:
+        if prefix in names:
+            own = names[prefix]
+            return None if own is None else f"{own}{rest}".lstrip("/")
+        prefix, slash, last = prefix.rpartition("/")
+        rest = f"{slash}{last}{rest}"
+    return name
+
+
+def _faults(program: Program, values: Mapping[str, np.ndarray], partial: bool) -> list[str]:
+    """Returns what does not fit the variables of a program."""
+    shapes = {name: tuple(variable.shape.as_list()) for name, variable in program.variables.items()}
+    own = [name for name in shapes if owner(name, shapes) is None]  # without the slots of optimizers
+    faults = []
+    for name, value in values.items():
+        if name not in shapes:
+            faults.append(f"'{name}' {list(value.shape)} is not a variable of the program{_hint(name, own, values)}")
+        elif shapes[name] != value.shape:
+            faults.append(f"'{name}' has shape {list(shapes[name])} in the program, but {list(value.shape)} in Keras")
+    if not partial:
+        faults += [f"no layer sets '{name}' {list(shapes[name])} of the program" for name in own if name not in values]
+    return faults
+
+
+def _hint(name: str, own: Iterable[str], values: Mapping[str, np.ndarray]) -> str:
+    match = closest(name, [each for each in own if each not in values])
+    return f"; the closest one is '{match}'" if match else ""
