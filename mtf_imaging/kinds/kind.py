@@ -294,7 +294,7 @@ class PredictedImages(Protocol):
         """Runs the network on each image without writing anything, in a process that computes a part of the network."""
 
     def evaluate(
-        self, images: Sequence[Any], network: "Predict", own: "EvaluateSettings", provenance: "Provenance"
+        self, images: Sequence[Any], network: "Predict", own: "EvaluateSettings", provenance: "Provenance | None" = None
     ) -> list:
         """Predicts and scores the images, and writes the results.
 
@@ -302,7 +302,7 @@ class PredictedImages(Protocol):
           images: the result of `find_labeled`.
           network: the result of `network`.
           own: the settings of the job.
-          provenance: the provenance of the scores, without files.
+          provenance: the provenance of the scores, without files; None if it is not known.
 
         Returns:
           The scores of each image.

@@ -15,7 +15,7 @@ def read_commit(root: str | Path) -> str | None:
     """Returns the commit of the sources in a folder.
 
     Args:
-      root: the folder that contains the package: a clone, an unpacked source archive, or a folder of installed packages.
+      root: the folder that contains the package: a clone, a source archive, or a folder of installed packages.
 
     Returns:
       The commit, 40 hexadecimal digits, with `MODIFIED` if tracked files were changed since. None if it is not known,

@@ -131,7 +131,11 @@ class Prediction(FileImages):
             self._detect([_read(image) for image in batch], network)
 
     def evaluate(
-        self, images: Sequence[ObjectImage], network: "Predict", own: "EvaluateSettings", provenance: Provenance
+        self,
+        images: Sequence[ObjectImage],
+        network: "Predict",
+        own: "EvaluateSettings",
+        provenance: Provenance | None = None,
     ) -> list[ObjectScore]:
         output_dir, description = Path(own.output_dir), self.description
         pictures = picture_files(output_dir, images[: own.num_pictures])
@@ -157,7 +161,9 @@ class Prediction(FileImages):
             files[annotations.name] = file_digests(reference=annotations)
             written = detections_json(images, detections, description)
             files[DETECTIONS] = {"prediction": hashlib.sha256(written).hexdigest()}
-            write_object_scores(output_dir, scores, layers, description, own.progress, provenance.with_files(files))
+            write_object_scores(
+                output_dir, scores, layers, description, own.progress, (provenance or Provenance()).with_files(files)
+            )
             write_bytes(output_dir / DETECTIONS, written)
             for path, image, detected in zip(pictures, images, detections, strict=False):
                 seen = upright_image(image)

@@ -131,7 +131,7 @@ class Prediction(FileImages):
             self._segment(batch, [_read(photo) for photo in batch], network)
 
     def evaluate(
-        self, images: Sequence[Photo], network: "Predict", own: "EvaluateSettings", provenance: Provenance
+        self, images: Sequence[Photo], network: "Predict", own: "EvaluateSettings", provenance: Provenance | None = None
     ) -> list[PhotoScore]:
         output_dir, description = Path(own.output_dir), self._labels_description(own.input_dir)
         files: dict[str, dict[str, str | None]] = {}
@@ -165,7 +165,12 @@ class Prediction(FileImages):
             shown.close()
             faults.check((photo.key for photo in images), "photos")
             write_photo_scores(
-                output_dir, scores, worst.layers, description, own.progress, provenance.with_files(files)
+                output_dir,
+                scores,
+                worst.layers,
+                description,
+                own.progress,
+                (provenance or Provenance()).with_files(files),
             )
         return scores
 

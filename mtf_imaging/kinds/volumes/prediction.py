@@ -89,7 +89,7 @@ class Prediction(PredictedImages):
         run_network(images, self._sampling, network, own.window, own.spacing_table, self._description)
 
     def evaluate(
-        self, images: Sequence[Case], network: "Predict", own: "EvaluateSettings", provenance: Provenance
+        self, images: Sequence[Case], network: "Predict", own: "EvaluateSettings", provenance: Provenance | None = None
     ) -> list[CaseScore]:
         settings = self._settings
         return evaluate_cases(
