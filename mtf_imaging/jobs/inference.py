@@ -1,6 +1,7 @@
 """What `evaluate` and `predict` share: the images of a run, and its trained network in all processes."""
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -79,10 +80,19 @@ def provenance(own: InferenceSettings, idle: Collection[str] = ()) -> Provenance
     """
     runs = tuple(trained_run(run, own.checkpoint) for run in trained_runs(own))
     used = {name: value for name, value in values_of(Inference, own).items() if name not in (*_NO_RULES, *idle)}
-    settings = {name: as_text(value) for name, value in used.items() if value is not None}
-    rules = {"task": as_text(own.task), "dtype": own.dtype, "averages": as_text(own.averages), **settings}
+    settings = {name: _as_rule(value) for name, value in used.items() if value is not None}
+    rules = {"task": as_text(own.task), "dtype": own.dtype, "averages": bool(own.averages), **settings}
     layout = getattr(own, "layout", None)
     if layout is not None:
         layout = Layout.of(layout)
         layout = {"mesh_shape": layout.mesh_string, "layout": layout.rules_string}
     return Provenance(runs=runs, rules=rules, layout=layout)
+
+
+def _as_rule(value: Any) -> Any:
+    """Returns a setting as a JSON value; its text if there is none."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _as_rule(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, list | tuple):
+        return [_as_rule(one) for one in value]
+    return value if value is None or isinstance(value, str | int | float) else as_text(value)

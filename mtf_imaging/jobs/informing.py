@@ -95,6 +95,24 @@ def _beside(path: Path) -> list[Origin]:
         if name in record.entries:
             rows, fields = _recorded(folder, name)
             return [Origin(f"prediction {path}", rows, fields)]
+    return _scored(path)
+
+
+def _scored(path: Path) -> list[Origin]:
+    """Returns the origin of a prediction of `evaluate`, whose digest is in the scores above it; [] if there is none."""
+    for folder in list(path.absolute().parents)[:3]:  # names of photos may have a folder
+        metrics = folder / METRICS
+        own = _json(metrics, "scores") if metrics.is_file() else None
+        files = own.fields.get("files") if own else None
+        if own is None or not isinstance(files, Mapping):
+            continue
+        now = digest(path)
+        for case, digests in files.items():
+            if isinstance(digests, Mapping) and now is not None and digests.get("prediction") == now:
+                rows = [("file", f"unchanged since {metrics.name} was written, {short(now)}"), ("case", str(case))]
+                return [
+                    Origin(f"prediction {path}", [*rows, *own.rows], {"unchanged": True, "case": case, **own.fields})
+                ]
     return []
 
 
@@ -164,5 +182,7 @@ def _nifti(path: Path) -> Origin:
 
     note = bytes(open_image(path).header["descrip"].item()).decode("ascii", "replace").strip("\0 ")
     beside = _beside(path)
-    rows, fields = (beside[0].rows, beside[0].fields) if beside else ([("record", f"no {RECORD} names this file")], {})
+    rows, fields = (
+        (beside[0].rows, beside[0].fields) if beside else ([("record", f"no {RECORD} and no {METRICS} names it")], {})
+    )
     return Origin(f"prediction {path}", [("header", note or UNKNOWN), *rows], {"header": note, **fields})

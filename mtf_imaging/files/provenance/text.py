@@ -1,5 +1,6 @@
 """Provenance as rows of a table, for reports and for `mtf-imaging info`."""
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -8,6 +9,8 @@ from mtf_imaging.files.provenance.package import Package
 
 UNKNOWN = "not recorded"
 _LISTED = 500  # more training cases are only counted
+_VALUE = 120  # characters of a rule; JSON files contain all
+_WIDTH = 120
 
 Row = tuple[str, str]
 
@@ -101,11 +104,23 @@ def as_table(rows: Sequence[Row]) -> str:
     checkpoint  ckpt-4
     """
     width = max((len(name) for name, _ in rows), default=0)
-    return "\n".join(f"{name:{width}}  {text}" for name, text in rows)
+    options: dict[str, Any] = {"subsequent_indent": " " * (width + 2), "break_long_words": False}
+    options |= {"break_on_hyphens": False}
+    return "\n".join(textwrap.fill(f"{name:{width}}  {text}", _WIDTH, **options) for name, text in rows)
 
 
 def _value(value: object) -> str:
-    return value if isinstance(value, str) else "none" if value is None else str(value)
+    """Returns a rule as text.
+
+    >>> _value({"largest_liver": True}), _value(["x", "y"]), _value([]), _value("")
+    ('largest_liver: True', 'x, y', 'none', 'none')
+    """
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {_value(one)}" for name, one in value.items()) or "none"
+    if isinstance(value, list):
+        return ", ".join(map(_value, value)) or "none"
+    text = "none" if value is None or value == "" else str(value)
+    return text if len(text) <= _VALUE else f"{text[:_VALUE]}..."
 
 
 def _map(value: object) -> Mapping[str, Any]:
