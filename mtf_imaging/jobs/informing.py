@@ -13,7 +13,7 @@ from mtf_imaging.files.provenance.record import read_record
 from mtf_imaging.files.provenance.runs import FIELD, read_training, trained_run
 from mtf_imaging.files.provenance.text import UNKNOWN, Row, provenance_rows, run_rows, short, training_rows
 from mtf_imaging.files.reading import check_not_special
-from mtf_imaging.files.run_folder import CONFIG, fold_folders, is_run
+from mtf_imaging.files.run_folder import CONFIG, FACTS, fold_folders, is_run
 
 METRICS, CARD = "metrics.json", "input.json"
 _NIFTI = (".nii", ".nii.gz")
@@ -80,7 +80,7 @@ def _of_file(path: Path) -> list[Origin]:
         return _predictions(path.parent)
     if path.name.lower().endswith(_NIFTI):
         return [_nifti(path)]
-    if path.name in ("config.gin", "run.json") and is_run(path.parent):
+    if path.name in (CONFIG, FACTS) and is_run(path.parent):
         return [_run(path.parent)]
     if (path.with_name(CARD)).is_file():
         return [_json(path.with_name(CARD), "exported model")]

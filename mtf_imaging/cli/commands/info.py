@@ -21,7 +21,7 @@ class _Flags(Settings):
     json: bool = setting(default=False, flag=True)
 
 
-SUMMARY = "prints what a run or a result comes from: version, checkpoint, configuration, cases."
+SUMMARY = "prints what a run or a result comes from: version, checkpoint, cases."
 EXAMPLE = "mtf-imaging info run"
 SETTINGS = (_Flags,)
 WORDS = "path"

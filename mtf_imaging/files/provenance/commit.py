@@ -37,11 +37,17 @@ def _described(root: Path) -> str:
     """Returns what git says about a clone; "" if the folder is none, or git fails."""
     if not (root / ".git").exists():  # a folder above may be the repository of another project
         return ""
-    command = ["git", "-C", str(root), "describe", "--always", "--abbrev=40", f"--dirty={MODIFIED}", "--exclude=*"]
+    commit = _git(root, "rev-parse", "HEAD")
+    return f"{commit}{MODIFIED}" if commit and _git(root, "status", "-s", "-uno") else commit
+
+
+def _git(root: Path, *words: str) -> str:
+    """Returns what a command of git prints about a folder; "" if it fails."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment["GIT_OPTIONAL_LOCKS"] = "0"  # git writes nothing
     options = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": _TIMEOUT}
     try:
-        return subprocess.run(command, env=environment, check=True, **options).stdout.strip()
+        done = subprocess.run(["git", "-C", str(root), *words], env=environment, check=True, **options)
     except (OSError, ValueError, subprocess.SubprocessError):
         return ""
+    return done.stdout.strip()
