@@ -101,18 +101,16 @@ def _beside(path: Path) -> list[Origin]:
 def _scored(path: Path) -> list[Origin]:
     """Returns the origin of a prediction of `evaluate`, whose digest is in the scores above it; [] if there is none."""
     for folder in list(path.absolute().parents)[:3]:  # names of photos may have a folder
-        metrics = folder / METRICS
-        own = _json(metrics, "scores") if metrics.is_file() else None
+        own = _json(folder / METRICS, "scores") if (folder / METRICS).is_file() else None
         files = own.fields.get("files") if own else None
         if own is None or not isinstance(files, Mapping):
             continue
         now = digest(path)
-        for case, digests in files.items():
-            if isinstance(digests, Mapping) and now is not None and digests.get("prediction") == now:
-                rows = [("file", f"unchanged since {metrics.name} was written, {short(now)}"), ("case", str(case))]
-                return [
-                    Origin(f"prediction {path}", [*rows, *own.rows], {"unchanged": True, "case": case, **own.fields})
-                ]
+        cases = [str(key) for key, one in files.items() if isinstance(one, Mapping) and one.get("prediction") == now]
+        if cases and now is not None:
+            rows = [("file", f"unchanged since {METRICS} was written, {short(now)}"), ("case", ", ".join(cases))]
+            fields = {"unchanged": True, "cases": cases, **own.fields}
+            return [Origin(f"prediction {path}", [*rows, *own.rows], fields)]
     return []
 
 
@@ -182,7 +180,6 @@ def _nifti(path: Path) -> Origin:
 
     note = bytes(open_image(path).header["descrip"].item()).decode("ascii", "replace").strip("\0 ")
     beside = _beside(path)
-    rows, fields = (
-        (beside[0].rows, beside[0].fields) if beside else ([("record", f"no {RECORD} and no {METRICS} names it")], {})
-    )
+    rows = beside[0].rows if beside else [("record", f"neither {RECORD} nor {METRICS} names this file")]
+    fields = beside[0].fields if beside else {}
     return Origin(f"prediction {path}", [("header", note or UNKNOWN), *rows], {"header": note, **fields})

@@ -63,16 +63,17 @@ def test_without_git_the_commit_is_unknown(clone, monkeypatch):
     )
 
 
-def run_of(name="run", step=400, training=None):
-    return TrainedRun(name, f"ckpt-{step}", "last", step, "ab" * 32, "cd" * 32, training)
+def run_of(step=400, training=None, index="ab"):
+    return TrainedRun("run", f"ckpt-{step}", "last", step, index * 32, "cd" * 32, training)
 
 
 def test_a_note_fits_into_a_header_of_nifti():
     note = Provenance(Package("10.11.12.dev1234567890", "0" * 40 + "-dirty"), (run_of(step=123_456_789),)).note
     assert len(note) == 79
     assert note.startswith("mtf_imaging 10.11.12.dev1234567890+g000000000.dirty ckpt-123456789 abababababab")
-    runs = run_of(), run_of(step=300)
-    assert Provenance(Package("1.0"), runs).note != Provenance(Package("1.0"), runs[::-1]).note
+    note, other = (Provenance(Package("1.0"), (run_of(), run_of(index=index))).note for index in ("ab", "cd"))
+    assert note != other
+    assert note.startswith("mtf_imaging 1.0 2 runs ")
 
 
 def test_starts_of_a_training_are_listed_if_they_differ(tmp_path, monkeypatch):

@@ -31,7 +31,7 @@ def made(tmp_path_factory):
     """A run, and the scores and predictions of two cases that claim to be those of the run."""
     folder = tmp_path_factory.mktemp("made")
     write_run(folder / "run", steps=(4,), best=2)
-    for number in (3, 12):
+    for number in (3, 13):
         store(folder / "cases", number, "RAS")
     layout = {"mesh_shape": "rows:2", "layout": "x:rows"}
     origin = Provenance(runs=(trained_run(folder / "run", "last"),), rules={"flips": ["x"]}, layout=layout)
@@ -62,10 +62,10 @@ def metrics(folder):
 def test_scores_name_the_files_the_run_and_the_rules(made):
     fields = metrics(made / "evaluation")["provenance"]
     assert [*metrics(made / "evaluation")][-1] == "provenance"
-    assert fields["files"]["12"] == {
-        "prediction": digest(made / "evaluation/predictions/segmentation-12.nii.gz"),
-        "reference": digest(made / "cases/segmentation-12.nii.gz"),
-        "image": digest(made / "cases/volume-12.nii.gz"),
+    assert fields["files"]["13"] == {
+        "prediction": digest(made / "evaluation/predictions/segmentation-13.nii.gz"),
+        "reference": digest(made / "cases/segmentation-13.nii.gz"),
+        "image": digest(made / "cases/volume-13.nii.gz"),
     }
     (run,) = fields["runs"]
     assert (run["step"], run["checkpoint_sha256"]) == (4, digest(made / "run/ckpt-4.index"))
@@ -96,7 +96,7 @@ def test_headers_of_segmentations_name_the_checkpoint(made):
         assert own["header"] == note
         assert own["file"].startswith("unchanged since ")
         assert own["checkpoint"] == f"ckpt-4 (last), step 4, {run.checkpoint_digest[:16]}"
-    assert rows(made / "evaluation/predictions/segmentation-12.nii.gz")["case"] == "12"
+    assert rows(made / "evaluation/predictions/segmentation-13.nii.gz")["case"] == "13"
     assert rows(made / "cases/segmentation-3.nii.gz") == {
         "header": "not recorded",
         "record": "neither predictions.jsonl nor metrics.json names this file",
@@ -126,17 +126,16 @@ def test_a_folder_completed_by_another_version_names_both(made, tmp_path):
     origin = Provenance(runs=(trained_run(made / "run", "last"),), package=Package("9.9"))
     predict(made, output, origin)
     first, second = (one.fields for one in mi.jobs.info(output))
-    assert (first["predictions"], second["predictions"]) == (["segmentation-12.nii.gz"], ["segmentation-3.nii.gz"])
+    assert (first["predictions"], second["predictions"]) == (["segmentation-13.nii.gz"], ["segmentation-3.nii.gz"])
     assert [one["package"]["version"] for one in (first, second)] == [mi.__version__, "9.9"]
     assert rows(output / "segmentation-3.nii.gz")["program"] == "mtf_imaging 9.9, commit unknown"
-    record = (output / FILE).read_text()
-    predict(made, output, dataclasses.replace(origin, package=Package("10.0")))  # writes nothing
-    assert (output / FILE).read_text() == record
+    predict(made, output, dataclasses.replace(origin, package=Package("10.0")))  # writes no segmentation
+    assert [one.fields for one in mi.jobs.info(output)] == [first, second]
 
 
 def test_a_changed_prediction_is_noticed(made, tmp_path):
     shutil.copytree(made / "predictions", tmp_path / "p")
-    (tmp_path / "p/segmentation-3.nii.gz").write_bytes((tmp_path / "p/segmentation-12.nii.gz").read_bytes())
+    (tmp_path / "p/segmentation-3.nii.gz").write_bytes((tmp_path / "p/segmentation-13.nii.gz").read_bytes())
     own = rows(tmp_path / "p/segmentation-3.nii.gz")
     assert own["file"] == "changed since predict wrote it"
     assert "program" not in own

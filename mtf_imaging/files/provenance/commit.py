@@ -45,9 +45,14 @@ def _git(root: Path, *words: str) -> str:
     """Returns what a command of git prints about a folder; "" if it fails."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment["GIT_OPTIONAL_LOCKS"] = "0"  # git writes nothing
-    options = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": _TIMEOUT}
     try:
-        done = subprocess.run(["git", "-C", str(root), *words], env=environment, check=True, **options)
+        return subprocess.check_output(
+            ["git", "-C", str(root), *words],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            timeout=_TIMEOUT,
+        ).strip()
     except (OSError, ValueError, subprocess.SubprocessError):
         return ""
-    return done.stdout.strip()

@@ -11,8 +11,8 @@ def digest(path: Path) -> str | None:
     """Returns the SHA-256 of a file, or of all files of a folder with their names; None if there is none."""
     if path.is_dir():
         whole = hashlib.sha256()
-        for file in sorted(file for file in path.rglob("*") if file.is_file()):
-            whole.update(f"{file.relative_to(path).as_posix()}\n{digest(file)}\n".encode())
+        for part in sorted(part for part in path.rglob("*") if part.is_file()):
+            whole.update(f"{part.relative_to(path).as_posix()}\n{digest(part)}\n".encode())
         return whole.hexdigest()
     if not path.exists():
         return None
