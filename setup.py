@@ -1,9 +1,12 @@
 """Package metadata. models/, layouts/ and gin/ are next to mtf_imaging in a clone and inside it when installed."""
 
 import re
+import runpy
 from pathlib import Path
 
 from setuptools import find_packages, setup
+from setuptools.command.build_py import build_py
+from setuptools.command.sdist import sdist
 
 HERE = Path(__file__).parent
 VERSION = re.search(r'__version__ = "(.+)"', (HERE / "mtf_imaging/__init__.py").read_text()).group(1)
@@ -15,6 +18,28 @@ FOLDERS = {
     "layouts": "mtf_imaging.layouts",
     "gin": "mtf_imaging.gin",
 }
+
+COMMIT = runpy.run_path(str(HERE / "mtf_imaging/files/provenance/commit.py"))
+
+
+def write_commit(folder):
+    """Writes the commit of the sources, which results name, to the package in a folder."""
+    if commit := COMMIT["read_commit"](HERE):
+        (Path(folder) / "mtf_imaging" / COMMIT["FILE"]).write_text(f"{commit}\n")
+
+
+class BuildWithCommit(build_py):
+    def run(self):
+        super().run()
+        if not self.editable_mode:  # a clone knows its commit
+            write_commit(self.build_lib)
+
+
+class ArchiveWithCommit(sdist):
+    def make_release_tree(self, base_dir, files):
+        super().make_release_tree(base_dir, files)
+        write_commit(base_dir)
+
 
 setup(
     name="mtf-imaging",
@@ -28,6 +53,7 @@ setup(
         *FOLDERS.values(),
         *(f"mtf_imaging.models.{name}" for name in find_packages("models")),
     ],
+    cmdclass={"build_py": BuildWithCommit, "sdist": ArchiveWithCommit},
     package_dir={package: folder for folder, package in FOLDERS.items()},
     package_data={
         "mtf_imaging": ["py.typed"],  # lets type checkers of other projects read the annotations

@@ -12,6 +12,7 @@ from tests.selection.imports import ROOT
 
 LEAST = {
     "layout": 15,
+    "files": 8,
     "processes": 15,
     "meshes": 25,
     "ops": 20,

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mtf_imaging.jobs.explaining import explain
     from mtf_imaging.jobs.exporting import export
     from mtf_imaging.jobs.importing import ImportedWeights, import_weights
+    from mtf_imaging.jobs.informing import info
     from mtf_imaging.jobs.planning import JobPlan, plan
     from mtf_imaging.jobs.predicting import predict
     from mtf_imaging.jobs.reporting import report
@@ -43,6 +44,7 @@ _MODULES = {
     "explain": "explaining",
     "export": "exporting",
     "import_weights": "importing",
+    "info": "informing",
     "largest_cube": "searching",
     "plan": "planning",
     "predict": "predicting",
@@ -64,6 +66,7 @@ __all__ = [
     "explain",
     "export",
     "import_weights",
+    "info",
     "largest_cube",
     "plan",
     "predict",

@@ -126,7 +126,7 @@ def cross_validate(own: CrossValidateSettings) -> dict[str, Any]:
             evaluate(**values_of(EvaluateSettings, own, **in_fold, spacing_table=known, cases=cases[fold]))
             gc.collect()
         pooled = functools.partial(pool_folds, runs, splits, own.input_dir, manifest, known, own.workers, own.progress)
-        return group.first(lambda: pooled(description))
+        return group.first(lambda: pooled(description, texts))
 
 
 def _settings_of_all_folds(own: CrossValidateSettings, data: TrainingData) -> dict[str, Any]:

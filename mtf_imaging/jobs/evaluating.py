@@ -1,14 +1,9 @@
 """Predicts labeled images with a trained network, and scores the predictions."""
 
-from typing import TYPE_CHECKING
-
 from mtf_imaging.jobs.ensembles import check_no_fold
-from mtf_imaging.jobs.inference import network_of_run, open_images
+from mtf_imaging.jobs.inference import network_of_run, open_images, provenance
 from mtf_imaging.settings.inference import EvaluateSettings
 from mtf_imaging.settings.setting import takes
-
-if TYPE_CHECKING:
-    pass
 
 
 @takes(EvaluateSettings)
@@ -39,4 +34,4 @@ def evaluate(own: EvaluateSettings) -> list:
         if not group.is_first:
             subject.run_network(images, network)
             return []
-        return subject.evaluate(images, network, own)
+        return subject.evaluate(images, network, own, provenance(own, subject.idle))

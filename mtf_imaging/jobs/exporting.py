@@ -2,26 +2,24 @@
 
 from typing import TYPE_CHECKING
 
-import mtf_imaging
 from mtf_imaging.evaluation.cleanup import AS_FOUND
 from mtf_imaging.evaluation.export.formats import FORMATS
 from mtf_imaging.files.literal import check_literal
 from mtf_imaging.files.new_folder import check_new_folder
 from mtf_imaging.files.run_folder import check_no_run
 from mtf_imaging.jobs.ensembles import trained_runs
-from mtf_imaging.kinds.all_kinds import read_facts
+from mtf_imaging.jobs.inference import provenance
+from mtf_imaging.kinds.all_kinds import kind_of_facts, read_facts
+from mtf_imaging.kinds.export import ExportedRun
+from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.settings.inference import ExportSettings
-from mtf_imaging.settings.setting import check_choice, takes
+from mtf_imaging.settings.setting import check_choice, settings_of, takes
 from mtf_imaging.settings.values import DTYPES
 
 if TYPE_CHECKING:
     from mtf_imaging.evaluation.export.card import ModelCard
-from mtf_imaging.kinds.all_kinds import kind_of_facts
-from mtf_imaging.kinds.export import ExportedRun
 
-if TYPE_CHECKING:
-    from mtf_imaging.evaluation.export.card import ModelCard
-
+_IN_CARD = [one.name for one in settings_of(Inference) if one.name != "flips"]  # stated by other fields of the card
 _CLEANUP = "The postprocessing of predict (largest_liver, lesions_in_liver) is not part of the model."
 
 
@@ -72,14 +70,13 @@ def export(own: ExportSettings) -> "ModelCard":
     card = ModelCard(
         kind=kind.name,
         source=str(own.model_dir),
-        runs=tuple((run.name, step) for run, step in zip(runs, networks.steps, strict=True)),
+        provenance=provenance(own, idle=_IN_CARD),
         checkpoint=own.checkpoint,
         dtype=own.dtype,
         flips=run.flips,
         facts=model.facts(),
         notes=(*notes, *([_CLEANUP] if own.cleanup and own.cleanup != AS_FOUND else [])),
         signatures=signatures,
-        version=mtf_imaging.__version__,
         model_format=model_format,
     )
     save_model(own.output, None if model_format.ending else networks, card, files, own.progress)

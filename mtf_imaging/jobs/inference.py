@@ -1,21 +1,31 @@
 """What `evaluate` and `predict` share: the images of a run, and its trained network in all processes."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+import dataclasses
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from mtf_imaging.files.provenance.provenance import Provenance
+from mtf_imaging.files.provenance.runs import trained_run
 from mtf_imaging.jobs.agreement import check_agreement
+from mtf_imaging.jobs.as_text import as_text
 from mtf_imaging.jobs.devices import as_devices
 from mtf_imaging.jobs.ensembles import trained_runs
 from mtf_imaging.kinds.all_kinds import open_subject
 from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.kinds.kind import PredictedImages
 from mtf_imaging.kinds.networks import task_for
-from mtf_imaging.settings.inference import EvaluateSettings, PredictSettings
+from mtf_imaging.layout import Layout
+from mtf_imaging.settings.inference import EvaluateSettings, InferenceSettings, PredictSettings
+from mtf_imaging.settings.setting import values_of
 
 if TYPE_CHECKING:
     from mtf_imaging.meshes.group import Group
     from mtf_imaging.training.evaluation import Predict
+
+
+# Settings of `Inference` that are no rules: files, and what changes only the speed.
+_NO_RULES = ("splits_file", "eval_batch_size", "spacing_table", "ensemble", "output_format", "submission")
 
 
 def open_images(own: EvaluateSettings | PredictSettings) -> PredictedImages:
@@ -55,3 +65,34 @@ def network_of_run(
         chosen = images if choose is None else [images[number] for number in group.first(choose)]
         network = subject.network(task, trained_runs(own), own.checkpoint, chosen, **options) if chosen else None
         yield group, network, chosen
+
+
+def provenance(own: InferenceSettings, idle: Collection[str] = ()) -> Provenance:
+    """Returns the provenance of what a job computes with trained networks.
+
+    Args:
+      own: the settings of the job.
+      idle: the settings that have no effect on its images.
+
+    Raises:
+      ConfigError, CheckpointError: the same as in `trained_runs`.
+      DataError: the `run.json` of a run is damaged.
+    """
+    runs = tuple(trained_run(run, own.checkpoint) for run in trained_runs(own))
+    used = {name: value for name, value in values_of(Inference, own).items() if name not in (*_NO_RULES, *idle)}
+    settings = {name: _as_rule(value) for name, value in used.items() if value is not None}
+    rules = {"task": as_text(own.task), "dtype": own.dtype, "averages": bool(own.averages), **settings}
+    layout = getattr(own, "layout", None)
+    if layout is not None:
+        layout = Layout.of(layout)
+        layout = {"mesh_shape": layout.mesh_string, "layout": layout.rules_string}
+    return Provenance(runs=runs, rules=rules, layout=layout)
+
+
+def _as_rule(value: Any) -> Any:
+    """Returns a setting as a JSON value; its text if there is none."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _as_rule(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, list | tuple):
+        return [_as_rule(one) for one in value]
+    return value if value is None or isinstance(value, str | int | float) else as_text(value)

@@ -17,6 +17,8 @@ from mtf_imaging.evaluation.pairs.pairs import Pair
 from mtf_imaging.evaluation.pairs.score import WORKER_BYTES
 from mtf_imaging.evaluation.pairs.score_pairs import score_pairs, write_scores
 from mtf_imaging.files.output_folder import writing_to
+from mtf_imaging.files.provenance.provenance import Provenance
+from mtf_imaging.files.provenance.runs import trained_run
 from mtf_imaging.files.workers import default_workers, in_parallel
 from mtf_imaging.jobs.fold_runs import FoldRuns
 from mtf_imaging.kinds.volumes.evaluate import cases_to_evaluate
@@ -58,6 +60,7 @@ def pool_folds(
     workers: int | None,
     progress: bool,
     description: Description,
+    rules: Mapping[str, str],
 ) -> dict[str, Any]:
     """Scores the segmentations of all finished folds together, and prints the tables.
 
@@ -73,6 +76,7 @@ def pool_folds(
       workers: number of processes; None for one per core, or fewer if memory is short.
       progress: whether to show a progress bar and print the tables.
       description: the channels and labels of the cases.
+      rules: the settings that all folds share, for the provenance of the scores.
 
     Returns:
       The contents of the pooled `metrics.json`.
@@ -91,12 +95,14 @@ def pool_folds(
                 predictions = runs.evaluation(fold) / "predictions"
                 for case in held_out_cases(input_dir, runs, fold, splits[fold], manifest, known, description):
                     assert case.labels is not None  # `cases_to_evaluate` returns only labeled cases
-                    pairs.append(Pair(case.key, predictions / case.prediction_name, case.labels, case.volume))
+                    prediction = predictions / case.prediction_name
+                    pairs.append(Pair(case.key, prediction, case.labels, case.volume, case.channels))
             run = functools.partial(in_parallel, workers=workers or default_workers(WORKER_BYTES))
             if progress:
                 print("\nAll folds:", flush=True)
             scored = score_pairs(pairs, len(pairs), run, "score", progress, known, description)
-            write_scores(runs.path, scored, progress, description)
+            networks = tuple(trained_run(runs.run(fold), "last") for fold in folds)
+            write_scores(runs.path, scored, progress, description, Provenance(runs=networks, rules=rules))
             write_fold_table(runs.path, metrics)
             runs.save_pooled(folds)
     pooled = runs.pooled()

@@ -1,5 +1,6 @@
 """Predicts images with a trained network."""
 
+import dataclasses
 import hashlib
 from pathlib import Path
 
@@ -7,7 +8,7 @@ from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.run_folder import last_index, weights_folder
 from mtf_imaging.jobs.as_text import as_text
 from mtf_imaging.jobs.ensembles import trained_runs
-from mtf_imaging.jobs.inference import network_of_run, open_images
+from mtf_imaging.jobs.inference import network_of_run, open_images, provenance
 from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.kinds.prediction_record import PredictionRecord
 from mtf_imaging.settings.inference import PredictSettings
@@ -47,7 +48,9 @@ def predict(own: PredictSettings) -> list[Path]:
         planned = subject.plan_predictions(own.input, own.output, own.overwrite)
     pairs, images = planned.pairs, [image for image, _ in planned.pairs]
     files = subject.prediction_files(pairs, Path(own.input), Path(own.output))
-    record = PredictionRecord(files, _made_by(own), own.overwrite)
+    # A layout changes no predictions, so a folder may be completed under another one.
+    origin = dataclasses.replace(provenance(own, subject.idle), layout=None)
+    record = PredictionRecord(files, _made_by(own), own.overwrite, origin)
     with network_of_run(subject, own, images, record.check) as (group, network, unfinished):
         faults = CaseFaults(group.num > 1, planned.faults)
         if group.is_first:

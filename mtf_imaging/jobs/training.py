@@ -10,6 +10,7 @@ from typing import Any
 from mtf_imaging.data.sampling.grid import format_grid
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.report import progress as curves
+from mtf_imaging.files.provenance.runs import training_provenance
 from mtf_imaging.files.run_folder import EVAL, TRAIN
 from mtf_imaging.jobs import folds, run
 from mtf_imaging.jobs.agreement import check_agreement
@@ -156,7 +157,9 @@ def run_training(own: TrainSettings, watch: Watch | None = None) -> dict[str, fl
             known["patch"] = data.patch and format_grid(data.patch)
             facts = dataclasses.replace(data.images.facts(data.data_dir, whole, data.description), **known)
             configuration = own.save_configuration(facts, layout) if own.save_configuration else str(step)
-            facts.save(model_dir)
+            start = int(program.step), layout.mesh_string, layout.rules_string
+            origin = training_provenance(model_dir, data.images.cases(data.data_dir), *start)
+            dataclasses.replace(facts, provenance=origin).save(model_dir)
             if fold:
                 fold.save(model_dir)
             return configuration

@@ -32,6 +32,7 @@ class Facts:
         were 0.
       patch: voxels of the patches of the training, in the format of `data.sampling.grid.format_grid`; None for whole
         images.
+      provenance: the cases and the starts of the training; see `training_provenance`. None for earlier releases.
     """
 
     kind: str
@@ -42,6 +43,7 @@ class Facts:
     held_out_split: str | None = None
     class_frequencies: list[float] | None = None
     patch: str | None = None
+    provenance: dict[str, Any] | None = None
 
     @property
     def axes(self) -> list[str]:

@@ -54,6 +54,7 @@ class FileImages(PredictedImages):
 
     def __init__(self, facts: Facts, settings: Inference, idle: Mapping[str, str]) -> None:
         settings.check_idle(idle)
+        self.idle = idle
         self._settings, self._held_out_split = settings, facts.held_out_split
         resolution = facts.resolution if settings.resolution is None else settings.resolution
         height, width = parse_resolution(resolution, len(PHOTO_AXES), PHOTO_AXES)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mtf_imaging.evaluation.export.networks import TrainedNetworks
     from mtf_imaging.evaluation.export.signature import ExportedKind
     from mtf_imaging.files.case_errors import CaseFaults
+    from mtf_imaging.files.provenance.provenance import Provenance
     from mtf_imaging.kinds.demo import Workflow
     from mtf_imaging.kinds.export import ExportedRun
     from mtf_imaging.kinds.facts import Facts
@@ -171,6 +172,14 @@ class TrainingImages(Protocol):
           eval_dir: the folder of the held-out images; None if there are none that this class can read.
         """
 
+    def cases(self, data_dir: Any) -> dict[str, str | None]:
+        """Returns the digest of the files of each training image by its key; None where no digest is stored.
+
+        Args:
+          data_dir: the folder of the training images.
+        """
+        return {}
+
     def evaluation(self, data_dir: Any, eval_dir: Any, description: Any, task: "Task", progress: bool) -> Any:
         """Returns the default `Evaluation` of held-out images.
 
@@ -230,10 +239,12 @@ class PredictedImages(Protocol):
     Attributes:
       kind: the name of the kind of the images.
       description: the description of the data that the run was trained on; None for arrays.
+      idle: the settings that have no effect on these images, with the reasons.
     """
 
     kind: str
     description: Any
+    idle: Mapping[str, str]
 
     def find_labeled(self, input_dir: str | Path, output_dir: str | Path) -> list:
         """Finds the images to evaluate, and checks them and the output folder.
@@ -282,13 +293,16 @@ class PredictedImages(Protocol):
     def run_network(self, images: Sequence[Any], network: "Predict") -> None:
         """Runs the network on each image without writing anything, in a process that computes a part of the network."""
 
-    def evaluate(self, images: Sequence[Any], network: "Predict", own: "EvaluateSettings") -> list:
+    def evaluate(
+        self, images: Sequence[Any], network: "Predict", own: "EvaluateSettings", provenance: "Provenance | None" = None
+    ) -> list:
         """Predicts and scores the images, and writes the results.
 
         Args:
           images: the result of `find_labeled`.
           network: the result of `network`.
           own: the settings of the job.
+          provenance: the provenance of the scores, without files; None if it is not known.
 
         Returns:
           The scores of each image.

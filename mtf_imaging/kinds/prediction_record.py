@@ -6,7 +6,6 @@ networks, and never replaces a file that it did not write.
 """
 
 import contextlib
-import hashlib
 import json
 import logging
 import os
@@ -16,8 +15,11 @@ from typing import Any, NamedTuple, TextIO
 
 from mtf_imaging.errors import DataError, about
 from mtf_imaging.files.atomic import write_bytes
+from mtf_imaging.files.provenance.digests import digest
+from mtf_imaging.files.provenance.provenance import Provenance
+from mtf_imaging.files.provenance.record import FILE, read_record
+from mtf_imaging.files.provenance.runs import FIELD
 
-FILE = "predictions.jsonl"
 _logger = logging.getLogger(__name__)
 _FIX = "Fix: name another output, or set overwrite."
 _SETTINGS = ("overwrite",)
@@ -60,13 +62,24 @@ class PredictionRecord:
       files: the files of the prediction.
       made_by: what the predictions depend on besides the images, such as the checkpoint, as texts by name.
       overwrite: whether to predict all images again.
+      provenance: the provenance of the files that this call writes; None for none.
 
     Attributes:
       unfinished: the numbers of the images to predict.
+      note: the provenance for the header of an image; "" for none.
     """
 
-    def __init__(self, files: PredictionFiles, made_by: Mapping[str, str] | None = None, overwrite: bool = False):
+    def __init__(
+        self,
+        files: PredictionFiles,
+        made_by: Mapping[str, str] | None = None,
+        overwrite: bool = False,
+        provenance: Provenance | None = None,
+    ):
         self._files, self._made_by, self._overwrite = files, dict(made_by or {}), overwrite
+        self._own = None if provenance is None else provenance.as_json(lists_cases=False)
+        self._provenance: list[dict[str, Any]] = []  # of the files in the folder
+        self.note = "" if provenance is None else provenance.note
         self._entries: dict[str, dict[str, Any]] = {}
         self._file: TextIO | None = None
         self.unfinished = [*range(len(files.images))]
@@ -81,12 +94,12 @@ class PredictionRecord:
         folder = self._files.folder
         if folder is None:
             return self.unfinished
-        made_by, self._entries = _read(folder / FILE)
+        made_by, self._provenance, self._entries = read_record(folder)
         if made_by is not None and made_by != self._made_by:
             present = any(os.path.lexists(folder / name) for name in self._entries)
             if present and not self._overwrite:
                 raise self._made_otherwise(folder / FILE, made_by)
-            self._entries = {}
+            self._provenance, self._entries = [], {}
         if not self._overwrite:
             for path in self._files.shared:
                 self._is_complete((path,), None)
@@ -111,7 +124,12 @@ class PredictionRecord:
             written = (path for image in self._files.images for path in image.outputs)
             existing = (path for path in (*written, *self._files.shared) if os.path.lexists(path))
             self._entries |= {self._name(path): {} for path in existing}
-        lines = [{"made_by": self._made_by}, *({"file": name, **entry} for name, entry in self._entries.items())]
+        head: dict[str, Any] = {"made_by": self._made_by}
+        if self._own and self._own not in self._provenance and (self.unfinished or self._files.shared):
+            self._provenance.append(self._own)
+        if self._provenance:
+            head[FIELD] = self._provenance
+        lines = [head, *({"file": name, **entry} for name, entry in self._entries.items())]
         write_bytes(folder / FILE, "".join(f"{json.dumps(line)}\n" for line in lines).encode())
         with open(folder / FILE, "a", encoding="utf-8") as self._file:
             yield
@@ -148,7 +166,9 @@ class PredictionRecord:
             return
         self._append({self._name(path): {} for path in outputs})
         yield
-        facts = {} if inputs is None else {"input": [*map(_stamp, inputs)]}
+        facts: dict[str, Any] = {} if inputs is None else {"input": [*map(_stamp, inputs)]}
+        if self._own in self._provenance:
+            facts[FIELD] = self._provenance.index(self._own)
         entries = {self._name(path): {"sha256": digest(path), **facts} for path in outputs}
         if result is not None:
             entries[self._name(outputs[0])]["result"] = result
@@ -211,19 +231,6 @@ def has_record(folder: Path) -> bool:
     return (folder / FILE).is_file()
 
 
-def digest(path: Path) -> str | None:
-    """Returns the SHA-256 of a file, or of all files of a folder with their names; None if there is none."""
-    if path.is_dir():
-        whole = hashlib.sha256()
-        for file in sorted(file for file in path.rglob("*") if file.is_file()):
-            whole.update(f"{file.relative_to(path).as_posix()}\n{digest(file)}\n".encode())
-        return whole.hexdigest()
-    if not path.exists():
-        return None
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _stamp(path: Path) -> list[int]:
     """Returns the size and the time of the last change of a file, or of all files of a folder."""
     if not path.is_dir():
@@ -231,27 +238,6 @@ def _stamp(path: Path) -> list[int]:
         return [facts.st_size, facts.st_mtime_ns]
     files = [file.stat() for file in path.rglob("*") if file.is_file()]
     return [sum(one.st_size for one in files), max((one.st_mtime_ns for one in files), default=0), len(files)]
-
-
-def _read(path: Path) -> tuple[dict[str, str] | None, dict[str, dict[str, Any]]]:
-    """Returns how the predictions of a record were made, and its entries by file; (None, {}) if there is none."""
-    made_by, entries = None, {}
-    try:
-        lines = path.read_text("utf-8").splitlines() if path.is_file() else []
-        for number, text in enumerate(lines):
-            try:
-                line = json.loads(text)
-            except ValueError:
-                if number < len(lines) - 1 or number == 0:
-                    raise
-                continue  # the process was killed while it wrote the last line
-            if "made_by" in line:
-                made_by = dict(line["made_by"])
-            else:
-                entries[str(line.pop("file"))] = dict(line)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return None, {}
-    return made_by, entries
 
 
 def _short(value: str | None) -> str:

@@ -1,6 +1,5 @@
 """`cross_validate` and `predict --ensemble` on the command line."""
 
-import json
 import re
 import signal
 
@@ -10,6 +9,7 @@ from mtf_imaging.cli.config import run_config
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs import cross_validating
 from tests.jobs.test_cross_validate import write_cases
+from tests.scores import read_scores
 from tests.training.test_job import TINY, run
 
 
@@ -60,9 +60,7 @@ def test_other_parameters_are_refused_with_their_flags(folder, capsys):
 def test_a_fold_is_a_run_that_other_commands_use(folder, tmp_path):
     words = ["--model_dir", folder / "cv/fold_2", "--input_dir", folder / "cases", "--output_dir", tmp_path / "scores"]
     assert run("evaluate", *words, "--fold", 2) == 0
-    folders = tmp_path / "scores", folder / "cv/fold_2/evaluation"
-    scores = [json.loads((path / "metrics.json").read_text()) for path in folders]
-    assert scores[0] == scores[1]
+    assert read_scores(tmp_path / "scores") == read_scores(folder / "cv/fold_2/evaluation")
 
 
 @pytest.mark.slow

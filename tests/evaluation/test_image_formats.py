@@ -1,6 +1,5 @@
 """Cases in NIfTI, OME-Zarr and DICOM: the same segmentation and scores, in the place of each volume."""
 
-import json
 import shutil
 
 import nibabel
@@ -19,6 +18,7 @@ from mtf_imaging.kinds.volumes.evaluate import cases_to_evaluate, evaluate
 from mtf_imaging.kinds.volumes.segment.predict import plan_predictions, predict_cases
 from tests.data.dicom_folder import write_series
 from tests.data.zarr_image import plant_code, write_image
+from tests.scores import read_scores
 
 SHAPE = (9, 8, 7)
 HU_OF_LABEL = np.array([-400, 0, 400], np.int16)
@@ -204,8 +204,7 @@ def test_evaluate_and_score_read_all_formats(cases_dir, tmp_path):
             assert names == [f"segmentation-{number}{ending}" for number in (1, 2, 3)]
         again = tmp_path / f"scores-{output_format}"
         score_folders(cases_dir, output / "predictions", again, 1, progress=False)
-        metrics = [json.loads((folder / "metrics.json").read_text()) for folder in (output, again)]
-        assert metrics[0] == metrics[1]
+        assert read_scores(output) == read_scores(again)
 
 
 # name: (input, output, options, error, text)

@@ -1,7 +1,6 @@
 """Pairing and scoring of folders with arbitrary file names and axes; the scores equal those of `evaluate`."""
 
 import errno
-import json
 import os
 
 import nibabel
@@ -15,6 +14,7 @@ from mtf_imaging.evaluation.pairs.pairs import find_pairs
 from mtf_imaging.evaluation.pairs.score import score_folders
 from mtf_imaging.kinds.volumes.evaluate import evaluate
 from tests.evaluation.test_evaluate import GRID, oracle, store
+from tests.scores import read_scores
 
 
 def touch(folder, *names):
@@ -89,9 +89,10 @@ def test_score_and_evaluate_give_equal_scores(tmp_path, capsys):
     evaluate(tmp_path / "cases", tmp_path / "e", GRID, lambda image: oracle(np.roll(image, 1, 1)), progress=False)
     words = ["--reference_dir", tmp_path / "cases", "--prediction_dir", tmp_path / "e/predictions"]
     assert main(["score", *map(str, words), "--output_dir", str(tmp_path / "s"), "--workers", "1"]) == 0
-    for name in ("metrics.json", "metrics.csv"):
-        assert (tmp_path / "s" / name).read_bytes() == (tmp_path / "e" / name).read_bytes()
-    assert 0 < json.loads((tmp_path / "s/metrics.json").read_text())["lesion"]["dice_per_case"] < 1
+    assert (tmp_path / "s/metrics.csv").read_bytes() == (tmp_path / "e/metrics.csv").read_bytes()
+    scores = read_scores(tmp_path / "s")
+    assert [*scores.items()] == [*read_scores(tmp_path / "e").items()]
+    assert 0 < scores["lesion"]["dice_per_case"] < 1
     assert "tumor burden: RMSE" in capsys.readouterr().out
 
 

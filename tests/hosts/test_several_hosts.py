@@ -17,6 +17,7 @@ from tests.hosts.job import PORT, Job, run
 from tests.hosts.network import network
 from tests.jobs import together
 from tests.jobs.launched import assert_same_weights, train_command
+from tests.scores import read_scores
 
 STEPS = 40
 TIMEOUT = 30  # seconds; also of the start, in which hosts with few cores take turns
@@ -133,8 +134,7 @@ def test_evaluation_and_prediction_on_two_hosts_equal_one_process(hosts, folder,
         ]
         (folder / f"jobs{num}.json").write_text(json.dumps(jobs))
         run(hosts[:num], Path(together.__file__), folder / f"jobs{num}.json")
-    scores = [json.loads((folder / f"scores{num}/metrics.json").read_text()) for num in (1, 2)]
-    assert scores[0] == scores[1]
+    assert read_scores(folder / "scores1") == read_scores(folder / "scores2")
     labels = [{path.name: path.read_bytes() for path in folder.glob(f"labels{num}/*.nii.gz")} for num in (1, 2)]
     assert len(labels[0]) == 2
     assert labels[0] == labels[1]

@@ -1,6 +1,5 @@
 """Commands of several processes on the nodes of a real Slurm cluster, without settings other than options of Slurm."""
 
-import json
 import os
 import re
 import shlex
@@ -15,6 +14,7 @@ from tests import forked, pages, waiting
 from tests.hosts.slurm_cluster import slurm_cluster
 from tests.jobs.launched import ROOT, assert_same_weights, train_command
 from tests.jobs.together import losses
+from tests.scores import read_scores
 
 pytestmark = pytest.mark.slow
 STEPS = 40
@@ -121,8 +121,7 @@ def test_nodes_with_different_numbers_of_tasks(cluster, folder):
 def test_evaluation_on_two_nodes_writes_the_files_of_one_process(cluster, folder):
     output = cluster.run("srun", "-N2", "mtf-imaging", *evaluate_command(folder, folder / "two_scores"))
     assert "joined 2 processes on 2 hosts" in output
-    scores = [json.loads((folder / name / "metrics.json").read_text()) for name in ("two_scores", "one_scores")]
-    assert scores[0] == scores[1]
+    assert read_scores(folder / "two_scores") == read_scores(folder / "one_scores")
     contents = [
         {path.name: path.read_bytes() for path in (folder / name / "predictions").glob("*.nii.gz")}
         for name in ("two_scores", "one_scores")

@@ -25,6 +25,7 @@ from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.prediction import predictor
 from tests.jobs.launched import GIN, launch
+from tests.scores import read_scores
 
 pytestmark = pytest.mark.slow
 
@@ -121,9 +122,7 @@ def test_a_resumed_fold_equals_a_run_of_its_own(folder, tmp_path):
     assert (tmp_path / "run/losses.csv").read_text() == (folder / "cv/fold_1/losses.csv").read_text()
     shared = {"task": task(), "model_dir": tmp_path / "run", "input_dir": folder / "cases", "progress": False}
     mi.jobs.evaluate(**shared, output_dir=tmp_path / "scores", fold=1)
-    assert (tmp_path / "scores/metrics.json").read_bytes() == (
-        folder / "cv/fold_1/evaluation/metrics.json"
-    ).read_bytes()
+    assert read_scores(tmp_path / "scores") == read_scores(folder / "cv/fold_1/evaluation")
 
 
 def test_a_finished_cross_validation_computes_nothing(folder, monkeypatch, capsys):

@@ -179,5 +179,5 @@ def test_runs_on_lits_store_no_description(tmp_path):
     )
     mi.jobs.train(task=task(), data=tmp_path / "records", model_dir=tmp_path / "run", num_steps=1, progress=False)
     facts = json.loads((tmp_path / "run/run.json").read_text())
-    assert facts.keys() == {"resolution", "spacing", "fold_digest", "class_frequencies"}
+    assert facts.keys() == {"resolution", "spacing", "fold_digest", "class_frequencies", "provenance"}
     assert read_facts(tmp_path / "run").description is None

@@ -12,6 +12,7 @@ import pytest
 import mtf_imaging as mi
 from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.data.reading.images import read_labels, read_volume
+from mtf_imaging.files.provenance.digests import digest
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training.optimizers import Adam
 from tests.training.test_job import run
@@ -62,7 +63,14 @@ def test_train_equals_the_command(folder, tmp_path):
     split = ["--mesh_shape=rows:2,cols:2", "--layout=x:rows,y:cols"]
     assert run(*train_command(folder, tmp_path), "--num_steps", 4, *split) == 0
     assert losses(tmp_path) == losses(folder / "run")
-    assert (tmp_path / "run.json").read_text() == (folder / "run/run.json").read_text()
+    facts = [json.loads((run / "run.json").read_text()) for run in (tmp_path, folder / "run")]
+    (command,), (job,) = (own["provenance"].pop("starts") for own in facts)
+    assert facts[0] == facts[1]
+    assert command.pop("configuration_sha256") == digest(tmp_path / "config.gin")
+    assert job.pop("configuration_sha256") is None
+    assert (command.pop("layout"), job.pop("layout")) == ("x:rows,y:cols", "")
+    assert (command.pop("mesh_shape"), job.pop("mesh_shape")) == ("rows:2,cols:2", "")
+    assert command == job
 
 
 @pytest.mark.slow
@@ -77,6 +85,11 @@ def test_a_job_resumes_a_run_of_the_command(folder, tmp_path):
 def test_a_run_of_train_is_evaluated_and_used_without_its_resolution(folder, tmp_path):
     facts = json.loads((folder / "run/run.json").read_text())
     assert sum(facts.pop("class_frequencies")) == pytest.approx(1, abs=1e-3)
+    provenance = facts.pop("provenance")
+    records = {
+        case["case"]: case["digest"] for case in json.loads((folder / "records/dataset.json").read_text())["cases"]
+    }
+    assert provenance["training_cases"] == records
     assert facts == {"resolution": "x:16,y:16,z:16", "spacing": "", "fold_digest": None}
     shared = {"task": settings()["task"], "model_dir": folder / "run", "dtype": "float64", "progress": False}
     scores = mi.jobs.evaluate(**shared, input_dir=folder / "cases", output_dir=tmp_path / "scores", layout=SPLIT)

@@ -58,7 +58,7 @@ def test_a_run_stores_the_size_the_categories_and_the_held_out_split(folder):
     assert (facts.resolution, facts.held_out_split) == ("height:16,width:24", "val")
     assert facts.description == json.loads(json.dumps(CATEGORIES.to_fields()))
     assert json.loads((folder / "run/run.json").read_text()).keys() == {
-        *("resolution", "spacing", "fold_digest", "objects", "held_out_split")
+        *("resolution", "spacing", "fold_digest", "objects", "held_out_split", "provenance")
     }
 
 

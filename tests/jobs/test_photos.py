@@ -26,6 +26,7 @@ from mtf_imaging.models.unet3d import Segmentation, UNet3D
 from mtf_imaging.settings.inference import PredictSettings
 from mtf_imaging.training.optimizers import Adam
 from tests.jobs.photo_network import CLASSES, TwoConvs, write_photos
+from tests.scores import read_scores
 
 SPLIT = mi.Layout.parse("rows:2,cols:3", "height:rows,width:cols")
 STEPS = 4
@@ -88,7 +89,7 @@ def test_a_run_stores_the_crop_the_classes_and_the_held_out_list(folder):
     assert (facts.resolution, facts.held_out_split) == ("height:16,width:24", "val")
     assert facts.description == CLASSES.to_fields()
     assert json.loads((folder / "run/run.json").read_text()).keys() == {
-        *("resolution", "spacing", "fold_digest", "photos", "held_out_split", "class_frequencies")
+        *("resolution", "spacing", "fold_digest", "photos", "held_out_split", "class_frequencies", "provenance")
     }
 
 
@@ -317,7 +318,7 @@ def test_label_images_with_other_values_are_scored_alike(folder, evaluate, tmp_p
         stored = np.array([7, 8, 11, *[0] * 253], np.uint8)[np.minimum(labels(path), 3)]
         Image.fromarray(stored).save(path)
     evaluate(input_dir=other)
-    assert (tmp_path / "scores/metrics.json").read_text() == (folder / "scores/metrics.json").read_text()
+    assert read_scores(tmp_path / "scores") == read_scores(folder / "scores")
     assert {*np.unique(picture(tmp_path / "scores/predictions/photo_4.png"))} <= {7, 8, 11}
 
 

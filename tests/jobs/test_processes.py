@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import nibabel
 import numpy as np
 import pytest
 
@@ -12,6 +13,7 @@ from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.files import lock
 from tests.jobs import together
 from tests.jobs.launched import launch
+from tests.scores import read_scores
 
 STEPS = 4
 
@@ -131,10 +133,14 @@ def test_evaluation_and_prediction_write_the_same_files(four):
     folder, _ = four
     assert content(folder / "four_predictions") == content(folder / "one_predictions")
     assert len(content(folder / "four_box")) == 3
-    assert content(folder / "four_windows") == content(folder / "one_windows")
+    windows = [content(folder / f"{name}_windows") for name in ("four", "one")]  # of two runs, which the headers name
+    assert windows[0].keys() == windows[1].keys()
+    for name in windows[0]:
+        images = [nibabel.load(folder / f"{run}_windows" / name) for run in ("four", "one")]
+        np.testing.assert_array_equal(*(image.dataobj for image in images))
+        np.testing.assert_array_equal(*(image.affine for image in images))
     assert content(folder / "four_box") == content(folder / "one_box") != content(folder / "one_predictions")
-    scores = [json.loads((folder / f"{name}_scores/metrics.json").read_text()) for name in ("four", "one")]
-    assert scores[0] == scores[1]
+    assert read_scores(folder / "four_scores") == read_scores(folder / "one_scores")
     assert content(folder / "four_scores/predictions") == content(folder / "one_scores/predictions")
 
 

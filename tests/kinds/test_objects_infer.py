@@ -10,7 +10,7 @@ from mtf_imaging.kinds.objects.colors import category_rgb
 from mtf_imaging.kinds.objects.infer import predict_objects
 from mtf_imaging.kinds.objects.pictures import comparison, draw, drawn_detections, drawn_objects
 from mtf_imaging.kinds.objects.reading.masks import decode_mask
-from mtf_imaging.kinds.objects.write import write_detections, write_image_list
+from mtf_imaging.kinds.objects.write import detections_json, write_image_list
 from tests.kinds.object_scenes import TWO, detect, make_image, make_object
 
 SIZE = (16, 24)
@@ -126,12 +126,10 @@ def test_crowd_regions_are_dashed():
 
 def test_results_name_their_files(tmp_path):
     images = [make_image("a", 5, []), make_image("b", 6, [])]
-    write_detections(tmp_path / "detections.json", images, [detect(), detect((1, 0.5, (1, 2, 3, 4)))], TWO)
-    assert json.loads((tmp_path / "detections.json").read_text()) == [
+    assert json.loads(detections_json(images, [detect(), detect((1, 0.5, (1, 2, 3, 4)))], TWO)) == [
         {"image_id": 6, "category_id": 3, "bbox": [2, 1, 2, 2], "score": 0.5, "file_name": "b.png"}
     ]
-    write_detections(tmp_path / "none.json", images, [detect(), detect()], TWO)
-    assert json.loads((tmp_path / "none.json").read_text()) == []
+    assert json.loads(detections_json(images, [detect(), detect()], TWO)) == []
     write_image_list(tmp_path / "images.json", images[:1], TWO)
     assert json.loads((tmp_path / "images.json").read_text()) == {
         "images": [{"id": 5, "file_name": "a.png", "height": 60, "width": 80}],

@@ -1,6 +1,5 @@
 """The whole job on the command line, from synthetic CTs to metrics, on both meshes, with uneven slices."""
 
-import json
 import logging
 
 import gin
@@ -8,6 +7,7 @@ import numpy as np
 import pytest
 
 from mtf_imaging.cli.main import main
+from tests.scores import read_scores
 
 TINY = [
     "--gin_file",
@@ -83,9 +83,9 @@ def test_evaluation_drops_the_rule_for_batch_and_gives_the_same_metrics(runs, ca
         assert run(*arguments, runs / "a") == 0
     assert "'batch:cores' is dropped from the layout" in caplog.text
     assert run(*arguments, runs / "b", "--layout", "", "--mesh_shape", "") == 0
-    metrics = json.loads((runs / "a/metrics.json").read_text())
+    metrics = read_scores(runs / "a")
     assert len(metrics["cases"]) == 3
-    assert metrics == json.loads((runs / "b/metrics.json").read_text())
+    assert metrics == read_scores(runs / "b")
 
 
 @pytest.mark.slow

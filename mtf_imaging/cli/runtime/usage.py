@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 from absl import flags
 
-import mtf_imaging
 from mtf_imaging.cli.commands.all_commands import COMMANDS, GROUPS, flags_of, load
 from mtf_imaging.cli.config.flags_of_settings import required
 from mtf_imaging.data.listing.names import printable
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.files.provenance.package import this_package
 from mtf_imaging.spelling import closest, did_you_mean
 
 _logger = logging.getLogger(__name__)
@@ -133,7 +133,8 @@ def _gin_shorthand(word: str) -> str:
 
 def version() -> str:
     """Returns the text of `mtf-imaging --version`."""
-    return f"{PROGRAM} {mtf_imaging.__version__}"
+    package = this_package()
+    return f"{PROGRAM} {package.version}" + (f" (commit {package.commit})" if package.commit else "")
 
 
 def overview(commands: dict) -> str:

@@ -4,7 +4,9 @@ Canonical arrays are `[x, y, z]` with x increasing to the patient's right, y to 
 nibabel). The conversion only swaps and flips axes. It does not interpolate, so it can be undone exactly.
 """
 
+import dataclasses
 from dataclasses import dataclass
+from typing import Self
 
 import nibabel
 import numpy as np
@@ -84,6 +86,14 @@ class Geometry:
         """Voxel size in mm along each stored axis, uncorrected from the header."""
         unit = unit_mm(self.header) or 1.0
         return tuple(float(size) * unit for size in self.header.get_zooms()[:3])
+
+    def with_note(self, note: str) -> Self:
+        """Returns the same geometry with another description in its header, ASCII; "" keeps the description."""
+        if not note:
+            return self
+        header = self.header.copy()
+        header["descrip"] = note.encode("ascii")
+        return dataclasses.replace(self, header=header)
 
     def to_canonical(self, stored: np.ndarray) -> np.ndarray:
         """Returns a view of a stored array `[i, j, k]` as `[x, y, z]`."""

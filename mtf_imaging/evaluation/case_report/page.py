@@ -3,7 +3,9 @@
 The page contains no times or paths, so equal scores produce equal bytes.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
 from mtf_imaging.evaluation.case_report import case_table, mask_tables, pictures, plots, summary_tables
@@ -19,7 +21,11 @@ from mtf_imaging.files.atomic import write_bytes
 
 
 def write_report(
-    output_dir: str | Path, scores: list[CaseScore], overlays: list[Overlays], description: Description = LITS
+    output_dir: str | Path,
+    scores: list[CaseScore],
+    overlays: list[Overlays],
+    description: Description = LITS,
+    provenance: Mapping[str, Any] | None = None,
 ) -> None:
     """Writes `report.html` to a folder; an existing file is replaced atomically.
 
@@ -28,11 +34,17 @@ def write_report(
       scores: the scores of one or more cases.
       overlays: the overlays of the same cases.
       description: the meaning of the labels and of the channels, and the rules of the scores.
+      provenance: the provenance of the scores, see `Provenance.as_json`; None for none.
     """
-    write_bytes(Path(output_dir) / "report.html", report_html(scores, overlays, description).encode())
+    write_bytes(Path(output_dir) / "report.html", report_html(scores, overlays, description, provenance).encode())
 
 
-def report_html(scores: list[CaseScore], overlays: list[Overlays], description: Description = LITS) -> str:
+def report_html(
+    scores: list[CaseScore],
+    overlays: list[Overlays],
+    description: Description = LITS,
+    provenance: Mapping[str, Any] | None = None,
+) -> str:
     """Returns the text of the page, which `shell.html` frames.
 
     The contents are `report.html` for the rules of LiTS, and `report_any.html` for any labels.
@@ -41,6 +53,7 @@ def report_html(scores: list[CaseScore], overlays: list[Overlays], description: 
       scores: the scores of one or more cases.
       overlays: the overlays of the same cases.
       description: the meaning of the labels and of the channels, and the rules of the scores.
+      provenance: the provenance of the scores, see `Provenance.as_json`; None for none.
     """
     metrics = metrics_dict(scores, description)
     rows = case_table.case_rows(scores, metrics, description)
@@ -58,10 +71,11 @@ def report_html(scores: list[CaseScore], overlays: list[Overlays], description: 
         heading = "Liver and lesion segmentation"
         lead = f"{count}. The figures below are the official scores of the LiTS challenge."
         main = fill("report.html", __package__, **parts, **_lits_parts(scores, metrics))
-        return page_html(count=count, heading=heading, lead=lead, main=main)
+        return page_html(count=count, heading=heading, lead=lead, main=main, provenance=provenance)
     main = fill("report_any.html", __package__, **parts, **_mask_parts(scores, metrics, description))
     style = f"\n{package_text('report_any.css')}{mask_style(description)}"
-    return page_html(count=count, heading="Segmentation report", lead=f"{count}.", main=main, style=style)
+    frame = {"count": count, "heading": "Segmentation report", "lead": f"{count}.", "style": style}
+    return page_html(**frame, main=main, provenance=provenance)
 
 
 def _lits_parts(scores: list[CaseScore], metrics: dict) -> dict[str, Markup]:

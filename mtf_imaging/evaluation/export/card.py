@@ -8,6 +8,8 @@ from typing import Any
 
 from mtf_imaging.evaluation.export.formats import FORMATS, ModelFormat
 from mtf_imaging.evaluation.export.signature import Signature
+from mtf_imaging.files.provenance.provenance import Provenance
+from mtf_imaging.files.provenance.runs import FIELD
 
 CARD, README = "input.json", "README.md"
 _WIDTH = 120
@@ -25,28 +27,31 @@ class ModelCard:
     Attributes:
       kind: "volumes", "photos", "objects" or "arrays".
       source: the run, or the folder of the runs of an ensemble.
-      runs: name and step of each run.
+      provenance: the networks of the runs, and the version of this package.
       checkpoint: "last" or "best".
       dtype: the dtype of activations.
       flips: the axes over whose flips the probabilities are averaged.
       facts: facts about the data, JSON values by name.
       notes: sentences about the input.
       signatures: the signatures, the default one first.
-      version: the version of this package.
       model_format: the format of the files.
     """
 
     kind: str
     source: str
-    runs: tuple[tuple[str, int], ...]
+    provenance: Provenance
     checkpoint: str
     dtype: str
     flips: tuple[str, ...]
     facts: dict[str, Any]
     notes: tuple[str, ...]
     signatures: tuple[Signature, ...]
-    version: str
     model_format: ModelFormat = FORMATS["saved_model"]
+
+    @property
+    def runs(self) -> tuple[tuple[str, int], ...]:
+        """Name and step of each run."""
+        return tuple((run.name, run.step) for run in self.provenance.runs)
 
     def file(self, signature: Signature) -> str:
         """Returns the name of the file of a signature; "" for a folder with all signatures."""
@@ -55,7 +60,7 @@ class ModelCard:
     def as_json(self) -> str:
         """Returns the text of `input.json`."""
         fields = {
-            "made_by": f"mtf_imaging {self.version}",
+            "made_by": f"mtf_imaging {self.provenance.package.version}",
             "format": self.model_format.name,
             "kind": self.kind,
             "runs": [{"name": name, "step": step} for name, step in self.runs],
@@ -68,6 +73,7 @@ class ModelCard:
                 one.name: one.as_json() | ({"file": self.file(one)} if self.file(one) else {})
                 for one in self.signatures
             },
+            FIELD: self.provenance.as_json(),
         }
         return json.dumps(fields, indent=1) + "\n"
 
@@ -92,7 +98,7 @@ class ModelCard:
             f"# A network for {self.kind}",
             "",
             *_wrapped(
-                f"mtf_imaging {self.version} exported this {self.model_format.title} model from "
+                f"{self.provenance.package.text} exported this {self.model_format.title} model from "
                 f"{only if len(self.runs) == 1 else several}. {_NEEDS[self.model_format.name]} "
                 f"`{CARD}` states the same facts for programs."
             ),

@@ -10,6 +10,7 @@ from mtf_imaging.data.listing.image_files import image_files
 from mtf_imaging.data.listing.image_formats import SEGMENTATION_FORMATS, ImageFormat
 from mtf_imaging.data.listing.names import normalize_name
 from mtf_imaging.errors import DataError
+from mtf_imaging.files.provenance.provenance import file_digests
 
 _VOLUME = re.compile(r"(test-)?volume-\d+\.")
 _NUMBER = re.compile(r".*?(\d+)\D*$", re.DOTALL)
@@ -24,12 +25,19 @@ class Pair:
       prediction: path of the predicted segmentation.
       reference: path of the reference segmentation.
       volume: path of the CT, or None.
+      inputs: the files of the image that the prediction was made from, if they belong to the provenance of the scores.
     """
 
     key: str
     prediction: Path
     reference: Path
     volume: Path | None = None
+    inputs: tuple[Path, ...] = ()
+
+    def digests(self) -> dict[str, str | None]:
+        """Returns the digests of the prediction, the reference and the files of the image by what they are."""
+        images = {f"image {number}" if number else "image": path for number, path in enumerate(self.inputs)}
+        return file_digests(prediction=self.prediction, reference=self.reference, **images)
 
 
 def find_pairs(

@@ -1,16 +1,21 @@
 """Scoring of a folder of segmentations from any program against a folder of references."""
 
 import functools
+import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.listing.image_formats import SEGMENTATION_FORMATS, format_by_ending, is_picture_ending
-from mtf_imaging.evaluation.pairs.pairs import find_pairs
+from mtf_imaging.evaluation.pairs.pairs import Pair, find_pairs
 from mtf_imaging.evaluation.pairs.rules import choose_description
-from mtf_imaging.evaluation.pairs.score_pairs import score_pairs, write_scores
+from mtf_imaging.evaluation.pairs.score_pairs import ScoredPair, score_pairs, write_scores
 from mtf_imaging.evaluation.pairs.volumes import add_volumes
 from mtf_imaging.evaluation.scoring.case import TOLERANCE_MM, CaseScore, check_tolerance
 from mtf_imaging.files.output_folder import check_outside, writing_to
+from mtf_imaging.files.provenance.provenance import Provenance
+from mtf_imaging.files.provenance.record import read_record
+from mtf_imaging.files.provenance.runs import TrainedRun
 from mtf_imaging.files.workers import default_workers, in_parallel
 
 WORKER_BYTES = 1 << 29  # a CT of 512 x 512 x 1024 voxels takes 0.15 GiB, and many lesions take more
@@ -62,4 +67,18 @@ def score_folders(
     run = functools.partial(in_parallel, workers=workers or default_workers(WORKER_BYTES))
     with writing_to(output_dir):
         scored = score_pairs(pairs, len(pairs), run, "score", progress, known, description, surface_tolerance)
-        return write_scores(output_dir, scored, progress, description)
+        return write_scores(output_dir, scored, progress, description, _provenance(Path(prediction_dir), pairs, scored))
+
+
+def _provenance(prediction_dir: Path, pairs: Sequence[Pair], scored: Sequence[ScoredPair]) -> Provenance:
+    """Returns the provenance of scores, with the networks if `predict` recorded that it wrote all predictions."""
+    record, digests = read_record(prediction_dir), {one.score.key: one.files["prediction"] for one in scored}
+    names = {pair.key: Path(os.path.relpath(pair.prediction, prediction_dir)).as_posix() for pair in pairs}
+    origins = [record.provenance_of(name, digests[key]) for key, name in names.items()]
+    first = origins[0] or {}
+    if any(one is None or any(one.get(name) != first.get(name) for name in ("runs", "rules")) for one in origins):
+        return Provenance()
+    try:
+        return Provenance(runs=tuple(map(TrainedRun.from_json, first["runs"])), rules=dict(first["rules"]))
+    except (KeyError, TypeError, ValueError):  # written by another release
+        return Provenance()

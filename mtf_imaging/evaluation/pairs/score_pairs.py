@@ -29,6 +29,7 @@ from mtf_imaging.evaluation.scoring.metrics import scores_text, write_metrics
 from mtf_imaging.evaluation.scoring.overlap import check_scored, dice_text
 from mtf_imaging.evaluation.scoring.voxels import slabs, whole
 from mtf_imaging.files.case_errors import CaseFaults, case_errors
+from mtf_imaging.files.provenance.provenance import Provenance
 
 # (function, items) -> iterator of (item, result), in the order of completion
 Score = Callable[[Pair], "ScoredPair | DataError"]
@@ -43,10 +44,12 @@ class ScoredPair:
     Attributes:
       score: the scores of the case.
       overlays: the slices of the case for the report.
+      files: the digests of the files of the case.
     """
 
     score: CaseScore
     overlays: Overlays
+    files: dict[str, str | None] = dataclasses.field(default_factory=dict)
 
 
 def score_pairs(
@@ -122,11 +125,15 @@ def score_pair(
         labels = case.prediction, case.reference
         options = description, surface_tolerance
         score = score_case(pair.key, *labels, case.geometry.spacing, case.reference_geometry, *options)
-        return ScoredPair(score, overlays)
+        return ScoredPair(score, overlays, pair.digests())  # the operating system still has the files in memory
 
 
 def write_scores(
-    output_dir: str | Path, scored: list[ScoredPair], progress: bool = True, description: Description = LITS
+    output_dir: str | Path,
+    scored: list[ScoredPair],
+    progress: bool = True,
+    description: Description = LITS,
+    provenance: Provenance | None = None,
 ) -> list[CaseScore]:
     """Writes `metrics.json`, `metrics.csv` and `report.html`, and prints the tables.
 
@@ -135,13 +142,15 @@ def write_scores(
       scored: the results of all cases.
       progress: whether to print the tables.
       description: the meaning of the labels and of the channels, and the rules of the scores.
+      provenance: the networks and rules of the predictions; None if they are not known.
 
     Returns:
       The scores.
     """
-    scores = [one.score for one in scored]
-    write_metrics(output_dir, scores, description)
-    write_report(output_dir, scores, [one.overlays for one in scored], description)
+    scores, files = [one.score for one in scored], {one.score.key: one.files for one in scored}
+    fields = (provenance or Provenance()).with_files(files, scoring=description.rules).as_json()
+    write_metrics(output_dir, scores, description, fields)
+    write_report(output_dir, scores, [one.overlays for one in scored], description, fields)
     if progress:
         print(scores_text(scores, description))
     return scores

@@ -1,14 +1,24 @@
 """The parts that all reports share: the head of the page with style and script, the header and the footer."""
 
+from collections.abc import Mapping
 from importlib import resources
 from string import Template
+from typing import Any
 
 import mtf_imaging
 from mtf_imaging.evaluation.report.markup import Markup, tag
+from mtf_imaging.files.provenance.text import provenance_rows
 
 
 def page_html(
-    *, count: str, heading: str, lead: str, main: str, style: str = "", title: str = "Segmentation report"
+    *,
+    count: str,
+    heading: str,
+    lead: str,
+    main: str,
+    style: str = "",
+    title: str = "Segmentation report",
+    provenance: Mapping[str, Any] | None = None,
 ) -> str:
     """Returns a complete page that needs no other file.
 
@@ -19,6 +29,7 @@ def page_html(
       main: the markup of the contents.
       style: CSS rules in addition to `report.css`.
       title: the title of the page.
+      provenance: what the footer states about the origin of the scores, see `Provenance.as_json`; None for nothing.
     """
     return fill(
         "shell.html",
@@ -28,9 +39,17 @@ def page_html(
         heading=heading,
         lead=lead,
         main=main,
+        provenance="" if provenance is None else _provenance_table(provenance),
         style=package_text("report.css") + style,
         script=package_text("report.js"),
     )
+
+
+def _provenance_table(fields: Mapping[str, Any]) -> Markup:
+    """Returns the table of the provenance, folded away."""
+    rows = (tag("tr", tag("th", name, scope="row"), tag("td", text)) for name, text in provenance_rows(fields))
+    table = tag("table", tag("tbody", *rows), class_="provenance")
+    return tag("details", tag("summary", "Provenance"), table, id="provenance")
 
 
 def fill(name: str, package: str = __package__, /, **parts: str) -> str:

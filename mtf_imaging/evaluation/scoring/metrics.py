@@ -2,7 +2,9 @@
 
 import itertools
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
 from mtf_imaging.evaluation.scoring.case import DETECTED, CaseScore
@@ -11,10 +13,11 @@ from mtf_imaging.evaluation.scoring.lesions import Lesion
 from mtf_imaging.evaluation.scoring.measures import DISTANCES, MEASURES, measures
 from mtf_imaging.evaluation.scoring.official import OFFICIAL_MEASURES, official_scores
 from mtf_imaging.evaluation.scoring.summary import detection, summarize
+from mtf_imaging.files.provenance.runs import FIELD
 
 COUNTS = ("true_positives", "false_positives", "false_negatives")
 # Keys of metrics.json beside the names of masks, for any labels.
-RESERVED = ("cases", "mean", "surface_tolerance_mm")
+RESERVED = ("cases", "mean", "surface_tolerance_mm", FIELD)
 
 
 def metrics_dict(cases: list[CaseScore], description: Description = LITS) -> dict:
@@ -43,11 +46,23 @@ def metrics_dict(cases: list[CaseScore], description: Description = LITS) -> dic
     }
 
 
-def write_metrics(output_dir: str | Path, cases: list[CaseScore], description: Description = LITS) -> None:
-    """Writes `metrics.json` and `metrics.csv` to a folder; each file is replaced atomically."""
+def write_metrics(
+    output_dir: str | Path,
+    cases: list[CaseScore],
+    description: Description = LITS,
+    provenance: Mapping[str, Any] | None = None,
+) -> None:
+    """Writes `metrics.json` and `metrics.csv` to a folder; each file is replaced atomically.
+
+    Args:
+      output_dir: the folder.
+      cases: the scores of one or more cases.
+      description: the meaning of the labels, and the rules of the scores.
+      provenance: the provenance of the scores, see `Provenance.as_json`; None for none.
+    """
     metrics = metrics_dict(cases, description)
     values = [case_values(case, metrics["cases"][case.key], description) for case in cases]
-    write_metrics_files(output_dir, metrics, values[0], (row.values() for row in values))
+    write_metrics_files(output_dir, metrics, values[0], (row.values() for row in values), provenance)
 
 
 def case_values(case: CaseScore, fields: dict, description: Description = LITS) -> dict[str, str | int | float | None]:

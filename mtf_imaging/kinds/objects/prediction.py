@@ -1,5 +1,6 @@
 """Evaluation and prediction of images with objects, each at its own size."""
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,8 +12,10 @@ from mtf_imaging.data.sampling.grid import PHOTO_AXES
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.evaluation.averaging.flips import check_flips
 from mtf_imaging.evaluation.averaging.scales import check_scales
+from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.output_folder import writing_to
+from mtf_imaging.files.provenance.provenance import Provenance, file_digests
 from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.kinds.batches import batch_network, batches
 from mtf_imaging.kinds.facts import Facts
@@ -24,7 +27,7 @@ from mtf_imaging.kinds.objects.description import ObjectDescription, object_desc
 from mtf_imaging.kinds.objects.infer import NMS_THRESHOLD, input_size, predict_batch
 from mtf_imaging.kinds.objects.output import DETECTIONS, check_object_results, detection_output, picture_files
 from mtf_imaging.kinds.objects.pictures import SHOWN_SCORE, comparison, draw, drawn_detections
-from mtf_imaging.kinds.objects.reading.annotations import ObjectImage, find_object_images, splits
+from mtf_imaging.kinds.objects.reading.annotations import ObjectImage, annotation_file, find_object_images, splits
 from mtf_imaging.kinds.objects.reading.images import (
     read_object_image,
     stored_detections,
@@ -37,11 +40,11 @@ from mtf_imaging.kinds.objects.scoring.detections import Detections
 from mtf_imaging.kinds.objects.scoring.scores import ObjectScore, ObjectScores, score_images
 from mtf_imaging.kinds.objects.write import (
     detection_rows,
+    detections_json,
     of_image,
-    write_detections,
+    rows_json,
     write_image_list,
     write_object_scores,
-    write_rows,
 )
 from mtf_imaging.kinds.output import is_folder, plan_outputs, subfolders, write_picture, writing_results
 from mtf_imaging.kinds.prediction_record import ImageFiles, PredictionFiles, PredictionRecord
@@ -93,10 +96,12 @@ class Prediction(FileImages):
         return _images_of_all_splits(path)
 
     def labeled(self, folder: Path) -> list[ObjectImage]:
+        return find_object_images(folder, self._split(folder), self.description)
+
+    def _split(self, folder: Path) -> str | None:
+        """Returns the split to evaluate; None for the only one."""
         split = self._settings.split
-        if split is None and self._held_out_split in splits(folder):
-            split = self._held_out_split
-        return find_object_images(folder, split, self.description)
+        return self._held_out_split if split is None and self._held_out_split in splits(folder) else split
 
     def check_results(self, output_dir: Path, images: Sequence[ObjectImage], input_dir: Path) -> None:
         check_object_results(output_dir, images, input_dir)
@@ -125,7 +130,13 @@ class Prediction(FileImages):
         for batch in batches(images, self._settings.eval_batch_size):
             self._detect([_read(image) for image in batch], network)
 
-    def evaluate(self, images: Sequence[ObjectImage], network: "Predict", own: "EvaluateSettings") -> list[ObjectScore]:
+    def evaluate(
+        self,
+        images: Sequence[ObjectImage],
+        network: "Predict",
+        own: "EvaluateSettings",
+        provenance: Provenance | None = None,
+    ) -> list[ObjectScore]:
         output_dir, description = Path(own.output_dir), self.description
         pictures = picture_files(output_dir, images[: own.num_pictures])
         with writing_to(output_dir, *subfolders(output_dir, pictures)):
@@ -145,8 +156,15 @@ class Prediction(FileImages):
             scores = score_images(images, detections, description)
             layers = self._layers(images, detections, scores)
             # Written first: metrics.json tells whether the other results of a folder belong to the same images.
-            write_object_scores(output_dir, scores, layers, description, own.progress)
-            write_detections(output_dir / DETECTIONS, images, detections, description)
+            files = {image.key: file_digests(image=image.image) for image in images}
+            annotations = annotation_file(own.input_dir, self._split(Path(own.input_dir)))
+            files[annotations.name] = file_digests(reference=annotations)
+            written = detections_json(images, detections, description)
+            files[DETECTIONS] = {"prediction": hashlib.sha256(written).hexdigest()}
+            write_object_scores(
+                output_dir, scores, layers, description, own.progress, (provenance or Provenance()).with_files(files)
+            )
+            write_bytes(output_dir / DETECTIONS, written)
             for path, image, detected in zip(pictures, images, detections, strict=False):
                 seen = upright_image(image)
                 shown = read_object_image(seen), seen, upright_detections(detected, seen)
@@ -184,7 +202,7 @@ class Prediction(FileImages):
             with record.writing_shared():
                 write_image_list(output.images, [images[number] for number in done], self.description)
                 every = [row for number in done for row in of_image(images[number], rows[number])]
-                write_rows(output.detections, every)
+                write_bytes(output.detections, rows_json(every))
         return [output.detections]
 
     def next_step(self, pairs: list[tuple[ObjectImage, Path]], input_path: Path, output_path: Path) -> NextStep:

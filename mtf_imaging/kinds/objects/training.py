@@ -42,6 +42,9 @@ class Training(FileTraining):
     def agreed(self, data_dir: str | Path, eval_dir: str | Path | None) -> list[str]:
         return [repr([image.key for image in find_object_images(eval_dir, self.held_out)])] if eval_dir else []
 
+    def cases(self, data_dir: str | Path) -> dict[str, str | None]:
+        return {image.key: None for image in self._data_set.images(data_dir)}
+
     def evaluation(
         self, data_dir: str | Path, eval_dir: str | Path, description: ObjectDescription, task: "Task", progress: bool
     ) -> HeldOutObjects:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mtf_imaging.files.atomic import write_bytes
+from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.kinds.objects.description import ObjectDescription
 from mtf_imaging.kinds.objects.reading.annotations import ObjectImage
 from mtf_imaging.kinds.objects.report.layers import ObjectLayers
@@ -20,6 +21,7 @@ def write_object_scores(
     layers: Mapping[str, ObjectLayers],
     description: ObjectDescription,
     progress: bool = True,
+    provenance: Provenance | None = None,
 ) -> None:
     """Writes `metrics.json`, `metrics.csv` and `report.html`, and prints the table of categories.
 
@@ -29,20 +31,21 @@ def write_object_scores(
       layers: the pictures of some of these images by key.
       description: the categories.
       progress: whether to print the table.
+      provenance: the provenance of the scores; None if it is not known.
     """
-    write_object_metrics(output_dir, scores)
-    write_bytes(Path(output_dir) / "report.html", object_report_html(scores, layers, description).encode())
+    fields = (provenance or Provenance()).as_json()
+    write_object_metrics(output_dir, scores, fields)
+    write_bytes(Path(output_dir) / "report.html", object_report_html(scores, layers, description, fields).encode())
     if progress:
         print(scores_table(scores))
 
 
-def write_detections(
-    path: Path, images: Sequence[ObjectImage], detections: Sequence[Detections], description: ObjectDescription
-) -> None:
-    """Writes the detections of images as COCO results, with the names of the files; replaces the file atomically.
+def detections_json(
+    images: Sequence[ObjectImage], detections: Sequence[Detections], description: ObjectDescription
+) -> bytes:
+    """Returns the detections of images as COCO results, with the names of the files: the contents of a JSON file.
 
     Args:
-      path: the JSON file.
       images: the images.
       detections: the detections of each image.
       description: the categories.
@@ -50,7 +53,7 @@ def write_detections(
     rows = [
         row for image, own in zip(images, detections, strict=True) for row in detection_rows(image, own, description)
     ]
-    write_rows(path, rows)
+    return rows_json(rows)
 
 
 def detection_rows(image: ObjectImage, detections: Detections, description: ObjectDescription) -> list[dict[str, Any]]:
@@ -86,7 +89,7 @@ def write_image_list(path: Path, images: Sequence[ObjectImage], description: Obj
     write_bytes(path, (json.dumps(fields, indent=1) + "\n").encode())
 
 
-def write_rows(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Writes a list with one row per line; replaces the file atomically."""
+def rows_json(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    """Returns a list as JSON, with one row per line."""
     lines = ",\n".join(json.dumps(row, allow_nan=False) for row in rows)
-    write_bytes(path, (f"[\n{lines}\n]\n" if rows else "[]\n").encode())
+    return (f"[\n{lines}\n]\n" if rows else "[]\n").encode()

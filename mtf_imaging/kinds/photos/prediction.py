@@ -17,6 +17,7 @@ from mtf_imaging.evaluation.averaging.flips import check_flips
 from mtf_imaging.evaluation.averaging.scales import check_scales
 from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.output_folder import writing_to
+from mtf_imaging.files.provenance.provenance import Provenance, file_digests
 from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.kinds.batches import batch_network, batches
 from mtf_imaging.kinds.facts import Facts
@@ -129,8 +130,11 @@ class Prediction(FileImages):
         for batch in self._batches(images):
             self._segment(batch, [_read(photo) for photo in batch], network)
 
-    def evaluate(self, images: Sequence[Photo], network: "Predict", own: "EvaluateSettings") -> list[PhotoScore]:
+    def evaluate(
+        self, images: Sequence[Photo], network: "Predict", own: "EvaluateSettings", provenance: Provenance | None = None
+    ) -> list[PhotoScore]:
         output_dir, description = Path(own.output_dir), self._labels_description(own.input_dir)
+        files: dict[str, dict[str, str | None]] = {}
         scores, worst, faults = [], WorstPhotos(), CaseFaults(at_once=not is_alone())
         predictions, pictures = zip(*(evaluation_files(photo, output_dir) for photo in images), strict=True)
         pictures, numbers = pictures[: own.num_pictures], {photo.key: number for number, photo in enumerate(images)}
@@ -154,10 +158,20 @@ class Prediction(FileImages):
                             write_picture(pictures[number], comparison(pixels, labels, reference, description))
                         scores.append(score_photo(photo.key, labels, reference, description))
                         worst.add(scores[-1], pixels, labels, reference, description)
+                        files[photo.key] = file_digests(
+                            prediction=predictions[number], reference=photo.labels, image=photo.image
+                        )
                 shown.update(len(batch))
             shown.close()
             faults.check((photo.key for photo in images), "photos")
-            write_photo_scores(output_dir, scores, worst.layers, description, own.progress)
+            write_photo_scores(
+                output_dir,
+                scores,
+                worst.layers,
+                description,
+                own.progress,
+                (provenance or Provenance()).with_files(files),
+            )
         return scores
 
     def predict(

@@ -47,6 +47,9 @@ class Training(FileTraining):
             return []
         return [repr([photo.key for photo in find_photos(Path(eval_dir), self.held_out_split(eval_dir))])]
 
+    def cases(self, data_dir: str | Path) -> dict[str, str | None]:
+        return {photo.key: None for photo in self._data_set.photos(data_dir)}
+
     def evaluation(
         self, data_dir: str | Path, eval_dir: str | Path, description: PhotoDescription, task: "Task", progress: bool
     ) -> HeldOutPhotos:

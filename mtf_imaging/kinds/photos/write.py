@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mtf_imaging.files.atomic import write_bytes
+from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.kinds.photos.description import PhotoDescription
 from mtf_imaging.kinds.photos.report.layers import PhotoLayers
 from mtf_imaging.kinds.photos.report.page import photo_report_html
@@ -16,6 +17,7 @@ def write_photo_scores(
     layers: Mapping[str, PhotoLayers],
     description: PhotoDescription,
     progress: bool = True,
+    provenance: Provenance | None = None,
 ) -> None:
     """Writes `metrics.json`, `metrics.csv` and `report.html`, and prints the table of classes.
 
@@ -25,8 +27,10 @@ def write_photo_scores(
       layers: the pictures of some of these photos by key; see `WorstPhotos`.
       description: the classes and their colors.
       progress: whether to print the table.
+      provenance: the provenance of the scores; None if it is not known.
     """
-    write_photo_metrics(output_dir, scores, description)
-    write_bytes(Path(output_dir) / "report.html", photo_report_html(scores, layers, description).encode())
+    fields = (provenance or Provenance()).as_json()
+    write_photo_metrics(output_dir, scores, description, fields)
+    write_bytes(Path(output_dir) / "report.html", photo_report_html(scores, layers, description, fields).encode())
     if progress:
         print(scores_table(scores, description))

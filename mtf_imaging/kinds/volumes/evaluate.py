@@ -25,6 +25,7 @@ from mtf_imaging.evaluation.scoring.overlap import check_scored, dice_text, labe
 from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.contained import contained
 from mtf_imaging.files.output_folder import check_outside, writing_to
+from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.reading import memory_named
 from mtf_imaging.files.run_folder import check_no_run
 from mtf_imaging.kinds.networks import is_alone
@@ -46,6 +47,7 @@ def evaluate(
     cases: Sequence[Case] | None = None,
     description: Description = LITS,
     surface_tolerance: float = TOLERANCE_MM,
+    provenance: Provenance | None = None,
 ) -> list[CaseScore]:
     """Segments and scores the cases of a folder, and writes the results.
 
@@ -69,6 +71,7 @@ def evaluate(
       cases: the cases to evaluate, as returned by `cases_to_evaluate`; None evaluates all cases of the input folder.
       description: the meaning of the labels and of the channels, and the rules of the scores.
       surface_tolerance: the tolerance of the surface Dice in mm.
+      provenance: the network and the rules of the predictions; None if they are not known.
 
     Returns:
       The scores.
@@ -80,7 +83,7 @@ def evaluate(
     """
     check_tolerance(surface_tolerance)
     cleanup.check(description)
-    output_dir = Path(output_dir)
+    output_dir, provenance = Path(output_dir), provenance or Provenance()
     if cases is None:
         cases = cases_to_evaluate(input_dir, output_dir, known=known, description=description)
 
@@ -93,14 +96,14 @@ def evaluate(
         is_shown = number < num_pictures
         with memory_named(case.volume):
             labels = segment_source(source, sampling, predict_probabilities, window, description)
-            written = write_segmentation(prediction, labels, source, cleanup, keep=is_shown)
+            written = write_segmentation(prediction, labels, source, cleanup, keep=is_shown, note=provenance.note)
         if is_shown:
             picture = contained(output_dir, PICTURES, f"case-{case.key}.png")
             title = f"case {case.key}: Dice {dice_text(label_overlaps(written, reference, description))}"
             with contextlib.closing(source):
                 image, spacing = source.channels[0], source.geometry.spacing
                 write_picture(picture, image, reference, written, spacing, title, description)
-        return Pair(case.key, prediction, case.labels, case.volume)
+        return Pair(case.key, prediction, case.labels, case.volume, case.channels)
 
     faults = CaseFaults(at_once=not is_alone())
 
@@ -114,7 +117,7 @@ def evaluate(
     with writing_to(output_dir, PREDICTIONS, PICTURES):
         options = description, surface_tolerance, faults
         scored = score_pairs(pairs(), len(cases), in_thread, "evaluate", progress, known, *options)
-        return write_scores(output_dir, scored, progress, description)
+        return write_scores(output_dir, scored, progress, description, provenance)
 
 
 def cases_to_evaluate(

@@ -11,6 +11,7 @@ from mtf_imaging.data.records.splits import held_out_keys
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.evaluation.scoring.case import CaseScore
 from mtf_imaging.files.case_errors import CaseFaults
+from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.kinds.all_kinds import reading
 from mtf_imaging.kinds.facts import VOLUMES, Facts
 from mtf_imaging.kinds.inference import Inference
@@ -87,7 +88,9 @@ class Prediction(PredictedImages):
         own = self._settings
         run_network(images, self._sampling, network, own.window, own.spacing_table, self._description)
 
-    def evaluate(self, images: Sequence[Case], network: "Predict", own: "EvaluateSettings") -> list[CaseScore]:
+    def evaluate(
+        self, images: Sequence[Case], network: "Predict", own: "EvaluateSettings", provenance: Provenance | None = None
+    ) -> list[CaseScore]:
         settings = self._settings
         return evaluate_cases(
             own.input_dir,
@@ -101,6 +104,7 @@ class Prediction(PredictedImages):
             known=settings.spacing_table,
             cases=images,
             description=self._description,
+            provenance=provenance,
         )
 
     def predict(

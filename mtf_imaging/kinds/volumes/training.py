@@ -69,6 +69,9 @@ class Training(TrainingImages):
     def agreed(self, data_dir: Folder, eval_dir: Folder | None) -> list[str]:
         return [repr(open_records(folder)) for folder in (data_dir, eval_dir) if folder]
 
+    def cases(self, data_dir: Folder) -> dict[str, str | None]:
+        return {key: source.digest if source else None for key, source in open_records(data_dir).sources.items()}
+
     def evaluation(
         self, data_dir: Folder, eval_dir: Folder, description: Description | None, task: "Task", progress: bool
     ) -> HeldOutRecords:

@@ -1,6 +1,7 @@
 """The report of detections as one HTML page, in the same frame as the reports of volumes and photos."""
 
 from collections.abc import Mapping
+from typing import Any
 
 from mtf_imaging.evaluation.report.distribution import Dot, distribution
 from mtf_imaging.evaluation.report.markup import Markup, join, tag
@@ -26,13 +27,19 @@ def pictured(scores: ObjectScores) -> list[int]:
     return order[:WORST] + order[-BEST:]
 
 
-def object_report_html(scores: ObjectScores, layers: Mapping[str, ObjectLayers], description: ObjectDescription) -> str:
+def object_report_html(
+    scores: ObjectScores,
+    layers: Mapping[str, ObjectLayers],
+    description: ObjectDescription,
+    provenance: Mapping[str, Any] | None = None,
+) -> str:
     """Returns the text of the page, which `shell.html` frames.
 
     Args:
       scores: the scores of one or more images.
       layers: the pictures of some of these images by key.
       description: the categories.
+      provenance: the provenance of the scores, see `Provenance.as_json`; None for none.
     """
     metrics, kinds, images = object_metrics(scores), [*scores.by_kind], scores.images
     dots = [Dot(one.key, one.f1, f"#c{n}") for n, one in enumerate(images, start=1) if one.f1 is not None]
@@ -61,9 +68,9 @@ def object_report_html(scores: ObjectScores, layers: Mapping[str, ObjectLayers],
     count = counted(len(images), "image")
     shared, own = image_pages_style(), package_text("report.css", __package__)
     style = f"{shared}{own}{_category_style(len(description.names))}"
-    return page_html(
-        count=count, heading="Detection report", lead=f"{count}.", main=main, style=style, title="Detection report"
-    )
+    title = "Detection report"
+    frame = {"count": count, "heading": title, "lead": f"{count}.", "style": style, "title": title}
+    return page_html(**frame, main=main, provenance=provenance)
 
 
 def _mean_plot(scores: ObjectScores, kind: str) -> Markup:

@@ -1,7 +1,7 @@
 """The scores of all images: the numbers of COCO for boxes and masks, and the found and missed objects of each image."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -161,7 +161,9 @@ def object_metrics(scores: ObjectScores) -> dict[str, Any]:
     return {**parts, "score_threshold": scores.threshold, **totals, "f1": whole.f1, "images": images}
 
 
-def write_object_metrics(output_dir: str | Path, scores: ObjectScores) -> None:
+def write_object_metrics(
+    output_dir: str | Path, scores: ObjectScores, provenance: Mapping[str, Any] | None = None
+) -> None:
     """Writes `metrics.json` and `metrics.csv` to a folder; each file is replaced atomically.
 
     `metrics.csv` has a row for all categories and a row for each of them, for boxes and for masks; an undefined value
@@ -172,7 +174,7 @@ def write_object_metrics(output_dir: str | Path, scores: ObjectScores) -> None:
     for kind, part in scores.by_kind.items():
         rows.append((kind, "", *part.measures.values(), metrics["objects"]))
         rows += [(kind, name, *values.values()) for name, values in part.categories.items()]
-    write_metrics_files(output_dir, metrics, ("kind", "category", *MEASURES, "objects"), rows)
+    write_metrics_files(output_dir, metrics, ("kind", "category", *MEASURES, "objects"), rows, provenance)
 
 
 def scores_table(scores: ObjectScores) -> str:

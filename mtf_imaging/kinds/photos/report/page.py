@@ -1,6 +1,7 @@
 """The report of photos as one HTML page, in the same frame as the report of volumes."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from mtf_imaging.evaluation.report.distribution import Dot, distribution
 from mtf_imaging.evaluation.report.markup import Markup, join, tag
@@ -13,7 +14,10 @@ from mtf_imaging.kinds.photos.scoring.scores import PhotoScore, photo_metrics, w
 
 
 def photo_report_html(
-    scores: Sequence[PhotoScore], layers: Mapping[str, PhotoLayers], description: PhotoDescription
+    scores: Sequence[PhotoScore],
+    layers: Mapping[str, PhotoLayers],
+    description: PhotoDescription,
+    provenance: Mapping[str, Any] | None = None,
 ) -> str:
     """Returns the text of the page, which `shell.html` frames.
 
@@ -21,6 +25,7 @@ def photo_report_html(
       scores: the scores of one or more photos.
       layers: the pictures of some of these photos by key.
       description: the classes and their colors.
+      provenance: the provenance of the scores, see `Provenance.as_json`; None for none.
     """
     metrics = photo_metrics(scores, description)
     numbered = enumerate(scores, start=1)
@@ -42,7 +47,8 @@ def photo_report_html(
     )
     count = counted(len(scores), "photo")
     style = image_pages_style() + _class_style(description)
-    return page_html(count=count, heading="Segmentation report", lead=f"{count}.", main=main, style=style)
+    frame = {"count": count, "heading": "Segmentation report", "lead": f"{count}.", "style": style}
+    return page_html(**frame, main=main, provenance=provenance)
 
 
 def _class_boxes(description: PhotoDescription) -> Markup:

@@ -1,9 +1,10 @@
 """The scores of photos, of each and of all: `metrics.json`, `metrics.csv` and a plain-text table."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -112,7 +113,12 @@ def photo_metrics(scores: Sequence[PhotoScore], description: PhotoDescription) -
     }
 
 
-def write_photo_metrics(output_dir: str | Path, scores: Sequence[PhotoScore], description: PhotoDescription) -> None:
+def write_photo_metrics(
+    output_dir: str | Path,
+    scores: Sequence[PhotoScore],
+    description: PhotoDescription,
+    provenance: Mapping[str, Any] | None = None,
+) -> None:
     """Writes `metrics.json` and `metrics.csv` to a folder; each file is replaced atomically.
 
     `metrics.csv` has a row for each photo and class; an undefined value is an empty field.
@@ -120,7 +126,7 @@ def write_photo_metrics(output_dir: str | Path, scores: Sequence[PhotoScore], de
     fields = ((score.key, _class_fields(score.confusion, score.boundary_f, description)) for score in scores)
     rows = ((key, name, *values.values()) for key, classes in fields for name, values in classes.items())
     head = ("photo", "class", *CLASS_MEASURES)
-    write_metrics_files(output_dir, photo_metrics(scores, description), head, rows)
+    write_metrics_files(output_dir, photo_metrics(scores, description), head, rows, provenance)
 
 
 def scores_table(scores: Sequence[PhotoScore], description: PhotoDescription) -> str:

@@ -181,7 +181,9 @@ def predict_cases(
             case, output = planned.pairs[number]
             assert predict_probabilities is not None, "a case is unfinished"
             with faults.collect(case.key, case.volume), record.writing(number):
-                _segment_file(case, known, output, sampling, predict_probabilities, window, cleanup, description)
+                _segment_file(
+                    case, known, output, sampling, predict_probabilities, window, cleanup, description, record.note
+                )
     if own_faults:
         faults.check([*planned.faults, *(case.key for case, _ in planned.pairs)])
     if submission and progress and not [*faults]:
@@ -306,16 +308,21 @@ def _is_output_folder(path: Path) -> bool:
     return path.is_dir() and not is_zarr(path)
 
 
-def _segment_file(case, known, output, sampling, predict_probabilities, window, cleanup, description):
+def _segment_file(case, known, output, sampling, predict_probabilities, window, cleanup, description, note):
     """Segments and writes one case."""
     source = open_case(case, known, description)
     warn_of_cropped_volume(case.volume, source.geometry, sampling)
     labels = segment_source(source, sampling, predict_probabilities, window, description)
-    write_segmentation(output, labels, source, cleanup)
+    write_segmentation(output, labels, source, cleanup, note=note)
 
 
 def write_segmentation(
-    output: Path, labels: SlicedLabels, source: ImageSource, cleanup: Cleanup = AS_FOUND, keep: bool = False
+    output: Path,
+    labels: SlicedLabels,
+    source: ImageSource,
+    cleanup: Cleanup = AS_FOUND,
+    keep: bool = False,
+    note: str = "",
 ) -> CompactLabels | None:
     """Writes the labels of a volume in process 0, while the other processes call `labels.send`.
 
@@ -325,11 +332,12 @@ def write_segmentation(
       source: the volume.
       cleanup: rules that the labels must obey before they are written.
       keep: whether to return the labels.
+      note: the description in the header of a NIfTI file, ASCII; "" for that of the volume.
 
     Returns:
       The written labels, or None.
     """
-    geometry, order = source.geometry, source.geometry.plane_order
+    geometry, order = source.geometry.with_note(note), source.geometry.plane_order
     if cleanup == AS_FOUND and not keep:
         write_label_slabs(output, labels.slabs(order), geometry)
         return None

@@ -1,0 +1,81 @@
+"""The provenance of predictions and scores."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mtf_imaging.files.provenance.digests import digest, table_digest
+from mtf_imaging.files.provenance.package import Package, this_package
+from mtf_imaging.files.provenance.runs import TrainedRun
+
+_NOTE_BYTES = 79  # of the field `descrip` of NIfTI; the last of its 80 bytes is 0
+_NOTE_DIGITS = 12
+
+
+@dataclasses.dataclass(frozen=True)
+class Provenance:
+    """What predictions or scores come from. It contains no paths and no times, so equal results have equal provenance.
+
+    Attributes:
+      package: the version of this package that computed them.
+      runs: the networks; none if only files were scored.
+      rules: the rules of prediction and scoring, JSON values by name.
+      layout: "mesh_shape" and "layout" of the computation; None if it had no layout.
+      files: the digests of the evaluated files by case, and for each case by what the file is, such as "labels".
+    """
+
+    package: Package = dataclasses.field(default_factory=this_package)
+    runs: tuple[TrainedRun, ...] = ()
+    rules: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    layout: Mapping[str, str] | None = None
+    files: Mapping[str, Mapping[str, str | None]] = dataclasses.field(default_factory=dict)
+
+    def with_files(self, files: Mapping[str, Mapping[str, str | None]], **rules: Any) -> "Provenance":
+        """Returns the provenance with the digests of evaluated files, and with more rules."""
+        return dataclasses.replace(self, files=files, rules={**self.rules, **rules})
+
+    def as_json(self, lists_cases: bool = True) -> dict[str, Any]:
+        """Returns the fields for JSON.
+
+        Args:
+          lists_cases: whether to list the training cases, not only their digest.
+        """
+        runs = [run.as_json() for run in self.runs]
+        if not lists_cases:
+            for run in runs:
+                if run["training"]:
+                    run["training"] = {key: one for key, one in run["training"].items() if key != "training_cases"}
+        fields: dict[str, Any] = {"package": self.package.as_json(), "runs": runs, "rules": dict(self.rules)}
+        if self.layout is not None:
+            fields["layout"] = dict(self.layout)
+        if self.files:
+            rows = {f"{case}\t{what}": own for case, files in self.files.items() for what, own in files.items()}
+            fields |= {"files_sha256": table_digest(rows), "files": {key: {**one} for key, one in self.files.items()}}
+        return fields
+
+    @property
+    def note(self) -> str:
+        """The provenance in at most 79 ASCII characters, for headers of images.
+
+        >>> run = TrainedRun("run", "ckpt-400", "last", 400, "3f2a9c1d4e5b6a7f", "1a2b3c4d5e6f7a8b")
+        >>> Provenance(Package("0.1.0", "33b0040c43707553"), (run,)).note
+        'mtf_imaging 0.1.0+g33b0040c4 ckpt-400 3f2a9c1d4e5b cfg 1a2b3c4d5e6f'
+        >>> Provenance(Package("0.1.0", "33b0040c43707553"), (run, run)).note
+        'mtf_imaging 0.1.0+g33b0040c4 2 runs 7bf15bd0c3a9'
+        """
+        words = [self.package.text]
+        if len(self.runs) == 1:
+            (run,) = self.runs
+            words += [run.checkpoint, run.checkpoint_digest[:_NOTE_DIGITS]]
+            if run.configuration_digest:
+                words += ["cfg", run.configuration_digest[:_NOTE_DIGITS]]
+        elif self.runs:
+            digests = {str(number): run.checkpoint_digest for number, run in enumerate(self.runs)}
+            words += [f"{len(self.runs)} runs", table_digest(digests)[:_NOTE_DIGITS]]
+        return " ".join(words).encode("ascii", "replace").decode()[:_NOTE_BYTES]
+
+
+def file_digests(**files: Path | None) -> dict[str, str | None]:
+    """Returns the digest of each file or folder by what it is; paths that are None are left out."""
+    return {what: digest(path) for what, path in files.items() if path is not None}

@@ -1,0 +1,131 @@
+"""Provenance as rows of a table, for reports and for `mtf-imaging info`."""
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mtf_imaging.files.provenance.digests import SHOWN
+from mtf_imaging.files.provenance.package import Package
+
+UNKNOWN = "not recorded"
+_LISTED = 500  # more training cases are only counted
+_VALUE = 120  # characters of a rule; JSON files contain all
+_WIDTH = 120
+
+Row = tuple[str, str]
+
+
+def provenance_rows(fields: Mapping[str, Any] | None) -> list[Row]:
+    """Returns the rows (name, text) of the provenance of a prediction, an evaluation or an export.
+
+    Args:
+      fields: the result of `Provenance.as_json`, read from a file; None if the file has none.
+    """
+    if not fields:
+        return [("program", UNKNOWN)]
+    runs = _maps(fields.get("runs"))
+    rows = [("program", package_text(fields.get("package")))]
+    for run in runs:
+        rows += [(name if len(runs) == 1 else f"{run.get('name')}: {name}", text) for name, text in run_rows(run)]
+    rows += [(name.replace("_", " "), _value(value)) for name, value in _map(fields.get("rules")).items()]
+    if layout := _map(fields.get("layout")):
+        rows.append(("layout", layout_text(layout)))
+    if files := _map(fields.get("files")):
+        rows.append(
+            ("evaluated files", f"{counted(len(files), 'entry', 'entries')}, {short(fields.get('files_sha256'))}")
+        )
+    return rows
+
+
+def run_rows(run: Mapping[str, Any]) -> list[Row]:
+    """Returns the rows of the checkpoint of a run; see `TrainedRun.as_json`."""
+    selected = f"{run.get('checkpoint')} ({run.get('selection')})"
+    return [
+        ("run", str(run.get("name"))),
+        ("checkpoint", f"{selected}, step {run.get('step')}, {short(run.get('checkpoint_sha256'))}"),
+        ("configuration", short(run.get("configuration_sha256"))),
+        *training_rows(run.get("training")),
+    ]
+
+
+def training_rows(training: object) -> list[Row]:
+    """Returns the rows of the training of a run, as `run.json` states it; see `runs.training_provenance`."""
+    fields = _map(training)
+    rows = []
+    starts = _maps(fields.get("starts"))
+    for start in starts:
+        rows.append((f"trained from step {start.get('step')}", f"{package_text(start)}, layout {layout_text(start)}"))
+    cases = fields.get("training_cases")
+    digest = starts[-1].get("training_cases_sha256") if starts else None
+    if isinstance(cases, Mapping) and cases:
+        listed = f": {', '.join(map(str, cases))}" if len(cases) <= _LISTED else ""
+        rows.append(("training cases", f"{len(cases)}, {short(digest)}{listed}"))
+    else:
+        rows.append(("training cases", short(digest)))
+    return rows or [("training cases", UNKNOWN)]
+
+
+def package_text(fields: object) -> str:
+    """Returns the name, version and commit of a package from its fields."""
+    own = _map(fields)
+    if not own.get("version"):
+        return UNKNOWN
+    commit = own.get("commit")
+    text = Package(str(own["version"]), None if commit is None else str(commit)).text
+    return text if commit else f"{text}, commit unknown"
+
+
+def layout_text(fields: Mapping[str, Any]) -> str:
+    """Returns a layout with its mesh.
+
+    >>> layout_text({"mesh_shape": "rows:2", "layout": "x:rows"}), layout_text({"mesh_shape": "", "layout": ""})
+    ('x:rows on the mesh rows:2', 'none')
+    """
+    if "layout" not in fields:
+        return UNKNOWN
+    return f"{fields['layout']} on the mesh {fields.get('mesh_shape')}" if fields["layout"] else "none"
+
+
+def short(digest: object) -> str:
+    """Returns the first digits of a digest."""
+    return str(digest)[:SHOWN] if digest else UNKNOWN
+
+
+def counted(number: int, one: str, several: str) -> str:
+    """Returns a number with its noun."""
+    return f"{number} {one if number == 1 else several}"
+
+
+def as_table(rows: Sequence[Row]) -> str:
+    """Returns rows as plain text in two columns.
+
+    >>> print(as_table([("run", "a"), ("checkpoint", "ckpt-4")]))
+    run         a
+    checkpoint  ckpt-4
+    """
+    width = max((len(name) for name, _ in rows), default=0)
+    options: dict[str, Any] = {"subsequent_indent": " " * (width + 2), "break_long_words": False}
+    options |= {"break_on_hyphens": False}
+    return "\n".join(textwrap.fill(f"{name:{width}}  {text}", _WIDTH, **options) for name, text in rows)
+
+
+def _value(value: object) -> str:
+    """Returns a rule as text.
+
+    >>> _value({"largest_liver": True}), _value(["x", "y"]), _value([]), _value("")
+    ('largest_liver: True', 'x, y', 'none', 'none')
+    """
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name}: {_value(one)}" for name, one in value.items()) or "none"
+    if isinstance(value, list):
+        return ", ".join(map(_value, value)) or "none"
+    text = "none" if value is None or value == "" else str(value)
+    return text if len(text) <= _VALUE else f"{text[:_VALUE]}..."
+
+
+def _map(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _maps(value: object) -> list[Mapping[str, Any]]:
+    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []

@@ -1,0 +1,185 @@
+"""States what a run or a result comes from."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mtf_imaging.errors import CheckpointError, DataError
+from mtf_imaging.files.json_file import read_object
+from mtf_imaging.files.provenance.digests import digest
+from mtf_imaging.files.provenance.record import FILE as RECORD
+from mtf_imaging.files.provenance.record import read_record
+from mtf_imaging.files.provenance.runs import FIELD, read_training, trained_run
+from mtf_imaging.files.provenance.text import UNKNOWN, Row, provenance_rows, run_rows, short, training_rows
+from mtf_imaging.files.reading import check_not_special
+from mtf_imaging.files.run_folder import CONFIG, FACTS, fold_folders, is_run
+
+METRICS, CARD = "metrics.json", "input.json"
+_NIFTI = (".nii", ".nii.gz")
+
+
+class Origin(NamedTuple):
+    """What a file or folder comes from.
+
+    Attributes:
+      title: what the file or folder is, with its path.
+      rows: names and texts, as `mtf-imaging info` prints them.
+      fields: the same as JSON values.
+    """
+
+    title: str
+    rows: list[Row]
+    fields: dict[str, Any]
+
+
+def info(path: str | Path) -> list[Origin]:
+    """Returns what a run or a result comes from: the program, the networks, the rules and the files.
+
+    Nothing is computed, and TensorFlow is not imported. What an earlier release did not record is "not recorded".
+
+    Args:
+      path: the folder of a run or of a cross-validation; the folder of an evaluation, its `metrics.json` or its report;
+        an exported model; a folder of predictions; or a prediction: a NIfTI file, or another file of such a folder.
+
+    Returns:
+      An entry for each run of the folder, and for its scores, its model or its predictions.
+
+    Raises:
+      DataError: the path does not exist, is none of these, or a file is damaged.
+    """
+    path = Path(path)
+    check_not_special(path)
+    if not path.exists():
+        raise DataError(f"{path}: does not exist. Fix: give the path of a run or of a result.")
+    found = _of_folder(path) if path.is_dir() else _of_file(path)
+    if not found:
+        raise DataError(
+            f"{path}: is neither a run nor a result of this program. Fix: give the folder of a run, of an evaluation, "
+            "of an exported model or of predictions, or one of their files."
+        )
+    return found
+
+
+def _of_folder(folder: Path) -> list[Origin]:
+    found = [_run(folder)] if is_run(folder) else []
+    found += [_run(run) for run in fold_folders(folder).values() if is_run(run)]
+    for name, what in ((METRICS, "scores"), (CARD, "exported model")):
+        if (folder / name).is_file():
+            found.append(_json(folder / name, what))
+    if (folder / RECORD).is_file():
+        found += _predictions(folder)
+    return found or _beside(folder)
+
+
+def _of_file(path: Path) -> list[Origin]:
+    if path.name == METRICS or path.suffix == ".html":
+        own = path.with_name(METRICS)
+        return [_json(own, "scores")] if own.is_file() else []
+    if path.name == RECORD:
+        return _predictions(path.parent)
+    if path.name.lower().endswith(_NIFTI):
+        return [_nifti(path)]
+    if path.name in (CONFIG, FACTS) and is_run(path.parent):
+        return [_run(path.parent)]
+    if (path.with_name(CARD)).is_file():
+        return [_json(path.with_name(CARD), "exported model")]
+    return _beside(path)
+
+
+def _beside(path: Path) -> list[Origin]:
+    """Returns the origin of a prediction that the record of a folder above it names; [] if there is none."""
+    for folder in list(path.absolute().parents)[:2]:  # overlays are in a subfolder
+        name = path.absolute().relative_to(folder).as_posix()
+        record = read_record(folder)
+        if name in record.entries:
+            rows, fields = _recorded(folder, name)
+            return [Origin(f"prediction {path}", rows, fields)]
+    return _scored(path)
+
+
+def _scored(path: Path) -> list[Origin]:
+    """Returns the origin of a prediction of `evaluate`, whose digest is in the scores above it; [] if there is none."""
+    for folder in list(path.absolute().parents)[:3]:  # names of photos may have a folder
+        own = _json(folder / METRICS, "scores") if (folder / METRICS).is_file() else None
+        files = own.fields.get("files") if own else None
+        if own is None or not isinstance(files, Mapping):
+            continue
+        now = digest(path)
+        cases = [str(key) for key, one in files.items() if isinstance(one, Mapping) and one.get("prediction") == now]
+        if cases and now is not None:
+            rows = [("file", f"unchanged since {METRICS} was written, {short(now)}"), ("case", ", ".join(cases))]
+            fields = {"unchanged": True, "cases": cases, **own.fields}
+            return [Origin(f"prediction {path}", [*rows, *own.rows], fields)]
+    return []
+
+
+def _run(folder: Path) -> Origin:
+    rows: list[Row] = []
+    fields: dict[str, Any] = {"name": os.path.basename(os.path.abspath(folder)), "checkpoints": {}}
+    configuration, training = digest(folder / CONFIG), read_training(folder)
+    for selection in ("last", "best"):
+        try:
+            run = trained_run(folder, selection)
+        except CheckpointError:
+            continue
+        own = {name: value for name, value in run.as_json().items() if name.startswith(("checkpoint", "step"))}
+        fields["checkpoints"][selection] = own
+        rows += [row for row in run_rows(run.as_json()) if row[0] == "checkpoint"]
+    if not fields["checkpoints"]:
+        rows.append(("checkpoint", "none"))
+    rows.append(("configuration", short(configuration)))
+    started = [one for one in (training or {}).get("starts", ()) if isinstance(one, Mapping)]
+    if started and started[-1].get("configuration_sha256") not in (None, configuration):
+        rows[-1] = (
+            rows[-1][0],
+            f"{rows[-1][1]}, changed since the training, which had {short(started[-1]['configuration_sha256'])}",
+        )
+    fields |= {"configuration_sha256": configuration, "training": training}
+    return Origin(f"run {folder}", [*rows, *training_rows(training)], fields)
+
+
+def _json(path: Path, what: str) -> Origin:
+    """Returns the provenance in a JSON file."""
+    fields = read_object(path).get(FIELD)
+    fields = fields if isinstance(fields, dict) else {}
+    return Origin(f"{what} {path}", provenance_rows(fields), fields)
+
+
+def _predictions(folder: Path) -> list[Origin]:
+    """Returns each provenance of a folder of predictions, with the number of its files."""
+    record, found = read_record(folder), []
+    for number, fields in enumerate(record.provenance):
+        names = [name for name, entry in record.entries.items() if entry.get(FIELD) == number]
+        if names:
+            rows = [("files", str(len(names))), *provenance_rows(fields)]
+            found.append(Origin(f"predictions {folder}", rows, {**fields, "predictions": names}))
+    old = [name for name, entry in record.entries.items() if entry.get(FIELD) is None and "sha256" in entry]
+    if old or not found:
+        made_by = record.made_by or {}
+        rows = [("files", str(len(old))), ("program", UNKNOWN), *made_by.items()]
+        found.append(Origin(f"predictions {folder}", rows, {"made_by": made_by, "predictions": old}))
+    return found
+
+
+def _recorded(folder: Path, name: str) -> tuple[list[Row], dict[str, Any]]:
+    """Returns the rows and the fields of a file that the record of a folder names."""
+    record, now = read_record(folder), digest(folder / name)
+    fields, then = record.provenance_of(name, now), record.entries[name].get("sha256")
+    if then != now:
+        state = "unfinished" if then is None else "changed since predict wrote it"
+        return [("file", state)], {"unchanged": False}
+    rows = [("file", f"unchanged since predict wrote it, {short(now)}")]
+    if fields is None:
+        return [*rows, ("program", UNKNOWN), *(record.made_by or {}).items()], {"unchanged": True}
+    return [*rows, *provenance_rows(fields)], {"unchanged": True, **fields}
+
+
+def _nifti(path: Path) -> Origin:
+    from mtf_imaging.data.formats.nifti.opening import open_image  # imports NumPy
+
+    note = bytes(open_image(path).header["descrip"].item()).decode("ascii", "replace").strip("\0 ")
+    beside = _beside(path)
+    rows = beside[0].rows if beside else [("record", f"neither {RECORD} nor {METRICS} names this file")]
+    fields = beside[0].fields if beside else {}
+    return Origin(f"prediction {path}", [("header", note or UNKNOWN), *rows], {"header": note, **fields})
