@@ -116,6 +116,8 @@ def cross_validate(own: CrossValidateSettings) -> dict[str, Any]:
                 f"{_count(splits[fold].val)}."
             )
             in_fold: dict[str, Any] = {"model_dir": runs.run(fold), "layout": layout}
+            if own.tracking_name is not None:
+                in_fold["tracking_name"] = f"{own.tracking_name}/fold_{fold}"
             of_fold = dataclasses.replace(
                 data, fold=fold, num_folds=None, splits_file=runs.splits_file, fold_digest=None
             )
