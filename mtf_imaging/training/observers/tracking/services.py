@@ -8,7 +8,7 @@ from mtf_imaging.errors import ConfigError
 from mtf_imaging.spelling import did_you_mean
 from mtf_imaging.training.observers.tracking.mlflow import Mlflow
 from mtf_imaging.training.observers.tracking.service import Service
-from mtf_imaging.training.observers.tracking.wandb import OFFLINE, Wandb
+from mtf_imaging.training.observers.tracking.wandb import OFFLINE, Wandb, current_mode
 
 SERVICES: dict[str, Callable[[], Service]] = {"mlflow": Mlflow, "wandb": Wandb}
 _PACKAGES = {"mlflow": ("mlflow",), "wandb": ("wandb",)}
@@ -54,7 +54,7 @@ def check_trackers(names: Sequence[str]) -> None:
                 f"'mtf-imaging[{name}]'.",
                 ["trackers"],
             )
-    if "wandb" in names and os.environ.get("WANDB_MODE", "online") not in OFFLINE:
+    if "wandb" in names and os.environ.get("WANDB_MODE") not in OFFLINE:
         _check_account()
 
 
@@ -62,8 +62,8 @@ def _check_account() -> None:
     """Raises ConfigError if Weights & Biases has no key, which it would otherwise ask for during the training."""
     import wandb
 
-    settings = wandb.Settings()
-    if settings.mode not in OFFLINE and not (settings.api_key or wandb.api.api_key):
+    wandb.setup(wandb.Settings(silent=True))
+    if current_mode() not in OFFLINE and not wandb.login(prompt=False, verify=False):
         raise ConfigError(
             "trackers = 'wandb': Weights & Biases has no API key. Fix: run wandb login, set WANDB_API_KEY, or set "
             "WANDB_MODE=offline to store the run in its folder.",

@@ -13,6 +13,13 @@ OFFLINE = ("offline", "dryrun", "disabled")  # modes of WANDB_MODE that need no 
 _FINISH_SECONDS = 50  # less than a tracker waits at the end of a run
 
 
+def current_mode() -> Any:
+    """Returns the mode, such as "offline", of WANDB_MODE or of the settings file of W&B."""
+    import wandb
+
+    return os.environ.get("WANDB_MODE") or wandb.setup().settings.mode
+
+
 class Wandb:
     """Runs of Weights & Biases. WANDB_MODE, WANDB_BASE_URL and other variables choose the server."""
 
@@ -25,13 +32,13 @@ class Wandb:
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # reports on crashes of wandb itself
         import wandb
 
-        return f"{wandb.Settings().base_url} {os.environ.get('WANDB_ENTITY', '')} {info.project}"
+        return f"{wandb.setup().settings.base_url} {os.environ.get('WANDB_ENTITY', '')} {info.project}"
 
     def open(self, info: RunInfo, run_id: str | None) -> tuple[str, dict[str, int]]:
         import wandb
 
-        is_offline = wandb.Settings().mode in OFFLINE
-        run_id, resume = run_id or secrets.token_hex(4), None if is_offline else "allow"
+        mode = current_mode()
+        run_id, resume = run_id or secrets.token_hex(4), None if mode in OFFLINE else "allow"
         quiet: dict[str, Any] = {"console": "off", "quiet": True, "silent": True, "reinit": "create_new"}
         private: dict[str, Any] = {"disable_git": True, "save_code": False}
         settings = wandb.Settings(**quiet, **private, finish_timeout=_FINISH_SECONDS)
@@ -40,6 +47,7 @@ class Wandb:
             name=info.name,
             id=run_id,
             resume=resume,
+            mode=mode,
             dir=os.environ.get("WANDB_DIR") or info.folder,
             settings=settings,
         )
