@@ -8,9 +8,9 @@ from typing import Any
 from mtf_imaging.files.run_folder import EVAL
 from mtf_imaging.jobs.as_text import as_text
 from mtf_imaging.layout import Layout
+from mtf_imaging.settings.patches import PatchSettings
 from mtf_imaging.settings.setting import settings_of
 from mtf_imaging.settings.step import BatchSettings, NetworkSettings
-from mtf_imaging.settings.patches import PatchSettings
 from mtf_imaging.settings.training import RunSettings, TrainSettings
 from mtf_imaging.training.observers.step_values import StepValues
 from mtf_imaging.training.observers.tracking.service import RunInfo

@@ -18,7 +18,7 @@ from mtf_imaging.training.observers.loss_log import LossLog
 from mtf_imaging.training.observers.step_values import StepValues
 from mtf_imaging.training.observers.tracking import tracker as tracker_module
 from mtf_imaging.training.observers.tracking.mlflow import Mlflow
-from mtf_imaging.training.observers.tracking.service import HELD_OUT, TRAIN, RunInfo
+from mtf_imaging.training.observers.tracking.service import HELD_OUT, RunInfo
 from mtf_imaging.training.observers.tracking.services import check_trackers, parse_trackers
 from mtf_imaging.training.observers.tracking.tracker import Tracker
 from mtf_imaging.training.observers.tracking.wandb import Wandb
@@ -185,7 +185,7 @@ def test_weights_and_biases_needs_a_key_unless_it_is_offline(tmp_path, monkeypat
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
     monkeypatch.setenv("WANDB_CONFIG_DIR", str(tmp_path))
-    with pytest.raises(ConfigError, match="has no API key. Fix: run wandb login"):
+    with pytest.raises(ConfigError, match=r"has no API key\. Fix: run wandb login"):
         check_trackers(("wandb",))
     monkeypatch.setenv("WANDB_MODE", "offline")
     check_trackers(("wandb",))

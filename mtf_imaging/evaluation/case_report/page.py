@@ -9,6 +9,8 @@ from mtf_imaging.data.description.description import LITS, LITS_RULES, Descripti
 from mtf_imaging.evaluation.case_report import case_table, mask_tables, pictures, plots, summary_tables
 from mtf_imaging.evaluation.case_report.display import shows_ct
 from mtf_imaging.evaluation.case_report.overlay import Overlays
+from mtf_imaging.evaluation.case_report.rules_section import rules_section
+from mtf_imaging.evaluation.mask_rules.choice import NO_RULES, RulesReport
 from mtf_imaging.evaluation.report.colors import mask_classes, mask_colors, mask_style
 from mtf_imaging.evaluation.report.histogram import histogram
 from mtf_imaging.evaluation.report.markup import Markup, join, tag
@@ -19,7 +21,11 @@ from mtf_imaging.files.atomic import write_bytes
 
 
 def write_report(
-    output_dir: str | Path, scores: list[CaseScore], overlays: list[Overlays], description: Description = LITS
+    output_dir: str | Path,
+    scores: list[CaseScore],
+    overlays: list[Overlays],
+    description: Description = LITS,
+    rules: RulesReport = NO_RULES,
 ) -> None:
     """Writes `report.html` to a folder; an existing file is replaced atomically.
 
@@ -28,11 +34,17 @@ def write_report(
       scores: the scores of one or more cases.
       overlays: the overlays of the same cases.
       description: the meaning of the labels and of the channels, and the rules of the scores.
+      rules: the rules that were applied to the predictions, or chosen on them.
     """
-    write_bytes(Path(output_dir) / "report.html", report_html(scores, overlays, description).encode())
+    write_bytes(Path(output_dir) / "report.html", report_html(scores, overlays, description, rules).encode())
 
 
-def report_html(scores: list[CaseScore], overlays: list[Overlays], description: Description = LITS) -> str:
+def report_html(
+    scores: list[CaseScore],
+    overlays: list[Overlays],
+    description: Description = LITS,
+    rules: RulesReport = NO_RULES,
+) -> str:
     """Returns the text of the page, which `shell.html` frames.
 
     The contents are `report.html` for the rules of LiTS, and `report_any.html` for any labels.
@@ -41,6 +53,7 @@ def report_html(scores: list[CaseScore], overlays: list[Overlays], description: 
       scores: the scores of one or more cases.
       overlays: the overlays of the same cases.
       description: the meaning of the labels and of the channels, and the rules of the scores.
+      rules: the rules that were applied to the predictions, or chosen on them.
     """
     metrics = metrics_dict(scores, description)
     rows = case_table.case_rows(scores, metrics, description)
@@ -61,10 +74,12 @@ def report_html(scores: list[CaseScore], overlays: list[Overlays], description: 
         heading = "Liver and lesion segmentation"
         lead = f"{count}. The figures below are the official scores of the LiTS challenge."
         main = fill("report.html", __package__, **parts, **_lits_parts(scores, metrics))
-        return page_html(count=count, heading=heading, lead=lead, main=main)
+        return page_html(count=count, heading=heading, lead=lead, main=main + rules_section(rules))
     main = fill("report_any.html", __package__, **parts, **_mask_parts(scores, metrics, description))
     style = f"\n{package_text('report_any.css')}{mask_style(description)}"
-    return page_html(count=count, heading="Segmentation report", lead=f"{count}.", main=main, style=style)
+    return page_html(
+        count=count, heading="Segmentation report", lead=f"{count}.", main=main + rules_section(rules), style=style
+    )
 
 
 def _lits_parts(scores: list[CaseScore], metrics: dict) -> dict[str, Markup]:

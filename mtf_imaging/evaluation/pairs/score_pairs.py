@@ -22,6 +22,7 @@ from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.case_report.display import shows_ct
 from mtf_imaging.evaluation.case_report.overlay import Overlays, make_overlays
 from mtf_imaging.evaluation.case_report.page import write_report
+from mtf_imaging.evaluation.mask_rules.choice import NO_RULES, RulesReport
 from mtf_imaging.evaluation.pairs.pairs import Pair
 from mtf_imaging.evaluation.scoring.case import TOLERANCE_MM, CaseScore, score_case
 from mtf_imaging.evaluation.scoring.compact_labels import CompactLabels, read_compact
@@ -125,8 +126,35 @@ def score_pair(
         return ScoredPair(score, overlays)
 
 
+def read_labels(
+    pair: Pair, known: SpacingTable = NO_TABLE, description: Description = LITS
+) -> tuple[CompactLabels, CompactLabels, tuple[float, float, float]]:
+    """Reads the labels of a case.
+
+    Args:
+      pair: the case.
+      known: voxel sizes of files whose headers lack them.
+      description: the meaning of the labels.
+
+    Returns:
+      The labels of the prediction and of the reference in canonical axes, and the voxel size in mm.
+
+    Raises:
+      DataError: a file cannot be used.
+    """
+    with case_errors(pair.reference):
+        case = _read(pair, known, description)
+        if case.image is not None:
+            case.image.close()
+        return case.prediction, case.reference, case.geometry.spacing
+
+
 def write_scores(
-    output_dir: str | Path, scored: list[ScoredPair], progress: bool = True, description: Description = LITS
+    output_dir: str | Path,
+    scored: list[ScoredPair],
+    progress: bool = True,
+    description: Description = LITS,
+    rules: RulesReport = NO_RULES,
 ) -> list[CaseScore]:
     """Writes `metrics.json`, `metrics.csv` and `report.html`, and prints the tables.
 
@@ -135,15 +163,18 @@ def write_scores(
       scored: the results of all cases.
       progress: whether to print the tables.
       description: the meaning of the labels and of the channels, and the rules of the scores.
+      rules: the rules that were applied to the predictions, or chosen on them.
 
     Returns:
       The scores.
     """
     scores = [one.score for one in scored]
-    write_metrics(output_dir, scores, description)
-    write_report(output_dir, scores, [one.overlays for one in scored], description)
+    write_metrics(output_dir, scores, description, rules.fields)
+    write_report(output_dir, scores, [one.overlays for one in scored], description, rules)
     if progress:
         print(scores_text(scores, description))
+        if rules.choice is not None:
+            print(f"\n{rules.choice.text()}")
     return scores
 
 

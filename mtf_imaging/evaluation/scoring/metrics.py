@@ -2,7 +2,10 @@
 
 import itertools
 import re
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
 from mtf_imaging.evaluation.scoring.case import DETECTED, CaseScore
@@ -14,7 +17,7 @@ from mtf_imaging.evaluation.scoring.summary import detection, summarize
 
 COUNTS = ("true_positives", "false_positives", "false_negatives")
 # Keys of metrics.json beside the names of masks, for any labels.
-RESERVED = ("cases", "mean", "surface_tolerance_mm")
+RESERVED = ("cases", "mean", "surface_tolerance_mm", "cleanup")
 
 
 def metrics_dict(cases: list[CaseScore], description: Description = LITS) -> dict:
@@ -43,9 +46,21 @@ def metrics_dict(cases: list[CaseScore], description: Description = LITS) -> dic
     }
 
 
-def write_metrics(output_dir: str | Path, cases: list[CaseScore], description: Description = LITS) -> None:
-    """Writes `metrics.json` and `metrics.csv` to a folder; each file is replaced atomically."""
-    metrics = metrics_dict(cases, description)
+def write_metrics(
+    output_dir: str | Path,
+    cases: list[CaseScore],
+    description: Description = LITS,
+    more: Mapping[str, Any] = MappingProxyType({}),
+) -> None:
+    """Writes `metrics.json` and `metrics.csv` to a folder; each file is replaced atomically.
+
+    Args:
+      output_dir: the folder.
+      cases: the scores of one or more cases.
+      description: the meaning of the labels, and the rules of the scores.
+      more: further entries of `metrics.json`.
+    """
+    metrics = metrics_dict(cases, description) | more
     values = [case_values(case, metrics["cases"][case.key], description) for case in cases]
     write_metrics_files(output_dir, metrics, values[0], (row.values() for row in values))
 
