@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import mtf_imaging
 from mtf_imaging.files.run_folder import EVAL
 from mtf_imaging.jobs.as_text import as_text
 from mtf_imaging.layout import Layout
@@ -31,7 +32,7 @@ def open_trackers(
     """
     folder = Path(own.model_dir)
     name = own.tracking_name or _run_name(folder)
-    info = RunInfo(own.tracking_project, name, str(folder), _parameters(own, layout), texts)
+    info = RunInfo(own.tracking_project, name, str(folder), _parameters(own, layout), mtf_imaging.__version__, texts)
     return [
         Tracker(
             SERVICES[tracker](),

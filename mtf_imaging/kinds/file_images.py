@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 from mtf_imaging.data.sampling.grid import PHOTO_AXES, format_grid
+from mtf_imaging.evaluation.cleanup import AS_FOUND
 from mtf_imaging.files.output_folder import check_outside
 from mtf_imaging.files.run_folder import check_no_run
 from mtf_imaging.kinds.all_kinds import reading
-from mtf_imaging.evaluation.cleanup import AS_FOUND
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.kinds.kind import Planned, PredictedImages, TrainingImages

@@ -150,8 +150,8 @@ class EvaluateSettings(InferenceSettings, PlacementSettings, OutputFormatSetting
       splits_file: file of the folds. Default: the file in `model_dir`, which train wrote.
       cases: the images to evaluate. Default: all in `input_dir`, or those of the fold or split.
       num_pictures: number of images to draw pictures of.
-      choose_cleanup: whether to choose the rules of `cleanup` on these cases and store them in `model_dir`, where predict
-        and evaluate find them. The cases must be held out, and must not be those of a final test.
+      choose_cleanup: whether to choose the rules of `cleanup` on these cases and store them in `model_dir`, where
+        predict and evaluate find them. The cases must be held out, and must not be those of a final test.
       eval_batch_size: number of photos, or of images with objects, that the network computes together. It changes speed
         and memory, never results. Photos that are padded to different sizes, and those of an `ensemble`, are computed
         one at a time.

@@ -26,7 +26,7 @@ from mtf_imaging.training.optimizers import Adam
 from tests.training import linear
 from tests.training.test_loop import Killed, killed_at
 
-INFO = RunInfo("project", "run", "", {"seed": "0"}, {"config.gin": "a = 1\n"})
+INFO = RunInfo("project", "run", "", {"seed": "0"}, "1.0", {"config.gin": "a = 1\n"})
 
 
 class Memory:

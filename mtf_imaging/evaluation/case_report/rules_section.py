@@ -1,7 +1,7 @@
 """The section of the report about rules that remove components of the masks."""
 
 from mtf_imaging.evaluation.mask_rules.choice import RulesReport
-from mtf_imaging.evaluation.report.cells import titled_table
+from mtf_imaging.evaluation.report.cells import shown, titled_table
 from mtf_imaging.evaluation.report.markup import Markup, join, tag
 
 
@@ -18,7 +18,7 @@ def rules_section(rules: RulesReport) -> Markup:
         parts.append(tag("p", f"Rules chosen on these {choice.num_cases} held-out cases: {chosen}."))
         rows = []
         for name, before in choice.without.items():
-            honest = "–" if choice.cross_validated is None else f"{choice.cross_validated[name]:.3f}"
+            honest = shown(choice.cross_validated and choice.cross_validated[name])
             cells = (f"{before:.3f}", f"{choice.chosen[name]:.3f}", honest)
             rows.append(tag("tr", tag("th", name), *(tag("td", cell) for cell in cells)))
         head = ("mask", "without rules", "with rules", "cross-validated")

@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import mtf_imaging
 from mtf_imaging.training.observers.tracking.service import HELD_OUT, TRAIN, Row, RunInfo
 
 _MOST_METRICS, _MOST_PARAMETERS = 1000, 100  # of one request, the limits of MLflow's REST API
@@ -36,7 +35,7 @@ class Mlflow:
     def open(self, info: RunInfo, run_id: str | None) -> tuple[str, dict[str, int]]:
         client = self._client
         if run_id is None:
-            tags = {"mtf_imaging.version": mtf_imaging.__version__, "mlflow.source.name": "mtf-imaging train"}
+            tags = {"mtf_imaging.version": info.version, "mlflow.source.name": "mtf-imaging train"}
             run = client.create_run(self._experiment(info.project), run_name=info.name, tags=tags)
             run_id = run.info.run_id
             for part in _parts([*info.parameters.items()], _MOST_PARAMETERS):

@@ -16,6 +16,7 @@ class RunInfo:
       name: the name of the run.
       folder: the folder of the run.
       parameters: the settings of the run by name.
+      version: the version of the package.
       texts: texts by the name of their file, such as "config.gin".
     """
 
@@ -23,6 +24,7 @@ class RunInfo:
     name: str
     folder: str
     parameters: Mapping[str, str]
+    version: str
     texts: Mapping[str, str]
 
 

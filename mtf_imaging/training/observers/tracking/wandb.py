@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import mtf_imaging
 from mtf_imaging.training.observers.tracking.service import Row, RunInfo
 
 OFFLINE = ("offline", "dryrun", "disabled")  # modes of WANDB_MODE that need no account
@@ -51,7 +50,7 @@ class Wandb:
             dir=os.environ.get("WANDB_DIR") or info.folder,
             settings=settings,
         )
-        run.config.update({**info.parameters, "mtf_imaging_version": mtf_imaging.__version__}, allow_val_change=True)
+        run.config.update({**info.parameters, "mtf_imaging_version": info.version}, allow_val_change=True)
         # W&B drops values of an earlier step than its own. Its own step therefore only counts rows.
         run.define_metric("step")
         run.define_metric("*", step_metric="step")
