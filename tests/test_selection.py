@@ -17,6 +17,7 @@ NAMED_BY_OTHERS = {
     *("mtf_imaging", "mtf_imaging.data", "mtf_imaging.jobs", "mtf_imaging.training"),  # lazy names, which are read
     *("mtf_imaging.cli.config.gin_internals", "mtf_imaging.cli.config.own_modules"),  # modules of users
     "mtf_imaging.evaluation.export.formats",  # optional packages
+    "mtf_imaging.training.observers.tracking.services",
     *(
         "tests.importing",
         "benchmarks.reliability.forked",

@@ -10,7 +10,7 @@ from typing import Any
 from mtf_imaging.data.sampling.grid import format_grid
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.report import progress as curves
-from mtf_imaging.files.run_folder import EVAL, TRAIN
+from mtf_imaging.files.run_folder import CONFIG, EVAL, TRAIN
 from mtf_imaging.jobs import folds, run
 from mtf_imaging.jobs.agreement import check_agreement
 from mtf_imaging.jobs.batches import check_data, open_batches
@@ -181,7 +181,7 @@ def run_training(own: TrainSettings, watch: Watch | None = None) -> dict[str, fl
             masks = labeled_masks(data.description, frequencies)
             observers.append(EarlyWarnings(model_dir / "losses.csv", masks, own.num_steps, rate))
             events = TrainingEvents(model_dir / TRAIN, learning_rate=rate, batch_size=own.batch_size, texts=texts)
-            sent = {"config.gin": configuration, "layout.md": texts["layout"]}
+            sent = {CONFIG: configuration, "layout.md": texts["layout"]}
             senders = open_trackers(own, layout, sent, rate)
             if held_out:
                 for sender in senders:

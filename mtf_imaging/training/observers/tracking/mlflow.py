@@ -35,7 +35,7 @@ class Mlflow:
     def open(self, info: RunInfo, run_id: str | None) -> tuple[str, dict[str, int]]:
         client = self._client
         if run_id is None:
-            tags = {"mtf_imaging.version": info.version, "mlflow.source.name": "mtf-imaging train"}
+            tags = {"mtf_imaging.version": info.version, "mlflow.source.name": "mtf_imaging"}
             run = client.create_run(self._experiment(info.project), run_name=info.name, tags=tags)
             run_id = run.info.run_id
             for part in _parts([*info.parameters.items()], _MOST_PARAMETERS):

@@ -37,7 +37,7 @@ class Wandb:
         import wandb
 
         mode = current_mode()
-        run_id, resume = run_id or secrets.token_hex(4), None if mode in OFFLINE else "allow"
+        run_id = run_id or secrets.token_hex(4)
         quiet: dict[str, Any] = {"console": "off", "quiet": True, "silent": True, "reinit": "create_new"}
         private: dict[str, Any] = {"disable_git": True, "save_code": False}
         settings = wandb.Settings(**quiet, **private, finish_timeout=_FINISH_SECONDS)
@@ -45,7 +45,7 @@ class Wandb:
             project=info.project,
             name=info.name,
             id=run_id,
-            resume=resume,
+            resume=None if mode in OFFLINE else "allow",
             mode=mode,
             dir=os.environ.get("WANDB_DIR") or info.folder,
             settings=settings,
