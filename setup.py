@@ -92,6 +92,9 @@ setup(
             "sphinx-copybutton>=0.5.2,<0.6",
         ],
         "dicom": ["pydicom>=3.0.1,<4", "python-gdcm>=3.0.24,<4"],  # folders of DICOM files, compressed ones too
+        # experiment trackers; without a server, MLflow needs alembic and SQLAlchemy for a database of its own
+        "mlflow": ["alembic>=1.13,<2", "mlflow-skinny>=3.5,<4", "SQLAlchemy>=2,<3"],
+        "wandb": ["wandb>=0.31,<0.32"],
         "gpu": ["tensorflow[and-cuda]>=2.19,<2.23"],
         "onnx": ["onnx>=1.22,<2", "onnxruntime>=1.32,<2", "tf2onnx>=1.17,<2"],  # writes and loads ONNX files
         "tflite": ["ai-edge-litert>=2.3,<3"],  # loads TFLite files, which TensorFlow writes

@@ -20,6 +20,8 @@ FILES = sorted([*(ROOT / "mtf_imaging").rglob("*.py"), *(ROOT / "models").rglob(
 NOT_IMPORTED = {
     "tensorboard": "shows the summaries that TensorFlow writes",
     "python-gdcm": "decodes pixels for pydicom",
+    "alembic": "creates the tables of a database for mlflow-skinny",
+    "sqlalchemy": "opens databases for mlflow-skinny",
 }
 
 
@@ -45,7 +47,7 @@ def required() -> set[str]:
 
 def optional() -> set[str]:
     extras = ast.literal_eval(keywords()["extras_require"])
-    return {project(text) for extra in ("dicom", "onnx", "tflite") for text in extras[extra]}
+    return {project(text) for extra in ("dicom", "mlflow", "onnx", "tflite", "wandb") for text in extras[extra]}
 
 
 def imports(path: Path, at_start: bool) -> set[str]:

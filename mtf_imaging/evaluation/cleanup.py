@@ -1,33 +1,44 @@
-"""Optional anatomical rules for a segmentation: one liver, and no lesions outside it.
+"""Rules for a segmentation: those of LiTS, one liver and no lesions outside it, and rules for any labels.
 
-Both rules are off by default because they remove labels that the network predicted. The voxels of a component are
-connected through faces, as in the challenge's scorer. The functions read the labels in slabs, as scoring does.
+Rules are off by default, unless they were chosen on held-out cases, because they remove labels that the network
+predicted. The voxels of a component are connected through faces in the rules of LiTS, as in the challenge's scorer. The
+functions read the labels in slabs, as scoring does.
 """
 
+import functools
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 from scipy import ndimage
 
-from mtf_imaging.data.description.description import LITS, Description
+from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.evaluation.mask_rules.rule import Rule, parse_rules
+from mtf_imaging.evaluation.mask_rules.stored import read_rules
 from mtf_imaging.evaluation.scoring.compact_labels import CompactLabels
 from mtf_imaging.evaluation.scoring.components import mask_components
 from mtf_imaging.evaluation.scoring.voxels import Region, VoxelView, slabs, whole
-from mtf_imaging.settings.inference import CleanupSettings
+from mtf_imaging.settings.inference import STORED, CleanupSettings
 from mtf_imaging.settings.setting import documented
 
 Labels = TypeVar("Labels", np.ndarray, CompactLabels)  # uint8 [x, y, z]
+NONE = "none"
 _log = logging.getLogger(__name__)
 
 
 @documented
 @dataclass(frozen=True)
 class Cleanup(CleanupSettings):
-    """The rules to apply, in this order, to the labels of a whole volume before scoring or writing."""
+    """The rules to apply, in this order, to the labels of a whole volume before scoring or writing.
+
+    Attributes:
+      rules: the rules for any labels, which `resolve` derives from `cleanup_rules`.
+    """
+
+    rules: tuple[Rule, ...] = field(default=(), metadata={"added": True})
 
     def check(self, description: Description) -> None:
         """Raises ConfigError if a rule is chosen and the labels are not those of LiTS."""
@@ -39,8 +50,38 @@ class Cleanup(CleanupSettings):
                 settings=chosen,
             )
 
+    def resolve(self, description: Description, folder: str | Path | None = None) -> "Cleanup":
+        """Returns the rules for a description.
+
+        Args:
+          description: the meaning of the labels.
+          folder: the folder with the stored rules; None for none.
+
+        Raises:
+          ConfigError: a rule is invalid, or is for other labels.
+          DataError: the file of stored rules is damaged, or its rules are for other labels.
+        """
+        if self.cleanup_rules == LITS_RULES:
+            resolved = Cleanup(largest_liver=True, lesions_in_liver=True)
+        elif self.cleanup_rules == NONE:
+            resolved = AS_FOUND
+        elif self.cleanup_rules != STORED:
+            resolved = Cleanup(rules=parse_rules(self.cleanup_rules, description))
+        elif self.largest_liver or self.lesions_in_liver or self.rules or folder is None:
+            resolved = self
+        else:
+            resolved = Cleanup(rules=read_rules(folder, description))
+        resolved.check(description)
+        return resolved
+
+    @property
+    def names(self) -> list[str]:
+        """The rules as text, such as ["liver=largest"]."""
+        chosen = [name for name in ("largest_liver", "lesions_in_liver") if getattr(self, name)]
+        return [*chosen, *map(str, self.rules)]
+
     def __call__(self, labels: Labels, spacing: tuple[float, float, float], path: Path) -> Labels:
-        """Applies the chosen rules and logs how many voxels each one removes.
+        """Applies the rules and logs how many voxels each one removes.
 
         Args:
           labels: uint8 `[x, y, z]`, an array or `CompactLabels`.
@@ -50,19 +91,28 @@ class Cleanup(CleanupSettings):
         Returns:
           The remaining labels, of the same type.
         """
-        for is_chosen, function, what in (
+        lits = (
             (self.largest_liver, keep_largest_liver, "liver and lesions outside the largest liver"),
             (self.lesions_in_liver, drop_lesions_outside, "lesions that do not touch the liver"),
-        ):
-            if is_chosen:
-                before = _num_labeled(labels)
-                labels = function(labels)
-                removed = before - _num_labeled(labels)
-                _log.info("%s: removed %d voxels, %.0f mm^3, of %s", path, removed, removed * np.prod(spacing), what)
+        )
+        applied = [(function, what) for is_chosen, function, what in lits if is_chosen]
+        applied += [(functools.partial(rule, spacing=spacing), f"components ({rule})") for rule in self.rules]
+        for function, what in applied:
+            before = _num_labeled(labels)
+            labels = function(labels)
+            removed = before - _num_labeled(labels)
+            _log.info("%s: removed %d voxels, %.0f mm^3, of %s", path, removed, removed * np.prod(spacing), what)
         return labels
 
 
 AS_FOUND = Cleanup()
+
+
+def as_cleanup(cleanup: CleanupSettings | str | None) -> Cleanup:
+    """Returns the value of the setting `cleanup` as a `Cleanup`."""
+    if isinstance(cleanup, str):
+        return Cleanup(cleanup_rules=cleanup)
+    return cleanup if isinstance(cleanup, Cleanup) else AS_FOUND
 
 
 def keep_largest_liver(labels: Labels) -> Labels:

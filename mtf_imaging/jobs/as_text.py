@@ -33,11 +33,17 @@ def as_text(value: Any, depth: int = 0) -> str:
     if isinstance(value, type) or not hasattr(value, "__dict__"):
         return _ADDRESS.sub("", repr(value))
     if dataclasses.is_dataclass(value):
-        named = (field.name for field in dataclasses.fields(value) if field.repr)
-        return _called(value, ((name, getattr(value, name)) for name in named), depth)
+        shown = [field for field in dataclasses.fields(value) if field.repr and not _is_added(field, value)]
+        return _called(value, ((field.name, getattr(value, field.name)) for field in shown), depth)
     if not any("__repr__" in vars(kind) for kind in type(value).__mro__[:-1]):
         return _called(value, vars(value).items(), depth)
     return _ADDRESS.sub("", repr(value))
+
+
+def _is_added(field: dataclasses.Field, value: object) -> bool:
+    """Returns whether a field has its default, and earlier releases did not have the field."""
+    is_added = field.metadata.get("added", False) or field.metadata.get("setting", {}).get("added", False)
+    return is_added and getattr(value, field.name) == field.default
 
 
 def _called(value: object, attributes: Iterable[tuple[str, Any]], depth: int) -> str:

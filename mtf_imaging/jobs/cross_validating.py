@@ -21,7 +21,7 @@ from mtf_imaging.data.records.manifest import Manifest, open_records
 from mtf_imaging.data.records.splits import Fold, check_cases, make_splits, read_splits
 from mtf_imaging.data.sampling.buckets import format_grids
 from mtf_imaging.errors import ConfigError, DataError
-from mtf_imaging.evaluation.cleanup import AS_FOUND
+from mtf_imaging.evaluation.cleanup import AS_FOUND, as_cleanup
 from mtf_imaging.jobs.agreement import check_agreement
 from mtf_imaging.jobs.as_text import as_text
 from mtf_imaging.jobs.choosing import choose_layout
@@ -56,6 +56,8 @@ def cross_validate(own: CrossValidateSettings) -> dict[str, Any]:
     this fold, with the scores of the held-out cases at their original resolution in `fold_0/evaluation`. The last
     checkpoint is scored, because the best one was selected on the same cases. `metrics.json`, `metrics.csv` and
     `report.html` contain every case once, scored with the network that has not seen it; `folds.csv` has a row per fold.
+    Unless `cleanup` is given, rules that remove components are chosen on all of these cases and stored in
+    `cleanup.json`, where `predict` and `evaluate` with `ensemble` find them.
 
     The same call continues an interrupted cross-validation. Finished folds are neither trained nor segmented again, and
     an interrupted fold resumes from its last checkpoint. The pooled results are computed from the stored segmentations
@@ -116,6 +118,8 @@ def cross_validate(own: CrossValidateSettings) -> dict[str, Any]:
                 f"{_count(splits[fold].val)}."
             )
             in_fold: dict[str, Any] = {"model_dir": runs.run(fold), "layout": layout}
+            if own.tracking_name is not None:
+                in_fold["tracking_name"] = f"{own.tracking_name}/fold_{fold}"
             of_fold = dataclasses.replace(
                 data, fold=fold, num_folds=None, splits_file=runs.splits_file, fold_digest=None
             )
@@ -126,14 +130,15 @@ def cross_validate(own: CrossValidateSettings) -> dict[str, Any]:
             evaluate(**values_of(EvaluateSettings, own, **in_fold, spacing_table=known, cases=cases[fold]))
             gc.collect()
         pooled = functools.partial(pool_folds, runs, splits, own.input_dir, manifest, known, own.workers, own.progress)
-        return group.first(lambda: pooled(description, texts))
+        chooses_rules = as_cleanup(own.cleanup) == AS_FOUND  # otherwise, rules were given or turned off
+        return group.first(lambda: pooled(description, texts, chooses_rules))
 
 
 def _settings_of_all_folds(own: CrossValidateSettings, data: TrainingData) -> dict[str, Any]:
     """Returns the settings that all folds share, in the format of earlier releases."""
     names = ("task", "num_steps", "dtype", "batch_size", "micro_batches", "seed")
     shared = {name: getattr(own, name) for name in names} | {"data": data.data_set}
-    shared |= {"optimizer": own.optimizer or Adam(), "cleanup": own.cleanup or AS_FOUND}
+    shared |= {"optimizer": own.optimizer or Adam(), "cleanup": as_cleanup(own.cleanup)}
     if own.initial_weights is not None:
         shared |= {"initial_weights": str(own.initial_weights), "initial_weights_except": own.initial_weights_except}
     if own.frozen:

@@ -1,8 +1,9 @@
 """Exports a trained network to a format that other programs run without this package."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mtf_imaging.evaluation.cleanup import AS_FOUND
+from mtf_imaging.evaluation.cleanup import as_cleanup
 from mtf_imaging.evaluation.export.formats import FORMATS
 from mtf_imaging.files.literal import check_literal
 from mtf_imaging.files.new_folder import check_new_folder
@@ -11,6 +12,7 @@ from mtf_imaging.jobs.ensembles import trained_runs
 from mtf_imaging.jobs.inference import provenance
 from mtf_imaging.kinds.all_kinds import kind_of_facts, read_facts
 from mtf_imaging.kinds.export import ExportedRun
+from mtf_imaging.kinds.facts import VOLUMES
 from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.settings.inference import ExportSettings
 from mtf_imaging.settings.setting import check_choice, settings_of, takes
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from mtf_imaging.evaluation.export.card import ModelCard
 
 _IN_CARD = [one.name for one in settings_of(Inference) if one.name != "flips"]  # stated by other fields of the card
-_CLEANUP = "The postprocessing of predict (largest_liver, lesions_in_liver) is not part of the model."
+_CLEANUP = "The postprocessing of predict ({}) is not part of the model."
 
 
 @takes(ExportSettings)
@@ -34,7 +36,7 @@ def export(own: ExportSettings) -> "ModelCard":
     which state the inputs and outputs. A SavedModel for volumes also has `segment.py`, a program that segments NIfTI
     files without this package. With `ensemble`, the model contains the networks of all folds. For photos and objects,
     several sizes separated by "|" in `resolution` give a signature each. The model does not contain the postprocessing
-    of `cleanup`; its card then says so.
+    of `cleanup`; its card then lists the rules.
 
     Returns:
       The card of the model: its signatures, and what their inputs must be.
@@ -75,9 +77,20 @@ def export(own: ExportSettings) -> "ModelCard":
         dtype=own.dtype,
         flips=run.flips,
         facts=model.facts(),
-        notes=(*notes, *([_CLEANUP] if own.cleanup and own.cleanup != AS_FOUND else [])),
+        notes=(*notes, *_cleanup_notes(own, runs[0], kind.name)),
         signatures=signatures,
         model_format=model_format,
     )
     save_model(own.output, None if model_format.ending else networks, card, files, own.progress)
     return card
+
+
+def _cleanup_notes(own: ExportSettings, run: Path, kind: str) -> list[str]:
+    """Returns a note about the rules that predict applies to the labels of volumes, if there are any."""
+    if kind != VOLUMES:
+        return []
+    from mtf_imaging.kinds.volumes.trained import description_of_run  # imports NumPy
+
+    folder = Path(own.model_dir) if own.ensemble else run
+    names = as_cleanup(own.cleanup).resolve(description_of_run(run), folder).names
+    return [_CLEANUP.format(", ".join(names))] if names else []

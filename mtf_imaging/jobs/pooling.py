@@ -1,6 +1,5 @@
 """The pooled scores of a cross-validation: every case once, scored with the network that has not seen it."""
 
-import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,13 +12,14 @@ from mtf_imaging.data.records.manifest import Manifest
 from mtf_imaging.data.records.splits import Fold
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.fold_table import fold_table, write_fold_table
+from mtf_imaging.evaluation.mask_rules.choice import NO_RULES, RulesReport
+from mtf_imaging.evaluation.mask_rules.choosing import choose_rules, parallel_run
+from mtf_imaging.evaluation.mask_rules.stored import save_rules
 from mtf_imaging.evaluation.pairs.pairs import Pair
-from mtf_imaging.evaluation.pairs.score import WORKER_BYTES
 from mtf_imaging.evaluation.pairs.score_pairs import score_pairs, write_scores
 from mtf_imaging.files.output_folder import writing_to
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.provenance.runs import trained_run
-from mtf_imaging.files.workers import default_workers, in_parallel
 from mtf_imaging.jobs.fold_runs import FoldRuns
 from mtf_imaging.kinds.volumes.evaluate import cases_to_evaluate
 
@@ -61,6 +61,7 @@ def pool_folds(
     progress: bool,
     description: Description,
     rules: Mapping[str, str],
+    chooses_rules: bool = True,
 ) -> dict[str, Any]:
     """Scores the segmentations of all finished folds together, and prints the tables.
 
@@ -77,6 +78,7 @@ def pool_folds(
       progress: whether to show a progress bar and print the tables.
       description: the channels and labels of the cases.
       rules: the settings that all folds share, for the provenance of the scores.
+      chooses_rules: whether to choose rules for components on the pooled cases, and to store them in the folder.
 
     Returns:
       The contents of the pooled `metrics.json`.
@@ -89,20 +91,30 @@ def pool_folds(
     metrics = {fold: runs.metrics(fold) for fold in folds}
     if not runs.is_pooled(folds):
         with writing_to(runs.path):
-            pairs = []
+            pairs: list[Pair] = []
+            parts = []
             for fold in folds:
+                first = len(pairs)
                 _check_metrics(runs, fold, metrics[fold], splits[fold])
                 predictions = runs.evaluation(fold) / "predictions"
                 for case in held_out_cases(input_dir, runs, fold, splits[fold], manifest, known, description):
                     assert case.labels is not None  # `cases_to_evaluate` returns only labeled cases
                     prediction = predictions / case.prediction_name
                     pairs.append(Pair(case.key, prediction, case.labels, case.volume, case.channels))
-            run = functools.partial(in_parallel, workers=workers or default_workers(WORKER_BYTES))
+                parts.append(range(first, len(pairs)))
+            run = parallel_run(workers)
             if progress:
                 print("\nAll folds:", flush=True)
             scored = score_pairs(pairs, len(pairs), run, "score", progress, known, description)
+            chosen = NO_RULES
+            if chooses_rules:
+                choice = choose_rules(
+                    pairs, run, known, description=description, parts=parts if len(parts) > 1 else None
+                )
+                save_rules(runs.path, choice)
+                chosen = RulesReport(choice=choice)
             networks = tuple(trained_run(runs.run(fold), "last") for fold in folds)
-            write_scores(runs.path, scored, progress, description, Provenance(runs=networks, rules=rules))
+            write_scores(runs.path, scored, progress, description, Provenance(runs=networks, rules=rules), chosen)
             write_fold_table(runs.path, metrics)
             runs.save_pooled(folds)
     pooled = runs.pooled()

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 from pathlib import Path
+from typing import Any
 
 from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.run_folder import last_index, weights_folder
@@ -16,7 +17,13 @@ from mtf_imaging.settings.patches import SlidingWindowSettings
 from mtf_imaging.settings.setting import settings_of, takes, values_of
 
 _ADDED = {one.name: one.default for one in settings_of(SlidingWindowSettings)}  # to the records of earlier releases
-_OF_EVALUATION = ("fold", "splits_file", "split", "eval_batch_size")  # settings that predict does not have
+_OF_EVALUATION = (
+    "fold",
+    "splits_file",
+    "split",
+    "choose_cleanup",
+    "eval_batch_size",
+)  # settings that predict does not have
 
 
 @takes(PredictSettings)
@@ -50,7 +57,7 @@ def predict(own: PredictSettings) -> list[Path]:
     files = subject.prediction_files(pairs, Path(own.input), Path(own.output))
     # A layout changes no predictions, so a folder may be completed under another one.
     origin = dataclasses.replace(provenance(own, subject.idle), layout=None)
-    record = PredictionRecord(files, _made_by(own), own.overwrite, origin)
+    record = PredictionRecord(files, _made_by(own, subject.cleanup), own.overwrite, origin)
     with network_of_run(subject, own, images, record.check) as (group, network, unfinished):
         faults = CaseFaults(group.num > 1, planned.faults)
         if group.is_first:
@@ -63,14 +70,20 @@ def predict(own: PredictSettings) -> list[Path]:
     return written
 
 
-def _made_by(own: PredictSettings) -> dict[str, str]:
-    """Returns what predictions depend on besides the images; a layout changes none of them."""
+def _made_by(own: PredictSettings, cleanup: Any) -> dict[str, str]:
+    """Returns what predictions depend on besides the images; a layout changes none of them.
+
+    Args:
+      own: the settings.
+      cleanup: the rules of the run for its labels.
+    """
     weights = []
     for run in trained_runs(own):
         index = last_index(weights_folder(run, own.checkpoint))
         # The index has a checksum of every variable.
         weights.append(f"{index.stem} ({hashlib.sha256(index.read_bytes()).hexdigest()[:12]})")
     values = {name: value for name, value in values_of(Inference, own).items() if name not in _OF_EVALUATION}
+    values["cleanup"] = cleanup
     settings = {name: as_text(value) for name, value in values.items() if (name, value) not in _ADDED.items()}
     made_by = {"checkpoint": ", ".join(weights), "task": as_text(own.task), "dtype": own.dtype, **settings}
     return made_by if own.averages else made_by | {"averages": as_text(own.averages)}

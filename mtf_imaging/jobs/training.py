@@ -11,7 +11,7 @@ from mtf_imaging.data.sampling.grid import format_grid
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.report import progress as curves
 from mtf_imaging.files.provenance.runs import training_provenance
-from mtf_imaging.files.run_folder import EVAL, TRAIN
+from mtf_imaging.files.run_folder import CONFIG, EVAL, TRAIN
 from mtf_imaging.jobs import folds, run
 from mtf_imaging.jobs.agreement import check_agreement
 from mtf_imaging.jobs.batches import check_data, open_batches
@@ -31,6 +31,7 @@ from mtf_imaging.jobs.label_warnings import warn_of_labels
 from mtf_imaging.jobs.patches import sample_sizes, with_patches
 from mtf_imaging.jobs.resuming import check_resumed_data
 from mtf_imaging.jobs.stop_signals import StopSignals
+from mtf_imaging.jobs.tracking import open_trackers
 from mtf_imaging.kinds.networks import task_for
 from mtf_imaging.layout import Layout
 from mtf_imaging.meshes.group import Group
@@ -49,6 +50,7 @@ from mtf_imaging.training.observers.events import TrainingEvents
 from mtf_imaging.training.observers.loss_log import LossLog
 from mtf_imaging.training.observers.observer import Observer
 from mtf_imaging.training.observers.trace import StepTrace, parse_steps
+from mtf_imaging.training.observers.tracking.services import check_trackers, parse_trackers
 from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.step import TrainingStep
 from mtf_imaging.training.stopping import AgreedStop
@@ -90,6 +92,7 @@ def run_training(own: TrainSettings, watch: Watch | None = None) -> dict[str, fl
     model_dir, stop = Path(own.model_dir), own.stop or (lambda: None)
     devices = as_devices(own.devices)
     traced = None if own.profile_steps is None else parse_steps(own.profile_steps, own.num_steps)
+    trackers = parse_trackers(own.trackers)
     with contextlib.ExitStack() as stack:
         if own.handle_signals:
             signals, own_stop = stack.enter_context(StopSignals()), stop
@@ -97,6 +100,8 @@ def run_training(own: TrainSettings, watch: Watch | None = None) -> dict[str, fl
         group = devices.join()
         data = with_patches(as_training_data(own.data), own)
         check_agreement(group, own, data=data)
+        if not own.dry_run:
+            group.first(lambda: check_trackers(trackers))
         progress = own.progress and group.is_first
         stop = AgreedStop(stop, group)
         if not own.dry_run:  # a dry run writes nothing, so it needs no lock
@@ -144,7 +149,8 @@ def run_training(own: TrainSettings, watch: Watch | None = None) -> dict[str, fl
         if held_out:
             options: dict[str, Any] = {"layout": layout, "mesh_impl": devices.mesh_impl, "model_dir": model_dir}
             options |= {"monitor": monitor, "every": every, "num_steps": own.num_steps, "stop": stop.now}
-            observers.append(make_evaluator(held_out, step, program, checkpoints, **options, progress=progress))
+            evaluator = make_evaluator(held_out, step, program, checkpoints, **options, progress=progress)
+            observers.append(evaluator)
         elif group.is_first and (model_dir / EVAL).is_dir():
             warning = "%s: held-out cases are no longer scored. Fix: give eval_dir to score them"
             _logger.warning(warning, model_dir, extra={"settings": ["eval_dir"]})
@@ -178,7 +184,12 @@ def run_training(own: TrainSettings, watch: Watch | None = None) -> dict[str, fl
             masks = labeled_masks(data.description, frequencies)
             observers.append(EarlyWarnings(model_dir / "losses.csv", masks, own.num_steps, rate))
             events = TrainingEvents(model_dir / TRAIN, learning_rate=rate, batch_size=own.batch_size, texts=texts)
-            observers.insert(1, events)
+            sent = {CONFIG: configuration, "layout.md": texts["layout"]}
+            senders = open_trackers(own, layout, sent, rate)
+            if held_out:
+                for sender in senders:
+                    evaluator.add_listener(sender.scores)
+            observers[1:1] = [events, *senders]
             if traced:
                 observers.append(StepTrace(model_dir / TRAIN, traced))
         if watch:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from mtf_imaging.data.sampling.grid import PHOTO_AXES, format_grid
+from mtf_imaging.evaluation.cleanup import AS_FOUND
 from mtf_imaging.files.output_folder import check_outside
 from mtf_imaging.files.run_folder import check_no_run
 from mtf_imaging.kinds.all_kinds import reading
@@ -51,6 +52,8 @@ class FileImages(PredictedImages):
     Raises:
       ConfigError: a setting has no effect on these images.
     """
+
+    cleanup = AS_FOUND
 
     def __init__(self, facts: Facts, settings: Inference, idle: Mapping[str, str]) -> None:
         settings.check_idle(idle)

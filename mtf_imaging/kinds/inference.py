@@ -5,7 +5,7 @@ from pathlib import Path
 
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable, read_spacing_table
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup
+from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup, as_cleanup
 from mtf_imaging.settings.inference import (
     CleanupSetting,
     EvaluateSettings,
@@ -36,6 +36,7 @@ class Inference(
     fold: int | None = changed(EvaluateSettings, "fold")
     splits_file: str | Path | None = changed(EvaluateSettings, "splits_file")
     split: str | None = changed(EvaluateSettings, "split")
+    choose_cleanup: bool = changed(EvaluateSettings, "choose_cleanup")
     eval_batch_size: int = changed(EvaluateSettings, "eval_batch_size")
     ensemble: bool = changed(TrainedRunSettings, "ensemble")
     submission: bool = changed(PredictSettings, "submission")
@@ -45,7 +46,8 @@ class Inference(
     def of(cls, own: object) -> "Inference":
         """Returns the settings of a job that concern the images; those that it lacks have their defaults."""
         given = {name: value for name, value in values_of(cls, own).items() if value is not None}
-        return cls(**given | {"spacing_table": read_spacing_table(given.get("spacing_table"))})
+        known = {"spacing_table": read_spacing_table(given.get("spacing_table"))}
+        return cls(**given | known | {"cleanup": as_cleanup(given.get("cleanup"))})
 
     def check_idle(self, why: Mapping[str, str]) -> None:
         """Checks that settings without effect have their defaults.

@@ -240,11 +240,13 @@ class PredictedImages(Protocol):
       kind: the name of the kind of the images.
       description: the description of the data that the run was trained on; None for arrays.
       idle: the settings that have no effect on these images, with the reasons.
+      cleanup: the rules for the labels of volumes, an `evaluation.cleanup.Cleanup`.
     """
 
     kind: str
     description: Any
     idle: Mapping[str, str]
+    cleanup: Any
 
     def find_labeled(self, input_dir: str | Path, output_dir: str | Path) -> list:
         """Finds the images to evaluate, and checks them and the output folder.

@@ -19,6 +19,8 @@ from mtf_imaging.settings.step import (
 )
 from mtf_imaging.settings.values import MODEL_FORMATS, ONE_SCALE, Resolution
 
+STORED = "stored"  # cleanup rules that the run, or the folder of its folds, contains
+
 
 @settings
 class TrainedRunSettings(Settings):
@@ -84,10 +86,13 @@ class CleanupSettings(Settings):
     Attributes:
       largest_liver: whether to keep only the largest component of the liver, lesions included.
       lesions_in_liver: whether to drop lesions that do not touch the liver.
+      cleanup_rules: the rules: stored for those that were chosen on held-out cases, unless one of the two settings
+        above is True; none; lits for the two settings above; or a list such as liver=largest,lesion=min_volume:0.1.
     """
 
     largest_liver: bool = setting(default=False, example="True")
     lesions_in_liver: bool = setting(default=False, example="True")
+    cleanup_rules: str = setting(default=STORED, example='"liver=largest"', added=True)
 
 
 @settings
@@ -95,11 +100,12 @@ class CleanupSetting(Settings):
     """The postprocessing of a segmentation.
 
     Attributes:
-      cleanup: the postprocessing of the segmentation, a `Cleanup`, which removes anatomically impossible components.
-        Default: none.
+      cleanup: rules that remove components of the segmentation, a `Cleanup` or its `cleanup_rules`: stored, none, lits,
+        or a list such as liver=largest,lesion=min_volume:0.1 (mL). Default: stored, the rules that were chosen on
+        held-out cases.
     """
 
-    cleanup: CleanupSettings | None = setting(default=None)
+    cleanup: CleanupSettings | str | None = setting(default=None, flag=True)
 
 
 @settings
@@ -144,6 +150,8 @@ class EvaluateSettings(InferenceSettings, PlacementSettings, OutputFormatSetting
       splits_file: file of the folds. Default: the file in `model_dir`, which train wrote.
       cases: the images to evaluate. Default: all in `input_dir`, or those of the fold or split.
       num_pictures: number of images to draw pictures of.
+      choose_cleanup: whether to choose the rules of `cleanup` on these cases and store them in `model_dir`, where
+        predict and evaluate find them. The cases must be held out, and must not be those of a final test.
       eval_batch_size: number of photos, or of images with objects, that the network computes together. It changes speed
         and memory, never results. Photos that are padded to different sizes, and those of an `ensemble`, are computed
         one at a time.
@@ -156,6 +164,7 @@ class EvaluateSettings(InferenceSettings, PlacementSettings, OutputFormatSetting
     splits_file: str | Path | None = setting(default=None, flag=True, shared=False)
     cases: Sequence[Any] | None = setting(default=None, shared=False)
     num_pictures: int = setting(default=3, shared=False)
+    choose_cleanup: bool = setting(default=False, flag=True)
     eval_batch_size: int = setting(default=1, unit="images", least=1, flag=True)
 
 

@@ -58,6 +58,11 @@ class RunSettings(Settings):
       monitor: the measure of held-out cases that selects the best checkpoint, which is kept in addition to the recent
         ones; higher is better. Default: the Dice of the lesion in LiTS, the mean Dice of all masks in other records,
         the mean IoU of photos, and the average precision of the masks, or else of the boxes, of objects.
+      trackers: experiment trackers that receive losses, scores and settings, separated by commas: mlflow, wandb. Their
+        own environment variables name the server. Default: none, and nothing is sent anywhere.
+      tracking_project: the experiment of MLflow, or the project of Weights & Biases.
+      tracking_name: the name of the run in `trackers`. Default: the name of its folder.
+      tracking_every: number of steps between steps that `trackers` receive. TensorBoard events contain every step.
     """
 
     num_steps: int = setting(default=1000, unit="steps", least=1, flag=True)
@@ -73,6 +78,10 @@ class RunSettings(Settings):
     checkpoint_async: bool = setting(default=False, example="True")
     eval_every: int | None = setting(default=None, unit="steps", least=1, example="100")
     monitor: str | None = setting(default=None, example='"lesion"')
+    trackers: str | Sequence[str] = setting(default=(), flag=True, shared=False)
+    tracking_project: str = setting(default="mtf-imaging", flag=True, shared=False)
+    tracking_name: str | None = setting(default=None, flag=True, shared=False)
+    tracking_every: int = setting(default=10, unit="steps", least=1, example="1", shared=False)
 
 
 @settings

@@ -17,11 +17,13 @@ from mtf_imaging.data.sampling.sampling import parse_sampling
 from mtf_imaging.evaluation.averaging.flips import over_flips
 from mtf_imaging.jobs import cross_validating, pooling
 from mtf_imaging.jobs.fold_runs import FoldRuns
+from mtf_imaging.jobs.inference import open_images
 from mtf_imaging.kinds.networks import trained_network
 from mtf_imaging.kinds.volumes.segment.images import network_input
 from mtf_imaging.kinds.volumes.segment.labels import sliced_labels
 from mtf_imaging.kinds.volumes.segment.whole_image import image_slices
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
+from mtf_imaging.settings.inference import EvaluateSettings
 from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.prediction import predictor
 from tests.jobs.launched import GIN, launch
@@ -272,7 +274,7 @@ def test_an_ensemble_equals_the_mean_of_the_probabilities_of_its_folds(folder, t
     network = trained_network(task(), [SAMPLING.grid], runs, "last", flips, **options)
     for _ in range(2):  # the weights of the first fold come back for the next case
         np.testing.assert_array_equal(network(network_input(volume, SAMPLING)), mean)
-    shared = {"task": task(), "model_dir": folder / "cv", "ensemble": True, "progress": False}
+    shared = {"task": task(), "model_dir": folder / "cv", "ensemble": True, "progress": False, "cleanup": "none"}
     written = mi.jobs.predict(**shared, input=folder / "cases", output=tmp_path / "out", flips=flips, layout=layout)
     np.testing.assert_array_equal(read_labels(written[3], volume), expected)
     if not flips:  # a single fold gives other labels
@@ -280,7 +282,7 @@ def test_an_ensemble_equals_the_mean_of_the_probabilities_of_its_folds(folder, t
 
 
 def test_an_ensemble_is_evaluated(folder, tmp_path):
-    shared = {"task": task(), "model_dir": folder / "cv", "ensemble": True, "progress": False}
+    shared = {"task": task(), "model_dir": folder / "cv", "ensemble": True, "progress": False, "cleanup": "none"}
     scores = mi.jobs.evaluate(**shared, input_dir=folder / "cases", output_dir=tmp_path / "scores")
     assert len(scores) == 5
     volume = read_volume(folder / "cases/volume-2.nii")
@@ -288,6 +290,37 @@ def test_an_ensemble_is_evaluated(folder, tmp_path):
     np.testing.assert_array_equal(labels, by_hand(folder, 2)[0])
     with pytest.raises(mi.ConfigError, match=r"fold 1: the other networks of the ensemble have trained on the cases"):
         mi.jobs.evaluate(**shared, input_dir=folder / "cases", output_dir=tmp_path / "other", fold=1)
+
+
+def test_rules_for_components_are_chosen_on_all_folds(folder, tmp_path):
+    pooled = json.loads((folder / "cv/metrics.json").read_text())
+    chosen, stored = pooled["cleanup"]["chosen"], json.loads((folder / "cv/cleanup.json").read_text())
+    assert (chosen["num_cases"], chosen["dice"]) == (5, stored["dice"])
+    for mask, dice in chosen["dice"].items():
+        assert dice["without"] == pooled[mask]["dice_per_case"] <= dice["with"]
+    assert "Rules chosen on these 5 held-out cases" in (folder / "cv/report.html").read_text()
+
+    copy = shutil.copytree(folder / "cv", tmp_path / "cv")
+    (copy / "cleanup.json").write_text('{"rules": [{"kind": "largest", "masks": ["liver"]}]}')
+    given = {"task": task(), "input_dir": folder / "cases", "output_dir": tmp_path / "scores"}
+    for options, names in (
+        ({"model_dir": copy, "ensemble": True}, ["liver=largest"]),
+        ({"model_dir": copy, "ensemble": True, "cleanup": "none"}, []),
+        ({"model_dir": copy, "ensemble": True, "cleanup": "lesion=largest"}, ["lesion=largest"]),
+        ({"model_dir": copy / "fold_0"}, []),
+    ):
+        assert open_images(EvaluateSettings(**given, **options)).cleanup.names == names
+
+    run, given = copy / "fold_1", given | {"fold": 1, "progress": False}
+    with pytest.raises(mi.ConfigError, match="choose_cleanup chooses the rules, but cleanup is none"):
+        mi.jobs.evaluate(**given, model_dir=run, choose_cleanup=True, cleanup="none")
+    mi.jobs.evaluate(**given, model_dir=run, choose_cleanup=True)
+    assert json.loads((run / "cleanup.json").read_text())["num_cases"] == len(splits_of(folder)[1]["val"])
+    (run / "cleanup.json").write_text('{"rules": [{"kind": "min_volume", "masks": ["liver"], "volume_ml": 1e6}]}')
+    mi.jobs.evaluate(**given, model_dir=run)
+    metrics = json.loads((tmp_path / "scores/metrics.json").read_text())
+    assert metrics["cleanup"] == {"applied": ["liver=min_volume:1e+06"]}
+    assert metrics["liver"]["dice_per_case"] == 0, "the rule removes everything"
 
 
 def test_folders_that_form_no_ensemble_are_refused(folder, tmp_path, caplog):

@@ -14,6 +14,7 @@ from mtf_imaging.cli.config.job import Job
 from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.data.sampling.patch_sizes import check_patch, parse_patch
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.evaluation.cleanup import as_cleanup
 from mtf_imaging.jobs.data import TrainingData
 from mtf_imaging.kinds.networks import task_for
 from mtf_imaging.settings.setting import changed, setting, settings, settings_of, values_of
@@ -65,6 +66,8 @@ def bound_settings(cls: type, setup: JobSetup, values: flags.FlagValues, **known
     """
     job, given = Job(), FlagSettings(values, cls, DataSettings)
     names = [one.name for one in settings_of(cls)]
+    if getattr(given, "cleanup", None) is not None:
+        known = {"cleanup": as_cleanup(given.cleanup)} | known
     if "layout" in names:
         is_chosen = setup.has_auto_layout and issubclass(cls, RunSettings)
         known = {"layout": AUTO if is_chosen else setup.parsed_layout} | known

@@ -11,6 +11,8 @@ from mtf_imaging.data.description.description import LITS, LITS_RULES, Descripti
 from mtf_imaging.evaluation.case_report import case_table, mask_tables, pictures, plots, summary_tables
 from mtf_imaging.evaluation.case_report.display import shows_ct
 from mtf_imaging.evaluation.case_report.overlay import Overlays
+from mtf_imaging.evaluation.case_report.rules_section import rules_section
+from mtf_imaging.evaluation.mask_rules.choice import NO_RULES, RulesReport
 from mtf_imaging.evaluation.report.colors import mask_classes, mask_colors, mask_style
 from mtf_imaging.evaluation.report.distribution import Dot, distribution
 from mtf_imaging.evaluation.report.markup import Markup, join, tag
@@ -26,6 +28,7 @@ def write_report(
     overlays: list[Overlays],
     description: Description = LITS,
     provenance: Mapping[str, Any] | None = None,
+    rules: RulesReport = NO_RULES,
 ) -> None:
     """Writes `report.html` to a folder; an existing file is replaced atomically.
 
@@ -35,8 +38,10 @@ def write_report(
       overlays: the overlays of the same cases.
       description: the meaning of the labels and of the channels, and the rules of the scores.
       provenance: the provenance of the scores, see `Provenance.as_json`; None for none.
+      rules: the rules that were applied to the predictions, or chosen on them.
     """
-    write_bytes(Path(output_dir) / "report.html", report_html(scores, overlays, description, provenance).encode())
+    page = report_html(scores, overlays, description, provenance, rules)
+    write_bytes(Path(output_dir) / "report.html", page.encode())
 
 
 def report_html(
@@ -44,6 +49,7 @@ def report_html(
     overlays: list[Overlays],
     description: Description = LITS,
     provenance: Mapping[str, Any] | None = None,
+    rules: RulesReport = NO_RULES,
 ) -> str:
     """Returns the text of the page, which `shell.html` frames.
 
@@ -54,6 +60,7 @@ def report_html(
       overlays: the overlays of the same cases.
       description: the meaning of the labels and of the channels, and the rules of the scores.
       provenance: the provenance of the scores, see `Provenance.as_json`; None for none.
+      rules: the rules that were applied to the predictions, or chosen on them.
     """
     metrics = metrics_dict(scores, description)
     rows = case_table.case_rows(scores, metrics, description)
@@ -71,11 +78,12 @@ def report_html(
         heading = "Liver and lesion segmentation"
         lead = f"{count}. The figures below are the official scores of the LiTS challenge."
         main = fill("report.html", __package__, **parts, **_lits_parts(scores, metrics))
+        main += rules_section(rules)
         return page_html(count=count, heading=heading, lead=lead, main=main, provenance=provenance)
     main = fill("report_any.html", __package__, **parts, **_mask_parts(scores, metrics, description))
     style = f"\n{package_text('report_any.css')}{mask_style(description)}"
     frame = {"count": count, "heading": "Segmentation report", "lead": f"{count}.", "style": style}
-    return page_html(**frame, main=main, provenance=provenance)
+    return page_html(**frame, main=main + rules_section(rules), provenance=provenance)
 
 
 def _lits_parts(scores: list[CaseScore], metrics: dict) -> dict[str, Markup]:

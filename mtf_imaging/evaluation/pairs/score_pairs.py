@@ -22,6 +22,7 @@ from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.case_report.display import shows_ct
 from mtf_imaging.evaluation.case_report.overlay import Overlays, make_overlays
 from mtf_imaging.evaluation.case_report.page import write_report
+from mtf_imaging.evaluation.mask_rules.choice import NO_RULES, RulesReport
 from mtf_imaging.evaluation.pairs.pairs import Pair
 from mtf_imaging.evaluation.scoring.case import TOLERANCE_MM, CaseScore, score_case
 from mtf_imaging.evaluation.scoring.compact_labels import CompactLabels, read_compact
@@ -128,12 +129,36 @@ def score_pair(
         return ScoredPair(score, overlays, pair.digests())  # the operating system still has the files in memory
 
 
+def read_labels(
+    pair: Pair, known: SpacingTable = NO_TABLE, description: Description = LITS
+) -> tuple[CompactLabels, CompactLabels, tuple[float, float, float]]:
+    """Reads the labels of a case.
+
+    Args:
+      pair: the case.
+      known: voxel sizes of files whose headers lack them.
+      description: the meaning of the labels.
+
+    Returns:
+      The labels of the prediction and of the reference in canonical axes, and the voxel size in mm.
+
+    Raises:
+      DataError: a file cannot be used.
+    """
+    with case_errors(pair.reference):
+        case = _read(pair, known, description)
+        if case.image is not None:
+            case.image.close()
+        return case.prediction, case.reference, case.geometry.spacing
+
+
 def write_scores(
     output_dir: str | Path,
     scored: list[ScoredPair],
     progress: bool = True,
     description: Description = LITS,
     provenance: Provenance | None = None,
+    rules: RulesReport = NO_RULES,
 ) -> list[CaseScore]:
     """Writes `metrics.json`, `metrics.csv` and `report.html`, and prints the tables.
 
@@ -143,16 +168,19 @@ def write_scores(
       progress: whether to print the tables.
       description: the meaning of the labels and of the channels, and the rules of the scores.
       provenance: the networks and rules of the predictions; None if they are not known.
+      rules: the rules that were applied to the predictions, or chosen on them.
 
     Returns:
       The scores.
     """
     scores, files = [one.score for one in scored], {one.score.key: one.files for one in scored}
     fields = (provenance or Provenance()).with_files(files, scoring=description.rules).as_json()
-    write_metrics(output_dir, scores, description, fields)
-    write_report(output_dir, scores, [one.overlays for one in scored], description, fields)
+    write_metrics(output_dir, scores, description, fields, rules.fields)
+    write_report(output_dir, scores, [one.overlays for one in scored], description, fields, rules)
     if progress:
         print(scores_text(scores, description))
+        if rules.choice is not None:
+            print(f"\n{rules.choice.text()}")
     return scores
 
 

@@ -4,6 +4,7 @@ Masks are read in slabs. Each slab is labeled alone, and the pieces of a compone
 they touch. The component numbers of all voxels are never in memory together.
 """
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -25,12 +26,14 @@ class MaskComponents:
       numbers: int64 `[pieces + 1]`, the component number of each piece. A piece is a component of one slab; the pieces
         of all slabs are numbered from 1 in the order of their first voxels, and entry 0 is the background.
       sizes: int64 `[components + 1]`, the number of voxels of each component; entry 0, for the background, is 0.
+      full: whether edges and corners connect voxels as well as faces: 26 neighbors instead of 6.
     """
 
     mask: Voxels
     box: Region
     numbers: np.ndarray
     sizes: np.ndarray
+    full: bool = False
 
     @property
     def count(self) -> int:
@@ -46,7 +49,7 @@ class MaskComponents:
         numbers = (self.numbers if groups is None else groups[self.numbers]).astype(np.int32)
         first = 0
         for region in slabs(self.box):
-            pieces, count = ndimage.label(self.mask[region])
+            pieces, count = ndimage.label(self.mask[region], _structure(self.full))
             yield np.concatenate([numbers[:1], numbers[first + 1 : first + count + 1]])[pieces]
             first += count
 
@@ -75,10 +78,15 @@ class Components:
         return self.reference.count
 
 
-def mask_components(mask: Voxels) -> MaskComponents:
-    """Finds the components of one mask, bool `[x, y, z]`, connected through faces, in its bounding box."""
+def mask_components(mask: Voxels, full: bool = False) -> MaskComponents:
+    """Finds the components of one mask in its bounding box.
+
+    Args:
+      mask: bool `[x, y, z]`.
+      full: whether edges and corners connect voxels as well as faces: 26 neighbors instead of 6.
+    """
     box = bounding_box(mask) or _corner(mask)
-    pieces = _Pieces()
+    pieces = _Pieces(full)
     for region in slabs(box):
         pieces.add(mask[region])
     return pieces.join(mask, box)
@@ -121,7 +129,8 @@ def _pairs(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 class _Pieces:
     """The pieces of components in consecutive slabs of a mask, and which of them touch."""
 
-    def __init__(self) -> None:
+    def __init__(self, full: bool = False) -> None:
+        self._full = full
         self._last: np.ndarray | None = None  # the numbers of the pieces in the last plane
         self._sizes = [np.zeros(1, np.int64)]
         self._touching: list[np.ndarray] = []
@@ -129,12 +138,12 @@ class _Pieces:
 
     def add(self, mask: np.ndarray) -> np.ndarray:
         """Returns the numbers of the pieces in the next slab, int32, over all slabs."""
-        pieces, count = ndimage.label(mask)
+        pieces, count = ndimage.label(mask, _structure(self._full))
         inside = pieces > 0
         self._sizes.append(np.bincount(pieces[inside], minlength=count + 1)[1:])
         pieces[inside] += self._count
         if self._last is not None:
-            self._touching.append(_pairs(self._last, pieces[0])[:2])
+            self._touching += [_pairs(*planes)[:2] for planes in _shifted(self._last, pieces[0], self._full)]
         self._last = pieces[-1].copy()
         self._count += count
         return pieces
@@ -150,4 +159,21 @@ class _Pieces:
         numbers = np.argsort(np.argsort(first_piece))[component]
         sizes = np.zeros(len(first_piece), np.int64)
         np.add.at(sizes, numbers, np.concatenate(self._sizes))
-        return MaskComponents(mask, box, numbers, sizes)
+        return MaskComponents(mask, box, numbers, sizes, self._full)
+
+
+def _structure(full: bool) -> np.ndarray | None:
+    """Returns the neighbors of a voxel for `ndimage.label`; None means faces."""
+    return np.ones((3, 3, 3), bool) if full else None
+
+
+def _shifted(first: np.ndarray, second: np.ndarray, full: bool) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yields two neighboring planes so that connected voxels are at the same place."""
+    steps = (-1, 0, 1) if full else (0,)
+    (rows, columns), whole = first.shape, slice(None)
+    before, after = (
+        {-1: slice(1, None), 0: whole, 1: slice(None, -1)},
+        {-1: slice(None, -1), 0: whole, 1: slice(1, None)},
+    )
+    for y, z in itertools.product(steps if rows > 1 else (0,), steps if columns > 1 else (0,)):
+        yield first[before[y], before[z]], second[after[y], after[z]]

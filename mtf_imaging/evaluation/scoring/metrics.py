@@ -4,6 +4,7 @@ import itertools
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
@@ -17,7 +18,7 @@ from mtf_imaging.files.provenance.runs import FIELD
 
 COUNTS = ("true_positives", "false_positives", "false_negatives")
 # Keys of metrics.json beside the names of masks, for any labels.
-RESERVED = ("cases", "mean", "surface_tolerance_mm", FIELD)
+RESERVED = ("cases", "mean", "surface_tolerance_mm", "cleanup", FIELD)
 
 
 def metrics_dict(cases: list[CaseScore], description: Description = LITS) -> dict:
@@ -51,6 +52,7 @@ def write_metrics(
     cases: list[CaseScore],
     description: Description = LITS,
     provenance: Mapping[str, Any] | None = None,
+    more: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
     """Writes `metrics.json` and `metrics.csv` to a folder; each file is replaced atomically.
 
@@ -59,8 +61,9 @@ def write_metrics(
       cases: the scores of one or more cases.
       description: the meaning of the labels, and the rules of the scores.
       provenance: the provenance of the scores, see `Provenance.as_json`; None for none.
+      more: further entries of `metrics.json`.
     """
-    metrics = metrics_dict(cases, description)
+    metrics = metrics_dict(cases, description) | more
     values = [case_values(case, metrics["cases"][case.key], description) for case in cases]
     write_metrics_files(output_dir, metrics, values[0], (row.values() for row in values), provenance)
 

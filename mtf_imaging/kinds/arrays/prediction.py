@@ -47,7 +47,8 @@ _PREPARED = "arrays are prepared as the data set prepares its images"
 _IDLE = dict.fromkeys(("spacing", "window", "spacing_table"), _PREPARED) | {
     "sliding_window": "arrays are computed as a whole",
     "window_step": "arrays are computed as a whole",
-    "cleanup": "its rules are those of livers",
+    "cleanup": "its rules are for the labels of volumes",
+    "choose_cleanup": "its rules are for the labels of volumes",
     "flips": "only the probabilities of volumes and photos are averaged",
     "submission": "the challenge has no arrays",
     "output_format": "predictions of arrays are NumPy files",

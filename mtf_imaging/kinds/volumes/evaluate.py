@@ -16,6 +16,9 @@ from mtf_imaging.data.window import DEFAULT_WINDOW, Window
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.case_report.case_picture import write_picture
 from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup
+from mtf_imaging.evaluation.mask_rules.choice import RulesReport
+from mtf_imaging.evaluation.mask_rules.choosing import choose_rules, parallel_run
+from mtf_imaging.evaluation.mask_rules.stored import save_rules
 from mtf_imaging.evaluation.pairs.in_thread import in_thread
 from mtf_imaging.evaluation.pairs.pairs import Pair
 from mtf_imaging.evaluation.pairs.score_pairs import score_pairs, write_scores
@@ -48,6 +51,7 @@ def evaluate(
     description: Description = LITS,
     surface_tolerance: float = TOLERANCE_MM,
     provenance: Provenance | None = None,
+    store_rules: Path | None = None,
 ) -> list[CaseScore]:
     """Segments and scores the cases of a folder, and writes the results.
 
@@ -72,6 +76,8 @@ def evaluate(
       description: the meaning of the labels and of the channels, and the rules of the scores.
       surface_tolerance: the tolerance of the surface Dice in mm.
       provenance: the network and the rules of the predictions; None if they are not known.
+      store_rules: the folder in which rules that are chosen on these cases are stored; None chooses none. The
+        predictions and scores are then those without rules.
 
     Returns:
       The scores.
@@ -82,7 +88,7 @@ def evaluate(
         rules of livers for other labels.
     """
     check_tolerance(surface_tolerance)
-    cleanup.check(description)
+    cleanup = AS_FOUND if store_rules else cleanup.resolve(description)
     output_dir, provenance = Path(output_dir), provenance or Provenance()
     if cases is None:
         cases = cases_to_evaluate(input_dir, output_dir, known=known, description=description)
@@ -107,17 +113,25 @@ def evaluate(
 
     faults = CaseFaults(at_once=not is_alone())
 
+    written = []
+
     def pairs() -> Iterator[Pair]:
         for number, case in enumerate(cases):
             with faults.collect(case.key, case.volume):
                 pair = segment(number, case)
             if case.key not in faults:
+                written.append(pair)
                 yield pair
 
     with writing_to(output_dir, PREDICTIONS, PICTURES):
         options = description, surface_tolerance, faults
         scored = score_pairs(pairs(), len(cases), in_thread, "evaluate", progress, known, *options)
-        return write_scores(output_dir, scored, progress, description, provenance)
+        rules = RulesReport(tuple(cleanup.names))
+        if store_rules is not None:
+            choice = choose_rules(written, parallel_run(), known, description=description)
+            save_rules(store_rules, choice)
+            rules = RulesReport(choice=choice)
+        return write_scores(output_dir, scored, progress, description, provenance, rules)
 
 
 def cases_to_evaluate(

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from mtf_imaging.data.cases.cases import Case
 from mtf_imaging.data.records.splits import held_out_keys
 from mtf_imaging.data.sampling.buckets import AnySampling
+from mtf_imaging.errors import ConfigError
+from mtf_imaging.evaluation.cleanup import AS_FOUND, NONE
 from mtf_imaging.evaluation.scoring.case import CaseScore
 from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.provenance.provenance import Provenance
@@ -57,6 +59,14 @@ class Prediction(PredictedImages):
         self._run, self._settings = run, settings
         self._sliding_window = window_of_run(None if facts is None else facts.patch, settings)
         self.description = self._description = description_of_run(run)
+        self._rules_folder = run.parent if settings.ensemble else run  # the folds of an ensemble share their rules
+        self.cleanup = settings.cleanup.resolve(self._description, self._rules_folder)
+        if settings.choose_cleanup and settings.cleanup != AS_FOUND:
+            raise ConfigError(
+                f"choose_cleanup chooses the rules, but cleanup is {', '.join(self.cleanup.names) or NONE}. Fix: leave "
+                "one of them out.",
+                ["choose_cleanup", "cleanup"],
+            )
         self._only = held_out_keys(settings.fold, settings.splits_file, run)
 
     @functools.cached_property
@@ -100,11 +110,12 @@ class Prediction(PredictedImages):
             settings.window,
             num_pictures=own.num_pictures,
             progress=own.progress,
-            cleanup=settings.cleanup,
+            cleanup=self.cleanup,
             known=settings.spacing_table,
             cases=images,
             description=self._description,
             provenance=provenance,
+            store_rules=self._rules_folder if settings.choose_cleanup else None,
         )
 
     def predict(
@@ -123,7 +134,7 @@ class Prediction(PredictedImages):
             network,
             settings.window,
             progress=own.progress,
-            cleanup=settings.cleanup,
+            cleanup=self.cleanup,
             submission=settings.submission,
             known=settings.spacing_table,
             planned=Planned(pairs),

@@ -80,6 +80,11 @@ class Evaluator(Observer):
         self._table = StepTable(self._folder / "scores.csv")
         self._events: EventFile | None = None
         self._group = groups.current()
+        self._listeners: list[Callable[[int, Mapping[str, float]], None]] = []
+
+    def add_listener(self, listener: Callable[[int, Mapping[str, float]], None]) -> None:
+        """Adds a function that process 0 calls with the step and the scores of each evaluation."""
+        self._listeners.append(listener)
 
     def begin(self, step: int) -> None:
         rows = self._group.first(lambda: self._table.begin(step + 1))
@@ -132,6 +137,8 @@ class Evaluator(Observer):
         for name, pixels in pictures.items():
             self._events.picture(step, name, pixels)
         self._table.append(step, scores)
+        for listener in self._listeners:
+            listener(step, scores)
         return self._best.keep(self._scores)
 
     def _check_stop(self) -> None:

@@ -6,13 +6,14 @@ from typing import Any
 
 from mtf_imaging.training.observers.event_file import EventFile
 from mtf_imaging.training.observers.observer import Observer
+from mtf_imaging.training.observers.step_values import StepValues
 
 
 class TrainingEvents(Observer):
     """Writes TensorBoard events of every step, and texts about the run.
 
-    The events of a step are the loss, the task's measures, the learning rate, the speed, and the fraction of the step
-    that was spent waiting for data.
+    The events of a step are the numbers of `StepValues`: the loss, the task's measures, the learning rate, the speed,
+    and the fraction of the step that was spent waiting for data.
 
     Args:
       folder: folder of the events.
@@ -29,7 +30,7 @@ class TrainingEvents(Observer):
         batch_size: int,
         texts: dict[str, str] | None = None,
     ) -> None:
-        self._folder, self._learning_rate, self._batch_size = folder, learning_rate, batch_size
+        self._folder, self._step_values = folder, StepValues(learning_rate, batch_size)
         self._texts = texts or {}
         self._file: EventFile | None = None
 
@@ -40,8 +41,7 @@ class TrainingEvents(Observer):
         assert self._file is not None, "begin must be called first"
         for name in list(self._texts):
             self._file.text(step, name, self._texts.pop(name))
-        speed = {"volumes_per_second": self._batch_size / seconds, "data_wait": waited}
-        self._file.scalars(step, {**values, "learning_rate": self._learning_rate(step), **speed})
+        self._file.scalars(step, self._step_values(step, values, seconds, waited))
 
     def close(self) -> None:
         if self._file:

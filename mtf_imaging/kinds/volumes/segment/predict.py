@@ -166,7 +166,7 @@ def predict_cases(
         written raise this error after the others are done.
       ConfigError: another process is writing to the output folder, or `cleanup` has rules of livers for other labels.
     """
-    cleanup.check(description)
+    cleanup = cleanup.resolve(description)
     input_path, output_path = Path(input_path), Path(output_path)
     if planned is None:
         planned = plan_predictions(input_path, output_path, overwrite, submission, known, description)

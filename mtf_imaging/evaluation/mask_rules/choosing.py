@@ -1,0 +1,171 @@
+"""The choice of rules on held-out cases.
+
+As in the postprocessing of nnU-Net (Isensee et al. 2021, https://doi.org/10.1038/s41592-020-01008-z), a rule is chosen
+only if it increases the mean Dice of the held-out cases, and if the Dice of no mask falls. nnU-Net has one rule, the
+largest component of the foreground or of a class. Here, small components and those outside another mask may be removed
+as well.
+"""
+
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from mtf_imaging.data.description.description import Description
+from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
+from mtf_imaging.errors import DataError
+from mtf_imaging.evaluation.mask_rules.choice import Choice, Dice
+from mtf_imaging.evaluation.mask_rules.rule import INSIDE, KINDS, LARGEST, MIN_VOLUME, Rule, make_rule
+from mtf_imaging.evaluation.mask_rules.tables import CaseTables, case_tables
+from mtf_imaging.evaluation.pairs.pairs import Pair
+from mtf_imaging.evaluation.pairs.score import WORKER_BYTES
+from mtf_imaging.evaluation.pairs.score_pairs import read_labels
+from mtf_imaging.evaluation.scoring.overlap import mean
+from mtf_imaging.files.workers import default_workers, in_parallel
+
+VOLUMES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # mL, the candidates of min_volume
+_GAIN = 1e-6  # of the mean Dice; a smaller one is a tie, for which there is no rule
+_ROUNDING = 1e-9
+_NUM_PARTS = 5  # of a cross-validation without folds
+
+Run = Callable[[Callable[[Pair], Any], Iterable[Pair]], Iterator[tuple[Pair, Any]]]
+
+
+def parallel_run(workers: int | None = None) -> Run:
+    """Returns a function that maps a function over pairs in several processes.
+
+    Args:
+      workers: the number of processes; None for one per core, or fewer if memory is short.
+    """
+    return functools.partial(in_parallel, workers=workers or default_workers(WORKER_BYTES))
+
+
+def choose_rules(
+    pairs: Sequence[Pair],
+    run: Run,
+    known: SpacingTable = NO_TABLE,
+    *,
+    description: Description,
+    parts: Sequence[Sequence[int]] | None = None,
+) -> Choice:
+    """Chooses rules for the masks of held-out cases.
+
+    The union of all masks comes first, then one mask after the other. Each time, the rule with the highest mean Dice
+    is chosen, given the rules that are chosen already.
+
+    Args:
+      pairs: the held-out cases with their predictions, to which no rules have been applied.
+      run: the function that maps a function over the pairs, `workers.in_parallel` or `in_thread`.
+      known: voxel sizes of files whose headers lack them.
+      description: the meaning of the labels.
+      parts: the numbers of the cases of each fold; None divides them into 5 parts.
+
+    Raises:
+      DataError: a file cannot be used.
+    """
+    numbers = range(len(pairs))
+    if parts is None:
+        parts = [numbers[first::_NUM_PARTS] for first in range(min(_NUM_PARTS, len(pairs)))]
+    measured = _Measured(pairs, run, known, description)
+    rules = measured.choose(numbers)
+    without, chosen = (_means([measured(used)[n].dice() for n in numbers]) for used in ((), rules))
+    cross_validated = None
+    if len(parts) > 1:
+        dice = []
+        for part in parts:
+            others = measured.choose([n for n in numbers if n not in part])
+            dice += [measured(others)[n].dice() for n in part]
+        cross_validated = _means(dice)
+    return Choice(rules, len(pairs), without, chosen, cross_validated)
+
+
+class _Measured:
+    """The tables of all cases, which are computed once for each list of rules."""
+
+    def __init__(self, pairs: Sequence[Pair], run: Run, known: SpacingTable, description: Description) -> None:
+        self._pairs, self._run, self._known, self._description = pairs, run, known, description
+        self._groups = _candidates(description)
+        self._tables: dict[tuple[Rule, ...], list[CaseTables]] = {}
+
+    def __call__(self, rules: tuple[Rule, ...]) -> list[CaseTables]:
+        """Returns the tables of the cases after some rules have been applied."""
+        if rules not in self._tables:
+            function = functools.partial(
+                _measure,
+                rules=rules,
+                candidates=[*itertools.chain(*self._groups)],
+                known=self._known,
+                description=self._description,
+            )
+            found = {pair.key: one for pair, one in self._run(function, self._pairs)}
+            for one in found.values():
+                if isinstance(one, DataError):
+                    raise one
+            self._tables[rules] = [found[pair.key] for pair in self._pairs]
+        return self._tables[rules]
+
+    def choose(self, numbers: Sequence[int]) -> tuple[Rule, ...]:
+        """Returns the rules that increase the Dice of some cases."""
+        rules: tuple[Rule, ...] = ()
+        for group in self._groups:
+            for _ in KINDS:  # each kind at most once
+                cases = [self(rules)[n] for n in numbers]
+                kinds = [rule.kind for rule in rules if rule.masks == group[0].masks]
+                best = _best(cases, [rule for rule in group if rule.kind not in kinds])
+                if best is None:
+                    break
+                rules = (*rules, best)
+        return rules
+
+
+def _best(cases: Sequence[CaseTables], candidates: Iterable[Rule]) -> Rule | None:
+    """Returns the rule with the highest mean Dice; None if no rule increases it without lowering that of a mask."""
+    before = _means([case.dice() for case in cases])
+    best, highest = None, mean(before.values()) + _GAIN
+    for rule in candidates:
+        after = _means([case.dice(rule) for case in cases])
+        has_fallen = any(after[name] < before[name] - _ROUNDING for name in before)
+        if not has_fallen and mean(after.values()) > highest:
+            best, highest = rule, mean(after.values()) + _ROUNDING
+    return best
+
+
+def _candidates(description: Description) -> list[list[Rule]]:
+    """Returns the candidates: for the union of all masks if none of them is the union, and for each mask."""
+    masks = description.masks
+    groups = []
+    everything = {value for values in masks.values() for value in values}
+    if all({*values} != everything for values in masks.values()):
+        groups.append([make_rule(LARGEST, tuple(masks), description)])
+    for name in masks:
+        inside = [make_rule(INSIDE, (name,), description, container=other) for other in masks if other != name]
+        groups.append(
+            [
+                make_rule(LARGEST, (name,), description),
+                *(rule for rule in inside if rule.container_labels),
+                *(make_rule(MIN_VOLUME, (name,), description, volume=volume) for volume in VOLUMES),
+            ]
+        )
+    return groups
+
+
+def _measure(
+    pair: Pair,
+    *,
+    rules: Sequence[Rule],
+    candidates: Sequence[Rule],
+    known: SpacingTable,
+    description: Description,
+) -> CaseTables | DataError:
+    """Reads a case, applies rules and returns its tables, or the error."""
+    try:
+        prediction, reference, spacing = read_labels(pair, known, description)
+    except DataError as error:
+        return error
+    for rule in rules:
+        prediction = rule(prediction, spacing)
+    return case_tables(prediction, reference, spacing, description, candidates)
+
+
+def _means(cases: Sequence[Dice]) -> Dice:
+    return {name: mean(dice[name] for dice in cases) for name in cases[0]}

@@ -1,0 +1,113 @@
+"""The components of the masks of a case, with all that decides how the Dice changes if one of them is removed."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from mtf_imaging.data.description.description import Description
+from mtf_imaging.evaluation.mask_rules.rule import INSIDE, Rule, is_one_of, near, voxel_ml
+from mtf_imaging.evaluation.scoring.components import mask_components
+from mtf_imaging.evaluation.scoring.overlap import Overlap, label_overlaps, scored_labels
+from mtf_imaging.evaluation.scoring.voxels import Voxels, VoxelView, slabs
+
+Masks = tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskTable:
+    """The components of one mask, or of the union of several masks, in a prediction.
+
+    Attributes:
+      volumes: `[components]`, in mL.
+      prediction: int64 `[components, masks]`, the scored voxels of each mask of the description in each component.
+      intersection: int64 `[components, masks]`, those of them that the reference shares.
+      touches: {mask: bool `[components]`}, which components touch the rest of the mask.
+    """
+
+    volumes: np.ndarray
+    prediction: np.ndarray
+    intersection: np.ndarray
+    touches: Mapping[str, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class CaseTables:
+    """A case: its scores, and the components that rules may remove.
+
+    Attributes:
+      overlaps: {mask: overlap} of the prediction and the reference.
+      tables: the components of each mask or union.
+    """
+
+    overlaps: Mapping[str, Overlap]
+    tables: Mapping[Masks, MaskTable]
+
+    def dice(self, rule: Rule | None = None) -> dict[str, float]:
+        """Returns the Dice of each mask if a rule is applied."""
+        if rule is None:
+            return {name: one.dice for name, one in self.overlaps.items()}
+        table = self.tables[rule.masks]
+        is_removed = ~rule.keeps(table.volumes, table.touches.get(rule.container, np.zeros(0, bool)))
+        prediction, shared = (n[is_removed].sum(axis=0) for n in (table.prediction, table.intersection))
+        return {
+            name: Overlap(one.intersection - int(shared[n]), one.prediction - int(prediction[n]), one.reference).dice
+            for n, (name, one) in enumerate(self.overlaps.items())
+        }
+
+
+def case_tables(
+    prediction: Voxels,
+    reference: Voxels,
+    spacing: tuple[float, float, float],
+    description: Description,
+    rules: Sequence[Rule],
+) -> CaseTables:
+    """Returns the tables of a case for the rules that are candidates.
+
+    Args:
+      prediction: the labels, uint8 `[x, y, z]`; an array or `CompactLabels`.
+      reference: the labels of the reference.
+      spacing: voxel size in mm.
+      description: the meaning of the labels.
+      rules: the candidates.
+    """
+    by_masks: dict[Masks, list[Rule]] = {}
+    for rule in rules:
+        by_masks.setdefault(rule.masks, []).append(rule)
+    return CaseTables(
+        label_overlaps(prediction, reference, description),
+        {masks: _table(prediction, reference, spacing, description, own) for masks, own in by_masks.items()},
+    )
+
+
+def _table(
+    prediction: Voxels,
+    reference: Voxels,
+    spacing: tuple[float, float, float],
+    description: Description,
+    rules: Sequence[Rule],
+) -> MaskTable:
+    """Returns the components of the masks of some rules."""
+    labels = rules[0].labels
+    components = mask_components(
+        VoxelView(prediction.shape, lambda region: is_one_of(prediction[region], labels)), True
+    )
+    containers = {rule.container: rule.container_labels for rule in rules if rule.kind == INSIDE}
+    touches = {name: np.zeros(components.count + 1, bool) for name in containers}
+    counts = np.zeros((2, len(description.masks), components.count + 1), np.int64)
+    for region, numbers in zip(slabs(components.box), components.slabs(), strict=True):
+        inside = numbers > 0
+        own = numbers[inside]
+        for name, values in containers.items():
+            touches[name][numbers[inside & near(prediction, region, values)]] = True
+        pair = [part[inside] for part in scored_labels(prediction[region], reference[region], description)]
+        for n, mask in enumerate(description.masks):
+            is_predicted, is_real = (description.mask(mask, part) for part in pair)
+            for kind, selected in enumerate((is_predicted, is_predicted & is_real)):
+                counts[kind, n] += np.bincount(own[selected], minlength=components.count + 1)
+    return MaskTable(
+        components.sizes[1:] * voxel_ml(spacing),
+        *(counts[kind, :, 1:].T for kind in (0, 1)),
+        {name: one[1:] for name, one in touches.items()},
+    )
