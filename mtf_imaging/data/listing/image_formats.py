@@ -87,6 +87,11 @@ def is_itk(path: Path) -> bool:
     return NRRD.stem(path) is not None or METAIMAGE.stem(path) is not None
 
 
+def is_dicom_seg(path: Path) -> bool:
+    """Returns whether a file name has the ending of DICOM-SEG."""
+    return DICOM_SEG.stem(path) is not None
+
+
 def output_ending(volume: Path) -> str:
     """Returns the ending of a segmentation in the format of its volume: compressed NIfTI for NIfTI and DICOM.
 

@@ -50,6 +50,7 @@ _IDLE = dict.fromkeys(("spacing", "window", "spacing_table"), _PREPARED) | {
     "cleanup": "its rules are those of livers",
     "flips": "only the probabilities of volumes and photos are averaged",
     "submission": "the challenge has no arrays",
+    **dict.fromkeys(("label_codes", "probabilities", "uncertainty"), "it concerns segmentations of volumes"),
     "output_format": "predictions of arrays are NumPy files",
     "eval_batch_size": "arrays are computed one at a time",
 }

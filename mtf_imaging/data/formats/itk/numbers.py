@@ -118,7 +118,9 @@ def open_itk(path: Path) -> tuple[ItkNumbers, ItkGeometry]:
         )
     shape = tuple(map(int, reader.GetSize()))
     _check_room(header, shape, dtype)
-    place = Place(*(tuple(map(float, each)) for each in (reader.GetOrigin(), reader.GetSpacing(), reader.GetDirection())))
+    place = Place(
+        *(tuple(map(float, each)) for each in (reader.GetOrigin(), reader.GetSpacing(), reader.GetDirection()))
+    )
     doubt = None if header.has_directions else _NO_DIRECTIONS
     geometry = itk_geometry(shape, place, doubt=doubt, has_size=header.has_size)
     return ItkNumbers(path, header, shape, dtype), geometry
