@@ -22,12 +22,14 @@ class ItkHeader:
       is_nrrd: whether the file is NRRD.
       fields: the values by key, in lower case and without spaces.
       data: the file of the voxels; `path` itself if they follow the header.
+      offset: number of bytes before the voxels in this file.
     """
 
     path: Path
     is_nrrd: bool
     fields: Mapping[str, str]
     data: Path
+    offset: int
 
     @property
     def is_raw(self) -> bool:
@@ -77,6 +79,7 @@ def read_itk_header(path: Path) -> ItkHeader:
                     break
                 if file.tell() >= _MOST_BYTES:
                     break
+            end = file.tell()
     needed = {"type", "dimension", "sizes"} if is_nrrd else {"ndims", "dimsize", "elementdatafile"}
     missing = sorted(needed - fields.keys())
     if missing:
@@ -84,7 +87,8 @@ def read_itk_header(path: Path) -> ItkHeader:
             f"{path}: cannot be read as NRRD or MetaImage: its header lacks {', '.join(missing)}. Fix: fetch the file "
             "again."
         )
-    return ItkHeader(path, is_nrrd, fields, _data_file(path, fields))
+    data = _data_file(path, fields)
+    return ItkHeader(path, is_nrrd, fields, data, end if data == path else 0)
 
 
 def _add_field(fields: dict[str, str], text: str, is_nrrd: bool) -> None:

@@ -181,7 +181,7 @@ def _descriptions(highdicom: ModuleType, segments: Mapping[str, LabelCodes]) -> 
 @contextlib.contextmanager
 def _quiet():
     """Silences the warning of highdicom about segmentations without voxels, which are allowed."""
-    log = logging.getLogger("highdicom.seg.sop")
+    log = logging.getLogger("highdicom")
     level = log.level
     log.setLevel(logging.ERROR)
     try:

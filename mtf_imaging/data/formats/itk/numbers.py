@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from mtf_imaging.data.formats.itk.compressed import check_compressed
 from mtf_imaging.data.formats.itk.geometry import ItkGeometry, Place, itk_geometry
 from mtf_imaging.data.formats.itk.library import import_simpleitk
 from mtf_imaging.data.images.stored import Stored
@@ -87,7 +88,8 @@ class ItkPlanes:
         return array.transpose()
 
     def check_end(self) -> None:
-        """Does nothing, because SimpleITK checks what it reads."""
+        """Checks compressed voxels, because SimpleITK does not notice that they are damaged."""
+        check_compressed(self._stored.header, self._stored.size * self._stored.dtype.itemsize)
 
     def close(self) -> None:
         """Frees the numbers of a file that was read as a whole."""
@@ -165,13 +167,13 @@ def _check_room(header: ItkHeader, shape: tuple[int, ...], dtype: np.dtype) -> N
             raise DataError(
                 f"{header.path}: its voxels are in {header.data.name}, which does not exist. Fix: add this file."
             )
-        size = header.data.stat().st_size
+        size = header.data.stat().st_size - header.offset
     needed = math.prod(shape) * dtype.itemsize
     if needed > size * (1 if header.is_raw else _INFLATED):
         raise DataError(
             f"{header.path}: its header declares {' x '.join(map(str, shape))} voxels of {dtype} ({needed} bytes), but "
-            f"{header.data.name} has {size} bytes. The file is truncated, or its header is damaged. Fix: fetch the file "
-            "again."
+            f"{header.data.name} has {size} bytes for them. The file is truncated, or its header is damaged. "
+            "Fix: fetch the file again."
         )
 
 

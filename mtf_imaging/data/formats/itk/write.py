@@ -44,6 +44,6 @@ def write_itk_labels(path: str | Path, slabs: Iterable[np.ndarray], geometry: Ge
             simpleitk.WriteImage(image, str(temporary), useCompression=True)
         except RuntimeError as error:
             raise DataError(
-                f"{path}: SimpleITK cannot write this file ({str(error).splitlines()[-1].strip()}). Fix: check the free "
-                "space and the rights of the folder, or write .nii.gz."
+                f"{path}: SimpleITK cannot write this file ({str(error).splitlines()[-1].strip()}). "
+                "Fix: check the free space and the rights of the folder, or write .nii.gz."
             ) from error
