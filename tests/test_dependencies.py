@@ -45,7 +45,7 @@ def required() -> set[str]:
 
 def optional() -> set[str]:
     extras = ast.literal_eval(keywords()["extras_require"])
-    return {project(text) for extra in ("dicom", "onnx", "tflite") for text in extras[extra]}
+    return {project(text) for extra in ("dicom", "dicom-seg", "itk", "onnx", "tflite") for text in extras[extra]}
 
 
 def imports(path: Path, at_start: bool) -> set[str]:

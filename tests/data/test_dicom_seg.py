@@ -140,6 +140,8 @@ def test_a_folder_of_series_is_segmented(tmp_path):
     )
     assert [path.name for path in written] == ["segmentation-1.dcm", "segmentation-2.dcm"]
     assert all(len(points(path)[2]) == 1 for path in written)
+    with pytest.raises(DataError, match=r"new\.dcm: the input .* is a folder, so the output must be a folder, too"):
+        plan_predictions(tmp_path / "cases", tmp_path / "new.dcm")
 
 
 def test_codes_of_other_labels_come_from_a_file(tmp_path):

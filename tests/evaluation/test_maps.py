@@ -188,6 +188,9 @@ def test_the_maps_of_a_folder_are_in_folders_of_their_own(tmp_path):
     (tmp_path / "one_entropy.nii.gz").touch()
     with pytest.raises(DataError, match=r"one_entropy\.nii\.gz: already exists"):
         plan_predictions(cases / "volume-0.nii.gz", tmp_path / "one.nii.gz", maps=EVERY)
+    kept = empty_volume(tmp_path, "RAS").rename(tmp_path / "two_entropy.nii.gz")
+    with pytest.raises(DataError, match=r"two_entropy\.nii\.gz: would be overwritten by its maps"):
+        plan_predictions(kept, tmp_path / "two.nii.gz", overwrite=True, maps=EVERY)
 
 
 class Part:

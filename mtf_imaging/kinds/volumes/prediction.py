@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mtf_imaging.data.cases.cases import Case
+from mtf_imaging.data.listing.image_formats import is_itk
 from mtf_imaging.data.records.splits import held_out_keys
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.evaluation.averaging.uncertainty import with_entropy
@@ -157,6 +158,8 @@ class Prediction(PredictedImages):
             return NextStep("open {} over {} in a viewer of OME-Zarr, for instance napari", (output, volume))
         if output.name.endswith(".dcm"):
             return NextStep("open {} over {} in a DICOM viewer, for instance 3D Slicer or OHIF", (output, volume))
+        if is_itk(output):
+            return NextStep("open {} over {} in a viewer of its format, for instance 3D Slicer", (output, volume))
         if shutil.which("itksnap"):
             return NextStep("itksnap -g {} -s {}", (volume, output))
         return NextStep("open {} over {} in a NIfTI viewer, for instance ITK-SNAP or 3D Slicer", (output, volume))

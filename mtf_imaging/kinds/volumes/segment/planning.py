@@ -65,7 +65,10 @@ def plan_predictions(
     check_no_run(outputs[0].parent)
     pairs = list(zip(cases, outputs, strict=True))
     into = output_path if writes_folder(input_path, output_path) else None
-    check_new([*outputs, *(path for output in outputs for path in maps.paths(output, into))], overwrite, into)
+    files = [*outputs, *(path for output in outputs for path in maps.paths(output, into))]
+    if input_path.is_file():
+        check_kept([input_path], files[len(outputs) :], "maps")
+    check_new(files, overwrite, into)
     label_segments(pairs, description, label_codes)
     case_geometries(cases, known, description)
     for case, output in pairs:
@@ -105,7 +108,8 @@ def _outputs(
     is_folder = _is_folder_of_cases(input_path)
     if input_path.is_dir():
         check_outside(output_path, input_path)
-    if is_folder and SEGMENTATION_FORMATS.stem(output_path) is not None and not _is_output_folder(output_path):
+    is_file_name = SEGMENTATION_FORMATS.stem(output_path) is not None or is_dicom_seg(output_path)
+    if is_folder and is_file_name and not _is_output_folder(output_path):
         raise not_a_folder(input_path, output_path)
     if submission:
         if not is_folder:
