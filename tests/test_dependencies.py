@@ -47,7 +47,8 @@ def required() -> set[str]:
 
 def optional() -> set[str]:
     extras = ast.literal_eval(keywords()["extras_require"])
-    return {project(text) for extra in ("dicom", "mlflow", "onnx", "tflite", "wandb") for text in extras[extra]}
+    names = ("dicom", "dicom-seg", "itk", "mlflow", "onnx", "tflite", "wandb")
+    return {project(text) for extra in names for text in extras[extra]}
 
 
 def imports(path: Path, at_start: bool) -> set[str]:

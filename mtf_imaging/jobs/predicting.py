@@ -12,18 +12,15 @@ from mtf_imaging.jobs.ensembles import trained_runs
 from mtf_imaging.jobs.inference import network_of_run, open_images, provenance
 from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.kinds.prediction_record import PredictionRecord
-from mtf_imaging.settings.inference import PredictSettings
+from mtf_imaging.settings.inference import MapSettings, PredictSettings
 from mtf_imaging.settings.patches import SlidingWindowSettings
 from mtf_imaging.settings.setting import settings_of, takes, values_of
 
-_ADDED = {one.name: one.default for one in settings_of(SlidingWindowSettings)}  # to the records of earlier releases
-_OF_EVALUATION = (
-    "fold",
-    "splits_file",
-    "split",
-    "choose_cleanup",
-    "eval_batch_size",
-)  # settings that predict does not have
+_ADDED = {  # to the records of earlier releases
+    one.name: one.default for added in (SlidingWindowSettings, MapSettings) for one in settings_of(added)
+}
+# settings that predict does not have
+_OF_EVALUATION = ("fold", "splits_file", "split", "choose_cleanup", "eval_batch_size")
 
 
 @takes(PredictSettings)

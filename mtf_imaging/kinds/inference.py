@@ -40,6 +40,9 @@ class Inference(
     eval_batch_size: int = changed(EvaluateSettings, "eval_batch_size")
     ensemble: bool = changed(TrainedRunSettings, "ensemble")
     submission: bool = changed(PredictSettings, "submission")
+    label_codes: str | Path | None = changed(PredictSettings, "label_codes")
+    probabilities: bool = changed(PredictSettings, "probabilities")
+    uncertainty: bool = changed(PredictSettings, "uncertainty")
     spacing_table: SpacingTable = changed(SpacingTableSettings, "spacing_table", default=NO_TABLE)
 
     @classmethod

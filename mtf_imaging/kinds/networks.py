@@ -1,6 +1,6 @@
 """The trained network of a run, or the networks of a cross-validation, as a function of an image."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +52,7 @@ def trained_network(
     window: "SlidingWindow | None" = None,
     averages: bool = True,
     batch_size: int = 1,
+    member: "Callable[[Predict], Predict] | None" = None,
 ) -> "Predict":
     """Builds the network with the weights of a run; its probabilities are averaged over flips and runs.
 
@@ -71,6 +72,7 @@ def trained_network(
         whole image at once.
       averages: whether to use the averages of the weights, if the run has them.
       batch_size: the number of images that the method `predict_batch` of the network takes.
+      member: a function that changes the network of each run before its probabilities are averaged; None for no change.
 
     Raises:
       CheckpointError: there is no checkpoint, or it belongs to another network.
@@ -94,4 +96,5 @@ def trained_network(
         averages=averages,
         batch_size=batch_size,
     )
-    return over_networks([over_flips(network, tuple(flips)) for network in networks])
+    members = networks if member is None else [member(network) for network in networks]
+    return over_networks([over_flips(network, tuple(flips)) for network in members])

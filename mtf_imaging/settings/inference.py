@@ -130,11 +130,28 @@ class OutputFormatSettings(Settings):
     """The files of segmentations.
 
     Attributes:
-      output_format: the file format of segmentations of volumes. Default: the ending of the output for one volume,
-        otherwise ome-zarr for OME-Zarr volumes and nifti for all others.
+      output_format: the file format of segmentations of volumes; dicom-seg is only for predict and DICOM series.
+        Default: the ending of the output for one volume, otherwise the format of the volume, and nifti for DICOM.
     """
 
     output_format: str | None = setting(default=None, choices=tuple(OUTPUT_FORMATS), flag=True)
+
+
+@settings
+class MapSettings(Settings):
+    """What `predict` writes besides the labels of a volume.
+
+    Attributes:
+      label_codes: JSON file with the codes of the labels for output_format dicom-seg. Default: codes of liver and
+        lesion for data with the labels of LiTS.
+      probabilities: whether to write the probabilities of each class, on the voxels of the volume, as float32.
+      uncertainty: whether to write the entropy of the probabilities and, with `ensemble` or `flips`, the mutual
+        information, which is 0 where all networks and flips agree.
+    """
+
+    label_codes: str | Path | None = setting(default=None, flag=True, shared=False)
+    probabilities: bool = setting(default=False, flag=True)
+    uncertainty: bool = setting(default=False, flag=True)
 
 
 @settings
@@ -169,14 +186,15 @@ class EvaluateSettings(InferenceSettings, PlacementSettings, OutputFormatSetting
 
 
 @settings
-class PredictSettings(InferenceSettings, PlacementSettings, OutputFormatSettings, SpacingTableSettings):
+class PredictSettings(InferenceSettings, PlacementSettings, OutputFormatSettings, MapSettings, SpacingTableSettings):
     """The settings of `predict`.
 
     Attributes:
-      input: volume, as a NIfTI file, OME-Zarr folder or folder of the DICOM files of a series; photo; array of a custom
-        data set (.npy), prepared as the data set does; or folder of cases, images or arrays.
-      output: segmentation to write (.nii, .nii.gz or .ome.zarr), or folder for the segmentations; for objects, the JSON
-        file of the detections in one image, or a folder; for arrays, .npy, .npz for several outputs, or a folder.
+      input: volume, as a NIfTI, NRRD or MetaImage file, OME-Zarr folder or folder of a DICOM series; photo; array of a
+        custom data set (.npy), prepared as the data set does; or folder of cases, images or arrays.
+      output: segmentation to write (.nii.gz, .ome.zarr, .nrrd, .mha or .dcm), or folder for the segmentations; for
+        objects, the JSON file of the detections in one image, or a folder; for arrays, .npy, .npz for several outputs,
+        or a folder.
       submission: whether to write test-segmentation-N.nii, the format of the LiTS challenge, for a folder of
         test-volume-N.nii[.gz].
       overwrite: whether to replace existing results.

@@ -15,10 +15,12 @@ from mtf_imaging.data.sampling.buckets import parse_any_sampling
 from mtf_imaging.data.sampling.sampling import format_spacing
 from mtf_imaging.evaluation.averaging.ensemble import over_networks
 from mtf_imaging.evaluation.averaging.flips import over_flips
+from mtf_imaging.evaluation.averaging.uncertainty import with_entropy
 from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup
 from mtf_imaging.kinds.volumes.evaluate import cases_to_evaluate, evaluate
 from mtf_imaging.kinds.volumes.held_out import HeldOutRecords
-from mtf_imaging.kinds.volumes.segment import labels
+from mtf_imaging.kinds.volumes.segment import labels, maps
+from mtf_imaging.kinds.volumes.segment.maps import NO_MAPS
 from mtf_imaging.kinds.volumes.segment.predict import predict_cases, run_network
 from mtf_imaging.layout import Layout
 from mtf_imaging.meshes import group as groups
@@ -56,7 +58,7 @@ class Setup:
     def sampling(self):
         return parse_any_sampling(self.resolution, self.spacing)
 
-    def network(self, description, mesh_shape, layout):
+    def network(self, description, mesh_shape, layout, choice=NO_MAPS):
         """Returns networks with random weights, which do not depend on the layout."""
         task = Segmentation(UNet3D(base_filters=2, depth=2, convs=1, norm="instance"), labels=description)
         options = {"task": task, "dtype": "float64", "layout": Layout.parse(mesh_shape, layout)}
@@ -67,6 +69,7 @@ class Setup:
             inputs = task.inputs(1, self.sampling.grids[0], dtype="float64", labels=False)
             weights = mi.Program(task.predict, inputs, seed=seed, may_repeat=True)
             network = NetworkBySize(lambda sizes, weights=weights: predictor_of(weights, sizes=sizes, **options))
+            network = with_entropy(network, description.has_regions) if choice.uncertainty else network
             networks.append(over_flips(network, self.flips))
         return over_networks(networks)
 
@@ -78,20 +81,22 @@ class Setup:
                 patch.setattr(slabs, "_SLAB_BYTES", 3000)
                 patch.setattr(label_region, "_SLAB_BYTES", 5000)
                 patch.setattr(labels, "_SLAB_VOXELS", 1200)
+                patch.setattr(maps, "_SLAB_BYTES", 7000)
                 patch.setattr(moving, "_MESSAGE_BYTES", 1000)
             yield
 
 
-def segmented(setup, cases, output, mesh_shape="", layout=""):
-    """Writes the segmentations of a folder of cases; process 0 writes."""
+def segmented(setup, cases, output, mesh_shape="", layout="", choice=NO_MAPS):
+    """Writes the segmentations of a folder of cases, and the chosen maps; process 0 writes."""
     description = read_description(cases) or LITS
-    network, sampling = setup.network(description, mesh_shape, layout), setup.sampling
+    network, sampling = setup.network(description, mesh_shape, layout, choice), setup.sampling
+    options = {"description": description, "maps": choice}
     with setup.slabs():
         if groups.current().is_first:
             rules = Cleanup(True, True) if setup.cleanup else AS_FOUND
-            predict_cases(cases, output, sampling, network, cleanup=rules, progress=False, description=description)
+            predict_cases(cases, output, sampling, network, cleanup=rules, progress=False, **options)
         else:
-            run_network(_cases(cases, output, description), sampling, network, description=description)
+            run_network(_cases(cases, output, description), sampling, network, **options)
 
 
 def evaluated(setup, cases, output, mesh_shape="", layout=""):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from mtf_imaging.data.records.convert import convert
+from mtf_imaging.kinds.volumes.segment.maps import MapChoice
 from tests.between import segmentation
 from tests.between.segmentation import Setup
 from tests.evaluation.test_evaluate import case, store, store_image
@@ -83,6 +84,22 @@ def test_the_segmentations_are_the_same_files(groups, folders, tmp_path, name):
     assert sorted(files) == [f"{name}.nii.gz" for name in names[setup.data]]
     if not setup.cleanup:
         assert any(labels_of(tmp_path / "four" / file) > 1 for file in files), "the network predicts one class only"
+
+
+MAPPED = ("a box that crops x and pads y", "uneven slices, one of them empty", "channels that are split", "many slabs")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name == MAPPED[0] else [pytest.mark.slow]) for name in MAPPED]
+)
+def test_the_maps_are_the_same_files(groups, folders, tmp_path, name):
+    setup, mesh, layout = SETUPS[name]
+    cases, choice = folders[setup.data], MapChoice(True, True, several=bool(setup.flips))
+    groups.get(4).run(segmentation.segmented, setup, cases, tmp_path / "four", mesh, layout, choice)
+    segmentation.segmented(setup, cases, tmp_path / "one", choice=choice)
+    files = content(tmp_path / "four")
+    assert {file.partition("/")[0] for file in files if "/" in file} == {*choice.names}
+    assert files == content(tmp_path / "one")
 
 
 def labels_of(path):

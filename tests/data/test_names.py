@@ -170,8 +170,7 @@ def test_objects_are_listed_over_endings_and_forms(tmp_path):
 @pytest.mark.parametrize(
     ("ending", "fix"),
     [
-        (".nrrd", r"convert NRRD to NIfTI, for instance with SimpleITK \(ReadImage, WriteImage\)"),
-        (".MHA", "convert MetaImage to NIfTI, for instance with SimpleITK"),
+        (".MNC", "convert MINC to NIfTI, for instance with nibabel"),
         (".mgz", "convert FreeSurfer to NIfTI, for instance with nibabel"),
         (".hdr", "convert Analyze or a pair of NIfTI files to NIfTI, for instance with nibabel"),
         (".nii.zst", "convert NIfTI in Zstandard to NIfTI"),

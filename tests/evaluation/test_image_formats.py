@@ -15,7 +15,8 @@ from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.evaluation.pairs.score import score_folders
 from mtf_imaging.kinds.volumes.evaluate import cases_to_evaluate, evaluate
-from mtf_imaging.kinds.volumes.segment.predict import plan_predictions, predict_cases
+from mtf_imaging.kinds.volumes.segment.planning import plan_predictions
+from mtf_imaging.kinds.volumes.segment.predict import predict_cases
 from tests.data.dicom_folder import write_series
 from tests.data.zarr_image import plant_code, write_image
 from tests.scores import read_scores
@@ -209,7 +210,7 @@ def test_evaluate_and_score_read_all_formats(cases_dir, tmp_path):
 
 # name: (input, output, options, error, text)
 REFUSED = {
-    "another ending": ("volume-2.ome.zarr", "out.png", {}, DataError, r"ends in \.nii, \.nii\.gz or \.ome\.zarr\."),
+    "another ending": ("volume-2.ome.zarr", "out.png", {}, DataError, r"ends in \.nii, .*, \.mha or \.dcm\."),
     "ending of the other format": (
         "volume-2.ome.zarr",
         "out.nii",

@@ -275,7 +275,17 @@ def test_an_ensemble_equals_the_mean_of_the_probabilities_of_its_folds(folder, t
     for _ in range(2):  # the weights of the first fold come back for the next case
         np.testing.assert_array_equal(network(network_input(volume, SAMPLING)), mean)
     shared = {"task": task(), "model_dir": folder / "cv", "ensemble": True, "progress": False, "cleanup": "none"}
+    shared |= {"probabilities": True, "uncertainty": True}
     written = mi.jobs.predict(**shared, input=folder / "cases", output=tmp_path / "out", flips=flips, layout=layout)
+    probabilities, entropy, information = (
+        np.asarray(nibabel.load(tmp_path / "out" / name / written[3].name).dataobj)
+        for name in ("probabilities", "entropy", "mutual_information")
+    )
+    stored = np.asarray(nibabel.load(written[3]).dataobj)
+    np.testing.assert_array_equal(probabilities.argmax(-1), stored)
+    assert 0 < information.max() <= entropy.max() <= np.log(3)
+    assert (tmp_path / "out/predictions.jsonl").read_text().count("mutual_information") >= 2 * len(written)
+    assert mi.jobs.predict(**shared, input=folder / "cases", output=tmp_path / "out", flips=flips) == written
     np.testing.assert_array_equal(read_labels(written[3], volume), expected)
     if not flips:  # a single fold gives other labels
         assert any((labels != expected).any() for labels in single)

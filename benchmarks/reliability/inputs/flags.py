@@ -66,7 +66,7 @@ _FAULTS = {
     "an ensemble of one run": (f"{_PREDICT} --ensemble", "ensemble"),
     "a submission of other cases": (f"{_PREDICT} --submission", "submission"),
     "an input that is missing": (_PREDICT.replace("{good}/cases", "{here}/none.nii.gz"), "none.nii.gz"),
-    "an unknown format of the output": (f"{_PREDICT} --output_format nrrd", "nrrd"),
+    "an unknown format of the output": (f"{_PREDICT} --output_format analyze", "analyze"),
     "a split of cases": (f"{_EVALUATE} --split val", "split"),
     "an unknown kind of devices": (_PLAN.replace("a100", "a1000"), "a1000"),
     "no devices": (_PLAN.replace("--num_devices 1", "--num_devices 0"), "num_devices"),

@@ -24,6 +24,7 @@ NOTES = (
     "To segment a series of DICOM files, give its folder: mtf-imaging predict --model_dir run --input patient/series "
     "--output segmentation.nii.gz. To segment all cases of a folder as OME-Zarr: mtf-imaging predict --model_dir run "
     "--input cases --output segmentations --output_format ome-zarr. docs/guides/image_formats.md has more.",
+    "--probabilities and --uncertainty write maps beside each segmentation; docs/guides/uncertainty.md explains them.",
 )
 
 

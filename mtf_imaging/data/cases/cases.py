@@ -28,6 +28,7 @@ from mtf_imaging.data.listing.image_formats import (
     is_image_folder,
     is_unnamed_zarr,
     is_zarr,
+    output_ending,
 )
 from mtf_imaging.data.listing.names import check_names, normalize_name
 from mtf_imaging.errors import DataError
@@ -241,10 +242,10 @@ def _image_format(description: Description | None) -> ImageFormat:
 
 
 def _prediction_ending(volume: Path, description: Description | None) -> str:
-    """Returns the ending of the segmentation of a volume: its own format, or compressed NIfTI for DICOM."""
-    if is_zarr(volume):
-        return OME_ZARR.endings[0]
-    return ".nii.gz" if description is None or _image_format(description) is VOLUME_FORMATS else description.file_ending
+    """Returns the ending of the segmentation of a volume: of its own format, or compressed NIfTI for DICOM."""
+    if description is None or _image_format(description) is VOLUME_FORMATS:
+        return output_ending(volume)
+    return description.file_ending
 
 
 def _single_case(path: Path, description: Description | None) -> Case:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from mtf_imaging.data.cases.cases import Case
-from mtf_imaging.data.listing.image_formats import FORMATS, OUTPUT_FORMATS
+from mtf_imaging.data.listing.image_formats import DICOM_SEG, FORMATS, OUTPUT_FORMATS
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.spelling import did_you_mean
 
@@ -14,7 +14,7 @@ def check_output_format(output_format: str | None, submission: bool = False) -> 
     """Checks the setting of an output format.
 
     Args:
-      output_format: "nifti", "ome-zarr", or None for the format of each image.
+      output_format: a key of `OUTPUT_FORMATS`, or None for the format of each image.
       submission: whether the segmentations are a submission to the LiTS challenge, which are NIfTI files.
 
     Raises:
@@ -23,7 +23,7 @@ def check_output_format(output_format: str | None, submission: bool = False) -> 
     if output_format is not None and output_format not in OUTPUT_FORMATS:
         raise ConfigError(
             f"output_format '{output_format}' is unknown.{did_you_mean(str(output_format), OUTPUT_FORMATS)} "
-            f"Fix: use {' or '.join(OUTPUT_FORMATS)}.",
+            f"Fix: use one of {', '.join(OUTPUT_FORMATS)}.",
             ["output_format"],
         )
     if submission and output_format not in (None, "nifti"):
@@ -33,13 +33,22 @@ def check_output_format(output_format: str | None, submission: bool = False) -> 
         )
 
 
+def check_read_back(output_format: str | None) -> None:
+    """Raises ConfigError if segmentations in an output format can only be written, so that they cannot be scored."""
+    if output_format is not None and OUTPUT_FORMATS.get(output_format) is DICOM_SEG:
+        raise ConfigError(
+            f"output_format '{output_format}': evaluate reads the segmentations that it writes, and DICOM-SEG is only "
+            "written. Fix: evaluate with output_format nifti, and write DICOM-SEG with predict.",
+            ["output_format"],
+        )
+
+
 def with_output_format(cases: Iterable[Case], output_format: str | None) -> list[Case]:
     """Returns cases whose predictions have an output format.
 
     Args:
       cases: the cases.
-      output_format: "nifti", "ome-zarr", or None for the format of each image: OME-Zarr for OME-Zarr, PNG or TIFF for
-        pictures, and NIfTI for NIfTI and DICOM.
+      output_format: a key of `OUTPUT_FORMATS`, or None for the format of each image, and NIfTI for DICOM.
 
     Raises:
       ConfigError: there is no such format.
@@ -56,7 +65,7 @@ def check_output_name(path: Path, output_format: str | None) -> None:
 
     Args:
       path: the file or folder to write.
-      output_format: "nifti" or "ome-zarr"; None for either.
+      output_format: a key of `OUTPUT_FORMATS`; None for any of them.
 
     Raises:
       DataError: it has another ending.

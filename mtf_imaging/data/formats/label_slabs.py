@@ -1,4 +1,4 @@
-"""The slabs of a segmentation that is to be written, checked against its volume."""
+"""The slabs of a segmentation or map that is to be written, checked against its volume."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -16,7 +16,8 @@ def numbered_slabs(
 
     Args:
       path: the file to write, for the error message.
-      slabs: the labels, `[x, y, z]` in canonical axes, in the order of `geometry.plane_order`.
+      slabs: the labels `[x, y, z]`, or values `[x, y, z, values]`, in canonical axes, in the order of
+        `geometry.plane_order`.
       geometry: geometry of the volume.
 
     Yields:
@@ -27,7 +28,7 @@ def numbered_slabs(
     """
     axis, expected, planes = geometry.plane_order.axis, [*geometry.shape], 0
     for slab in slabs:
-        so_far = [*slab.shape]
+        so_far = [*slab.shape[:3]]
         so_far[axis] += planes
         expected[axis] = min(so_far[axis], geometry.shape[axis])
         if so_far != expected:

@@ -1,4 +1,4 @@
-"""Opens an image of any format: NIfTI, PNG, TIFF, OME-Zarr or a folder of DICOM files."""
+"""Opens an image of any format: NIfTI, PNG, TIFF, OME-Zarr, NRRD, MetaImage or a folder of DICOM files."""
 
 from pathlib import Path
 
@@ -8,14 +8,15 @@ from mtf_imaging.data.formats.nifti.stored_values import StoredValues
 from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.images.orthogonal import check_orthogonal
 from mtf_imaging.data.images.stored import Stored
-from mtf_imaging.data.listing.image_formats import is_zarr
+from mtf_imaging.data.listing.image_formats import is_itk, is_zarr
 
 
 def open_stored(path: Path, channels: tuple[str, ...] | None = None) -> tuple[list[Stored], Geometry]:
     """Reads the header of an image; its geometry is not corrected.
 
     Args:
-      path: a .nii, .nii.gz, .png, .tif or .tiff file, a .zarr folder, or a folder of DICOM files.
+      path: a .nii, .nii.gz, .png, .tif, .tiff, .nrrd, .nhdr, .mha or .mhd file, a .zarr folder, or a folder of DICOM
+        files.
       channels: the names of the channels that the image must have; None for a single volume.
 
     Returns:
@@ -42,5 +43,11 @@ def _open(path: Path, channels: tuple[str, ...] | None) -> tuple[list[Stored], G
         series = open_series(path)
         check_num_channels(path, 1, series.shape, channels)
         return [series], series.geometry
+    if is_itk(path):
+        from mtf_imaging.data.formats.itk.numbers import open_itk  # an optional package
+
+        numbers, geometry = open_itk(path)
+        check_num_channels(path, 1, numbers.shape, channels)
+        return [numbers], geometry
     image, geometry = open_file(path, channels)
     return [StoredValues(image, path, number) for number in range(len(channels or (None,)))], geometry

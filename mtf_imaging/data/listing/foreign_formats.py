@@ -7,7 +7,7 @@ from typing import NamedTuple
 from mtf_imaging.data.listing.image_formats import NIFTI, ImageFormat
 
 _SHOWN = 3  # names in a message
-_ITK, _NIBABEL, _GUNZIP = "SimpleITK (ReadImage, WriteImage)", "nibabel (load, save)", "gzip, after unpacking it"
+_NIBABEL, _GUNZIP = "nibabel (load, save)", "gzip, after unpacking it"
 
 
 class Foreign(NamedTuple):
@@ -26,10 +26,6 @@ class Foreign(NamedTuple):
 
 _TO_NIFTI, _TO_PNG = "NIfTI", "PNG"
 _FORMATS = {
-    ".nrrd": Foreign("NRRD", _TO_NIFTI, _ITK),
-    ".nhdr": Foreign("NRRD", _TO_NIFTI, _ITK),
-    ".mha": Foreign("MetaImage", _TO_NIFTI, _ITK),
-    ".mhd": Foreign("MetaImage", _TO_NIFTI, _ITK),
     ".mgz": Foreign("FreeSurfer", _TO_NIFTI, _NIBABEL),
     ".mgh": Foreign("FreeSurfer", _TO_NIFTI, _NIBABEL),
     ".img": Foreign("Analyze or a pair of NIfTI files", _TO_NIFTI, _NIBABEL),
@@ -50,8 +46,8 @@ _FORMATS = {
 def foreign_format(name: str) -> Foreign | None:
     """Returns the foreign format of a file, by its ending.
 
-    >>> foreign_format("a/CT_1.NRRD").name, foreign_format(".mgz").name, foreign_format("a.nii.gz")
-    ('NRRD', 'FreeSurfer', None)
+    >>> foreign_format("a/CT_1.MNC").name, foreign_format(".mgz").name, foreign_format("a.nii.gz")
+    ('MINC', 'FreeSurfer', None)
     """
     lower = name.lower()
     endings = sorted(_FORMATS, key=len, reverse=True)
@@ -72,7 +68,7 @@ def how_to_convert(names: Iterable[str]) -> str:
 
 
 def skipped_text(paths: Iterable[Path]) -> str:
-    """Returns text about files in foreign formats, such as "2 file(s) in other formats (a.nrrd, b.nrrd)"."""
+    """Returns text about files in foreign formats, such as "2 file(s) in other formats (a.mgz, b.mgz)"."""
     paths = sorted(paths)
     more = ", ..." if len(paths) > _SHOWN else ""
     return f"{len(paths)} file(s) in other formats ({', '.join(path.name for path in paths[:_SHOWN])}{more})"

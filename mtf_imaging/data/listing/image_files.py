@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mtf_imaging.data.listing.foreign_formats import foreign_files, how_to_convert, skipped_text
 from mtf_imaging.data.listing.image_formats import ImageFormat, is_zarr
+from mtf_imaging.data.listing.itk_headers import read_itk_header
 from mtf_imaging.data.listing.names import check_names
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.reading import access_named
@@ -16,8 +17,15 @@ _log = logging.getLogger(__name__)
 
 
 def files_of_image(path: Path) -> list[Path]:
-    """Returns the files of an image: the file itself, or all files of a folder that is one image, sorted by path."""
-    return sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+    """Returns the files of an image, sorted by path.
+
+    These are the file itself, its file of voxels if it is only a header, or all files of a folder that is one image.
+    """
+    if path.is_dir():
+        return sorted(file for file in path.rglob("*") if file.is_file())
+    if path.name.lower().endswith((".nhdr", ".mhd")):
+        return sorted({path, read_itk_header(path).data})
+    return [path]
 
 
 def image_files(

@@ -44,11 +44,22 @@ NIFTI = ImageFormat("NIfTI", (".nii.gz", ".nii"), ".nii[.gz]")
 PNG = ImageFormat("PNG", (".png",), ".png")
 TIFF = ImageFormat("TIFF", (".tiff", ".tif"), ".tif[f]")
 OME_ZARR = ImageFormat("OME-Zarr", (".ome.zarr", ".zarr"), ".ome.zarr")
-FORMATS = (NIFTI, PNG, TIFF, OME_ZARR)
-MIXED = (OME_ZARR, NIFTI)  # a folder of images may mix these formats and DICOM
-SEGMENTATION_FORMATS = ImageFormat("NIfTI or OME-Zarr", tuple(end for one in MIXED for end in one.endings), NIFTI.shown)
-VOLUME_FORMATS = ImageFormat("NIfTI, OME-Zarr or DICOM", SEGMENTATION_FORMATS.endings, NIFTI.shown, has_dicom=True)
-OUTPUT_FORMATS = {"nifti": NIFTI, "ome-zarr": OME_ZARR}  # of predicted segmentations of volumes, by setting
+NRRD = ImageFormat("NRRD", (".nhdr", ".seg.nrrd", ".nrrd"), ".nrrd")
+METAIMAGE = ImageFormat("MetaImage", (".mhd", ".mha"), ".mha")
+DICOM_SEG = ImageFormat("DICOM-SEG", (".dcm",), ".dcm")  # is written only
+FORMATS = (NIFTI, PNG, TIFF, OME_ZARR, NRRD, METAIMAGE)
+MIXED = (METAIMAGE, NRRD, OME_ZARR, NIFTI)  # a folder of images may mix these formats and DICOM
+_NAMES = "NIfTI, OME-Zarr, NRRD"
+_MIXED_ENDINGS = tuple(end for one in MIXED for end in one.endings)
+SEGMENTATION_FORMATS = ImageFormat(f"{_NAMES} or MetaImage", _MIXED_ENDINGS, NIFTI.shown)
+VOLUME_FORMATS = ImageFormat(f"{_NAMES}, MetaImage or DICOM", _MIXED_ENDINGS, NIFTI.shown, has_dicom=True)
+OUTPUT_FORMATS = {  # of predicted segmentations of volumes, by setting
+    "nifti": NIFTI,
+    "ome-zarr": OME_ZARR,
+    "nrrd": ImageFormat("NRRD", (".nrrd",), ".nrrd"),
+    "mha": ImageFormat("MetaImage", (".mha",), ".mha"),
+    "dicom-seg": DICOM_SEG,
+}
 ENDINGS = tuple(ending for image_format in FORMATS for ending in reversed(image_format.endings))
 
 
@@ -69,6 +80,29 @@ def is_picture_ending(file_ending: str) -> bool:
 def is_zarr(path: Path) -> bool:
     """Returns whether the name of a folder has the ending of OME-Zarr."""
     return OME_ZARR.stem(path) is not None
+
+
+def is_itk(path: Path) -> bool:
+    """Returns whether a file name has the ending of NRRD or MetaImage."""
+    return NRRD.stem(path) is not None or METAIMAGE.stem(path) is not None
+
+
+def is_dicom_seg(path: Path) -> bool:
+    """Returns whether a file name has the ending of DICOM-SEG."""
+    return DICOM_SEG.stem(path) is not None
+
+
+def output_ending(volume: Path) -> str:
+    """Returns the ending of a segmentation in the format of its volume: compressed NIfTI for NIfTI and DICOM.
+
+    >>> [output_ending(Path(name)) for name in ("a.zarr", "a.nhdr", "a.mhd", "a.nii", "series")]
+    ['.ome.zarr', '.nrrd', '.mha', '.nii.gz', '.nii.gz']
+    """
+    if is_zarr(volume):
+        return OME_ZARR.endings[0]
+    if NRRD.stem(volume) is not None:
+        return ".nrrd"
+    return ".mha" if METAIMAGE.stem(volume) is not None else ".nii.gz"
 
 
 def is_unnamed_zarr(path: Path) -> bool:

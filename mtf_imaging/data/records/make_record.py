@@ -215,8 +215,9 @@ def digest(case: Case) -> str:
     contents = hashlib.blake2b(digest_size=16)
     for path in (*case.channels, case.labels):
         for name in files_of_image(path):
-            if name is not path:
-                contents.update(name.relative_to(path).as_posix().encode())
+            if name != path:
+                folder = path if path.is_dir() else path.parent
+                contents.update(name.relative_to(folder).as_posix().encode())
             check_regular(name)
             with open(name, "rb") as file:
                 hashlib.file_digest(file, lambda: contents)

@@ -83,14 +83,36 @@ def labels_of_region(
     labels = np.zeros(region_shape(region), np.uint8)
     if not labels.size:
         return labels
+    inside = covered_region(grid, spans, region)
+    labels[inside] = description.to_labels(resampled_region(probabilities, grid, spans, region))[inside]
+    return labels
+
+
+def resampled_region(values: np.ndarray, grid: Grid, spans: Spans, region: Region) -> np.ndarray:
+    """Interpolates values of a grid, such as probabilities, at the voxels of one region of a volume.
+
+    Args:
+      values: `[x, y, z, values]` of the voxels `needed_region(grid, spans, region)`, any float type.
+      grid, spans, region: the same as in `labels_of_region`.
+
+    Returns:
+      float32 `[x, y, z, values]` with the shape of the region. Voxels beyond the grid have the values of its edge.
+    """
     source = needed_region(grid, spans, region)
     for axis in (2, 0, 1):  # the values depend on the order
         if axis != 2 and is_same(spans[axis], grid[axis]):
-            probabilities = probabilities.astype(np.float32, copy=False)
+            values = values.astype(np.float32, copy=False)
             continue
         rows = weights(grid[axis], spans[axis])[region[axis].start : region[axis].stop]
-        probabilities = multiply(rows[:, source[axis].start : source[axis].stop], probabilities, axis)
+        values = multiply(rows[:, source[axis].start : source[axis].stop], values, axis)
+    return values
+
+
+def covered_region(grid: Grid, spans: Spans, region: Region) -> Region:
+    """Returns the voxels of a region of a volume that lie in the grid, relative to the region.
+
+    Args:
+      grid, spans, region: the same as in `labels_of_region`.
+    """
     covered = tuple(overlap(span.inside(n), at) for n, span, at in zip(grid, spans, region, strict=True))
-    inside = moved(covered, region)
-    labels[inside] = description.to_labels(probabilities)[inside]
-    return labels
+    return moved(covered, region)

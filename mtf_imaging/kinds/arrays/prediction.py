@@ -51,6 +51,7 @@ _IDLE = dict.fromkeys(("spacing", "window", "spacing_table"), _PREPARED) | {
     "choose_cleanup": "its rules are for the labels of volumes",
     "flips": "only the probabilities of volumes and photos are averaged",
     "submission": "the challenge has no arrays",
+    **dict.fromkeys(("label_codes", "probabilities", "uncertainty"), "it concerns segmentations of volumes"),
     "output_format": "predictions of arrays are NumPy files",
     "eval_batch_size": "arrays are computed one at a time",
 }

@@ -66,6 +66,7 @@ _IDLE = {
     "splits_file": _SPLIT,
     "submission": "the challenge has no images with objects",
     "spacing_table": "images have no voxel size",
+    **dict.fromkeys(("label_codes", "probabilities", "uncertainty"), "it concerns segmentations of volumes"),
     "output_format": "detections are JSON files",
 }
 

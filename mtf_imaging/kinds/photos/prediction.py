@@ -64,6 +64,7 @@ _IDLE = {
     "splits_file": "the held-out photos are those of a list, which split names",
     "submission": "the challenge has no photos",
     "spacing_table": "photos have no voxel size",
+    **dict.fromkeys(("label_codes", "probabilities", "uncertainty"), "it concerns segmentations of volumes"),
     "output_format": "segmentations of photos are PNG files",
 }
 

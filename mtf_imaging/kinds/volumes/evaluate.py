@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from mtf_imaging.data.cases.cases import Case, natural_key
-from mtf_imaging.data.cases.prediction_names import with_output_format
+from mtf_imaging.data.cases.prediction_names import check_read_back, with_output_format
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.images.cropping import warn_of_cropped_labels
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
@@ -150,7 +150,8 @@ def cases_to_evaluate(
       only: the keys of the cases to evaluate, for instance the held-out cases of a fold; None selects all cases.
       known: voxel sizes of files whose headers lack them.
       description: the channels and labels of the network.
-      output_format: the file format of the predictions, "nifti" or "ome-zarr"; None for the format of each volume.
+      output_format: the file format of the predictions, a key of `OUTPUT_FORMATS` but DICOM-SEG; None for the format
+        of each volume.
 
     Returns:
       The cases.
@@ -158,8 +159,9 @@ def cases_to_evaluate(
     Raises:
       DataError: the input is missing; the header of a volume cannot be read; or the output folder holds results of
         other cases, lies in the input folder, or is the folder of a run.
-      ConfigError: there is no such output format.
+      ConfigError: there is no such output format, or predictions of this format cannot be scored.
     """
+    check_read_back(output_format)
     cases = with_output_format(find_cases_of(input_dir, description), output_format)
     if only is not None:
         cases = _select_cases(cases, only, input_dir)

@@ -1,15 +1,18 @@
 """Evaluation and prediction of volumes."""
 
 import functools
+import logging
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mtf_imaging.data.cases.cases import Case
+from mtf_imaging.data.listing.image_formats import is_itk
 from mtf_imaging.data.records.splits import held_out_keys
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.evaluation.averaging.uncertainty import with_entropy
 from mtf_imaging.evaluation.cleanup import AS_FOUND, NONE
 from mtf_imaging.evaluation.scoring.case import CaseScore
 from mtf_imaging.files.case_errors import CaseFaults
@@ -22,7 +25,9 @@ from mtf_imaging.kinds.networks import trained_network
 from mtf_imaging.kinds.prediction_record import PredictionFiles, PredictionRecord
 from mtf_imaging.kinds.volumes.evaluate import cases_to_evaluate
 from mtf_imaging.kinds.volumes.evaluate import evaluate as evaluate_cases
-from mtf_imaging.kinds.volumes.segment.predict import plan_predictions, predict_cases, prediction_files, run_network
+from mtf_imaging.kinds.volumes.segment.maps import MapChoice
+from mtf_imaging.kinds.volumes.segment.planning import plan_predictions, prediction_files
+from mtf_imaging.kinds.volumes.segment.predict import predict_cases, run_network
 from mtf_imaging.kinds.volumes.trained import description_of_run, sampling_of_run, window_of_run
 
 if TYPE_CHECKING:
@@ -30,6 +35,7 @@ if TYPE_CHECKING:
     from mtf_imaging.training.evaluation import Predict
     from mtf_imaging.training.task import Task
 
+_logger = logging.getLogger(__name__)
 _IDLE = {
     "scales": "volumes are resampled to the voxel size of the network",
     "split": "only folders of photos or objects have splits",
@@ -73,6 +79,11 @@ class Prediction(PredictedImages):
     def _sampling(self) -> AnySampling:
         return sampling_of_run(self._run, self._settings.resolution, self._settings.spacing)
 
+    @property
+    def _maps(self) -> MapChoice:
+        own = self._settings
+        return MapChoice(own.probabilities, own.uncertainty, several=own.ensemble or bool(own.flips))
+
     def find_labeled(self, input_dir: str | Path, output_dir: str | Path) -> list[Case]:
         own = self._settings
         with reading(input_dir, self.kind, "input_dir"):
@@ -83,20 +94,25 @@ class Prediction(PredictedImages):
         own = self._settings
         options = overwrite, own.submission, own.spacing_table, self._description, own.output_format
         with reading(input_path, self.kind, "input"):
-            return plan_predictions(input_path, output_path, *options)
+            planned = plan_predictions(input_path, output_path, *options, maps=self._maps, label_codes=own.label_codes)
+        if own.uncertainty and not self._maps.several:
+            _logger.info("uncertainty: one network without flips has an entropy, but no mutual information")
+        return planned
 
     def prediction_files(self, pairs: list[tuple[Case, Path]], input_path: Path, output_path: Path) -> PredictionFiles:
-        return prediction_files(pairs, input_path, output_path)
+        return prediction_files(pairs, input_path, output_path, self._maps)
 
     def network(
         self, task: "Task", runs: Sequence[Path], checkpoint: str, images: Sequence[Case], **options: Any
     ) -> "Predict":
         own: dict[str, Any] = {"flips": self._settings.flips, "window": self._sliding_window}
+        if self._maps.uncertainty:
+            own["member"] = functools.partial(with_entropy, has_regions=self._description.has_regions)
         return trained_network(task, self._sampling.grids, runs, checkpoint, **own, **options)
 
     def run_network(self, images: Sequence[Case], network: "Predict") -> None:
         own = self._settings
-        run_network(images, self._sampling, network, own.window, own.spacing_table, self._description)
+        run_network(images, self._sampling, network, own.window, own.spacing_table, self._description, self._maps)
 
     def evaluate(
         self, images: Sequence[Case], network: "Predict", own: "EvaluateSettings", provenance: Provenance | None = None
@@ -141,6 +157,8 @@ class Prediction(PredictedImages):
             description=self._description,
             record=record,
             faults=faults,
+            maps=self._maps,
+            label_codes=settings.label_codes,
         )
 
     def next_step(self, pairs: list[tuple[Case, Path]], input_path: Path, output_path: Path) -> NextStep:
@@ -153,6 +171,10 @@ class Prediction(PredictedImages):
         volume, output = pairs[0][0].volume, pairs[0][1]
         if output.name.endswith(".zarr"):
             return NextStep("open {} over {} in a viewer of OME-Zarr, for instance napari", (output, volume))
+        if output.name.endswith(".dcm"):
+            return NextStep("open {} over {} in a DICOM viewer, for instance 3D Slicer or OHIF", (output, volume))
+        if is_itk(output):
+            return NextStep("open {} over {} in a viewer of its format, for instance 3D Slicer", (output, volume))
         if shutil.which("itksnap"):
             return NextStep("itksnap -g {} -s {}", (volume, output))
         return NextStep("open {} over {} in a NIfTI viewer, for instance ITK-SNAP or 3D Slicer", (output, volume))

@@ -20,6 +20,17 @@ from mtf_imaging.errors import DataError
 from mtf_imaging.files.reading import reading_named
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DicomGeometry(MadeGeometry):
+    """Geometry of a series of DICOM files.
+
+    Attributes:
+      files: the file of each plane, ordered along the last stored axis.
+    """
+
+    files: tuple[Path, ...]
+
+
 @dataclasses.dataclass(frozen=True)
 class DicomSeries(Stored):
     """The stored numbers of a series of DICOM files, one per plane, with the axes (column, row, plane).
@@ -32,7 +43,7 @@ class DicomSeries(Stored):
 
     path: Path
     planes: tuple[Plane, ...]
-    geometry: MadeGeometry
+    geometry: DicomGeometry
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -111,7 +122,8 @@ def open_series(folder: str | Path) -> DicomSeries:
         )
     planes, affine = stack(folder, [read_plane(file) for file in files])
     _warn_of_padding(folder, planes)
-    geometry = MadeGeometry(**made_fields((*planes[0].size, len(planes)), affine))
+    files = tuple(plane.path for plane in planes)
+    geometry = DicomGeometry(**made_fields((*planes[0].size, len(planes)), affine), files=files)
     return DicomSeries(folder, tuple(planes), geometry)
 
 

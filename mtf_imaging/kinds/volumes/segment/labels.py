@@ -19,6 +19,7 @@ from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.evaluation.scoring.compact_labels import CompactLabels
 
 if TYPE_CHECKING:
+    from mtf_imaging.kinds.volumes.segment.maps import OutputRegions
     from mtf_imaging.meshes.group import Group
     from mtf_imaging.training.slices import ImageSlices
 
@@ -94,7 +95,7 @@ class SlicedLabels:
 
 
 def sliced_labels(
-    slices: "ImageSlices",
+    slices: "ImageSlices | OutputRegions",
     probabilities: np.ndarray,
     geometry: Geometry,
     sampling: AnySampling,
@@ -187,7 +188,7 @@ def _outward(region: Region, origin: Region) -> Region:
     return tuple(slice(at.start + o.start, at.stop + o.start) for at, o in zip(region, origin, strict=True))
 
 
-def _whole_shape(slices: "ImageSlices", probabilities: np.ndarray) -> tuple[int, ...]:
+def _whole_shape(slices: "ImageSlices | OutputRegions", probabilities: np.ndarray) -> tuple[int, ...]:
     """Returns the shape of the probabilities of all processes together."""
     if len(slices.outputs) == 1:
         return probabilities.shape
@@ -198,7 +199,7 @@ def _fix(description: Description) -> str:
     return f"Fix: return one probability per {'mask' if description.has_regions else 'class'} for every voxel."
 
 
-def check_finite(slices: "ImageSlices", probabilities: np.ndarray, path: Path, fix: str) -> None:
+def check_finite(slices: "ImageSlices | OutputRegions", probabilities: np.ndarray, path: Path, fix: str) -> None:
     """Raises DataError in every process if the probabilities of one process contain NaN or infinity.
 
     Args:

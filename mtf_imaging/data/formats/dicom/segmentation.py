@@ -1,0 +1,190 @@
+"""Writes segmentations of DICOM series as DICOM-SEG, with highdicom."""
+
+import contextlib
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+import mtf_imaging
+from mtf_imaging.data.formats.dicom.label_codes import Code, LabelCodes
+from mtf_imaging.data.formats.dicom.library import import_pydicom
+from mtf_imaging.data.formats.dicom.series import DicomGeometry
+from mtf_imaging.data.formats.label_slabs import numbered_slabs
+from mtf_imaging.data.images.geometry import Geometry
+from mtf_imaging.data.listing.dicom_files import first_dicom_file
+from mtf_imaging.data.listing.image_formats import is_zarr
+from mtf_imaging.errors import DataError
+from mtf_imaging.files.atomic import atomic_path
+from mtf_imaging.files.reading import reading_named
+
+INSTALL = 'pip install "mtf-imaging[dicom-seg]"'
+_PROGRAM = "mtf_imaging"
+_SERIES_NUMBER = 900  # series of scanners have smaller numbers
+# Elements that DICOM-SEG copies from the series. DICOM requires the first ones; the others may be empty.
+_NEEDED = ("FrameOfReferenceUID", "StudyInstanceUID", "SeriesInstanceUID", "SOPInstanceUID")
+_MAY_BE_EMPTY = (
+    "AccessionNumber",
+    "PatientBirthDate",
+    "PatientID",
+    "PatientName",
+    "PatientSex",
+    "ReferringPhysicianName",
+    "StudyDate",
+    "StudyID",
+    "StudyTime",
+)
+
+
+def import_highdicom(what: object) -> ModuleType:
+    """Returns the module highdicom, an optional dependency.
+
+    Args:
+      what: the file to write, for the message.
+
+    Raises:
+      DataError: highdicom is not installed.
+    """
+    try:
+        import highdicom
+    except ImportError as error:
+        raise DataError(
+            f"{what}: DICOM-SEG files need the package highdicom, which is not installed. Fix: run {INSTALL}"
+        ) from error
+    return highdicom
+
+
+def write_dicom_seg(
+    path: str | Path, slabs: Iterable[np.ndarray], geometry: Geometry, segments: Mapping[str, LabelCodes]
+) -> None:
+    """Writes a segmentation as one DICOM-SEG object that refers to the files of its series.
+
+    Each label is a binary segment. Frames without voxels of a label are left out. All labels are in memory, in 2 bytes
+    per voxel. The object and its series get new UIDs each time. The write is atomic.
+
+    Args:
+      path: the .dcm file to write or replace.
+      slabs: the labels, uint8 `[x, y, z]` in canonical axes, in slabs of any thickness in the order of
+        `geometry.plane_order`.
+      geometry: geometry of the series.
+      segments: the codes of the labels 1, 2, ..., by the name of the label.
+
+    Raises:
+      DataError: highdicom is missing; the volume is not a DICOM series, or its files lack needed elements; or the
+        shapes of the labels and the volume differ.
+    """
+    highdicom = import_highdicom(path)
+    if not isinstance(geometry, DicomGeometry):
+        raise _not_a_series(path, "the volume")
+    stored = [geometry.to_stored(slab) for _, slab in numbered_slabs(path, slabs, geometry)]
+    labels = np.ascontiguousarray(np.concatenate(stored, axis=2).transpose(2, 1, 0))  # [plane, row, column]
+    del stored
+    headers = read_headers(geometry.files)
+    with _quiet():
+        file = highdicom.seg.Segmentation(
+            source_images=headers,
+            pixel_array=labels,
+            segmentation_type=highdicom.seg.SegmentationTypeValues.BINARY,
+            segment_descriptions=_descriptions(highdicom, segments),
+            series_instance_uid=highdicom.UID(),
+            series_number=_SERIES_NUMBER,
+            sop_instance_uid=highdicom.UID(),
+            instance_number=1,
+            manufacturer=_PROGRAM,
+            manufacturer_model_name=_PROGRAM,
+            software_versions=mtf_imaging.__version__,
+            device_serial_number=mtf_imaging.__version__,  # required, but programs have no serial number
+            series_description=f"Segmentation: {', '.join(segments)}"[:64],
+            content_description="Automatic segmentation",
+        )
+    with atomic_path(path) as temporary:
+        file.save_as(temporary)
+
+
+def check_series(path: str | Path, volume: Path) -> None:
+    """Checks that a segmentation can be written as DICOM-SEG, before it is computed.
+
+    Args:
+      path: the file to write.
+      volume: the volume.
+
+    Raises:
+      DataError: highdicom is missing, the volume is not a DICOM series, or its files lack needed elements.
+    """
+    import_highdicom(path)
+    first = first_dicom_file(volume) if volume.is_dir() and not is_zarr(volume) else None
+    if first is None:
+        raise _not_a_series(path, str(volume))
+    read_headers([first])
+
+
+def _not_a_series(path: str | Path, volume: str) -> DataError:
+    return DataError(
+        f"{path}: DICOM-SEG refers to the files of a DICOM series, but {volume} is not a DICOM series. "
+        "Fix: give the folder of the series, or another output_format.",
+        ["output_format"],
+    )
+
+
+def read_headers(files: Sequence[Path]) -> list[Any]:
+    """Reads the headers of a series, without pixels.
+
+    Raises:
+      DataError: a header lacks an element that DICOM-SEG needs.
+    """
+    headers = []
+    for path in files:
+        pydicom = import_pydicom(path)
+        with reading_named(path):
+            header = pydicom.dcmread(path, stop_before_pixels=True)
+        missing = [name for name in _NEEDED if not header.get(name)]
+        if missing:
+            raise DataError(
+                f"{path}: its header lacks {', '.join(missing)}, which DICOM-SEG refers to. Fix: give the original "
+                "series, or another output_format.",
+                ["output_format"],
+            )
+        for name in _MAY_BE_EMPTY:
+            if name not in header:
+                setattr(header, name, None)
+        headers.append(header)
+    return headers
+
+
+def _descriptions(highdicom: ModuleType, segments: Mapping[str, LabelCodes]) -> list[Any]:
+    algorithm = highdicom.AlgorithmIdentificationSequence(
+        name=_PROGRAM,
+        version=mtf_imaging.__version__,
+        family=highdicom.sr.CodedConcept("123110", "DCM", "Artificial Intelligence"),
+    )
+
+    def concept(code: Code) -> Any:
+        return highdicom.sr.CodedConcept(code.value, code.scheme, code.meaning)
+
+    return [
+        highdicom.seg.SegmentDescription(
+            segment_number=number,
+            segment_label=name[:64],
+            segmented_property_category=concept(codes.category),
+            segmented_property_type=concept(codes.type),
+            anatomic_regions=None if codes.region is None else [concept(codes.region)],
+            algorithm_type=highdicom.seg.SegmentAlgorithmTypeValues.AUTOMATIC,
+            algorithm_identification=algorithm,
+        )
+        for number, (name, codes) in enumerate(segments.items(), 1)
+    ]
+
+
+@contextlib.contextmanager
+def _quiet():
+    """Silences the warning of highdicom about segmentations without voxels, which are allowed."""
+    log = logging.getLogger("highdicom")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(level)

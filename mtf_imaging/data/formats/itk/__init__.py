@@ -1,0 +1,1 @@
+"""NRRD and MetaImage files, which SimpleITK reads and writes."""

@@ -1,0 +1,49 @@
+"""Writes segmentations as NRRD or MetaImage."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from mtf_imaging.data.formats.itk.geometry import place_of
+from mtf_imaging.data.formats.itk.library import import_simpleitk
+from mtf_imaging.data.formats.label_slabs import numbered_slabs
+from mtf_imaging.data.images.geometry import Geometry
+from mtf_imaging.errors import DataError
+from mtf_imaging.files.atomic import atomic_path
+
+
+def write_itk_labels(path: str | Path, slabs: Iterable[np.ndarray], geometry: Geometry) -> None:
+    """Writes a segmentation as compressed NRRD or MetaImage in the place of its volume.
+
+    The write is atomic: the file gets its name only when it is complete. SimpleITK needs all labels in memory, twice:
+    2 bytes per voxel.
+
+    Args:
+      path: the .nrrd or .mha file to write or replace.
+      slabs: the labels, uint8 `[x, y, z]` in canonical axes, in slabs of any thickness in the order of
+        `geometry.plane_order`.
+      geometry: geometry of the volume.
+
+    Raises:
+      DataError: SimpleITK is missing or cannot write the file, or the shapes of the labels and the volume differ.
+    """
+    simpleitk = import_simpleitk(path)
+    labels = np.empty(geometry.stored_shape, np.uint8, order="F")
+    for start, slab in numbered_slabs(path, slabs, geometry):
+        stored = geometry.to_stored(slab)
+        labels[..., start : start + stored.shape[2]] = stored
+    image = simpleitk.GetImageFromArray(labels.transpose())
+    del labels
+    place = place_of(geometry)
+    image.SetOrigin(place.origin)
+    image.SetSpacing(place.spacing)
+    image.SetDirection(place.direction)
+    with atomic_path(path) as temporary:
+        try:
+            simpleitk.WriteImage(image, str(temporary), useCompression=True)
+        except RuntimeError as error:
+            raise DataError(
+                f"{path}: SimpleITK cannot write this file ({str(error).splitlines()[-1].strip()}). "
+                "Fix: check the free space and the rights of the folder, or write .nii.gz."
+            ) from error

@@ -1,0 +1,224 @@
+"""Maps of a volume that are written besides its labels: probabilities, entropy and mutual information."""
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from mtf_imaging.data.description.description import BACKGROUND, Description
+from mtf_imaging.data.formats.write_maps import write_map_slabs
+from mtf_imaging.data.images.geometry import Geometry
+from mtf_imaging.data.listing.image_formats import OME_ZARR, OUTPUT_FORMATS, is_zarr
+from mtf_imaging.data.sampling.buckets import AnySampling
+from mtf_imaging.data.sampling.grid import Region, whole_region
+from mtf_imaging.data.sampling.label_region import covered_region, needed_region, region_of_slice, resampled_region
+from mtf_imaging.data.sampling.regions import PlaneOrder, moved, overlap, region_shape
+from mtf_imaging.data.sampling.sampling import way_back
+from mtf_imaging.evaluation.averaging.uncertainty import map_names, uncertainty
+from mtf_imaging.files.contained import contained
+
+if TYPE_CHECKING:
+    from mtf_imaging.meshes.group import Group
+    from mtf_imaging.training.slices import ImageSlices
+
+PROBABILITIES = "probabilities"
+_SLAB_BYTES = 32 << 20  # of the values of a slab; a few slabs exist at a time
+_NOTHING = (slice(0, 0),) * 3
+
+
+@dataclasses.dataclass(frozen=True)
+class MapChoice:
+    """The maps to write.
+
+    Attributes:
+      probabilities: whether to write the probabilities.
+      uncertainty: whether to write the entropy and, if there are several members, the mutual information.
+      several: whether the network averages several members; see `evaluation.averaging.uncertainty`.
+    """
+
+    probabilities: bool = False
+    uncertainty: bool = False
+    several: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the maps, each of which is a file."""
+        uncertain = map_names(self.several) if self.uncertainty else ()
+        return (*([PROBABILITIES] if self.probabilities else []), *uncertain)
+
+    def paths(self, output: Path, into: Path | None) -> tuple[Path, ...]:
+        """Returns the files of the maps.
+
+        They are OME-Zarr images if the segmentation is one, otherwise NIfTI files.
+
+        >>> [path.as_posix() for path in MapChoice(uncertainty=True).paths(Path("out/a.nrrd"), None)]
+        ['out/a_entropy.nii.gz']
+        >>> [path.as_posix() for path in MapChoice(uncertainty=True).paths(Path("out/a.zarr"), Path("out"))]
+        ['out/entropy/a.ome.zarr']
+
+        Args:
+          output: the segmentation.
+          into: the folder of the segmentations, whose subfolders have the names of the maps; None for a single
+            segmentation, next to which the maps are.
+        """
+        formats = (*OUTPUT_FORMATS.values(), OME_ZARR)
+        stem = next((stem for each in formats if (stem := each.stem(output)) is not None), output.name)
+        ending = OME_ZARR.endings[0] if is_zarr(output) else ".nii.gz"
+        if into is None:
+            return tuple(output.with_name(f"{stem}_{name}{ending}") for name in self.names)
+        below = output.parent.relative_to(into)
+        return tuple(contained(into, name, (below / f"{stem}{ending}").as_posix()) for name in self.names)
+
+
+#: Only the labels are written.
+NO_MAPS = MapChoice()
+
+
+class OutputRegions(NamedTuple):
+    """The regions of `training.slices.ImageSlices`, for some of the values that a network returns."""
+
+    group: "Group"
+    inputs: Sequence[Region]
+    outputs: Sequence[Region]
+
+
+def first_values(slices: "ImageSlices | OutputRegions", count: int) -> OutputRegions:
+    """Returns the slices of the first values of each voxel.
+
+    Args:
+      slices: the slices of the processes.
+      count: number of values.
+    """
+    outputs = [(*output[:3], overlap(output[3], slice(0, count))) for output in slices.outputs]
+    return OutputRegions(slices.group, slices.inputs, outputs)
+
+
+class SlicedMaps:
+    """Values on the voxels of a volume, of which each process has a slice on the grid of the network.
+
+    All processes call the methods in the same order. A slab is interpolated when it is needed, so that no process has
+    all values at the resolution of the volume.
+
+    Args:
+      slices: the slices of the processes, whose outputs have these values.
+      values: `[x, y, z, values]` of this process, on the grid of `sampling`.
+      geometry: the geometry of the volume.
+      sampling: the voxel grid of the network, or its grids.
+      beyond: the values of voxels beyond the grid.
+    """
+
+    def __init__(
+        self,
+        slices: OutputRegions,
+        values: np.ndarray,
+        geometry: Geometry,
+        sampling: AnySampling,
+        beyond: Sequence[float],
+    ) -> None:
+        self._group, self._values, self._shape = slices.group, values, geometry.shape
+        self._beyond = np.asarray(beyond, np.float32)
+        sampling = sampling.choose(geometry.shape, geometry.spacing)
+        self._box, self._back = way_back(sampling.spans(geometry.shape, geometry.spacing), geometry.shape)
+        self._grid = region_shape(self._box)
+        self._have = slices.outputs
+        self._regions = []
+        for output in slices.outputs:
+            inside = tuple(overlap(at, box) for at, box in zip(output[:3], self._box, strict=True))
+            self._regions.append(region_of_slice(self._grid, self._back, moved(inside, self._box)))
+
+    def slabs(self, order: PlaneOrder) -> Iterator[np.ndarray]:
+        """Yields the values of each slab of the volume, float32 `[x, y, z, values]`.
+
+        In other processes than process 0, the arrays are empty.
+
+        Args:
+          order: the order of the slabs.
+        """
+        count = len(self._beyond)
+        plane = 4 * count * math.prod(self._shape) // self._shape[order.axis]
+        every = slice(0, count)
+        for slab in order.parts(whole_region(self._shape), max(1, _SLAB_BYTES // plane)):
+            parts = [self._part(region, slab) for region in self._regions]
+            needed = [needed_region(self._grid, self._back, part) for part in parts]
+            want = [(*self._outward(region), every) for region in needed]
+            there = self._group.move(self._values, self._have, want)
+            own = self._interpolated(there, parts[self._group.index])
+            gathered = [(*slab, every), *[(*_NOTHING, every)] * (len(parts) - 1)]
+            yield self._group.move(own, [(*part, every) for part in parts], gathered)
+
+    def send(self, order: PlaneOrder) -> None:
+        """Sends the values of this process to process 0, which calls `slabs` with the same order."""
+        for _ in self.slabs(order):
+            pass
+
+    def _interpolated(self, values: np.ndarray, part: Region) -> np.ndarray:
+        shape = (*region_shape(part), len(self._beyond))
+        result = np.broadcast_to(self._beyond, shape).copy()
+        if result.size:
+            inside = covered_region(self._grid, self._back, part)
+            result[inside] = resampled_region(values, self._grid, self._back, part)[inside]
+        return result
+
+    def _outward(self, region: Region) -> Region:
+        return tuple(
+            slice(at.start + box.start, at.stop + box.start) for at, box in zip(region, self._box, strict=True)
+        )
+
+    @staticmethod
+    def _part(region: Region, slab: Region) -> Region:
+        part = tuple(overlap(first, second) for first, second in zip(region, slab, strict=True))
+        return part if all(region_shape(part)) else _NOTHING
+
+
+class Maps:
+    """The maps of one volume.
+
+    Args:
+      choice: the maps to write.
+      slices: the slices of the processes.
+      values: the result of the network in this process: `[x, y, z, classes]`; with `choice.uncertainty`,
+        `[x, y, z, classes + 1]`, where the last value is the mean entropy of the members.
+      geometry: the geometry of the volume.
+      sampling: the voxel grid of the network, or its grids.
+      description: the labels or regions that the network predicts.
+    """
+
+    def __init__(
+        self,
+        choice: MapChoice,
+        slices: "ImageSlices",
+        values: np.ndarray,
+        geometry: Geometry,
+        sampling: AnySampling,
+        description: Description,
+    ) -> None:
+        self._geometry, count = geometry, description.num_outputs
+        self._every: list[tuple[SlicedMaps, tuple[str, ...]]] = []
+        if choice.probabilities:
+            beyond = [float(BACKGROUND in labels) for labels in description.outputs.values()]
+            sliced = SlicedMaps(first_values(slices, count), values[..., :count], geometry, sampling, beyond)
+            self._every.append((sliced, tuple(description.outputs)))
+        if choice.uncertainty:
+            results = uncertainty(values, description.has_regions, choice.several)
+            single = first_values(slices, 1)
+            for number, name in enumerate(map_names(choice.several)):
+                sliced = SlicedMaps(single, results[..., number : number + 1], geometry, sampling, [0])
+                self._every.append((sliced, (name,)))
+
+    def write(self, paths: Sequence[Path]) -> None:
+        """Writes the maps in process 0, while the other processes call `send`.
+
+        Args:
+          paths: the files, as returned by `MapChoice.paths`.
+        """
+        order = self._geometry.plane_order
+        for path, (sliced, names) in zip(paths, self._every, strict=True):
+            write_map_slabs(path, sliced.slabs(order), self._geometry, names)
+
+    def send(self) -> None:
+        """Sends the maps of this process to process 0."""
+        for sliced, _ in self._every:
+            sliced.send(self._geometry.plane_order)
