@@ -2,7 +2,7 @@
 
 The shape of a tensor or a mesh is written `name:size,name:size`. A layout is a list of rules `tensor_dim:mesh_dim`,
 each of which splits a tensor dimension over a mesh dimension. `;` means the same as `,`, and spaces around names and
-sizes are ignored. The empty string is valid and means no dimensions, or no rules. Any other text raises an error that
+sizes are ignored. The empty string is valid and means no dimensions or no rules. Any other text raises an error that
 marks the fault with a caret.
 """
 

@@ -1,4 +1,4 @@
-"""The slices of one dimension of n elements over N processors: `ceil(n / N)` elements each, the last ones fewer."""
+"""The slices of one dimension: `ceil(n / N)` of n elements on each of N processors, with fewer in the last ones."""
 
 import collections
 import dataclasses

@@ -67,7 +67,7 @@ class Program(tf.Module):
       part_of: (dimension name, number of micro-batches) if a call computes one of several micro-batches, else None.
         Such a program is called with `call_part`. Its random operations draw the same values as one call on the
         whole batch would.
-      may_repeat: whether processors may do the same work without a warning.
+      may_repeat: whether to allow processors that repeat the same work without a warning.
 
     Attributes:
       layout: the `Layout`.
@@ -167,8 +167,8 @@ class Program(tf.Module):
 
         Args:
           **tensors: a tensor, an array, or Python numbers in lists for each input, by keyword. Values of another dtype
-            are cast if that changes none of them, except for rounding to a float. If the mesh is collective, every
-            process passes the same.
+            are cast if that changes no value, except by rounding to a float. If the mesh is collective, every process
+            passes the same values.
 
         Returns:
           Whole tensors in the same structure as the return value of `fn`, in every process.
@@ -255,7 +255,7 @@ class Program(tf.Module):
         return tf.function(gather, autograph=False)
 
     def _turn(self, number: int) -> tf.Tensor | None:
-        """Returns the parity of a call with a given number, which selects the keys of its collectives."""
+        """Returns the parity of a call number, which selects the keys of the collectives."""
         if not self.mesh_impl.transport.is_between_processes:
             return None
         return tf.constant(number % 2, tf.int32)

@@ -63,7 +63,7 @@ def _result_axes(op: mtf.Operation, mesh: ShardMeshImpl) -> list[frozenset[int]]
 
 
 def _sources(op: mtf.Operation) -> list[int]:
-    """Returns the indices of the inputs with respect to which an operation's `LocalResult`s are differentiated."""
+    """Returns the indices of the inputs with respect to which `LocalResult`s are differentiated."""
     indices = list(range(len(op.inputs)))
     if isinstance(op, mtf.GenericGradOperation):  # inputs: inputs and outputs of the forward operation, then cotangents
         forward = compat.forward_operation(op)
