@@ -12,7 +12,7 @@ from mtf_imaging.files.contained import MAX_NAME
 
 _MARK = ".partial-"
 OLD = "-old"  # ends the temporary name of a folder that is being replaced
-_DIGITS = 8  # of checksums in names, in characters
+_DIGITS = 8  # characters of a checksum in a name
 
 
 def partial_path(path: Path) -> Path:

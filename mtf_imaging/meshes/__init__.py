@@ -17,7 +17,7 @@ from mtf_imaging.meshes.runtime import Runtime, join
 
 __all__ = ["MESH_IMPLS", "Runtime", "ShardMeshImpl", "connect", "default_devices", "join", "make_mesh_impl"]
 
-_SPARE = "spare processes"  # name of a mesh dimension that no rule can name
+_SPARE = "spare processes"  # a name that is not valid in rules
 _logger = logging.getLogger(__name__)
 
 

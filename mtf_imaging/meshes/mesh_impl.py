@@ -28,7 +28,7 @@ class _Protocol(Shards):
 
 
 class ShardMeshImpl(_Protocol):
-    """A mesh of processors and the communication between them; `Shards` describes the arguments."""
+    """A mesh of processors and their communication; `Shards` describes the arguments."""
 
     # Sums over processors.
 

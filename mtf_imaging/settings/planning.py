@@ -146,7 +146,7 @@ class BenchSettings(PlannedStepSettings, RecipeSettings, ProgressSettings):
     seed: int = setting(default=0)
 
 
-PATCHES = ("auto", "always", "never")  # what a plan is made of
+PATCHES = ("auto", "always", "never")  # the components of a plan
 
 
 class TaskBuilder(Protocol):

@@ -7,7 +7,7 @@ from mtf_imaging.data.sampling.buckets import parse_grids
 from mtf_imaging.data.sampling.grid import AXIS_NAMES
 from mtf_imaging.errors import ConfigError
 
-AUTO = "auto"  # the layout that train chooses for its devices
+AUTO = "auto"  # train chooses the layout for its devices
 DTYPES = ("float32", "bfloat16", "float64")
 MODEL_FORMATS = ("saved_model", "onnx", "tflite")
 ONE_SCALE = (1.0,)

@@ -1,4 +1,4 @@
-"""Halos between devices with one slice each along a dimension: strips of both neighbors are joined to the slice.
+"""Halos between devices with one slice each along a dimension: the strips of both neighbors are joined to the slice.
 
 Both neighbors' strips are exchanged at once. A margin beyond the border of the whole tensor is a strip of `fill`.
 """
@@ -151,7 +151,7 @@ def _filled(stack: tf.Tensor, dim: int, voxels: int, fill: float) -> tf.Tensor:
 
 
 def _padded(x: tf.Tensor, dim: int, before: int, after: int) -> tf.Tensor:
-    """Extends a strip by zeros."""
+    """Extends a strip with zeros."""
 
     def zeros(voxels: int) -> list[tf.Tensor]:
         return [tf.zeros([*x.shape[:dim], voxels, *x.shape[dim + 1 :]], x.dtype)] if voxels else []

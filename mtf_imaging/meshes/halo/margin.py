@@ -73,7 +73,7 @@ class Margin:
 
     @property
     def cut(self) -> "Margin | None":
-        """The voxels of the widened slice that no window reads, as a margin; None if they differ between slices."""
+        """The voxels of the widened slice that no window reads, as a margin, or None if they differ between slices."""
         first, *others = set(self.plan.starts)
         return None if others else Margin(self.dim, self.plan.length, first, self.plan.width - first - self.plan.length)
 
