@@ -1,4 +1,4 @@
-"""What `evaluate` and `predict` share: the images of a run, and its trained network in all processes."""
+"""Functions shared by `evaluate` and `predict`: opening the images of a run and its network in all processes."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def open_images(own: EvaluateSettings | PredictSettings) -> PredictedImages:
-    """Returns the kind of images that a run was trained on, with the settings of a job.
+    """Returns the kind of images on which a run was trained, with the settings of a job.
 
     Raises:
       CheckpointError: the run has no such checkpoint.
@@ -42,10 +42,10 @@ def network_of_run(
       subject: the kind of images.
       own: the settings of the job.
       images: the images, which all processes must have in the same order.
-      choose: a function that returns the numbers of the images to predict, which process 0 calls; None for all images.
+      choose: a function that process 0 calls to get the numbers of the images to predict; None for all images.
 
     Yields:
-      The processes, the network, and the images to predict. Without such images, the network is None.
+      The processes, the network, and the images to predict. If there are none, the network is None.
     """
     task, devices = task_for(own.task, subject.description), as_devices(own.devices)
     with devices.joined(own.layout) as group:

@@ -13,7 +13,7 @@ _SETTINGS = "study.json"
 
 
 def keep_settings(out: Path, settings: dict, added: str) -> None:
-    """Saves the settings of a study, or compares them with the settings that its folder already contains.
+    """Saves the settings of a study, or compares them with the settings already saved in its folder.
 
     Args:
       out: the folder.

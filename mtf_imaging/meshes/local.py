@@ -291,7 +291,8 @@ def fold_sum(
 ) -> tf.Tensor:
     """Implements `ShardMeshImpl.window_sum` for one shard, without the sum over shards.
 
-    If the stacks cover only some processors of the shard, `whole_local` gives the full shard.
+    If the stacks cover only some processors of the shard, `whole_local` is the number of all its processors along each
+    mesh dimension.
     """
     axes = [axis for axis in sorted(varying_axes) if local[axis] > 1]
     # Slices are equal along a mesh dimension that splits nothing, so the first slice represents all.

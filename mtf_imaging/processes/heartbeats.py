@@ -67,7 +67,7 @@ class Status(NamedTuple):
       calls: number of program calls that the process has started.
       has_server: whether its TCP port is open.
       is_in_call: whether it is in a call.
-      is_reply: whether this answers a message with a different roll or identity.
+      is_reply: whether this answers a mismatched message.
       idle: seconds since any process was last known to compute.
       outside: seconds since any process was last known to be outside a call.
       why: the reason for which the process is about to end, or "".

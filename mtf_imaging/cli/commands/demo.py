@@ -1,4 +1,4 @@
-"""`mtf-imaging demo`: runs the whole workflow as command lines that a user can type, each printed before it runs."""
+"""`mtf-imaging demo`: runs the whole workflow as command lines that a user could type, and prints each of them."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`mtf-imaging score`: scores segmentations of any origin."""
+"""`mtf-imaging score`: scores segmentations from any source."""
 
 from absl import flags
 
@@ -8,7 +8,7 @@ from mtf_imaging.files.run_folder import check_no_run
 from mtf_imaging.settings.setting import setting, settings
 from mtf_imaging.settings.step import SpacingTableSettings, WorkerSettings
 
-# Copies of values in modules that import NumPy, which --help does without; a test compares them.
+# Copies of values from modules that import NumPy, so that --help does not import it; a test compares them.
 _RULES = ("lits", "any")
 _TOLERANCE_MM = 1.0
 

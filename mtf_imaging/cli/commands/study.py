@@ -59,7 +59,7 @@ def run(values: flags.FlagValues) -> str:
 
 
 def _compare_context(values: flags.FlagValues, own: StudyCases, settings: dict) -> str:
-    """Runs the study of context, and names its picture."""
+    """Runs the context study and prints the path of its picture."""
     if values.num_processes > 1:
         raise ConfigError(
             f"--num_processes={values.num_processes}: every training of a study of context runs in one process on one "
@@ -67,7 +67,7 @@ def _compare_context(values: flags.FlagValues, own: StudyCases, settings: dict) 
         )
     files = list(values.gin_file) or [_JOB_OF_CONTEXT]
     for name in files:
-        find_gin_file(name)  # fails before anything is written
+        find_gin_file(name)  # reports errors before anything is written
     shared = {"kind": CONTEXT, "gin_file": files, "spacing": values.spacing, "multiple": values.multiple}
     make = functools.partial(bound_training, tuple(files), tuple(values.gin_param))
     run_context_study(own, make, settings | shared, values.num_steps)
@@ -75,7 +75,7 @@ def _compare_context(values: flags.FlagValues, own: StudyCases, settings: dict) 
 
 
 class _CommandLines:
-    """The steps of a study as command lines, each printed before it runs.
+    """The steps of a study as command lines, which are printed before they run.
 
     Args:
       values: the flags of the study.

@@ -26,7 +26,7 @@ def import_tensorflow() -> None:
     """
     check_tensorflow()
     os.environ.setdefault(_ONEDNN, "1")
-    quiet = os.environ.setdefault(_LEVEL, _SILENT) == _SILENT  # also if a parent process set it
+    quiet = os.environ.setdefault(_LEVEL, _SILENT) == _SILENT  # even if a parent process has set it
     # TensorFlow logs before it reads the level.
     with _buffered_stderr() if quiet else contextlib.nullcontext(), _without_import(_KERAS), _without_collections():
         from mtf_imaging.meshes.gpus import grow_memory
@@ -38,7 +38,7 @@ def import_tensorflow() -> None:
 def _without_import(module):
     """Makes imports of a module fail within the `with` block, unless it has already been imported.
 
-    Importing Keras takes a quarter of the time of importing TensorFlow, and this package does not use Keras. User code
+    Keras accounts for a quarter of TensorFlow's import time, and this package does not use it. User code
     can still import it later, for instance as `tf.keras`.
     """
     if module in sys.modules:
@@ -53,9 +53,9 @@ def _without_import(module):
 
 @contextlib.contextmanager
 def _without_collections():
-    """Pauses Python's garbage collector during the import of TensorFlow, and exempts all existing objects from it.
+    """Pauses Python's garbage collector while TensorFlow is imported, and then exempts all existing objects.
 
-    TensorFlow's modules are never freed, and visiting their objects takes a third of the time of the import. Does
+    TensorFlow's modules are never freed, and visiting their objects takes a third of the import time. Does
     nothing if TensorFlow has already been imported.
     """
     if "tensorflow" in sys.modules:
@@ -71,16 +71,16 @@ def _without_collections():
 
 @contextlib.contextmanager
 def _buffered_stderr():
-    """Buffers the output to file descriptor 2, also of C++ code, and writes it only after an error of the body."""
+    """Buffers output to file descriptor 2, including that of C++ code, and writes it only if the body fails."""
     sys.stderr.flush()
     stderr = os.dup(2)
     with tempfile.TemporaryFile() as buffer:
         os.dup2(buffer.fileno(), 2)
         try:
             yield
-        except (Exception, SystemExit):  # not after a signal, which explains the end
+        except (Exception, SystemExit):  # not after a signal, which is explanation enough
             buffer.seek(0)
-            with contextlib.suppress(OSError):  # the terminal is lost, or nobody reads the pipe
+            with contextlib.suppress(OSError):  # the terminal is lost, or the pipe is closed
                 os.write(stderr, buffer.read())
             raise
         finally:

@@ -27,8 +27,8 @@ class Explained:
       repeated: mesh dimensions that no rule uses.
       unevenness: the effects of uneven slices.
       batch: bytes of the inputs of a whole batch.
-      recipe: the length of the training and the price of a device.
-      receptive_field: the part of the image that a voxel of the output depends on; None if it is not known.
+      recipe: the training length and the device price.
+      receptive_field: the part of the image that an output voxel depends on; None if unknown.
       patch: the patches of the image, and the costs of predicting the whole image; None for a step on whole images.
     """
 
@@ -65,7 +65,7 @@ class Explained:
 
     @property
     def start_ups(self) -> dict[str, StartUp]:
-        """What each mesh implementation needs to start, by name."""
+        """The start-up costs of each mesh implementation, by name."""
         return start_ups(self.plan, self.batch)
 
     def fits(self, plan: Plan) -> bool | None:

@@ -1,4 +1,4 @@
-"""The result of a search as a table, with the reason why each layout is slower than the first."""
+"""The result of a search as a table, with the reason that each layout is slower than the first."""
 
 from collections.abc import Sequence
 

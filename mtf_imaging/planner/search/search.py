@@ -38,7 +38,7 @@ class Searched:
 
     Attributes:
       found: the ranked layouts: first the layouts that fit, by step time, then the others, by memory.
-      skipped: the reason for each layout that is not ranked: it leaves processors idle, or the network refuses it.
+      skipped: {layout that is not ranked: reason}, such as idle processors or a network that refuses the layout.
       sizes: {dimension: size} of the inputs.
     """
 
@@ -95,7 +95,7 @@ def search(
       memory: bytes that a program can use on each device.
       recompute: whether the job recomputes activations. If it does not and a layout does not fit, the search also tries
         the layout with recomputation.
-      only: the number of layouts to rank; default: all.
+      only: the maximum number of layouts to rank; default: all.
       num_hosts: the number of hosts, which must divide the number of devices.
       mesh_impl: "placement" or "collective"; see `make_plan`.
     """
