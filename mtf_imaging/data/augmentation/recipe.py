@@ -28,7 +28,7 @@ from mtf_imaging.errors import ConfigError, DataError
 # Largest displacement of control points, as a fraction of the distance between them, for which a three-dimensional
 # B-spline does not fold (Choi and Lee 2000, "Injectivity conditions of 2D and 3D uniform cubic B-spline functions").
 _NO_FOLD = 0.4
-# Options that change the liver and its lesions, by their labels.
+# Options that use the labels of the liver and its lesions.
 _OF_LITS = ("lesions", "class_shift", "class_shift_sd", "corruption", "corruption_sd")
 
 
@@ -38,8 +38,8 @@ class Augmentation:
 
     The options are applied in this order: lesions, flips, half turn, warp, class shift, corruption, gamma, contrast,
     brightness, noise. The random numbers of an option do not depend on the other options. All channels are moved alike;
-    their intensities change independently. Options of the liver and its lesions (lesions, class shift, corruption) need
-    the labels of LiTS.
+    their intensities change independently. Liver and lesion options (lesions, class shift, corruption) need
+    LiTS labels.
 
     In the descriptions, the unit of a channel is the width of its window, which is mapped to 0..1, or its standard
     deviation in the case if its values are not clipped. Voxels of 0 stay 0 in a channel whose z-score ignores them.
@@ -121,7 +121,7 @@ class Augmentation:
         checks.check_range("lesion_contrast", self.lesion_contrast, high=1.0)
 
     def check(self, description: Description) -> None:
-        """Checks that a data set has the structures that the options name.
+        """Checks that a data set has the structures that the options need.
 
         Args:
           description: the labels and the intensity schemes of the data set.
@@ -147,7 +147,7 @@ class Augmentation:
 
     @property
     def needs_whole_labels(self) -> bool:
-        """Whether `in_region` needs the labels of the whole sample: lesions and corruption choose voxels by them."""
+        """Whether `in_region` needs the labels of the whole sample, as lesions and corruption do."""
         return bool(self.lesions or self.corruption or self.corruption_sd)
 
     def source_bounds(
@@ -166,7 +166,7 @@ class Augmentation:
 
         Returns:
           Tensor[3, 2] int64, the first and the end voxel along x, y and z. An empty region needs no voxels. Around a
-          patch, they can be negative.
+          patch, the positions can be negative.
 
         Raises:
           DataError: the region is not within the sample.
@@ -240,7 +240,7 @@ class Augmentation:
         if self.needs_whole_labels:
             start = tf.zeros([3], tf.int64) if labels_start is None else labels_start
             labels = tf.slice(stored, source[:, 0] - start, source[:, 1] - source[:, 0])
-            # Labels beyond a patch do not count, so that all regions of a patch draw the same lesions.
+            # Labels beyond a patch are ignored, so that all regions of a patch draw the same lesions.
             stored = stored if labels_start is None else tf.slice(stored, -start, sizes)
         if self.lesions:
             about = (self.lesion_count, self.lesion_diameter, self.lesion_contrast)
@@ -291,5 +291,5 @@ class Augmentation:
 
 
 def _first_seeds(draws: Draws) -> tf.Tensor:
-    """Returns the seeds of flips, contrast, brightness and noise, which are those of the first release."""
+    """Returns the seeds of flips, contrast, brightness and noise, unchanged since the first release."""
     return tf.random.experimental.stateless_split(draws.key, 6)

@@ -17,7 +17,7 @@ def check_region(region: Sequence[slice], sizes: Grid) -> Region:
       sizes: number of voxels of the sample along x, y, z.
 
     Raises:
-      DataError: a slice has another step or is not within the sample.
+      DataError: a slice has a step other than 1, or is not within the sample.
     """
     for name, along, n in zip(AXIS_NAMES, region, sizes, strict=True):
         start, stop = along.start or 0, n if along.stop is None else along.stop
@@ -47,7 +47,7 @@ def bounds_of(region: Region) -> tf.Tensor:
 
 
 def mirror_bounds(bounds: tf.Tensor, mirrored: tf.Tensor, sizes: Grid) -> tf.Tensor:
-    """Returns the bounds of the same voxels after some axes are mirrored.
+    """Returns the bounds of the same voxels after mirroring some axes.
 
     Args:
       bounds: Tensor[3, 2] int64.
@@ -62,7 +62,7 @@ def crop(volume: tf.Tensor, start: tf.Tensor, region: Region) -> tf.Tensor:
     """Returns a region of a volume that begins at voxel `start` of the sample.
 
     Args:
-      volume: Tensor[x, y, z, ...]; only the sizes after z must be static.
+      volume: Tensor[x, y, z, ...]; only the dimensions after z must have static sizes.
       start: Tensor[3] int64.
       region: a region within the volume.
     """

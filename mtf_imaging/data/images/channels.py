@@ -83,7 +83,7 @@ def resample_channels_region(image: ImageSource, spans: Spans, region: Region) -
 def _in_order(
     source: VoxelSource, beyond: int, spans: Spans, region: Region, order: PlaneOrder
 ) -> Iterator[tuple[Region, np.ndarray]]:
-    """Yields the slabs of one channel in an order that may differ from that of its file."""
+    """Yields the slabs of one channel in an order that may differ from the order in its file."""
     shape = source.geometry.shape
     if source.order == order or not source.is_stream:
         yield from linear_slabs(source.read, shape, spans, region, beyond, order)

@@ -22,14 +22,14 @@ _SLAB_VOXELS = 1 << 22
 
 
 class VoxelSource(Protocol):
-    """One channel of an image, or the labels of a mask, on a file or a folder.
+    """One channel of an image, or the labels of a mask, read from a file or folder.
 
     Attributes:
       path: path of the file, for messages.
       geometry: geometry of the file.
       dtype: type of the voxels: int16 HU of a CT, float32 values of another modality, or uint8 labels.
       order: the order in which regions are read fastest.
-      is_stream: whether a region that precedes the last one in `order` can only be read from the start of the file.
+      is_stream: whether a region before the last one in `order` can only be read from the start of the file.
     """
 
     path: Path
@@ -39,7 +39,7 @@ class VoxelSource(Protocol):
     is_stream: bool
 
     def read(self, region: Region) -> np.ndarray:
-        """Returns the repaired voxels of a region `[x, y, z]` in canonical axes, as an array that nobody else uses.
+        """Returns the repaired voxels of a region `[x, y, z]` in canonical axes, as an array that is not shared.
 
         Raises:
           DataError: the file is damaged. Faults of the file as a whole are reported by `check`.
@@ -57,7 +57,7 @@ class VoxelSource(Protocol):
 
 
 def read_whole(source: VoxelSource) -> np.ndarray:
-    """Returns all voxels of a source `[x, y, z]`, and checks and closes its file; see `VoxelSource`."""
+    """Returns all voxels `[x, y, z]` of a source, and checks and closes its file; see `VoxelSource`."""
     with contextlib.closing(source):
         voxels = source.read(whole_region(source.geometry.shape))
         source.check()

@@ -105,7 +105,7 @@ def read_segmentation(
       description: the permitted labels.
 
     Raises:
-      DataError: the file cannot be used (see `read_volume`), or it has labels that the description lacks.
+      DataError: the file cannot be used (see `read_volume`), or it has labels that are not in the description.
     """
     source = open_segmentation(path, known, description)
     return Segmentation(read_whole(source), source.geometry, source.path)
@@ -125,13 +125,13 @@ def read_mask(path: str | Path, volume: Volume | Image | Segmentation, descripti
       description: the permitted labels.
 
     Returns:
-      The labels, aligned with the voxels of `volume`, with the geometry of the mask's file. A mask with the same voxels
+      The labels, aligned with the voxels of `volume`, and the geometry of the mask's file. A mask with the same voxels
       in another axis order is reoriented. If the affines of the mask and of `volume` contradict each other, voxels are
       matched by their indices, with a warning.
 
     Raises:
       DataError: the file cannot be used (see `read_volume`), the shapes of the mask and of `volume` differ, or the mask
-        has labels that the description lacks.
+        has labels that are not in the description.
     """
     source = open_mask(path, volume, description)
     return Segmentation(read_whole(source), source.geometry, source.path)

@@ -1,4 +1,4 @@
-"""Estimates the memory of the conversion of one case from its header."""
+"""Estimates the memory for converting one case from its header."""
 
 import math
 
@@ -11,17 +11,17 @@ from mtf_imaging.data.sampling.slabs import slab_bytes
 
 # Measured by benchmarks/whole_volume.py. The first one includes the histograms of the statistics.
 IMPORT_BYTES, _TENSORFLOW_BYTES = 200 << 20, 600 << 20
-# Of the size of a slab of one channel in float32. All channels: source, resampled, and part of the result. One channel
+# In slabs of one float32 channel. All channels: source, resampled, and part of the result. One channel
 # at a time: the intermediate result.
 _SLAB_COPIES_OF_CHANNEL, _SLAB_COPIES = 3, 1
-_LAYER_COPIES = 2  # a layer of chunks, and the slab or the chunks that are encoded
+_LAYER_COPIES = 2  # a layer of chunks, and the slab or chunks being encoded
 _TFRECORD_COPIES = 3  # the record, its serialized form, and the copy that is written
 
 
 def case_bytes(
     shape: Grid, spans: Spans, description: Description, record_format: str, chunk: Grid | None = None
 ) -> int:
-    """Returns the memory of a process that converts one case.
+    """Returns the memory in bytes that a process needs to convert one case.
 
     Args:
       shape: number of voxels of the volume along x, y, z.

@@ -11,8 +11,8 @@ from mtf_imaging.data.records.manifest import open_records
 from mtf_imaging.data.records.opening import open_record
 from mtf_imaging.data.records.splits import Subset
 
-_PLANES = 16  # read at a time
-_MOST_VOXELS = 1 << 30  # read in seconds
+_PLANES = 16  # voxels to read at a time
+_MOST_VOXELS = 1 << 30  # voxels that can be read in seconds
 
 
 def survey_records(
@@ -22,12 +22,12 @@ def survey_records(
 
     Args:
       data_dir: a folder of records, or a subset of it.
-      most: the number of records to read if the folder has more. They are spread evenly over the list of cases.
-      most_voxels: the number of voxels to read, about, if these records have more: then only every n-th slab of planes
-        of each record is read.
+      most: the maximum number of records to read, spread evenly over the list of cases.
+      most_voxels: the approximate number of voxels to read if these records have more. In that case, only every n-th
+        slab of each record is read.
 
     Returns:
-      The number of voxels of each label among those that are read, int64 `[256]`.
+      The number of voxels of each label that was read, int64 `[256]`.
 
     Raises:
       DataError: the folder is incomplete, or a record is damaged.

@@ -18,15 +18,15 @@ T = TypeVar("T")
 class RegionReader:
     """Reads regions of the records of a folder in a TensorFlow graph.
 
-    Only the chunks that overlap a region are read. The files are opened for each region, so nothing of a record is kept
-    in memory.
+    Only the chunks that overlap a region are read. Files are opened separately for each region, so no part of a record
+    stays in memory.
 
     Args:
       data_dir: folder of records.
-      manifest: its manifest, or a part of it.
+      manifest: its manifest, or a subset of it.
 
     Attributes:
-      error: the error of a read that failed, or None. TensorFlow passes only the text of errors on.
+      error: the error of a failed read, or None, because TensorFlow passes on only the text of errors.
     """
 
     def __init__(self, data_dir: str | Path, manifest: Manifest) -> None:
@@ -61,7 +61,7 @@ class RegionReader:
         return record
 
     def guarded(self, function: Callable[P, T]) -> Callable[P, T]:
-        """Returns a function for a graph whose error becomes `error`."""
+        """Wraps a function for use in a graph; stores its exception in `error`."""
 
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
             try:

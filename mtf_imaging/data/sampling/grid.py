@@ -8,7 +8,7 @@ from mtf_imaging.layout import parse_shape
 AXIS_NAMES = ("x", "y", "z")
 PHOTO_AXES = ("height", "width")
 Grid = tuple[int, int, int]
-Region = tuple[slice, slice, slice]  # of a grid, along x, y, z
+Region = tuple[slice, slice, slice]  # names of the axes of a grid
 
 
 def parse_grid(resolution: str | int, dims: int = 3, names: Sequence[str] = AXIS_NAMES) -> Grid:
@@ -30,7 +30,7 @@ def parse_grid(resolution: str | int, dims: int = 3, names: Sequence[str] = AXIS
       Number of voxels along x, y, z, or along the other dimensions of `names`.
 
     Raises:
-      LayoutError: the string does not have the form of a shape.
+      LayoutError: the string does not have the format of a shape.
       DataError: x, y and z do not each have a positive size.
     """
     axes = tuple(names[:dims])

@@ -1,4 +1,4 @@
-"""The sizes of patches of images."""
+"""Parses and checks patch sizes."""
 
 from collections.abc import Sequence
 from numbers import Integral
@@ -8,7 +8,7 @@ from mtf_imaging.errors import ConfigError
 
 
 def parse_patch(patch: str | int | Sequence[int], names: Sequence[str] = AXIS_NAMES) -> tuple[int, ...]:
-    """Returns the voxels of a patch along each dimension.
+    """Parses a patch size into voxels along each dimension.
 
     >>> parse_patch("x:64,y:64,z:32"), parse_patch((64, 64, 32))
     ((64, 64, 32), (64, 64, 32))
@@ -39,7 +39,7 @@ def check_patch(
     Args:
       patch: voxels of the patch along each dimension.
       image: voxels of the image along each dimension.
-      of: what has this size, for the message.
+      of: a noun for the image, for the message.
       names: the names of the dimensions.
     """
     if any(size > most for size, most in zip(patch, image, strict=True)):

@@ -46,7 +46,7 @@ class Span:
         return slice(first, max(first, last))
 
     def part(self, voxels: slice) -> "Span":
-        """Returns the span of a range of its voxels."""
+        """Returns the span of a range of this span's voxels."""
         if voxels == slice(0, self.size):
             return self
         size = voxels.stop - voxels.start
@@ -93,11 +93,11 @@ class Sampling:
 
     @property
     def grids(self) -> tuple[Grid, ...]:
-        """The only grid; see `data.sampling.buckets.Samplings`."""
+        """The only grid, as a tuple; see `data.sampling.buckets.Samplings`."""
         return (self.grid,)
 
     def choose(self, shape: Grid, spacing: Spacing) -> "Sampling":
-        """Returns the sampling of one volume, which is the same for all; see `data.sampling.buckets.Samplings`."""
+        """Returns this sampling, which is the same for all volumes; see `data.sampling.buckets.Samplings`."""
         del shape, spacing
         return self
 
@@ -158,7 +158,7 @@ def smallest_box(volumes: Iterable[tuple[Grid, Spacing]], spacing: Spacing, mult
     Args:
       volumes: (shape, spacing in mm) of each volume.
       spacing: voxel size of the box in mm.
-      multiple: another number of which the sizes are multiples.
+      multiple: a number other than 16 of which all sizes are multiples.
     """
     widest = map(max, zip(*(voxels_to_cover(*volume, spacing) for volume in volumes), strict=True))
     return tuple(math.ceil(voxels / multiple) * multiple for voxels in widest)
