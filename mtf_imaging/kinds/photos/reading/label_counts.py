@@ -18,8 +18,8 @@ def survey_photos(photos: Sequence[Photo], description: PhotoDescription, most: 
 
     Args:
       photos: the photos.
-      description: their classes.
-      most: the number of label images to read if there are more photos. They are spread evenly over the sequence.
+      description: the classes.
+      most: the maximum number of label images to read, spread evenly over the photos.
 
     Returns:
       The number of pixels of each label, int64 `[256]`.

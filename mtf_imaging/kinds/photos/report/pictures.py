@@ -41,7 +41,7 @@ def class_ious(score: PhotoScore, description: PhotoDescription) -> str:
 
 
 def _views(key: str, layers: PhotoLayers) -> Markup:
-    """Returns the three pictures, which inherit the photo as their background, so that the page stores it once."""
+    """Returns the three pictures, with the photo as a shared background, which the page stores only once."""
     wrong = (("wrong", layers.wrong), ("ignored", layers.ignored))
     parts = {
         who: [(f"{who} class{label}", png) for (owner, label), png in layers.layers.items() if owner == who]
