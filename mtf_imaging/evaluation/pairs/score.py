@@ -1,4 +1,4 @@
-"""Scoring of a folder of segmentations from any program against a folder of references."""
+"""Scores a folder of segmentations from any program against a folder of references."""
 
 import functools
 from pathlib import Path
@@ -13,7 +13,7 @@ from mtf_imaging.evaluation.scoring.case import TOLERANCE_MM, CaseScore, check_t
 from mtf_imaging.files.output_folder import check_outside, writing_to
 from mtf_imaging.files.workers import default_workers, in_parallel
 
-WORKER_BYTES = 1 << 29  # a CT of 512 x 512 x 1024 voxels takes 0.15 GiB, and many lesions take more
+WORKER_BYTES = 1 << 29  # a CT of 512 x 512 x 1024 voxels needs 0.15 GiB, or more with many lesions
 
 
 def score_folders(

@@ -1,7 +1,7 @@
 """The connected components of a predicted and a reference mask, with the overlaps between components.
 
-Masks are read in slabs. Each slab is labeled alone, and the pieces of a component in neighboring slabs are joined where
-they touch. The component numbers of all voxels are never in memory together.
+Masks are read in slabs. Each slab is labeled separately, and the pieces of a component in neighboring slabs are joined
+where they touch. The component numbers of all voxels are never in memory together.
 """
 
 from collections.abc import Iterator
@@ -41,7 +41,7 @@ class MaskComponents:
         """Yields the component number of each voxel, int32 `[planes, y, z]`, for consecutive planes of the box.
 
         Args:
-          groups: int64 `[components + 1]`; if given, the numbers are replaced by these.
+          groups: int64 `[components + 1]`; if given, it replaces the numbers.
         """
         numbers = (self.numbers if groups is None else groups[self.numbers]).astype(np.int32)
         first = 0
@@ -58,7 +58,7 @@ class Components:
     Attributes:
       prediction: the components of the prediction.
       reference: the components of the reference, in the same box.
-      shared: int64 `[predicted components, reference components]`, the number of voxels that each pair shares;
+      shared: int64 `[predicted components, reference components]`, the number of voxels shared by each pair;
         component n has row or column n - 1.
     """
 
@@ -111,15 +111,15 @@ def _corner(mask: Voxels) -> Region:
 
 
 def _pairs(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Returns the pairs of numbers above 0 at the same voxels, int64 `[3, pairs]`: the numbers, and how many voxels."""
+    """Returns the pairs of numbers above 0 at the same voxels, int64 `[3, pairs]`: both numbers and the voxel count."""
     both = (first > 0) & (second > 0)
-    # One integer for each pair, because NumPy sorts rows slowly.
+    # One integer per pair, because NumPy sorts rows slowly.
     pairs, counts = np.unique(first[both].astype(np.int64) << 32 | second[both], return_counts=True)
     return np.stack([pairs >> 32, pairs & 0xFFFFFFFF, counts])
 
 
 class _Pieces:
-    """The pieces of components in consecutive slabs of a mask, and which of them touch."""
+    """The pieces of components in consecutive slabs of a mask, and the pairs that touch."""
 
     def __init__(self) -> None:
         self._last: np.ndarray | None = None  # the numbers of the pieces in the last plane
@@ -128,7 +128,7 @@ class _Pieces:
         self._count = 0
 
     def add(self, mask: np.ndarray) -> np.ndarray:
-        """Returns the numbers of the pieces in the next slab, int32, over all slabs."""
+        """Adds a slab and returns the numbers of its pieces, int32, which are unique over all slabs."""
         pieces, count = ndimage.label(mask)
         inside = pieces > 0
         self._sizes.append(np.bincount(pieces[inside], minlength=count + 1)[1:])

@@ -1,4 +1,4 @@
-"""The files of scores."""
+"""Writes and finds score files."""
 
 import csv
 import io
@@ -9,11 +9,11 @@ from typing import Any
 
 from mtf_imaging.files.atomic import write_bytes
 
-RESULTS = ("metrics.json", "metrics.csv", "report.html")  # of an evaluation
+RESULTS = ("metrics.json", "metrics.csv", "report.html")  # files of an evaluation
 
 
 def has_results(folder: Path) -> bool:
-    """Returns whether a folder holds all results of an evaluation, so that it need not be repeated."""
+    """Returns whether a folder contains all results of an evaluation, which then does not have to be repeated."""
     return all((folder / name).is_file() for name in RESULTS)
 
 
@@ -26,7 +26,7 @@ def write_metrics_files(
       output_dir: the folder.
       metrics: the contents of `metrics.json`.
       head: the names of the columns of `metrics.csv`.
-      rows: its rows; None becomes an empty field.
+      rows: the rows; None becomes an empty field.
     """
     text, table = json.dumps(metrics, indent=1, allow_nan=False) + "\n", io.StringIO()
     write_bytes(Path(output_dir) / "metrics.json", text.encode())
