@@ -9,7 +9,7 @@ from pathlib import Path
 
 _COUNTERS = Path("/sys/class/net/eth0/statistics")
 _NAMES = ("tx_bytes", "rx_bytes", "tx_packets")
-_WARM_UP = 2  # steps, in which TensorFlow compiles the graph and the processes agree on its exchanges
+_WARM_UP = 2  # warm-up steps, in which TensorFlow compiles the graph and the processes agree on its exchanges
 
 
 def main() -> None:
