@@ -2,7 +2,7 @@
 
     python -m benchmarks.retinanet_cost
 
-The network is RetinaNet with ResNet-50 in bfloat16, with the batch and the number of steps of the reference
+The network is RetinaNet with ResNet-50 in bfloat16, with the batch and the number of steps in the reference
 implementation. All numbers are estimates of the planner, as in `mtf-imaging explain`; no device is used.
 """
 

@@ -27,7 +27,7 @@ def class_frequencies(
     """Returns the fraction of labeled voxels or pixels that belong to each network output.
 
     Args:
-      counts: int64 `[256]`, the number of voxels of each label.
+      counts: int64 `[256]`, the number of voxels per label.
       outputs: the labels that belong to each output.
       ignore: the label whose voxels do not count, or None.
 

@@ -238,7 +238,7 @@ def predict_cost(
 
 
 def _batch_bytes(step: TrainingStep) -> int:
-    """Returns the bytes of the inputs of a whole batch."""
+    """Returns the input bytes of a whole batch."""
     sizes = ((math.prod(size for _, size in parse_shape(shape)), dtype) for shape, dtype in step.inputs.values())
     return sum(size * dtype.size for size, dtype in sizes)
 

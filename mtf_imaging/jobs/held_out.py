@@ -128,7 +128,7 @@ def make_evaluator(
       model_dir: the folder of the run.
       monitor: the measure that selects the best checkpoint.
       every: number of steps between evaluations.
-      num_steps: total number of steps of the run.
+      num_steps: total number of steps in the run.
       stop: the stop function, as in `training.loop.train`.
       progress: whether to show progress.
     """

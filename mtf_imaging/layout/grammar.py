@@ -111,7 +111,7 @@ def check_names(layout: str, mesh_shape: str, tensor_dims: Iterable[str]) -> tup
     Args:
       layout: the layout as the user typed it.
       mesh_shape: the shape of the mesh as the user typed it.
-      tensor_dims: names of the dimensions of all tensors of the program.
+      tensor_dims: dimension names of all tensors in the program.
 
     Returns:
       The mesh dimensions larger than 1 that no rule uses. The caller warns about them, because all processors along

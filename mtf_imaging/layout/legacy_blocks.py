@@ -31,7 +31,7 @@ def without_blocks(rules: Iterable[tuple[str, str]], program_dims: Iterable[str]
 
     Args:
       rules: pairs (tensor dimension, mesh dimension).
-      program_dims: names of the dimensions of the program, which are not replaced.
+      program_dims: dimension names of the program, which are not replaced.
     """
     rules, program_dims = list(rules), set(program_dims)
     # The number of blocks ("n") is inserted second and overwrites the first value.
@@ -52,7 +52,7 @@ def explain_blocks(name: str, corrected: Iterable[tuple[str, str]], program_dims
     Args:
       name: the dimension.
       corrected: the rules of the corrected layout.
-      program_dims: names of the dimensions of the program.
+      program_dims: dimension names of the program.
     """
     axis, program_dims = blocked_dimension(name), list(program_dims)
     what = (

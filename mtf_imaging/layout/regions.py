@@ -12,7 +12,7 @@ def whole_region(sizes: Sequence[int]) -> Region:
 
 
 def region_shape(region: Region) -> tuple[int, ...]:
-    """Returns the number of elements of a region along each axis.
+    """Returns the number of elements in a region along each axis.
 
     >>> region_shape((slice(2, 5), slice(0, 4)))
     (3, 4)

@@ -111,7 +111,7 @@ class SplitPlan:
 
     @property
     def width(self) -> int:
-        """The number of voxels of a widened slice."""
+        """The number of voxels in a widened slice."""
         return self.before + self.size + self.after
 
     @property

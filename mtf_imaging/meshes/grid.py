@@ -19,7 +19,7 @@ class ShardGrid:
     Attributes:
       mesh: number of processors along each mesh dimension.
       shards: number of shards along each mesh dimension.
-      local: number of processors of one shard along each mesh dimension.
+      local: number of processors in one shard along each mesh dimension.
     """
 
     mesh: tuple[int, ...]

@@ -2,7 +2,7 @@
 
 One class covers all situations: a mesh simulated on one device (one shard of n processors), a mesh with one device per
 processor (n shards of one processor), a mesh with fewer devices than processors, and a mesh of several processes, each
-with one shard. The size of the graph grows with the number of shards of a process, not with the number of processors.
+with one shard. The size of the graph grows with the number of shards in a process, not with the number of processors.
 """
 
 import math

@@ -155,7 +155,7 @@ class Runtime:
         Args:
           pairs: the numbers of the two processes of each pair, in ascending order.
           rows: int32 `[size]` for each partner of this process.
-          size: number of elements of each row. Each combination of pairs and size is compiled once.
+          size: number of elements in each row. Each combination of pairs and size is compiled once.
 
         Returns:
           The row of each partner.

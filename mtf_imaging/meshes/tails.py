@@ -30,8 +30,8 @@ class Tail(NamedTuple):
     Attributes:
       dim: position of the dimension in the shape of a slice.
       axis: the mesh axis that splits it.
-      whole: number of elements of the whole dimension.
-      size: number of elements of a stored slice.
+      whole: number of elements in the whole dimension.
+      size: number of elements in a stored slice.
     """
 
     dim: int
@@ -199,7 +199,7 @@ def gather(mesh: ShardMeshImpl, x: LaidOutTensor, dims: Mapping[int, int], sizes
       mesh: a `ShardMeshImpl`.
       x: a laid-out tensor.
       dims: {mesh axis: slice dimension to concatenate}.
-      sizes: {slice dimension: number of elements of the whole dimension}.
+      sizes: {slice dimension: number of elements in the whole dimension}.
     """
     x = mesh.gather(x, dims)
     return resize(mesh, x, {dim: sizes[dim] for dim in dims.values()})

@@ -60,7 +60,7 @@ class Status(NamedTuple):
     """The status that a process reports about itself.
 
     Attributes:
-      roll: a digest of the addresses of all processes.
+      roll: a digest of all process addresses.
       identity: random bytes, different after a restart.
       num: number of processes.
       number: number of the process.
@@ -87,7 +87,7 @@ class Status(NamedTuple):
 
 
 def make_roll(processes: Processes) -> bytes:
-    """Returns a digest of the addresses of all processes."""
+    """Returns a digest of all process addresses."""
     return hashlib.sha256(",".join(map(str, processes.addresses)).encode()).digest()[:16]
 
 

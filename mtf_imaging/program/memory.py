@@ -43,7 +43,7 @@ class Demand:
       slice_shape: shape of one slice of the largest tensor.
       slice_bytes: bytes of one slice of the largest tensor.
       device_bytes: bytes of one shard of the largest tensor.
-      num_tensors: number of tensors of the program.
+      num_tensors: number of tensors in the program.
       total_bytes: bytes that a device would need to keep every tensor until the end. Actual use is lower if the device
         frees tensors early, and higher because of operation workspaces.
     """

@@ -295,7 +295,7 @@ class Program(tf.Module):
 
     @property
     def num_nodes(self) -> int:
-        """The number of nodes of the compiled graph."""
+        """The number of nodes in the compiled graph."""
         return len(self.function.graph.get_operations())
 
     @property

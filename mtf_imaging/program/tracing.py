@@ -104,7 +104,7 @@ def trace_only(
       fn: the function.
       inputs: {name: shape, or (shape, dtype)}, as for `Program`.
       layout: the layout; it is not checked.
-      devices: names of the devices over which variables would be distributed. The devices need not exist.
+      devices: names of the devices over which variables would be distributed. The devices does not have to exist.
     """
     variables = Variables(0, devices)
     named = {name: Input(name, spec) for name, spec in inputs.items()}

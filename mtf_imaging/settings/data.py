@@ -129,7 +129,7 @@ class StudySettings(StudyCases, NetworkSettings, PlacementSettings):
     """The settings of `study`.
 
     Attributes:
-      num_steps: number of steps of each training.
+      num_steps: number of steps in each training.
     """
 
     num_steps: int = changed(RunSettings, "num_steps", default=400)

@@ -86,7 +86,7 @@ class RecipeSettings(Settings):
     """The length and the price of a training.
 
     Attributes:
-      num_steps: number of steps of the training, to compute its hours. Default: only the steps per second.
+      num_steps: number of steps in the training, to compute its hours. Default: only the steps per second.
       price_per_hour: price of one device for one hour, in any currency, to compute the cost of the training. With a
         model of the step, it needs `hardware`.
     """

@@ -113,7 +113,7 @@ class Training:
 
         Args:
           model_dir: folder of the run.
-          num: number of processes of the uninterrupted run.
+          num: number of processes in the uninterrupted run.
           exact: whether the weights must be equal bit for bit.
         """
         other = self.unbroken(num)

@@ -17,14 +17,14 @@ class Coordinates:
     Sums are computed in one order, so a voxel has the same coordinates in every region.
 
     Args:
-      sizes: number of voxels of the sample along x, y, z.
+      sizes: size of the sample in voxels along x, y, z.
       region: the voxels; a step selects every n-th voxel.
       affine, translation, bends: the parameters of the warp; see `warp`.
-      within: Tensor[3, 2] int64, the first and the end voxel of the stored image if it extends beyond the sample, as
+      within: Tensor[3, 2] int64, the start and stop voxels of the stored image if it extends beyond the sample, as
         around a patch; None if it ends with the sample.
 
     Attributes:
-      ends: for each axis, the first and the end voxel of the stored image, as floats or Tensors[] float32.
+      ends: for each axis, the start and stop voxels of the stored image, as floats or Tensors[] float32.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Coordinates:
 
     @property
     def shape(self) -> Grid:
-        """The number of voxels of the region along x, y, z."""
+        """The size of the region in voxels along x, y, z."""
         x, y, z = (len(at) for at in self.from_center)
         return x, y, z
 
@@ -67,7 +67,7 @@ class Coordinates:
         return Planes(along_x, middle, interpolate(interpolate(bent, taps_z, 3), taps_y, 2), self.taps[0])
 
     def box(self) -> tf.Tensor:
-        """Returns Tensor[3, 2] int64, the first and the end voxel of a box with all voxels that the region needs.
+        """Returns Tensor[3, 2] int64, the start and stop voxels of a box with all voxels that the region needs.
 
         The box has at least one voxel, even if all coordinates lie beyond the stored image.
         """

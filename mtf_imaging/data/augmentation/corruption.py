@@ -36,7 +36,7 @@ def corrupt(
       sampled_labels: Tensor[x, y, z], the labels at the `sampled_voxels` of the whole sample.
       mean, sd: mean and standard deviation of the fraction.
       draws: random numbers of the sample.
-      sizes: number of voxels of the sample along x, y, z.
+      sizes: size of the sample in voxels along x, y, z.
       region: the voxels of the image.
 
     Returns:

@@ -16,7 +16,7 @@ class Moves:
     """A reversal of some axes, followed by a warp.
 
     Attributes:
-      sizes: number of voxels of the sample along x, y, z.
+      sizes: size of the sample in voxels along x, y, z.
       mirrored: Tensor[3] bool, the axes that are reversed; None if no sample is reversed.
       warped: Tensor[] bool, whether this sample is warped; None if no sample is warped.
       warp: the affine map, the translation and the bends of the warp; see `warp`.
@@ -30,7 +30,7 @@ class Moves:
     within: tf.Tensor | None = None
 
     def source_bounds(self, region: Region) -> tf.Tensor:
-        """Returns Tensor[3, 2] int64, the first and the end voxel that a region needs from the stored sample."""
+        """Returns Tensor[3, 2] int64, the start and stop voxels that a region needs from the stored sample."""
         bounds = bounds_of(region)
         if self.warped is not None:
             bounds = tf.cond(self.warped, lambda: self._coordinates(region).box(), lambda: bounds_of(region))

@@ -33,7 +33,7 @@ def add_noise(
       probability: probability that any noise is added.
       draws: random numbers of the sample.
       unit: the unit of each channel; see `ValueRanges`.
-      sizes: number of voxels of the sample along x, y, z.
+      sizes: size of the sample in voxels along x, y, z.
       region: the voxels of the image.
 
     Returns:

@@ -21,7 +21,7 @@ def normal_values(seed: tf.Tensor, sizes: Grid, region: Region, channels: int = 
 
     Args:
       seed: Tensor[2].
-      sizes: number of voxels of the whole sample along x, y, z.
+      sizes: size of the whole sample in voxels along x, y, z.
       region: a region of the sample.
       channels: number of values per voxel.
 

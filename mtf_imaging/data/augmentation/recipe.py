@@ -54,8 +54,8 @@ class Augmentation:
       rotation: largest angle about each axis in degrees: one number, or three for x, y and z. The rotation treats
         voxels as cubes.
       zoom: the image is scaled by a factor from 1 / (1 + zoom)..1 + zoom.
-      translation: largest translation, as a fraction of the length of each axis.
-      elastic: standard deviation of the displacement of the control points, as a fraction of the length of each axis.
+      translation: largest translation, as a fraction of each axis's length.
+      elastic: standard deviation of control point displacements, as a fraction of each axis's length.
       elastic_points: number of control points along each axis.
       warp: probability of the combined rotation, zoom, translation and elastic displacement.
       class_shift, class_shift_sd: mean and standard deviation of the fraction by which lesions are darkened and all
@@ -157,15 +157,15 @@ class Augmentation:
 
         Args:
           region: a slice along x, y and z of the augmented sample; it may be empty.
-          sizes: number of voxels of the sample along x, y, z.
+          sizes: size of the sample in voxels along x, y, z.
           seed: seed of the run.
           sample: Tensor[] int64, the number of the sample since the run began.
-          within: for a sample that is a patch of a stored image: Tensor[3, 2] int64, the first and the end voxel of the
+          within: for a sample that is a patch of a stored image: Tensor[3, 2] int64, the start and stop voxels of the
             image, counted from the first voxel of the patch. A warp fills voxels from beyond the patch. None for a
             sample that is a whole image.
 
         Returns:
-          Tensor[3, 2] int64, the first and the end voxel along x, y and z. An empty region needs no voxels. Around a
+          Tensor[3, 2] int64, the start and stop voxels along x, y and z. An empty region needs no voxels. Around a
           patch, the positions can be negative.
 
         Raises:
@@ -218,7 +218,7 @@ class Augmentation:
           region: a slice along x, y and z of the augmented sample; it may be empty.
           source: Tensor[3, 2] int64, the bounds of the image in the stored sample: those that `source_bounds` returns
             for the same arguments, or bounds that include them.
-          sizes: number of voxels of the sample along x, y, z.
+          sizes: size of the sample in voxels along x, y, z.
           ranges: the values of the channels in the whole sample; by default 0..1.
           within: the bounds of the stored image around a patch; see `source_bounds`.
           labels_start: Tensor[3] int64, the position of the first voxel of `labels` if `needs_whole_labels`; None for

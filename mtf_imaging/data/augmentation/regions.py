@@ -14,7 +14,7 @@ def check_region(region: Sequence[slice], sizes: Grid) -> Region:
 
     Args:
       region: a slice of each axis, with step 1 or None.
-      sizes: number of voxels of the sample along x, y, z.
+      sizes: size of the sample in voxels along x, y, z.
 
     Raises:
       DataError: a slice has a step other than 1, or is not within the sample.
@@ -31,7 +31,7 @@ def check_region(region: Sequence[slice], sizes: Grid) -> Region:
 
 
 def shape_of(region: Region) -> Grid:
-    """Returns the number of voxels of a region along x, y, z."""
+    """Returns the size of a region in voxels along x, y, z."""
     x, y, z = (along.stop - along.start for along in region)
     return x, y, z
 
@@ -42,7 +42,7 @@ def positions(region: Region) -> list[np.ndarray]:
 
 
 def bounds_of(region: Region) -> tf.Tensor:
-    """Returns Tensor[3, 2] int64, the first and the end voxel of a region along x, y, z."""
+    """Returns Tensor[3, 2] int64, the start and stop voxels of a region along x, y, z."""
     return tf.constant([[along.start, along.stop] for along in region], tf.int64)
 
 
@@ -52,7 +52,7 @@ def mirror_bounds(bounds: tf.Tensor, mirrored: tf.Tensor, sizes: Grid) -> tf.Ten
     Args:
       bounds: Tensor[3, 2] int64.
       mirrored: Tensor[3] bool.
-      sizes: number of voxels of the sample along x, y, z.
+      sizes: size of the sample in voxels along x, y, z.
     """
     opposite = tf.constant(sizes, tf.int64)[:, tf.newaxis] - tf.reverse(bounds, [1])
     return tf.where(mirrored[:, tf.newaxis], opposite, bounds)

@@ -95,7 +95,7 @@ def axis_taps(kind, region: Region, sizes, points) -> list[Taps]:
     Args:
       kind: `linear_taps` or `spline_taps`.
       region: a region of the sample; a step selects every n-th voxel.
-      sizes: number of voxels of the sample along x, y, z.
+      sizes: size of the sample in voxels along x, y, z.
       points: number of values along x, y, z.
     """
     return [

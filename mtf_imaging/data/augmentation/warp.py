@@ -104,7 +104,7 @@ def _floor_and_part(at, first, end) -> tuple:
 
     Args:
       at: coordinates, Tensor[...].
-      first, end: the first and the end voxel of the image; coordinates outside are clipped to a border of one voxel.
+      first, end: the start and stop voxels of the image; coordinates outside are clipped to a border of one voxel.
 
     Returns:
       The integer part, Tensor[...] int32, counted from one voxel before voxel 0, and the rest.
@@ -119,7 +119,7 @@ def _sample(padded, ends, begin, strides, *coordinates) -> list:
 
     Args:
       padded: results of `_flat`, the channels of the image followed by the labels.
-      ends: for each axis, the first and the end voxel of the whole image.
+      ends: for each axis, the start and stop voxels of the whole image.
       begin: the position of the first voxel of the volumes in the sample.
       strides: the distances between neighbors along x, y, z in the padded volumes.
       *coordinates: coordinates along x, y and z, Tensor[...] each.
@@ -154,8 +154,8 @@ def draw_warp(draws: Draws, sizes, rotation, zoom, translation, elastic, points)
       sizes: number of voxels along x, y, z.
       rotation: largest angles about x, y and z in degrees.
       zoom: the image is scaled by a factor from 1 / (1 + zoom)..1 + zoom.
-      translation: largest translation, as a fraction of the length of each axis.
-      elastic: standard deviation of the displacement of the control points, as a fraction of the length of each axis;
+      translation: largest translation, as a fraction of each axis's length.
+      elastic: standard deviation of control point displacements, as a fraction of each axis's length;
         0 for no elastic displacement.
       points: number of control points along each axis.
 

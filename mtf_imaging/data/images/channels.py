@@ -21,7 +21,7 @@ def resample_channels(channels: Sequence[np.ndarray], names: Sequence[str], span
     Args:
       channels: one array `[x, y, z]` per channel, any numeric type.
       names: the names of the channels.
-      spans: the voxels of the result along x, y, z, in coordinates of the image.
+      spans: the voxels of the result along x, y, z, in image coordinates.
 
     Returns:
       float32 `[x, y, z, channels]`, with the sizes of the spans.
@@ -44,7 +44,7 @@ def channel_slabs(image: ImageSource, spans: Spans, region: Region) -> Iterator[
 
     Args:
       image: the image.
-      spans: the voxels of the whole grid along x, y, z, in coordinates of the image.
+      spans: the voxels of the whole grid along x, y, z, in image coordinates.
       region: a region of the grid.
 
     Yields:
@@ -64,11 +64,11 @@ def channel_slabs(image: ImageSource, spans: Spans, region: Region) -> Iterator[
 
 
 def resample_channels_region(image: ImageSource, spans: Spans, region: Region) -> np.ndarray:
-    """Returns one region of the result of `resample_channels`, bit for bit, and reads only what it needs.
+    """Returns one region of the `resample_channels` result, bit for bit, and reads only what it needs.
 
     Args:
       image: the image.
-      spans: the voxels of the whole grid along x, y, z, in coordinates of the image.
+      spans: the voxels of the whole grid along x, y, z, in image coordinates.
       region: a region of the grid.
 
     Returns:

@@ -28,7 +28,7 @@ class CropAxis(NamedTuple):
 
 
 def scaled_length(length: int, scale: float) -> int:
-    """Returns the number of pixels of a scaled axis, at least 1."""
+    """Returns the number of pixels in a scaled axis, at least 1."""
     return max(1, round(length * scale))
 
 

@@ -41,7 +41,7 @@ def batch_region(
         None for a process that reads everything.
       batch_size: number of samples in a batch.
       grid: voxels of a sample along x, y and z.
-      num_channels: number of channels of a sample.
+      num_channels: number of channels in a sample.
 
     Raises:
       DataError: an input does not have the sizes of the batch.

@@ -24,11 +24,11 @@ def case_bytes(
     """Returns the memory in bytes that a process needs to convert one case.
 
     Args:
-      shape: number of voxels of the volume along x, y, z.
-      spans: the voxels of the record along x, y, z, in coordinates of the volume.
+      shape: size of the volume in voxels along x, y, z.
+      spans: the voxels of the record along x, y, z, in volume coordinates.
       description: the channels of the case.
       record_format: the file format of the record.
-      chunk: number of voxels of a chunk along x, y, z; None for the default.
+      chunk: size of a chunk in voxels along x, y, z; None for the default.
     """
     grid = tuple(span.size for span in spans)
     copies = _SLAB_COPIES_OF_CHANNEL * len(description.channels) + _SLAB_COPIES

@@ -55,7 +55,7 @@ class Conversion:
       known: voxel sizes of files whose headers lack them.
       description: the channels, labels and masks of the cases.
       record_format: the file format of the records, "zarr" or "tfrecord".
-      chunk: number of voxels of a chunk along x, y, z; None for the default.
+      chunk: size of a chunk in voxels along x, y, z; None for the default.
     """
 
     input_dir: Path

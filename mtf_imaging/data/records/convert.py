@@ -73,7 +73,7 @@ def convert(
     Args:
       input_dir: folder of cases; see `find_cases`.
       output_dir: folder of the records; created if it does not exist.
-      resolution: number of voxels of each record, `64` or `x:192,y:192,z:96`. None means 256 without a spacing. With a
+      resolution: number of voxels in each record, `64` or `x:192,y:192,z:96`. None means 256 without a spacing. With a
         spacing, it means the smallest box that covers every case, rounded up to multiples of 16. PNG and TIFF images
         always have one voxel along z. Several grids are separated by `|` and need a spacing.
       spacing: voxel size in mm along x, y and z, for example `1.5,1.5,2`. Volumes are padded with air or cropped to the

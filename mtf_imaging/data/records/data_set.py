@@ -53,7 +53,7 @@ class Records:
         return open_records(data_dir, spacing=self.spacing).grids
 
     def label_counts(self, data_dir: str | Path | Subset) -> np.ndarray:
-        """Returns the number of voxels of each label, int64 `[256]`, in up to 64 records."""
+        """Returns the number of voxels per label, int64 `[256]`, in up to 64 records."""
         return count_labels(data_dir)
 
     def batches(self, data_dir: str, *, batch_size: int, sizes: Grid, seed: int, start_step: int) -> Iterator[dict]:

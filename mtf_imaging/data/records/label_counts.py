@@ -27,7 +27,7 @@ def survey_records(
         slab of each record is read.
 
     Returns:
-      The number of voxels of each label that was read, int64 `[256]`.
+      The number of voxels per label that was read, int64 `[256]`.
 
     Raises:
       DataError: the folder is incomplete, or a record is damaged.
@@ -61,5 +61,5 @@ def survey_records(
 
 
 def count_labels(data_dir: str | Path | Subset, most: int = MOST_IMAGES, most_voxels: int = _MOST_VOXELS) -> np.ndarray:
-    """Returns the number of voxels of each label, int64 `[256]`; see `survey_records`."""
+    """Returns the number of voxels per label, int64 `[256]`; see `survey_records`."""
     return survey_records(data_dir, most, most_voxels).counts

@@ -36,7 +36,7 @@ class Made:
 
     Attributes:
       facts: the facts about the case in the record.
-      grid: number of voxels of the record along x, y, z.
+      grid: size of the record in voxels along x, y, z.
       is_labeled: whether any voxel has a label other than the background or ignore label.
     """
 
@@ -63,7 +63,7 @@ def write_case(
       sampling: resolution and spacing of the record, or several grids to choose from.
       known: voxel sizes of files whose headers lack them.
       description: the channels, labels and masks of the case.
-      chunk: number of voxels of a chunk of a Zarr record along x, y, z; None for the default.
+      chunk: size of a chunk in voxels along x, y, z; None for the default.
 
     Raises:
       DataError: one of its files cannot be used, or the bytes on disk differ from the bytes that were written.

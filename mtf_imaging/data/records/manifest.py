@@ -44,13 +44,13 @@ class Source:
       digest: digest of the contents of the image and segmentation files.
       volume, labels: paths of these files, relative to the folder that was converted; `volume` is the first file of an
         image with one file per channel.
-      shape: number of voxels of the volume along x, y, z.
+      shape: size of the volume in voxels along x, y, z.
       spacing: voxel size of the volume in mm along x, y, z.
       affine: `[4, 4]`, canonical voxel index -> mm in RAS+.
       axis_codes: direction of each stored axis of the volume, for example `LPS`.
       channels: paths of all files of an image with one file per channel; otherwise empty.
       statistics: the distribution of each channel in the whole case; empty for LiTS.
-      grid: number of voxels of the record along x, y, z, if the records have several grids; otherwise empty.
+      grid: size of the record in voxels along x, y, z, if the records have several grids; otherwise empty.
     """
 
     digest: str

@@ -45,8 +45,8 @@ def create_record(
     Args:
       path: path of the record; an existing record is replaced when the new one is complete.
       grid: number of voxels along x, y, z.
-      num_channels: number of channels of a float32 image; None for Hounsfield units as int16.
-      chunk: number of voxels of a chunk along x, y, z; None for 64. Chunks are clipped to the grid. A TFRecord
+      num_channels: number of channels in a float32 image; None for Hounsfield units as int16.
+      chunk: size of a chunk in voxels along x, y, z; None for 64. Chunks are clipped to the grid. A TFRecord
         file has no chunks.
     """
     if format_by_path(path) == ZARR:

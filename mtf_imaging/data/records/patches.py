@@ -135,7 +135,7 @@ class PatchCorners:
 
 @dataclass(frozen=True)
 class LabelBlocks:
-    """The number of voxels of each label per block of a record, which avoids reading the whole record to draw voxels.
+    """The number of voxels per label per block of a record, which avoids reading the whole record to draw voxels.
 
     Attributes:
       labels: the values of the labels.

@@ -19,11 +19,11 @@ class Facts:
     Attributes:
       key: key of the case.
       affine: `[4, 4]` float64, voxel index -> mm in RAS+ of the canonical volume, before resampling.
-      shape: number of voxels of the canonical volume along x, y, z, before resampling.
+      shape: size of the canonical volume in voxels along x, y, z, before resampling.
       spacing: voxel size of the canonical volume in mm, before resampling.
       sampled_at: voxel size of the grid in mm, or None if the grid spans the whole field of view.
       axis_codes: direction of each stored axis of the volume's file, for example `LPS`.
-      source: digest of the contents of the source files.
+      source: digest of the source files' contents.
       statistics: the distribution of each channel in the whole case, before resampling; empty for LiTS.
     """
 
@@ -95,7 +95,7 @@ class Record:
 
     @property
     def num_channels(self) -> int:
-        """Number of channels of the image."""
+        """Number of channels in the image."""
         return 1 if self.values is None else self.values.shape[3]
 
     def network_input(self, intensities: Sequence[Intensity]) -> np.ndarray:

@@ -40,7 +40,7 @@ class RegionReader:
 
         Args:
           case: Tensor[] int64, the number of the case.
-          image_bounds: Tensor[3, 2] int64, the first and the end voxel of the image along x, y, z.
+          image_bounds: Tensor[3, 2] int64, the start and stop voxels of the image along x, y, z.
           label_bounds: the same for the labels.
 
         Returns:

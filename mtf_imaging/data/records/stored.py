@@ -19,9 +19,9 @@ class StoredRecord(ABC):
       path: path of the record.
       facts: the facts about the case.
       grid: number of voxels along x, y, z.
-      num_channels: number of channels of the image.
+      num_channels: number of channels in the image.
       has_hu: whether the image is int16 Hounsfield units of one CT; otherwise it is float32 with channels.
-      chunk: number of voxels of a chunk along x, y, z; None if the record is read as a whole.
+      chunk: size of a chunk in voxels along x, y, z; None if the record is read as a whole.
       bytes_read: number of voxel bytes that were read from disk, as stored (compressed).
     """
 
@@ -84,7 +84,7 @@ class StoredRecord(ABC):
 
     @property
     def shape(self) -> Grid:
-        """Number of voxels of the canonical volume along x, y, z, before resampling."""
+        """Size of the canonical volume in voxels along x, y, z, before resampling."""
         return self.facts.shape
 
     @property
@@ -104,7 +104,7 @@ class StoredRecord(ABC):
 
     @property
     def source(self) -> str:
-        """Digest of the contents of the source files."""
+        """Digest of the source files' contents."""
         return self.facts.source
 
     @property

@@ -31,7 +31,7 @@ class Samplings:
     """Several grids with one spacing, called buckets, for cases of different sizes.
 
     Attributes:
-      grids: number of voxels of each grid along x, y, z; in order of increasing total number.
+      grids: size of each grid in voxels along x, y, z; in order of increasing total number.
       spacing: voxel size in mm along x, y, z.
     """
 
@@ -53,7 +53,7 @@ class Samplings:
         'x:8,y:8,z:8 of 1,1,1 mm'
 
         Args:
-          shape: number of voxels of the volume along x, y, z.
+          shape: size of the volume in voxels along x, y, z.
           spacing: voxel size of the volume in mm.
         """
         needed = voxels_to_cover(shape, spacing, self.spacing)

@@ -23,8 +23,8 @@ def region_of_slice(grid: Grid, spans: Spans, region: Region) -> Region:
     (slice(0, 4, None), slice(4, 8, None), slice(0, 8, None))
 
     Args:
-      grid: number of voxels of the grid along x, y, z.
-      spans: the voxels of the volume along x, y, z, in coordinates of the grid.
+      grid: size of the grid in voxels along x, y, z.
+      spans: the voxels of the volume along x, y, z, in grid coordinates.
       region: the region of the grid.
     """
     return tuple(
@@ -37,8 +37,8 @@ def needed_region(grid: Grid, spans: Spans, region: Region) -> Region:
     """Returns the voxels of a grid that `labels_of_region` needs; possibly an empty region.
 
     Args:
-      grid: number of voxels of the grid along x, y, z.
-      spans: the voxels of the volume along x, y, z, in coordinates of the grid.
+      grid: size of the grid in voxels along x, y, z.
+      spans: the voxels of the volume along x, y, z, in grid coordinates.
       region: the region of the volume.
     """
     if not all(region_shape(region)):
@@ -68,12 +68,12 @@ def label_slabs(grid: Grid, spans: Spans, region: Region, classes: int) -> Itera
 def labels_of_region(
     probabilities: np.ndarray, grid: Grid, spans: Spans, region: Region, description: Description = LITS
 ) -> np.ndarray:
-    """Returns one region of the result of `resample_to_labels`, bit for bit.
+    """Returns one region of the `resample_to_labels` result, bit for bit.
 
     Args:
       probabilities: `[x, y, z, classes]` of the voxels `needed_region(grid, spans, region)`, any float type.
-      grid: number of voxels of the whole grid along x, y, z.
-      spans: the voxels of the whole volume along x, y, z, in coordinates of the grid.
+      grid: size of the whole grid in voxels along x, y, z.
+      spans: the voxels of the whole volume along x, y, z, in grid coordinates.
       region: the region of the volume.
       description: the labels or regions that the probabilities stand for.
 

@@ -18,7 +18,7 @@ class Layers:
     Args:
       shape: shape of the volume, `[x, y, z]` or `[x, y, z, channels]`.
       dtype: dtype of the volume.
-      chunk: number of voxels of a chunk along x, y, z.
+      chunk: size of a chunk in voxels along x, y, z.
       emit: a function that is called with the axis, the index of the layer's first plane, and the layer.
     """
 

@@ -40,7 +40,7 @@ ALONG_Z = PlaneOrder()
 
 
 def region_shape(region: Region) -> Grid:
-    """Returns the number of voxels of a region along x, y, z."""
+    """Returns the size of a region in voxels along x, y, z."""
     return tuple(at.stop - at.start for at in region)
 
 

@@ -39,7 +39,7 @@ def resample_linear(data: np.ndarray, spans: Spans, beyond: float = 0.0) -> np.n
 
     Args:
       data: `[x, y, z]` or `[x, y, z, channels]`, any numeric type.
-      spans: the voxels of the result along x, y, z, in coordinates of the volume.
+      spans: the voxels of the result along x, y, z, in volume coordinates.
       beyond: value of the voxels beyond the volume.
 
     Returns:
@@ -60,7 +60,7 @@ def resample_nearest(labels: np.ndarray, spans: Spans, beyond: int = 0) -> np.nd
 
     Args:
       labels: `[x, y, z]`, any numeric type.
-      spans: the voxels of the result along x, y, z, in coordinates of the volume.
+      spans: the voxels of the result along x, y, z, in volume coordinates.
       beyond: label of the voxels beyond the volume.
 
     Returns:
@@ -74,15 +74,15 @@ def resample_nearest(labels: np.ndarray, spans: Spans, beyond: int = 0) -> np.nd
 def resample_linear_region(
     read: Read, shape: Grid, spans: Spans, region: Region, beyond: float = 0.0, order: PlaneOrder = ALONG_Z
 ) -> np.ndarray:
-    """Returns one region of the result of `resample_linear`, bit for bit, and reads only what it needs.
+    """Returns one region of the `resample_linear` result, bit for bit, and reads only what it needs.
 
     The computation runs in slabs, so it needs little more memory than the result.
 
     Args:
       read: a function that returns a region of the volume `[x, y, z]`, any numeric type. It is called with regions of
         `source_region(shape, spans, region)`; each plane along the axis of `order` is requested once.
-      shape: number of voxels of the volume along x, y, z.
-      spans: the voxels of the whole grid along x, y, z, in coordinates of the volume.
+      shape: size of the volume in voxels along x, y, z.
+      spans: the voxels of the whole grid along x, y, z, in volume coordinates.
       region: the region of the grid.
       beyond: value of the voxels beyond the volume.
       order: the order in which planes are requested.
@@ -99,11 +99,11 @@ def resample_linear_region(
 def resample_nearest_region(
     read: Read, shape: Grid, spans: Spans, region: Region, beyond: int = 0, order: PlaneOrder = ALONG_Z
 ) -> np.ndarray:
-    """Returns one region of the result of `resample_nearest`, and reads only what it needs.
+    """Returns one region of the `resample_nearest` result, and reads only what it needs.
 
     Args:
       read: a function that returns a region of the labels, uint8 `[x, y, z]`; see `resample_linear_region`.
-      shape: number of voxels of the labels along x, y, z.
+      shape: size of the labels in voxels along x, y, z.
       spans: the voxels of the whole grid along x, y, z, in coordinates of the labels.
       region: the region of the grid.
       beyond: label of the voxels beyond the labels.
@@ -127,7 +127,7 @@ def resample_to_labels(probabilities: np.ndarray, spans: Spans, description: Des
     Args:
       probabilities: `[x, y, z, classes]` on the grid, or one per mask if the description has regions, any float type;
         computed in float32.
-      spans: the voxels of the result along x, y, z, in coordinates of the grid.
+      spans: the voxels of the result along x, y, z, in grid coordinates.
       description: the labels or regions that the probabilities stand for.
 
     Returns:

@@ -110,11 +110,11 @@ class Sampling:
         Span(start=-2.0, length=8.0, size=4)
 
         Args:
-          shape: number of voxels of the volume along x, y, z.
+          shape: size of the volume in voxels along x, y, z.
           spacing: voxel size of the volume in mm.
 
         Returns:
-          The voxels of the grid along each axis, in coordinates of the volume.
+          The voxels of the grid along each axis, in volume coordinates.
         """
         if self.spacing is None:
             return whole_field(shape, self.grid)
@@ -138,8 +138,8 @@ def way_back(spans: Spans, shape: Grid) -> tuple[tuple[slice, slice, slice], Spa
     the outermost voxels.
 
     Args:
-      spans: the voxels of the grid, in coordinates of the volume.
-      shape: number of voxels of the volume along x, y, z.
+      spans: the voxels of the grid, in volume coordinates.
+      shape: size of the volume in voxels along x, y, z.
 
     Returns:
       The region of the grid that overlaps the volume, and the voxels of the volume in coordinates of that region.
@@ -168,7 +168,7 @@ def voxels_to_cover(shape: Grid, own: Spacing, spacing: Spacing) -> Grid:
     """Returns the number of voxels of another spacing that cover a volume.
 
     Args:
-      shape: number of voxels of the volume along x, y, z.
+      shape: size of the volume in voxels along x, y, z.
       own: voxel size of the volume in mm.
       spacing: the other voxel size in mm.
     """

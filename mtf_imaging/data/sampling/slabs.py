@@ -27,8 +27,8 @@ def source_region(shape: Grid, spans: Spans, region: Region) -> Region:
     (slice(0, 3, None), slice(1, 7, None), slice(0, 8, None))
 
     Args:
-      shape: number of voxels of the volume along x, y, z.
-      spans: the voxels of the grid along x, y, z, in coordinates of the volume.
+      shape: size of the volume in voxels along x, y, z.
+      spans: the voxels of the grid along x, y, z, in volume coordinates.
       region: a region of the grid.
 
     Returns:
@@ -62,8 +62,8 @@ def linear_slabs(
     Args:
       read: a function that returns a region of the volume `[x, y, z]`, any numeric type. Each plane is requested once,
         in the order of `order`.
-      shape: number of voxels of the volume along x, y, z.
-      spans: the voxels of the grid along x, y, z, in coordinates of the volume.
+      shape: size of the volume in voxels along x, y, z.
+      spans: the voxels of the grid along x, y, z, in volume coordinates.
       region: a region of the grid.
       beyond: value of the voxels beyond the volume.
       order: the order of the slabs.
@@ -97,7 +97,7 @@ def nearest_slabs(
 
     Args:
       read: a function that returns a region of the labels, uint8 `[x, y, z]`; see `linear_slabs`.
-      shape: number of voxels of the labels along x, y, z.
+      shape: size of the labels in voxels along x, y, z.
       spans: the voxels of the grid along x, y, z, in coordinates of the labels.
       region: a region of the grid.
       beyond: label of the voxels beyond the labels.

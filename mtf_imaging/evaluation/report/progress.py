@@ -33,7 +33,7 @@ class Progress(Observer):
       losses: path of `losses.csv`.
       scores: path of the `scores.csv` of the held-out cases; the file does not have to exist.
       every: the numbers of steps between checkpoints and between evaluations.
-      num_steps: the number of steps of the run.
+      num_steps: the number of steps in the run.
       best_by: the measure of the held-out cases whose highest value is marked.
     """
 
@@ -84,7 +84,7 @@ def draw(path, train, held_out, *, num_steps, best_by) -> None:
       train: columns by name, `[rows]`: "step", "loss", and the measures of training.
       held_out: columns by name, `[rows]`: "step", the measures of held-out cases and, if computed, "loss"; {} if there
         is no evaluation.
-      num_steps: the number of steps of the whole run, for the title.
+      num_steps: the number of steps in the whole run, for the title.
       best_by: the measure of held-out cases whose highest value is marked.
     """
     # Imported here, because the import takes longer than a small step, and the first steps draw nothing.

@@ -24,7 +24,7 @@ class MaskComponents:
       box: the box of the voxels that `slabs` yields.
       numbers: int64 `[pieces + 1]`, the component number of each piece. A piece is a component of one slab; the pieces
         of all slabs are numbered from 1 in the order of their first voxels, and entry 0 is the background.
-      sizes: int64 `[components + 1]`, the number of voxels of each component; entry 0, for the background, is 0.
+      sizes: int64 `[components + 1]`, the number of voxels in each component; entry 0, for the background, is 0.
     """
 
     mask: Voxels

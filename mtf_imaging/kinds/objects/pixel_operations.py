@@ -27,7 +27,7 @@ class Axis(NamedTuple):
     """One axis of a scaled image; see `data.pixels.crop_axis`.
 
     Attributes:
-      length, count: number of pixels of the image and of the scaled image, int64.
+      length, count: number of pixels in the image and of the scaled image, int64.
       start: the first pixel of the image that the scaled image needs.
       stop: the end of these pixels.
       centers: float32 `[count]`, the centers of the scaled pixels, in pixels of the image from `start`.

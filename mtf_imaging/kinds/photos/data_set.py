@@ -60,7 +60,7 @@ class Photos:
         return self.size
 
     def label_counts(self, data_dir: str | Path) -> np.ndarray:
-        """Returns the number of pixels of each label, int64 `[256]`, in up to 64 training photos."""
+        """Returns the number of pixels per label, int64 `[256]`, in up to 64 training photos."""
         return count_labels(self.photos(data_dir), self.description(data_dir))
 
     def batches(

@@ -72,7 +72,7 @@ class Gather(Step):
 
         Args:
           shape: shape of the stack, without the dimensions of a row.
-          local: number of processors of the stack along each mesh dimension.
+          local: number of processors in the stack along each mesh dimension.
         """
         coordinates = np.indices(local).reshape(len(local), -1)  # local coordinates of each processor of the stack
         num_rows, by_dim = math.prod(shape), {m.dim: m for m in self.gathered + self.padded}

@@ -16,7 +16,7 @@ from mtf_imaging.meshes.local import constant
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 from mtf_imaging.meshes.transport import Message
 
-# The number of voxels of a strip, and a function from the index of a shard of this process to its strip.
+# The number of voxels in a strip, and a function from the index of a shard of this process to its strip.
 _Strips = tuple[int, Callable[[int], tf.Tensor]]
 
 

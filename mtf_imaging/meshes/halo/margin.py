@@ -30,7 +30,7 @@ class Margin:
 
     Attributes:
       dim: position of the dimension in the shape of a slice.
-      size: number of voxels of the slice.
+      size: number of voxels in the slice.
       before: number of voxels added before the slice.
       after: number of voxels added after the slice.
       mesh_axis: the mesh axis whose processors have the neighboring slices; None if the dimension is not split and the

@@ -26,7 +26,7 @@ class Explained:
       batch_size: the number of images per step.
       repeated: mesh dimensions that no rule uses.
       unevenness: the effects of uneven slices.
-      batch: bytes of the inputs of a whole batch.
+      batch: input bytes of a whole batch.
       recipe: the training length and the device price.
       receptive_field: the part of the image that an output voxel depends on; None if unknown.
       patch: the patches of the image, and the costs of predicting the whole image; None for a step on whole images.

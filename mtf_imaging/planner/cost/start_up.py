@@ -45,7 +45,7 @@ class StartUp(NamedTuple):
     """The start-up costs of a mesh implementation.
 
     Attributes:
-      nodes: the number of nodes of the graph of one process.
+      nodes: the number of nodes in one process's graph.
       graph_memory: bytes of this graph.
       seconds: seconds from the start of the program to the end of its first step, excluding the computation of the
         step.
@@ -71,7 +71,7 @@ def start_ups(plan: Plan, batch: int) -> dict[str, StartUp]:
 
     Args:
       plan: the plan of a step, under any mesh implementation.
-      batch: bytes of the inputs of a whole batch.
+      batch: input bytes of a whole batch.
     """
     hosts = plan.interconnect.num_hosts
     processes = {"stacked": 1, "placement": 1, "collective": -(-plan.processors // hosts)}
@@ -86,7 +86,7 @@ def start_ups(plan: Plan, batch: int) -> dict[str, StartUp]:
 
 
 def num_nodes(plan: Plan, mesh_impl: str, devices: int | None = None) -> int:
-    """Estimates the number of nodes of the graph of one process.
+    """Estimates the number of nodes in one process's graph.
 
     Args:
       plan: the plan of a step.

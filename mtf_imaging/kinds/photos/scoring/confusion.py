@@ -35,17 +35,17 @@ class Confusion:
 
     @property
     def reference(self) -> np.ndarray:
-        """The number of pixels of each class in the reference, int64 `[classes]`."""
+        """The number of pixels per class in the reference, int64 `[classes]`."""
         return self.counts.sum(axis=1)
 
     @property
     def prediction(self) -> np.ndarray:
-        """The number of pixels of each class in the prediction, int64 `[classes]`."""
+        """The number of pixels per class in the prediction, int64 `[classes]`."""
         return self.counts.sum(axis=0)
 
     @property
     def union(self) -> np.ndarray:
-        """The number of pixels of each class in the reference or the prediction, int64 `[classes]`."""
+        """The number of pixels per class in the reference or the prediction, int64 `[classes]`."""
         return self.reference + self.prediction - self.correct
 
     @property
