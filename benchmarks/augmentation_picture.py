@@ -1,4 +1,4 @@
-"""Draws docs/pictures/augmentation.png: the effect of each option of `Augmentation` on a slice of a synthetic case.
+"""Draws docs/pictures/augmentation.png: the effect of each `Augmentation` option on a slice of a synthetic case.
 
     python -m benchmarks.augmentation_picture --output docs/pictures/augmentation.png
 

@@ -1,4 +1,4 @@
-"""Measures the memory of a prediction by slices, of each of several processes and of a single process.
+"""Compares the memory of a prediction by slices in several processes with a prediction in one process.
 
     python -m benchmarks.prediction_by_slice
     python -m benchmarks.prediction_by_slice --filters 4 --shape 256 256 512 --grid 256

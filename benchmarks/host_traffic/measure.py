@@ -44,7 +44,7 @@ class Measured:
 
 
 def measure(setup: Setup, steps: int) -> Measured:
-    """Runs steps, and returns the bytes of one of them.
+    """Runs steps, and returns the bytes per step.
 
     The difference between `steps` steps and twice as many excludes the bytes of the start.
 

@@ -1,6 +1,6 @@
 """One process of a measured step: `python -m benchmarks.host_traffic.worker SETUP STEPS`, started with TF_CONFIG.
 
-It prints the growth of the counters of its host's network interface in STEPS steps and in twice as many, as JSON.
+It prints, as JSON, how much its host's network counters grow in STEPS steps and in twice as many.
 """
 
 import json

@@ -48,7 +48,7 @@ class Contender:
         return self.conversion is None
 
     def bindings(self, steps: int) -> list[str]:
-        """Returns the gin bindings of a run of `steps` steps; schedules end with the run."""
+        """Returns the gin bindings for a run with `steps` steps; schedules end with the run."""
         numbers = {"steps": steps, "tenth": max(1, steps // 10), "two_thirds": max(1, steps * 2 // 3)}
         ours = ["PolyDecay.steps = {steps}", *self.settings]
         return [binding.format(**numbers) for binding in ours]

@@ -82,7 +82,7 @@ def compare(step: Step, contenders: Iterable[Contender], settings: Settings, rep
 
 
 def unequal(step: Step, rows: list[dict]) -> list[str]:
-    """Returns a message for each contender in `EQUAL` whose first two losses differ from those of the reference."""
+    """Returns a message for each contender in `EQUAL` whose first two losses differ from the reference's."""
     tolerance = TOLERANCES[step.dtype]
     return [
         f"{step.network}, {row['contender']}: the first two losses differ from those of {REFERENCE} by "

@@ -95,7 +95,7 @@ class Step:
 
     @property
     def flops(self) -> int:
-        """The floating-point operations of the convolutions of one step, which are almost all of its operations.
+        """The floating-point operations of a step's convolutions, which are almost all of its operations.
 
         A convolution needs two operations per weight and voxel. Its two gradients need the same number each, but the
         first convolution has no gradient with respect to the image.

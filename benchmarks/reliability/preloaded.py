@@ -1,4 +1,4 @@
-"""Imports what most commands need, once for all processes of `forked`."""
+"""Imports the modules that most commands need, once for all `forked` processes."""
 
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 

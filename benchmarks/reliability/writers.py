@@ -1,4 +1,4 @@
-"""The commands that write files, and the comparison of their output with that of an undisturbed command."""
+"""The commands that write files, and the comparison of their output with an undisturbed command's."""
 
 import contextlib
 import dataclasses

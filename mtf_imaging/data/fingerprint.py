@@ -31,7 +31,7 @@ from mtf_imaging.files.workers import in_parallel
 
 FILE = "fingerprint.json"
 WORKER_BYTES = 2 << 30  # the same as for a conversion, which reads the same voxels
-# Dense near the ends, so that the percentiles of all cases can be computed from those of each case.
+# Dense near the ends, so that the percentiles over all cases can be computed from each case's.
 FOREGROUND_PERCENTAGES = (0, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 75, 90, 95, 97.5, 99, 99.5, 99.75, 99.9, 100)
 _FORMAT = 2
 
@@ -107,7 +107,7 @@ class Fingerprint:
         """Returns percentiles 0.5 and 99.5 of one channel in the labeled voxels of all cases.
 
         Each case has the same weight, as in nnU-Net, which draws the same number of voxels from each. The percentiles
-        are interpolated between those of the cases.
+        are interpolated from the cases' percentiles.
 
         Args:
           channel: index of the channel.

@@ -44,7 +44,7 @@ _WINDOW = re.compile(rf"window\s*[(\s]\s*{_NUMBER}(?:\s*,\s*|\s+){_NUMBER}\s*\)?
 
 @dataclass(frozen=True)
 class ChannelStatistics:
-    """The distribution of the values of one channel of one case.
+    """The distribution of values in one channel of a case.
 
     Attributes:
       mean, sd: mean and standard deviation of all voxels.

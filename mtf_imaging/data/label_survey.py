@@ -10,7 +10,7 @@ _SHOWN = 5  # names listed in a warning
 
 @dataclass(frozen=True)
 class LabelSurvey:
-    """The labels in a sample of the images of a data set.
+    """The labels in a sample of a data set's images.
 
     Attributes:
       names: {name: label} of the labels that should occur.

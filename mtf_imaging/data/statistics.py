@@ -21,7 +21,7 @@ _LOW_MASK = (1 << _LOW_BITS) - 1
 _NUM_BINS = 1 << (32 - _LOW_BITS)
 _ZERO_BIN = _NUM_BINS // 2
 _MAGNITUDE = 0x7FFFFFFF  # clears the sign of a float32
-_UPPER_HALF = np.uint32(0xFFFFF000)  # clears the lower half of a mantissa of 24 bits
+_UPPER_HALF = np.uint32(0xFFFFF000)  # clears the lower half of a 24-bit mantissa
 _EXPONENTS = 256
 _COUNT_MASK = (1 << 20) - 1
 

@@ -57,7 +57,7 @@ def contained(folder: str | os.PathLike, *parts: str) -> Path:
 
 
 def _fault(name: str) -> str:
-    """Returns what is wrong with a name, or an empty string."""
+    """Returns the fault of a name, or an empty string."""
     if "\0" in name:
         return "the name contains a null character"
     parts = re.split(r"[\\/]", name)

@@ -86,7 +86,7 @@ def plan(own: PlanSettings) -> JobPlan:
 
     The plan chooses the step with the finest spacing, then the most filters, then the largest batch that fits on the
     devices under some layout, by the estimates of `search`. If whole volumes fit only with voxels more than twice as
-    large as those of the data, it chooses the largest patches that fit instead. The levels of the network follow from
+    large as the data's, it chooses the largest patches that fit instead. The levels of the network follow from
     the spacing and the size of the grid or patch. No device is used.
 
     Returns:

@@ -18,7 +18,7 @@ def keep_settings(out: Path, settings: dict, added: str) -> None:
     Args:
       out: the folder.
       settings: the settings that all runs of the study share, as a JSON object.
-      added: what can be added to a study, for the message.
+      added: the things that can be added to a study, for the message.
 
     Raises:
       ConfigError: the folder contains a study with other settings, or other files.

@@ -141,7 +141,7 @@ def run_study(steps: Steps, own: StudyCases, settings: dict) -> "list[Run]":
 
 
 def check_held_out_cases(input_dir: str | Path, held_out_dir: str | Path) -> None:
-    """Checks that the held-out cases have the channels and labels of the training cases, before training.
+    """Checks, before training, that the held-out cases have the channels and labels of the training cases.
 
     Args:
       input_dir: the folder of the training cases.

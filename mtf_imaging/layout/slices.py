@@ -39,7 +39,7 @@ class Slices:
 
     @property
     def last(self) -> int:
-        """Number of elements in the last slice that is not empty."""
+        """Number of elements in the last nonempty slice."""
         return self.whole - (self.filled - 1) * self.size
 
     @property

@@ -12,7 +12,7 @@ from mtf_imaging.meshes.shards import Shards
 
 
 class Boxes:
-    """The regions and boxes of tensors of given shapes.
+    """The regions and boxes of tensors with given shapes.
 
     Args:
       mesh: the mesh.

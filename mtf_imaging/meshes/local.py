@@ -230,7 +230,7 @@ def _stack_coordinates(parts: Sequence[tf.Tensor], axes: Sequence[int], local: S
 
 
 class Piece(NamedTuple):
-    """A group of slices of a shard, and the extent of their true elements.
+    """A group of slices in a shard, and the extent of their true elements.
 
     Attributes:
       places: {mesh axis: positions within the shard}; all positions along other axes.

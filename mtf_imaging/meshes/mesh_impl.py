@@ -80,7 +80,7 @@ class ShardMeshImpl(_Protocol):
         return LaidOutTensor(self.transport.reduce(x.tensor_list, summed_axes, "SUM", everywhere=not is_gradient))
 
     def sum_gradient(self, lazy: mtf.LazyAllreduceSum) -> LaidOutTensor:
-        """Returns the sum of the gradient of a weight, which only the update reads.
+        """Sums the gradient of a weight over processors; only the update reads the result.
 
         Within this process, the device that keeps the weight sums the gradient. Between processes, the sum is deferred,
         so that a few messages carry all gradients.

@@ -1,7 +1,7 @@
 """The runtime of several processes that run one program: joins them, watches them, and names a process that is lost.
 
-TensorFlow's own collective runtime carries the messages. It waits forever for a process that was lost, and its errors
-name no process. (Its timeouts start one thread for each exchange, which sleeps for the whole timeout.) Therefore
+TensorFlow's own collective runtime carries the messages. It waits forever for a lost process, and its errors do not
+name a process. (Its timeouts start one thread for each exchange, which sleeps for the whole timeout.) Therefore
 threads of `mtf_imaging.processes.peers` watch the other processes. If one of them is lost, or all wait for each other,
 the exchanges of this process are aborted, and the error names the process.
 """

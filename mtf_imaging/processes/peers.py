@@ -87,7 +87,7 @@ class Peers:
         self._alive: dict[int, float] = {}  # time of the last sign of life
         self._silence: dict[int, str] = {}  # the reason that a TCP port did not answer
         self._replaced: set[int] = set()
-        self._doubts: dict[int, str] = {}  # what is wrong with the secret of each such process
+        self._doubts: dict[int, str] = {}  # {number of a process: fault of its secret}
         self._fault = ""
         self._start_by = float("inf")
         self._lost = ""

@@ -234,7 +234,7 @@ class Program(tf.Module):
             return {key: value[self.region(key)] for key, value in whole.items()}
 
     def join(self, results: Any) -> Any:
-        """Joins the results of `call_slices` of all processes to whole tensors, in every process."""
+        """Joins the `call_slices` results of all processes to whole tensors, in every process."""
         if self._join is None:
             return results
         with self.mesh_impl.transport.watched(), tf.device(self.mesh_impl.host):

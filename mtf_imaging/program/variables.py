@@ -40,7 +40,7 @@ class _Variable:
 
 
 class Variables(tf.Module):
-    """Creates the variables that a program requests, or shares those of another program.
+    """Creates the variables that a program requests, or shares another program's variables.
 
     Args:
       seed: an int.

@@ -126,7 +126,7 @@ def settings(cls: type[S]) -> type[S]:
 
 
 def documented(cls: type[S]) -> type[S]:
-    """Adds the meanings of all settings of a dataclass to its docstring, including those of its base classes."""
+    """Adds the meanings of all settings of a dataclass, including inherited ones, to its docstring."""
     cls.__doc__ = _with_section(cls.__doc__ or "", "Attributes", settings_of(cls))
     return cls
 
@@ -198,7 +198,7 @@ def values_of(owner: type, *sources: object, **known: Any) -> dict[str, Any]:
     Args:
       owner: the class.
       *sources: objects whose attributes have the names of settings; the first one with a name counts.
-      **known: values that take precedence over those of the sources.
+      **known: values that take precedence over the sources.
     """
     found = {}
     for one in settings_of(owner):

@@ -34,10 +34,10 @@ def check_price(price_per_hour: float | None) -> None:
 
 
 def parse_resolution(resolution: Resolution, dims: int = 3, names: Sequence[str] = AXIS_NAMES) -> tuple[int, ...]:
-    """Returns the voxels along each dimension; those of the largest grid if there are several.
+    """Returns the voxels along each dimension; if there are several grids, the voxels of the largest.
 
     Args:
-      resolution: the resolution in any of the forms of `Resolution`.
+      resolution: the resolution in any form that `Resolution` allows.
       dims: number of spatial dimensions.
       names: the names of the dimensions.
 

@@ -72,7 +72,7 @@ def _sources(op: mtf.Operation) -> list[int]:
 
 
 def _argument(mesh: ShardMeshImpl, op: mtf.Operation, x: LaidOutTensor) -> LaidOutTensor:
-    """Returns a laid-out tensor as an argument of the function of an operation, for differentiation.
+    """Prepares a laid-out tensor as an argument of an operation's function, for differentiation.
 
     If the layout splits any tensor of the operation, every processor gets a slice of its own, so that a gradient with
     respect to the argument has a separate value for each processor. The stacks are new nodes of the graph. TensorFlow
@@ -183,7 +183,7 @@ def _gradients(ys: Sequence[tf.Tensor], xs: Sequence[tf.Tensor], dys: Sequence[t
 def _traced_gradients(
     call: LocalCall, parts: Sequence[_Part], arguments: Sequence[tf.Tensor | None]
 ) -> list[tf.Tensor]:
-    """Returns the results of `lower_gradient` as a function of the slices of one processor."""
+    """Returns the `lower_gradient` results as a function of one processor's slices."""
     results, gradients = call.function(arguments[: len(call.arguments)]), []
     for part in parts:
         xs = [arguments[i] for i in part.sources]

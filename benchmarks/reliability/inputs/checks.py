@@ -11,7 +11,7 @@ Check = Callable[[Path, str], str]
 
 
 def spacing(*expected: float, index: int = 0) -> Check:
-    """Checks the voxel size in mm of a case of the converted records."""
+    """Checks the voxel size in mm of a case in the converted records."""
 
     def check(here: Path, text: str) -> str:
         actual = _cases(here)[index]["spacing"]

@@ -23,7 +23,7 @@ class Change:
     """The differences of one process from the others.
 
     Attributes:
-      program: the module to run, with its words, which precede those of the command.
+      program: the module to run, with the words that precede the command.
       more: further words of the command.
       environment: further variables.
       folder: the working folder, or None for the group's folder.

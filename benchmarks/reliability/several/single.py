@@ -193,7 +193,7 @@ def _without_case(records: Path) -> None:
 
 
 def _damaged(records: Path) -> None:
-    """Changes one byte of the image of a case."""
+    """Changes one byte of a case's image."""
     path = min(path for path in records.glob("*.ome.zarr/0/**/*") if path.is_file() and path.name != "zarr.json")
     data = bytearray(path.read_bytes())
     data[-1] ^= 1

@@ -27,7 +27,7 @@ class _Flags(StudyCases):
     """The settings that the command has flags for.
 
     Attributes:
-      num_steps: number of steps in each training. Default: the number of the job.
+      num_steps: number of steps in each training. Default: the number in the job.
       gin_file: gin file of the job, which all trainings share; may be repeated, for instance with a layout. Default:
         unet3d_study, or unet3d_context.
       num_processes: number of processes in each training and evaluation, as in launch; the layout must use all of them.

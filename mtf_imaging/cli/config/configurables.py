@@ -48,7 +48,7 @@ def import_all() -> None:
 
 
 def parameters() -> list[Parameter]:
-    """Returns all parameters: first those of the package, then those of its models and the user's modules."""
+    """Returns all parameters: first the package's, then those of its models and the user's modules."""
     every = []
     for selector, configurable in gin_internals.configurables():
         if selector.startswith(_OTHERS):

@@ -26,7 +26,7 @@ class PartitionSettings(Settings):
       input_partition_dims: replaces --mesh_shape and --layout, in the notation of TPUEstimator: the number of slices
         along each dimension of the image, for instance [1,4,2,1], or with the labels [[1,4,2,1],None]. train prints the
         resulting layout.
-      num_cores_per_replica: product of the numbers of `input_partition_dims`, as a check.
+      num_cores_per_replica: product of the numbers in `input_partition_dims`, as a check.
     """
 
     input_partition_dims: str | None = setting(default=None, flag=True)

@@ -49,7 +49,7 @@ def check_same_network(runs: Sequence[Path]) -> None:
     """Checks that the saved configurations of runs describe the same network and image preprocessing.
 
     Args:
-      runs: the folders of the runs of an ensemble. Runs without a saved configuration are skipped.
+      runs: the run folders of an ensemble. Runs without a saved configuration are skipped.
 
     Raises:
       ConfigError: a parameter of `job`, of its task or of the network differs.

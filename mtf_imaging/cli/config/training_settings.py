@@ -129,7 +129,7 @@ def bound_step(setup: JobSetup, data_dir: str | None = None, sizes: tuple[int, .
 
 
 def planned_num_steps() -> int | None:
-    """Returns the number of steps in the bound job, for explain and bench; None if the job does not bind it."""
+    """Returns the bound job's number of steps, for explain and bench; None if the job does not bind it."""
     return _planned_training().num_steps
 
 

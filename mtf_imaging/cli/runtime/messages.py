@@ -22,7 +22,7 @@ class _AboveBars(logging.Handler):
 
 
 def show(level: int = logging.INFO) -> None:
-    """Writes log records to stderr: those of the package from `level` up, those of libraries from WARNING up."""
+    """Writes log records to stderr: the package's from `level` up, and other libraries' from WARNING up."""
     logger = logging.getLogger(_NAME)
     if not logger.handlers:
         logger.addHandler(_AboveBars())

@@ -190,7 +190,7 @@ def after_study(values: flags.FlagValues) -> str:
 
 
 def after_demo(model_dir: Path, data_dir: Path) -> str:
-    """Suggests estimating the costs of the layout of the demo.
+    """Suggests estimating the costs of the demo's layout.
 
     Args:
       model_dir: the folder of the run.
@@ -275,7 +275,7 @@ def _layout_flags(layout: "Layout") -> dict[str, str]:
 
 
 def _given(values: flags.FlagValues, *names: str) -> dict[str, Any]:
-    """Returns those of the named flags that the command line sets."""
+    """Returns the flags among these names that the command line sets."""
     return {name: values[name].value for name in names if name in values and values[name].present}
 
 

@@ -71,7 +71,7 @@ def _without_collections():
 
 @contextlib.contextmanager
 def _buffered_stderr():
-    """Buffers output to file descriptor 2, including that of C++ code, and writes it only if the body fails."""
+    """Buffers output to file descriptor 2, including C++ output, and writes it only if the body fails."""
     sys.stderr.flush()
     stderr = os.dup(2)
     with tempfile.TemporaryFile() as buffer:

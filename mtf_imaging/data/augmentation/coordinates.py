@@ -12,7 +12,7 @@ _ROUNDING = 0.01  # in voxels; coordinates up to a million voxels are rounded by
 
 
 class Coordinates:
-    """The coordinates of the voxels of a region: `center + affine (p - center) + translation + bend(p)`.
+    """The voxel coordinates of a region: `center + affine (p - center) + translation + bend(p)`.
 
     Sums are computed in one order, so a voxel has the same coordinates in every region.
 

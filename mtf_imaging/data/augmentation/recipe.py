@@ -60,7 +60,7 @@ class Augmentation:
       warp: probability of the combined rotation, zoom, translation and elastic displacement.
       class_shift, class_shift_sd: mean and standard deviation of the fraction by which lesions are darkened and all
         other voxels are brightened.
-      corruption, corruption_sd: mean and standard deviation of the fraction of the voxels outside the liver that is
+      corruption, corruption_sd: mean and standard deviation of the fraction of voxels outside the liver that is
         set to zero.
       gamma: values are raised to a random power from 1 / (1 + gamma)..1 + gamma; values that are not in 0..1 are mapped
         to it first.
@@ -212,7 +212,7 @@ class Augmentation:
 
         Args:
           image: Tensor[x, y, z, channels] float32, the voxels of `source`. Only the number of channels must be static.
-          labels: Tensor[x, y, z], the labels of `source`, or those of the whole sample if `needs_whole_labels`.
+          labels: Tensor[x, y, z], the labels of `source`, or of the whole sample if `needs_whole_labels`.
           seed: seed of the run.
           sample: Tensor[] int64, the number of the sample since the run began.
           region: a slice along x, y and z of the augmented sample; it may be empty.
@@ -222,7 +222,7 @@ class Augmentation:
           ranges: the values of the channels in the whole sample; by default 0..1.
           within: the bounds of the stored image around a patch; see `source_bounds`.
           labels_start: Tensor[3] int64, the position of the first voxel of `labels` if `needs_whole_labels`; None for
-            the first voxel of the sample. The labels must contain those of the sample and of `source`.
+            the first voxel of the sample. The labels must cover the sample and `source`.
 
         Returns:
           (image, labels) of the region, with static shapes.

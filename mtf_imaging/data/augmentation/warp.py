@@ -73,7 +73,7 @@ def warp_region(image, labels, start, coordinates: Coordinates, beyond=0.0) -> t
 
 
 def warp_labels(labels, mirrored, coordinates: Coordinates):
-    """Returns the warped labels of the voxels of `coordinates`.
+    """Returns the warped labels at `coordinates`.
 
     Args:
       labels: Tensor[x, y, z], of the whole sample.

@@ -106,7 +106,7 @@ def find_data_set(
       description: see `find_cases`.
 
     Returns:
-      The description and the cases. The description is that of `dataset.json` or `LITS` if no description is given.
+      The description and the cases. Without a given description, it comes from `dataset.json`, or is `LITS`.
 
     Raises:
       DataError: see `find_cases`.

@@ -22,7 +22,7 @@ class Description:
     includes its lesions.
 
     Attributes:
-      channels: name of each channel of the images, for instance `("CT",)` or `("FLAIR", "T1w")`.
+      channels: name of each image channel, for instance `("CT",)` or `("FLAIR", "T1w")`.
       labels: {name: value} of all labels except the background, which is 0, in ascending order of the values 1, 2, ...
       masks: {name: label values} of the scored masks, from the whole to its parts.
       region_order: for training by regions, the label that the voxels of each mask get, in the order in which masks are

@@ -64,7 +64,7 @@ def channel_slabs(image: ImageSource, spans: Spans, region: Region) -> Iterator[
 
 
 def resample_channels_region(image: ImageSource, spans: Spans, region: Region) -> np.ndarray:
-    """Returns one region of the `resample_channels` result, bit for bit, and reads only what it needs.
+    """Returns one region of the `resample_channels` result, bit for bit, and reads only the needed voxels.
 
     Args:
       image: the image.

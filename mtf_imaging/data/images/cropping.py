@@ -38,7 +38,7 @@ class CroppedLabels:
         self.is_possible = region_shape(self._kept) != geometry.shape
 
     def add(self, region: Region, labels: np.ndarray) -> None:
-        """Adds the labels `[x, y, z]` of a region of the volume."""
+        """Adds the labels `[x, y, z]` in a region of the volume."""
         kept = tuple(map(overlap, region, self._kept))
         inside = labels[moved(kept, region)]
         for name in self._description.masks:

@@ -30,7 +30,7 @@ class Repair(Protocol):
     dtype: np.dtype
 
     def __call__(self, numbers: np.ndarray) -> np.ndarray:
-        """Returns the values of a slab of stored numbers as a new array of the same shape; counts its faults."""
+        """Converts a slab of stored numbers to values, a new array of the same shape; counts its faults."""
 
     def check(self) -> None:
         """Warns about the repairs of all slabs; raises DataError if the file as a whole cannot be used."""
@@ -114,7 +114,7 @@ class HounsfieldRepair:
             )
 
     def _converted(self, values: np.ndarray) -> np.ndarray:
-        """Returns the HU of values of any type."""
+        """Converts values of any type to HU."""
         slab = values.astype(np.float64)  # unsigned types cannot represent -1024
         nan = np.isnan(slab)
         self._num_nan += np.count_nonzero(nan)

@@ -46,7 +46,7 @@ class VoxelSource(Protocol):
         """
 
     def check(self) -> None:
-        """Checks the whole file, and warns about repairs; reads only what has not been read yet.
+        """Checks the whole file, and warns about repairs; reads only the parts that have not been read yet.
 
         Raises:
           DataError: the file is damaged, or its values cannot be used.
@@ -134,7 +134,7 @@ class ImageSource:
         return self.channels[0].order
 
     def read(self, region: Region) -> list[np.ndarray]:
-        """Returns the repaired voxels `[x, y, z]` of a region of each channel; see `VoxelSource.read`."""
+        """Returns each channel's repaired voxels `[x, y, z]` in a region; see `VoxelSource.read`."""
         return [channel.read(region) for channel in self.channels]
 
     def check(self) -> None:

@@ -16,7 +16,7 @@ class Planes(Protocol):
     """Reads planes of stored numbers; may keep a file open in between."""
 
     def read(self, planes: slice) -> np.ndarray:
-        """Returns the stored numbers `[i, j, planes]` of a range of planes along k.
+        """Returns the stored numbers `[i, j, planes]` in a range of planes along k.
 
         Raises:
           DataError: a file is missing or damaged.

@@ -1,4 +1,4 @@
-"""Reads photos, and lists the files of a folder of photos."""
+"""Reads photos, and lists the files in a photo folder."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -112,7 +112,7 @@ def read_segmentation(
 
 
 def read_labels(path: str | Path, volume: Volume | Image | Segmentation, description: Description = LITS) -> np.ndarray:
-    """Reads the labels of the segmentation of `volume` as uint8 `[x, y, z]`; see `read_mask`."""
+    """Reads the labels for `volume` as uint8 `[x, y, z]`; see `read_mask`."""
     return read_mask(path, volume, description).labels
 
 

@@ -26,7 +26,7 @@ _MAX_CHUNK_BYTES = 1 << 31  # the limit of Blosc
 
 
 def digest(data: bytes) -> str:
-    """Returns the digest of the contents of a file."""
+    """Returns the digest of a file's contents."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 

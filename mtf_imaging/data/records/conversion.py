@@ -67,7 +67,7 @@ class Conversion:
     chunk: Grid | None = None
 
     def record_path(self, case: Case) -> Path:
-        """Returns the path of the record of a case."""
+        """Returns the record path of a case."""
         return record_path(self.output_dir, case.key, self.record_format)
 
     def has_record(self, case: Case) -> bool:

@@ -45,7 +45,7 @@ class Records:
         return open_records(data_dir, spacing=self.spacing).sampling
 
     def sizes(self, data_dir: str) -> Grid:
-        """Returns the numbers of voxels of the records along x, y and z; the largest grid if there are several."""
+        """Returns the size of the records in voxels along x, y and z; the largest grid if there are several."""
         return self.sampling(data_dir).grids[-1]
 
     def grids(self, data_dir: str | Path | Subset) -> list[Grid]:

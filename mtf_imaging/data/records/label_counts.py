@@ -27,7 +27,7 @@ def survey_records(
         slab of each record is read.
 
     Returns:
-      The number of voxels per label that was read, int64 `[256]`.
+      The number of voxels read per label, int64 `[256]`.
 
     Raises:
       DataError: the folder is incomplete, or a record is damaged.

@@ -1,4 +1,4 @@
-"""Reads and writes `dataset.json`, the manifest of a folder of records.
+"""Reads and writes `dataset.json`, the manifest of a records folder.
 
 The manifest is written last, so a folder with a manifest is complete.
 """
@@ -41,7 +41,7 @@ class Source:
     """The origin of a record.
 
     Attributes:
-      digest: digest of the contents of the image and segmentation files.
+      digest: digest of the image and segmentation files' contents.
       volume, labels: paths of these files, relative to the folder that was converted; `volume` is the first file of an
         image with one file per channel.
       shape: size of the volume in voxels along x, y, z.
@@ -75,7 +75,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The contents of a folder of records.
+    """The contents of a records folder.
 
     Attributes:
       sampling: the grid and spacing of all records, or their grids if there are several.
@@ -173,7 +173,7 @@ def write_manifest(data_dir: str | Path, manifest: Manifest) -> None:
 
 
 def read_manifest(data_dir: str | Path) -> Manifest | None:
-    """Reads the manifest of a folder of records.
+    """Reads the manifest of a records folder.
 
     Returns:
       The manifest, or None if the folder or the manifest does not exist.

@@ -63,7 +63,7 @@ def labels_attributes() -> dict[str, Any]:
 
 
 def label_image_attributes(affine: np.ndarray) -> dict[str, Any]:
-    """Returns the attributes of the group of the label image; see `image_attributes`."""
+    """Returns the group attributes of the label image; see `image_attributes`."""
     attributes = image_attributes(LABEL_NAME, affine, has_channels=False)
     attributes["ome"]["image-label"] = {"source": {"image": "../../"}}
     return attributes
@@ -111,7 +111,7 @@ def _triple(values: Any, kind: Any) -> tuple:
 
 
 def metadata_digest(metadata: dict[str, Any]) -> str:
-    """Returns the digest of the metadata of a record, without the digest in its own attributes."""
+    """Returns the digest of a record's metadata, excluding the digest in its own attributes."""
     attributes = metadata["attributes"]
     ours = {name: value for name, value in attributes[OURS].items() if name != "digest"}
     text = json.dumps({**metadata, "attributes": {**attributes, OURS: ours}}, sort_keys=True)

@@ -79,7 +79,7 @@ class Patches:
 
 
 class PatchCorners:
-    """Draws the first voxel of the patches of a run.
+    """Draws the first voxel of each patch in a run.
 
     Args:
       patches: the patches.

@@ -213,7 +213,7 @@ def _read(
 
 
 def case_of_sample(sample, num_cases: int, seed: int | None):
-    """Returns the index of the case of a sample.
+    """Returns the case index of a sample.
 
     Args:
       sample: Tensor[] int64, the number of the sample since the run began.

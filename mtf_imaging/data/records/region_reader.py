@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class RegionReader:
-    """Reads regions of the records of a folder in a TensorFlow graph.
+    """Reads regions of a folder's records in a TensorFlow graph.
 
     Only the chunks that overlap a region are read. Files are opened separately for each region, so no part of a record
     stays in memory.

@@ -18,7 +18,7 @@ from mtf_imaging.data.sampling.grid import Region, whole_region
 
 
 class Samples:
-    """Reads a region of the samples of a run.
+    """Reads a region of each sample in a run.
 
     An `Augmentation` determines which voxels of the record the region needs, and only these are read. A custom function
     changes a whole sample, from which the region is cut.

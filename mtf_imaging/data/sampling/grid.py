@@ -1,4 +1,4 @@
-"""Parses and formats the resolution of a grid of voxels, such as `64` or `x:192,y:192,z:96`."""
+"""Parses and formats the resolution of a voxel grid, such as `64` or `x:192,y:192,z:96`."""
 
 from collections.abc import Iterable, Sequence
 

@@ -74,7 +74,7 @@ def resample_nearest(labels: np.ndarray, spans: Spans, beyond: int = 0) -> np.nd
 def resample_linear_region(
     read: Read, shape: Grid, spans: Spans, region: Region, beyond: float = 0.0, order: PlaneOrder = ALONG_Z
 ) -> np.ndarray:
-    """Returns one region of the `resample_linear` result, bit for bit, and reads only what it needs.
+    """Returns one region of the `resample_linear` result, bit for bit, and reads only the needed voxels.
 
     The computation runs in slabs, so it needs little more memory than the result.
 
@@ -99,7 +99,7 @@ def resample_linear_region(
 def resample_nearest_region(
     read: Read, shape: Grid, spans: Spans, region: Region, beyond: int = 0, order: PlaneOrder = ALONG_Z
 ) -> np.ndarray:
-    """Returns one region of the `resample_nearest` result, and reads only what it needs.
+    """Returns one region of the `resample_nearest` result, and reads only the needed voxels.
 
     Args:
       read: a function that returns a region of the labels, uint8 `[x, y, z]`; see `resample_linear_region`.

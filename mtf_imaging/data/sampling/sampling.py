@@ -165,7 +165,7 @@ def smallest_box(volumes: Iterable[tuple[Grid, Spacing]], spacing: Spacing, mult
 
 
 def voxels_to_cover(shape: Grid, own: Spacing, spacing: Spacing) -> Grid:
-    """Returns the number of voxels of another spacing that cover a volume.
+    """Returns the number of voxels with another spacing that cover a volume.
 
     Args:
       shape: size of the volume in voxels along x, y, z.

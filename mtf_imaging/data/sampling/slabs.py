@@ -138,7 +138,7 @@ def _slabs(
 
 
 def _inside(shape: Grid, spans: Spans, region: Region) -> Region:
-    """Returns the part of a region of the grid that overlaps the volume."""
+    """Returns the part of a grid region that overlaps the volume."""
     return tuple(overlap(span.inside(n), at) for n, span, at in zip(shape, spans, region, strict=True))
 
 

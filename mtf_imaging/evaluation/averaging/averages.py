@@ -41,7 +41,7 @@ def several_parts(parts: Iterable[str]) -> ConfigError:
 
 
 class AveragedSlices:
-    """The slices of several runs of one program, with the mean of their predictions.
+    """The slices of one program that runs several times, with the mean of its predictions.
 
     Args:
       slices: the `ImageSlices` of the program.
@@ -61,7 +61,7 @@ class AveragedNetwork:
 
     Args:
       average: a function of a whole image.
-      slices: a function of the sizes of the image; see `training.slices.ImageNetwork`.
+      slices: a function of the image sizes; see `training.slices.ImageNetwork`.
     """
 
     def __init__(self, average: Callable, slices: Callable) -> None:

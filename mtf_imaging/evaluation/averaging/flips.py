@@ -38,7 +38,7 @@ def check_flips(flips: Sequence[str], where: str = "flips", axis_names: Sequence
 def over_flips(
     predict: Callable[[np.ndarray], np.ndarray], flips: Sequence[str], axis_names: Sequence[str] = AXIS_NAMES
 ) -> Callable:
-    """Returns a network that averages its probabilities over all combinations of flips of the image.
+    """Returns a network that averages its probabilities over all combinations of image flips.
 
     `y = mean over subsets S of flips of flip_S(predict(flip_S(image)))`; the network runs `2^len(flips)` times. The
     average needs memory for one sum, in float32 or a wider type, in addition to the result of one run.

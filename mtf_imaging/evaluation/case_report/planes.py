@@ -134,7 +134,7 @@ def _largest_lesion(labels: Voxels, description: Description) -> Point | None:
 
 
 def _component(components: MaskComponents, number: int) -> Iterator[np.ndarray]:
-    """Yields the voxels of one component, bool, in slabs of the box of all components."""
+    """Yields the voxels of one component, bool, in slabs of the box around all components."""
     return (numbers == number for numbers in components.slabs())
 
 

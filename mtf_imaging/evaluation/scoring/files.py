@@ -25,7 +25,7 @@ def write_metrics_files(
     Args:
       output_dir: the folder.
       metrics: the contents of `metrics.json`.
-      head: the names of the columns of `metrics.csv`.
+      head: the column names of `metrics.csv`.
       rows: the rows; None becomes an empty field.
     """
     text, table = json.dumps(metrics, indent=1, allow_nan=False) + "\n", io.StringIO()

@@ -47,7 +47,7 @@ def score_groups(
 
 
 def _total(groups: np.ndarray, values: np.ndarray) -> dict[int, int]:
-    """Returns the sum of the values of each group."""
+    """Returns the sum of values in each group."""
     names, at = np.unique(groups, return_inverse=True)
     totals = np.zeros(len(names), np.int64)
     np.add.at(totals, at, values)

@@ -151,7 +151,7 @@ def masks_table(cases: list[CaseScore], description: Description) -> str:
 
 
 def official_table(cases: list[CaseScore]) -> str:
-    """Returns a plain-text table of the scores of the challenge's original program."""
+    """Returns a plain-text table of the original challenge program's scores."""
     scores = official_scores(case.official for case in cases)
     lines = [f"{'official':16}{'precision':>10}{'recall':>10}"]
     for name, suffix in (("IoU > 0.5", ""), ("IoU > 0", "_greater_zero")):

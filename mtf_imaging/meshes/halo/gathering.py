@@ -74,7 +74,7 @@ class Gather(Step):
           shape: shape of the stack, without the dimensions of a row.
           local: number of processors in the stack along each mesh dimension.
         """
-        coordinates = np.indices(local).reshape(len(local), -1)  # local coordinates of each processor of the stack
+        coordinates = np.indices(local).reshape(len(local), -1)  # local coordinates of each processor in the stack
         num_rows, by_dim = math.prod(shape), {m.dim: m for m in self.gathered + self.padded}
         first_rows = np.arange(shape[0])[(slice(None), *[np.newaxis] * (len(shape) - 1))] * math.prod(shape[1:])
         index = tf.constant(first_rows, tf.int64)

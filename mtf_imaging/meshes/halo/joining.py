@@ -75,7 +75,7 @@ def _split(stack: tf.Tensor, margin: Margin, at: int, shards: int) -> dict[str, 
 
     Returns:
       A dict without empty parts, in order: "before", "head", "middle", "tail", "after". "head" is also in the margin of
-      the previous shard, and "tail" in that of the next shard. If both overlap, the slice is not split: "middle".
+      the previous shard, and "tail" in the margin of the next shard. If both overlap, the slice is not split: "middle".
     """
     head, tail = margin.after if at > 0 else 0, margin.before if at < shards - 1 else 0
     if head + tail > margin.size:

@@ -2,7 +2,7 @@
 
 A value is a hash of (seed, step, operation) and of the position of its element in the WHOLE tensor. It therefore does
 not depend on the number of processors or on the processor that draws it. A run that resumes at a step draws the same
-values as an uninterrupted run. Within loops, the numbers of the iterations of all enclosing loops are hashed as well.
+values as an uninterrupted run. Within loops, the iteration numbers of all enclosing loops are hashed as well.
 """
 
 from collections.abc import Callable, Mapping

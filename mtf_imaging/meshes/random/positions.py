@@ -1,4 +1,4 @@
-"""Random bits for positions in a whole tensor: a hash, and the positions of the elements of slices, in rows."""
+"""Random bits for positions in a whole tensor: a hash, and the element positions of slices, in rows."""
 
 import dataclasses
 import math
@@ -98,7 +98,7 @@ def slice_rows(
         return sum(moved, tf.constant(along))
 
     def within(low: int, high: int) -> tf.Tensor:
-        """Returns the distances of the elements of a slice from its first element, counted along some dimensions."""
+        """Returns the distances between a slice's elements and its first element, counted along some dimensions."""
         index = tf.zeros([1] * (high - low), tf.uint32)
         for d in range(low, high):
             values = _multiples(np.arange(dims[d][1]), strides[d])

@@ -62,7 +62,7 @@ class RandomState:
         """Within the block, new operations draw different values for each `number`.
 
         Args:
-          number: tf.Tensor[] int32, the number of an iteration of a loop, from 0. Blocks of nested loops are nested.
+          number: tf.Tensor[] int32, the number of a loop iteration, from 0. Blocks of nested loops are nested.
         """
         outside = self._iterations
         self._iterations = *outside, number

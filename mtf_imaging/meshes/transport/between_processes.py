@@ -42,7 +42,7 @@ class Numbers:
         return first
 
     def division(self, shards: tuple[int, ...], axes: Collection[int]) -> int:
-        """Returns the number of a division of all shards into groups.
+        """Returns the number that identifies a division of all shards into groups.
 
         Args:
           shards: number of shards along each mesh dimension.
@@ -52,7 +52,7 @@ class Numbers:
 
 
 class Keys:
-    """The instance keys of the collectives of a program.
+    """The instance keys for the collectives in a program.
 
     TensorFlow identifies the messages of a collective by its group and its key, and remembers their shape. Programs
     therefore have distinct keys. The calls of a program alternate between two sets of keys, because one process may
@@ -222,7 +222,7 @@ class BetweenProcesses(Transport):
         key: tf.Tensor | None = None,
         **options: str,
     ) -> tf.Tensor:
-        """Creates a collective operation of a group of shards."""
+        """Creates a collective operation in a group of shards."""
         key = self.keys.next() if key is None else key
         graph = tf.compat.v1.get_default_graph() if not tf.executing_eagerly() else None
         # NCCL requires the same order of launches in every process.

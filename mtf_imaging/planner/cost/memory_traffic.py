@@ -66,7 +66,7 @@ def memory_traffic(op: mtf.Operation, mesh: ShardMeshImpl, together: int) -> int
 
 
 def _product_bytes(einsum, mesh, together):
-    """Returns the bytes of the product of an einsum without a matrix product, which is stored before it is summed."""
+    """Returns the product bytes of an einsum without a matrix product; the product is stored and then summed."""
     dims = list(dict.fromkeys(dim for x in einsum.inputs for dim in x.shape.dims))
     (y,) = einsum.outputs
     kept = {dim for dim in dims if sum(dim in x.shape.dims for x in einsum.inputs) > 1 and dim not in y.shape.dims}

@@ -109,7 +109,7 @@ def along(sizes: Mapping[str, str]) -> str:
 def receptive_field(
     task: Task, dims: Sequence[tuple[str, int]], spacing: tuple[float, ...] | None = None
 ) -> ReceptiveField | None:
-    """Returns the receptive field of the predictions of a task.
+    """Returns the receptive field of a task's predictions.
 
     Args:
       task: the task; its method `predict` takes `image`.
@@ -142,7 +142,7 @@ def receptive_field(
 
 
 def _behind(operation: mtf.Operation, y: mtf.Tensor, given: Sequence[_Intervals | None]) -> _Intervals | None:
-    """Returns the intervals of the output of an operation; None if unknown.
+    """Returns the intervals of an operation's output; None if unknown.
 
     Args:
       operation: the operation.

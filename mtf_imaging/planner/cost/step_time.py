@@ -68,7 +68,7 @@ def traffic_totals(plan: Plan) -> tuple[float, float]:
 
 
 def loads(plan: Plan) -> list[tuple[Load, int]]:
-    """Returns the loads of all exchanges of a step, each with the number of times that it occurs.
+    """Returns the loads of all exchanges in a step, each with its number of occurrences.
 
     Under the collective mesh, the gradients of all weights form a few large sums.
     """

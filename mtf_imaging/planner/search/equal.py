@@ -1,4 +1,4 @@
-"""Ranked layouts that differ only by an exchange of axes of equal size."""
+"""Ranked layouts that differ only by swapping axes of equal size."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from mtf_imaging.planner.search.search import Found, Searched
 
 
 def equal_layouts(searched: Searched) -> list[tuple[Found, ...]]:
-    """Groups the ranked layouts that differ only by an exchange of axes.
+    """Groups the ranked layouts that differ only by swapped axes.
 
     Two layouts are equal if they split dimensions of the same size over the same mesh, and if each operation has the
     same cost and sends the same messages under both. The plans decide, because a network may treat dimensions of the

@@ -97,7 +97,7 @@ def splits(folder: str | Path) -> tuple[str, ...]:
 
 
 def photo_description(folder: str | Path) -> PhotoDescription:
-    """Returns the classes in `classes.json`, else those of PASCAL VOC or Cityscapes, by folder structure.
+    """Returns the classes in `classes.json`, else the PASCAL VOC or Cityscapes classes, by folder structure.
 
     Raises:
       DataError: the file is invalid; or it is missing, and the folder structure does not imply the classes.
@@ -187,7 +187,7 @@ class _Cityscapes:
         return CITYSCAPES if self._label_ending(folder) == _LABEL_IDS else replace(CITYSCAPES, values=())
 
     def splits(self, folder: Path) -> tuple[str, ...]:
-        """Returns the names of the subfolders of `leftImg8bit`."""
+        """Returns the subfolder names in `leftImg8bit`."""
         return tuple(path.name for path in _subfolders(folder / self._image_folder))
 
     def photos(self, folder: Path, split: str | None, need_labels: bool) -> list[Photo]:

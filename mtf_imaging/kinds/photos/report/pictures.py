@@ -32,7 +32,7 @@ def photo_section(number: int, score: PhotoScore, layers: PhotoLayers | None, de
 
 
 def class_ious(score: PhotoScore, description: PhotoDescription) -> str:
-    """Returns the IoU of each class of a photo, such as `sky 0.950, tree 0.710`; the largest class comes first."""
+    """Returns the IoU of each class in a photo, such as `sky 0.950, tree 0.710`; the largest class comes first."""
     counts = score.confusion
     present = [label for label in range(len(description.classes)) if counts.union[label]]
     present.sort(key=lambda label: -counts.union[label])
