@@ -5,9 +5,9 @@
 
 Both predict the same volume with the same network. By default, the network is a single convolution, so that the memory
 of the volume and the probabilities dominates. With `--filters`, it is a U-Net, whose activations count, too. A row
-contains the peak of a process above its memory after importing TensorFlow, from the Linux kernel. The last lines
-compare the peaks and the written segmentations. The float32 sums of a U-Net are rounded differently under each layout,
-so a few voxels can differ.
+shows how far the peak of a process exceeds its memory after importing TensorFlow, as reported by the Linux kernel. The
+last lines compare the peaks and the written segmentations. The float32 sums of a U-Net are rounded differently under
+each layout, so a few voxels can differ.
 """
 
 import argparse

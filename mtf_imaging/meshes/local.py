@@ -144,8 +144,7 @@ def _reshaped_from(x: tf.Tensor) -> tf.Tensor | None:
 
 
 def elementwise(fn: Callable[..., Any], *stacks: tf.Tensor, by_channel: bool = False) -> Any:
-    """Calls an elementwise function on stacks, or on the tensors that they were reshaped from, if their shapes are
-    suitable.
+    """Calls an elementwise function on stacks, or on the tensors that they were reshaped from, if these fit.
 
     In the second case, TensorFlow may fuse the function with the operation that computed a tensor; see `reshape`.
 

@@ -12,9 +12,8 @@ Each process sends its status to others twice a second (`heartbeats`), and each 
 
 A loss matters only to a process that is in a call. A process that makes no more calls may outlive all others.
 
-With many processes, each one watches only some others. A lost process ends those that watch it. They pass the reason on
-to the processes that watch them, and so on. The times at which any process last computed, or was outside a call, spread
-in the same way.
+With many processes, each one watches only some others. A lost process ends its watchers, which tell their own watchers
+why, and so on. The times at which any process last computed, or was outside a call, spread in the same way.
 
 A firewall may drop datagrams. Then only the TCP ports show which processes are alive, and stuck processes wait forever.
 """

@@ -75,9 +75,9 @@ def _argument(mesh: ShardMeshImpl, op: mtf.Operation, x: LaidOutTensor) -> LaidO
     """Prepares a laid-out tensor as an argument of an operation's function, for differentiation.
 
     If the layout splits any tensor of the operation, every processor gets a slice of its own, so that a gradient with
-    respect to the argument has a separate value for each processor. The stacks are new nodes of the graph. TensorFlow
-    would otherwise return the sum of both gradients for each of two arguments that are the same tensor, and it would
-    find no path to an argument if the function was computed from the tensor that the argument was reshaped from.
+    respect to the argument has a separate value for each processor. The stacks are new nodes in the graph. Otherwise,
+    TensorFlow would return the sum of both gradients for two arguments that are the same tensor. It would also find no
+    path to an argument if the function used the tensor from which the argument was reshaped.
     """
     n = mesh.grid.stack_size if any(mesh.is_split(t.shape) for t in op.inputs + op.outputs) else 1
 

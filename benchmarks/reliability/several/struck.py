@@ -1,5 +1,4 @@
-"""Runs the program, and sends this process a signal at a given moment: `python -m
-benchmarks.reliability.several.struck`.
+"""Runs the program, and sends this process a signal at a moment: `python -m benchmarks.reliability.several.struck`.
 
 The first argument is a `Strike` in JSON, the others are the words of the command.
 """
