@@ -24,7 +24,7 @@ import nibabel
 import numpy as np
 from scipy import ndimage
 
-SPACING = (0.76, 0.76, 1.0)  # mm, the medians of LiTS
+SPACING = (0.76, 0.76, 1.0)  # mm, the LiTS medians
 LIVER_ML = 1600
 LESION_MM, MOVED_MM = (4, 50), 2
 MISSED, FALSE_MM = 2, (6, 12)  # number of missing lesions; diameters in mm of the false ones

@@ -81,6 +81,6 @@ def about(path: str | os.PathLike) -> Iterator[None]:
 
 
 def reason(error: BaseException) -> str:
-    """Returns the message of TensorFlow or the operating system on one line, without TensorFlow node names."""
+    """Returns a message from TensorFlow or the operating system on one line, without TensorFlow node names."""
     text = getattr(error, "strerror", None) or str(error).strip() or repr(error)
     return re.sub(r"^(\{\{.*?\}\} )+|( \[Op:\w+\].*)$", "", text.splitlines()[0])

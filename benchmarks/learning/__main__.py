@@ -3,7 +3,7 @@
     python -m benchmarks.learning --cases FOLDER --output_dir DIR               # documented and Keras: 40 minutes
     python -m benchmarks.learning --cases FOLDER --output_dir DIR --steps 400   # equal steps instead of equal CPU time
     python -m benchmarks.learning --cases FOLDER --output_dir FOLDS --on folds --contenders choices --seeds 1,2,3 \\
-        --steps 400                                                             # the settings of the job: an hour
+        --steps 400                                                             # the job settings: an hour
 
 FOLDER contains LiTS cases in train/ and held-out cases in test/. `--on folds` does not use test/: each run trains on
 two thirds of train/ and is scored on the remaining third, which changes with the seed. Settings are chosen on folds.

@@ -13,7 +13,7 @@ def split(cases: Path, on: str, seed: int, output_dir: Path) -> Path:
       cases: folder of all cases, in train/ and test/.
       on: "test" to score on the cases in test/, or "folds" to score on a third of the cases in train/, which the run
         does not train on. Settings are chosen on folds, so that the scores on test/ remain scores on new cases.
-      seed: the seed of the run; three seeds in a row are scored on each case once.
+      seed: the run's seed; three seeds in a row are scored on each case once.
       output_dir: folder for links to the cases of each fold.
     """
     if on == TEST:

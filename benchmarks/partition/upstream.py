@@ -1,4 +1,4 @@
-"""The contender of mesh_tensorflow: the same network built from its layers with blocks, on its `PlacementMeshImpl`.
+"""The mesh_tensorflow contender: the same network built from its layers with blocks, on its `PlacementMeshImpl`.
 
 It runs in a graph and a session, and trains the slices of the variables. It splits only x and y.
 """

@@ -14,7 +14,7 @@ class Results:
 
     Args:
       path: the file, which does not have to exist.
-      columns: the names of the columns, without `date` and `commit`, which every row has.
+      columns: the column names, without `date` and `commit`, which every row has.
       key: the columns that identify a row; a later row replaces an earlier one.
     """
 

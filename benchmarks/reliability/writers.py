@@ -21,7 +21,7 @@ class Writer:
     """A command that writes files.
 
     Attributes:
-      line: the command line. {good} is the folder of the good data and {out} the output folder.
+      line: the command line. {good} is the folder with the good data and {out} the output folder.
       again: additional words for the command after it was disturbed.
       complete: the file or folder that the command writes last, relative to the output folder. If it exists, the
         command has finished, and a second run may refuse to replace it.
@@ -112,7 +112,7 @@ class Undisturbed:
 
     Args:
       writer: the command.
-      good: the folder of the good data.
+      good: the folder with the good data.
       place: an empty folder to run in.
       limit: the time limit in seconds.
 

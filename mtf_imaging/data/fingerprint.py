@@ -55,7 +55,7 @@ class CaseFingerprint:
     """The facts about one case that a plan needs.
 
     Attributes:
-      key: the name of the case.
+      key: the case name.
       shape: number of voxels along x, y, z in canonical axes.
       spacing: voxel size in mm along x, y, z.
       voxels: {label: number of voxels} of all labels in the case, with the background and the ignore label.

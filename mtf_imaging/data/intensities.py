@@ -227,7 +227,7 @@ def parse_intensities(texts: Iterable[str], channels: tuple[str, ...], where: st
 
     Args:
       texts: the string of each channel's scheme.
-      channels: the names of the channels.
+      channels: the channel names.
       where: the file or the setting that contains the strings, for messages.
 
     Returns:

@@ -67,7 +67,7 @@ class CaseFaults:
         """Collects a DataError or an unexpected exception of the block.
 
         Args:
-          key: the name of the case.
+          key: the case name.
           path: its file.
         """
         try:

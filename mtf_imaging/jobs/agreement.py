@@ -20,7 +20,7 @@ def check_agreement(group: Group, own: Any, **more: object) -> None:
 
     Args:
       group: the processes.
-      own: the settings of the job. Settings of single processes are not compared.
+      own: the job settings. Settings of single processes are not compared.
       **more: other values that must be the same, by name; they take precedence over settings of the same name.
 
     Raises:

@@ -42,7 +42,7 @@ def resolve_frequencies(
       setting: "data" to count the labels of the data; or the frequencies; or None.
       task: the task.
       data: the training data.
-      model_dir: the folder of the run. A resumed run keeps its initial frequencies.
+      model_dir: the run folder. A resumed run keeps its initial frequencies.
 
     Returns:
       A fraction of the labeled voxels or pixels for each output. None if the setting is None; if the task cannot use

@@ -93,7 +93,7 @@ class TrainingData(DataSettings):
 
 
 def as_training_data(data: DataSettings | str | Path) -> TrainingData:
-    """Returns a `TrainingData` unchanged; wraps a folder of records in a `TrainingData`."""
+    """Returns a `TrainingData` unchanged; wraps a records folder in a `TrainingData`."""
     if isinstance(data, TrainingData):
         return data
     return TrainingData(**values_of(DataSettings, data)) if isinstance(data, DataSettings) else TrainingData(data)

@@ -125,7 +125,7 @@ def make_evaluator(
       checkpoints: the checkpoints of the training program.
       layout: the layout.
       mesh_impl: the mesh implementation, as in `Program`.
-      model_dir: the folder of the run.
+      model_dir: the run folder.
       monitor: the measure that selects the best checkpoint.
       every: number of steps between evaluations.
       num_steps: total number of steps in the run.

@@ -29,8 +29,8 @@ class ImportedWeights:
     """Weights that `import_weights` wrote.
 
     Attributes:
-      title: the name of the network.
-      file_format: the name of the format.
+      title: the network name.
+      file_format: the format name.
       checkpoint: the path of the checkpoint.
       num_variables: number of variables.
       num_values: number of values in all variables.

@@ -24,7 +24,7 @@ def open_images(own: EvaluateSettings | PredictSettings) -> PredictedImages:
     Raises:
       CheckpointError: the run has no such checkpoint.
       ConfigError: a setting has no effect on these images.
-      DataError: the facts of the run are damaged.
+      DataError: the run's facts are damaged.
     """
     return open_subject(trained_runs(own)[0], Inference.of(own))
 
@@ -40,7 +40,7 @@ def network_of_run(
 
     Args:
       subject: the kind of images.
-      own: the settings of the job.
+      own: the job settings.
       images: the images, which all processes must have in the same order.
       choose: a function that process 0 calls to get the numbers of the images to predict; None for all images.
 

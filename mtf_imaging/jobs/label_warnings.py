@@ -21,7 +21,7 @@ def warn_of_labels(data: TrainingData, model_dir: str | Path) -> None:
 
     Args:
       data: the training data and the held-out images.
-      model_dir: the folder of the run.
+      model_dir: the run folder.
 
     Raises:
       DataError: all voxels or pixels of the training data, or of the held-out images, are ignored.

@@ -20,7 +20,7 @@ def check_resumed_data(data: TrainingData, model_dir: str | Path) -> None:
 
     Args:
       data: the training data.
-      model_dir: the folder of the run.
+      model_dir: the run folder.
 
     Raises:
       DataError: the run began with data of another kind, or with other channels, labels, classes or categories.

@@ -270,7 +270,7 @@ class _Swap:
     """A compiled exchange of rows between pairs of processes; see `Runtime.swap`.
 
     Attributes:
-      partners: the numbers of the processes that this process exchanges a row with.
+      partners: the numbers of the processes with which this process exchanges a row.
     """
 
     def __init__(self, pairs: Sequence[tuple[int, int]], size: int, transport: BetweenProcesses) -> None:
@@ -304,7 +304,7 @@ def join(processes: Processes | None = None, communication: str = "auto") -> Run
     Every later `Program` with a mesh has one shard of the mesh in each process. A second call returns the same runtime.
 
     Args:
-      processes: the processes; None to read TF_CONFIG or the variables of Slurm.
+      processes: the processes; None to read TF_CONFIG or the Slurm variables.
       communication: how TensorFlow sums and gathers: "ring", "nccl" (GPUs), or "auto".
 
     Returns:

@@ -63,7 +63,7 @@ class Status(NamedTuple):
       roll: a digest of all process addresses.
       identity: random bytes, different after a restart.
       num: number of processes.
-      number: number of the process.
+      number: process number.
       calls: number of program calls that the process has started.
       has_server: whether its TCP port is open.
       is_in_call: whether it is in a call.
@@ -148,7 +148,7 @@ class Heartbeats:
       receive: a function that gets the content of each datagram and the address of its sender.
 
     Attributes:
-      targets: the numbers of the processes to send to.
+      targets: the numbers of the target processes.
 
     Raises:
       ConfigError: another program uses the port.
@@ -263,7 +263,7 @@ def check_own_port(processes: Processes) -> None:
 
 def _in_use(processes: Processes, port: str) -> ConfigError:
     """Returns the error for a port of this process that is in use."""
-    # Two host names, such as two nodes of Slurm, may be the same host.
+    # Two host names, such as two Slurm nodes, may be the same host.
     twins = [i for i, address in enumerate(processes.addresses) if address.port == processes.own.port]
     others = [processes.name(i) for i in twins if i != processes.index]
     who = f" (by {others[0]}, a task of another node on this host?)" if others else ""

@@ -152,7 +152,7 @@ class Peers:
         atexit.register(self._linger)
 
     def find_lost(self) -> str | None:
-        """Returns a message about the lost process after an error of TensorFlow, or None if no process is lost."""
+        """Returns a message about the lost process after a TensorFlow error, or None if no process is lost."""
         self._hurry.set()
         self._is_lost.wait(min(self._processes.timeout, 10.0))
         self._hurry.clear()

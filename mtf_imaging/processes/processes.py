@@ -90,7 +90,7 @@ class Processes:
 def find_processes(environ: Mapping[str, str] = os.environ) -> Processes | None:
     """Returns the processes that this process belongs to, or None if it runs alone.
 
-    TF_CONFIG takes precedence over the variables of Kubernetes, which take precedence over those of Slurm.
+    TF_CONFIG takes precedence over the Kubernetes variables, which take precedence over those of Slurm.
     MTF_IMAGING_TIMEOUT sets the timeout, in seconds, and MTF_IMAGING_SECRET the secret.
 
     Args:
@@ -139,7 +139,7 @@ def format_tf_config(addresses: tuple[Server, ...], index: int) -> str:
 
     Args:
       addresses: the address of each process.
-      index: the number of the process.
+      index: the process number.
     """
     task = {"type": _WORKER, "index": index}
     return json.dumps({"cluster": {_WORKER: [str(address) for address in addresses]}, "task": task})

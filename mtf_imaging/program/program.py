@@ -217,7 +217,7 @@ class Program(tf.Module):
         return self._boxes.region(self._inputs[name].shape)
 
     def regions(self, name: str) -> list[tuple[slice, ...]]:
-        """Returns the `region` of an input in each process, by the numbers of the processes."""
+        """Returns the `region` of an input in each process, by process number."""
         return self._boxes.regions(self._inputs[name].shape)
 
     def output_regions(self) -> Any:

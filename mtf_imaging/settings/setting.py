@@ -100,7 +100,7 @@ def setting(
     Args:
       default: the default; without it, a value is required.
       default_factory: a function that returns the default.
-      flag: whether the setting has a flag, or the name of a flag that differs from the name of the setting.
+      flag: whether the setting has a flag, or the name of a flag that differs from the setting name.
       **facts: other attributes of `Setting`.
     """
     return dataclasses.field(default=default, default_factory=default_factory, metadata={_KEY: {"flag": flag, **facts}})
@@ -111,7 +111,7 @@ def changed(owner: type, name: str, **facts: Any) -> Any:
 
     Args:
       owner: the other class.
-      name: the name of the setting.
+      name: the setting name.
       **facts: arguments of `setting` that differ.
     """
     (field,) = (field for field in dataclasses.fields(owner) if field.name == name)

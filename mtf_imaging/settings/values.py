@@ -39,7 +39,7 @@ def parse_resolution(resolution: Resolution, dims: int = 3, names: Sequence[str]
     Args:
       resolution: the resolution in any form that `Resolution` allows.
       dims: number of spatial dimensions.
-      names: the names of the dimensions.
+      names: the dimension names.
 
     Raises:
       DataError, LayoutError: the resolution is malformed.

@@ -1,4 +1,4 @@
-"""Replaces incorrect methods and functions of mesh_tensorflow 0.1.21 that run while the graph is built.
+"""Replaces incorrect methods and mesh_tensorflow functions 0.1.21 that run while the graph is built.
 
 Most of them compute gradients: `mtf.gradients` calls the `gradient` method of every operation on its path.
 """
@@ -138,7 +138,7 @@ def _missing(op: mtf.Operation, grad_ys: Sequence[mtf.Tensor | None]) -> NoRetur
 
 
 def apply() -> None:
-    """Replaces the methods and functions of mesh_tensorflow."""
+    """Replaces mesh_tensorflow's methods and functions."""
     for function, parameters in _LISTS.items():
         compat.replace_function(function, _with_lists(function, parameters))
     compat.replace_function(mtf.while_loop, _loop)

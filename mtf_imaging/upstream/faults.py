@@ -1,4 +1,4 @@
-"""Finds the splits that operations of mesh_tensorflow do not support, and suggests fixes."""
+"""Finds the splits that mesh_tensorflow operations do not support, and suggests fixes."""
 
 from collections.abc import Mapping
 

@@ -57,13 +57,13 @@ class BadInput:
     Attributes:
       kind: the row of the page.
       name: the fault of the input, unique together with the command.
-      line: the command line. In every word, {good} is the folder of the good data and {here} the folder of the input.
-      make: a function that writes the input to a folder, from the folder of the good data.
+      line: the command line. In every word, {good} is the folder with the good data and {here} the input folder.
+      make: a function that writes the input to a folder, from the folder with the good data.
       outcomes: the acceptable outcomes.
-      file: the damaged file, relative to the folder of the input; a refusal names this file unless `names` states
+      file: the damaged file, relative to the input folder; a refusal names this file unless `names` states
         otherwise.
       environment: environment variables of the command.
-      writes: the folder that the command may change, relative to the folder of the input.
+      writes: the folder that the command may change, relative to the input folder.
       values: further placeholders in the line, such as {name}, with their values.
     """
 

@@ -1,4 +1,4 @@
-"""The command lines of the inputs. {good} is the folder of the good data, {here} the folder of the input."""
+"""The command lines of the inputs. {good} is the folder with the good data, {here} the input folder."""
 
 CONVERT = "convert --input_dir {here}/DATA --output_dir {here}/out --resolution 8 --workers 1"
 PLAN = "plan --data_dir {here}/DATA --num_devices 1 --hardware a100 --workers 1 --output {here}/plan.gin"

@@ -40,7 +40,7 @@ class End:
     """The end of a process.
 
     Attributes:
-      index: the number of the process.
+      index: the process number.
       code: the exit code, negative for a signal; None if the process was still running at the limit.
       text: everything that it printed.
     """

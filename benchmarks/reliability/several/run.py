@@ -77,7 +77,7 @@ class Training:
 
         Args:
           num: number of processes.
-          model_dir: folder of the run.
+          model_dir: run folder.
           scores: whether held-out cases are scored, which takes almost as long as the rest.
         """
         mesh, layout = _LAYOUTS.get(num, _SQUARE)
@@ -90,7 +90,7 @@ class Training:
 
         Args:
           num: number of processes.
-          model_dir: folder of the run.
+          model_dir: run folder.
           place: folder for the outputs, with a link to the records.
           scores: whether held-out cases are scored.
         """
@@ -112,7 +112,7 @@ class Training:
         """Returns the difference between a finished run and the uninterrupted one, or "".
 
         Args:
-          model_dir: folder of the run.
+          model_dir: run folder.
           num: number of processes in the uninterrupted run.
           exact: whether the weights must be equal bit for bit.
         """
@@ -140,7 +140,7 @@ def find_half_written(model_dir: Path) -> str:
     """Returns a file of a run that has its final name but is incomplete, or "".
 
     Args:
-      model_dir: folder of the run, which does not have to exist.
+      model_dir: run folder, which does not have to exist.
     """
     import tensorflow as tf  # imported here because it takes seconds
 

@@ -43,7 +43,7 @@ class Scene:
 
     @property
     def model_dir(self) -> Path:
-        """The folder of the run."""
+        """The run folder."""
         return self.place / "run"
 
     @property

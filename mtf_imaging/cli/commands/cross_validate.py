@@ -20,7 +20,7 @@ class _Flags(FoldsSettings, CrossValidateSettings):
     """The settings that the command has flags for.
 
     Attributes:
-      data_dir: folder of records that convert wrote.
+      data_dir: records folder that convert wrote.
     """
 
     data_dir: str = setting(flag=True)

@@ -19,7 +19,7 @@ class _Flags(Settings):
     Attributes:
       output_dir: folder for all files of the demo.
       input_dir: folder of cases, of LiTS or with a dataset.json that describes other data; of photos with label images
-        and the lists train and val; or of images with objects in the layout of COCO, with the splits train and val.
+        and the lists train and val; or of images with objects in the COCO layout, with the splits train and val.
         Default: synthetic data.
       kind: synthetic data: CTs of livers with lesions, MR images of brains with tumors, photos of textured shapes with
         a class for each pixel (scenes), or such photos with boxes and masks (objects). Default: liver, or the kind of

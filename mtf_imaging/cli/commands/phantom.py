@@ -1,4 +1,4 @@
-"""`mtf-imaging phantom`: writes synthetic cases in the formats of LiTS, nnU-Net and the Decathlon, and photos.
+"""`mtf-imaging phantom`: writes synthetic cases in the LiTS formats, nnU-Net and the Decathlon, and photos.
 
 Photos have label images, or the boxes and masks of objects.
 """
@@ -31,7 +31,7 @@ class _Flags(Settings):
         scenes: photos of textured shapes that overlap, 112 to 160 pixels a side, in the PASCAL VOC folder structure;
           every
         fourth is in val.txt. objects: such photos with the boxes and masks of 1 to 6 shapes, crowd regions and empty
-        photos, in the layout of COCO; every fourth is in val.
+        photos, in the COCO layout; every fourth is in val.
       format: lits: volume-N.nii.gz and segmentation-N.nii.gz, the default for CTs. nnunet: imagesTr, with a file for
         each channel, labelsTr and dataset.json, the default for brains. decathlon: the same folders, with all channels
         in one file. Not for scenes and objects.

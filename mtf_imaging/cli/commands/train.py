@@ -51,7 +51,7 @@ def run(values: flags.FlagValues) -> str:
 
 
 def _check_records(values: flags.FlagValues, configuration: setup_flags.Configuration) -> None:
-    """Checks the folders of records, unless this is a dry run or the data set does not consist of records.
+    """Checks the records folders, unless this is a dry run or the data set does not consist of records.
 
     Raises:
       DataError: a folder does not contain a complete set of records.

@@ -1,4 +1,4 @@
-"""The private names of gin that this package uses, in one file. Checked with gin-config 0.5.0."""
+"""The private gin names that this package uses, in one file. Checked with gin-config 0.5.0."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, TextIO

@@ -23,7 +23,7 @@ class PartitionSettings(Settings):
     """A layout in TPUEstimator's notation.
 
     Attributes:
-      input_partition_dims: replaces --mesh_shape and --layout, in the notation of TPUEstimator: the number of slices
+      input_partition_dims: replaces --mesh_shape and --layout, in the TPUEstimator notation: the number of slices
         along each dimension of the image, for instance [1,4,2,1], or with the labels [[1,4,2,1],None]. train prints the
         resulting layout.
       num_cores_per_replica: product of the numbers in `input_partition_dims`, as a check.

@@ -28,7 +28,7 @@ class JobFolders(Settings):
     """The folders from which a job is read.
 
     Attributes:
-      data_dir: folder of records or other data; sets the resolution.
+      data_dir: records folder or other data; sets the resolution.
       model_dir: folder of a run; its config.gin is the job.
     """
 

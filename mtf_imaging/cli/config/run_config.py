@@ -98,7 +98,7 @@ def save_config(model_dir: str | Path, setup: JobSetup, facts: Facts, layout: La
     """Saves the bound and used parameters of a run, and warns if they differ from the last call.
 
     Args:
-      model_dir: the folder of the run.
+      model_dir: the run folder.
       setup: the setup of the job.
       facts: the settings derived from the data.
       layout: the layout of the run.

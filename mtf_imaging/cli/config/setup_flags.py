@@ -53,7 +53,7 @@ def define(values: flags.FlagValues, without: Collection[str] = ()) -> None:
 
 
 def saved_run(values: flags.FlagValues) -> Path:
-    """Returns the folder of the run in --model_dir; with --ensemble, the folder of the first fold.
+    """Returns the run folder in --model_dir; with --ensemble, the folder of the first fold.
 
     Raises:
       CheckpointError: a fold has no such checkpoint.

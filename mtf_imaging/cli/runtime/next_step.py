@@ -193,7 +193,7 @@ def after_demo(model_dir: Path, data_dir: Path) -> str:
     """Suggests estimating the costs of the demo's layout.
 
     Args:
-      model_dir: the folder of the run.
+      model_dir: the run folder.
       data_dir: the folder of its training data.
     """
     return command_line("explain", model_dir=model_dir, data_dir=data_dir)

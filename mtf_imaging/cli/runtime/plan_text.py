@@ -32,7 +32,7 @@ def command_lines(plan: JobPlan, data_dir: str, output: Path, spacing_csv: str |
 
     Args:
       plan: the plan.
-      data_dir: the folder of the cases.
+      data_dir: the case folder.
       output: the gin file of the plan.
       spacing_csv: the table of the cases' voxel sizes, or None.
     """
@@ -69,7 +69,7 @@ def gin_text(plan: JobPlan, data_dir: str, lines: Mapping[str, str]) -> str:
 
     Args:
       plan: the plan.
-      data_dir: the folder of the cases.
+      data_dir: the case folder.
       lines: the command lines at the end, by command name.
     """
     parts = [

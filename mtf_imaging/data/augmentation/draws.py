@@ -12,8 +12,8 @@ class Draws:
     """Named random numbers; the draws of one option do not depend on other options.
 
     Args:
-      seed: seed of the run.
-      sample: Tensor[] int64, the number of the sample since the run began.
+      seed: the run's seed.
+      sample: Tensor[] int64, the sample number, counted from the start of the run.
 
     Attributes:
       key: Tensor[2] int64, the seed and the sample number.

@@ -158,8 +158,8 @@ class Augmentation:
         Args:
           region: a slice along x, y and z of the augmented sample; it may be empty.
           sizes: size of the sample in voxels along x, y, z.
-          seed: seed of the run.
-          sample: Tensor[] int64, the number of the sample since the run began.
+          seed: the run's seed.
+          sample: Tensor[] int64, the sample number, counted from the start of the run.
           within: for a sample that is a patch of a stored image: Tensor[3, 2] int64, the start and stop voxels of the
             image, counted from the first voxel of the patch. A warp fills voxels from beyond the patch. None for a
             sample that is a whole image.
@@ -182,8 +182,8 @@ class Augmentation:
         Args:
           image: Tensor[x, y, z, channels] float32, with a static shape.
           labels: Tensor[x, y, z], with 0 for the background; in LiTS, 1 liver and 2 lesion.
-          seed: seed of the run.
-          sample: Tensor[] int64, the number of the sample since the run began.
+          seed: the run's seed.
+          sample: Tensor[] int64, the sample number, counted from the start of the run.
           ranges: the values of the channels; by default 0..1.
 
         Returns:
@@ -213,8 +213,8 @@ class Augmentation:
         Args:
           image: Tensor[x, y, z, channels] float32, the voxels of `source`. Only the number of channels must be static.
           labels: Tensor[x, y, z], the labels of `source`, or of the whole sample if `needs_whole_labels`.
-          seed: seed of the run.
-          sample: Tensor[] int64, the number of the sample since the run began.
+          seed: the run's seed.
+          sample: Tensor[] int64, the sample number, counted from the start of the run.
           region: a slice along x, y and z of the augmented sample; it may be empty.
           source: Tensor[3, 2] int64, the bounds of the image in the stored sample: those that `source_bounds` returns
             for the same arguments, or bounds that include them.

@@ -1,4 +1,4 @@
-"""Finds the cases of a folder, pairs volumes with segmentations and names the cases."""
+"""Finds the cases in a folder, pairs volumes with segmentations and names the cases."""
 
 import logging
 import re
@@ -65,7 +65,7 @@ _log = logging.getLogger(__name__)
 
 
 def find_cases(path: str | Path, need_labels: bool = True, description: Description | None = None) -> list[Case]:
-    """Lists the cases of a folder and its subfolders, in natural order of their keys (2 before 10).
+    """Lists the cases in a folder and its subfolders, in natural order of their keys (2 before 10).
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -116,7 +116,7 @@ def find_data_set(
     named = next((image_format.name for image_format in FORMATS if image_format.stem(path) is not None), None)
     if not path.exists() and not need_labels and named is not None:
         raise DataError(f"{path}: this volume does not exist. Fix: give a {named} file or a folder of {named} files.")
-    if not path.name or path.name == "..":  # the name of a DICOM folder is the name of the case
+    if not path.name or path.name == "..":  # the name of a DICOM folder is the case name
         path = path.resolve()
     if is_unnamed_zarr(path):
         raise DataError(
@@ -315,7 +315,7 @@ def _pick_scheme(
 
 
 def _names(folder: Path, image_format: ImageFormat, **options: Any) -> dict[Path, str]:
-    """Returns {image: its path without the ending}; the paths begin with the name of the folder."""
+    """Returns {image: its path without the ending}; the paths begin with the folder name."""
     root = folder.absolute().name
     return {
         file: normalize_name(f"{root}/{file.relative_to(folder).with_name(image_format.stem(file)).as_posix()}")

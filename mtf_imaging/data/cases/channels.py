@@ -21,7 +21,7 @@ def order_channels(
     """Returns the files of each case, in channel order.
 
     Args:
-      folder: the folder of the cases, for messages.
+      folder: the case folder, for messages.
       channels: {number: file} of each case's channels, by case key.
       description: the channels of the images.
 
@@ -64,7 +64,7 @@ def check_single_channel(
     """Checks for several channels of one case in a folder without a description.
 
     Args:
-      folder: the folder of the cases, for messages.
+      folder: the case folder, for messages.
       names: the images and their names, which include subfolders but no ending.
       first: the file of each case.
       refuse: whether several channels are an error.

@@ -59,7 +59,7 @@ def warn_of_others(
     """Warns about images that do not belong to a case.
 
     Args:
-      folder: the folder of the cases.
+      folder: the case folder.
       what: a noun for the files, such as "PNG file".
       files: the files.
       why: the reason that they are skipped.

@@ -11,14 +11,14 @@ from mtf_imaging.errors import DataError
 
 FIRST = "_0000"  # suffix of patterns for schemes with one file per channel
 _KEEP_ONE = "rename or remove one, or give a folder with only one of them"
-IMAGES, LABELS = "images", "labels"  # the folders of MSD and nnU-Net are imagesTr, labelsTr, imagesTs, labelsTs
+IMAGES, LABELS = "images", "labels"  # the MSD folders and nnU-Net are imagesTr, labelsTr, imagesTs, labelsTs
 
 
 @dataclass(frozen=True)
 class Scheme:
     """The naming scheme of one data set.
 
-    The regular expressions `volume` and `labels` match a path that starts with the name of the folder, without the
+    The regular expressions `volume` and `labels` match a path that starts with the folder name, without the
     ending of the file. Both have the groups `name` and `test`. The group `test` matches only for the challenge's test
     cases, whose labels are not published. `key` and `labels_name` are format strings that use these groups.
     """
@@ -104,7 +104,7 @@ def choose_schemes(names: Mapping[Path, str], listed: frozenset[str]) -> tuple[S
     complete names.
 
     Args:
-      names: {file: its path without the ending, which begins with the name of the folder}.
+      names: {file: its path without the ending, which begins with the folder name}.
       listed: image paths without endings that `dataset.json` lists, relative to the folder.
     """
     pairs = {tuple(name.split("/")[-2:]) for name in names.values()}

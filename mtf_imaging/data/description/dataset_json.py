@@ -1,4 +1,4 @@
-"""Reads and writes `dataset.json`, the description of a data set, in the formats of nnU-Net v2 and the Decathlon.
+"""Reads and writes `dataset.json`, the description of a data set, in the nnU-Net formats v2 and the Decathlon.
 
 Additional keys, which nnU-Net ignores: `masks`, `lesions`, `intensities`, `label_names` and `rules`.
 """
@@ -82,7 +82,7 @@ def _num_training(fields: Mapping[str, Any], path: Path) -> int | None:
 
 
 def description_folders(path: str | Path) -> list[Path]:
-    """Returns the folders whose `dataset.json` describes the images of a folder; see `find_description`.
+    """Returns the folders whose `dataset.json` describes the images in a folder; see `find_description`.
 
     Args:
       path: a folder of images, or one image.
@@ -101,7 +101,7 @@ def description_folders(path: str | Path) -> list[Path]:
 def write_description(
     folder: str | Path, description: Description, num_training: int, others: Mapping[str, Any] | None = None
 ) -> Path:
-    """Writes the `dataset.json` of a folder atomically, in the format of nnU-Net v2.
+    """Writes the `dataset.json` of a folder atomically, in the nnU-Net v2 format.
 
     Args:
       folder: the folder.
@@ -123,7 +123,7 @@ def read_fields(folder: str | Path) -> dict[str, Any] | None:
     """Reads the fields of the `dataset.json` of a folder.
 
     Returns:
-      The fields; None if the file does not exist or is the manifest of a folder of records.
+      The fields; None if the file does not exist or is the manifest of a records folder.
 
     Raises:
       DataError: the file cannot be read, or does not contain an object.

@@ -119,7 +119,7 @@ class Description:
             )
 
 
-#: The description of LiTS: one CT channel, and a liver that includes its lesions.
+#: The LiTS description: one CT channel, and a liver that includes its lesions.
 LITS = Description(
     channels=("CT",),
     labels={"liver": 1, "lesion": 2},

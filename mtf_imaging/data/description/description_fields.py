@@ -53,7 +53,7 @@ def from_fields(fields: Mapping[str, Any], where: str = "dataset.json") -> Descr
     """Returns the description in the fields of a `dataset.json`.
 
     Args:
-      fields: the fields, in the format of nnU-Net v2 or of the Medical Segmentation Decathlon; others are ignored.
+      fields: the fields, in the format of nnU-Net v2 or the Medical Segmentation Decathlon; others are ignored.
       where: the path of the file, for messages.
 
     Returns:

@@ -20,7 +20,7 @@ def resample_channels(channels: Sequence[np.ndarray], names: Sequence[str], span
 
     Args:
       channels: one array `[x, y, z]` per channel, any numeric type.
-      names: the names of the channels.
+      names: the channel names.
       spans: the voxels of the result along x, y, z, in image coordinates.
 
     Returns:

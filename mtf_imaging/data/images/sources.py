@@ -118,7 +118,7 @@ class ImageSource:
 
     Attributes:
       channels: the source of each channel. All have the same shape, but their order may differ.
-      names: the names of the channels.
+      names: the channel names.
       geometry: geometry of the first channel.
       path: path of the first channel.
     """

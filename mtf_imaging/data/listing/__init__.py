@@ -1,1 +1,1 @@
-"""Finds the images of a folder by file name or content."""
+"""Finds the images in a folder by file name or content."""

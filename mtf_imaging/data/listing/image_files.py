@@ -1,4 +1,4 @@
-"""Lists the images of a folder and reports broken links."""
+"""Lists the images in a folder and reports broken links."""
 
 import logging
 import os

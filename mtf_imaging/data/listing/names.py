@@ -66,7 +66,7 @@ def check_key(key: str, where: str | os.PathLike) -> None:
     """Checks that a case name, which becomes part of file names, is a plain name.
 
     Args:
-      key: the name of the case.
+      key: the case name.
       where: the file that names it, for messages.
 
     Raises:

@@ -30,7 +30,7 @@ def case_files(file_format: str, key: str, channels: Sequence[Image], labels: Im
 
     Args:
       file_format: "lits", "nnunet" or "decathlon".
-      key: the key of the case.
+      key: the case key.
       channels: the image of each channel. LiTS has one.
       labels: the segmentation.
     """

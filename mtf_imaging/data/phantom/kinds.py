@@ -37,7 +37,7 @@ class Kind:
     """The contents of one kind of phantom.
 
     Attributes:
-      organ: the first word of the file names in the formats of nnU-Net and the Decathlon.
+      organ: the first word of the file names in the nnU-Net and Decathlon formats.
       description: the meaning of the channels and labels.
       file_formats: the names of the file formats that can store these phantoms; the first is the default.
       paint: a function that paints one patient.

@@ -55,7 +55,7 @@ def write_phantom(
         `imagesTr/brain_N.nii.gz` with the channels last. The default is "lits" for CTs, and "nnunet" for brains.
 
     Returns:
-      The keys of the cases.
+      The case keys.
 
     Raises:
       DataError: the folder contains other cases, or files with the same names and different contents; or LiTS files

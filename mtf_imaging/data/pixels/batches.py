@@ -69,9 +69,9 @@ def draw_crop(sample, number: int, seed: int, augmentation: Any) -> tuple:
     """Draws the random numbers of a sample.
 
     Args:
-      sample: Tensor[] int64, the number of the sample.
+      sample: Tensor[] int64, the sample number.
       number: the number of images.
-      seed: the seed of the run.
+      seed: the run's seed.
       augmentation: the random scales and flips, or None.
 
     Returns:

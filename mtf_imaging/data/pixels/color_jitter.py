@@ -54,8 +54,8 @@ def draw_colors(sample, seed: int, augmentation: Any) -> Colors:
     """Draws the color changes of a sample.
 
     Args:
-      sample: Tensor[] int64, the number of the sample.
-      seed: the seed of the run.
+      sample: Tensor[] int64, the sample number.
+      seed: the run's seed.
       augmentation: an object with the ranges `brightness`, `contrast`, `saturation` and `hue`, or None.
     """
     if augmentation is None:

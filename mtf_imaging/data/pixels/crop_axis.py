@@ -56,7 +56,7 @@ def check_size(name: str, size: Any) -> tuple[int, int]:
     """Returns a height and a width as integers.
 
     Args:
-      name: the name of the setting, for the message.
+      name: the setting name, for the message.
       size: the height and the width.
 
     Raises:

@@ -21,7 +21,7 @@ PHOTOS = ImageFormat("photo", (*_ENDINGS, *map(str.upper, _ENDINGS)), ".jpg, .pn
 
 
 def files_by_stem(folder: Path, image_format: ImageFormat) -> dict[str, Path]:
-    """Returns the files of a folder, by name without the ending."""
+    """Returns the files in a folder, by name without the ending."""
     files: dict[str, Path] = {}
     for path in image_files(folder, image_format, subfolders=False):
         stem = normalize_name(image_format.stem(path))

@@ -22,7 +22,7 @@ class Image:
     Attributes:
       channels: one array `[x, y, z]` per channel: int16 Hounsfield units of a CT, or float32 values of other
         modalities.
-      names: the names of the channels.
+      names: the channel names.
       geometry: geometry of the first file.
       path: path of the first file.
     """
@@ -42,7 +42,7 @@ def read_image(paths: Sequence[str | Path], description: Description, known: Spa
 
     Args:
       paths: one file per channel, or one file with the channels along the fourth axis.
-      description: the names of the channels.
+      description: the channel names.
       known: voxel sizes of files whose headers lack them, by the name of the first file.
 
     Returns:
@@ -72,5 +72,5 @@ def read_image_geometry(
 
 
 def _names_in_first(num_files: int, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Returns the names of the channels in the first file of an image."""
+    """Returns the channel names in the first file of an image."""
     return names if num_files == 1 else names[:1]

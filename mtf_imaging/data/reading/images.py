@@ -85,7 +85,7 @@ def read_geometry(
     Args:
       path: a .nii or .nii.gz file.
       known: voxel sizes of files whose headers lack them.
-      channels: the names of the channels that the file must have along its fourth axis; None for a single volume.
+      channels: the channel names that the file must have along its fourth axis; None for a single volume.
 
     Raises:
       DataError: the header is unusable; see `read_volume`.

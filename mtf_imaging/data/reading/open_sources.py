@@ -57,7 +57,7 @@ def open_image_source(
 
     Args:
       paths: one file per channel, or one file with the channels along the fourth axis.
-      description: the names of the channels.
+      description: the channel names.
       known: voxel sizes of files whose headers lack them, by the name of the first file.
 
     Raises:

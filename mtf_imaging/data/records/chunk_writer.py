@@ -1,4 +1,4 @@
-"""Writes the chunks of Zarr arrays.
+"""Writes the Zarr chunks arrays.
 
 Zarr itself writes in an event loop in a separate thread. That thread continues after Ctrl-C or an error, while the
 folder is being deleted, and logs its unfinished tasks when the process ends. Chunks are therefore encoded and written

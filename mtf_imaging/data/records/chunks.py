@@ -1,4 +1,4 @@
-"""Reads the chunks of Zarr arrays, and checks their digests.
+"""Reads the Zarr chunks arrays, and checks their digests.
 
 Zarr itself reads in an event loop in a separate thread. TensorFlow pipelines must not wait for that thread: if Python's
 garbage collector deletes an unused pipeline there, the pipeline waits for its last reads, which in turn wait for the
@@ -22,7 +22,7 @@ REMAKE = "Fix: run convert again; it replaces damaged records."
 METADATA = "zarr.json"
 OURS = "mtf_imaging"  # the key of our attributes
 MAX_METADATA_BYTES = 1 << 28  # enough for the digests of millions of chunks
-_MAX_CHUNK_BYTES = 1 << 31  # the limit of Blosc
+_MAX_CHUNK_BYTES = 1 << 31  # the Blosc limit
 
 
 def digest(data: bytes) -> str:

@@ -95,7 +95,7 @@ def convert(
         for new records, and any size for existing ones.
 
     Returns:
-      The keys of the cases, in natural order.
+      The case keys, in natural order.
 
     Raises:
       DataError: a case cannot be used, no case has a labeled voxel, or the output folder contains records of another

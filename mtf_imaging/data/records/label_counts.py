@@ -18,10 +18,10 @@ _MOST_VOXELS = 1 << 30  # voxels that can be read in seconds
 def survey_records(
     data_dir: str | Path | Subset, most: int = MOST_IMAGES, most_voxels: int = _MOST_VOXELS
 ) -> LabelSurvey:
-    """Counts the voxels of each label in the records of a folder.
+    """Counts the voxels of each label in the records in a folder.
 
     Args:
-      data_dir: a folder of records, or a subset of it.
+      data_dir: a records folder, or a subset of it.
       most: the maximum number of records to read, spread evenly over the list of cases.
       most_voxels: the approximate number of voxels to read if these records have more. In that case, only every n-th
         slab of each record is read.

@@ -97,7 +97,7 @@ class Manifest:
 
     @property
     def cases(self) -> list[str]:
-        """The keys of the cases, in natural order."""
+        """The case keys, in natural order."""
         return list(self.sources)
 
     def case_sampling(self, key: str) -> Sampling:

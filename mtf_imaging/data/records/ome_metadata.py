@@ -1,4 +1,4 @@
-"""The metadata of Zarr records: OME-Zarr 0.5 metadata and the facts about a case."""
+"""The Zarr metadata records: OME-Zarr 0.5 metadata and the facts about a case."""
 
 import dataclasses
 import json

@@ -85,7 +85,7 @@ class PatchCorners:
       patches: the patches.
       reader: the reader of the records.
       manifest: the records.
-      seed: seed of the run.
+      seed: the run's seed.
     """
 
     def __init__(self, patches: Patches, reader: RegionReader, manifest: Manifest, seed: int) -> None:
@@ -98,7 +98,7 @@ class PatchCorners:
         """Returns Tensor[3] int64, the first voxel of the patch along x, y and z.
 
         Args:
-          sample: Tensor[] int64, the number of the sample since the run began.
+          sample: Tensor[] int64, the sample number, counted from the start of the run.
           case: Tensor[] int64, the number of its case.
         """
         # In double precision, so that every voxel of a large image can be drawn.

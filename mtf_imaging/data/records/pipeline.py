@@ -64,7 +64,7 @@ def training_batches(
     A batch then mixes cases of all grids.
 
     Args:
-      data_dir: folder of records.
+      data_dir: records folder.
       batch_size: number of samples in a batch.
       seed: seed for the order and the augmentation.
       start_step: number of the first batch. The batches are the same as in a run that starts at step 0.
@@ -216,7 +216,7 @@ def case_of_sample(sample, num_cases: int, seed: int | None):
     """Returns the case index of a sample.
 
     Args:
-      sample: Tensor[] int64, the number of the sample since the run began.
+      sample: Tensor[] int64, the sample number, counted from the start of the run.
       num_cases: number of cases in an epoch.
       seed: seed for the order; None for ascending order in every epoch.
 

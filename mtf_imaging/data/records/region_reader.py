@@ -22,7 +22,7 @@ class RegionReader:
     stays in memory.
 
     Args:
-      data_dir: folder of records.
+      data_dir: records folder.
       manifest: its manifest, or a subset of it.
 
     Attributes:
@@ -39,7 +39,7 @@ class RegionReader:
         """Returns voxels of a case.
 
         Args:
-          case: Tensor[] int64, the number of the case.
+          case: Tensor[] int64, the case number.
           image_bounds: Tensor[3, 2] int64, the start and stop voxels of the image along x, y, z.
           label_bounds: the same for the labels.
 

@@ -30,7 +30,7 @@ class Samples:
       manifest: the records, all with the same grid unless there are patches.
       schemes: the intensity scheme of each channel.
       augmentation: an `Augmentation`, another function (image, labels, seed, sample) -> (image, labels), or None.
-      seed: seed of the run.
+      seed: the run's seed.
       region: the region of the augmented samples along x, y, z.
       patches: the patches of the records that are the samples; None for whole records.
     """
@@ -62,7 +62,7 @@ class Samples:
         """Returns the region of a sample.
 
         Args:
-          sample: Tensor[] int64, the number of the sample since the run began.
+          sample: Tensor[] int64, the sample number, counted from the start of the run.
           case: Tensor[] int64, the number of its case.
 
         Returns:

@@ -129,7 +129,7 @@ def pick_fold(splits: Sequence[Fold], number: int, path: str | Path) -> Fold:
 
 
 def check_cases(fold: Fold, keys: Iterable[str], path: str | Path, folder: str | os.PathLike) -> None:
-    """Checks that a fold has exactly the cases of a folder.
+    """Checks that a fold has exactly the cases in a folder.
 
     Raises:
       DataError: the fold names cases that are not in the folder, or lacks cases in the folder.

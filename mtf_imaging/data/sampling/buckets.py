@@ -104,7 +104,7 @@ def parse_grids(resolution: str | int, dims: int = 3, names: Sequence[str] = AXI
     Args:
       resolution: the grids, each in the format of `parse_grid`.
       dims: number of spatial dimensions.
-      names: the names of the dimensions.
+      names: the dimension names.
     """
     grids = {parse_grid(text, dims, names) for text in str(resolution).split(_SEPARATOR)}
     return tuple(sorted(grids, key=lambda grid: (math.prod(grid), grid)))

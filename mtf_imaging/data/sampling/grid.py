@@ -24,7 +24,7 @@ def parse_grid(resolution: str | int, dims: int = 3, names: Sequence[str] = AXIS
     Args:
       resolution: the side length of a cube in voxels, or the named sizes of x, y and z.
       dims: number of spatial dimensions; 2 for images, which have no z.
-      names: the names of the dimensions.
+      names: the dimension names.
 
     Returns:
       Number of voxels along x, y, z, or along the other dimensions of `names`.

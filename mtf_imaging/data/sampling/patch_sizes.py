@@ -15,7 +15,7 @@ def parse_patch(patch: str | int | Sequence[int], names: Sequence[str] = AXIS_NA
 
     Args:
       patch: 64 or "64" for a cube, the named sizes, or a sequence with a number for each dimension.
-      names: the names of the dimensions.
+      names: the dimension names.
 
     Raises:
       ConfigError, DataError, LayoutError: the patch is malformed.
@@ -40,7 +40,7 @@ def check_patch(
       patch: voxels of the patch along each dimension.
       image: voxels of the image along each dimension.
       of: a noun for the image, for the message.
-      names: the names of the dimensions.
+      names: the dimension names.
     """
     if any(size > most for size, most in zip(patch, image, strict=True)):
         shown, whole, smaller = (format_grid(sizes, names) for sizes in (patch, image, map(min, patch, image)))

@@ -104,7 +104,7 @@ def resample_nearest_region(
     Args:
       read: a function that returns a region of the labels, uint8 `[x, y, z]`; see `resample_linear_region`.
       shape: size of the labels in voxels along x, y, z.
-      spans: the voxels of the whole grid along x, y, z, in coordinates of the labels.
+      spans: the voxels of the whole grid along x, y, z, in label coordinates.
       region: the region of the grid.
       beyond: label of the voxels beyond the labels.
       order: the order in which planes are requested.

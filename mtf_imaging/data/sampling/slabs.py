@@ -98,7 +98,7 @@ def nearest_slabs(
     Args:
       read: a function that returns a region of the labels, uint8 `[x, y, z]`; see `linear_slabs`.
       shape: size of the labels in voxels along x, y, z.
-      spans: the voxels of the grid along x, y, z, in coordinates of the labels.
+      spans: the voxels of the grid along x, y, z, in label coordinates.
       region: a region of the grid.
       beyond: label of the voxels beyond the labels.
       order: the order of the slabs.

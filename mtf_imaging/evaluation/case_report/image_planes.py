@@ -21,7 +21,7 @@ class ImagePlanes:
     """The planes of an image through one voxel; other voxels cannot be read.
 
     Attributes:
-      shape: the size of the image in voxels along x, y and z.
+      shape: the image size in voxels along x, y and z.
       point: the voxel.
       planes: the plane perpendicular to each axis, one voxel thick.
       bounds: the values that pictures show as black and white.

@@ -20,7 +20,7 @@ class Pair:
     """A case to score.
 
     Attributes:
-      key: the key of the case: the last number of both file names, or their common stem.
+      key: the case key: the last number of both file names, or their common stem.
       prediction: path of the predicted segmentation.
       reference: path of the reference segmentation.
       volume: path of the CT, or None.

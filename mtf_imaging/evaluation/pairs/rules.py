@@ -19,7 +19,7 @@ def choose_description(
     Args:
       reference_dir: folder of references.
       rules: "lits" or "any"; None uses the description's rules.
-      dataset_json: path of a `dataset.json`, or of its folder. Default: the file in the folder of the references or in
+      dataset_json: path of a `dataset.json`, or of its folder. Default: the file in the reference folder or in
         its parent folder. Without one, the LiTS labels.
 
     Raises:
@@ -56,7 +56,7 @@ _LITS_LABELS = ", ".join(f"{value} {name}" for name, value in LITS.labels.items(
 
 
 def _read(reference_dir: Path, dataset_json: str | Path | None) -> tuple[Description, Path]:
-    """Returns the description, and its file or the folder of the references."""
+    """Returns the description, and its file or the reference folder."""
     if dataset_json is None:
         for folder in (reference_dir, reference_dir.absolute().parent):
             if description := read_description(folder):

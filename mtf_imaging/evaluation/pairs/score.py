@@ -43,13 +43,13 @@ def score_folders(
       known: voxel sizes of files whose headers lack them.
       rules: "lits" or "any"; see `choose_description`.
       dataset_json: the description of the labels; see `choose_description`.
-      surface_tolerance: the tolerance of the surface Dice in mm.
+      surface_tolerance: the surface Dice tolerance in mm.
 
     Returns:
       The scores, in the natural order of the cases.
 
     Raises:
-      DataError: a file cannot be used or has no partner, the output folder lies in the folder of the references, or
+      DataError: a file cannot be used or has no partner, the output folder lies in the reference folder, or
         `choose_description` refuses the labels.
       ConfigError: another process is writing to the output folder, or the tolerance is not positive.
     """

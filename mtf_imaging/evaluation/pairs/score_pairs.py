@@ -70,7 +70,7 @@ def score_pairs(
       progress: whether to show a progress bar.
       known: voxel sizes of files whose headers lack them.
       description: the meaning of the labels and channels, and the scoring rules.
-      surface_tolerance: the tolerance of the surface Dice in mm.
+      surface_tolerance: the surface Dice tolerance in mm.
       faults: the errors of cases that `pairs` skipped; None if it does not skip any.
 
     Returns:

@@ -31,7 +31,7 @@ def number_cell(value: float | int | None, name: str, why: str, **attributes: ob
 
     Args:
       value: the number.
-      name: the name of the measure; see `shown`.
+      name: the measure name; see `shown`.
       why: the tooltip of an undefined value.
       attributes: HTML attributes of the cell.
     """

@@ -18,7 +18,7 @@ class Dot:
     """One case.
 
     Attributes:
-      name: the name of the case.
+      name: the case name.
       value: its Dice, or another measure from 0 to 1.
       href: the link to its pictures; None for no link.
     """
@@ -33,8 +33,8 @@ def distribution(dots: Sequence[Dot], name: str, measure: str = "Dice", noun: st
 
     Args:
       dots: one or more cases.
-      name: the name of the mask.
-      measure: the name of the measure.
+      name: the mask name.
+      measure: the measure name.
       noun: a noun for the cases.
     """
     if len(dots) > MAX_DOTS:

@@ -24,8 +24,8 @@ def histogram(values: list[float], name: str, measure: str = "Dice", noun: str =
 
     Args:
       values: the Dice of each case, or another measure from 0 to 1.
-      name: the name of the mask.
-      measure: the name of the measure.
+      name: the mask name.
+      measure: the measure name.
       noun: a noun for the cases.
     """
     start, width, count = choose_bins(values)

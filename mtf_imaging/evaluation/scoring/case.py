@@ -25,14 +25,14 @@ class CaseScore:
     """The scores of one case.
 
     Attributes:
-      key: the key of the case.
+      key: the case key.
       overlaps: the voxel counts of each whole mask, for LiTS `{"liver": Overlap, "lesion": Overlap}`.
       distances: the surface distances of each whole mask, in mm; None if a mask is empty.
       lesions_by_mask: the single lesions in the reference and the prediction, for each mask that the description
         marks as lesions.
       official: the values that the challenge's original program collects from the case; None without the LiTS rules.
       voxel_ml: the volume of a voxel in ml.
-      tolerance: the tolerance of the surface Dice in mm.
+      tolerance: the surface Dice tolerance in mm.
     """
 
     key: str
@@ -79,7 +79,7 @@ def score_case(
     """Scores a case.
 
     Args:
-      key: the key of the case.
+      key: the case key.
       prediction: labels `[x, y, z]` of the prediction, for LiTS 0 background, 1 liver, 2 lesion; an array, or another
         volume that can be read in parts, such as `CompactLabels` or a Zarr array.
       reference: labels of the reference, of the same shape.
@@ -117,7 +117,7 @@ def score_case(
 
 
 def check_tolerance(tolerance: float, settings: tuple[str, ...] = ("surface_tolerance",)) -> None:
-    """Raises ConfigError if the tolerance of the surface Dice is not a positive number of mm."""
+    """Raises ConfigError if the surface Dice tolerance is not a positive number of mm."""
     if not 0 < tolerance < np.inf:
         raise ConfigError(
             f"surface_tolerance = {tolerance:g}: the tolerance of the surface Dice is not a positive number of mm. "

@@ -25,7 +25,7 @@ def score_groups(
       reference: int64 `[reference components + 1]`, the group of each reference component.
       groups: the groups to score.
       spacing: voxel size in mm.
-      tolerance: the tolerance of the surface Dice in mm; None skips it.
+      tolerance: the surface Dice tolerance in mm; None skips it.
 
     Returns:
       (overlap, surface distances) for each group; the distances are None if the prediction or the reference has no

@@ -52,7 +52,7 @@ def find_lesions(components: Components, spacing: Sequence[float], tolerance: fl
     Args:
       components: the lesions of prediction and reference.
       spacing: voxel size in mm.
-      tolerance: the tolerance of the surface Dice in mm; None skips it.
+      tolerance: the surface Dice tolerance in mm; None skips it.
 
     Returns:
       The lesions after merging: first the reference lesions, then predicted lesions without overlap.

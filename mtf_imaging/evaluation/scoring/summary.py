@@ -17,7 +17,7 @@ def dice_per_case(cases: Iterable[dict[str, Overlap]], mask: str) -> float:
 
     Args:
       cases: the overlaps of each case, for LiTS `{"liver": Overlap, "lesion": Overlap}`.
-      mask: the name of the mask.
+      mask: the mask name.
     """
     return mean(overlaps[mask].dice for overlaps in cases)
 
@@ -27,7 +27,7 @@ def dice_global(cases: Iterable[dict[str, Overlap]], mask: str) -> float:
 
     Args:
       cases: the overlaps of each case, for LiTS `{"liver": Overlap, "lesion": Overlap}`.
-      mask: the name of the mask.
+      mask: the mask name.
     """
     return sum((overlaps[mask] for overlaps in cases), NOTHING).dice
 

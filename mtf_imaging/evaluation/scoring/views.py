@@ -16,7 +16,7 @@ def mask_view(labels: Voxels, description: Description, name: str) -> VoxelView:
     Args:
       labels: the labels.
       description: the meaning of the labels.
-      name: the name of the mask.
+      name: the mask name.
     """
     return VoxelView(labels.shape, lambda region: description.mask(name, labels[region]))
 

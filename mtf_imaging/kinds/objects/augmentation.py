@@ -15,7 +15,7 @@ class ObjectAugmentation:
 
     Attributes:
       min_scale, max_scale: bounds of the factor that scales an image after it has been fitted to the network
-        input. The reference recipes of RetinaNet and Mask R-CNN use 0.8 to 1.2; long schedules use 0.1 to 2.
+        input. The reference recipes for RetinaNet and Mask R-CNN use 0.8 to 1.2; long schedules use 0.1 to 2.
       flip: whether to mirror left and right with probability 1/2.
       brightness, contrast, saturation: the largest random color changes; a factor is drawn from 1 - x to 1 + x,
         and 0 changes nothing. torchvision's `RandomPhotometricDistort`, which follows SSD, uses 0.125, 0.5 and 0.5

@@ -17,7 +17,7 @@ _COLUMNS = {"ap50": "AP50", "ap75": "AP75", "ap": "AP"}
 class Demo(Workflow):
     """The steps for images with objects.
 
-    The folders of RetinaNet are `retinanet` and `retinanet_evaluation`. The folders of Mask R-CNN, which also predicts
+    The RetinaNet folders are `retinanet` and `retinanet_evaluation`. The folders of Mask R-CNN, which also predicts
     masks, are `model` and `evaluation`.
     """
 

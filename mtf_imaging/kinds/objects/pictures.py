@@ -28,7 +28,7 @@ class Drawn:
       box: y0, x0, y1 and x1 in pixels of the image.
       category: the number of the category, which determines the color.
       label: the text on the box.
-      mask: the mask at the size of the image, run-length encoded as in pycocotools, or None.
+      mask: the mask at the image size, run-length encoded as in pycocotools, or None.
       is_crowd: whether it is a crowd region, whose box is dashed.
     """
 
@@ -44,7 +44,7 @@ def drawn_objects(image: ObjectImage, description: ObjectDescription, masks: boo
 
     Args:
       image: the image.
-      description: the names of the categories.
+      description: the category names.
       masks: whether to show the masks of the objects that have one.
     """
     return [
@@ -66,7 +66,7 @@ def drawn_detections(detections: Detections, description: ObjectDescription, thr
 
     Args:
       detections: the detections.
-      description: the names of the categories.
+      description: the category names.
       threshold: the minimum score.
     """
     return [
@@ -87,7 +87,7 @@ def draw(pixels: np.ndarray, objects: Iterable[Drawn], max_side: int | None = No
     Args:
       pixels: uint8 `[height, width, 3]`.
       objects: the boxes, masks and labels to draw.
-      max_side: the largest height and width of the picture; None for the size of the image. Small images are enlarged
+      max_side: the largest height and width of the picture; None for the image size. Small images are enlarged
         by an integer factor, so that labels do not cover the objects.
     """
     size = pixels.shape[:2]

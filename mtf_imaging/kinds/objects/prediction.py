@@ -70,13 +70,13 @@ class Prediction(FileImages):
     """Images in which a network detects objects.
 
     Args:
-      run: the folder of the run.
-      facts: the facts of the run.
-      settings: the settings of the job.
+      run: the run folder.
+      facts: the run's facts.
+      settings: the job settings.
 
     Raises:
       ConfigError: a setting is invalid or has no effect on images with objects.
-      DataError: the facts of the run are damaged.
+      DataError: the run's facts are damaged.
     """
 
     kind = "objects"
@@ -249,7 +249,7 @@ def check_no_ensemble(ensemble: bool) -> None:
 
 
 def _images_of_all_splits(path: Path) -> list[ObjectImage]:
-    """Returns the images of a folder, or one image; annotations are optional.
+    """Returns the images in a folder, or one image; annotations are optional.
 
     Raises:
       DataError: two splits have the same image.

@@ -70,13 +70,13 @@ class Prediction(FileImages):
     """Photos that a network segments at their own sizes.
 
     Args:
-      run: the folder of the run.
-      facts: the facts of the run.
-      settings: the settings of the job.
+      run: the run folder.
+      facts: the run's facts.
+      settings: the job settings.
 
     Raises:
       ConfigError: a setting is invalid or has no effect on photos.
-      DataError: the facts of the run are damaged.
+      DataError: the run's facts are damaged.
     """
 
     kind = "photos"

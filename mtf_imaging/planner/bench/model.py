@@ -16,7 +16,7 @@ class Bench:
     Attributes:
       rows: the measurements of each setup.
       hardware: the measured rates of this machine.
-      dtype: the dtype of the activations.
+      dtype: the activation dtype.
       batch_size: the number of images per step.
       parts: the number of micro-batches per step.
       differences: descriptions of values that differ between setups by more than rounding; empty if there are none.

@@ -22,7 +22,7 @@ class Explained:
         the network does not support recomputation.
       recomputes: whether `plan` recomputes activations in the backward pass.
       hardware: the kind of device, or None.
-      dtype: the dtype of the activations.
+      dtype: the activation dtype.
       batch_size: the number of images per step.
       repeated: mesh dimensions that no rule uses.
       unevenness: the effects of uneven slices.
@@ -69,5 +69,5 @@ class Explained:
         return start_ups(self.plan, self.batch)
 
     def fits(self, plan: Plan) -> bool | None:
-        """Returns whether a plan fits in the memory of a device, or None if the device is unknown."""
+        """Returns whether a plan fits in device memory, or None if the device is unknown."""
         return self.hardware and plan.memory <= self.hardware.memory * self.hardware.usable

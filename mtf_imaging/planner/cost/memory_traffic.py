@@ -1,4 +1,4 @@
-"""The bytes that operations read from and write to the memory of a device.
+"""The bytes that operations read from and write to device memory.
 
 Most operations are limited by memory, not by arithmetic: a leaky ReLU computes one number per 8 bytes. An operation
 reads its inputs and writes its results once, with the exceptions in this module, which follow from its lowering.

@@ -26,7 +26,7 @@ class OpCost:
     """The cost of one operation on one processor, in one pass through the network.
 
     Attributes:
-      name: the name of the operation.
+      name: the operation name.
       kind: the kind of the operation, such as "conv3d".
       phase: "forward", "backward" or "update".
       whole: the shape of the (first) result, such as "batch:1,x:64".

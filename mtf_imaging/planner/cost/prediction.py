@@ -38,7 +38,7 @@ class Prediction:
       plan: the plan of one forward pass.
       passes: the number of forward passes: 1 for the whole image at once.
       hardware: the kind of device, or None.
-      dtype: the dtype of the activations.
+      dtype: the activation dtype.
     """
 
     plan: Plan
@@ -53,7 +53,7 @@ class Prediction:
 
     @property
     def fits(self) -> bool | None:
-        """Whether a forward pass fits in the memory of a device, or None if the device is unknown."""
+        """Whether a forward pass fits in device memory, or None if the device is unknown."""
         return self.hardware and self.plan.memory <= self.hardware.memory * self.hardware.usable
 
 

@@ -45,7 +45,7 @@ def step_time(plan: Plan, hardware: Hardware, dtype: str) -> StepTime:
     Args:
       plan: the plan of the step.
       hardware: the kind of device.
-      dtype: the dtype of the activations.
+      dtype: the activation dtype.
     """
     seconds = dict.fromkeys(StepTime._fields, 0.0)
     rate = hardware.flops_of(dtype)

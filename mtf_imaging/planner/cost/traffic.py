@@ -7,7 +7,7 @@ from mtf_imaging.compat import is_sum, loop_body, loop_condition, mtf
 from mtf_imaging.meshes import ShardMeshImpl
 from mtf_imaging.meshes.exchange import Exchange, Round, sum_over
 
-_SUMS = (  # operations of mesh_tensorflow that sum over the dimensions missing from their results
+_SUMS = (  # mesh_tensorflow operations that sum over the dimensions missing from their results
     mtf.ReduceOperation,
     mtf.EinsumOperation,
     mtf.Conv2dOperation,

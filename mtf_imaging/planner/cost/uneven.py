@@ -22,7 +22,7 @@ class GrowingHalo:
     windows of each slice begin at a different offset.
 
     Attributes:
-      name: the name of the operation.
+      name: the operation name.
       kind: the kind of the operation.
       dim: the name of the dimension.
       mesh_dim: the mesh dimension that splits it.

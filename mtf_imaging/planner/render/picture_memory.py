@@ -1,4 +1,4 @@
-"""The memory of a device as stacked bars, for a layout picture."""
+"""device memory as stacked bars, for a layout picture."""
 
 from collections.abc import Sequence
 

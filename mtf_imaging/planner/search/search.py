@@ -22,7 +22,7 @@ class Found:
       recompute: whether the backward pass recomputes activations.
       plan: the cost of a step.
       time: the duration of a step.
-      fits: whether the step fits in the memory of a device.
+      fits: whether the step fits in device memory.
     """
 
     layout: Layout
@@ -91,7 +91,7 @@ def search(
       every: the layouts to try.
       steps: the function that traces the step of a layout.
       hardware: the kind of device.
-      dtype: the dtype of the activations.
+      dtype: the activation dtype.
       memory: bytes that a program can use on each device.
       recompute: whether the job recomputes activations. If it does not and a layout does not fit, the search also tries
         the layout with recomputation.

@@ -34,10 +34,10 @@ class ObjectImage:
     """One image.
 
     Attributes:
-      key: the name of the image without the ending, unique in its split.
+      key: the image name without the ending, unique in its split.
       image: the file.
       image_id: the ID in the annotations.
-      height, width: the size of the image.
+      height, width: the image size.
       objects: the objects in the order of the file, including crowd regions; None in a folder without annotations.
       orientation: the rotation of the stored pixels for this image; see `upright_image`. The height, the width and the
         objects refer to the turned image.
@@ -58,7 +58,7 @@ def find_object_images(
     description: ObjectDescription | None = None,
     need_annotations: bool = True,
 ) -> list[ObjectImage]:
-    """Lists the images of a folder.
+    """Lists the images in a folder.
 
     A folder with COCO's structure contains `annotations/instances_SPLIT.json` for each split:
 
@@ -251,7 +251,7 @@ def _names(folder: Path) -> dict[str, str]:
 
 
 def _plain_images(folder: Path, split: str | None) -> list[ObjectImage]:
-    """Lists the images of a folder without annotations, or one image."""
+    """Lists the images in a folder without annotations, or one image."""
     with access_named(folder):
         is_image = folder.is_file() and PHOTOS.stem(folder) is not None
     if split is not None or not (is_image or (folder.is_dir() and image_files(folder, PHOTOS, subfolders=False))):

@@ -57,8 +57,8 @@ class ImageEntry(NamedTuple):
 
     Attributes:
       image_id: the ID in the file.
-      file_name: the name of the image, relative to the image folder.
-      height, width: the size of the image.
+      file_name: the image name, relative to the image folder.
+      height, width: the image size.
       objects: the objects in file order.
     """
 

@@ -16,10 +16,10 @@ def run_lengths(segmentation: Segmentation, height: int, width: int) -> dict[str
 
     Args:
       segmentation: polygons, or a run-length encoding, compressed or not.
-      height, width: the size of the image.
+      height, width: the image size.
 
     Raises:
-      DataError: the encoding does not have the size of the image.
+      DataError: the encoding does not have the image size.
     """
     if not isinstance(segmentation, dict):
         return _as_json(coco_mask.merge(coco_mask.frPyObjects([*segmentation], height, width)))
@@ -83,7 +83,7 @@ def paste_mask(
     Args:
       probabilities: `[rows, columns]`, the mask within the box.
       box: y0, x0, y1, x1 in pixels of the image.
-      height, width: the size of the image.
+      height, width: the image size.
       threshold: the lowest probability at which a pixel belongs to the object.
 
     Returns:

@@ -50,7 +50,7 @@ class ObjectReader:
         """Returns the crop of a sample and its targets.
 
         Args:
-          sample: Tensor[] int64, the number of the sample.
+          sample: Tensor[] int64, the sample number.
           at: Tensor[] int64, the index of the image.
           scale: Tensor[] float32, the factor relative to the image that fits the size.
           places: Tensor[2] float32 in 0..1, the position of the crop.

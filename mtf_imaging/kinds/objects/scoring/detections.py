@@ -18,7 +18,7 @@ class Detections:
       boxes: float `[detections, 4]`: y0, x0, y1 and x1 in pixels.
       scores: float `[detections]`, from 0 to 1.
       classes: int `[detections]`, the indices of the categories in an `ObjectDescription`.
-      masks: the mask of each detection at the size of the image, run-length encoded as in pycocotools; None if the
+      masks: the mask of each detection at the image size, run-length encoded as in pycocotools; None if the
         network does not predict masks.
     """
 

@@ -39,7 +39,7 @@ class CropReader:
         """Returns the crop of a sample.
 
         Args:
-          sample: Tensor[] int64, the number of the sample.
+          sample: Tensor[] int64, the sample number.
           at: Tensor[] int64, the index of the photo.
           scale: Tensor[] float32, the factor of the height and width.
           places: Tensor[2] float32 in 0..1, the position of the crop.

@@ -51,7 +51,7 @@ class Photo:
 
 
 def find_photos(folder: str | Path, split: str | None = None, need_labels: bool = True) -> list[Photo]:
-    """Lists the photos of a folder in the order of its list, or sorted by key without a list.
+    """Lists the photos in a folder in the order of its list, or sorted by key without a list.
 
     Args:
       folder: a folder of one of the four kinds; without `need_labels`, also one photo.
@@ -319,7 +319,7 @@ def _is_cityscapes_photo(name: str) -> bool:
 
 
 def _by_lower_name(folder: Path) -> dict[str, Path]:
-    """Returns the files of a folder by lowercase name; {} without the folder."""
+    """Returns the files in a folder by lowercase name; {} without the folder."""
     with access_named(folder):
         files = sorted(path for path in folder.iterdir() if path.is_file()) if folder.is_dir() else []
     return {normalize_name(path.name).lower(): path for path in files}
