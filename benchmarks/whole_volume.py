@@ -6,7 +6,7 @@ Each row is measured in a new process. Its peak memory is read from the Linux ke
 the memory of the process after its imports, of which TensorFlow takes 0.5 GiB. A conversion to Zarr does not import it.
 
 "predict" is the work of `mtf-imaging predict` for one volume: it reads the file, resamples it to the grid, resamples
-the probabilities back, selects the most probable class and writes a compressed segmentation. A function without cost
+the probabilities back, selects the most probable class and writes a compressed segmentation. A trivial function
 replaces the network. The peak includes its float32 probabilities, 12 bytes per voxel of the grid, and the image, 4
 bytes per voxel. "convert" writes one record of a volume and its segmentation, as OME-Zarr or as a TFRecord file.
 

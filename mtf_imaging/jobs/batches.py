@@ -13,7 +13,7 @@ from mtf_imaging.training.data_set import data_batches
 from mtf_imaging.training.step import BuiltStep, TrainingStep, input_regions
 from mtf_imaging.training.task import Inputs
 
-# The regions of this process for each size of the images: {sizes: {input name: region}}.
+# The regions of this process for each image size: {sizes: {input name: region}}.
 RegionsBySize = Mapping[Sizes, Mapping[str, TensorRegion]]
 # Maps the number of the first step to an iterator over step inputs.
 Batches = Callable[[int], Iterator[dict]]

@@ -31,7 +31,7 @@ def connect(servers: str, timeout: float = 30.0) -> list[str]:
       timeout: seconds to wait for the servers, and then for TensorFlow's connections to them.
 
     Returns:
-      The device strings of all GPUs of the servers, or of their CPUs if they have no GPU.
+      The device strings of the servers' GPUs, or of their CPUs if they have no GPU.
 
     Raises:
       ConfigError: an address is invalid, or TensorFlow has already initialized its devices.

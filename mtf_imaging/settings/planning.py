@@ -138,7 +138,7 @@ class BenchSettings(PlannedStepSettings, RecipeSettings, ProgressSettings):
       layouts: the layouts, or `Setup`s, which add names for the table. The first layout is the reference. Default: one
         processor.
       steps: number of timed steps of each layout.
-      seed: seed of the weights, the random operations and the batch.
+      seed: seed for the weights, the random operations and the batch.
     """
 
     layouts: "Sequence[Layout | Setup]" = setting(default=())

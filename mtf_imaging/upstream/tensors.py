@@ -53,7 +53,7 @@ def _refuse_in_tensorflow(function: str, tensor: mtf.Tensor) -> NoReturn:
 
 
 def _refused(use: str, fix: str) -> Callable[..., NoReturn]:
-    """Returns a method of `mtf.Tensor` that raises an error."""
+    """Returns an `mtf.Tensor` method that raises an error."""
 
     def method(tensor: mtf.Tensor, *args: Any, **kwargs: Any) -> NoReturn:
         del args, kwargs

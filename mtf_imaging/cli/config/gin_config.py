@@ -31,7 +31,7 @@ def find_gin_file(name: str, folders: Iterable[Path] = (Path(),)) -> Path:
 
     Args:
       name: the path or name.
-      folders: folders that the path may be relative to; the first one with the file wins.
+      folders: folders to which the path may be relative; the first one that contains the file wins.
 
     Raises:
       ConfigError: the file does not exist.

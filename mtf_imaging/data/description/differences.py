@@ -1,4 +1,4 @@
-"""Compares the descriptions of two data sets, for example of the training and the held-out cases."""
+"""Compares the descriptions of two data sets, for example, of training and held-out cases."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple

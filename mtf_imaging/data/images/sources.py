@@ -39,7 +39,7 @@ class VoxelSource(Protocol):
     is_stream: bool
 
     def read(self, region: Region) -> np.ndarray:
-        """Returns the repaired voxels of a region `[x, y, z]` in canonical axes, as an array that is not shared.
+        """Returns the repaired voxels of a region `[x, y, z]` in canonical axes, as a new array.
 
         Raises:
           DataError: the file is damaged. Faults of the file as a whole are reported by `check`.

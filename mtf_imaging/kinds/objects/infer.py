@@ -19,7 +19,7 @@ from mtf_imaging.kinds.objects.scoring.detections import BOX_DIGITS, SCORE_DIGIT
 
 # Maps an image, float32 [height, width, 3] after scaling, to the arrays "boxes", "scores", "classes" and maybe "masks".
 Network = Callable[[np.ndarray], Any]
-NMS_THRESHOLD = 0.5  # the same as in Detectron2 and in the tasks of this package
+NMS_THRESHOLD = 0.5  # the same as in Detectron2 and this package's tasks
 _FIX = "Fix: return a dict from predict, as ObjectDetection does."
 
 

@@ -56,7 +56,7 @@ class Axis(NamedTuple):
 
 
 def nearest_pixels(axis: Axis) -> Neighbors:
-    """Returns the pixels of the image around the centers of a scaled axis."""
+    """Returns the image pixels nearest to the centers of a scaled axis."""
     around = neighbors(axis.centers - 0.5, axis.stop - axis.start)
     return Neighbors(around.before + axis.start, around.after + axis.start, around.weight)
 

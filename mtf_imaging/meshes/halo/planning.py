@@ -1,6 +1,6 @@
 """The plan of a halo exchange: the steps that widen slices, with all decisions that depend on the mesh.
 
-How the voxels of a margin arrive depends on the devices of the neighbors:
+The way that a margin is filled depends on the neighbors' devices:
 
 - If neighbors share a device, widened slices are gathered from the stack (`Gather`). The adjoint of this step would
   scatter, which is slow, so `narrow` plans without it.

@@ -55,7 +55,7 @@ class Confusion:
 
     @property
     def accuracy(self) -> np.ndarray:
-        """Correct pixels / pixels of the reference for each class, float64 `[classes]`; NaN without a reference."""
+        """Correct pixels / reference pixels for each class, float64 `[classes]`; NaN without a reference."""
         return _ratio(self.correct, self.reference)
 
     @property
