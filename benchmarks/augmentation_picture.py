@@ -1,10 +1,10 @@
-"""Draws docs/pictures/augmentation.png: the effect of each option of `Augmentation` on a slice of a synthetic case.
+"""Draws docs/pictures/augmentation.png: the effect of each `Augmentation` option on a slice of a synthetic case.
 
     python -m benchmarks.augmentation_picture --output docs/pictures/augmentation.png
 
 The samples come from training batches, with strengths that make the effect visible. Green outlines show the liver
-and red outlines the lesions, from the labels of the same sample. The blue lines were straight before the augmentation,
-with a distance of a tenth of the field of view.
+and red outlines the lesions, from the labels of the same sample. The blue lines were straight before the augmentation
+and a tenth of the field of view apart.
 """
 
 import argparse
@@ -63,7 +63,7 @@ _WARPS = {"rotation", "zoom", "translation", "elastic"}
 
 
 def with_lines(augmentation):
-    """Wraps an augmentation to warp three more channels with the image: x, y and 1 of each voxel."""
+    """Wraps an augmentation so that it also warps three more channels: x, y and 1 at each voxel."""
 
     def apply(image, labels, seed, sample):
         sizes = image.shape[:3]
@@ -84,12 +84,12 @@ def samples(records, options):
 
 
 def difference(one, other):
-    """Returns the visual difference of two samples, dominated by their labels."""
+    """Returns the visual difference between two samples, dominated by their labels."""
     return np.abs(one[0] - other[0]).mean() + (one[-1] != other[-1]).mean()
 
 
 def draw(axes, shown, title, lines):
-    """Draws one panel in the orientation of radiology."""
+    """Draws one panel in radiological orientation."""
     image, x, y, inside, labels = (plane.T[::-1, ::-1] for plane in shown)
     axes.imshow(image, cmap="gray", vmin=0, vmax=1, interpolation="bilinear")
     for at in (x, y) if lines else ():

@@ -1,12 +1,12 @@
-"""Compares the loss curves of the demo job in bfloat16 and float32 with the noise of rounding.
+"""Compares the loss curves of the demo job in bfloat16 and float32 with rounding noise.
 
     mtf-imaging phantom --output_dir cases --num_cases 16 --seed 1
     mtf-imaging convert --input_dir cases --output_dir records --resolution 64
     python benchmarks/bfloat16_curve.py --data_dir records
 
 Adam amplifies rounding: two float32 runs that round in different orders, for instance under two layouts, soon differ
-by a few percent per step, in both directions. Therefore a curve is the mean loss in windows of 20 steps, averaged over
-runs with several seeds (of the weights and the order of cases). "noise" is the difference between float32 under a 2 x 2
+by a few percent per step, in both directions. A curve is therefore the mean loss in windows of 20 steps, averaged over
+runs with several seeds (for the weights and the case order). "noise" is the difference between float32 under a 2 x 2
 layout and float32 on one processor.
 
 Results on a CPU over 200 steps, as differences from float32:
@@ -39,7 +39,7 @@ RUNS = {
 
 
 def losses(data_dir, optimizer, seed, steps, dtype, mesh_shape, layout):
-    """Returns the loss of each step of a run of the demo job."""
+    """Returns the loss of each step in a run of the demo job."""
     task = LiverTumorSegmentation(UNet3D(base_filters=8, dropout_rate=0.0))
     step = training_step(task, OPTIMIZERS[optimizer](StepDecay(0.003, factor=0.3, every=400)))
     inputs = task.inputs(1, (RESOLUTION,) * 3, dtype)

@@ -1,10 +1,10 @@
-"""Prints the largest Dice that a network at half the resolution can reach on the phantoms of the study of context.
+"""Prints the largest Dice that a network at half the resolution can reach on the phantoms of the context study.
 
 mtf-imaging study --kind context --output_dir context --seeds 1,2,3,4,5
 python -m benchmarks.context_limit --study_dir context
 
-The labels of the records at half the resolution take the place of the probabilities of a network, and are mapped back
-to the voxels of the volumes.
+The labels of the records at half the resolution replace a network's probabilities, and are mapped back to the voxels of
+the volumes.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from mtf_imaging.settings.data import PHANTOMS
 
 
 def limits(folder: Path) -> dict[str, float]:
-    """Returns the Dice of each mask, with voxels pooled over the training cases of one kind of phantoms."""
+    """Returns the Dice of each mask, with voxels pooled over the training cases of one kind of phantom."""
     data_dir = folder / "records_2"
     manifest = open_records(data_dir)
     description, overlaps = manifest.description, []

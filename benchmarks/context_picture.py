@@ -1,4 +1,4 @@
-"""Draws docs/pictures/context_phantoms.png: the phantoms of the study of context, with their labels.
+"""Draws docs/pictures/context_phantoms.png: the phantoms of the context study, with their labels.
 
 python -m benchmarks.context_picture
 """

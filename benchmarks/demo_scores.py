@@ -1,4 +1,4 @@
-"""The scores of the demo's held-out cases over several seeds, for docs/start/demo.md."""
+"""The held-out scores of the demo over several seeds, for docs/start/demo.md."""
 
 import csv
 import json
@@ -16,10 +16,10 @@ def read_runs(study: Path) -> list[list[str]]:
     """Returns the Dice of each held-out case in each run of a study.
 
     Args:
-      study: the folder of a study at one resolution, with the runs `SIZE_seed_SEED`.
+      study: the folder of a study at one resolution, which contains runs `SIZE_seed_SEED`.
 
     Returns:
-      Rows with the seed, the name of the case, and the Dice of the liver and of the lesions. The cases "per case" and
+      Rows with the seed, the case name, the liver Dice and the lesion Dice. The cases "per case" and
       "global" are the means over cases and the Dice of all cases combined.
     """
     rows = []
@@ -40,7 +40,7 @@ def write_scores(rows: Sequence[Sequence[str]], path: Path) -> None:
 
 
 def scores_table(path: Path) -> str:
-    """Returns a Markdown table with the mean and the range of each score over the seeds."""
+    """Returns a Markdown table with the mean and range of each score over the seeds."""
     with open(path, newline="") as file:
         rows = list(csv.DictReader(file))
     seeds = len({row["seed"] for row in rows})

@@ -4,13 +4,13 @@
     python -m benchmarks.detector_step --sizes 2560 --layouts 4x2
 
 Each row is measured in a new process with a batch of one random image with 20 objects. "difference" is the largest
-difference of the loss or of a gradient from the row without a layout, divided by the largest value of that gradient, or
+difference in the loss or a gradient from the row without a layout, divided by the largest value of that gradient, or
 by 0.001 if it is smaller, because some gradients are zero except for rounding.
-The memory is the growth of the peak memory of the process in its first step, as reported by the Linux kernel, for all
-processors together; the seconds are those of the second step. All processors share the devices of this machine.
+Memory is the growth of the process's peak memory in its first step, as reported by the Linux kernel, for all
+processors together; the seconds are for the second step. All processors share the devices of this machine.
 
 The network is RetinaNet with ResNet-50. With --narrow, it has one block per stage and few filters. In float64, which
---narrow implies, differences show errors of the halos and not of the rounding.
+--narrow implies, differences show halo errors, not rounding errors.
 """
 
 import argparse
@@ -90,7 +90,7 @@ def measure(sizes, layout, narrow, dtype, output):
 
 
 def largest_difference(path, reference):
-    """Returns the largest difference of arrays in two files, each divided by the largest value of the array."""
+    """Returns the largest difference between arrays in two files, relative to the largest value of each array."""
     with np.load(path) as got, np.load(reference) as want:
         names = want.files
         if got.files != names:

@@ -1,4 +1,4 @@
-"""Measures every Dice score in the documentation and writes the scores into its pages.
+"""Measures every Dice score in the documentation and writes the scores to its pages.
 
     python -m benchmarks.figures --output_dir figures                        # an hour on 2 cores
     python -m benchmarks.figures --output_dir figures --real_ct_dir FOLDER   # includes real CTs
@@ -25,9 +25,9 @@ from mtf_imaging.evaluation.resolution_study import MEASURES, Run, dice_values, 
 
 ROOT = Path(__file__).parents[1]
 FIGURES, PICTURES = ROOT / "docs/figures", ROOT / "docs/pictures"
-CONTEXT = ("context", "context_real_ct")  # the studies of context
+CONTEXT = ("context", "context_real_ct")  # the context studies
 _EVIDENCE = ROOT / "docs/evidence"
-PAGES = {  # the pages of each table
+PAGES = {  # {table: pages}
     "quality": [ROOT / "README.md", ROOT / "docs/index.md"],
     "demo": [ROOT / "docs/start/demo.md"],
     "resolution": [_EVIDENCE / "resolution.md"],
@@ -75,7 +75,7 @@ def measure(output_dir: Path, real_ct_dir: Path | None) -> None:
 
 
 def _context_of(real_ct_dir: Path, output_dir: Path) -> list[object]:
-    """Returns the flags of the study of context on real CTs."""
+    """Returns the flags of the context study on real CTs."""
     folders = ["--input_dir", real_ct_dir / "train", "--held_out_dir", real_ct_dir / "test"]
     job = ["--gin_file", "unet3d_real_ct", "--gin_param", "Adam.learning_rate=0.003", "--num_steps", "240"]
     words = [*folders, "--spacing", "3", "--multiple", "2", *job, "--seeds", "1,2,3,4,5"]
@@ -87,13 +87,13 @@ def _context_of(real_ct_dir: Path, output_dir: Path) -> list[object]:
 
 
 def copy_context(study: Path, name: str) -> None:
-    """Copies the results of a study of context to the documentation."""
+    """Copies the results of a context study to the documentation."""
     shutil.copyfile(study / "context.csv", FIGURES / f"{name}.csv")
     shutil.copyfile(study / "context.png", PICTURES / f"{name}.png")
 
 
 def copy_learning(learning: Path, equal_steps: Path, choices: Path) -> None:
-    """Copies the results of `benchmarks.learning` to the documentation: in equal CPU time, in equal steps, on folds."""
+    """Copies the `benchmarks.learning` results to the documentation: at equal CPU time, at equal steps, on folds."""
     for name in (learning_table.RESULTS, learning_table.SNAPSHOTS, learning_table.CASES):
         shutil.copyfile(learning / name, FIGURES / name)
     shutil.copyfile(equal_steps / learning_table.RESULTS, FIGURES / EQUAL_STEPS)
@@ -102,7 +102,7 @@ def copy_learning(learning: Path, equal_steps: Path, choices: Path) -> None:
 
 
 def tables() -> dict[str, str]:
-    """Returns the tables of the documentation in Markdown, from the files in `FIGURES`."""
+    """Returns the documentation's tables in Markdown, from the files in `FIGURES`."""
     return {
         "quality": quality_table(read_study(FIGURES / "demo.csv"), FIGURES / learning_table.RESULTS),
         "demo": demo_scores.scores_table(FIGURES / DEMO_CASES),
@@ -116,7 +116,7 @@ def tables() -> dict[str, str]:
 
 
 def quality_table(demo: Sequence[Run], learning: Path) -> str:
-    """Returns a table with a row for the demo and a row for real CTs."""
+    """Returns a table with one row for the demo and one for real CTs."""
     real = [row for row in learning_table.read(learning) if row["contender"] == learning_table.BASELINE]
     steps = f"`unet3d_real_ct`, {real[0]['steps']} steps"
     rows = [
@@ -139,7 +139,7 @@ def with_table(page: str, name: str, table: str) -> str:
     """Returns the text of a page with one of its tables replaced.
 
     Raises:
-      ValueError: the page lacks the two comments that mark the place of the table.
+      ValueError: the page lacks the two comments that mark the table's place.
     """
     start, end = f"<!-- figures: {name} -->\n", "\n<!-- figures end -->"
     pattern = re.compile(f"({re.escape(start)})(?:(?!<!-- figures).)*({re.escape(end)})", re.DOTALL)
@@ -149,7 +149,7 @@ def with_table(page: str, name: str, table: str) -> str:
 
 
 def write_pages() -> None:
-    """Writes the tables into the pages."""
+    """Writes the tables to the pages."""
     for name, table in tables().items():
         for page in PAGES[name]:
             page.write_text(with_table(page.read_text(), name, table))

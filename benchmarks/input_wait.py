@@ -9,7 +9,7 @@ The loop, the program and the data set are the same as in `mtf-imaging train`. T
     data     time to prepare a batch while nothing else runs; a shorter step has to wait
     alone    time of a step on the same batch every time
     step     time of a step on new batches, whose preparation takes cores from the network
-    waits    time of a step inside `next(batches)`
+    waits    time per step inside `next(batches)`
     share    waits / step
 
 "data" is a mean and the other columns are medians, without the first steps. --records keeps the cases for later calls;
@@ -63,7 +63,7 @@ AUGMENTATIONS = {
 
 
 class NoCheckpoints:
-    """A replacement for `Checkpoints` that saves nothing."""
+    """A replacement for `Checkpoints` that does not save anything."""
 
     every, last = 10**9, None
 
@@ -94,14 +94,14 @@ class Clock:
         return batch
 
     def medians(self):
-        """Returns the median seconds of a step and of the wait in it."""
+        """Returns the median seconds of a step and of its wait."""
         steps = [after - before for before, after in itertools.pairwise(self.requested)][WARM_UP:]
         waits = [delivered - requested for requested, delivered in zip(self.requested, self.delivered)][WARM_UP:]
         return statistics.median(steps), statistics.median(waits)
 
 
 def run(program, batches, steps, before):
-    """Runs steps in the training loop and returns the median seconds of a step and of the wait in it."""
+    """Runs steps in the training loop and returns the median seconds of a step and of its wait."""
     clock = Clock(batches, before)
     goal = int(program.step) + WARM_UP + steps + 1
     loop.train(
@@ -137,7 +137,7 @@ def make_records(folder, size, record_format):
 
 
 def drop_cached(records):
-    """Drops all files of a folder of records from the page cache."""
+    """Drops all files in a records folder from the page cache."""
     for path in records.rglob("*"):
         if path.is_file():
             file = os.open(path, os.O_RDONLY)

@@ -4,7 +4,7 @@
     python -m benchmarks.largest_cube --gib 16 --confirm    # also runs a step of each: hours on 2 cores, and 16 GiB
 
 Every step runs in its own process, whose peak memory is read from the Linux kernel. Two small cubes yield the bytes per
-voxel and the fixed memory. The last column of the table is the planner's bytes per voxel of the larger cube.
+voxel and the fixed memory. The last column of the table shows the planner's bytes per voxel for the larger cube.
 """
 
 import concurrent.futures
@@ -37,7 +37,7 @@ def largest(limit, fixed, slope, multiple):
 
 
 def confirm_largest(setting, limit, multiple):
-    """Returns the largest size whose step stays within `limit`, at most that of the setting, and its `Measured`."""
+    """Returns the largest size, up to the setting's, whose step stays within `limit`, and its `Measured`."""
     while setting.size >= multiple:
         measured = peak_of(setting)
         if measured.peak <= limit:

@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/concepts/layouts.md and docs/concepts/halos.md.
+"""Draws the pictures in docs/concepts/layouts.md and docs/concepts/halos.md.
 
 python -m benchmarks.layout_pictures docs/pictures
 """

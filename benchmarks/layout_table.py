@@ -4,7 +4,7 @@ The network is the paper's, in bfloat16.
 
     python -m benchmarks.layout_table
 
-The network is that of gin/unet3d_lits.gin in bfloat16, with one volume per step. All numbers are estimates of the
+The network is the one in gin/unet3d_lits.gin, in bfloat16, with one volume per step. All numbers are estimates of the
 planner, as in `mtf-imaging search`; no device is used.
 """
 

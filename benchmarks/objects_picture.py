@@ -3,7 +3,7 @@
 mtf-imaging demo --kind objects --output_dir demo_objects
 python -m benchmarks.objects_picture --demo_dir demo_objects
 
-It shows the images with the most objects, whatever the detections are.
+It shows the images with the most objects, regardless of the detections.
 """
 
 import argparse
@@ -25,7 +25,7 @@ WIDTH = 640  # pixels
 
 
 def read_detections(evaluation_dir, image, description):
-    """Returns the detections of an image in an output folder of evaluate."""
+    """Returns the detections of an image from an evaluate output folder."""
     results = json.loads(Path(evaluation_dir, "detections.json").read_text())
     own = [one for one in results if one["image_id"] == image.image_id]
     boxes = np.array([one["bbox"] for one in own]).reshape(-1, 4)

@@ -14,7 +14,7 @@ _SECTIONS = ("Layouts", "bfloat16", "A wide network")
 
 
 def read_bars(page: str) -> dict[str, list[Bar]]:
-    """Returns the rows of each table in the sections of the picture, by the title above the table."""
+    """Returns the rows of each table in the pictured sections, by the title above the table."""
     bars = {}
     for section in re.split(r"(?m)^### ", page)[1:]:
         if section.split("\n")[0] not in _SECTIONS:

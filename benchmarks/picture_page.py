@@ -1,4 +1,4 @@
-"""Puts pictures below each other on a page with titles, for the documentation."""
+"""Stacks pictures on a page with titles, for the documentation."""
 
 import io
 from pathlib import Path
@@ -12,9 +12,9 @@ def write_page(pictures, titles, width, output):
     """Writes a JPEG file.
 
     Args:
-      pictures: images, all with as many columns as there are titles; they are resized to the width of the page.
+      pictures: images, each with as many columns as there are titles; they are resized to the page width.
       titles: the titles of the columns.
-      width: the width of the page in pixels.
+      width: the page width in pixels.
       output: the file.
     """
     rows = [

@@ -1,13 +1,13 @@
-"""Measures the memory of a prediction by slices: each of several processes compared with one process.
+"""Compares the memory of a prediction by slices in several processes with a prediction in one process.
 
     python -m benchmarks.prediction_by_slice
     python -m benchmarks.prediction_by_slice --filters 4 --shape 256 256 512 --grid 256
 
 Both predict the same volume with the same network. By default, the network is a single convolution, so that the memory
-of the volume and of the probabilities counts. With `--filters`, it is a U-Net, and its activations count, too. A row is
-the peak of a process above its memory after the import of TensorFlow, from the Linux kernel. The last lines compare the
-peaks and the written segmentations. The float32 sums of a U-Net are rounded differently under each layout, so a few
-voxels can differ.
+of the volume and the probabilities dominates. With `--filters`, it is a U-Net, whose activations count, too. A row
+shows how far the peak of a process exceeds its memory after importing TensorFlow, as reported by the Linux kernel. The
+last lines compare the peaks and the written segmentations. The float32 sums of a U-Net are rounded differently under
+each layout, so a few voxels can differ.
 """
 
 import argparse
@@ -29,7 +29,7 @@ def task(filters):
     """Returns a task whose network is a U-Net, or one convolution with a softmax over three classes.
 
     Args:
-      filters: number of filters of the first block of the U-Net; 0 for the convolution.
+      filters: number of filters in the U-Net's first block; 0 for the convolution.
     """
     import tensorflow as tf
 
@@ -58,7 +58,7 @@ def task(filters):
 
 
 def memory(name):
-    """Returns a row of /proc/self/status in bytes."""
+    """Returns the value of a row in /proc/self/status in bytes."""
     (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(f"{name}:"))
     return 1024 * int(line.split()[1])
 
@@ -81,7 +81,7 @@ def worker(settings):
     sampling, options = parse_sampling(settings["grid"]), {"layout": Layout.parse(settings["mesh"], settings["layout"])}
     chosen = task(settings["filters"])
     inputs = chosen.inputs(1, (8, 8, 8), dtype="float32", labels=False)
-    weights = mi.Program(chosen.predict, inputs, seed=1, may_repeat=True)  # the weights do not depend on the size
+    weights = mi.Program(chosen.predict, inputs, seed=1, may_repeat=True)  # weights do not depend on the size
     network = predictor_of(weights, task=chosen, sizes=sampling.grid, **options)
     began = time.perf_counter()
     own, volume = group.current(), Path(settings["volume"])

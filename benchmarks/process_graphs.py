@@ -80,7 +80,7 @@ def measure(step: Step, contender: Contender, at: list[int]) -> dict:
 def bytes_sent(op) -> int:
     """Returns the bytes that a process sends in a collective operation.
 
-    A sum is a ring all-reduce, a gather a ring as well. An all-to-all of two sends the row of the other process.
+    A sum is a ring all-reduce, and a gather is a ring, too. An all-to-all between two sends the other's row.
     """
     import tensorflow as tf
 

@@ -2,7 +2,7 @@
 
     python -m benchmarks.retinanet_cost
 
-The network is RetinaNet with ResNet-50 in bfloat16, with the batch and the number of steps of the reference
+The network is RetinaNet with ResNet-50 in bfloat16, with the batch and the number of steps in the reference
 implementation. All numbers are estimates of the planner, as in `mtf-imaging explain`; no device is used.
 """
 
@@ -28,7 +28,7 @@ DTYPE = "bfloat16"
 
 
 class Setup(NamedTuple):
-    """A row of the table: the size of the images, the batch, the layout, and the published step time, if any."""
+    """A row of the table: the image size, the batch, the layout, and the published step time, if any."""
 
     size: int
     batch: int
@@ -47,7 +47,7 @@ _HEAD = ("image", "batch", "mesh", "layout", "devices", "memory per device", "st
 
 
 def explain(setup: Setup, hardware: Hardware, price: float | None = None) -> Explained:
-    """Returns the explanation of a training step that keeps all activations."""
+    """Explains a training step that keeps all activations."""
     return mi.jobs.explain(
         task=ObjectDetection(RetinaNet(ResNetBackbone())),
         resolution=(setup.size, setup.size),
@@ -62,7 +62,7 @@ def explain(setup: Setup, hardware: Hardware, price: float | None = None) -> Exp
 
 
 def row(setup: Setup, explained: Explained, published: bool) -> list[str]:
-    """Returns the cells of a row; pairs are those of kept and of recomputed activations."""
+    """Returns the cells of a row; pairs are for kept and recomputed activations."""
     plans, hardware = (explained.kept, explained.recomputed), explained.hardware
     memory = (format_bytes(plan.memory) + ("" if explained.fits(plan) else " (too much)") for plan in plans)
     steps = (format_seconds(step_time(plan, hardware, DTYPE).total) for plan in plans)

@@ -5,9 +5,10 @@
     python -m benchmarks.score_cases --cases 4 --workers 1 2
 
 Each case has a liver of 1.6 liters with a rough surface, and lesions of 4 to 50 mm. In the prediction, the lesions are
-moved by 2 mm along each axis, the smallest two are missing, and two are false. The command runs in its own process. "s"
-is its wall time, "s a case" the wall time per case, and "GiB a process" the peak memory of its largest process, as
-reported by the Linux kernel. "over import" is this peak minus the peak of a process that only imports the same modules.
+shifted by 2 mm along each axis, the smallest two are missing, and there are two false ones. The command runs in its own
+process. "s" is its wall time, "s a case" the wall time per case, and "GiB a process" the peak memory of its largest
+process, as reported by the Linux kernel. "over import" is this peak minus the peak of a process that only imports the
+same modules.
 """
 
 import argparse
@@ -23,11 +24,11 @@ import nibabel
 import numpy as np
 from scipy import ndimage
 
-SPACING = (0.76, 0.76, 1.0)  # mm, the medians of LiTS
+SPACING = (0.76, 0.76, 1.0)  # mm, the LiTS medians
 LIVER_ML = 1600
 LESION_MM, MOVED_MM = (4, 50), 2
 MISSED, FALSE_MM = 2, (6, 12)  # number of missing lesions; diameters in mm of the false ones
-_PART = 24  # voxels between the samples of the smooth noise
+_PART = 24  # voxels between samples of the smooth noise
 GIB = 1 << 30
 IMPORTS = "import mtf_imaging.cli.dispatch, mtf_imaging.evaluation.pairs.score"
 # Runs a command from a small process and prints its peak in KiB; a peak includes the process that starts the command.
@@ -62,7 +63,7 @@ def make_case(shape, lesions, seed):
         if number >= MISSED:
             _fill(prediction, axes, [c + MOVED_MM for c in center], diameter / 2)
     ct = np.empty(shape, np.int16)
-    hu = np.array([-50, 110, 60], np.int16)  # of background, liver and lesion
+    hu = np.array([-50, 110, 60], np.int16)  # HU of background, liver and lesion
     for k in range(shape[2]):
         ct[..., k] = hu[reference[..., k]] + rng.integers(-20, 20, shape[:2], dtype=np.int16)
     return reference, prediction, ct

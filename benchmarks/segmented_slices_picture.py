@@ -3,8 +3,8 @@
     mtf-imaging demo --output_dir demo
     python -m benchmarks.segmented_slices_picture --demo_dir demo
 
-The slices are those of the demo: 64 x 64 x 64 voxels on 4 x 4 processors, with the halo of a convolution with a kernel
-of 3 x 3 x 3 voxels.
+The slices are the same as in the demo: 64 x 64 x 64 voxels on 4 x 4 processors, with the halo of a convolution with a
+kernel of 3 x 3 x 3 voxels.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from mtf_imaging.files.figures import Figure, FigureCanvasAgg
 from mtf_imaging.layout import Layout
 from mtf_imaging.layout.windows import Window, plan_split
 
-SIZE = 64  # voxels of the demo along each dimension
+SIZE = 64  # voxels along each dimension in the demo
 LAYOUT = Layout.parse("rows:4,cols:4", "x:rows,y:cols")
 _HU = {"cmap": "gray", "vmin": -160, "vmax": 240}
 _HALO, _LIVER, _LESION = "#0072b2", "#3ccbff", "#ff9d00"

@@ -1,6 +1,6 @@
 """Measures the time from the command `train` to its first step: `python -m benchmarks.start_up`.
 
-The job is that of the demo, on synthetic cases of 64^3 voxels under 4 x 4. The time ends when `losses.csv` has the
+The job is the demo job, on synthetic cases of 64^3 voxels under a 4 x 4 layout. The time ends when `losses.csv` has the
 first step. Several installations of the package take turns, so other load on the machine affects all of them alike:
 
     python -m benchmarks.start_up --program old/.venv/bin/mtf-imaging new/.venv/bin/mtf-imaging
@@ -26,7 +26,7 @@ def _program(word):
 
 
 def _seconds(program, records, model_dir, layout, dtype):
-    """Starts a training and returns the seconds until its first step, and until its end."""
+    """Starts a training and returns the seconds until its first step and until its end."""
     words = [program, "train", "--data_dir", records, "--model_dir", model_dir, "--gin_file", "unet3d_demo"]
     words += ["--gin_file", layout, "--gin_param", f'job.dtype="{dtype}"', "--gin.train.num_steps=1"]
     losses = Path(model_dir) / "losses.csv"

@@ -7,8 +7,8 @@ It prints three figures for one volume of size^3 voxels:
 
 - "process": the growth of the peak memory of a new process in its first step, as reported by the Linux kernel. It
   includes the work space of kernels, one-time preparations of TensorFlow, and space that the allocator wastes.
-- "tensors": the peak of tensors that TensorFlow reports, the median of several later steps.
-- "planned": the peak of tensors that the planner computes, which `mtf-imaging explain` prints.
+- "tensors": the tensor peak that TensorFlow reports, as the median of several later steps.
+- "planned": the tensor peak that the planner computes and `mtf-imaging explain` prints.
 
 The weights and the optimizer slots are allocated before the step and not included. With --pairs, steps with and without
 recomputation alternate in one process, and their times are compared.
@@ -31,7 +31,7 @@ from mtf_imaging.training.optimizers import Adafactor
 from mtf_imaging.training.step import TrainingStep, training_step
 
 GIB = 2**30
-STEPS = 5  # the peaks of single steps differ by up to 15%
+STEPS = 5  # single steps have peaks that differ by up to 15%
 
 
 def _flag(default, help_text):
@@ -100,7 +100,7 @@ class Measured:
     Attributes:
       before: bytes before the first step.
       peak: bytes at the peak of the first step.
-      tensors: bytes of tensors at the peak of a later step, the median; 0 if there is only one step.
+      tensors: median tensor bytes at the peak of later steps; 0 if there is only one step.
       seconds: duration of the last step.
     """
 
@@ -129,7 +129,7 @@ def measure(setting, steps=STEPS + 1):
 
 
 def time_pairs(setting, pairs):
-    """Returns the seconds of alternating steps without and with recomputation, except for the first of each."""
+    """Returns the seconds of alternating steps without and with recomputation, excluding the first of each."""
     kept = dataclasses.replace(setting, recompute=False).program()
     programs, batch = [kept, dataclasses.replace(setting, recompute=True).program(variables=kept)], setting.batch()
     seconds = []

@@ -6,7 +6,7 @@ Each row is measured in a new process. Its peak memory is read from the Linux ke
 the memory of the process after its imports, of which TensorFlow takes 0.5 GiB. A conversion to Zarr does not import it.
 
 "predict" is the work of `mtf-imaging predict` for one volume: it reads the file, resamples it to the grid, resamples
-the probabilities back, takes the most probable class and writes a compressed segmentation. A function without cost
+the probabilities back, selects the most probable class and writes a compressed segmentation. A trivial function
 replaces the network. The peak includes its float32 probabilities, 12 bytes per voxel of the grid, and the image, 4
 bytes per voxel. "convert" writes one record of a volume and its segmentation, as OME-Zarr or as a TFRecord file.
 
@@ -63,7 +63,7 @@ def network(image):
 
 
 def measure(what, folder, grid, record_format):
-    """Returns the seconds, the peak bytes, and the peak bytes over the imports of one row. The process must be new."""
+    """Returns seconds, peak bytes, and peak bytes above the imports for one row. The process must be new."""
     from mtf_imaging.cli.runtime.quiet import import_tensorflow
     from mtf_imaging.data.records import make_record, zarr_writer  # noqa: F401  what a conversion imports
     from mtf_imaging.data.records.convert import convert
@@ -71,7 +71,7 @@ def measure(what, folder, grid, record_format):
     from mtf_imaging.kinds.volumes.segment.predict import predict_cases
 
     if what == "predict" or record_format == "tfrecord":
-        import_tensorflow()  # as in a real command
+        import_tensorflow()  # the same as in a real command
     imported = peak_bytes()
     began = time.perf_counter()
     if what == "predict":

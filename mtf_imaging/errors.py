@@ -1,7 +1,7 @@
 """The errors that a user can cause, with a common base class.
 
-A message says what is wrong, where, the two values, and the fix. Fixes name the keyword arguments of functions. The
-attribute `settings` lists these names, so that a caller with other names, such as a command line, can add its own.
+A message says what is wrong, where, the two values, and the fix. Fixes name keyword arguments. The attribute `settings`
+lists these names, so that a caller that uses other names, such as the command line, can translate them.
 """
 
 import contextlib
@@ -69,11 +69,11 @@ class Interrupted(MtfImagingError):
 
 @contextlib.contextmanager
 def about(path: str | os.PathLike) -> Iterator[None]:
-    """Adds the file name to errors of the operating system in the block, for instance about a full disk."""
+    """Adds the file name to operating system errors in the block, such as a full disk."""
     try:
         yield
     except OSError as error:
-        # Errors from opening a file already have a file name, but errors from writing do not. Python shows the name
+        # Errors on opening a file include the file name, but errors on writing do not. Python shows the name
         # only for errors with a number.
         if error.filename is None and error.errno is not None:
             error.filename = str(path)
@@ -81,6 +81,6 @@ def about(path: str | os.PathLike) -> Iterator[None]:
 
 
 def reason(error: BaseException) -> str:
-    """Returns the message of TensorFlow or the operating system in one line, without names of TensorFlow nodes."""
+    """Returns a message from TensorFlow or the operating system on one line, without TensorFlow node names."""
     text = getattr(error, "strerror", None) or str(error).strip() or repr(error)
     return re.sub(r"^(\{\{.*?\}\} )+|( \[Op:\w+\].*)$", "", text.splitlines()[0])

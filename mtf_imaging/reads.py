@@ -10,7 +10,7 @@ from mtf_imaging.compat import mtf
 
 
 def inner_operations(op: mtf.Operation) -> list[mtf.Operation]:
-    """Returns the operations within a loop, including those of loops within it; else an empty list."""
+    """Returns the operations within a loop and its nested loops; an empty list for other operations."""
     if not isinstance(op, mtf.WhileLoopOperation):
         return []
     direct = [*compat.loop_condition(op).operations, *compat.loop_body(op).operations]
@@ -41,7 +41,7 @@ def reads(op: mtf.Operation) -> list[mtf.Tensor]:
 def needed(graph: mtf.Graph, outputs: Iterable[mtf.Tensor]) -> list[mtf.Operation]:
     """Returns the operations that tensors or assignments need, in order.
 
-    A graph can contain other operations, because gradients create some that are not needed.
+    A graph can contain other operations, because gradients create unneeded ones.
 
     Args:
       graph: an `mtf.Graph`.
@@ -61,7 +61,7 @@ def needed(graph: mtf.Graph, outputs: Iterable[mtf.Tensor]) -> list[mtf.Operatio
 
 
 def place_in_loop(graph: mtf.Graph, tensor: mtf.Tensor) -> str | None:
-    """Returns the place of a tensor of a loop, such as "the body of 'while_loop'"; None outside of loops."""
+    """Returns the loop that contains a tensor, such as "the body of 'while_loop'"; None outside of loops."""
     for op in all_operations(graph):
         if isinstance(op, mtf.WhileLoopOperation):
             for part, name in ((compat.loop_condition(op), "condition"), (compat.loop_body(op), "body")):

@@ -1,7 +1,7 @@
 """Prints a table of the bytes between hosts in a training step, as `explain --num_hosts` expects and as measured.
 
 The hosts are network namespaces of this machine, which only root can create. Their network interfaces count the bytes.
-Start-up does not count: the table contains the difference between N and 2 N steps.
+Start-up is excluded: the table contains the difference between N and 2 N steps.
 """
 
 import argparse

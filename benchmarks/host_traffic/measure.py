@@ -15,7 +15,7 @@ from tests.hosts.network import network
 _ROOT = Path(__file__).parents[2]
 _PORT = 2222
 _TIMEOUT = 300  # seconds; all processes import TensorFlow on the same cores
-_HEADERS = 14 + 20 + 32  # bytes of a packet: Ethernet, IPv4, and TCP with timestamps
+_HEADERS = 14 + 20 + 32  # header bytes per packet: Ethernet, IPv4, and TCP with timestamps
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Measured:
     Attributes:
       sent: bytes that the host sends.
       received: bytes that it receives.
-      packets: packets that it sends. The interface gets up to 64 kB at once, which a real one divides into frames.
+      packets: packets that it sends. The interface gets up to 64 kB at once, which real hardware divides into frames.
     """
 
     sent: float
@@ -39,14 +39,14 @@ class Measured:
 
     @property
     def headers(self) -> float:
-        """The bytes of headers among the sent bytes."""
+        """The header bytes among the sent bytes."""
         return self.packets * _HEADERS
 
 
 def measure(setup: Setup, steps: int) -> Measured:
-    """Runs steps, and returns the bytes of one of them.
+    """Runs steps, and returns the bytes per step.
 
-    The difference between `steps` steps and twice as many contains no bytes of the start.
+    The difference between `steps` steps and twice as many excludes the bytes of the start.
 
     Args:
       setup: the step, its layout and its hosts.

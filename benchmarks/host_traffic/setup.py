@@ -10,7 +10,7 @@ class Setup:
     """A training step, its layout and its hosts.
 
     Attributes:
-      title: what the layout splits.
+      title: the dimensions that the layout splits, in words.
       mesh_shape: the mesh, with one processor for each process.
       layout: the rules of the layout.
       num_hosts: number of hosts.
@@ -41,7 +41,7 @@ class Setup:
 
 @dataclasses.dataclass(frozen=True)
 class Expected:
-    """What the planner expects of a step.
+    """The planner's expectation for a step.
 
     Attributes:
       nbytes: bytes of tensors that the busiest host sends or receives.
@@ -53,7 +53,7 @@ class Expected:
 
 
 def expect(setup: Setup) -> Expected:
-    """Returns what `mtf-imaging explain --num_hosts` expects of a setup."""
+    """Returns the expectation of `mtf-imaging explain --num_hosts` for a setup."""
     from benchmarks.partition.ours import describe_step
     from mtf_imaging.jobs.explaining import explain_step
     from mtf_imaging.layout import Layout

@@ -1,6 +1,6 @@
 """One process of a measured step: `python -m benchmarks.host_traffic.worker SETUP STEPS`, started with TF_CONFIG.
 
-It prints the growth of the counters of its host's network interface in STEPS steps and in twice as many, as JSON.
+It prints, as JSON, how much its host's network counters grow in STEPS steps and in twice as many.
 """
 
 import json
@@ -9,7 +9,7 @@ from pathlib import Path
 
 _COUNTERS = Path("/sys/class/net/eth0/statistics")
 _NAMES = ("tx_bytes", "rx_bytes", "tx_packets")
-_WARM_UP = 2  # steps, in which TensorFlow compiles the graph and the processes agree on its exchanges
+_WARM_UP = 2  # warm-up steps, in which TensorFlow compiles the graph and the processes agree on its exchanges
 
 
 def main() -> None:

@@ -1,1 +1,1 @@
-"""How well training learns: our jobs compared with a plain Keras program, in about equal CPU time."""
+"""Compares how well our jobs and a plain Keras program learn in about equal CPU time."""

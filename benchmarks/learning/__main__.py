@@ -3,13 +3,13 @@
     python -m benchmarks.learning --cases FOLDER --output_dir DIR               # documented and Keras: 40 minutes
     python -m benchmarks.learning --cases FOLDER --output_dir DIR --steps 400   # equal steps instead of equal CPU time
     python -m benchmarks.learning --cases FOLDER --output_dir FOLDS --on folds --contenders choices --seeds 1,2,3 \\
-        --steps 400                                                             # the settings of the job: an hour
+        --steps 400                                                             # the job settings: an hour
 
-FOLDER contains LiTS cases in train/ and held-out cases in test/. `--on folds` leaves test/ alone: each run trains on
-two thirds of train/ and is scored on the rest, another third with the next seed. Settings are chosen there.
+FOLDER contains LiTS cases in train/ and held-out cases in test/. `--on folds` does not use test/: each run trains on
+two thirds of train/ and is scored on the remaining third, which changes with the seed. Settings are chosen on folds.
 
-Every run has one core of its own. A pilot measures the CPU seconds of the start and of a step of each contender; the
-number of steps is what fits into --cpu_seconds. The seconds in the results are measured in the runs. Held-out cases
+Every run has its own core. A pilot measures the CPU seconds of each contender's start and steps; the number of steps is
+chosen to fit into --cpu_seconds. The seconds in the results are measured in the runs. Held-out cases
 are scored ten times during training, which is not part of the CPU time, and by `mtf-imaging score` afterwards. Results
 go to CSV files and a figure in DIR. The same command continues after an interruption, and only prints the table if
 every run is finished.

@@ -1,4 +1,4 @@
-"""The cases that contenders train on and are scored on, and voxel sizes that headers lack."""
+"""The training and scoring cases of contenders, and voxel sizes that headers lack."""
 
 from pathlib import Path
 
@@ -11,9 +11,9 @@ def split(cases: Path, on: str, seed: int, output_dir: Path) -> Path:
 
     Args:
       cases: folder of all cases, in train/ and test/.
-      on: "test" to score on the cases in test/, or "folds" to score on a third of those in train/, which the run does
-        not train on. Settings are chosen on folds, so that the scores on test/ remain scores on new cases.
-      seed: the seed of the run; three seeds in a row are scored on each case once.
+      on: "test" to score on the cases in test/, or "folds" to score on a third of the cases in train/, which the run
+        does not train on. Settings are chosen on folds, so that the scores on test/ remain scores on new cases.
+      seed: the run's seed; three seeds in a row are scored on each case once.
       output_dir: folder for links to the cases of each fold.
     """
     if on == TEST:
@@ -34,7 +34,7 @@ def number(path: Path) -> int:
 
 
 def lost_sizes(cases: Path) -> str | None:
-    """Returns a table with the voxel size of the other cases for those whose headers have lost it; None if none has."""
+    """Returns a table that gives cases without a voxel size the size of the others; None if all have one."""
     import nibabel
     import numpy as np
 

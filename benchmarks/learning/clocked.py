@@ -21,7 +21,7 @@ class ClockedEvaluator(Evaluator):
     """An evaluator that counts the CPU seconds of the process between its evaluations."""
 
     path: Path
-    _spent = 0.0  # in evaluations
+    _spent = 0.0  # CPU seconds in evaluations
     _rows = (COLUMNS,)
 
     def _run(self, step: int) -> None:

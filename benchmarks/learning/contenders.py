@@ -3,7 +3,7 @@
 import dataclasses
 
 JOB = "unet3d_real_ct"
-# The conversion that the job's file names: the voxels of the CTs, and no more padding than an even size needs.
+# The conversion in the job's file: the CTs' own voxels, padded only to an even size.
 DOCUMENTED = ("--spacing", "3", "--multiple", "2")
 CUBE = ("--resolution", "64")
 
@@ -28,12 +28,12 @@ class Contender:
 
     Attributes:
       name: its name on the command line.
-      title: what differs from the documented job.
+      title: the difference from the documented job.
       conversion: flags of `convert`; None for the Keras program, which reads the files itself.
       settings: gin bindings on top of the job, in which {steps}, {tenth} and {two_thirds} are numbers of steps; or
         flags of the Keras program.
-      cost_of: the contender whose steps cost the same, because only weights, losses or schedules differ; None for its
-        own pilot.
+      cost_of: the contender whose steps cost the same, because only weights, losses or schedules differ; None for a
+        separate pilot.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Contender:
         return self.conversion is None
 
     def bindings(self, steps: int) -> list[str]:
-        """Returns the gin bindings of a run of `steps` steps; schedules end with the run."""
+        """Returns the gin bindings for a run with `steps` steps; schedules end with the run."""
         numbers = {"steps": steps, "tenth": max(1, steps // 10), "two_thirds": max(1, steps * 2 // 3)}
         ours = ["PolyDecay.steps = {steps}", *self.settings]
         return [binding.format(**numbers) for binding in ours]

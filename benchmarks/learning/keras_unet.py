@@ -2,10 +2,10 @@
 
     python benchmarks/learning/keras_unet.py --train FOLDER --test FOLDER --output FOLDER --steps 300 [--patches]
 
-It does not use this package. The network is that of the job `unet3d_real_ct` with batch norms, and has 350,827
-weights. Cases are read with nibabel, turned to RAS by their headers, and kept on their own voxels. Training takes whole
+It does not use this package. The network is the one in the job `unet3d_real_ct`, with batch norms, and has 350,827
+weights. Cases are read with nibabel, reoriented to RAS, and not resampled. Training takes whole
 volumes, padded to multiples of 8, or patches of 64 x 64 x 32 voxels, every third of which has a labeled voxel in its
-center, as in nnU-Net. The program writes segmentations of the test cases, and at each snapshot a row of
+center, as in nnU-Net. The program writes segmentations of the test cases, and, at each snapshot, a row of
 `snapshots.csv`: step, CPU seconds of the training so far, and the mean Dice of liver and lesion.
 """
 
@@ -118,7 +118,7 @@ def predict(model, image, patches):
 
 
 def save(labels, image, path):
-    """Saves labels in RAS on the voxels of the file that they belong to."""
+    """Saves RAS labels in the orientation of their image file."""
     ras = nibabel.orientations.io_orientation(nibabel.as_closest_canonical(image).affine)
     stored = nibabel.orientations.ornt_transform(ras, nibabel.io_orientation(image.affine))
     labels = nibabel.orientations.apply_orientation(labels.astype(np.uint8), stored)

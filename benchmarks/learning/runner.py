@@ -1,4 +1,4 @@
-"""Trains and scores contenders, each on a core of its own, and keeps the result of every run in a file."""
+"""Trains and scores contenders, each on its own core, and stores the result of every run in a file."""
 
 import json
 import os
@@ -15,8 +15,8 @@ from mtf_imaging.files.atomic import write_bytes
 ROOT = Path(__file__).parents[2]
 KERAS = Path(__file__).with_name("keras_unet.py")
 SNAPSHOTS = 10
-_PILOT = (6, 30)  # steps of two short runs, whose difference is the cost of a step
-_ROUNDS = 3  # of both; the fastest count, because other programs only ever slow a run down
+_PILOT = (6, 30)  # steps of two short runs, whose difference gives the cost of a step
+_ROUNDS = 3  # repetitions of both; the fastest count, because other programs can only slow a run down
 
 
 class Runner:
@@ -37,7 +37,7 @@ class Runner:
             self._table = ["--spacing_csv", output_dir / "spacing.csv"]
 
     def convert(self, conversion: Sequence[str], seed: int) -> None:
-        """Converts the cases of a seed once; the held-out records get the grid of the others."""
+        """Converts the cases of a seed once; held-out records get the grid of the training records."""
         folder, train, test = self._folders(conversion, seed)
         if (test / "dataset.json").exists():
             return
@@ -65,7 +65,7 @@ class Runner:
         return start, per_step
 
     def is_finished(self, contender: Contender, seed: int) -> bool:
-        """Whether a run has its result."""
+        """Returns whether a run has a result."""
         return (self._run_dir(contender, seed) / table.RESULT).exists()
 
     def run(self, contender: Contender, seed: int, steps: int, core: int) -> None:
@@ -119,7 +119,7 @@ class Runner:
         return cases.split(self._all_cases, self._on, seed, self.output_dir)
 
     def _folders(self, conversion: Sequence[str], seed: int) -> tuple[Path, Path, Path]:
-        """Returns the folders of the cases, the records to train on and the held-out records."""
+        """Returns the folders of the cases, the training records and the held-out records."""
         folder = self._case_dir(seed)
         records = self.output_dir / "records" / "_".join([folder.name, *(word.strip("-") for word in conversion)])
         return folder, records / "train", records / "test"
@@ -141,7 +141,7 @@ def _command(words: Sequence[object], core: int | None) -> float:
         cwd=ROOT,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
-        env=os.environ | {"TF_ENABLE_ONEDNN_OPTS": "1"},  # our commands set it, so the Keras program gets it, too
+        env=os.environ | {"TF_ENABLE_ONEDNN_OPTS": "1"},  # as in our commands, so also for the Keras program
         preexec_fn=pin,
     )
     text = process.stderr.read() if process.stderr else b""

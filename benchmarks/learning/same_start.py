@@ -1,9 +1,10 @@
-"""Compares the losses of our training and of the Keras program from the same weights, on the same batches, in float64.
+"""Compares the losses of our training and the Keras program with the same weights and batches, in float64.
 
     python -m benchmarks.learning.same_start --steps 50    # 2 minutes on 2 cores
 
-The Keras network gets our first weights. Both train with Adam on the same small volumes; ours runs whole and split over
-2 x 2 processors. The command prints the largest relative difference of the losses, and fails above the limit.
+The Keras network gets our initial weights. Both train with Adam on the same small volumes; ours runs whole and split
+over 2 x 2 processors. The command prints the largest relative difference between losses, and fails if it exceeds the
+limit.
 """
 
 import argparse
@@ -20,8 +21,8 @@ from mtf_imaging.training.step import TrainingStep
 
 SIZES, VOLUMES = (24, 16, 16), 3
 RATE, BETA1, BETA2 = 2**-8, 1 - 2**-3, 1 - 2**-10  # exact in float32, in which Keras stores them
-EPSILON = 1e-30  # the programs add it at different places, so it must not matter
-SMOOTH = 0.1  # of our Dice loss
+EPSILON = 1e-30  # too small to matter, because the programs add it at different places
+SMOOTH = 0.1  # epsilon of our Dice loss
 LIMIT = 1e-12
 SPLIT = mi.Layout.parse("rows:2,cols:2", "x:rows,y:cols")
 
@@ -41,7 +42,7 @@ def make_batches(number, seed=0):
 
 
 def our_losses(batches, layout=""):
-    """Returns the losses of our training, and its first weights {name: array}."""
+    """Returns the losses of our training, and its initial weights {name: array}."""
     network = UNet3D(base_filters=keras_unet.FILTERS, depth=keras_unet.LEVELS, dropout_rate=0.0)
     task = LiverTumorSegmentation(network, class_weights=(1, 1, 1), dice_weight=0.5, dice="classes")
     step = TrainingStep(task, Adam(RATE, BETA1, BETA2, EPSILON), SIZES, dtype="float64").build(mi.Layout.of(layout))
@@ -50,9 +51,9 @@ def our_losses(batches, layout=""):
 
 
 def keras_losses(batches, weights):
-    """Returns the losses of the Keras network with these first weights."""
+    """Returns the losses of the Keras network with these initial weights."""
     keras.config.set_floatx("float64")
-    keras.config.set_dtype_policy("float64")  # of layers; an earlier layer of the process fixes it otherwise
+    keras.config.set_dtype_policy("float64")  # layer dtype; otherwise, an earlier layer determines it
     model = keras_unet.network(pool=_MaxPool)
     for layer in model.layers:
         if layer.get_weights():

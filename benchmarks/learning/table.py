@@ -37,7 +37,7 @@ def write(output_dir: Path) -> None:
 
 
 def time_to(rows: Iterable[Sequence[float]], name: str, goal: float) -> float | None:
-    """Returns the CPU seconds of the first snapshot whose Dice reaches a goal; None if none does.
+    """Returns the CPU seconds of the first snapshot whose Dice reaches a goal; None if no snapshot reaches it.
 
     Args:
       rows: (step, CPU seconds, Dice of the liver, Dice of the lesions) of each snapshot.
@@ -94,7 +94,7 @@ def by_case(path: Path) -> str:
 
 
 def _times(values: Sequence[str]) -> str:
-    """Returns the mean of the seconds that are known, and the number of runs that did not get there."""
+    """Returns the mean of the known times in seconds, and the number of runs that did not reach the goal."""
     reached = [float(value) for value in values if value]
     missed = len(values) - len(reached)
     mean = f"{statistics.mean(reached):.0f}" if reached else "-"
@@ -104,7 +104,7 @@ def _times(values: Sequence[str]) -> str:
 def draw(
     path: Path, picture: Path, names: Sequence[str] = (BASELINE, "zero_biases", "keras_whole", "keras_patches")
 ) -> None:
-    """Draws the Dice of the held-out cases against CPU seconds: the mean over seeds, and the range."""
+    """Plots held-out Dice against CPU seconds: the mean and range over seeds."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -181,7 +181,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    # SIGTERM ends the started processes, as Ctrl-C does.
+    # SIGTERM ends the started processes, like Ctrl-C.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         code = main()

@@ -1,6 +1,6 @@
 """Measures contenders in rounds: each contender builds, then all take one step per round, in a random order.
 
-The other load on a machine changes over minutes, but hardly within a round. Ratios within a round are therefore
+Other load on a machine changes over minutes, but hardly within a round. Ratios within a round are therefore
 meaningful, while seconds are not.
 """
 
@@ -13,7 +13,7 @@ from benchmarks.partition.contender import EQUAL, REFERENCE, Contender
 from benchmarks.partition.networks import Step
 from benchmarks.partition.process import Process, WorkerError
 
-TOLERANCES = {"float32": 1e-4, "bfloat16": 2e-2}  # of the first losses, relative
+TOLERANCES = {"float32": 1e-4, "bfloat16": 2e-2}  # relative tolerance of the first losses
 _LOAD_TIMEOUT = 300.0
 
 
@@ -23,8 +23,8 @@ class Settings:
 
     Attributes:
       rounds: number of timed steps of each contender.
-      build_timeout: maximum seconds of a build, and of each of the first two steps.
-      step_timeout: maximum seconds of any other step.
+      build_timeout: maximum seconds for a build, and for each of the first two steps.
+      step_timeout: maximum seconds for any other step.
       pythons: {kind of contender: Python interpreter}, for kinds that need another interpreter.
     """
 
@@ -82,7 +82,7 @@ def compare(step: Step, contenders: Iterable[Contender], settings: Settings, rep
 
 
 def unequal(step: Step, rows: list[dict]) -> list[str]:
-    """Returns a message for each contender in `EQUAL` whose first two losses differ from those of the reference."""
+    """Returns a message for each contender in `EQUAL` whose first two losses differ from the reference's."""
     tolerance = TOLERANCES[step.dtype]
     return [
         f"{step.network}, {row['contender']}: the first two losses differ from those of {REFERENCE} by "

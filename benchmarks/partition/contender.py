@@ -7,7 +7,7 @@ from typing import Protocol
 
 from benchmarks.partition.networks import Step
 
-# kind -> (module of this package, class, description)
+# {kind: (module of this package, class, description)}
 KINDS = {
     "tf": ("plain", "Plain", "plain TensorFlow, not partitioned, with its fused kernels"),
     "stacked": ("ours", "Stacked", "mtf_imaging, all processors on one device"),
@@ -21,7 +21,7 @@ KINDS = {
 }
 REFERENCE = "tf"
 UNSPLIT = (REFERENCE, "torch")  # kinds without a mesh
-EQUAL = ("stacked", "placement", "servers", "collective")  # kinds whose results must equal those of the reference
+EQUAL = ("stacked", "placement", "servers", "collective")  # kinds whose results must equal the reference
 _MESH, _LAYOUT = ("rows", "cols", "planes"), ("x", "y", "z")
 
 

@@ -6,11 +6,11 @@ import time
 from pathlib import Path
 
 _ROOT = Path(__file__).parents[2]
-_SIZE, _CALLS = 2048, 7  # one product takes 17 GFLOP
+_SIZE, _CALLS = 2048, 7  # one product needs 17 GFLOP
 
 
 def matrix_product_rate(dtype: str) -> float | None:
-    """Returns the FLOP/s of the fastest of several products of two square matrices, in a process of its own.
+    """Returns the FLOP/s of the fastest among several products of two square matrices, in a separate process.
 
     Args:
       dtype: the type of the matrices.
@@ -31,7 +31,7 @@ def _measure(dtype):
     seconds = []
     for _ in range(1 + _CALLS):
         begin = time.perf_counter()
-        product().numpy()  # waits for a GPU
+        product().numpy()  # waits until a GPU has finished
         seconds.append(time.perf_counter() - begin)
     return 2 * _SIZE**3 / min(seconds[1:])
 

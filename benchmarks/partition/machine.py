@@ -1,4 +1,4 @@
-"""Describes the machine and the software of a result."""
+"""Describes the machine and software behind a result."""
 
 import importlib.metadata
 import os
@@ -11,7 +11,7 @@ _PACKAGES = ("tensorflow", "mesh-tensorflow", "numpy", "mtf-imaging")
 
 
 def versions() -> dict:
-    """Returns the versions of Python, of the packages and of this repository."""
+    """Returns the versions of Python, the packages and this repository."""
     versions = {"Python": platform.python_version()}
     for package in _PACKAGES:
         try:

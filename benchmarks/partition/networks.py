@@ -1,4 +1,4 @@
-"""The step of all contenders: a 3D U-Net, its weights and a batch, described without any framework.
+"""The training step of all contenders: a 3D U-Net, its weights and a batch, independent of any framework.
 
 The network is the U-Net in `models/unet3d`; contenders that cannot use it build their own from this description.
 """
@@ -32,7 +32,7 @@ NETWORKS = {"N1": Network(batch_norm=False, dropout_rate=0.0), "N2": Network(bat
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One training step: forward, mean cross entropy over all voxels, backward, and an update by SGD.
+    """One training step: forward, mean cross entropy over all voxels, backward, and an SGD update.
 
     Attributes:
       network: a key of `NETWORKS`.
@@ -68,7 +68,7 @@ class Step:
         return self.base_filters * 2**level
 
     def drops(self, block: str, conv: int) -> bool:
-        """Returns whether dropout follows a convolution: all but the first and the last before the classes."""
+        """Returns whether dropout follows a convolution: all except the first and the last before the classes."""
         return self.dropout_rate > 0 and (block, conv) not in {("down0", 0), ("up0", self.convs - 1)}
 
     def shapes(self) -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -95,10 +95,10 @@ class Step:
 
     @property
     def flops(self) -> int:
-        """The floating-point operations of the convolutions of one step, which are almost all of its operations.
+        """The floating-point operations of a step's convolutions, which are almost all of its operations.
 
-        A convolution takes two operations for each weight and voxel. Its two gradients take as many each, but the first
-        convolution has no gradient with respect to the image.
+        A convolution needs two operations per weight and voxel. Its two gradients need the same number each, but the
+        first convolution has no gradient with respect to the image.
         """
         voxels = self.batch * math.prod(self.sizes)
         total = 0

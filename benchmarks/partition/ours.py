@@ -36,7 +36,7 @@ class _Task:
         )
 
     def inputs(self, *options, **others):
-        """Returns the inputs of this step, whatever a `TrainingStep` asks for."""
+        """Returns the inputs of this step, regardless of the arguments."""
         del options, others
         volume = f"batch:{self._step.batch}," + ",".join(f"{n}:{size}" for n, size in zip("xyz", self._step.sizes))
         return {"image": (f"{volume},channels:1", self._step.dtype), "labels": (volume, tf.int32)}
@@ -57,7 +57,7 @@ def describe_step(step):
 
 
 def build_program(step, contender, mesh_impl):
-    """Returns the `Program` of a step under the mesh and layout of a contender."""
+    """Returns the `Program` of a step under a contender's mesh and layout."""
     task = _Task(step)
     return mi.Program(
         training_step(task, SGD(LEARNING_RATE, momentum=0.0)),

@@ -43,7 +43,7 @@ def comparisons(arguments: argparse.Namespace) -> Iterator[Comparison]:
 
 
 def _mesh(count):
-    """Returns the mesh for a number of processors: 4 and 8 are split by twos over two or three dimensions."""
+    """Returns the mesh for a number of processors: 4 and 8 become factors of 2 along two or three dimensions."""
     return {4: (2, 2), 8: (2, 2, 2)}.get(count, (count,))
 
 

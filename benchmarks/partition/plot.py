@@ -26,7 +26,8 @@ class Bar:
     """One contender, relative to plain TensorFlow.
 
     Attributes:
-      contender: its name on the command line, after its volume if a comparison has several: "stacked:2x2".
+      contender: its name on the command line, such as "stacked:2x2", preceded by its volume if a comparison has
+        several.
       time: ratio of the step times.
       interval: ends of the 95% interval of this ratio.
       memory: ratio of the peak memories; None if it was not measured.
@@ -39,7 +40,7 @@ class Bar:
 
 
 def draw(result: dict, path: Path) -> None:
-    """Writes a PNG file with one row of panels for each title; nothing if only the reference has results."""
+    """Writes a PNG file with one row of panels for each title; no file if only the reference has results."""
     bars = {
         title: [
             Bar(name, row["ratio"], tuple(row["ratio_interval"]), row.get("memory_ratio"))
@@ -52,7 +53,7 @@ def draw(result: dict, path: Path) -> None:
 
 
 def draw_bars(bars: Mapping[str, Sequence[Bar]], path: Path) -> None:
-    """Writes a PNG file with one row of panels for each title of a table; nothing without bars."""
+    """Writes a PNG file with one row of panels for each table title; no file without bars."""
     if not bars:
         return
     sizes = [1 + len(rows) for rows in bars.values()]
@@ -61,7 +62,7 @@ def draw_bars(bars: Mapping[str, Sequence[Bar]], path: Path) -> None:
     axes = figure.subplots(len(sizes), 2, height_ratios=sizes, squeeze=False, sharey="row")
     for (title, rows), (time, memory) in zip(bars.items(), axes):
         labels = [describe(bar.contender) for bar in rows]
-        low = [max(0, bar.time - bar.interval[0]) for bar in rows]  # with few rounds, an interval may not contain
+        low = [max(0, bar.time - bar.interval[0]) for bar in rows]  # with few rounds, the interval may exclude
         high = [max(0, bar.interval[1] - bar.time) for bar in rows]  # the ratio itself
         _panel(time, labels, [bar.time for bar in rows], "step time", xerr=[low, high], error_kw={"capsize": 2})
         _panel(memory, labels, [bar.memory or 0 for bar in rows], "peak memory")
@@ -74,7 +75,7 @@ def draw_bars(bars: Mapping[str, Sequence[Bar]], path: Path) -> None:
 
 
 def describe(name: str) -> str:
-    """Returns the words for a contender: "stacked:2x2" is "2 x 2", and "stacked:1x1" is "not split"."""
+    """Describes a contender: "stacked:2x2" is "2 x 2", and "stacked:1x1" is "not split"."""
     volume, _, word = name.rpartition(", ")
     contender = Contender.parse(word)
     mesh = " x ".join(map(str, contender.mesh)) if contender.processors > 1 else "not split"
@@ -85,7 +86,7 @@ def describe(name: str) -> str:
 
 def _panel(panel, labels, values, measure, **errors):
     bars = panel.barh(labels, values, color="#4a8ec2", **errors)
-    # inside the bars, where no line crosses them
+    # inside the bars, where no lines cross them
     texts = [f"{value:.2f}" if value else "" for value in values]
     for bar, text in zip(bars, texts):
         panel.text(0.02, bar.get_y() + bar.get_height() / 2, text, color="white", va="center", fontsize="small")

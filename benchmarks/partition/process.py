@@ -1,4 +1,4 @@
-"""The parent's side of a worker: sends words, and ends the process if no answer arrives in time."""
+"""The parent's side of a worker: sends commands, and ends the process if no answer arrives in time."""
 
 import contextlib
 import json
@@ -23,11 +23,11 @@ _ENVIRONMENT = {
     "TF_CPP_MIN_LOG_LEVEL": "3",
 }
 _TRACEBACK = "Traceback (most recent call last):"
-_EXCEPTION = re.compile(r"^\S.*", re.MULTILINE | re.DOTALL)  # the lines after the indented lines of a traceback
+_EXCEPTION = re.compile(r"^\S.*", re.MULTILINE | re.DOTALL)  # the lines after the indented traceback lines
 
 
 class WorkerError(Exception):
-    """A worker that failed or exceeded its time; the message names the word and the error."""
+    """A worker that failed or exceeded its time limit; the message names the command and the error."""
 
 
 class Process:
@@ -53,7 +53,7 @@ class Process:
         self._unread = b""
 
     def ask(self, word: str, timeout: float) -> dict:
-        """Sends a word and returns the answer.
+        """Sends a command and returns the answer.
 
         Raises:
           WorkerError: the worker failed or did not answer within `timeout` seconds; its process is ended.

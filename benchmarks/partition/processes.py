@@ -1,6 +1,6 @@
-"""The contender of several processes: one process per processor, over TensorFlow's collectives.
+"""The contender with several processes: one process per processor, over TensorFlow's collectives.
 
-The worker of the contender is process 0. It starts a worker for each other process and passes all words on to them.
+The worker of the contender is process 0. It starts a worker for each other process and forwards all commands to them.
 """
 
 import atexit
@@ -19,14 +19,14 @@ _TIMEOUT = 250.0  # seconds; many processes import TensorFlow at the same time
 
 
 class Collective(Stacked):
-    """The contender whose processes each compute one processor; the others report their memory and graphs."""
+    """The contender with one process per processor; all processes report their memory and graphs."""
 
     mesh_impl = "collective"
 
     def _prepare(self):
         self._children = []
         if TF_CONFIG not in os.environ:
-            # As `launch` does, including each process's share of the cores.
+            # The same as in `launch`, including each process's share of the cores.
             environments = build_environments(os.environ, self._contender.processors, _TIMEOUT)
             words = [sys.executable, *worker.arguments(self._contender, self._step)]
             for environ in environments[1:]:

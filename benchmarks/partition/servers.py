@@ -10,7 +10,7 @@ from mtf_imaging.meshes import cluster
 
 
 class Servers(Stacked):
-    """The contender whose activations and gradients are on servers; it reports the memory of the servers."""
+    """The contender with activations and gradients on servers; it reports the servers' memory."""
 
     mesh_impl = "placement"
 

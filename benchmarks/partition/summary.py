@@ -13,13 +13,13 @@ _QUARTILES = (25, 50, 75)
 
 
 def summarize(step: Step, rows: list[dict], matrix_product_rate: float | None = None) -> None:
-    """Adds these values to each row that has the data for them:
+    """Adds these values to each row that contains the data for them:
 
     - "quartiles_s": the quartiles of its steps in seconds; the second one is the median;
     - "ns_a_voxel": the median in nanoseconds, divided by the voxels of the step;
     - "flop_rate", "flop_rate_ratio": the FLOP/s of its convolutions in the median step, and the ratio to
       `matrix_product_rate`, the FLOP/s of a large matrix product;
-    - "ratio", "ratio_interval": the ratio of its median step to that of the reference;
+    - "ratio", "ratio_interval": the ratio of its median step to the reference's;
     - "memory_bytes", "memory_ratio": the peak memory of its largest process, and the ratio to the reference;
     - "over_import_bytes", "over_import_ratio": the same without the memory from before the build.
     """
@@ -51,7 +51,7 @@ def _ratio(steps, reference):
 
 
 def _add_memory(row):
-    """Adds the peak memory of the processes that do the work, which may be other processes or a GPU."""
+    """Adds the peak memory of the processes or GPU that do the work."""
     others, base = row.get("others_bytes"), row.get("others_base_bytes")
     if others:
         fullest = max(others, key=others.get)

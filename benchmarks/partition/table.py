@@ -94,5 +94,5 @@ def _share(ratio):
 
 
 def kinds() -> str:
-    """Returns the kinds of contenders with their descriptions, one per line."""
+    """Returns the contender kinds with their descriptions, one per line."""
     return "\n".join(f"  {kind:10} {text}" for kind, (_, _, text) in KINDS.items())

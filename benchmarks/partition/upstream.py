@@ -1,4 +1,4 @@
-"""The contender of mesh_tensorflow: the same network from its layers with blocks, on its `PlacementMeshImpl`.
+"""The mesh_tensorflow contender: the same network built from its layers with blocks, on its `PlacementMeshImpl`.
 
 It runs in a graph and a session, and trains the slices of the variables. It splits only x and y.
 """
@@ -9,12 +9,12 @@ import mtf_imaging as mi
 from benchmarks.partition.networks import CLASSES, EPSILON, KERNEL, LEARNING_RATE, MOMENTUM, NEGATIVE_SLOPE
 
 mtf, v1 = mi.mtf, tf.compat.v1
-# name of a variable in its layers -> name in `Step.shapes`
+# {variable name in its layers: name in `Step.shapes`}
 _NAMES = {"kernel": "filter", "bias": "bias", "batch_norm_scale": "scale", "batch_norm_bias": "offset"}
 
 
 class Upstream:
-    """The network from the convolutions, pools, batch norms, leaky ReLUs and softmax of mesh_tensorflow."""
+    """The network built from mesh_tensorflow's convolutions, pools, batch norms, leaky ReLUs and softmax."""
 
     def __init__(self, step, contender):
         from mesh_tensorflow.placement_mesh_impl import PlacementMeshImpl
@@ -45,7 +45,7 @@ class Upstream:
         return float(loss)
 
     def device_peak(self):
-        return None  # sessions do not report it
+        return None  # sessions do not report this
 
     def others(self):
         return {}

@@ -1,6 +1,6 @@
 """The process of a contender: it loads, builds and takes steps on request.
 
-It reads the words "load", "build", "step" and "end", one per line, and answers each with a line of JSON.
+It reads the commands "load", "build", "step" and "end", one per line, and answers each with a line of JSON.
 """
 
 import dataclasses

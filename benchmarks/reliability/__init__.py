@@ -1,1 +1,1 @@
-"""Measures what commands do with bad inputs, kills, full disks and unusual environments."""
+"""Measures how commands react to bad inputs, kills, full disks and unusual environments."""

@@ -1,4 +1,4 @@
-"""Feeds commands bad inputs, kills them and takes away what they need, and writes docs/evidence/reliability.md.
+"""Feeds commands bad inputs, kills them and deprives them of resources, and writes docs/evidence/reliability.md.
 
     python -m benchmarks.reliability bad_inputs --output_dir DIR       # 20 minutes on 2 cores
     python -m benchmarks.reliability bad_inputs --output_dir DIR --only dicom convert   # some of them
@@ -8,8 +8,8 @@
     python -m benchmarks.reliability processes --output_dir DIR        # 40 faults of several processes, and single ones
     python -m benchmarks.reliability page --output_dir DIR             # copies the results, and writes the page
 
-Results are added to CSV files in DIR one by one. The same command continues after an interruption. --again measures
-what has a result once more. The exit code is 1 if something failed.
+Results are added to CSV files in DIR one by one. The same command continues after an interruption. --again repeats
+measurements that already have a result. The exit code is 1 if something failed.
 """
 
 import argparse

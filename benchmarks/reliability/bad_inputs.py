@@ -1,4 +1,4 @@
-"""Feeds every bad input to its command, and compares what the command does with what it should do."""
+"""Feeds every bad input to its command, and compares the command's behavior with the expected behavior."""
 
 import concurrent.futures
 import shutil
@@ -13,11 +13,11 @@ from benchmarks.reliability.results import Results
 
 FILE = "reliability_bad_inputs.csv"
 COLUMNS = ("kind", "input", "command", "outcome", "reason", "seconds", "peak_mib", "message")
-_SHOWN = 300  # characters of a message that the results keep
+_SHOWN = 300  # characters of a message to keep in the results
 
 
 def results(output_dir: Path) -> Results:
-    """Returns the file of the results."""
+    """Returns the results file."""
     return Results(output_dir / FILE, COLUMNS, ("kind", "input", "command"))
 
 
@@ -59,7 +59,7 @@ def measure(
 def run(
     given: BadInput, good_dir: Path, output_dir: Path, number: int = 0, end: float | None = None
 ) -> dict[str, object] | None:
-    """Makes an input, runs its command and returns the row of its result; None after the time `end`."""
+    """Creates an input, runs its command and returns the result row; None after the time `end`."""
     if end is not None and time.monotonic() > end:
         return None
     here = output_dir / f"input-{number}"
@@ -83,7 +83,7 @@ def run(
 
 
 def message(text: str) -> str:
-    """Returns the beginning of the message of a command: from the name of the program, or the last line."""
+    """Returns the beginning of a command's message: from the program name on, or the last line."""
     lines = [line for line in text.splitlines() if line.strip()]
     own = [number for number, line in enumerate(lines) if line.startswith("mtf-imaging: ")]
     shown = lines[own[0] :] if own else lines[-1:]

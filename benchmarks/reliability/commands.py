@@ -1,4 +1,4 @@
-"""Runs one command of the program to its end or to a time limit, and returns what it printed."""
+"""Runs one command of the program to its end or to a time limit, and returns its output."""
 
 import contextlib
 import dataclasses
@@ -17,12 +17,12 @@ _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What a command did.
+    """The result of a command.
 
     Attributes:
       code: the exit code; None if a limit of time or memory ended it, negative for a signal.
-      text: all that it printed, to stdout and stderr.
-      seconds: the time that it took.
+      text: everything that it printed to stdout and stderr.
+      seconds: its duration.
       peak_mib: the peak of its resident memory; 0 if it ended before a first look.
     """
 
@@ -40,7 +40,7 @@ def run(
     limits: Mapping[int, int] | None = None,
     most_mib: float = float("inf"),
 ) -> Result:
-    """Runs the program with some words in a folder; its output goes to a hidden file beside the folder.
+    """Runs the program with arguments in a folder; its output goes to a hidden file next to the folder.
 
     Args:
       words: the command and its flags.
@@ -48,7 +48,7 @@ def run(
       limit: seconds after which the command and its workers are killed.
       environment: variables to set, or to remove if the value is None.
       limits: soft limits of resources.
-      most_mib: resident memory from which the command is killed, too.
+      most_mib: resident memory above which the command is also killed.
     """
     log = folder.with_name(f".{folder.name}.log")
     began = time.monotonic()
@@ -71,7 +71,7 @@ def start(
     environment: Mapping[str, str | None] | None = None,
     limits: Mapping[int, int] | None = None,
 ) -> BaseProcess:
-    """Starts the program in a folder, in a session of its own."""
+    """Starts the program in a folder, in a separate session."""
     return forked.start(
         PROGRAM,
         *words,

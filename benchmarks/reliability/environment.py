@@ -1,4 +1,4 @@
-"""Runs commands with few descriptors, and in environments that lack or change what programs often expect."""
+"""Runs commands with few descriptors, and in unusual environments."""
 
 import dataclasses
 import os
@@ -23,17 +23,17 @@ _NO_SHM = 'mount -t tmpfs -o ro none /dev/shm && exec "$@"'
 
 @dataclasses.dataclass(frozen=True)
 class Condition:
-    """A condition of a command.
+    """A condition under which commands run.
 
     Attributes:
       kind: the row of the page.
-      name: what is unusual.
+      name: a description of the condition.
       commands: names of `WRITERS` or of `_MORE`.
       variables: variables of the environment; None removes one.
       shell: a line of sh that starts the command, "$@", or "".
       limits: limits of resources, which the command cannot raise.
-      names: what the message of a refusal must contain.
-      may_refuse: whether a refusal with a fix is right, too.
+      names: a text that a refusal must contain.
+      may_refuse: whether a refusal with a fix is acceptable, too.
     """
 
     kind: str
@@ -120,7 +120,7 @@ CONDITIONS = (
 
 
 def results(output_dir: Path) -> Results:
-    """Returns the file of the results."""
+    """Returns the results file."""
     return Results(output_dir / FILE, COLUMNS, ("kind", "condition", "command"))
 
 
@@ -156,7 +156,7 @@ def measure(
 def _run(
     condition: Condition, command: str, good_dir: Path, place: Path, whole: Undisturbed | None
 ) -> dict[str, object]:
-    """Starts a new Python, because most conditions matter while modules are imported."""
+    """Starts a new Python process, because most conditions matter while modules are imported."""
     shutil.rmtree(place, ignore_errors=True)
     (place / "out").mkdir(parents=True)
     words = (WRITERS | _MORE)[command].words(good_dir, place / "out")

@@ -1,4 +1,4 @@
-"""Processes that are forked from one process that has imported TensorFlow, because the import takes seconds.
+"""Forks processes from one process that has imported TensorFlow, because the import takes seconds.
 
 This is safe because TensorFlow starts its threads only when it is first used.
 """
@@ -31,11 +31,11 @@ def start(
     Args:
       module: the name of the module.
       *words: its arguments.
-      cwd: the working folder, or None for that of this process.
+      cwd: the working folder, or None for the current one.
       stdout, stderr: files for the output, which may be the same, or None.
       environment: variables to set, or to remove if the value is None.
       limits: soft limits of resources, {resource.RLIMIT_NOFILE: 64}.
-      session: whether the process leads a session of its own, so that its workers can be killed with it.
+      session: whether the process leads its own session, so that its workers can be killed with it.
 
     Returns:
       The process.

@@ -17,21 +17,21 @@ from benchmarks.reliability.writers import WRITERS, Undisturbed, content
 
 FILE = "reliability_full_disk.csv"
 COLUMNS = ("command", "room", "outcome", "reason", "message")
-ROOM = ("0%", "25%", "50%", "75%", "95%")  # of what the output needs
+ROOM = ("0%", "25%", "50%", "75%", "95%")  # shares of the space that the output needs
 _LIMIT_S = 240.0
 _BLOCK = 4096
 _MESSAGE = "No space left on device"
 
 
 def results(output_dir: Path) -> Results:
-    """Returns the file of the results."""
+    """Returns the results file."""
     return Results(output_dir / FILE, COLUMNS, ("command", "room"))
 
 
 def measure(
     output_dir: Path, only: Sequence[str] = (), again: bool = False, minutes: float | None = None
 ) -> list[dict[str, object]]:
-    """Runs the commands on disks that lack room, and returns the failures; see `kills.measure`."""
+    """Runs the commands on disks with too little space, and returns the failures; see `kills.measure`."""
     file, good_dir = results(output_dir), good.prepare(output_dir / "good")
     done = set() if again else file.keys()
     end = time.monotonic() + 60 * minutes if minutes else None
@@ -54,7 +54,7 @@ def measure(
 
 
 def fill_once(whole: Undisturbed, part: float, place: Path) -> dict[str, object]:
-    """Runs a command on a disk that has room for a part of its output, and repeats it with enough room."""
+    """Runs a command on a disk with space for part of its output, and repeats it with enough space."""
     needed = sum(-(-len(data) // _BLOCK) * _BLOCK for data in whole.files.values())
     with _disk(place, 4 * needed + 2**24):
         out = place / "out"
@@ -98,7 +98,7 @@ def _disk(place: Path, size: int) -> Iterator[None]:
 
 
 def _fill(path: Path, leave: int) -> None:
-    """Fills the disk of a file except for some bytes."""
+    """Fills the disk that contains a file, except for some bytes."""
     with open(path, "wb", buffering=0) as file, contextlib.suppress(OSError):
         while file.write(bytes(2**16)):
             pass

@@ -1,4 +1,4 @@
-"""The good data that inputs damage copies of: small cases, records and trained runs of every kind."""
+"""The good data whose copies inputs damage: small cases, records and trained runs of every kind."""
 
 import json
 import shutil
@@ -57,7 +57,7 @@ def prepare(folder: Path) -> Path:
 
 
 def write_data(folder: Path) -> Path:
-    """Writes what needs no command: cases, predictions, series, images and jobs; returns the folder."""
+    """Writes data that does not need a command: cases, predictions, series, images and jobs; returns the folder."""
     nifti.write_cases(folder / "cases")
     nifti.write_cases(folder / "more_cases", 6)
     nifti.write_cases(folder / "held_out", 3, first=2)
@@ -79,7 +79,7 @@ def write_data(folder: Path) -> Path:
 
 
 def write_described(folder: Path, channels: int = 1) -> Path:
-    """Writes two cases as in nnU-Net, with MR channels and the labels spleen and cyst."""
+    """Writes two nnU-Net cases with MR channels and the labels spleen and cyst."""
     for number in range(2):
         values, labels = nifti.abdomen(number)
         for channel in range(channels):

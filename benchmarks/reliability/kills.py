@@ -1,4 +1,4 @@
-"""Kills every writing command at random moments, repeats it, and compares the result with an undisturbed one."""
+"""Kills every writing command at random moments, repeats it, and compares the result with an undisturbed run."""
 
 import dataclasses
 import random
@@ -19,12 +19,12 @@ _LIMIT_S = 240.0
 
 @dataclasses.dataclass(frozen=True)
 class Moment:
-    """When to kill a command.
+    """The moment at which to kill a command.
 
     Attributes:
-      kind: "any", after a part of the time that the command needs; or "writing", when it has written a part of its
-        files, including those with temporary names.
-      part: between 0 and 1.
+      kind: "any", after a fraction of the time that the command needs; or "writing", after it has written a fraction of
+        its files, including those with temporary names.
+      part: the fraction, between 0 and 1.
     """
 
     kind: str
@@ -42,13 +42,13 @@ class Moment:
 
 
 def moments(seed: int, number: int) -> list[Moment]:
-    """Returns random moments of both kinds in turn."""
+    """Returns random moments, alternating between both kinds."""
     draw = random.Random(seed)
     return [Moment(("any", "writing")[index % 2], round(draw.random(), 3)) for index in range(number)]
 
 
 def results(output_dir: Path) -> Results:
-    """Returns the file of the results."""
+    """Returns the results file."""
     return Results(output_dir / FILE, COLUMNS, ("command", "number"))
 
 
@@ -62,7 +62,7 @@ def measure(
       only: names of commands; none for all.
       again: whether kills with a result are repeated.
       minutes: no kill begins after this time; None for no limit.
-      number: number of kills of each command.
+      number: number of kills per command.
     """
     file, good_dir = results(output_dir), good.prepare(output_dir / "good")
     done = set() if again else file.keys()
@@ -83,7 +83,7 @@ def measure(
             print(f"{row['outcome']:8} {command} {moment.kind} {moment.part} {row['reason']}", flush=True)
             if row["outcome"] == "failed":
                 failures.append(row)
-        if not any(row["command"] == command for row in failures):  # otherwise the files show what is wrong
+        if not any(row["command"] == command for row in failures):  # otherwise kept, because the files show the fault
             shutil.rmtree(place)
     return failures
 
@@ -100,7 +100,7 @@ def kill_once(whole: Undisturbed, moment: Moment, place: Path) -> dict[str, obje
     process.join()
     left = settled(out)
     written = len([name for name in left if not is_hidden(name)])
-    commands.kill(process)  # workers that have outlived it
+    commands.kill(process)  # workers that may have outlived it
     reason = whole.find_half_written(left)
     if reason:
         reason = f"{reason} has its final name, but is not whole"

@@ -33,7 +33,7 @@ class FixedBoxes:
 
     Args:
       categories: number of categories; the data set sets it.
-      max_boxes: largest number of boxes of an image, as in the data set.
+      max_boxes: largest number of boxes in an image, as in the data set.
     """
 
     def __init__(self, categories=None, max_boxes=3):

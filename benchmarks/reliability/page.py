@@ -13,7 +13,7 @@ Rows = list[dict[str, str]]
 
 
 def copy(output_dir: Path) -> None:
-    """Copies the results of the parts that were measured, the last row of each."""
+    """Copies the results of the measured parts, keeping the last row of each."""
     for part in (bad_inputs, kills, full_disk, environment, processes):
         file = part.results(output_dir)
         if file.path.exists():
@@ -21,7 +21,7 @@ def copy(output_dir: Path) -> None:
 
 
 def write() -> None:
-    """Writes the tables into the page."""
+    """Writes the tables to the page."""
     text = PAGE.read_text()
     for name, table in tables().items():
         text = with_table(text, name, table)
@@ -46,14 +46,14 @@ def tables() -> dict[str, str]:
 
 
 def bad_input_table(rows: Rows) -> str:
-    """Returns a table with a row for each kind, and one for all."""
+    """Returns a table with one row per kind, and one for all."""
     body = [_input_row(kind, [row for row in rows if row["kind"] == kind]) for kind in _unique(rows, "kind")]
     head = ["kind", "inputs", "refused with file and fix", "right result", "warned", "failed", "longest time"]
     return _markdown(head, [*body, _input_row("all", rows)]) + _stamp("bad_inputs", rows)
 
 
 def kill_table(rows: Rows) -> str:
-    """Returns a table with a row for each command, and one for all."""
+    """Returns a table with one row per command, and one for all."""
     head = ["command", "kills", "while it wrote", "rerun equal, nothing half-written", "failed"]
 
     def row_of(name: str, part: Rows) -> list[str]:
@@ -64,7 +64,7 @@ def kill_table(rows: Rows) -> str:
 
 
 def disk_table(rows: Rows) -> str:
-    """Returns a table with a row for each command."""
+    """Returns a table with one row per command."""
     head = ["command", "full disks", "refused, rerun equal", "fitted", "failed"]
 
     def row_of(name: str, part: Rows) -> list[str]:
@@ -74,7 +74,7 @@ def disk_table(rows: Rows) -> str:
 
 
 def environment_table(rows: Rows) -> str:
-    """Returns a table with a row for each condition."""
+    """Returns a table with one row per condition."""
     body = []
     for condition in _unique(rows, "condition"):
         part = [row for row in rows if row["condition"] == condition]
@@ -88,7 +88,7 @@ def environment_table(rows: Rows) -> str:
 
 
 def signal_table(rows: Rows) -> str:
-    """Returns a table with a row for each signal to processes that train together, and one for all."""
+    """Returns a table with one row per signal to processes that train together, and one for all."""
     rows = [row for row in rows if row["kind"] == processes.DRAWN]
     head = [
         "signal",
@@ -113,7 +113,7 @@ def signal_table(rows: Rows) -> str:
 
 
 def peer_table(rows: Rows) -> str:
-    """Returns a table with a row for each single fault of processes that train together."""
+    """Returns a table with one row per single fault of processes that train together."""
     rows = [row for row in rows if row["kind"] == processes.ONE]
     head = ["fault of process 1", "processes", "exit codes", "time", "resumed with", "result"]
     names = {"equal": "same weights", "failed": "failed", "skipped": "not tried"}

@@ -1,4 +1,4 @@
-"""Disturbs trainings of several processes, resumes them with other numbers of processes, and compares the weights."""
+"""Disturbs trainings of several processes, resumes them with a different number, and compares the weights."""
 
 import time
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ TIMEOUT = 12.0  # seconds after which a process counts as lost
 
 
 def results(output_dir: Path) -> Results:
-    """Returns the file of the results."""
+    """Returns the results file."""
     return Results(output_dir / FILE, COLUMNS, ("kind", "trial"))
 
 
@@ -37,7 +37,7 @@ def measure(
 
     Args:
       output_dir: folder of the data and the results.
-      only: numbers of drawn trials, and names of single ones; none for all.
+      only: numbers of drawn trials and names of single trials; empty for all.
       again: whether trials with a result are repeated.
       minutes: no trial begins after this time; None for no limit.
       number: number of drawn trials.

@@ -1,4 +1,4 @@
-"""CSV files of results, to which a row is added as soon as it is measured, so that a measurement can continue."""
+"""CSV files of results; each row is added as soon as it is measured, so that a measurement can resume."""
 
 import csv
 import datetime
@@ -13,9 +13,9 @@ class Results:
     """The rows of one CSV file.
 
     Args:
-      path: the file, which need not exist.
-      columns: the names of the columns, without `date` and `commit`, which every row has.
-      key: the columns that tell rows apart; a later row replaces an earlier one.
+      path: the file, which does not have to exist.
+      columns: the column names, without `date` and `commit`, which every row has.
+      key: the columns that identify a row; a later row replaces an earlier one.
     """
 
     def __init__(self, path: Path, columns: Iterable[str], key: Iterable[str]) -> None:
@@ -23,7 +23,7 @@ class Results:
         self._stamp = {"date": datetime.date.today().isoformat(), "commit": _commit()}
 
     def rows(self) -> list[dict[str, str]]:
-        """Returns the last row of every key, in the order of the file."""
+        """Returns the last row of every key, in file order."""
         return list({self._key_of(row): row for row in read(self.path)}.values())
 
     def keys(self) -> set[tuple[str, ...]]:
@@ -41,7 +41,7 @@ class Results:
             writer.writerow(dict(row) | self._stamp)
 
     def replace(self, rows: Iterable[Mapping[str, str]]) -> None:
-        """Replaces all rows, for example by the last ones of another file."""
+        """Replaces all rows, for example with the last rows of another file."""
         with open(self.path, "w", newline="") as file:
             writer = csv.DictWriter(file, self.columns, lineterminator="\n")
             writer.writeheader()
@@ -52,7 +52,7 @@ class Results:
 
 
 def read(path: Path) -> list[dict[str, str]]:
-    """Returns the rows of a CSV file; none if it does not exist."""
+    """Returns the rows of a CSV file; an empty list if it does not exist."""
     if not path.exists():
         return []
     with open(path, newline="") as file:

@@ -1,4 +1,4 @@
-"""The commands that write files, and the comparison of what they left with the output of an undisturbed command."""
+"""The commands that write files, and the comparison of their output with an undisturbed command's."""
 
 import contextlib
 import dataclasses
@@ -21,11 +21,11 @@ class Writer:
     """A command that writes files.
 
     Attributes:
-      line: the command line. {good} is the folder of the good data and {out} that of the output.
-      again: words that the same command needs after it was disturbed.
+      line: the command line. {good} is the folder with the good data and {out} the output folder.
+      again: additional words for the command after it was disturbed.
       complete: the file or folder that the command writes last, relative to the output folder. If it exists, the
-        command has ended, and its second run may refuse to replace it.
-      rewritten: names of files that a repeated command writes with more content, and that are not compared.
+        command has finished, and a second run may refuse to replace it.
+      rewritten: names of files to which a repeated command adds content, and which are not compared.
       in_session: whether a kill ends the whole session, because the command starts others.
     """
 
@@ -43,7 +43,7 @@ class Writer:
 
 _TRAINING = " ".join(TINY).replace("--num_steps 2", "--num_steps 6 --gin.train.checkpoint_every=2")
 _TWO_STEPS = " ".join(TINY)
-_CONFIG = "*config.gin"  # of a resumed run: it also states what the run read from the records
+_CONFIG = "*config.gin"  # a resumed run also states the facts that it read from the records
 _CASES = "{good}/more_cases"
 WRITERS = {
     "convert": Writer(f"convert --input_dir {_CASES} --output_dir {{out}}/records --resolution 16 --workers 2"),
@@ -79,7 +79,7 @@ WRITERS = {
 
 
 def content(folder: Path) -> Files:
-    """Returns the bytes of every file below a folder, by relative path; the target of a link counts as its bytes."""
+    """Returns the bytes of every file below a folder, by relative path; for a link, its target."""
     files = {}
     for parent, folders, names in os.walk(folder):
         for name in (*names, *(name for name in folders if Path(parent, name).is_symlink())):
@@ -106,15 +106,15 @@ def is_hidden(name: str) -> bool:
 
 
 class Undisturbed:
-    """The output of a command that nothing disturbed.
+    """The output of an undisturbed command.
 
-    The command runs twice. What differs between the two, such as a time in a file, is not compared.
+    The command runs twice. Differences between both runs, such as a time in a file, are not compared.
 
     Args:
       writer: the command.
-      good: the folder of the good data.
+      good: the folder with the good data.
       place: an empty folder to run in.
-      limit: seconds that the command may take.
+      limit: the time limit in seconds.
 
     Attributes:
       seconds: the time of the faster run.
@@ -126,7 +126,7 @@ class Undisturbed:
         self.writer, self.good = writer, good
         outputs, seconds = [], []
         for number in range(2):
-            out = place / f"whole-{number}" / "out"  # as long a path as that of the disturbed runs
+            out = place / f"whole-{number}" / "out"  # a path of the same length as in disturbed runs
             out.mkdir(parents=True)
             result = commands.run(writer.words(good, out), out, limit)
             if result.code:
@@ -139,11 +139,11 @@ class Undisturbed:
         self.varying |= {name for name in names if fnmatch.fnmatch(name, writer.rewritten)}
 
     def is_complete(self, out: Path) -> bool:
-        """Returns whether the command has nothing left to write, and refuses to replace what it wrote."""
+        """Returns whether the command has finished writing, and refuses to replace its output."""
         return bool(self.writer.complete) and (out / self.writer.complete).exists()
 
     def find_half_written(self, files: Mapping[str, bytes]) -> str:
-        """Returns a file with a final name that is not whole, or ""."""
+        """Returns an incomplete file with a final name, or ""."""
         visible = {name: data for name, data in files.items() if not is_hidden(name)}
         for name, data in visible.items():
             if name in self.varying or name not in self.files or any(fnmatch.fnmatch(name, p) for p in _TABLES):
@@ -157,7 +157,7 @@ class Undisturbed:
         return ""
 
     def find_difference(self, files: Mapping[str, bytes]) -> str:
-        """Returns how the output of a repeated command differs, or ""."""
+        """Returns the difference in the output of a repeated command, or ""."""
         files = _without_events(files)
         if left := [name for name in files if ".partial-" in name and name not in self.files]:
             return f"left {left[0]}"
@@ -171,15 +171,15 @@ class Undisturbed:
 
 
 def _record(name: str) -> str:
-    """Returns the folder of the record that a file belongs to, or ""."""
+    """Returns the record folder of a file, or ""."""
     return next((str(parent) for parent in Path(name).parents if parent.name.endswith(".zarr")), "")
 
 
 def _is_replaced(name: str) -> bool:
-    """Returns whether a command writes a file several times, so that an earlier version is whole, too."""
+    """Returns whether a command writes a file several times, so that an earlier version is complete, too."""
     return Path(name).name in ("checkpoint", "progress.png", "config.gin") or name.endswith((".json", ".html", ".csv"))
 
 
 def _without_events(files: Mapping[str, bytes]) -> Files:
-    """Leaves out the events of TensorBoard, whose names contain the time."""
+    """Leaves out TensorBoard event files, whose names contain the time."""
     return {name: data for name, data in files.items() if not fnmatch.fnmatch(name, _EVENTS)}

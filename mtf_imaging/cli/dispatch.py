@@ -27,14 +27,14 @@ def run(argv: list[str], interrupts: Interrupts) -> int:
     try:
         _dispatch(argv)
     except (Exception, KeyboardInterrupt) as error:
-        # A library may have replaced a KeyboardInterrupt, for instance by an ImportError.
+        # A library may have replaced a KeyboardInterrupt, for instance with an ImportError.
         message = explain(error, argv)
         if message is None and interrupts.has_arrived:
             error, message = KeyboardInterrupt(), explain(KeyboardInterrupt())
         if message is None:
             raise
         if message:
-            with contextlib.suppress(OSError):  # nobody reads the output
+            with contextlib.suppress(OSError):  # the output pipe is closed
                 print(f"{usage.PROGRAM}: {message}", file=sys.stderr)
         return exit_code(error)
     return 0

@@ -1,4 +1,4 @@
-"""Reads cases, converts them to records and augments training samples; the names of all data sets."""
+"""Reads cases, converts them to records and augments training samples."""
 
 from mtf_imaging.files.log_lines import import_quietly
 

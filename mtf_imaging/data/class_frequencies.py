@@ -1,4 +1,4 @@
-"""Frequencies of the outputs of a network in the labels of a data set, from which its first biases follow."""
+"""Frequencies of a network's outputs in the labels of a data set, which determine its initial biases."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -6,7 +6,7 @@ from typing import TypeVar
 import numpy as np
 
 NUM_VALUES = 256  # labels are stored as uint8
-MOST_IMAGES = 64  # enough for frequencies; to count the labels of all images of a large data set would take minutes
+MOST_IMAGES = 64  # enough for frequencies; counting the labels of a large data set would take minutes
 _DIGITS = 4
 _Item = TypeVar("_Item")
 
@@ -24,15 +24,15 @@ def evenly_spread(items: Sequence[_Item], most: int = MOST_IMAGES) -> list[_Item
 def class_frequencies(
     counts: np.ndarray, outputs: Sequence[Sequence[int]], ignore: int | None = None
 ) -> tuple[float, ...] | None:
-    """Returns the fraction of the labeled voxels or pixels that belong to each output of a network.
+    """Returns the fraction of labeled voxels or pixels that belong to each network output.
 
     Args:
-      counts: int64 `[256]`, the number of voxels of each label.
+      counts: int64 `[256]`, the number of voxels per label.
       outputs: the labels that belong to each output.
-      ignore: the label whose voxels do not count; None if there is no such label.
+      ignore: the label whose voxels do not count, or None.
 
     Returns:
-      A fraction of four significant digits for each output. None if no voxel counts.
+      One fraction per output, rounded to four significant digits. None if no voxel counts.
 
     >>> class_frequencies(np.array([80, 15, 5, 100]), [[0], [1, 2], [2]], ignore=3)
     (0.8, 0.2, 0.05)

@@ -11,8 +11,8 @@ def elements(dataset: tf.data.Dataset) -> Iterator[Any]:
     """Yields the elements of a dataset.
 
     Deleting the iterator of a dataset waits until its running functions return. Python's garbage collector can delete
-    it in a thread that runs such a function, and this function would then wait for itself. So if another thread than
-    the caller's deletes the iterator, it leaves that to a new thread, for which nothing waits.
+    it in a thread that runs such a function, which would then wait for itself. If another thread than the caller's
+    deletes the iterator, the deletion therefore happens in a new thread, for which nothing waits.
     """
     caller, iterators = threading.get_ident(), [iter(dataset)]
     try:

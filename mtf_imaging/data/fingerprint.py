@@ -30,15 +30,15 @@ from mtf_imaging.files.reading import access_named
 from mtf_imaging.files.workers import in_parallel
 
 FILE = "fingerprint.json"
-WORKER_BYTES = 2 << 30  # as for a conversion, which reads the same voxels
-# Dense near the ends, so that the percentiles of all cases together follow from those of each case.
+WORKER_BYTES = 2 << 30  # the same as for a conversion, which reads the same voxels
+# Dense near the ends, so that the percentiles over all cases can be computed from each case's.
 FOREGROUND_PERCENTAGES = (0, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 75, 90, 95, 97.5, 99, 99.5, 99.75, 99.9, 100)
 _FORMAT = 2
 
 
 @dataclass(frozen=True)
 class Foreground:
-    """The values of one channel in the labeled voxels of one case.
+    """The distribution of one channel in the labeled voxels of one case.
 
     Attributes:
       mean, sd: mean and standard deviation.
@@ -52,10 +52,10 @@ class Foreground:
 
 @dataclass(frozen=True)
 class CaseFingerprint:
-    """What a plan needs to know about one case.
+    """The facts about one case that a plan needs.
 
     Attributes:
-      key: the name of the case.
+      key: the case name.
       shape: number of voxels along x, y, z in canonical axes.
       spacing: voxel size in mm along x, y, z.
       voxels: {label: number of voxels} of all labels in the case, with the background and the ignore label.
@@ -63,7 +63,7 @@ class CaseFingerprint:
         contains all labeled voxels; 0 without such voxels.
       channels: the distribution of each channel.
       foreground: the values of each channel in the labeled voxels; empty without such voxels.
-      files: {path in the folder: (bytes, time of the last change in ns)} of the images and the mask.
+      files: {path in the folder: (bytes, modification time in ns)} of the images and the mask.
     """
 
     key: str
@@ -83,7 +83,7 @@ class CaseFingerprint:
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """The cases of a data set, as numbers.
+    """The fingerprints of all cases in a data set.
 
     Attributes:
       description: the channels, labels and masks.
@@ -106,8 +106,8 @@ class Fingerprint:
     def foreground_percentiles(self, channel: int) -> tuple[float, float]:
         """Returns percentiles 0.5 and 99.5 of one channel in the labeled voxels of all cases.
 
-        Each case counts the same, as in nnU-Net, which draws the same number of voxels from each. The percentiles are
-        interpolated between those of the cases.
+        Each case has the same weight, as in nnU-Net, which draws the same number of voxels from each. The percentiles
+        are interpolated from the cases' percentiles.
 
         Args:
           channel: index of the channel.
@@ -119,7 +119,7 @@ class Fingerprint:
         return float(low), float(high)
 
     def frequency(self, label: int) -> float:
-        """Returns the fraction of all counted voxels that have a label; voxels with the ignore label do not count."""
+        """Returns the fraction of voxels that have a label; voxels with the ignore label are excluded."""
         ignore = self.description.ignore
         total = sum(number for case in self.cases for value, number in case.voxels.items() if value != ignore)
         return sum(case.voxels.get(label, 0) for case in self.cases) / total if total else 0.0
@@ -141,8 +141,8 @@ def read_fingerprint(
 
     Args:
       input_dir: the folder; see `find_cases`.
-      file: a JSON file that keeps the fingerprint. Cases whose files have kept their size and their time of change
-        since it was written are not read again. None to keep nothing.
+      file: a JSON file that stores the fingerprint. Cases whose files have the same size and modification time as when
+        it was written are not read again. None to store nothing.
       spacing_csv: a CSV in the format of `read_spacing_table`, with the voxel sizes of files whose headers lack them.
       workers: number of processes, each of which takes up to 2 GiB for volumes of 512 x 512 x 800 voxels.
       progress: whether to show a progress bar.
@@ -263,7 +263,7 @@ def _table(known: SpacingTable) -> dict[str, list[float]]:
 
 
 def _stored(file: Path, description: Description, known: SpacingTable) -> dict[str, CaseFingerprint]:
-    """Returns the cases of an earlier fingerprint of the same description, by key; empty if there is none.
+    """Returns the cases of an earlier fingerprint with the same description, by key; empty if there is none.
 
     Raises:
       DataError: the file is not a fingerprint.

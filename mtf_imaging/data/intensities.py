@@ -1,6 +1,6 @@
 """The intensity scheme of a channel, which maps the values of an image to network input.
 
-The scheme follows from the name of the channel, as in nnU-Net: "CT" has a window, most other names a z-score. Schemes
+The scheme follows from the channel name, as in nnU-Net: "CT" has a window, most other names a z-score. Schemes
 are written as short strings, for instance "window -512 512" or "z-score".
 """
 
@@ -28,7 +28,7 @@ PERCENTAGES = (0.5, 99.5)  # the percentiles to which "percentiles" clips
 _RGB_MAXIMUM = 255.0
 SMALLEST_SCALE = 1e-8  # a channel with a smaller spread is constant
 
-# Names of channels that select another scheme than a z-score, in lower case. The documentation of nnU-Net has
+# Channel names, in lower case, that select a scheme other than the z-score. nnU-Net's documentation uses
 # rescale_to_0_1; its earlier releases accept rescale_0_1.
 _OF_CHANNELS = {
     "ct": WINDOW,
@@ -44,11 +44,11 @@ _WINDOW = re.compile(rf"window\s*[(\s]\s*{_NUMBER}(?:\s*,\s*|\s+){_NUMBER}\s*\)?
 
 @dataclass(frozen=True)
 class ChannelStatistics:
-    """The distribution of the values of one channel of one case.
+    """The distribution of values in one channel of a case.
 
     Attributes:
       mean, sd: mean and standard deviation of all voxels.
-      nonzero_mean, nonzero_sd: the same of the voxels that are not 0; both 0 if there is no such voxel.
+      nonzero_mean, nonzero_sd: the same for nonzero voxels; both 0 if there are none.
       low_percentile, high_percentile: percentiles 0.5 and 99.5 of all voxels.
       minimum, maximum: the extreme values.
     """
@@ -100,11 +100,11 @@ class Intensity:
       kind: one of `KINDS`:
         "window": `window` is mapped to 0..1 and clipped;
         "z-score": the mean of the case becomes 0 and its standard deviation 1;
-        "z-score of nonzero voxels": the same for the voxels that are not 0; voxels of 0 stay 0;
+        "z-score of nonzero voxels": the same for nonzero voxels; other voxels stay 0;
         "percentiles": percentiles 0.5 to 99.5 of the case are mapped to 0..1 and clipped;
         "rescale_to_0_1": the minimum and the maximum of the case are mapped to 0..1;
         "rgb_to_0_1": 0..255 is mapped to 0..1;
-        "none": the values stay as they are.
+        "none": the values are unchanged.
       window: (low, high) of a window; None for other kinds.
     """
 
@@ -127,7 +127,7 @@ class Intensity:
 
     @property
     def needs_statistics(self) -> bool:
-        """Whether the scheme depends on the values of the case."""
+        """Whether the scheme depends on the case's values."""
         return self.kind in (Z_SCORE, NONZERO_Z_SCORE, PERCENTILES, RESCALE)
 
     def scaling(self, statistics: ChannelStatistics | None = None) -> Scaling:
@@ -137,7 +137,7 @@ class Intensity:
           statistics: the distribution of the channel in the whole case. It may be None if `needs_statistics` is False.
 
         Returns:
-          The map. A channel without any spread is mapped to 0.
+          The map. A constant channel is mapped to 0.
         """
         if self.kind == WINDOW:
             return _between(*self.window)
@@ -168,7 +168,7 @@ class Intensity:
         return self.scaling(statistics).apply(values)
 
     def check(self, statistics: ChannelStatistics, where: str) -> None:
-        """Raises DataError if the scheme does not suit the values of a case.
+        """Raises DataError if the scheme does not suit a case's values.
 
         Args:
           statistics: the distribution of the channel in the case.
@@ -198,7 +198,7 @@ def parse_intensity(text: str, where: str = "intensities") -> Intensity:
     Intensity(kind='window', window=(-160.0, 240.0))
 
     Args:
-      text: one of `KINDS`, with the two bounds after "window", or a name that nnU-Net has for a scheme, such as "CT".
+      text: one of `KINDS`, with two bounds after "window", or nnU-Net's name for a scheme, such as "CT".
         Case does not matter.
       where: the file or the setting that contains the string, for the message.
 
@@ -206,7 +206,7 @@ def parse_intensity(text: str, where: str = "intensities") -> Intensity:
       The scheme.
 
     Raises:
-      DataError: the string names no scheme, or a window is empty.
+      DataError: the string is not the name of a scheme, or a window is empty.
     """
     if isinstance(text, str):
         short = " ".join(text.casefold().split())
@@ -227,14 +227,14 @@ def parse_intensities(texts: Iterable[str], channels: tuple[str, ...], where: st
 
     Args:
       texts: the string of each channel's scheme.
-      channels: the names of the channels.
+      channels: the channel names.
       where: the file or the setting that contains the strings, for messages.
 
     Returns:
       The schemes, one per channel.
 
     Raises:
-      DataError: a string names no scheme, or the number of strings differs from the number of channels.
+      DataError: a string is not the name of a scheme, or the number of strings differs from the number of channels.
     """
     schemes = tuple(parse_intensity(text, where) for text in texts)
     if len(schemes) != len(channels):
@@ -246,7 +246,7 @@ def parse_intensities(texts: Iterable[str], channels: tuple[str, ...], where: st
 
 
 def format_intensity(intensity: Intensity) -> str:
-    """Returns the string that `parse_intensity` reads."""
+    """Formats a scheme as a string that `parse_intensity` accepts."""
     if intensity.window is None:
         return intensity.kind
     return " ".join([WINDOW, *(f"{bound:.15g}" for bound in intensity.window)])

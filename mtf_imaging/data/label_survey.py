@@ -1,28 +1,29 @@
-"""The labels that the images of a data set have, and warnings about those that they lack."""
+"""The labels in the images of a data set, and warnings about missing labels."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-_SHOWN = 5  # names in a warning
+_SHOWN = 5  # names listed in a warning
 
 
 @dataclass(frozen=True)
 class LabelSurvey:
-    """The labels in a sample of the images of a data set.
+    """The labels in a sample of a data set's images.
 
     Attributes:
-      names: the label of each name that an image should have.
+      names: {name: label} of the labels that should occur.
       counts: int64, the number of voxels, pixels or objects of each label.
       ignored: the keys of the images whose voxels or pixels all have the ignore label.
       num_counted: the number of images in the sample.
-      num_images: the number of images of the data set.
-      unit: what is counted, such as "voxel".
-      images: the images, such as "cases".
+      num_images: the number of images in the data set.
+      unit: a noun for the counted elements, such as "voxel".
+      images: a noun for the images, such as "cases".
       source: the file that names the labels.
       is_partial: whether only a part of each image is counted.
-      cause: why labels are missing, if their values show it, as a clause with its fix; then it is the only warning.
+      cause: the reason for missing labels, if their values reveal it, as a clause with its fix; it replaces all other
+        warnings.
     """
 
     names: Mapping[str, int]
@@ -38,17 +39,17 @@ class LabelSurvey:
 
     @property
     def missing(self) -> list[str]:
-        """The names that no image of the sample has."""
+        """The names of labels that do not occur in the sample."""
         return [name for name, label in self.names.items() if not self.counts[label]]
 
     @property
     def is_ignored(self) -> bool:
-        """Whether no voxel or pixel of the data set counts. It is False if a part of the data set is not counted."""
+        """Whether all voxels or pixels in the data set are ignored. False if only part of it was counted."""
         is_whole = self.num_counted == self.num_images and not self.is_partial
         return is_whole and len(self.ignored) == self.num_images
 
     def missing_warnings(self, is_held_out: bool = False) -> list[str]:
-        """Returns the warning about names that no image has, as a list that may be empty; see `warnings`."""
+        """Returns the warning about names that do not occur, as a list that may be empty; see `warnings`."""
         missing = self.missing
         if not missing:
             return []
@@ -60,10 +61,10 @@ class LabelSurvey:
         ]
 
     def warnings(self, is_held_out: bool = False) -> list[str]:
-        """Returns the warnings about labels that are missing.
+        """Returns the warnings about missing labels.
 
         Args:
-          is_held_out: whether the images are scored, not trained on.
+          is_held_out: whether the images are used for scoring instead of training.
         """
         if self.cause:
             return [f"{self.cause} ({self._sample(is_held_out)} counted)."]
@@ -77,7 +78,7 @@ class LabelSurvey:
         return texts
 
     def _sample(self, is_held_out: bool) -> str:
-        """Returns what is counted, such as "64 of 131 cases"."""
+        """Describes the sample, such as "64 of 131 cases"."""
         few = f" of {self.num_images}" if self.num_counted < self.num_images else ""
         return (
             f"{'parts of ' if self.is_partial else ''}{self.num_counted}{few} {'held-out ' * is_held_out}{self.images}"

@@ -2,10 +2,10 @@
 
 import re
 
-AIR_HU, MAX_HU = -1024, 32767  # the lowest and the highest HU of images
-CT = "CT"  # as DICOM spells it
+AIR_HU, MAX_HU = -1024, 32767  # the lowest and the highest HU in images
+CT = "CT"  # in DICOM's spelling
 _CT = "ct"
-# The modalities of DICOM that the name of a channel states; most names, such as "arterial phase", state none.
+# {channel name: DICOM modality that it implies}; most names, such as "arterial phase", do not imply one.
 _STATED = {
     "MR": re.compile(r"t[12](?!\d)|(mri?|flair|dwi|adc|swi)(?![a-z])|.*\b(mri?|flair)\b"),
     "PT": re.compile(r"(pet|suv)(?![a-z])"),
@@ -13,7 +13,7 @@ _STATED = {
 
 
 def is_ct(channel: str) -> bool:
-    """Returns whether a channel holds Hounsfield units, which its name states as in nnU-Net.
+    """Returns whether a channel contains Hounsfield units, according to its name as in nnU-Net.
 
     >>> is_ct("CT"), is_ct("T1w")
     (True, False)
@@ -22,7 +22,7 @@ def is_ct(channel: str) -> bool:
 
 
 def stated_modality(channel: str) -> str | None:
-    """Returns the modality that the name of a channel states, as DICOM spells it, or None if it states none.
+    """Returns the modality that a channel name implies, in DICOM's spelling, or None if it does not imply one.
 
     >>> [stated_modality(name) for name in ("CT", "T1w", "FLAIR", "PET", "arterial phase")]
     ['CT', 'MR', 'MR', 'PT', None]
@@ -33,5 +33,5 @@ def stated_modality(channel: str) -> str | None:
 
 
 def value_beyond(channel: str) -> int:
-    """Returns the value of the voxels beyond the field of view: air in a CT, 0 in other images."""
+    """Returns the value of the voxels beyond the field of view: air in CTs, 0 in other images."""
     return AIR_HU if is_ct(channel) else 0

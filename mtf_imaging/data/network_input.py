@@ -1,4 +1,4 @@
-"""Applies the intensity schemes of all channels, which gives the input of a network."""
+"""Converts an image to network input by applying the intensity scheme of each channel."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from mtf_imaging.errors import DataError
 def apply_intensities(
     values: np.ndarray, intensities: Sequence[Intensity], statistics: Sequence[ChannelStatistics] = ()
 ) -> np.ndarray:
-    """Returns the input of a network.
+    """Returns the network input.
 
     Args:
       values: `[x, y, z, channels]`, resampled values.
@@ -22,7 +22,7 @@ def apply_intensities(
       A new float32 array `[x, y, z, channels]`.
 
     Raises:
-      DataError: a scheme needs statistics, but there are none, or the number of schemes is not that of the channels.
+      DataError: a scheme needs statistics, but there are none; or the numbers of schemes and channels differ.
     """
     scalings = channel_scalings(intensities, statistics)
     if len(scalings) != values.shape[-1]:
@@ -39,7 +39,7 @@ def apply_intensities(
 
 
 def channel_scalings(intensities: Sequence[Intensity], statistics: Sequence[ChannelStatistics]) -> list[Scaling]:
-    """Returns the map from values to network input of each channel; see `apply_intensities`."""
+    """Returns each channel's map from values to network input; see `apply_intensities`."""
     if not statistics:
         return [intensity.scaling() for intensity in intensities]
     return [intensity.scaling(channel) for intensity, channel in zip(intensities, statistics, strict=True)]

@@ -1,4 +1,4 @@
-"""The distribution of the values of a channel, from parts that come in any order.
+"""Computes the distribution of a channel's values from parts in any order.
 
 All sums are exact, so the result does not depend on the parts or their order. float32 values with the same exponent are
 multiples of one power of 2, so float64 adds up to 2^29 of them without rounding. Percentiles come from a histogram of
@@ -15,19 +15,19 @@ import numpy as np
 
 from mtf_imaging.data.intensities import PERCENTAGES, ChannelStatistics
 
-_PART_VALUES = 1 << 16  # fits into the cache of a processor
-_LOW_BITS = 11  # of a float32, which the histogram does not resolve
+_PART_VALUES = 1 << 16  # fits into a CPU cache
+_LOW_BITS = 11  # low bits of a float32, which the histogram does not resolve
 _LOW_MASK = (1 << _LOW_BITS) - 1
 _NUM_BINS = 1 << (32 - _LOW_BITS)
 _ZERO_BIN = _NUM_BINS // 2
 _MAGNITUDE = 0x7FFFFFFF  # clears the sign of a float32
-_UPPER_HALF = np.uint32(0xFFFFF000)  # clears the lower half of a mantissa of 24 bits
+_UPPER_HALF = np.uint32(0xFFFFF000)  # clears the lower half of a 24-bit mantissa
 _EXPONENTS = 256
 _COUNT_MASK = (1 << 20) - 1
 
 
 def channel_statistics(values: np.ndarray) -> ChannelStatistics:
-    """Computes the distribution of the values of one channel.
+    """Computes the distribution of one channel's values.
 
     >>> channel_statistics(np.array([0, 0, 2, 4])).nonzero_mean
     3.0
@@ -49,11 +49,11 @@ class Distribution:
     """
 
     def __init__(self) -> None:
-        # Histograms of keys without their low bits: of parts that have no other bits, and of parts that have some.
+        # Histograms of keys without their low bits: of parts whose low bits are 0, and of other parts.
         self._exact, self._coarse = np.zeros(_NUM_BINS, np.int64), np.zeros(_NUM_BINS, np.int64)
         self._needs_second_pass = False
-        self._fine: dict[int, np.ndarray] = {}  # by bin, the histogram of the low bits
-        self._sums = _Sums()  # of the parts in `_coarse`
+        self._fine: dict[int, np.ndarray] = {}  # {bin: histogram of the low bits}
+        self._sums = _Sums()  # over the parts in `_coarse`
         self._num_nonzero = 0
         self._minimum, self._maximum = math.inf, -math.inf
 
@@ -61,7 +61,7 @@ class Distribution:
         """Adds a part.
 
         Args:
-          values: finite numbers of any shape that float32 represents exactly, such as int16. Others are rounded.
+          values: finite numbers of any shape that float32 represents exactly, such as int16. Other numbers are rounded.
         """
         for part in _parts(values):
             keys = _to_keys(part)
@@ -126,7 +126,7 @@ class _Sums:
     """The exact sums of values and of their squares."""
 
     def __init__(self) -> None:
-        self._sums, self._squares = [0] * _EXPONENTS, [0] * _EXPONENTS  # by exponent, in units of the last place
+        self._sums, self._squares = [0] * _EXPONENTS, [0] * _EXPONENTS  # {exponent: sum}, in units of the last place
 
     def add(self, values: np.ndarray, counts: np.ndarray | None = None) -> None:
         """Adds float32 values; `counts` states how often each of them occurs."""
@@ -137,7 +137,7 @@ class _Sums:
             self._add(values, None)
 
     def totals(self) -> tuple[Fraction, Fraction]:
-        """Returns the sum of all values and that of their squares."""
+        """Returns the sum of all values and the sum of their squares."""
         return _in_units(self._sums, 1), _in_units(self._squares, 2)
 
     def _add(self, values: np.ndarray, weights: np.ndarray | None) -> None:
@@ -166,7 +166,7 @@ def _parts(values: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _to_keys(values: np.ndarray) -> np.ndarray:
-    """Returns int32 numbers in the order of float32 values; both zeros become 0."""
+    """Maps float32 values to int32 keys with the same order; both zeros become 0."""
     bits = values.view(np.int32)
     return np.where(bits < 0, -(bits & _MAGNITUDE), bits)
 
@@ -177,12 +177,12 @@ def _from_keys(keys: np.ndarray) -> np.ndarray:
 
 
 def _last_place(exponent: int) -> int:
-    """Returns the power of 2 of which all float32 values with an exponent field are multiples."""
+    """Returns the power of 2 that divides all float32 values with an exponent field."""
     return max(exponent, 1) - 150
 
 
 def _in_units(sums: list[int], power: int) -> Fraction:
-    """Returns the total of sums by exponent, in units of the last place to a power."""
+    """Adds up sums by exponent, which are in units of the last place raised to a power."""
     return sum((Fraction(2) ** (power * _last_place(at)) * part for at, part in enumerate(sums) if part), Fraction())
 
 

@@ -1,4 +1,4 @@
-"""The intensity window in Hounsfield units. Does not import NumPy, because it is the default of a setting."""
+"""The intensity window in Hounsfield units. Does not import NumPy, because a setting uses it as its default."""
 
 from mtf_imaging.errors import DataError
 

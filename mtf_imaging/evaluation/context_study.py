@@ -15,7 +15,7 @@ from mtf_imaging.evaluation.scoring.overlap import mean
 from mtf_imaging.files.atomic import atomic_path, write_bytes
 from mtf_imaging.files.figures import Figure, FigureCanvasAgg
 
-GOAL = 0.8  # the Dice for which the table has a time
+GOAL = 0.8  # the Dice to which the table gives the time
 _COLORS = ("#cc3311", "#004488", "#4477aa", "#77aadd", "#ee9933", "#009988", "#aa3377")
 _MIB = 2**20
 _STEPS, _CPU = "steps", "cpu"  # the budgets
@@ -48,11 +48,11 @@ class Run:
 
     Attributes:
       cases: the name of the cases.
-      contender, title: the name and the meaning of the contender.
+      contender, title: the name and the description of the contender.
       seed: the seed of the training.
-      at_steps, at_budget: the scores when the budgets in steps and in CPU seconds are spent.
-      course: the scores of the whole course.
-      planned_bytes: memory of a step on the device with the most, as `explain` plans it.
+      at_steps, at_budget: the scores when the step budget and the CPU time budget are spent.
+      course: all scores in the course of the training.
+      planned_bytes: memory of a step on the device that needs the most, as estimated by `explain`.
       peak_bytes: peak memory of the process during the first steps.
       seconds_per_case: duration of a prediction.
     """
@@ -69,17 +69,17 @@ class Run:
     seconds_per_case: float
 
     def seconds_to(self, goal: float) -> float | None:
-        """Returns the CPU seconds of the first scores with this mean Dice; None if there are none."""
+        """Returns the CPU seconds until this mean Dice is first reached, or None."""
         return next((point.cpu_seconds for point in self.course if point.mean >= goal), None)
 
 
 def read_run(cases: str, contender: str, title: str, result: Mapping[str, Any]) -> Run:
-    """Returns the course that a training has stored.
+    """Reads the course that a training has stored.
 
     Args:
       cases: the name of the cases.
       contender: the name of the contender.
-      title: its meaning.
+      title: its description.
       result: the contents of the result.
     """
     costs = {name: result[name] for name in ("planned_bytes", "peak_bytes", "seconds_per_case")}
@@ -109,7 +109,7 @@ def read_study(path: str | Path) -> list[Run]:
 
 
 def write_study(output_dir: str | Path, runs: Sequence[Run]) -> None:
-    """Writes `context.csv` with a row for each score, `context.md` and `context.png`, each replaced atomically."""
+    """Writes `context.csv` with one row per score, `context.md` and `context.png`, each replaced atomically."""
     rows = io.StringIO()
     writer = csv.writer(rows, lineterminator="\n")
     writer.writerow(["cases", "contender", "title", "seed", "budget", "step", "cpu_seconds", "mask", "dice", *_COSTS])
@@ -129,7 +129,7 @@ def write_study(output_dir: str | Path, runs: Sequence[Run]) -> None:
 
 
 def study_text(runs: Sequence[Run]) -> str:
-    """Returns a table in Markdown for each kind of cases: means over seeds, with the range in parentheses."""
+    """Returns a Markdown table for each kind of cases: means over seeds, with the range in parentheses."""
     return "\n\n".join(_table(cases, [run for run in runs if run.cases == cases]) for cases in _unique(runs, "cases"))
 
 
@@ -157,7 +157,7 @@ def _ends(runs: Sequence[Run]) -> list[list[Scored]]:
 
 
 def _times(seconds: Sequence[float | None]) -> str:
-    """Formats the mean of the times that are known.
+    """Formats the mean of the known times.
 
     >>> _times([10.0, 20.0]), _times([10.0, None]), _times([None])
     ('15', '10 (1 of 2 seeds)', 'never')
@@ -174,7 +174,7 @@ def _unique(runs: Sequence[Run], name: str) -> list[str]:
 
 
 def _plot(runs: Sequence[Run]) -> FigureCanvasAgg:
-    """Draws the mean Dice against CPU time, a panel for each kind of cases: the mean of the seeds and their range."""
+    """Plots mean Dice against CPU time, one panel per kind of cases: the mean and range over seeds."""
     kinds, contenders = _unique(runs, "cases"), _unique(runs, "contender")
     figure = Figure(figsize=(1.5 + 3.6 * len(kinds), 4.2), dpi=110, layout="constrained")
     panels = figure.subplots(1, len(kinds), sharey=True, squeeze=False)[0]

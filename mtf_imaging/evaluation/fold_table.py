@@ -1,4 +1,4 @@
-"""The scores of the folds of a cross-validation side by side: a plain-text table, and `folds.csv`."""
+"""The scores of all cross-validation folds side by side: a plain-text table, and `folds.csv`."""
 
 import csv
 import io
@@ -11,7 +11,7 @@ _MEASURES = {"dice_per_case": "Dice per case", "dice_global": "Dice global"}
 
 
 def fold_table(folds: Mapping[int, dict], pooled: dict) -> str:
-    """Returns a table of the Dice of each fold, its mean and its range over folds, and the Dice of all cases.
+    """Returns a table of the Dice per fold, its mean and range over folds, and the Dice of all cases.
 
     >>> scores = [{"cases": {"1": {}}, "organ": {"dice_per_case": dice, "dice_global": dice}} for dice in (0.5, 0.75)]
     >>> print(fold_table({0: scores[0], 2: scores[1]}, {"cases": {"1": {}, "2": {}}, "organ": scores[0]["organ"]}))
@@ -32,18 +32,18 @@ def fold_table(folds: Mapping[int, dict], pooled: dict) -> str:
     all cases          2   0.500
 
     Args:
-      folds: the contents of `metrics.json` of each fold.
-      pooled: the contents of `metrics.json` of the cases of all these folds.
+      folds: the contents of each fold's `metrics.json`.
+      pooled: the contents of the pooled `metrics.json`.
     """
     return "\n\n".join(_table(measure, title, folds, pooled) for measure, title in _MEASURES.items())
 
 
 def write_fold_table(output_dir: str | Path, folds: Mapping[int, dict]) -> None:
-    """Writes `folds.csv`, a row per fold; the file is replaced atomically.
+    """Writes `folds.csv`, one row per fold; the file is replaced atomically.
 
     Args:
       output_dir: the folder.
-      folds: the contents of `metrics.json` of each fold.
+      folds: the contents of each fold's `metrics.json`.
     """
     rows = io.StringIO()
     writer = csv.writer(rows, lineterminator="\n")

@@ -1,4 +1,4 @@
-"""Tables and plots of the Dice that one job reaches at several resolutions."""
+"""Tables and plots of the Dice of one job at several resolutions."""
 
 import csv
 import io
@@ -25,8 +25,8 @@ class Run:
     Attributes:
       resolution: voxels along each axis.
       seed: the seed of the training.
-      dice: Dice by the names of `MEASURES`. The values of liver and lesion compare whole masks and are means over
-        cases. The value of a lesion size is the mean over the reference lesions of that size, with 0 for each missed
+      dice: Dice by the names in `MEASURES`. The liver and lesion values compare whole masks and are means over
+        cases. The value for a lesion size is the mean over reference lesions of that size, with 0 for each missed
         lesion, and None if the references have no lesion of that size.
       count: the number of reference lesions of each size, by name.
     """
@@ -83,7 +83,7 @@ def rises(runs: Sequence[Run], measure: str) -> bool:
 
 
 def study_table(runs: Sequence[Run]) -> str:
-    """Returns a plain-text table with one row per resolution: the mean of the seeds and their range."""
+    """Returns a plain-text table with one row per resolution: the mean and range over seeds."""
     lines = [f"{'Dice':>8}" + "".join(f"{name:>26}" for name in MEASURES)]
     for resolution in resolutions(runs):
         cells = (mean_and_range(dice_values(runs, resolution, name)) for name in MEASURES)
@@ -119,7 +119,7 @@ def dice_values(runs: Sequence[Run], resolution: int, measure: str) -> list[floa
 
 
 def mean_and_range(values: Sequence[float]) -> str:
-    """Formats the mean of the seeds and their range.
+    """Formats the mean and range over seeds.
 
     >>> mean_and_range([0.25, 0.5, 0.75])
     '0.500 (0.250 to 0.750)'
@@ -133,7 +133,7 @@ def mean_and_range(values: Sequence[float]) -> str:
 def _plot(runs, title) -> FigureCanvasAgg:
     """Draws whole masks on the left and lesions by size on the right.
 
-    Lines connect the means of the seeds; each seed is a dot.
+    Lines connect the means over seeds; each seed is a dot.
     """
     figure = Figure(figsize=(9, 4.8), dpi=110, layout="constrained")
     figure.suptitle(title, fontsize=11)
@@ -158,7 +158,7 @@ def _plot(runs, title) -> FigureCanvasAgg:
         axes.set_title(name, fontsize=10)
         axes.set_xlabel("voxels")
         axes.grid(alpha=0.3)
-        # Below the axes, so that the legend hides no curve.
+        # Below the axes, so that the legend does not hide any curve.
         axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.16))
     figure.axes[0].set_ylabel("Dice")
     return FigureCanvasAgg(figure)

@@ -31,7 +31,7 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
     temporary = partial_path(path)
     try:
         with about(path):
-            temporary.unlink(missing_ok=True)  # of a killed process with the same number, or a link to another file
+            temporary.unlink(missing_ok=True)  # left by a killed process with the same PID, or a link to another file
             yield temporary
             sync(temporary)
         os.replace(temporary, path)
@@ -46,7 +46,7 @@ def atomic_folder(path: str | os.PathLike) -> Iterator[Path]:
 
     If the block raises an error, the temporary folder is deleted and an older folder at `path` remains unchanged. All
     files are flushed to disk before the rename. An older folder cannot be replaced in one step: it gets a temporary
-    name first, so a process that is killed at this moment leaves no folder at `path`, but never a mixture.
+    name first. A process that is killed at this moment therefore leaves no folder at `path`, but never a mixture.
 
     Args:
       path: the final path. A missing parent folder is created.
@@ -59,7 +59,7 @@ def atomic_folder(path: str | os.PathLike) -> Iterator[Path]:
     temporary = partial_path(path)
     try:
         with about(path):
-            remove(temporary)  # of a killed process with the same number
+            remove(temporary)  # left by a killed process with the same PID
             temporary.mkdir(parents=True)
             yield temporary
             for folder, _, files in os.walk(temporary, topdown=False):
@@ -80,7 +80,7 @@ def write_bytes(path: str | os.PathLike, data: bytes) -> None:
 
 
 def _replace(folder: Path, path: Path) -> None:
-    """Renames a folder to `path`, and deletes what was there."""
+    """Renames a folder to `path` and deletes the previous folder."""
     if not path.exists():
         os.replace(folder, path)
         return
@@ -95,7 +95,7 @@ def _replace(folder: Path, path: Path) -> None:
 
 
 def sync(path: str | os.PathLike) -> None:
-    """Flushes a file, or the names in a folder, to disk."""
+    """Flushes a file, or the entries of a folder, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""Errors of single cases: one bad file does not end the work on the others, and is reported with its name."""
+"""Errors of single cases: one bad file is reported by name and does not stop the processing of the others."""
 
 import contextlib
 import errno
@@ -10,15 +10,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from mtf_imaging.errors import DataError, MtfImagingError, reason
 from mtf_imaging.files.reading import memory_named
 
-TRACEBACK = "MTF_IMAGING_TRACEBACK"  # any value but "" shows where unexpected errors were raised
-# Errors of the operating system that every later case would meet, too.
+TRACEBACK = "MTF_IMAGING_TRACEBACK"  # if not empty, unexpected errors include a traceback
+# Operating system errors that every later case would raise, too.
 _OF_THE_MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.EPIPE, errno.EIO}
 _log = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
 def case_errors(path: str | os.PathLike) -> Iterator[None]:
-    """Converts any unexpected exception about a case into a DataError that names the file of the case.
+    """Converts any unexpected exception about a case into a DataError that names its file.
 
     Errors of this package, of TensorFlow and of the machine, such as a full disk, stay as they are.
 
@@ -54,8 +54,8 @@ class CaseFaults:
     """Collects the errors of cases, which are reported together after all other cases are done.
 
     Args:
-      at_once: whether the first error ends the work, for instance because other processes wait for this case.
-      faults: errors of cases, by their keys, that were found before.
+      at_once: whether to stop at the first error, for instance because other processes wait for this case.
+      faults: earlier errors by case key.
     """
 
     def __init__(self, at_once: bool = False, faults: Mapping[str, DataError] | None = None) -> None:
@@ -67,7 +67,7 @@ class CaseFaults:
         """Collects a DataError or an unexpected exception of the block.
 
         Args:
-          key: the name of the case.
+          key: the case name.
           path: its file.
         """
         try:
@@ -79,7 +79,7 @@ class CaseFaults:
             self.add(key, error)
 
     def add(self, key: str, error: DataError) -> None:
-        """Adds the error of a case."""
+        """Adds an error of a case."""
         # Without its traceback, which would keep the arrays of the case in memory.
         self._faults[key] = DataError(str(error), error.settings)
 
@@ -91,7 +91,7 @@ class CaseFaults:
 
         Args:
           keys: the names of all cases, in the order of the report.
-          noun: what the cases are, for the message.
+          noun: a noun for the cases, for the message.
         """
         keys = list(dict.fromkeys(keys))
         faults = [self._faults[key] for key in keys if key in self._faults]

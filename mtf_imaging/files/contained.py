@@ -1,4 +1,4 @@
-"""Paths that are made from data, such as the names of cases, which must stay in their output folder."""
+"""Paths derived from data, such as case names, which must stay in their output folder."""
 
 import os
 import re
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mtf_imaging.errors import DataError
 
-MAX_NAME = 255  # bytes of a file name on the usual file systems
+MAX_NAME = 255  # the longest file name on common file systems, in bytes
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 
 
@@ -15,9 +15,9 @@ class NameTooLong(DataError):
 
 
 def contained(folder: str | os.PathLike, *parts: str) -> Path:
-    r"""Returns the path of an output file whose name is made from data.
+    r"""Returns the path of an output file whose name is derived from data.
 
-    All commands build such paths with this function, because names can come from a stranger's file. A name with `/` is
+    All commands build such paths with this function, because names can come from an untrusted file. A name with `/` is
     a path below the folder, such as `city/photo.png`. On all systems, `\` counts as a separator, too.
 
     >>> str(contained("out", "pictures", "city/photo.png"))
@@ -57,7 +57,7 @@ def contained(folder: str | os.PathLike, *parts: str) -> Path:
 
 
 def _fault(name: str) -> str:
-    """Returns what is wrong with a name, or an empty string."""
+    """Returns the fault of a name, or an empty string."""
     if "\0" in name:
         return "the name contains a null character"
     parts = re.split(r"[\\/]", name)

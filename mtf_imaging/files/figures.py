@@ -1,7 +1,7 @@
-"""The parts of matplotlib that draw pictures into files.
+"""The parts of matplotlib that write pictures to files.
 
-They need no backend, so they leave the backend of a notebook as it is. `MPLBACKEND` may name a backend of another
-environment: Jupyter sets the variable for every program that a cell starts. Matplotlib then cannot be imported.
+They need no backend, so a notebook keeps its own. `MPLBACKEND` may name a backend that is not installed here: Jupyter
+sets the variable for every program that a cell starts. Importing matplotlib then fails.
 """
 
 import os
@@ -11,13 +11,13 @@ try:
     import matplotlib
 except ValueError:
     for _name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
-        del sys.modules[_name]  # they belong to the failed import
+        del sys.modules[_name]  # left over from the failed import
     _backend = os.environ.pop("MPLBACKEND", None)
     try:
         import matplotlib
     finally:
         if _backend is not None:
-            os.environ["MPLBACKEND"] = _backend  # as it was, for programs that this one starts
+            os.environ["MPLBACKEND"] = _backend  # restored for child processes
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import PolyCollection

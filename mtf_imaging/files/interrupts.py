@@ -1,4 +1,4 @@
-"""Steps that Ctrl-C does not leave half done."""
+"""Blocks that Ctrl-C cannot interrupt."""
 
 import contextlib
 import signal
@@ -15,13 +15,13 @@ def deferred_interrupts() -> Iterator[list]:
     deletes a folder must not be interrupted. A second Ctrl-C often arrives while the first one is handled.
 
     Yields:
-      A list that is not empty after Ctrl-C, so that threads of the block can end early. It stays empty in other threads
-      than the main thread, which Python never interrupts.
+      A list that is not empty after Ctrl-C, so that threads of the block can end early. In threads other than the main
+      thread, which Python never interrupts, it stays empty.
     """
     received: list[tuple[Any, ...]] = []
     is_main = threading.current_thread() is threading.main_thread()
     handler = signal.getsignal(signal.SIGINT) if is_main else None
-    if not callable(handler):  # Ctrl-C is ignored, or ends the process
+    if not callable(handler):  # Ctrl-C is ignored or ends the process
         yield received
         return
     signal.signal(signal.SIGINT, lambda *arguments: received.append(arguments))

@@ -1,7 +1,7 @@
 """Reads JSON files, with errors that name the file.
 
-Python's parser accepts a second entry with the same key and loses the first, and ends in a RecursionError for deep
-nesting. Here, both are errors of the file.
+If an object repeats a key, Python's parser silently keeps only the last entry. Deep nesting raises a RecursionError.
+Here, both raise a DataError.
 """
 
 import collections
@@ -16,7 +16,7 @@ from mtf_imaging.files.reading import memory_named
 from mtf_imaging.files.text_file import MAX_BYTES, decode_text, read_regular
 
 _CORRECT = "correct it"
-# Escapes: a pair of surrogates is a character; a single surrogate, in the group, cannot be written to any file.
+# Escapes: a surrogate pair is a character; a lone surrogate, captured by the group, cannot be encoded.
 _ESCAPE = re.compile(r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)", re.DOTALL)
 
 
@@ -30,13 +30,13 @@ def read_json(
 
     Args:
       path: the file.
-      fix: the fix in messages about its contents.
-      convert: a function that replaces each object, for instance by a smaller one.
+      fix: the fix, for messages about its contents.
+      convert: a function that replaces each object, for instance with a smaller one.
       max_bytes: the largest size that is read.
 
     Raises:
       DataError: the file is missing, unreadable, too large, not a regular file, not valid JSON in UTF-8, nested too
-        deeply, or has an object with two entries of the same key.
+        deeply, or has an object that repeats a key.
     """
     return parse_json(read_regular(path, max_bytes), path, fix, convert)
 
@@ -46,10 +46,10 @@ def read_object(path: str | Path, fix: str = _CORRECT) -> dict[str, Any]:
 
     Args:
       path: the file.
-      fix: the fix in messages about its contents.
+      fix: the fix, for messages about its contents.
 
     Raises:
-      DataError: see `read_json`; or the file contains another value.
+      DataError: see `read_json`; or the file does not contain an object.
     """
     fields = read_json(path, fix)
     if not isinstance(fields, dict):
@@ -65,12 +65,11 @@ def parse_json(
     Args:
       data: the text, or its bytes in UTF-8.
       where: the file, for messages.
-      fix: the fix in messages.
+      fix: the fix, for messages.
       convert: a function that replaces each object.
 
     Raises:
-      DataError: the text is not valid JSON in UTF-8, is nested too deeply, or has an object with two entries of the
-        same key.
+      DataError: the text is not valid JSON in UTF-8, is nested too deeply, or has an object that repeats a key.
     """
 
     def unique(pairs: list[tuple[str, Any]]) -> Any:
@@ -88,7 +87,7 @@ def parse_json(
             raise
         except RecursionError as error:
             raise DataError(f"{where}: not a JSON file (it is nested too deeply). Fix: {fix}.") from error
-        except ValueError as error:  # also of integers with thousands of digits
+        except ValueError as error:  # also raised for integers with thousands of digits
             raise DataError(f"{where}: not a JSON file ({error}). Fix: {fix}.") from error
         single = next(filter(None, (match[1] for match in _ESCAPE.finditer(text))), None)
     if single is not None:

@@ -1,4 +1,4 @@
-r"""Paths for TensorFlow, which reads the names of checkpoints and models as patterns: `run[1]` matches `run1`."""
+r"""Paths for TensorFlow, which treats checkpoint and model paths as patterns: `run[1]` matches `run1`."""
 
 import contextlib
 import os
@@ -9,19 +9,19 @@ from pathlib import Path
 
 from mtf_imaging.errors import ConfigError
 
-_PATTERN = re.compile(r"[][*?\\\ud800-\udfff]")  # with the bytes that are not UTF-8, which TensorFlow does not encode
+_PATTERN = re.compile(r"[][*?\\\ud800-\udfff]")  # keeps bytes that are not UTF-8, which TensorFlow cannot encode
 _LINKED = "checkpoint"
 
 
 @contextlib.contextmanager
 def literal_prefix(prefix: str | os.PathLike) -> Iterator[str]:
-    r"""Yields a path of the same files that TensorFlow cannot mistake for a pattern.
+    r"""Yields a path to the same files that TensorFlow cannot mistake for a pattern.
 
-    TensorFlow looks up the files of a checkpoint with a pattern, so it does not find them if their path contains `[` or
-    `\`. It offers no way to escape them: it opens the files with the same string as a plain path.
+    TensorFlow looks up checkpoint files with a pattern, so it does not find them if their path contains `[` or `\`.
+    These characters cannot be escaped, because TensorFlow opens the files with the same string as a plain path.
 
     Args:
-      prefix: the path of a checkpoint without its endings. Its folder exists.
+      prefix: the path of a checkpoint without its extensions. Its folder exists.
 
     Yields:
       `prefix` itself if it has no such characters; else a path that is valid within the block.
@@ -44,7 +44,7 @@ def literal_prefix(prefix: str | os.PathLike) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _open_folder(folder: str) -> Iterator[str | None]:
-    """Yields the name by which the kernel shows a folder to this process; None if it shows none, as on macOS."""
+    """Yields a path under `/proc` that refers to a folder, or None on systems without one, such as macOS."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         alias = f"/proc/self/fd/{descriptor}"
@@ -58,10 +58,10 @@ def check_literal(path: str | os.PathLike, setting: str = "output") -> None:
 
     Args:
       path: the folder.
-      setting: the keyword argument with which the user named it.
+      setting: the keyword argument that names the folder.
 
     Raises:
-      ConfigError: the path has characters of patterns.
+      ConfigError: the path contains pattern characters.
     """
     if found := _PATTERN.search(os.fspath(path)):
         raise ConfigError(

@@ -13,7 +13,7 @@ from mtf_imaging.errors import ConfigError
 
 _logger = logging.getLogger(__name__)
 NAME = ".lock"
-_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # errors of file systems without locks
+_NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)  # raised by file systems without locks
 
 
 @contextlib.contextmanager
@@ -26,7 +26,7 @@ def held(folder: str | Path, setting: str = "output_dir", needed: bool = False) 
 
     Args:
       folder: the folder.
-      setting: the keyword argument with which the user named the folder.
+      setting: the keyword argument that names the folder.
       needed: whether to raise an error if the operating system has no file locks. Otherwise the block runs without one.
 
     Raises:
@@ -50,7 +50,7 @@ def held(folder: str | Path, setting: str = "output_dir", needed: bool = False) 
 def _locked(path: Path, setting: str, needed: bool) -> TextIO:
     """Opens and locks the file at `path`, and returns it."""
     while True:
-        # A link would let a stranger's folder choose another file, which is emptied below.
+        # The file is emptied below, so a link in an untrusted folder could erase another file.
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
         file = open(os.open(path, flags, 0o666), "a+")  # noqa: SIM115  stays open while the folder is locked
         try:
@@ -62,7 +62,7 @@ def _locked(path: Path, setting: str, needed: bool) -> TextIO:
             file.close()
             raise
         if same:
-            with contextlib.suppress(OSError):  # on a full disk, errors of other processes cannot name this one
+            with contextlib.suppress(OSError):  # if the disk is full, errors in other processes cannot name this one
                 os.ftruncate(file.fileno(), 0)
                 os.write(file.fileno(), f"process {os.getpid()} on {socket.gethostname()}".encode())
             return file

@@ -1,4 +1,4 @@
-"""New folders that get their name only after they are complete, and never replace another one."""
+"""New folders that get their name only after they are complete and never replace an existing one."""
 
 import contextlib
 import os
@@ -14,10 +14,10 @@ def check_new_folder(path: str | Path, setting: str = "output") -> None:
 
     Args:
       path: the folder.
-      setting: the keyword argument with which the user named it.
+      setting: the keyword argument that names the folder.
 
     Raises:
-      DataError: a file or a folder with content has this name.
+      DataError: a file or a non-empty folder has this name.
     """
     path = Path(path)
     if path.is_dir() and not any(path.iterdir()):
@@ -34,13 +34,13 @@ def new_folder(path: str | Path, setting: str = "output") -> Iterator[Path]:
 
     Args:
       path: the folder. Missing parent folders are created.
-      setting: the keyword argument with which the user named it.
+      setting: the keyword argument that names the folder.
 
     Yields:
       The folder to write to, which exists.
 
     Raises:
-      DataError: a file or a folder with content has this name, perhaps since the block began.
+      DataError: a file or a non-empty folder has this name, possibly created during the block.
     """
     check_new_folder(path, setting)
     with atomic_folder(path) as temporary:

@@ -28,7 +28,7 @@ def writing_to(output_dir: str | Path, *subfolders: str) -> Iterator[None]:
 
 
 def check_outside(output_dir: Path, input_dir: Path) -> None:
-    """Raises DataError if the output folder lies in the folder of the cases.
+    """Raises DataError if the output folder lies in the case folder.
 
     Later commands would mistake the predictions there for references.
     """

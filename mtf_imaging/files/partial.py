@@ -1,4 +1,4 @@
-"""Temporary names of files and folders that are being written, and the deletion of those whose writers were killed."""
+"""Temporary names of unfinished files and folders, and the deletion of leftovers from killed writers."""
 
 import contextlib
 import functools
@@ -12,26 +12,26 @@ from mtf_imaging.files.contained import MAX_NAME
 
 _MARK = ".partial-"
 OLD = "-old"  # ends the temporary name of a folder that is being replaced
-_DIGITS = 8  # of checksums in names
+_DIGITS = 8  # characters of a checksum in a name
 
 
 def partial_path(path: Path) -> Path:
     """Returns a temporary path of this process beside `path`.
 
-    The name, such as `.partial-1f2e3d4c-<pid>-volume-3.nii.gz`, has at most the 255 bytes that file systems store: a
-    long name loses its beginning.
+    The name, such as `.partial-1f2e3d4c-<pid>-volume-3.nii.gz`, has at most the 255 bytes that file systems store. A
+    longer name is truncated at the beginning.
     """
     start, end = f"{_start()}{os.getpid()}-", path.name
     room = MAX_NAME - len(os.fsencode(f"{start}{OLD}"))
     if len(os.fsencode(end)) > room:
-        start += f"{_checksum(os.fsencode(end))}-"  # long names may differ only in their beginnings
+        start += f"{_checksum(os.fsencode(end))}-"  # long names may differ only at the beginning
         while len(os.fsencode(end)) > room - _DIGITS - 1:
             end = end[1:]
     return path.with_name(f"{start}{end}")
 
 
 def is_partial(path: str | os.PathLike) -> bool:
-    """Returns whether `path` is an unfinished file of a writer, perhaps a killed one; such files are never read."""
+    """Returns whether `path` is an unfinished file; such files are never read."""
     return Path(path).name.startswith(_MARK)
 
 
@@ -44,7 +44,7 @@ def remove(path: str | os.PathLike) -> None:
         path.unlink(missing_ok=True)
 
 
-@functools.lru_cache(maxsize=1024)  # a process looks once, because listing a folder of many files takes time
+@functools.lru_cache(maxsize=1024)  # once per process, because listing a large folder takes time
 def remove_leftovers(folder: Path) -> None:
     """Deletes the unfinished files and folders in a folder whose writers ran on this machine and have ended."""
     with contextlib.suppress(OSError):
@@ -63,9 +63,9 @@ def remove_all(folder: Path) -> None:
 
 @functools.cache
 def _start() -> str:
-    """Returns how temporary names begin in all processes that see each other's numbers.
+    """Returns the prefix of temporary names, which is equal in all processes that can see each other's PIDs.
 
-    Several machines, and several containers of one machine, can write to one folder.
+    Several machines, or several containers on one machine, can write to one folder.
     """
     try:
         numbers = os.stat("/proc/self/ns/pid").st_ino
@@ -79,11 +79,11 @@ def _checksum(data: bytes) -> str:
 
 
 def _runs(number: int) -> bool:
-    """Returns whether a process with this number exists."""
+    """Returns whether a process with this PID exists."""
     try:
         os.kill(number, 0)
     except ProcessLookupError:
         return False
-    except OSError:  # of another user
+    except OSError:  # owned by another user
         return True
     return True

@@ -10,7 +10,7 @@ def pickled(thing: object, who: str) -> bytes:
 
     Args:
       thing: the object.
-      who: a noun for the user of the other process, for the error message.
+      who: a noun for the recipient, for the error message.
 
     Raises:
       ConfigError: the object cannot be pickled.

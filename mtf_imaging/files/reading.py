@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from mtf_imaging.errors import DataError
 
-# What a path may name besides a file, a folder and a link. To open one of these can wait for ever.
+# Other kinds of paths than files, folders and links. Opening one of these can block forever.
 _SPECIAL = {
     stat.S_ISFIFO: "a named pipe",
     stat.S_ISSOCK: "a socket",
@@ -19,7 +19,7 @@ _SPECIAL = {
 
 @contextlib.contextmanager
 def access_named(path: str | os.PathLike) -> Iterator[None]:
-    """Converts an error of the operating system into a DataError that names the file."""
+    """Converts an operating system error into a DataError that names the file."""
     try:
         yield
     except OSError as error:
@@ -31,14 +31,14 @@ def access_named(path: str | os.PathLike) -> Iterator[None]:
 
 
 def check_not_special(path: str | os.PathLike) -> None:
-    """Checks that a path names a file, a folder or nothing; call it before you open a path that a user gives.
+    """Checks that a path, if it exists, is a file or a folder; call this before opening a path from the user.
 
     Raises:
       DataError: the path names a pipe, a socket or a device.
     """
     try:
         mode = os.stat(path).st_mode
-    except (OSError, ValueError):  # whoever opens the path names the fault
+    except (OSError, ValueError):  # opening the path reports the error
         return
     for is_special, what in _SPECIAL.items():
         if is_special(mode):

@@ -1,4 +1,4 @@
-"""Paths in the folder of a run, `model_dir`, and a check that keeps other files out of it. Pure Python."""
+"""Paths in the run folder, `model_dir`, and a check that keeps other files out of it. Pure Python."""
 
 import re
 from pathlib import Path
@@ -13,27 +13,27 @@ _CHECKPOINT = re.compile(r"ckpt-\d+\.index")
 
 
 def is_run(folder: Path) -> bool:
-    """Returns whether a folder holds the configuration or checkpoints of a run."""
+    """Returns whether a folder contains the configuration or checkpoints of a run."""
     return any((folder / name).is_file() for name in (CONFIG, FACTS)) or _has_checkpoint(folder)
 
 
 def fold_folder(output_dir: str | Path, fold: int) -> Path:
-    """Returns the folder of the run of one fold of a cross-validation."""
+    """Returns the run folder of one cross-validation fold."""
     return Path(output_dir) / f"{_FOLD}{fold}"
 
 
 def fold_folders(output_dir: str | Path) -> dict[int, Path]:
-    """Returns the folders of the runs of a cross-validation by the number of their fold, in ascending order."""
+    """Returns the run folders of a cross-validation by fold number, in ascending order."""
     folders = (path for path in Path(output_dir).glob(f"{_FOLD}*") if path.is_dir())
     numbered = {path.name.removeprefix(_FOLD): path for path in folders}
     return {int(number): numbered[number] for number in sorted(filter(str.isdecimal, numbered), key=int)}
 
 
 def weights_folder(model_dir: str | Path, checkpoint: str) -> Path:
-    """Returns the folder of the last or best checkpoint of a run.
+    """Returns the folder that contains the last or best checkpoint of a run.
 
     Args:
-      model_dir: the folder of the run.
+      model_dir: the run folder.
       checkpoint: "last" or "best".
 
     Raises:
@@ -55,18 +55,18 @@ def weights_folder(model_dir: str | Path, checkpoint: str) -> Path:
 
 
 def last_index(folder: str | Path) -> Path:
-    """Returns the index of the last checkpoint in a folder, which `weights_folder` has returned."""
+    """Returns the index file of the last checkpoint in a folder that `weights_folder` returned."""
     indexes = (path for path in Path(folder).iterdir() if _CHECKPOINT.fullmatch(path.name))
     return max(indexes, key=lambda path: int(path.stem.partition("-")[2]))
 
 
 def check_no_run(output_dir: str | Path) -> None:
-    """Checks that an output folder does not hold the checkpoints, events or scores of a run.
+    """Checks that an output folder does not contain the checkpoints, events or scores of a run.
 
     A separate folder within a run is legal, for instance `run/evaluation`.
 
     Raises:
-      DataError: the folder is the folder of a run, or a subfolder that training writes to.
+      DataError: the folder is a run folder, or a subfolder that training writes to.
     """
     folder = Path(output_dir).resolve()
     if is_run(folder):

@@ -1,4 +1,4 @@
-"""Reads text files that users write: UTF-8 with or without a byte order mark, of any line ending and bounded size."""
+"""Reads text files written by users: UTF-8 with or without a byte order mark, any line endings, limited size."""
 
 import codecs
 import stat
@@ -7,9 +7,9 @@ from pathlib import Path
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.reading import access_named, check_not_special, memory_named
 
-MAX_BYTES = 1 << 30  # the files of instances of COCO have 0.45 GB
+MAX_BYTES = 1 << 30  # COCO's instance files have 0.45 GB
 _CHUNK = 1 << 16  # bytes of the first read
-# UTF-32 comes first, because the mark of UTF-16 begins that of UTF-32.
+# UTF-32 comes first, because its byte order mark starts with that of UTF-16.
 _OTHER_MARKS = {
     codecs.BOM_UTF32_LE: "UTF-32",
     codecs.BOM_UTF32_BE: "UTF-32",
@@ -19,7 +19,7 @@ _OTHER_MARKS = {
 
 
 def read_text(path: str | Path) -> str:
-    """Reads a text file; line endings become a line feed, and a byte order mark is left out.
+    """Reads a text file; line endings become line feeds, and a byte order mark is removed.
 
     Raises:
       DataError: the file is missing, unreadable, too large, not a regular file, or not text in UTF-8.
@@ -39,7 +39,7 @@ def read_regular(path: str | Path, max_bytes: int = MAX_BYTES) -> bytes:
     """
     check_regular(path)
     with memory_named(path), access_named(path), open(path, "rb") as file:
-        data = file.read(_CHUNK)  # `read` first allocates as many bytes as it may return
+        data = file.read(_CHUNK)  # `read` allocates its maximum size in advance
         while len(data) <= max_bytes and (chunk := file.read(max(_CHUNK, len(data)))):
             data += chunk
     if len(data) > max_bytes:
@@ -61,7 +61,7 @@ def check_regular(path: str | Path) -> None:
 
 
 def decode_text(data: bytes, where: str | Path, kind: str = "text") -> str:
-    """Decodes UTF-8 text; line endings become a line feed, and a byte order mark is left out.
+    """Decodes UTF-8 text; line endings become line feeds, and a byte order mark is removed.
 
     Args:
       data: the bytes.

@@ -1,4 +1,4 @@
-"""Worker processes for many files.
+"""Worker processes that handle many files.
 
 Workers are processes rather than threads, because Python code in one process uses only one core. Their number is
 limited, because a case takes gigabytes of memory.
@@ -38,14 +38,14 @@ def default_workers(bytes_each: int) -> int:
 def cpu_time() -> float:
     """Returns the CPU time of this process and its workers in seconds.
 
-    On systems without /proc, a worker counts when it has ended.
+    On systems without /proc, a worker counts only after it has ended.
     """
     ended = os.times()
     total = time.process_time() + ended.children_user + ended.children_system
     for process in multiprocessing.active_children():
         with contextlib.suppress(OSError):
             fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-            total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # user and system time
+            total += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # in user and system mode
     return total
 
 
@@ -54,9 +54,9 @@ def in_parallel(
 ) -> Iterator[tuple[Any, Any]]:
     """Calls a function for each item in up to `workers` processes, and yields results as soon as they are available.
 
-    With one worker, the function runs in this process, and also, with a warning, if the system offers no semaphores,
-    which processes need to share a queue. Log records of the package in a worker are logged in this
-    process after each call. Workers end when this process ends, even if it is killed.
+    With one worker, the function runs in this process. The same happens, with a warning, if the system has no
+    semaphores, which processes need to share a queue. Log records of the package in a worker are logged in this process
+    after each call. Workers end when this process ends, even if it is killed.
 
     Args:
       function: a function of one argument. The function, its arguments and its results must be picklable. An error in
@@ -92,20 +92,20 @@ def in_parallel(
             process.terminate()
         raise
     finally:
-        # Waits for the pool's management thread, which ends after the workers. Otherwise Python could write, at exit,
-        # to a pipe that this thread is closing.
+        # # Waits for the pool's management thread, which ends after the workers. Otherwise Python could write to a pipe
+        # at exit while this thread closes it.
         pool.shutdown(cancel_futures=True)
 
 
 def worker_pool(
     workers: int, initializer: Callable[..., None] | None = None, *arguments: Any
 ) -> concurrent.futures.ProcessPoolExecutor | None:
-    """Returns a pool of new processes; None, with a warning, if the system offers no semaphores.
+    """Returns a pool of new processes; None, with a warning, if the system has no semaphores.
 
     Args:
       workers: number of processes.
       initializer: a function that each process calls first with `arguments`, or None.
-      *arguments: its arguments.
+      *arguments: the arguments of `initializer`.
 
     Raises:
       OSError: this process has too many open files.
@@ -159,13 +159,13 @@ def _end_call(*_: object) -> None:
 
 
 def _end_soon() -> None:
-    """Ends this process in 2 seconds, unless the pool ends it first."""
+    """Ends this process after 2 seconds, unless the pool ends it first."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(2)
 
 
 def _show_unraisable(unraisable: "sys.UnraisableHookArgs") -> None:
-    """Reports an error that Python cannot raise, unless it is the exit of `_end_call` during a `__del__`."""
+    """Reports an error that Python cannot raise, except an exit by `_end_call` during a `__del__`."""
     if not isinstance(unraisable.exc_value, SystemExit):
         sys.__unraisablehook__(unraisable)
 

@@ -7,7 +7,7 @@
     mi.jobs.train(task=task, data=data, layout=layout, model_dir="run")
     mi.jobs.evaluate(task=task, model_dir="run", input_dir="held_out", output_dir="evaluation")
 
-Each function is imported when it is first used. TensorFlow is imported only with the functions that need it.
+Each function is imported when it is first used. TensorFlow is imported only by the functions that need it.
 """
 
 from typing import TYPE_CHECKING, Any

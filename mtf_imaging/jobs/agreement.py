@@ -1,4 +1,4 @@
-"""What all processes of a job must agree on before it starts: the code, the arguments and the data."""
+"""Checks that all processes of a job have the same code, arguments and data before it starts."""
 
 import hashlib
 import inspect
@@ -20,8 +20,8 @@ def check_agreement(group: Group, own: Any, **more: object) -> None:
 
     Args:
       group: the processes.
-      own: the settings of the job. Those that belong to one process are not compared.
-      **more: other values that must be the same, by name; they count before settings of the same name.
+      own: the job settings. Settings of single processes are not compared.
+      **more: other values that must be the same, by name; they take precedence over settings of the same name.
 
     Raises:
       ConfigError: the processes disagree. Every process raises the same error.
@@ -47,14 +47,14 @@ def check_same_data(group: Group, data: TrainingData, first_batch: dict | None) 
     if group.num == 1:
         return
     texts = [_digest(value) for _, value in sorted((first_batch or {}).items())]
-    eval_dir = data.eval_dir if data.evaluation is None else None  # another evaluation may read any format
+    eval_dir = data.eval_dir if data.evaluation is None else None  # a custom evaluation may read any format
     with explained(eval_dir or data.data_dir, data.kind, "eval_dir", "data"):
         texts += data.images.agreed(data.data_dir, eval_dir)
     group.agree({"the training data": "\n".join(texts)})
 
 
 def _digest(value: Any) -> str:
-    """Returns a digest of an entry of a batch: an array, the names of cases, or a list of such dicts."""
+    """Returns a digest of a batch entry: an array, case names, or a list of such dicts."""
     if isinstance(value, list):
         return " ".join(
             " ".join(_digest(each) for _, each in sorted(item.items())) if isinstance(item, dict) else str(item)
@@ -68,7 +68,7 @@ def _text(value: object) -> str:
 
 
 def _package_digest() -> str:
-    """Returns a digest of the source files of this package."""
+    """Returns a digest of this package's source files."""
     folder, digest = Path(mtf_imaging.__file__).parent, hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):
         digest.update(f"{path.relative_to(folder)}\n".encode() + path.read_bytes())
@@ -76,7 +76,7 @@ def _package_digest() -> str:
 
 
 def _source(task: object) -> str:
-    """Returns the source file of the class of a task; "" if it has none, as in a notebook."""
+    """Returns the source file of a task's class; "" if it has none, as in a notebook."""
     try:
         return Path(inspect.getfile(type(task))).read_text()
     except (TypeError, OSError):

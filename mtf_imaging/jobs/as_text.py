@@ -1,4 +1,4 @@
-"""Settings of a job as text that is the same in every process, to compare them with those of an earlier call."""
+"""Converts job settings to text that is the same in every process, for comparison with an earlier call."""
 
 import dataclasses
 import re
@@ -10,7 +10,7 @@ _DEPTH = 8
 
 
 def as_text(value: Any, depth: int = 0) -> str:
-    """Returns the text of a value; an object without a `repr` of its own is described by its class and attributes.
+    """Returns a value as text; an object without its own `repr` is described by its class and attributes.
 
     >>> class Task:
     ...     def __init__(self, network, rate):
@@ -20,7 +20,7 @@ def as_text(value: Any, depth: int = 0) -> str:
 
     Args:
       value: the value.
-      depth: the number of objects that contain it; too deep a value, as in a cycle, becomes "...".
+      depth: the number of objects that contain it; a value that is too deep, as in a cycle, becomes "...".
     """
     if depth > _DEPTH:
         return "..."

@@ -1,4 +1,4 @@
-"""The batches of a training: whole ones, or only the regions of this process if the data set can read them."""
+"""Training batches: whole batches, or only the regions of this process if the data set can read them."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -13,18 +13,18 @@ from mtf_imaging.training.data_set import data_batches
 from mtf_imaging.training.step import BuiltStep, TrainingStep, input_regions
 from mtf_imaging.training.task import Inputs
 
-# The regions of this process for each size of the images: {sizes: {input name: region}}.
+# The regions of this process for each image size: {sizes: {input name: region}}.
 RegionsBySize = Mapping[Sizes, Mapping[str, TensorRegion]]
-# Maps the number of the first step to an iterator of the inputs of steps.
+# Maps the number of the first step to an iterator over step inputs.
 Batches = Callable[[int], Iterator[dict]]
 
 
 class Feed(NamedTuple):
-    """The batches of a training with the function that takes them.
+    """Training batches with the function that computes a step from them.
 
     Attributes:
       compute: computes a step from the inputs of a batch: whole inputs, or the regions of this process.
-      batches: maps the number of the first step to an iterator of batches.
+      batches: maps the number of the first step to an iterator over batches.
     """
 
     compute: Callable[..., dict[str, Any]]
@@ -56,7 +56,7 @@ def check_data(group: Group, data: TrainingData, step: TrainingStep, buckets: Bu
 def open_batches(
     group: Group, data: TrainingData, step: TrainingStep, buckets: Buckets | None, built: BuiltStep
 ) -> Feed:
-    """Returns the batches that a training reads in this process.
+    """Opens the training batches that this process reads.
 
     Args:
       group: the processes.
@@ -96,5 +96,5 @@ def _batches(data: TrainingData, step: TrainingStep, regions: Mapping[str, Tenso
 
 
 def whole_inputs(inputs: Inputs) -> dict[str, TensorRegion]:
-    """Returns the regions of a process that computes everything."""
+    """Returns the regions for a process that computes everything."""
     return {name: whole_tensor(tuple(n for _, n in parse_shape(shape, name))) for name, (shape, _) in inputs.items()}

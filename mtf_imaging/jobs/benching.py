@@ -48,7 +48,7 @@ def bench(own: BenchSettings) -> Bench:
 
 
 def as_setup(layout: Layout | Setup) -> Setup:
-    """Returns a `Setup` unchanged; wraps a layout in a `Setup`, named as in the table."""
+    """Returns a `Setup` unchanged; wraps a layout in a `Setup` with its name for the table."""
     if isinstance(layout, Setup):
         return layout
     name = f"{layout.mesh_string}/{layout.rules_string}" if layout.mesh_shape else ONE_PROCESSOR_NAME
@@ -89,20 +89,20 @@ def bench_step(
 
         def show(what: str) -> None:
             if not bar.disable and what != bar.desc:
-                bar.unpause()  # the time of building does not count in the rate
+                bar.unpause()  # the building time does not affect the displayed rate
                 bar.set_description_str(what)
 
         measure(rows, lambda: Process(subject), steps, step.seed, show, bar.update, machine.sample)
         hardware = machine.hardware()
     for row in rows:
-        if row.error is None and len(row.devices) > 1:  # the measurement reports the devices
+        if row.error is None and len(row.devices) > 1:  # the measurement reports the actual devices
             row.plan, _ = _plan(subject, row.setup, row.devices)
     differences = tuple(unequal(rows, step.dtype))
     return Bench(rows, hardware, step.dtype, step.batch_size, step.micro_batches, differences, recipe)
 
 
 def _plan(subject: Subject, setup: Setup, devices: Sequence[str] = ("CPU:0",)) -> tuple[Plan, TracedStep]:
-    """Returns the plan of the measured step, which also keeps the norm of the gradient.
+    """Returns the plan of the measured step, which also stores the gradient norm.
 
     Raises:
       LayoutError: the layout is illegal.

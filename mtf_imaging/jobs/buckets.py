@@ -23,7 +23,7 @@ _logger = logging.getLogger(__name__)
 
 
 def open_buckets(data: TrainingData, step: TrainingStep, resolution: Resolution | None) -> Buckets | None:
-    """Returns the steps for each grid of the training cases; None if all samples have the same size.
+    """Returns the step for each grid of the training cases; None if all samples have the same size.
 
     Args:
       data: the training data.
@@ -31,7 +31,7 @@ def open_buckets(data: TrainingData, step: TrainingStep, resolution: Resolution 
       resolution: the required grids, or None.
 
     Raises:
-      DataError: the records have other grids.
+      DataError: the records have different grids.
     """
     is_planned = data.patch is not None and data.description is None  # the records do not exist yet
     if is_planned or (data.patch is None and not data.has_several_grids):
@@ -49,14 +49,14 @@ def open_buckets(data: TrainingData, step: TrainingStep, resolution: Resolution 
             )
     if data.patch is not None:
         return None
-    occurring = {*records.grids(data.data_dir)}  # a fold may lack the cases of a grid
+    occurring = {*records.grids(data.data_dir)}  # a fold may not contain any cases of a grid
     return Buckets.of(step, [grid for grid in sampling.grids if grid in occurring])
 
 
 def bucket_batches(
     data: TrainingData, buckets: Buckets, regions: Mapping[Sizes, Mapping[str, TensorRegion]]
 ) -> Callable[[int], Iterator[dict]]:
-    """Returns a function that maps the number of the first step to an iterator of batches.
+    """Returns a function that maps the number of the first step to an iterator over batches.
 
     Args:
       data: the training data.
@@ -109,7 +109,7 @@ def build_steps(
 
 
 def modeled_memory(step: TrainingStep, program: Program) -> int:
-    """Returns the bytes that a device holds at the peak of a step, by the model of the planner.
+    """Returns the planner's estimate of a device's peak memory during a step, in bytes.
 
     Args:
       step: the step.

@@ -1,4 +1,4 @@
-"""The layout "auto": the layout that the planner ranks first for the devices that are there."""
+"""The layout "auto": the layout that the planner ranks first for the available devices."""
 
 import dataclasses
 import logging
@@ -18,7 +18,7 @@ from mtf_imaging.planner.render.recipe_text import format_seconds
 from mtf_imaging.training.step import TrainingStep
 
 _logger = logging.getLogger(__name__)
-# Between processes without a known kind of GPU.
+# Assumed between processes without a known kind of GPU.
 _LINK, _LATENCY = 1e9, 2e-4  # bytes per second; seconds
 _SAMPLES = 3
 
@@ -70,7 +70,7 @@ def _choose(step: TrainingStep, devices: Devices, group: Group) -> tuple[str, st
 
 
 def _num_devices(devices: Devices, group: Group) -> int:
-    """Returns the number of devices that can compute a processor each."""
+    """Returns the number of devices, each of which can compute one processor."""
     if group.num > 1 or devices.mesh_impl == "stacked":
         return group.num
     available = default_devices()
@@ -83,7 +83,7 @@ def _hardware(step: TrainingStep, group: Group) -> Hardware:
     """Returns the kind of the first device: a known GPU, or the measured rates of this machine."""
     gpus = tf.config.list_physical_devices("GPU")
     name = tf.config.experimental.get_device_details(gpus[0]).get("device_name", "").lower() if gpus else ""
-    # The longest name that fits: "a100" is a part of no other name, but "l4" is a part of "l40s".
+    # The longest matching name, because "l4" is a part of "l40s".
     known = max((kind for kind in HARDWARE if kind.replace("rtx", "rtx ") in name), key=len, default=None)
     if known is not None:
         return HARDWARE[known]

@@ -1,4 +1,4 @@
-"""The frequencies of the classes that a new run starts from."""
+"""The class frequencies from which a new run starts."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -36,13 +36,13 @@ def check_class_frequencies(setting: ClassFrequencies) -> None:
 def resolve_frequencies(
     setting: ClassFrequencies, task: "Task", data: TrainingData, model_dir: str | Path
 ) -> list[float] | None:
-    """Returns the frequency of each output of the network of a task.
+    """Returns the frequency of each output of a task's network.
 
     Args:
       setting: "data" to count the labels of the data; or the frequencies; or None.
       task: the task.
       data: the training data.
-      model_dir: the folder of the run. A run that resumes keeps the frequencies that it began with.
+      model_dir: the run folder. A resumed run keeps its initial frequencies.
 
     Returns:
       A fraction of the labeled voxels or pixels for each output. None if the setting is None; if the task cannot use
@@ -59,10 +59,10 @@ def resolve_frequencies(
         facts = read_facts(model_dir)
         return facts.class_frequencies if facts else None
     label_counts = getattr(data.data_set, "label_counts", None)
-    description: Any = data.description or getattr(task, "description", None)  # a custom data set has none
+    description: Any = data.description or getattr(task, "description", None)  # a custom data set has no label counts
     if label_counts is None or not hasattr(description, "outputs"):
         return None
-    # A derived class may count in a way of its own; otherwise, the warnings about labels need the same counts.
+    # A derived class may count differently; otherwise, the warnings about labels use the same counts.
     survey = data.label_survey if type(data.data_set) is data.images.data_sets else None
     counts = survey.counts if survey else label_counts(data.data_dir)
     frequencies = class_frequencies(counts, list(description.outputs.values()), description.ignore)
@@ -70,7 +70,7 @@ def resolve_frequencies(
 
 
 def with_frequencies(task: Any, frequencies: Sequence[float] | None) -> Any:
-    """Returns a task whose network first predicts these frequencies; the same task if they are None.
+    """Returns a task whose network initially predicts these frequencies; the same task if they are None.
 
     Raises:
       ConfigError: there is not one frequency for each output of the network, or one is not from 0 to 1.
@@ -79,7 +79,7 @@ def with_frequencies(task: Any, frequencies: Sequence[float] | None) -> Any:
 
 
 def labeled_masks(description: Any, frequencies: Sequence[float] | None) -> list[str]:
-    """Returns the masks of a data set that have a labeled voxel, as far as the frequencies tell.
+    """Returns the masks with at least one labeled voxel, according to the frequencies.
 
     Args:
       description: the description of the training data; None for a custom data set.

@@ -20,7 +20,7 @@ def convert(own: ConvertSettings) -> list[str]:
     An interrupted conversion resumes where it stopped. Existing records of other cases are never overwritten.
 
     Returns:
-      The keys of the cases, in natural order.
+      The case keys, in natural order.
 
     Raises:
       DataError: a case is unusable, or the output folder contains other files.

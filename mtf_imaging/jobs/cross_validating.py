@@ -61,7 +61,7 @@ def cross_validate(own: CrossValidateSettings) -> dict[str, Any]:
 
     The same call continues an interrupted cross-validation. Finished folds are neither trained nor segmented again, and
     an interrupted fold resumes from its last checkpoint. The pooled results are computed from the stored segmentations
-    if a fold was finished since the last time.
+    if a fold was finished since the last call.
 
     If the program runs as several processes, every process makes the same call.
 
@@ -90,7 +90,7 @@ def cross_validate(own: CrossValidateSettings) -> dict[str, Any]:
 
         manifest = open_records(data.data_dir)
         description = data.description or LITS
-        assert isinstance(description, Description)  # the data are records
+        assert isinstance(description, Description)  # records have no other split
         sizes, splits = data.sizes(own.resolution), resolve_splits(data, manifest, runs)
         selected = _selected(own.folds, len(splits))
         texts = {name: as_text(value) for name, value in _settings_of_all_folds(own, data).items()}
@@ -157,7 +157,7 @@ def _settings_of_all_folds(own: CrossValidateSettings, data: TrainingData) -> di
 
 
 def resolve_splits(data: TrainingData, manifest: Manifest, runs: FoldRuns) -> list[Fold]:
-    """Returns the folds: those of the arguments, or else those of the folder, or else new ones.
+    """Returns the folds from the arguments, else from the folder, else new ones.
 
     Args:
       data: the training data.
@@ -222,7 +222,7 @@ def _check_arguments(data: TrainingData, devices: Devices) -> None:
 
 
 def _check_window(own: CrossValidateSettings, grids: Sequence[tuple[int, ...]]) -> None:
-    """Checks before the first fold is trained that the window, with which the folds are scored, fits into each grid."""
+    """Checks, before training, that the window used to score the folds fits into each grid."""
     window = window_of_run(own.patch, own)
     if window is not None:
         for grid in grids:

@@ -43,7 +43,7 @@ class TrainingData(DataSettings):
 
     @property
     def has_fixed_order(self) -> bool:
-        """Whether the order of the images does not depend on the batch size; older custom data sets may differ."""
+        """Whether the image order is independent of the batch size; older custom data sets may differ."""
         return self.reads_regions or self.kind.name != ARRAYS
 
     @property
@@ -53,7 +53,7 @@ class TrainingData(DataSettings):
 
     @property
     def patch(self) -> Grid | None:
-        """The voxels of the patches that a step computes; None for whole images."""
+        """The size of the patches in voxels; None for whole images."""
         patches = getattr(self.data_set, "patches", None) if self.is_records else None
         return patches.sizes if patches else None
 
@@ -65,7 +65,7 @@ class TrainingData(DataSettings):
 
     @functools.cached_property
     def label_survey(self) -> LabelSurvey | None:
-        """The labels of the training images; None for a custom data set."""
+        """The label survey of the training images; None for a custom data set."""
         with explained(self.data_dir, self.kind, "data_dir", "data"):
             return self.images.label_survey(self.data_dir, self.description, is_held_out=False)
 
@@ -74,13 +74,13 @@ class TrainingData(DataSettings):
         """The split of the held-out images in `eval_dir`; None for all images, and for records.
 
         Raises:
-          DataError: `eval_dir` holds other images.
+          DataError: `eval_dir` contains other images.
         """
         with explained(self.eval_dir, self.kind, "eval_dir", "data"):
             return self.images.held_out_split(self.eval_dir) if self.eval_dir else None
 
     def sizes(self, resolution: Resolution | None = None) -> tuple[int, ...]:
-        """Returns the voxels along each spatial dimension: `resolution`, or the default of the data if it is None.
+        """Returns the voxels along each spatial dimension: `resolution`, or the data's default if it is None.
 
         If there are several grids, these are the voxels of the largest one.
         """
@@ -93,7 +93,7 @@ class TrainingData(DataSettings):
 
 
 def as_training_data(data: DataSettings | str | Path) -> TrainingData:
-    """Returns a `TrainingData` unchanged; wraps a folder of records in a `TrainingData`."""
+    """Returns a `TrainingData` unchanged; wraps a records folder in a `TrainingData`."""
     if isinstance(data, TrainingData):
         return data
     return TrainingData(**values_of(DataSettings, data)) if isinstance(data, DataSettings) else TrainingData(data)

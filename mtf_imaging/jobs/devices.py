@@ -1,4 +1,4 @@
-"""The devices of a job: of this process, of several processes, or of servers that are monitored while the job runs."""
+"""The devices of a job, which belong to this process, several processes, or servers that the job monitors."""
 
 import contextlib
 import dataclasses
@@ -51,7 +51,7 @@ class Devices(DeviceSettings):
         Call it before any other use of TensorFlow. A second call does nothing.
 
         Returns:
-          The `Group` of this process, which may be alone.
+          The `Group` of this process, which may have no other members.
 
         Raises:
           ConfigError: the settings contradict the number of processes.
@@ -140,12 +140,12 @@ class Devices(DeviceSettings):
 
 
 def as_devices(own: DeviceSettings | None) -> Devices:
-    """Returns the devices of some settings; the default devices for None."""
+    """Returns the devices unchanged; the default devices for None."""
     return own if isinstance(own, Devices) else Devices(**({} if own is None else values_of(DeviceSettings, own)))
 
 
 def _check_divides(layout: Layout, num: int) -> None:
-    """Raises ConfigError unless the mesh has equally many processors, and at least one, for each of `num` processes."""
+    """Raises ConfigError unless `num` processes can share the mesh equally, with at least one processor each."""
     from mtf_imaging.meshes.grid import ShardGrid
 
     shards = ShardGrid.make([size for _, size in layout.mesh_shape], num).num_shards
@@ -160,7 +160,7 @@ def _check_divides(layout: Layout, num: int) -> None:
 
 
 def _check_all_compute(devices: list[str], servers: tuple[Server, ...], layout: Layout) -> None:
-    """Raises ConfigError if the mesh has no work for one of the servers."""
+    """Raises ConfigError if the mesh has no processor for one of the servers."""
     from mtf_imaging.meshes.devices import server_number
     from mtf_imaging.meshes.grid import ShardGrid
 

@@ -49,7 +49,7 @@ def ensemble_runs(model_dir: str | Path, checkpoint: str) -> list[Path]:
 
 
 def trained_runs(own: TrainedRunSettings) -> list[Path]:
-    """Returns the folders of the runs whose networks a job uses, after checking that they have a checkpoint.
+    """Returns the folders of the runs that a job uses, after checking that they have a checkpoint.
 
     Raises:
       ConfigError, CheckpointError: the same as in `ensemble_runs`.
@@ -61,9 +61,9 @@ def trained_runs(own: TrainedRunSettings) -> list[Path]:
 
 
 def check_no_fold(ensemble: bool, fold: int | None) -> None:
-    """Raises ConfigError if an ensemble is to be evaluated on one of its own folds.
+    """Raises ConfigError if an ensemble would be evaluated on one of its own folds.
 
-    The networks of the other folds have trained on these cases, so the scores would be too optimistic.
+    The other networks were trained on these cases, so the scores would be too optimistic.
     """
     if ensemble and fold is not None:
         raise ConfigError(

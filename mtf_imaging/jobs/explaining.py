@@ -29,7 +29,7 @@ from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.step import TracedStep, TrainingStep
 from mtf_imaging.training.task import Task, task_inputs
 
-_TRIES = 8  # sizes that are planned to find one that wastes less
+_TRIES = 8  # the maximum number of sizes to try to find one that wastes less
 
 
 @takes(ExplainSettings)
@@ -70,7 +70,7 @@ def planned_step(own: PlannedStepSettings) -> TrainingStep:
 
 
 def planned_recipe(num_steps: int | None = None, price_per_hour: float | None = None) -> Recipe:
-    """Returns the length of a training and the price of its devices, which `explain` and `bench` take.
+    """Returns the training length and device price in the settings of `explain` or `bench`.
 
     Raises:
       ConfigError: an argument is invalid.
@@ -113,10 +113,10 @@ def explain_step(
       hardware: the kind of device; None for an estimate without times.
       num_hosts: number of hosts; see `explain`.
       mesh_impl: the mesh implementation; see `explain`.
-      recipe: the length of the training and the price of a device.
-      spacing: voxel size in mm along x, y and z; None if it is not known.
+      recipe: the training length and the device price.
+      spacing: voxel size in mm along x, y and z; None if unknown.
       image: voxels of the images if the step computes patches of them; default: the step computes whole images.
-      window_step: the distance of neighboring windows in a prediction, as a share of the size of the patch.
+      window_step: the distance between neighboring windows in a prediction, as a share of the patch size.
 
     Raises:
       LayoutError: the layout is illegal; the message lists all its faults.
@@ -161,11 +161,11 @@ def explain_step(
 def receptive_field_of(
     step: TrainingStep, spacing: tuple[float, float, float] | None = None, image: tuple[int, ...] | None = None
 ) -> ReceptiveField | None:
-    """Returns the receptive field of the network of a step; None if it is not known; see `receptive_field`.
+    """Returns the receptive field of a step's network; None if unknown; see `receptive_field`.
 
     Args:
       step: the step.
-      spacing: voxel size in mm; None if it is not known.
+      spacing: voxel size in mm; None if unknown.
       image: voxels of the images if the step computes patches of them.
     """
     try:
@@ -186,14 +186,14 @@ def patch_cost(
     with_whole: bool = True,
     **on: Any,
 ) -> PatchCost:
-    """Returns the costs of predicting an image with windows of the size of a step's patches, and at once.
+    """Returns the costs of predicting an image with windows as large as a step's patches, and at once.
 
     Args:
       step: the step on patches.
       image: voxels of the images.
-      layout: the layout of the step. Its rule for the batch spreads the windows over processors.
+      layout: the layout of the step. Its batch rule distributes the windows over processors.
       hardware: the kind of device, or None.
-      window_step: the distance of neighboring windows, as a share of the size of the patch.
+      window_step: the distance between neighboring windows, as a share of the patch size.
       with_whole: whether to compute the cost of the whole image at once, too.
       **on: the number of hosts and the mesh implementation, as in `make_plan`.
     """
@@ -209,7 +209,7 @@ def patch_cost(
 
 
 def without_batch(layout: Layout) -> Layout:
-    """Returns the layout of a prediction of one whole image at a time."""
+    """Returns the layout for predicting one whole image at a time."""
     return layout.restrict(lambda dim: dim != BATCH)
 
 
@@ -219,7 +219,7 @@ def predict_cost(
     """Returns the cost of forward passes; None if the network or the layout does not accept images of this size.
 
     Args:
-      step: a step on images of the size that the network predicts.
+      step: a step on images with the size to predict.
       layout: the layout.
       hardware: the kind of device, or None.
       batch: the number of images in a pass.
@@ -238,7 +238,7 @@ def predict_cost(
 
 
 def _batch_bytes(step: TrainingStep) -> int:
-    """Returns the bytes of the inputs of a whole batch."""
+    """Returns the input bytes of a whole batch."""
     sizes = ((math.prod(size for _, size in parse_shape(shape)), dtype) for shape, dtype in step.inputs.values())
     return sum(size * dtype.size for size, dtype in sizes)
 
@@ -251,7 +251,7 @@ def _unevenness(step: TrainingStep, traced: TracedStep, plan: Plan) -> Unevennes
 
 
 def _better_sizes(step: TrainingStep, plan: Plan, image: Mapping[str, int]) -> Mapping[str, int]:
-    """Returns the nearest sizes of the image under which a step wastes little work; {} if none of a few does."""
+    """Returns the nearest image sizes at which a step wastes little work; {} if none of the tried sizes does."""
     spatial = [name for name, _ in volume_of(step)]
     for sizes in itertools.islice(better_sizes(plan, image), _TRIES):
         batch = sizes.get(BATCH, image.get(BATCH, 1)) * step.micro_batches
@@ -278,7 +278,7 @@ def _with_faults_of_inputs(error: ShapeError, step: TrainingStep, layout: Layout
 
 
 def recomputes_activations(task: Task) -> bool:
-    """Whether a task's network, or its backbone, recomputes activations in the backward pass."""
+    """Returns whether a task's network or its backbone recomputes activations in the backward pass."""
     return bool(getattr(_recomputing_part(task), "recompute", False))
 
 
@@ -300,7 +300,7 @@ def with_recomputation(step: TrainingStep, recompute: bool) -> TrainingStep | No
 
 
 def _recomputing_part(task: Task) -> Any:
-    """Returns a task's network or its backbone, whichever has a setting `recompute`; None if neither has one."""
+    """Returns a task's network or its backbone, whichever has a `recompute` setting; None if neither has one."""
     network = getattr(task, "network", None)
     for part in (network, getattr(network, "backbone", None)):
         if dataclasses.is_dataclass(network) and dataclasses.is_dataclass(part) and hasattr(part, "recompute"):
@@ -315,7 +315,7 @@ def volume_of(step: TrainingStep) -> tuple[tuple[str, int], ...]:
 
 
 def picture_of(explained: Explained, volume: tuple[tuple[str, int], ...]) -> LayoutPicture:
-    """Returns the data for a picture of a layout."""
+    """Returns the data for a layout picture."""
     plan, hardware = explained.plan, explained.hardware
 
     def parts(of: Plan | None) -> tuple[tuple[str, int], ...]:

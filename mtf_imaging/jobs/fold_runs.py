@@ -1,4 +1,4 @@
-"""The output folder of a cross-validation: its settings, its folds, and which of them are finished."""
+"""The output folder of a cross-validation: its settings, its folds and their progress."""
 
 import hashlib
 import json
@@ -20,13 +20,13 @@ from mtf_imaging.files.run_folder import fold_folder, fold_folders
 
 SETTINGS = "cross_validation.json"
 _EVALUATION = "evaluation"
-_SHOWN = 60  # characters of a long value
+_SHOWN = 60  # characters shown of a long value
 
 
 class FoldRuns:
     """The output folder of a cross-validation.
 
-    It contains `cross_validation.json`, `splits_final.json`, and for each fold the folder of its run, `fold_0`,
+    It contains `cross_validation.json`, `splits_final.json`, and for each fold its run folder, `fold_0`,
     `fold_1`, ..., with the scores of the held-out cases in `evaluation`.
 
     Args:
@@ -38,11 +38,11 @@ class FoldRuns:
         self.splits_file = self.path / FILE
 
     def run(self, fold: int) -> Path:
-        """Returns the folder of the run of a fold."""
+        """Returns the run folder of a fold."""
         return fold_folder(self.path, fold)
 
     def evaluation(self, fold: int) -> Path:
-        """Returns the folder of the scores of a fold."""
+        """Returns the evaluation folder of a fold."""
         return self.run(fold) / _EVALUATION
 
     def metrics(self, fold: int) -> dict[str, Any]:
@@ -65,10 +65,10 @@ class FoldRuns:
     def check(self, settings: Mapping[str, str], splits: Sequence[Fold], manifest: Manifest) -> None:
         """Checks that the folder is empty, or that its cross-validation began with these arguments.
 
-        Before the first fold has a folder, nothing depends on the settings, so they may still change.
+        Until the first fold has a folder, nothing depends on the settings, so they may still change.
 
         Args:
-          settings: the settings that all folds share, by the name of the argument.
+          settings: the settings that all folds share, by argument name.
           splits: the folds.
           manifest: the manifest of the records.
 
@@ -89,7 +89,7 @@ class FoldRuns:
             )
 
     def begin(self, settings: Mapping[str, str], splits: Sequence[Fold], manifest: Manifest) -> None:
-        """Saves the settings, the folds and the cases before the first fold, after the same check as `check`."""
+        """Saves the settings, the folds and the cases before the first fold, after the same checks as `check`."""
         self.check(settings, splits, manifest)
         if not fold_folders(self.path):
             with writing_to(self.path):
@@ -101,12 +101,12 @@ class FoldRuns:
         return read_splits(self.splits_file) if (self.path / SETTINGS).is_file() and fold_folders(self.path) else None
 
     def is_pooled(self, folds: Sequence[int]) -> bool:
-        """Returns whether the pooled results exist and are those of these finished folds."""
+        """Returns whether pooled results for exactly these finished folds exist."""
         saved = self._read() or {}
         return has_results(self.path) and saved.get("pooled") == self._digests(folds)
 
     def save_pooled(self, folds: Sequence[int]) -> None:
-        """Notes that the pooled results are those of these finished folds."""
+        """Records that the pooled results cover these finished folds."""
         self._write((self._read() or {}) | {"pooled": self._digests(folds)})
 
     def _digests(self, folds: Sequence[int]) -> dict[str, str]:
@@ -131,7 +131,7 @@ class FoldRuns:
     def _compare(
         self, saved: dict[str, Any], settings: Mapping[str, str], splits: Sequence[Fold], sources: dict[str, str]
     ) -> None:
-        """Raises ConfigError if a cross-validation with other settings, folds or cases is in the folder."""
+        """Raises ConfigError if the folder contains a cross-validation with other settings, folds or cases."""
         fix = "or give another output_dir."
         cases = saved["cases"]
         if cases.keys() != sources.keys():
@@ -174,7 +174,7 @@ class FoldRuns:
 
 
 def _sources(manifest: Manifest) -> dict[str, str]:
-    """Returns the digest of the files of each case by its key."""
+    """Returns the digest of each case's files by case key."""
     return {key: source.digest if source else "" for key, source in manifest.sources.items()}
 
 
@@ -183,7 +183,7 @@ def _listed(keys: Sequence[str]) -> str:
 
 
 def _difference(first: str, second: str) -> tuple[str, str]:
-    """Returns two values for a message; long ones are cut to the place where they differ.
+    """Formats two values for a message; long values are cut to the place where they differ.
 
     >>> _difference("Net(filters=2, depth=3" + " " * 90 + ")", "Net(filters=2, depth=4)")
     ('...depth=3', '...depth=4)')

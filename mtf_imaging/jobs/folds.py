@@ -30,7 +30,7 @@ class FoldData:
       data: the training data, with the fold's cases as held-out cases.
       digest: a short hash of the keys of the training cases and the held-out cases.
       splits: all folds.
-      path: the file to write the folds to; None for no such file.
+      path: the file to which the folds are written, or None.
     """
 
     data: "TrainingData"
@@ -39,22 +39,22 @@ class FoldData:
     path: str | Path | None
 
     def save(self, model_dir: str | Path) -> None:
-        """Writes the folds to the folder of the run, and to `path` if there is one."""
+        """Writes the folds to the run folder, and to `path` if it is set."""
         for path in (Path(model_dir) / FILE, self.path):
             if path is not None:
                 write_splits(path, self.splits)
 
 
 def resolve_fold(data: "TrainingData", model_dir: str | Path) -> FoldData | None:
-    """Divides the records of a run into training and held-out cases by its fold; returns None without a fold.
+    """Divides records into the training and held-out cases of a fold; returns None without a fold.
 
     Args:
       data: the training data.
-      model_dir: the folder of the run, which may contain the digest of its fold.
+      model_dir: the run folder, which may contain the fold's digest.
 
     Raises:
       ConfigError: a setting contradicts the fold, or the run began with another fold.
-      DataError: the cases in the file of splits are not the cases of these records.
+      DataError: the cases in the splits file are not the cases of these records.
     """
     number, path = data.fold, data.splits_file
     if number is None:

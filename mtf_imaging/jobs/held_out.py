@@ -35,9 +35,9 @@ class HeldOut(NamedTuple):
       sizes: voxels of the images along each spatial dimension; None if they have several sizes.
       any_size: whether the network must accept images of any size, as it does if `sizes` is None.
       region_batches: a function that returns the regions of these batches that this process computes, to read instead
-        of `batches`; None if there is none.
-      patch: the voxels of the patches of the training, of which the batches consist, and of the window that slides over
-        the images; None for whole images.
+        of `batches`; None if there is no such function.
+      patch: the size in voxels of the training patches, which is also the size of the batches and of the window that
+        slides over the images; None for whole images.
     """
 
     evaluate: Callable
@@ -58,10 +58,10 @@ def open_held_out(
       step: the training step.
       monitor: the measure that selects the best checkpoint.
       progress: whether the default evaluation of records shows a progress bar.
-      whole: the voxels of whole images; None if they are those of the step.
+      whole: the voxels of whole images; None if the step computes whole images.
 
     Raises:
-      ConfigError: there is no evaluation for this data set, or the evaluation lacks the measure.
+      ConfigError: there is no evaluation for this data set, or the evaluation does not have the measure.
       DataError: the folder of held-out cases is invalid.
     """
     if not data.eval_dir:
@@ -88,7 +88,7 @@ def open_held_out(
 
 
 def scores_training_cases(data: TrainingData) -> bool:
-    """Returns whether the held-out cases are those of the training; a folder may have different splits for them."""
+    """Returns whether the held-out cases are the training cases; one folder may have separate splits."""
     if data.eval_dir is None or isinstance(data.eval_dir, Subset):
         return False
     if data.images.split != data.held_out_split:
@@ -116,7 +116,7 @@ def make_evaluator(
     stop: Callable[[], str | None],
     progress: bool,
 ) -> Evaluator:
-    """Builds the observer that evaluates held-out cases, with its networks for prediction and for the loss.
+    """Builds the observer that evaluates held-out cases, with its prediction and loss programs.
 
     Args:
       held_out: the held-out cases.
@@ -125,10 +125,10 @@ def make_evaluator(
       checkpoints: the checkpoints of the training program.
       layout: the layout.
       mesh_impl: the mesh implementation, as in `Program`.
-      model_dir: the folder of the run.
+      model_dir: the run folder.
       monitor: the measure that selects the best checkpoint.
       every: number of steps between evaluations.
-      num_steps: total number of steps of the run.
+      num_steps: total number of steps in the run.
       stop: the stop function, as in `training.loop.train`.
       progress: whether to show progress.
     """

@@ -22,10 +22,10 @@ _TITLE = "held-out cases"
 def loss_of_batches(
     batches: Callable[[], Iterator[dict]], step: TrainingStep, program: Program, options: dict[str, Any], progress: bool
 ) -> Loss:
-    """Returns the function that computes the held-out loss, with batches and micro-batches as large as in training.
+    """Returns the function that computes the held-out loss, with the batch and micro-batch sizes of training.
 
     Args:
-      batches: returns an iterator over all held-out batches.
+      batches: a function that returns an iterator over all held-out batches.
       step: the training step.
       program: the training program, which shares its variables.
       options: keyword arguments for `Program`: layout, mesh_impl.
@@ -50,7 +50,7 @@ def loss_of_batches(
 def loss_of_buckets(
     batches: Callable[[], Iterator[dict]], step: TrainingStep, program: Program, options: dict[str, Any], progress: bool
 ) -> Loss:
-    """Returns the function for images of several sizes, with a program per size; see `loss_of_batches`."""
+    """Returns the loss function for images of several sizes, with one program per size; see `loss_of_batches`."""
     build = functools.cache(functools.partial(_build, step, program, options, progress))
 
     def compute(check_stop: Callable[[], None]) -> float:
@@ -75,13 +75,13 @@ def loss_of_regions(
     *,
     sizes: Sizes | None,
 ) -> Loss:
-    """Returns the function that reads only the regions of this process; see `loss_of_batches`.
+    """Returns the loss function that reads only the regions of this process; see `loss_of_batches`.
 
     Args:
       batches: returns an iterator over the regions of all micro-batches, as `Evaluation.loss_region_batches` does. Its
         argument `regions` maps the sizes of images to the regions of the inputs.
       step, program, options, progress: the same as in `loss_of_batches`.
-      sizes: the sizes of all images; None if they have several sizes.
+      sizes: the size of all images; None if they have several sizes.
     """
     build = functools.cache(functools.partial(_build, step, program, options, progress))
     if sizes is not None:
@@ -104,7 +104,7 @@ def loss_of_regions(
 
 
 def _build(step: TrainingStep, program: Program, options: dict[str, Any], progress: bool, sizes: Sizes) -> HeldOutLoss:
-    """Builds the loss of images of some sizes, with micro-batches as large as in training."""
+    """Builds the loss program for one image size, with the micro-batch size of training."""
     inputs = step.resized(sizes).part_inputs
     with building("building the held-out loss", progress=progress):
         return HeldOutLoss(step.task, inputs, step.micro_batches, variables=program, **options)

@@ -1,4 +1,4 @@
-"""Imports the weights of another program, by a table of the names of its variables."""
+"""Imports the weights of another program, using a table of its variable names."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -24,14 +24,14 @@ class ImportedWeights:
     """Weights that `import_weights` wrote.
 
     Attributes:
-      title: the name of the network.
-      file_format: the name of the format.
+      title: the network name.
+      file_format: the format name.
       checkpoint: the path of the checkpoint.
       num_variables: number of variables.
       num_values: number of values in all variables.
-      settings: the settings of a backbone that computes the same features, {name: value}.
+      settings: the settings with which a backbone computes the same features, {name: value}.
       network_settings: the settings of a network around the backbone, {"detection.RetinaNet.classes": value}.
-      notes: what else must agree, in sentences.
+      notes: other conditions, as sentences.
       slots: variables of the checkpoint that belong to an optimizer or are moving averages of weights. Like `others`,
         they are not imported.
       others: all other variables of the checkpoint, such as those of a classifier.
@@ -103,7 +103,7 @@ def import_weights(own: ImportWeightsSettings) -> ImportedWeights:
 
 @dataclasses.dataclass(frozen=True)
 class _Copy:
-    """The conversion of a variable that is copied."""
+    """The conversion for a variable that is copied unchanged."""
 
     shapes: Mapping[str, tuple[int, ...]]
 
@@ -113,7 +113,7 @@ class _Copy:
 
 
 def _conversions(table: NameTable) -> dict[str, Conversion]:
-    """Returns how each variable of a table follows from the arrays of a file."""
+    """Returns the conversion from file arrays for each variable of a table."""
     conversions: dict[str, Conversion] = {name: _Copy({own: table.shapes[name]}) for name, own in table.names.items()}
     return conversions | dict(getattr(table, "conversions", {}))
 
@@ -139,7 +139,7 @@ def _check_table(path: str, table: NameTable, shapes: Mapping[str, tuple[int, ..
 
 
 def _read(file: WeightFile, table: NameTable) -> dict[str, np.ndarray]:
-    """Returns the values of variables by their names in this package."""
+    """Returns the values of variables, by their names in this package."""
     values = {}
     for name, conversion in _conversions(table).items():
         arrays = [_read_finite(file, own) for own in conversion.shapes]
@@ -160,7 +160,7 @@ def _read_finite(file: WeightFile, name: str) -> np.ndarray:
 
 
 def _unused(shapes: Mapping[str, Any], used: set[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Returns the names of the slots of optimizers, and of the other variables that are not used."""
+    """Returns the names of optimizer slots and of other unused variables."""
     rest = [name for name in shapes if name not in used]
     variables = {name.removesuffix(_OBJECT) for name in shapes}
     slots = tuple(name for name in rest if _SLOTS in name or name.rpartition("/")[0] in variables)

@@ -1,4 +1,4 @@
-"""What `evaluate` and `predict` share: the images of a run, and its trained network in all processes."""
+"""Functions shared by `evaluate` and `predict`: opening the images of a run and its network in all processes."""
 
 import contextlib
 import dataclasses
@@ -29,12 +29,12 @@ _NO_RULES = ("splits_file", "eval_batch_size", "spacing_table", "ensemble", "out
 
 
 def open_images(own: EvaluateSettings | PredictSettings) -> PredictedImages:
-    """Returns the kind of images that a run was trained on, with the settings of a job.
+    """Returns the kind of images on which a run was trained, with the settings of a job.
 
     Raises:
       CheckpointError: the run has no such checkpoint.
       ConfigError: a setting has no effect on these images.
-      DataError: the facts of the run are damaged.
+      DataError: the run's facts are damaged.
     """
     return open_subject(trained_runs(own)[0], Inference.of(own))
 
@@ -50,12 +50,12 @@ def network_of_run(
 
     Args:
       subject: the kind of images.
-      own: the settings of the job.
+      own: the job settings.
       images: the images, which all processes must have in the same order.
-      choose: a function that returns the numbers of the images to predict, which process 0 calls; None for all images.
+      choose: a function that process 0 calls to get the numbers of the images to predict; None for all images.
 
     Yields:
-      The processes, the network, and the images to predict. Without such images, the network is None.
+      The processes, the network, and the images to predict. If there are none, the network is None.
     """
     task, devices = task_for(own.task, subject.description), as_devices(own.devices)
     with devices.joined(own.layout) as group:

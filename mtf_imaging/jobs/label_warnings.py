@@ -1,4 +1,4 @@
-"""Warnings about labels that the data of a training lack, before its first step."""
+"""Warns, before the first training step, about labels that the data lack."""
 
 import logging
 from pathlib import Path
@@ -17,11 +17,11 @@ _logger = logging.getLogger(__name__)
 def warn_of_labels(data: TrainingData, model_dir: str | Path) -> None:
     """Warns about classes that no image has, and about images that have only the ignore label.
 
-    A sample of the images is counted; see `LabelSurvey`. A run that resumes was warned when it began.
+    A sample of the images is counted; see `LabelSurvey`. A resumed run does not repeat the warnings.
 
     Args:
       data: the training data and the held-out images.
-      model_dir: the folder of the run.
+      model_dir: the run folder.
 
     Raises:
       DataError: all voxels or pixels of the training data, or of the held-out images, are ignored.
@@ -29,7 +29,7 @@ def warn_of_labels(data: TrainingData, model_dir: str | Path) -> None:
     if last_checkpoint(model_dir) is not None:
         return
     _warn(data.data_dir, data.label_survey, is_held_out=False)
-    eval_dir: Any = data.eval_dir if data.evaluation is None else None  # another evaluation may read any format
+    eval_dir: Any = data.eval_dir if data.evaluation is None else None  # a custom evaluation may read any format
     if eval_dir and not scores_training_cases(data):
         with explained(eval_dir, data.kind, "eval_dir", "data"):
             _warn(eval_dir, data.images.label_survey(eval_dir, data.description, is_held_out=True), is_held_out=True)

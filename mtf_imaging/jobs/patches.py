@@ -44,7 +44,7 @@ def with_patches(data: TrainingData, own: PatchSettings) -> TrainingData:
 
 
 def sample_sizes(data: TrainingData, whole: tuple[int, ...]) -> tuple[int, ...]:
-    """Returns the voxels of the images that a step computes: those of a patch, or of a whole image.
+    """Returns the size of a step's images in voxels: a patch or a whole image.
 
     Args:
       data: the training data.

@@ -50,7 +50,7 @@ class JobPlan:
       loss: {keyword argument of the task: choice}.
       augmentation: {parameter of `data.augmentation.Augmentation`: choice}.
       found: the layout with its costs.
-      alternatives: the planned step with its costs, and that of the other kind if it was considered.
+      alternatives: the planned step with its costs, and the alternative of the other kind if it was considered.
     """
 
     fingerprint: Fingerprint
@@ -76,7 +76,7 @@ class JobPlan:
 
     @property
     def receptive_field(self) -> ReceptiveField | None:
-        """The part of a volume that a voxel of the output depends on; None if it is not known."""
+        """The part of a volume that an output voxel depends on; None if unknown."""
         return self.alternatives[0].receptive_field
 
 
@@ -84,10 +84,10 @@ class JobPlan:
 def plan(own: PlanSettings) -> JobPlan:
     """Plans a training job for a data set and devices.
 
-    The step with the finest spacing, then the most filters, then the largest batch is chosen that fits on the devices
-    under some layout, by the estimates of `search`. If whole volumes fit only with voxels more than twice as large as
-    those of the data, the largest patches that fit are planned instead. The levels of the network follow from the grid
-    or the patch, and the spacing. No device is used.
+    The plan chooses the step with the finest spacing, then the most filters, then the largest batch that fits on the
+    devices under some layout, by the estimates of `search`. If whole volumes fit only with voxels more than twice as
+    large as the data's, it chooses the largest patches that fit instead. The levels of the network follow from
+    the spacing and the size of the grid or patch. No device is used.
 
     Returns:
       The plan.
@@ -115,7 +115,7 @@ def plan_fingerprint(
     progress: bool = True,
     patches: str = "auto",
 ) -> JobPlan:
-    """Does the same as `plan`, for a fingerprint that was read before."""
+    """Does the same as `plan`, for a given fingerprint."""
     check_choice("patches", patches, PATCHES)
     dtype, loss = _choose_dtype(hardware), choose_loss(fingerprint)
 

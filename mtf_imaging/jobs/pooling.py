@@ -33,10 +33,10 @@ def held_out_cases(
     known: SpacingTable,
     description: Description,
 ) -> list[Case]:
-    """Returns the held-out cases of a fold, after checking that the records were made from them.
+    """Returns the held-out cases of a fold, after checking that the records were converted from them.
 
     Raises:
-      DataError: the folder lacks a case, or a CT has another shape than the CT of its record.
+      DataError: the folder lacks a case, or a CT does not have the shape of its record's CT.
     """
     cases = cases_to_evaluate(input_dir, runs.evaluation(fold), split.val, known, description)
     for case in cases:
@@ -65,8 +65,8 @@ def pool_folds(
 ) -> dict[str, Any]:
     """Scores the segmentations of all finished folds together, and prints the tables.
 
-    The stored segmentations are scored again, in parallel, because scores of earlier calls cannot be read back as a
-    whole. If no fold has been finished since the last time, the stored results are used.
+    The stored segmentations are scored again, in parallel, because the stored scores are not complete enough to be
+    pooled. If no fold has been finished since the last call, the stored results are used.
 
     Args:
       runs: the folder of the cross-validation.
@@ -84,7 +84,7 @@ def pool_folds(
       The contents of the pooled `metrics.json`.
 
     Raises:
-      DataError: a case has changed, or the scores of a fold are those of other cases.
+      DataError: a case has changed, or the scores of a fold belong to other cases.
       ConfigError: another process is writing to the folder.
     """
     folds = runs.finished(len(splits))
@@ -124,7 +124,7 @@ def pool_folds(
 
 
 def _check_metrics(runs: FoldRuns, fold: int, metrics: Mapping[str, Any], split: Fold) -> None:
-    """Raises DataError if the scores of a fold are not those of its held-out cases."""
+    """Raises DataError if the scores of a fold do not belong to its held-out cases."""
     if {*metrics["cases"]} != {*split.val}:
         raise DataError(
             f"{runs.evaluation(fold)}: contains the scores of cases {', '.join(metrics['cases'])}, but fold {fold} "

@@ -1,4 +1,4 @@
-"""Checks that a run resumes with data like those it began with."""
+"""Checks that a run resumes with the same kind of data with which it began."""
 
 from pathlib import Path
 
@@ -13,14 +13,14 @@ _SETTINGS = ("data_dir", "model_dir")
 
 
 def check_resumed_data(data: TrainingData, model_dir: str | Path) -> None:
-    """Checks that the training data have the description of the data that a run began with.
+    """Checks that the training data have the same description as when the run began.
 
-    A checkpoint fits any data with as many channels and labels, so it does not show that they mean something else. A
-    folder without a checkpoint begins a new run, with any data.
+    A checkpoint fits any data with equally many channels and labels, even if they have a different meaning. A folder
+    without a checkpoint begins a new run, with any data.
 
     Args:
       data: the training data.
-      model_dir: the folder of the run.
+      model_dir: the run folder.
 
     Raises:
       DataError: the run began with data of another kind, or with other channels, labels, classes or categories.

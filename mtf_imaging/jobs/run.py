@@ -1,4 +1,4 @@
-"""The folder of a run, and its lock."""
+"""The run folder and its lock."""
 
 import contextlib
 from collections.abc import Iterator
@@ -12,10 +12,10 @@ from mtf_imaging.files.run_folder import CONFIG, EVAL, FACTS, TRAIN
 
 @contextlib.contextmanager
 def held(model_dir: str | Path) -> Iterator[None]:
-    """Locks the folder of a run within the block, so that no other process trains in it.
+    """Locks a run folder within the block, so that no other process trains in it.
 
-    Unfinished files that killed trainings have left in the folders of scores and events are deleted, also those of
-    other machines and containers: only the holder of the lock writes there.
+    Unfinished files that killed trainings have left in the folders of scores and events are deleted, including those
+    from other machines and containers, because only the holder of the lock writes there.
 
     Raises:
       ConfigError: the folder contains other files, or another process is training in it.

@@ -106,7 +106,7 @@ def usable_memory(hardware: Hardware | str, memory_limit: float | None) -> float
 
 
 def _check_connected(num_devices: int, num_hosts: int, mesh_impl: str) -> dict[str, Any]:
-    """Returns the keyword arguments of `search_layouts` for the hosts and the mesh implementation.
+    """Returns the host and mesh implementation arguments of `search_layouts`.
 
     Raises:
       ConfigError: `num_hosts` does not divide `num_devices`, or the mesh implementation has one device only.

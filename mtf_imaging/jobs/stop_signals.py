@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 from mtf_imaging.errors import Interrupted
 from mtf_imaging.processes.leaving import SAME_REQUEST, say
 
-# The signals that schedulers send before they stop a job, the loss of the terminal, and Ctrl-C.
+# The signals for a scheduler's warning, the loss of the terminal, and Ctrl-C.
 _NAMES = {"SIGTERM": "SIGTERM", "SIGUSR1": "SIGUSR1", "SIGHUP": "SIGHUP", "SIGINT": "Ctrl-C"}
 # Shells make background processes ignore Ctrl-C, which is meant for the foreground process, and nohup ignores SIGHUP.
 _MAY_BE_IGNORED = ("SIGINT", "SIGHUP")
@@ -31,7 +31,7 @@ class StopSignals:
     so the class has no effect in other threads.
 
     Args:
-      stopped: what the message of `Interrupted` says about a signal before the first call of `reason`.
+      stopped: the message of `Interrupted` for a signal before the first call of `reason`.
       second: a function that is called with the number of a second signal, also by a block within this one; or None.
 
     Attributes:
@@ -68,7 +68,7 @@ class StopSignals:
     ) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
-        # A library that is being imported may replace the exception of a signal by another one.
+        # A library that is being imported may replace a signal's exception with another one.
         if self._signal is not None and error is not None and not self._is_asked:
             error = Interrupted(f"{self._signal[0]}: {self._stopped}")
         elif not isinstance(error, Interrupted):
@@ -91,10 +91,10 @@ class StopSignals:
             self.handle_second(number)
 
     def handle_second(self, number: int) -> None:
-        """Does what the outermost block does after a second signal.
+        """Handles a second signal as the outermost block does.
 
         Args:
-          number: the number of the signal.
+          number: the signal number.
         """
         before = self._before[number]
         outer = getattr(before, "__self__", None)

@@ -13,12 +13,12 @@ _SETTINGS = "study.json"
 
 
 def keep_settings(out: Path, settings: dict, added: str) -> None:
-    """Saves the settings of a study, or compares them with the settings that its folder already contains.
+    """Saves the settings of a study, or compares them with the settings already saved in its folder.
 
     Args:
       out: the folder.
       settings: the settings that all runs of the study share, as a JSON object.
-      added: what can be added to a study, for the message.
+      added: the things that can be added to a study, for the message.
 
     Raises:
       ConfigError: the folder contains a study with other settings, or other files.

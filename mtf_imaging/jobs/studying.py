@@ -1,4 +1,4 @@
-"""Studies of one network: at several resolutions, or on whole volumes and patches, on the same cases."""
+"""Studies that train one network on the same cases at several resolutions, or on whole volumes and patches."""
 
 import functools
 import hashlib
@@ -71,7 +71,7 @@ def study(own: StudySettings) -> "list[Run] | list[ContextRun]":
 
 
 def _training(own: StudySettings, data_dir: Path) -> TrainSettings:
-    """Returns the settings of a training of a study of context."""
+    """Returns the training settings for a context study."""
     return TrainSettings(**values_of(TrainSettings, own, data=str(data_dir), model_dir="unused"))
 
 
@@ -141,11 +141,11 @@ def run_study(steps: Steps, own: StudyCases, settings: dict) -> "list[Run]":
 
 
 def check_held_out_cases(input_dir: str | Path, held_out_dir: str | Path) -> None:
-    """Checks that the held-out cases have the channels and labels of the training cases, before anything is trained.
+    """Checks, before training, that the held-out cases have the channels and labels of the training cases.
 
     Args:
       input_dir: the folder of the training cases.
-      held_out_dir: the folder of the held-out cases. Without a `dataset.json`, they are read as the training cases.
+      held_out_dir: the folder of the held-out cases. Without a `dataset.json`, they are read like the training cases.
 
     Raises:
       DataError: the descriptions differ.
@@ -195,7 +195,7 @@ class _Processes:
 
 
 def _in_process(call: Callable[[], object]) -> None:
-    """Calls a function in a separate process, if the system offers one; its return value is discarded."""
+    """Calls a function in a separate process if possible; its return value is discarded."""
     pool = worker_pool(1)
     if pool is None:
         call()

@@ -2,7 +2,7 @@
 
 The shape of a tensor or a mesh is written `name:size,name:size`. A layout is a list of rules `tensor_dim:mesh_dim`,
 each of which splits a tensor dimension over a mesh dimension. `;` means the same as `,`, and spaces around names and
-sizes are ignored. The empty string is valid and means no dimensions, or no rules. Any other text raises an error that
+sizes are ignored. The empty string is valid and means no dimensions or no rules. Any other text raises an error that
 marks the fault with a caret.
 """
 
@@ -111,7 +111,7 @@ def check_names(layout: str, mesh_shape: str, tensor_dims: Iterable[str]) -> tup
     Args:
       layout: the layout as the user typed it.
       mesh_shape: the shape of the mesh as the user typed it.
-      tensor_dims: names of the dimensions of all tensors of the program.
+      tensor_dims: dimension names of all tensors in the program.
 
     Returns:
       The mesh dimensions larger than 1 that no rule uses. The caller warns about them, because all processors along

@@ -126,7 +126,7 @@ class Layout:
         """Checks that the rules name only dimensions that exist.
 
         Args:
-          tensor_dims: names of the dimensions of all tensors of the program.
+          tensor_dims: dimension names of all tensors in the program.
 
         Returns:
           The mesh dimensions larger than 1 that no rule uses. All processors along such a dimension repeat the same

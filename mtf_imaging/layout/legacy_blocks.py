@@ -1,8 +1,8 @@
-"""Suggests replacements for layouts of mesh_tensorflow's own U-Net, which name dimensions of blocks.
+"""Suggests replacements for layouts of mesh_tensorflow's own U-Net, which use block dimensions.
 
-Convolutions with blocks (`conv3d_with_blocks`) require that the caller reshapes each spatial dimension into two. For x,
-`image_nx_block` counts the blocks and `image_sx_block` counts the voxels of one block. The layouts of that U-Net split
-the first of the two. In this package, x stays one dimension.
+Convolutions with blocks (`conv3d_with_blocks`) require the caller to reshape each spatial dimension into two. For x,
+`image_nx_block` is the number of blocks and `image_sx_block` the size of one block. The layouts of that U-Net split the
+first of the two. In this package, x stays one dimension.
 """
 
 import re
@@ -12,7 +12,7 @@ _BLOCKS = re.compile(r"image_([ns])([xyz])_block")
 
 
 def blocked_dimension(name: str) -> str | None:
-    """Returns the spatial dimension that a dimension of blocks belongs to, or None for any other dimension.
+    """Returns the spatial dimension of a block dimension, or None for any other dimension.
 
     >>> blocked_dimension("image_nx_block"), blocked_dimension("x")
     ('x', None)
@@ -22,7 +22,7 @@ def blocked_dimension(name: str) -> str | None:
 
 
 def without_blocks(rules: Iterable[tuple[str, str]], program_dims: Iterable[str]) -> list[tuple[str, str]]:
-    """Replaces dimensions of blocks in rules by spatial dimensions.
+    """Replaces block dimensions in rules with spatial dimensions.
 
     If two rules name the same spatial dimension, the rule for the number of blocks wins.
 
@@ -31,7 +31,7 @@ def without_blocks(rules: Iterable[tuple[str, str]], program_dims: Iterable[str]
 
     Args:
       rules: pairs (tensor dimension, mesh dimension).
-      program_dims: names of the dimensions of the program, which are not replaced.
+      program_dims: dimension names of the program, which are not replaced.
     """
     rules, program_dims = list(rules), set(program_dims)
     # The number of blocks ("n") is inserted second and overwrites the first value.
@@ -47,12 +47,12 @@ def without_blocks(rules: Iterable[tuple[str, str]], program_dims: Iterable[str]
 
 
 def explain_blocks(name: str, corrected: Iterable[tuple[str, str]], program_dims: Iterable[str]) -> str:
-    """Returns the error message for a dimension of blocks that the program does not have.
+    """Returns the error message for a block dimension that the program does not have.
 
     Args:
       name: the dimension.
       corrected: the rules of the corrected layout.
-      program_dims: names of the dimensions of the program.
+      program_dims: dimension names of the program.
     """
     axis, program_dims = blocked_dimension(name), list(program_dims)
     what = (

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from mtf_imaging.errors import LayoutError
 from mtf_imaging.layout.grammar import NAME_RULE, format_rules, format_shape, is_name
 
-_BATCH = ("batch", "cores")  # the dimension that replicas share, and the mesh dimension that splits it
-_MESH_DIMS = ("rows", "cols", "planes", "layers")  # the mesh dimensions that split the others, in order
+_BATCH = ("batch", "cores")  # the dimension split over replicas, and its mesh dimension
+_MESH_DIMS = ("rows", "cols", "planes", "layers")  # the mesh dimensions for the other dimensions, in order
 
 
 class PartitionedLayout(NamedTuple):
@@ -40,21 +40,21 @@ def from_partition_dims(
     >>> from_partition_dims([[1, 4, 1, 1], None], dims="batch,height,width,channels", num_replicas=8)
     PartitionedLayout(mesh_shape='rows:4,cores:8', layout='height:rows,batch:cores')
 
-    TPUEstimator silently does not split a dimension at a level of a network that cannot be split evenly. `Program`
-    splits every level into slices of `ceil(n / N)` voxels. The last ones may be shorter, or empty.
+    If a network level cannot be split evenly along a dimension, TPUEstimator silently does not split it there.
+    `Program` splits every level into slices of `ceil(n / N)` voxels. The last ones may be shorter or empty.
 
     Args:
       partition_dims: for a single input, a list with the number of slices along each dimension. For several inputs, a
         list with one entry per input: such a list, a dict of such lists, or None. An input with None, or with only
-        ones, follows the other inputs.
-      dims: names of the dimensions, such as "batch,x,y,channels". An input with fewer dimensions, such as labels, has
-        the first of these. If inputs have different names, a list with one such string per input, or None for an input
+        dims: names of the dimensions, such as "batch,x,y,channels". An input with fewer dimensions, such as labels, has
+      the first of these. If the inputs have different dimensions, pass a list with one such string per input, or None
+      for an input that is not split.
         that is not split.
-      num_cores_per_replica: number of slices of one image. It is only compared with the product of the numbers.
-      num_replicas: number of replicas, which share the batch. The mesh has this many times as many processors.
+      num_cores_per_replica: number of slices of one image, only used to check the product of the numbers.
+      num_replicas: number of replicas that the batch is split over. It multiplies the number of processors.
 
     Raises:
-      LayoutError: the numbers have faults. The error lists all of them.
+      LayoutError: the numbers are invalid. The error lists all faults.
     """
     inputs = _inputs(partition_dims)
     names = _names_of_inputs(dims, inputs, partition_dims)
@@ -82,7 +82,7 @@ def from_partition_dims(
 
 
 def parse_partition_dims(string: str) -> list | dict:
-    """Parses a string to the `partition_dims` of `from_partition_dims`, which checks the numbers.
+    """Parses a string into the `partition_dims` of `from_partition_dims`, which checks the numbers.
 
     >>> parse_partition_dims("[[1,4,1,1],None]"), parse_partition_dims("1,4,2,1")
     ([[1, 4, 1, 1], None], [1, 4, 2, 1])
@@ -135,7 +135,7 @@ def _leaves(value: object, typed: object) -> Iterator[list | None]:
 
 
 def _names_of_inputs(dims: str | Sequence[str | None], inputs: Sequence[list | None], typed: object) -> list[list[str]]:
-    """Returns the names of the dimensions of each input, one per number; [] for an input that is not split."""
+    """Returns the dimension names of each input, one per number; [] for an input that is not split."""
     if isinstance(dims, str):
         names = _names(dims)
         longest = max((entry for entry in inputs if entry is not None), key=len, default=names)

@@ -12,7 +12,7 @@ def whole_region(sizes: Sequence[int]) -> Region:
 
 
 def region_shape(region: Region) -> tuple[int, ...]:
-    """Returns the number of elements of a region along each axis.
+    """Returns the number of elements in a region along each axis.
 
     >>> region_shape((slice(2, 5), slice(0, 4)))
     (3, 4)
@@ -21,7 +21,7 @@ def region_shape(region: Region) -> tuple[int, ...]:
 
 
 def intersection(region: Region, other: Region) -> Region | None:
-    """Returns the elements of both regions; None if there are none.
+    """Returns the intersection of two regions, or None if it is empty.
 
     >>> intersection((slice(2, 5), slice(0, 4)), (slice(4, 9), slice(1, 2)))
     (slice(4, 5, None), slice(1, 2, None))
@@ -66,12 +66,12 @@ class TensorRegion(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The sizes of the region; 0 along a dimension of which the process has no elements."""
+        """The sizes of the region; 0 along a dimension without elements in this process."""
         return region_shape(self.slices)
 
 
 def whole_tensor(sizes: tuple[int, ...]) -> TensorRegion:
-    """Returns the region that is the whole tensor.
+    """Returns the region that covers a whole tensor.
 
     >>> whole_tensor((2, 8)).slices
     (slice(0, 2, None), slice(0, 8, None))

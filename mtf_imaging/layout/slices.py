@@ -1,4 +1,4 @@
-"""The slices of one dimension of n elements over N processors: `ceil(n / N)` elements each, the last ones fewer."""
+"""The slices of one dimension: `ceil(n / N)` of n elements on each of N processors, with fewer in the last ones."""
 
 import collections
 import dataclasses
@@ -15,7 +15,7 @@ class Slices:
     ('slices of 64, last 63', 'slices of 2, last 1, 1 of 4 empty', 'slices of 3, 5 of 16 empty')
 
     Attributes:
-      whole: number of elements of the whole dimension.
+      whole: number of elements in the whole dimension.
       parts: number of processors.
     """
 
@@ -24,7 +24,7 @@ class Slices:
 
     @property
     def size(self) -> int:
-        """Number of elements of a stored slice."""
+        """Number of elements in a stored slice."""
         return -(-self.whole // self.parts)
 
     @property
@@ -39,7 +39,7 @@ class Slices:
 
     @property
     def last(self) -> int:
-        """Number of elements of the last slice that is not empty."""
+        """Number of elements in the last nonempty slice."""
         return self.whole - (self.filled - 1) * self.size
 
     @property

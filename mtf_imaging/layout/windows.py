@@ -46,7 +46,7 @@ class Window:
         return sum(max(0, -pad) for pad in self.explicit)
 
     def output_size(self, size: int) -> int:
-        """Returns the number of windows in `size` voxels, or 0 if no window fits or if all voxels are cropped."""
+        """Returns the number of windows in `size` voxels, or 0 if no window fits."""
         if self.padding == "SAME":
             return -(-size // self.stride)
         if size <= self.cropped:
@@ -111,7 +111,7 @@ class SplitPlan:
 
     @property
     def width(self) -> int:
-        """The number of voxels of a widened slice."""
+        """The number of voxels in a widened slice."""
         return self.before + self.size + self.after
 
     @property
@@ -124,15 +124,14 @@ class SplitPlan:
 
 
 def plan_split(window: Window, size: int, parts: int) -> SplitPlan:
-    """Plans a split of `size` voxels over `parts` processors; `size` must hold at least one window.
+    """Plans a split of `size` voxels over `parts` processors; at least one window must fit into `size`.
 
     Slice i owns inputs `[i m, (i + 1) m)` and computes windows `[i q, (i + 1) q)`, which read
     `[i q s - pad, i q s - pad + span(q))`, with m = ceil(size / parts), q = ceil(outputs / parts), stride s. The halo
-    is the same for every slice exactly when m = q s. Otherwise it grows with the number of the slice.
+    is the same for every slice exactly when m = q s. Otherwise it grows with i.
 
-    The last slices may own fewer voxels and windows, or none. The results of windows that do not exist are undefined. A
-    slice without windows computes them at the position of the last slice with a window, so that it needs no halo of its
-    own.
+    The last slices may own fewer voxels and windows, or none. Windows that do not exist have undefined results. A slice
+    without windows computes them at the position of the last slice with a window, so that it needs no halo of its own.
     """
     outputs = window.output_size(size)
     m, q = -(-size // parts), -(-outputs // parts)

@@ -1,4 +1,4 @@
-"""Mesh implementations: how the available devices store and exchange the slices of a mesh of processors."""
+"""Mesh implementations: how the available devices store and exchange the processors' slices."""
 
 import functools
 import logging
@@ -17,7 +17,7 @@ from mtf_imaging.meshes.runtime import Runtime, join
 
 __all__ = ["MESH_IMPLS", "Runtime", "ShardMeshImpl", "connect", "default_devices", "join", "make_mesh_impl"]
 
-_SPARE = "spare processes"  # name of a mesh dimension that no rule can name
+_SPARE = "spare processes"  # a name that is not valid in rules
 _logger = logging.getLogger(__name__)
 
 
@@ -61,7 +61,7 @@ def make_mesh_impl(mesh_impl: str, layout: Layout, devices: Sequence[str] | None
 def _collective(joined: runtime.Runtime | None, layout: Layout, rules: mtf.LayoutRules) -> ShardMeshImpl:
     """Creates a mesh with one shard for each process.
 
-    A mesh with fewer processors than processes, such as that of a program without a layout, gets one more dimension.
+    A mesh with fewer processors than processes, such as a program without a layout has, gets an additional dimension.
     Nothing is split over it, so several processes do the same work.
     """
     if joined is None:

@@ -12,7 +12,7 @@ from mtf_imaging.meshes.shards import Shards
 
 
 class Boxes:
-    """The regions and boxes of tensors of given shapes.
+    """The regions and boxes of tensors with given shapes.
 
     Args:
       mesh: the mesh.
@@ -33,7 +33,7 @@ class Boxes:
         return whole.region(shape.to_integer_list, self._mesh.split_axes(shape), self._mesh.transport)
 
     def regions(self, shape: mtf.Shape) -> list[tuple[slice, ...]]:
-        """Returns the region of each process, by the numbers of the processes."""
+        """Returns the region of each process, by process number."""
         return whole.regions(shape.to_integer_list, self._mesh.split_axes(shape), self._mesh.transport)
 
     def fill(self, part: tf.Tensor, shape: mtf.Shape) -> tf.Tensor:

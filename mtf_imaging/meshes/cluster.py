@@ -14,8 +14,8 @@ from mtf_imaging.processes import proxies
 from mtf_imaging.processes.leaving import call
 from mtf_imaging.processes.servers import Server, free_port, own_address, parse_servers, silence, wait_for
 
-_OWN_JOB = "localhost"  # the job name of this process, which is also TensorFlow's name for it without servers
-_PATIENCE = 5.0  # seconds to wait for an answer after TensorFlow has not connected
+_OWN_JOB = "localhost"  # the job name of this process, the same as TensorFlow's default without servers
+_PATIENCE = 5.0  # seconds to wait for an answer after TensorFlow failed to connect
 _PEAK = re.compile(r"^VmHWM:\s*(\d+) kB", re.MULTILINE)
 
 
@@ -31,7 +31,7 @@ def connect(servers: str, timeout: float = 30.0) -> list[str]:
       timeout: seconds to wait for the servers, and then for TensorFlow's connections to them.
 
     Returns:
-      The device strings of all GPUs of the servers, or of their CPUs if they have no GPU.
+      The device strings of the servers' GPUs, or of their CPUs if they have no GPU.
 
     Raises:
       ConfigError: an address is invalid, or TensorFlow has already initialized its devices.
@@ -70,7 +70,7 @@ def connect(servers: str, timeout: float = 30.0) -> list[str]:
 
 
 def _unconnected(servers: Sequence[Server], here: Server, timeout: float) -> str:
-    """Returns a message about servers that have answered, but to which TensorFlow has not connected."""
+    """Returns a message about servers that answer but to which TensorFlow has not connected."""
     lost = {server: why for server in servers if (why := silence(server, _PATIENCE))}
     states = [f"{server} ({lost[server]})" if server in lost else str(server) for server in servers]
     fix = f"make sure that the servers can connect to each other, and to this process on any port of {here.host}"

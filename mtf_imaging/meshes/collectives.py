@@ -1,7 +1,8 @@
 """Communication between the processors of a mesh, first within each shard and then between shards.
 
 Every function takes and returns a list with the shards of this process; a `Transport` moves data between shards. `axis`
-is the position of a mesh dimension. A value that is stored once stays so if the result is equal on all processors.
+is the position of a mesh dimension. A value that is stored once stays stored once if the result is equal on all
+processors.
 """
 
 import functools
@@ -120,10 +121,10 @@ def _split_for_shards(view: tf.Tensor, dim: int, axis: int, grid: ShardGrid) -> 
 def alltoall(
     stacks: Sequence[tf.Tensor], transport: Transport, axis: int, split_dim: int, concat_dim: int
 ) -> list[tf.Tensor]:
-    """Gives processor j along `axis` piece j (in `split_dim`) of every slice along `axis`, joined in `concat_dim`."""
+    """Gives processor j along `axis` the j-th piece (along `split_dim`) of every slice, joined along `concat_dim`."""
     grid = transport.grid
     ndims = len(grid.local)
-    pieces: list[list[tf.Tensor]] = []  # pieces[shard of this process][position of the target shard along axis]
+    pieces: list[list[tf.Tensor]] = []  # pieces[shard of this process][position of the target shard along `axis`]
     for stack, device in zip(stacks, transport.devices):
         with tf.device(device):
             view = _full_along(to_grid(stack, grid.local), axis, grid.local)

@@ -1,8 +1,8 @@
-"""Sums over processes that wait until somebody reads the first of them.
+"""Sums over processes that are deferred until the first of them is read.
 
 The gradients of all weights are summed over processes, and only the update reads them. A few messages therefore carry
-all of them. A message holds gradients that the backward pass computes one after another. It is sent as soon as it has
-all of them, while the backward pass continues.
+all of them. A message holds gradients that the backward pass computes one after another. It is sent as soon as these
+gradients are complete, while the backward pass continues.
 """
 
 import itertools
@@ -21,7 +21,7 @@ class DeferredSum(LaidOutTensor):
     """A laid-out tensor whose sum over processes is created when its stacks are first read.
 
     Args:
-      sums: the `DeferredSums` that this sum is a part of.
+      sums: the `DeferredSums` that this sum belongs to.
       partial: the stack of this process, already summed over its own processors.
       axes: mesh dimensions over which to sum.
     """
@@ -101,7 +101,7 @@ class DeferredSums:
 
 
 def _kind(x: DeferredSum) -> tuple[str, tuple[int, ...]]:
-    """Sums of one kind can share a message."""
+    """Returns a key; sums with equal keys can share a message."""
     return x.dtype.name, x.axes
 
 
@@ -111,7 +111,7 @@ def _buckets(sums: Sequence[DeferredSum]) -> list[list[DeferredSum]]:
     buckets: list[list[DeferredSum]] = []
     size, last = 0, -1
     for x in sums:
-        number = size * _BUCKETS // total  # in which fifth of all elements the sum begins
+        number = size * _BUCKETS // total  # the fifth of all elements in which the sum begins
         if number > last:
             buckets.append([])
         buckets[-1].append(x)

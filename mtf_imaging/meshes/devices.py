@@ -22,7 +22,7 @@ def default_devices() -> list[str]:
 
 
 def host_device() -> str:
-    """Returns the device string of the CPU of this process, even if the process is connected to servers."""
+    """Returns the device string of this process's CPU, even if the process is connected to servers."""
     return next(device.name for device in tf.config.list_logical_devices("CPU") if server_number(device.name) is None)
 
 

@@ -14,7 +14,7 @@ KINDS = ("halo", "sum", "gather", "all-to-all")
 
 @dataclasses.dataclass(frozen=True)
 class Exchange:
-    """One message from every processor that has a receiver for it.
+    """One message from every processor that has a receiver.
 
     Attributes:
       kind: "halo" sends a strip of voxels to the processor `distance` slices away. "sum" is an all-reduce. "gather"
@@ -61,7 +61,7 @@ class Exchange:
 
 
 class Round(NamedTuple):
-    """Exchanges of an operation that happen together.
+    """Exchanges of one operation that happen together.
 
     Attributes:
       exchanges: the messages.

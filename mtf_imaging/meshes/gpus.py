@@ -1,4 +1,4 @@
-"""Configures the GPU memory of TensorFlow, which must happen before TensorFlow uses a GPU."""
+"""Configures TensorFlow's GPU memory, which must happen before TensorFlow uses a GPU."""
 
 import contextlib
 
@@ -8,7 +8,7 @@ import tensorflow as tf
 def grow_memory() -> None:
     """Makes TensorFlow allocate GPU memory on demand, so that other processes can use the rest.
 
-    The function does not change a configuration that the process has already set, or GPUs that are already in use. The
+    The function does not change a configuration that the process has already set or GPUs that are already in use. The
     environment variable TF_FORCE_GPU_ALLOW_GROWTH of TensorFlow takes precedence.
     """
     config = tf.config

@@ -1,6 +1,6 @@
 """Assigns the processors of a mesh to devices. Pure Python.
 
-A mesh of processors is divided into equal boxes, one per device. The slices of the processors of a box are stacked on
+A mesh of processors is divided into equal boxes, one per device. The slices of a box's processors are stacked on
 its device, and this stack is a shard. One shard of n slices simulates a mesh on one device. n shards of one slice are a
 mesh with one device per processor.
 """
@@ -19,7 +19,7 @@ class ShardGrid:
     Attributes:
       mesh: number of processors along each mesh dimension.
       shards: number of shards along each mesh dimension.
-      local: number of processors of one shard along each mesh dimension.
+      local: number of processors in one shard along each mesh dimension.
     """
 
     mesh: tuple[int, ...]
@@ -53,7 +53,7 @@ class ShardGrid:
         return list(itertools.product(*(range(b) for b in self.shards)))
 
     def processor_coordinates(self, shard: Sequence[int]) -> list[tuple[int, ...]]:
-        """Returns the mesh coordinates of the processors of a shard, in the order of its stack."""
+        """Returns the mesh coordinates of a shard's processors, in stack order."""
         local = itertools.product(*(range(n) for n in self.local))
         return [tuple(b * n + i for b, n, i in zip(shard, self.local, at)) for at in local]
 

@@ -1,7 +1,7 @@
-"""What the processes of one program do together between the calls of programs; also for a process that runs alone.
+"""Steps that all processes perform together between program calls; also for a process that runs alone.
 
-Process 0 decides and writes files. The other processes make the same calls, so that no process waits for another one
-in vain.
+Process 0 decides and writes files. The other processes make the same calls, so that no process waits in vain for
+another one.
 """
 
 import json
@@ -70,7 +70,7 @@ class Group:
             self._joined.agree(facts)
 
     def barrier(self) -> None:
-        """Waits until all processes have called this method equally often."""
+        """Waits until all processes have called this method the same number of times."""
         if self._joined is not None:
             self._joined.barrier()
 
@@ -85,7 +85,7 @@ class Group:
     def move(
         self, array: np.ndarray, have: Sequence[Region], want: Sequence[Region], order: Literal["C", "F"] = "C"
     ) -> np.ndarray:
-        """Returns the region of a whole array that this process needs, and sends others what they need; see `move`."""
+        """Returns the region of an array that this process needs, and sends the others their regions; see `move`."""
         if self._joined is None:
             return move(array, have, want, order)
         return move(array, have, want, order, self.index, self._joined.swap)

@@ -16,7 +16,7 @@ class LaidOutTensor:
     same size.
 
     Attributes:
-      tensor_list: the stacks, one per shard. Generic gradients and Depend of mesh_tensorflow use this list.
+      tensor_list: the stacks, one per shard. mesh_tensorflow's generic gradients and Depend use this list.
       widened: {window: this tensor with slices widened by the halo of the window}, shared by the forward and the
         backward pass.
       filled: {value: this tensor with the value in its tails}.

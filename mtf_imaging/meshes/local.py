@@ -34,7 +34,7 @@ _NAMES = (
     *("negative", "not_equal", "ones_like", "pow", "reciprocal", "rsqrt", "sigmoid", "sign", "sin", "sqrt", "square"),
     *("subtract", "tanh", "to_float", "where", "zeros_like"),
 )
-_MODULES = (tf, tf.math, tf.compat.v1, tf.compat.v1.math)  # mesh_tensorflow uses those of TensorFlow 1
+_MODULES = (tf, tf.math, tf.compat.v1, tf.compat.v1.math)  # mesh_tensorflow uses the TensorFlow 1 versions
 _ELEMENTWISE = {getattr(module, name) for module in _MODULES for name in _NAMES if hasattr(module, name)}
 _ELEMENTWISE |= {tf.nn.relu, tf.nn.elu, tf.nn.selu, tf.nn.leaky_relu, tf.math.softplus}
 
@@ -81,7 +81,7 @@ def _defines_gradient(fn: Callable[..., Any], stacks: Sequence[tf.Tensor]) -> bo
     specs = [tf.TensorSpec(stack.shape[1:], stack.dtype) for stack in stacks]
     graph = tf.function(fn, autograph=False).get_concrete_function(specs).graph.as_graph_def()
     nodes = itertools.chain(graph.node, *(function.node_def for function in graph.library.function))
-    # TensorFlow marks calls of functions, too; the nodes of these functions are in the library.
+    # TensorFlow marks function calls, too; the nodes of these functions are in the function library.
     return any("_gradient_op_type" in node.attr for node in nodes if not node.op.endswith("PartitionedCall"))
 
 
@@ -144,7 +144,7 @@ def _reshaped_from(x: tf.Tensor) -> tf.Tensor | None:
 
 
 def elementwise(fn: Callable[..., Any], *stacks: tf.Tensor, by_channel: bool = False) -> Any:
-    """Calls an elementwise function on stacks, or on the tensors that they were reshaped from if these fit.
+    """Calls an elementwise function on stacks, or on the tensors that they were reshaped from, if these fit.
 
     In the second case, TensorFlow may fuse the function with the operation that computed a tensor; see `reshape`.
 
@@ -186,7 +186,7 @@ def fold_call(
     shared_axes: Collection[int],
     batch_ndims: int,
 ) -> Any:
-    """Implements `ShardMeshImpl.window` for one shard; all arguments are its stacks."""
+    """Implements `ShardMeshImpl.window` for one shard; the tensor arguments are its stacks."""
     axes = [axis for axis in sorted(shared_axes) if local[axis] > 1]
     if not axes:
         weights = [first_slice(s) for s in shared]
@@ -229,7 +229,7 @@ def _stack_coordinates(parts: Sequence[tf.Tensor], axes: Sequence[int], local: S
 
 
 class Piece(NamedTuple):
-    """A part of the slices of a shard, of which a part of the elements is true.
+    """A group of slices in a shard, and the extent of their true elements.
 
     Attributes:
       places: {mesh axis: positions within the shard}; all positions along other axes.
@@ -290,7 +290,8 @@ def fold_sum(
 ) -> tf.Tensor:
     """Implements `ShardMeshImpl.window_sum` for one shard, without the sum over shards.
 
-    If the stacks are a part of those of the shard, `whole_local` is the number of all processors of the shard.
+    If the stacks cover only some processors of the shard, `whole_local` is the number of all its processors along each
+    mesh dimension.
     """
     axes = [axis for axis in sorted(varying_axes) if local[axis] > 1]
     # Slices are equal along a mesh dimension that splits nothing, so the first slice represents all.

@@ -2,7 +2,7 @@
 
 One class covers all situations: a mesh simulated on one device (one shard of n processors), a mesh with one device per
 processor (n shards of one processor), a mesh with fewer devices than processors, and a mesh of several processes, each
-with one shard. The size of the graph grows with the number of shards of a process, not with the number of processors.
+with one shard. The size of the graph grows with the number of shards in a process, not with the number of processors.
 """
 
 import math
@@ -28,7 +28,7 @@ class _Protocol(Shards):
 
 
 class ShardMeshImpl(_Protocol):
-    """A mesh of processors and the communication between them; `Shards` describes the arguments."""
+    """A mesh of processors and their communication; `Shards` describes the arguments."""
 
     # Sums over processors.
 
@@ -80,7 +80,7 @@ class ShardMeshImpl(_Protocol):
         return LaidOutTensor(self.transport.reduce(x.tensor_list, summed_axes, "SUM", everywhere=not is_gradient))
 
     def sum_gradient(self, lazy: mtf.LazyAllreduceSum) -> LaidOutTensor:
-        """Returns the sum of the gradient of a weight, which only the update reads.
+        """Sums the gradient of a weight over processors; only the update reads the result.
 
         Within this process, the device that keeps the weight sums the gradient. Between processes, the sum is deferred,
         so that a few messages carry all gradients.

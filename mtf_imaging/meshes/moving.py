@@ -1,4 +1,4 @@
-"""Moves regions of an array between processes, each of which has one region and needs another one.
+"""Moves regions of an array between processes; each process has one region and needs another one.
 
 Examples are halos of probabilities, the mirrored slices of a flip, and slabs that process 0 writes to a file.
 """
@@ -11,7 +11,7 @@ import numpy as np
 
 from mtf_imaging.layout.regions import Region, intersection, region_shape, relative_to
 
-_MESSAGE_BYTES = 16 << 20  # of one message between two processes, unless one plane is larger
+_MESSAGE_BYTES = 16 << 20  # bytes of one message between two processes, unless one plane is larger
 _WORD = 4  # bytes; rows consist of int32
 # (pairs of processes, {partner: row}, size of a row) -> {partner: row}; see `Runtime.swap`
 Swap = Callable[[Sequence[tuple[int, int]], Mapping[int, np.ndarray], int], dict[int, np.ndarray]]
@@ -107,7 +107,7 @@ def _sizes(starts: np.ndarray, stops: np.ndarray, want: Sequence[Region]) -> np.
 
 
 def _sources(have: Sequence[Region], sizes: np.ndarray) -> np.ndarray:
-    """Returns which process sends to which, bool `[source, target]`, where several processes have the same region.
+    """Chooses which process sends to which, bool `[source, target]`, if several processes have the same region.
 
     A process that has an element itself needs no message.
     """
@@ -122,7 +122,7 @@ def _sources(have: Sequence[Region], sizes: np.ndarray) -> np.ndarray:
 
 
 def _row_size(nbytes: int) -> int:
-    """Returns the number of int32 of a row: a power of two, because each size is compiled."""
+    """Returns the number of int32 values in a row: a power of two, because each size is compiled."""
     return 1 << (-(-nbytes // _WORD) - 1).bit_length()
 
 

@@ -1,4 +1,4 @@
-"""Operations that converters to other formats know, instead of faster or more exact ones of TensorFlow."""
+"""Operations that format converters support, in place of faster or more exact TensorFlow operations."""
 
 import contextlib
 import contextvars
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
 
-# The widest dtype of a portable graph; None if operations need not be portable.
+# The widest dtype of a portable graph; None if operations do not have to be portable.
 _widest: contextvars.ContextVar[tf.DType | None] = contextvars.ContextVar("_widest", default=None)
 
 
@@ -14,9 +14,9 @@ _widest: contextvars.ContextVar[tf.DType | None] = contextvars.ContextVar("_wide
 def portable_operations(widest: tf.DType = tf.float64) -> Iterator[None]:
     """Traces graphs within a `with` block for converters to ONNX and TFLite.
 
-    These formats have no bitwise conversion of floats, no product that ignores NaN, no suppression with a box for each
-    class, and no checks while a model runs. Results are the same for finite numbers, except for the order of equal
-    scores and the last bits of quotients.
+    These formats have no bitwise conversion of floats, no product that ignores NaN, no non-maximum suppression with a
+    box for each class, and no checks while a model runs. Results are the same for finite numbers, except for the order
+    of equal scores and the last bits of quotients.
 
     Args:
       widest: the dtype of coordinates. TFLite does not compute in float64, and neither divides nor unpacks int64.
@@ -51,7 +51,7 @@ def multiply_no_nan(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
 
 
 def ensure_shape(x: tf.Tensor, shape: Sequence[int | None] | tf.TensorShape) -> tf.Tensor:
-    """Returns a tensor whose shape is known, and checked when a graph runs unless operations are portable."""
+    """Sets the static shape of a tensor, and checks it when the graph runs unless operations are portable."""
     if not is_portable():
         return tf.ensure_shape(x, shape)
     x = tf.identity(x)
@@ -60,7 +60,7 @@ def ensure_shape(x: tf.Tensor, shape: Sequence[int | None] | tf.TensorShape) -> 
 
 
 def pad(x: tf.Tensor, pads: Sequence[Sequence[int]], value: float | tf.Tensor) -> tf.Tensor:
-    """Returns a padded tensor; see `tf.pad`. TFLite pads only tensors with few dimensions with other values than 0."""
+    """Pads a tensor; see `tf.pad`. With values other than 0, TFLite pads only tensors with few dimensions."""
     if not is_portable():
         return tf.pad(x, pads, constant_values=value)
     for axis, (before, after) in enumerate(pads):

@@ -1,7 +1,7 @@
 """The runtime of several processes that run one program: joins them, watches them, and names a process that is lost.
 
-TensorFlow's own collective runtime carries the messages. It waits forever for a process that was lost, and its errors
-name no process. (Its timeouts start one thread for each exchange, which sleeps for the whole timeout.) Therefore
+TensorFlow's own collective runtime carries the messages. It waits forever for a lost process, and its errors do not
+name a process. (Its timeouts start one thread for each exchange, which sleeps for the whole timeout.) Therefore
 threads of `mtf_imaging.processes.peers` watch the other processes. If one of them is lost, or all wait for each other,
 the exchanges of this process are aborted, and the error names the process.
 """
@@ -33,7 +33,7 @@ from mtf_imaging.processes.processes import Processes, find_processes
 from mtf_imaging.processes.secret import SECRET, make_tag
 
 _logger = logging.getLogger(__name__)
-# TensorFlow's errors after the loss of a process. Other errors are those of the program itself.
+# TensorFlow's errors after the loss of a process. Other errors come from the program itself.
 _LOSSES = (
     tf.errors.AbortedError,
     tf.errors.CancelledError,
@@ -43,16 +43,16 @@ _LOSSES = (
     tf.errors.UnavailableError,
     tf.errors.UnknownError,
 )
-# What gRPC says about a connection that is gone.
+# gRPC's messages about lost connections.
 _BROKEN = ("Broken pipe", "Connection reset", "Connection timed out", "No route to host", "Socket closed")
 _ABORTED = "Collective ops is aborted by: "
-_GRACE = 5.0  # seconds for the main thread to end after the exchanges were aborted
+_GRACE = 5.0  # seconds that the main thread gets to end after the exchanges were aborted
 _NAMES = 4  # processes to name in a message
 _runtime: "Runtime | None" = None
 
 
 class Runtime:
-    """This process among the processes of a program.
+    """The connection of this process to the other processes of a program.
 
     Args:
       processes: the processes.
@@ -70,7 +70,7 @@ class Runtime:
         self._num_gathers = 0
         self._swaps: dict[tuple[tuple[tuple[int, int], ...], int], _Swap] = {}
         check_own_port(processes)
-        self._peers = Peers(processes, self._end)  # keeps the port until TensorFlow opens it
+        self._peers = Peers(processes, self._end)  # reserves the port until TensorFlow opens it
         try:
             grow_memory()
             _use_own_gpu(processes)
@@ -98,7 +98,7 @@ class Runtime:
         """Returns the transport of a mesh with one shard for each process.
 
         Args:
-          mesh_sizes: number of processors along each mesh dimension; they must fill `num_shards` processes.
+          mesh_sizes: number of processors along each mesh dimension; they must be divisible among the processes.
           communication: how TensorFlow sums and gathers; None for the default of this runtime.
         """
         grid = ShardGrid.make(mesh_sizes, self.processes.num)
@@ -116,12 +116,12 @@ class Runtime:
         Raises:
           ConfigError: a fact differs. Every process raises the same error.
         """
-        # Processes with different code may compare different facts, whose digests cannot be gathered.
+        # Processes with different code may compare different facts, so their digests may not have equal shapes.
         self._compare({"what to compare": "\n".join(facts)})
         self._compare(facts)
 
     def barrier(self) -> None:
-        """Waits until all processes have called this method equally often."""
+        """Waits until all processes have called this method the same number of times."""
         self._gather(np.zeros([1, 8], np.int32))
 
     def broadcast(self, text: str) -> str:
@@ -132,7 +132,7 @@ class Runtime:
         """Returns the int32 numbers of all processes, [process, number], in one exchange.
 
         Args:
-          numbers: the numbers of this process; all processes pass equally many.
+          numbers: the numbers of this process; all processes pass the same number of them.
         """
         return self._gather(np.array([numbers], np.int32))[:, 0]
 
@@ -155,7 +155,7 @@ class Runtime:
         Args:
           pairs: the numbers of the two processes of each pair, in ascending order.
           rows: int32 `[size]` for each partner of this process.
-          size: number of elements of each row. Each combination of pairs and size is compiled once.
+          size: number of elements in each row. Each combination of pairs and size is compiled once.
 
         Returns:
           The row of each partner.
@@ -171,7 +171,7 @@ class Runtime:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """Within the block, this process takes part in exchanges; an error of TensorFlow names the lost process.
+        """Within the block, this process takes part in exchanges; a TensorFlow error names the lost process.
 
         Raises:
           ClusterError: another process is lost.
@@ -183,7 +183,7 @@ class Runtime:
                 raise self._explained(error) from None
 
     def _explained(self, error: tf.errors.OpError) -> Exception:
-        """Returns the error to raise for an error of TensorFlow in a call."""
+        """Returns the error to raise for a TensorFlow error in a call."""
         text = str(error)
         cause = text.partition(_ABORTED)[2].partition("\n")[0]
         if isinstance(error, _LOSSES):
@@ -191,7 +191,7 @@ class Runtime:
             if lost is not None:
                 return ClusterError(lost)
         elif not cause:
-            return error  # of the program itself
+            return error  # raised by the program itself
         why = (cause or reason(error)).removesuffix(".")
         fix = "check that all processes run the same program on inputs of the same shapes"
         if any(word in why for word in _BROKEN):
@@ -201,7 +201,7 @@ class Runtime:
         return ClusterError(failure)
 
     def _compare(self, facts: Mapping[str, str]) -> None:
-        """Compares the same number of facts in all processes."""
+        """Compares facts between processes that all pass the same number of facts."""
         every = self._gather(np.stack([_digest(text) for text in facts.values()]))
         for title, column in zip(facts, np.moveaxis(every, 1, 0), strict=True):
             values = [bytes(row) for row in column]
@@ -255,7 +255,7 @@ class Runtime:
             return tf.function(gather, autograph=False).get_concrete_function(*signature)
 
     def _end(self, lost: str) -> None:
-        """Ends the exchanges of this process, and then the process, from the thread that watches the others."""
+        """Ends the exchanges of this process, and then the process, from the watching thread."""
         abort_collectives(lost)
         deadline = time.monotonic() + _GRACE
         while time.monotonic() < deadline:
@@ -270,7 +270,7 @@ class _Swap:
     """A compiled exchange of rows between pairs of processes; see `Runtime.swap`.
 
     Attributes:
-      partners: the numbers of the processes that this process exchanges a row with.
+      partners: the numbers of the processes with which this process exchanges a row.
     """
 
     def __init__(self, pairs: Sequence[tuple[int, int]], size: int, transport: BetweenProcesses) -> None:
@@ -304,14 +304,15 @@ def join(processes: Processes | None = None, communication: str = "auto") -> Run
     Every later `Program` with a mesh has one shard of the mesh in each process. A second call returns the same runtime.
 
     Args:
-      processes: the processes; None to read TF_CONFIG or the variables of Slurm.
+      processes: the processes; None to read TF_CONFIG or the Slurm variables.
       communication: how TensorFlow sums and gathers: "ring", "nccl" (GPUs), or "auto".
 
     Returns:
       The `Runtime`; None if this process runs alone.
 
     Raises:
-      ConfigError: a variable is malformed, the port is in use, or the processes have different lists or versions.
+      ConfigError: a variable is malformed, the port is in use, or the processes have different process lists or
+        versions.
       ClusterError: a process does not start in time, or ends.
     """
     global _runtime
@@ -343,7 +344,7 @@ def rehearse(processes: Processes) -> Iterator[None]:
 
 
 class _Rehearsal(Runtime):
-    """A runtime that exchanges nothing."""
+    """A runtime without exchanges."""
 
     def __init__(self, processes: Processes) -> None:
         self.processes, self.communication = processes, "ring"
@@ -356,7 +357,7 @@ def current() -> Runtime | None:
 
 
 def _use_own_gpu(processes: Processes) -> None:
-    """Leaves each process of a host one GPU, unless a scheduler has done so already."""
+    """Assigns one GPU to each process on a host, unless a scheduler has done so."""
     gpus = tf.config.list_physical_devices("GPU")
     here = [i for i, address in enumerate(processes.addresses) if address.host == processes.own.host]
     if len(gpus) > 1:
@@ -370,7 +371,7 @@ def _use_own_gpu(processes: Processes) -> None:
 
 
 def _shares_cores(processes: Processes) -> bool:
-    """Returns whether other processes compute on the CPU cores of this host."""
+    """Returns whether other processes on this host compute on its CPU cores."""
     here = sum(address.host == processes.own.host for address in processes.addresses)
     return here > 1 and not tf.config.get_visible_devices("GPU")
 
@@ -390,5 +391,5 @@ def _digest(text: str) -> np.ndarray:
 
 
 def _join(names: Sequence[str]) -> str:
-    """Joins the names of processes, of which there may be many."""
+    """Joins process names, shortening long lists."""
     return " and ".join([*names[:_NAMES], *[f"{len(names) - _NAMES} more"] * (len(names) > _NAMES)])

@@ -1,4 +1,4 @@
-"""The shards of a mesh: where the slices of tensors are, and computation of each device on its own slices."""
+"""The shards of a mesh: where the slices of tensors are stored, and how each device computes on its own slices."""
 
 import copy
 import functools
@@ -92,7 +92,7 @@ class Shards(mtf.MeshImpl):
         return self.map_stacks(lambda t: tf.broadcast_to(t, [n, *t.shape[1:]]), x)
 
     def canonical_like(self, constants: LaidOutTensor, x: LaidOutTensor) -> LaidOutTensor:
-        """Converts constants of every processor to stacks of one if `x` has stacks of one."""
+        """Converts constants with one slice per processor to stacks of one if `x` has stacks of one."""
         if x.tensor_list[0].shape[0] == 1:
             return self.map_stacks(lambda t: t[:1], constants)
         return constants

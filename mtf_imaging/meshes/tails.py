@@ -30,8 +30,8 @@ class Tail(NamedTuple):
     Attributes:
       dim: position of the dimension in the shape of a slice.
       axis: the mesh axis that splits it.
-      whole: number of elements of the whole dimension.
-      size: number of elements of a stored slice.
+      whole: number of elements in the whole dimension.
+      size: number of elements in a stored slice.
     """
 
     dim: int
@@ -91,10 +91,10 @@ def _masks(tails: Sequence[Tail], processors: Sequence[Sequence[int]]) -> dict[i
 def _filled(stack: tf.Tensor, masks: Mapping[int, np.ndarray], value: float) -> tf.Tensor:
     """Fills the masked elements of a stack.
 
-    A row is the contiguous memory behind the last masked dimension. Writing the masked rows takes as long as a copy of
-    the stack, and needs no copy if no other operation reads the stack. A selection took twice as long on a CPU. It is
-    used if rows are so short that their indices would need as much memory as the rows, and for dtypes whose rows
-    TensorFlow (2.21) cannot write on a GPU.
+    A row is the contiguous memory of the dimensions after the last masked one. Writing the masked rows takes as long as
+    a copy of the stack, and needs no copy if no other operation reads the stack. A selection took twice as long on a
+    CPU. It is used if rows are so short that their indices would need as much memory as the rows, and for dtypes whose
+    rows TensorFlow (2.21) cannot write on a GPU.
     """
     last = max(masks)
     lead, inner = stack.shape.as_list()[: last + 2], math.prod(stack.shape[last + 2 :])
@@ -160,7 +160,7 @@ def repeat_last(mesh: ShardMeshImpl, x: LaidOutTensor, tails: Sequence[Tail]) ->
 
 
 def valid_integers(mesh: ShardMeshImpl, x: LaidOutTensor, shape: mtf.Shape) -> LaidOutTensor:
-    """Fills the tails of integers with values that functions accept: neither a divisor of 0 nor an index out of range.
+    """Fills the tails of integers with values that are safe as divisors and indices.
 
     A tail repeats the last true element of its slice. A slice without a true element is filled with 1.
 
@@ -174,7 +174,7 @@ def valid_integers(mesh: ShardMeshImpl, x: LaidOutTensor, shape: mtf.Shape) -> L
 
 
 def zero_empty_slices(mesh: ShardMeshImpl, x: LaidOutTensor, tails: Sequence[Tail]) -> LaidOutTensor:
-    """Returns a laid-out tensor that is 0 on the processors whose slices of other tensors have no true element.
+    """Returns a laid-out tensor that is 0 on processors whose slices of other tensors have no true element.
 
     Args:
       mesh: a `ShardMeshImpl`.
@@ -199,7 +199,7 @@ def gather(mesh: ShardMeshImpl, x: LaidOutTensor, dims: Mapping[int, int], sizes
       mesh: a `ShardMeshImpl`.
       x: a laid-out tensor.
       dims: {mesh axis: slice dimension to concatenate}.
-      sizes: {slice dimension: number of elements of the whole dimension}.
+      sizes: {slice dimension: number of elements in the whole dimension}.
     """
     x = mesh.gather(x, dims)
     return resize(mesh, x, {dim: sizes[dim] for dim in dims.values()})

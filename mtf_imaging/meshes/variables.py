@@ -1,4 +1,4 @@
-"""Variables of a mesh: one whole master per variable, read once per call and assigned after all reads."""
+"""Variables of a mesh: one unsplit master copy per variable, read once per call and assigned after all reads."""
 
 from collections.abc import Callable
 

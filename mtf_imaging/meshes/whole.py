@@ -174,7 +174,7 @@ def fill_box(part: tf.Tensor, shape: Sequence[int]) -> tf.Tensor:
 
 
 def _box(whole: tf.Tensor, place: Sequence[int], split: Sequence[int | None], grid: ShardGrid, home: str) -> tf.Tensor:
-    """Returns the box of a shard; `place` is its coordinate along each tensor dimension, 0 if that is not split."""
+    """Returns the box of a shard; `place` is its coordinate along each tensor dimension, 0 if not split."""
     parts = [1 if axis is None else grid.shards[axis] for axis in split]
     if all(n == 1 for n in parts):
         return whole

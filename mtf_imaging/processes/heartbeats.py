@@ -1,8 +1,8 @@
-"""Messages with which the processes of a program show each other that they are alive. Pure Python.
+"""Heartbeats: messages by which the processes of a program show that they are alive. Pure Python.
 
-Each process sends its status twice a second, as a UDP datagram to the port with the number of the TCP port. A datagram
-contains facts about its sender, and no commands. Datagrams of any other form are ignored, and so are those of senders
-that do not know the secret of the processes, if they have one.
+Each process sends its status twice a second, as a UDP datagram to the port with the same number as the TCP port. A
+datagram contains facts about its sender, and no commands. Datagrams of any other form are ignored. If the processes
+share a secret, datagrams from senders without it are ignored, too.
 
 With up to `_ALL` processes, each one watches all others. With more, each watches the processes at distances 1, 2, 4 and
 so on, so the number of messages grows slowly.
@@ -26,8 +26,8 @@ from mtf_imaging.processes.servers import is_loopback
 
 _ALL = 16
 EVERY = 0.5  # seconds between two messages
-_RETRY = 5.0  # seconds until a host name that could not be resolved is resolved again
-_LONGEST = 1000  # bytes of `why`, so that a datagram fits into one packet of Ethernet
+_RETRY = 5.0  # seconds until an unknown host name is looked up again
+_LONGEST = 1000  # bytes of `why`, so that a datagram fits into one Ethernet packet
 _HEAD = struct.Struct("!4s16s8sIIQBdd")
 _HEAD_AND_TAG = _HEAD.size + TAG_SIZE
 _MAGIC = b"mtf2"
@@ -57,20 +57,20 @@ def watchers(index: int, num: int) -> list[int]:
 
 
 class Status(NamedTuple):
-    """What a process says about itself.
+    """The status that a process reports about itself.
 
     Attributes:
-      roll: a digest of the addresses of all processes.
+      roll: a digest of all process addresses.
       identity: random bytes, different after a restart.
       num: number of processes.
-      number: number of the process.
-      calls: number of calls of programs that the process has begun.
+      number: process number.
+      calls: number of program calls that the process has started.
       has_server: whether its TCP port is open.
       is_in_call: whether it is in a call.
-      is_reply: whether this answers a message that did not fit.
-      idle: seconds since the process last knew any process to compute.
-      outside: seconds since the process last knew any process to be outside a call.
-      why: the reason why the process is about to end, or "".
+      is_reply: whether this answers a mismatched message.
+      idle: seconds since any process was last known to compute.
+      outside: seconds since any process was last known to be outside a call.
+      why: the reason for which the process is about to end, or "".
     """
 
     roll: bytes
@@ -87,12 +87,12 @@ class Status(NamedTuple):
 
 
 def make_roll(processes: Processes) -> bytes:
-    """Returns a digest of the addresses of all processes."""
+    """Returns a digest of all process addresses."""
     return hashlib.sha256(",".join(map(str, processes.addresses)).encode()).digest()[:16]
 
 
 def encode(status: Status, secret: str = "") -> bytes:
-    """Returns the datagram of a status.
+    """Encodes a status as a datagram.
 
     Args:
       status: the status.
@@ -106,11 +106,11 @@ def encode(status: Status, secret: str = "") -> bytes:
 
 
 class Arrival(NamedTuple):
-    """What a datagram contains.
+    """The content of a datagram.
 
     Attributes:
       status: the status of its sender.
-      doubt: why it is ignored: what the secret of its sender shows; or "".
+      doubt: the reason to ignore it, derived from the secret of its sender, or "".
     """
 
     status: Status
@@ -118,7 +118,7 @@ class Arrival(NamedTuple):
 
 
 def decode(data: bytes, secret: str = "") -> Arrival | None:
-    """Returns the content of a datagram, or None if the datagram is something else.
+    """Returns the content of a datagram, or None if it is not a heartbeat.
 
     Args:
       data: the datagram.
@@ -148,7 +148,7 @@ class Heartbeats:
       receive: a function that gets the content of each datagram and the address of its sender.
 
     Attributes:
-      targets: the numbers of the processes to send to.
+      targets: the numbers of the target processes.
 
     Raises:
       ConfigError: another program uses the port.
@@ -164,11 +164,11 @@ class Heartbeats:
         self.targets = frozenset(targets)
         self._processes, self._make_status, self._receive = processes, make_status, receive
         self._resolved: dict[int, tuple] = {}
-        self._unresolved: dict[int, float] = {}  # time at which to try again
+        self._unresolved: dict[int, float] = {}  # time of the next attempt
         self._family = socket.AF_INET6 if ":" in processes.own.host else socket.AF_INET
         self._socket: socket.socket | None = socket.socket(self._family, socket.SOCK_DGRAM)
         try:
-            # Processes of one host are not visible from other hosts.
+            # With loopback addresses, processes are not visible to other hosts.
             host = processes.own.host if is_loopback(processes.own) else ""
             self._socket.bind((host, processes.own.port))
         except OSError as error:
@@ -194,12 +194,12 @@ class Heartbeats:
     def resolve_again(self) -> None:
         """Makes the next message to each process resolve its host name again.
 
-        A pod or a virtual machine that is replaced keeps its name and gets another address.
+        A replaced pod or virtual machine keeps its name but gets another address.
         """
         self._resolved = {}
 
     def reply(self, sender: tuple) -> None:
-        """Sends the status to the sender of a message that does not fit."""
+        """Sends the status to the sender of a message that does not match."""
         if self._socket:
             with contextlib.suppress(OSError):
                 reply = self._make_status()._replace(is_reply=True)
@@ -263,7 +263,7 @@ def check_own_port(processes: Processes) -> None:
 
 def _in_use(processes: Processes, port: str) -> ConfigError:
     """Returns the error for a port of this process that is in use."""
-    # Two host names, such as two nodes of Slurm, may be the same host.
+    # Two host names, such as two Slurm nodes, may be the same host.
     twins = [i for i, address in enumerate(processes.addresses) if address.port == processes.own.port]
     others = [processes.name(i) for i in twins if i != processes.index]
     who = f" (by {others[0]}, a task of another node on this host?)" if others else ""

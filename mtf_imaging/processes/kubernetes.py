@@ -11,7 +11,7 @@ _NUM, _SERVICE = "MTF_IMAGING_PROCESSES", "MTF_IMAGING_SERVICE"  # set by the ma
 _INDEX = "JOB_COMPLETION_INDEX"  # set by Kubernetes in the pods of an indexed Job
 _HOST = "HOSTNAME"  # set by the container runtime
 
-PORT = 2222  # each pod has a network of its own, so all pods use the same port
+PORT = 2222  # each pod has its own network, so all pods use the same port
 
 _LABEL = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
 _SERVICE_NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")  # with or without its namespace: "unet", "unet.research"
@@ -25,7 +25,7 @@ class Pods(NamedTuple):
 
 
 def find_pods(environ: Mapping[str, str]) -> Pods | None:
-    """Returns the pods of the Job that this process belongs to, or None outside such a Job and in a Job of one pod.
+    """Returns the pods of the Job that this process belongs to, or None outside such a Job or in a Job with one pod.
 
     Kubernetes does not tell a pod how many pods its Job has, so the manifest sets MTF_IMAGING_PROCESSES. Without this
     variable, the pods of an indexed Job run independently of each other.
@@ -36,7 +36,7 @@ def find_pods(environ: Mapping[str, str]) -> Pods | None:
       environ: the environment variables.
 
     Raises:
-      ConfigError: a variable is missing or malformed, or the host name of the pod is not that of an indexed Job.
+      ConfigError: a variable is missing or malformed, or the host name does not belong to a pod of an indexed Job.
     """
     if not environ.get(_NUM, "").strip():
         return None

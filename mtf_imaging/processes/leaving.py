@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
-# One request often arrives twice: from a terminal or scheduler directly, and again through the launcher of the process.
+# A request often arrives twice: directly from a terminal or scheduler, and again through the process launcher.
 SAME_REQUEST = 1.0  # seconds between two signals that may be one request
-_FLUSH = 1.0  # seconds for the rest of the output, whose reader may be stopped
-_EVERY = 0.1  # seconds; Python handles signals between two waits
+_FLUSH = 1.0  # seconds to write the rest of the output, whose reader may be stopped
+_EVERY = 0.1  # seconds per wait; Python handles signals between waits
 _Result = TypeVar("_Result")
 _threads: list[threading.Thread] = []
 
@@ -34,7 +34,7 @@ def leave(code: int, message: str = "") -> NoReturn:
 def say(message: str) -> None:
     """Writes a line to stderr, below a progress bar. It may interrupt another write to stderr."""
     if message:
-        with contextlib.suppress(OSError):  # the terminal is gone, or nobody reads the pipe
+        with contextlib.suppress(OSError):  # the terminal is closed, or nobody reads the pipe
             os.write(2, f"\n{message}\n".encode(errors="backslashreplace"))
 
 
@@ -75,5 +75,5 @@ def call(function: Callable[[], _Result], timeout: float) -> _Result:
 
 
 def is_blocked() -> bool:
-    """Returns whether a function of `call` has not returned. Such a process must end with `leave`."""
+    """Returns whether a function started by `call` is still running. Such a process must end with `leave`."""
     return any(thread.is_alive() for thread in _threads)

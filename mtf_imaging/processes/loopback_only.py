@@ -1,7 +1,7 @@
 """Closes the TCP port of a process to other hosts. Pure Python, for Linux.
 
-TensorFlow's server listens at all addresses of a host, and has no setting for another one. Therefore its sockets are
-bound to the loopback interface, after it has opened them. Linux permits this without privileges since version 5.7.
+TensorFlow's server listens on all addresses of a host, and has no setting to change this. Therefore its sockets are
+bound to the loopback interface after it has opened them. Linux permits this without privileges since version 5.7.
 """
 
 import contextlib
@@ -15,7 +15,7 @@ from mtf_imaging.processes.processes import Processes
 from mtf_imaging.processes.servers import Server, is_loopback
 
 _logger = logging.getLogger(__name__)
-_LOOPBACK = b"lo\0"  # the name of the interface in every network of Linux
+_LOOPBACK = b"lo\0"  # the name of the loopback interface on Linux
 
 
 def close_to_other_hosts(processes: Processes) -> None:
@@ -36,15 +36,15 @@ def close_to_other_hosts(processes: Processes) -> None:
 
 
 def bind_to_loopback(port: int) -> str | None:
-    """Closes a TCP port at which this process listens to all other hosts.
+    """Closes a TCP port on which this process listens to all other hosts.
 
-    Connections that other hosts have opened before are closed. The processes of this host can connect as before.
+    Existing connections from other hosts are closed. Processes on this host can still connect.
 
     Args:
-      port: the number of the port.
+      port: the port number.
 
     Returns:
-      None, or the reason why the port stays open to other hosts.
+      None, or the reason that the port stays open to other hosts.
     """
     if sys.platform != "linux":
         return "only Linux can bind the port to the loopback interface"
@@ -57,7 +57,7 @@ def bind_to_loopback(port: int) -> str | None:
     except OSError as error:
         return reason(error)
     for own in sockets_at(port):
-        with contextlib.suppress(OSError):  # it listens, or was closed in the meantime
+        with contextlib.suppress(OSError):  # it is a listener, or was closed in the meantime
             if not _is_from_here(own):
                 own.shutdown(socket.SHUT_RDWR)
     return None if num_listeners else f"this process does not listen at port {port}"

@@ -1,4 +1,4 @@
-"""The TCP sockets that TensorFlow has opened in this process, to set what TensorFlow has no setting for. Pure Python.
+"""Finds the TCP sockets that TensorFlow has opened in this process, to set options that TensorFlow lacks. Pure Python.
 
 Linux lists the open files of a process.
 """
@@ -11,10 +11,10 @@ _OPEN_FILES = "/proc/self/fd"
 
 
 def sockets_at(port: int) -> Iterator[socket.socket]:
-    """Yields the TCP sockets of this process at one of its ports. They stay open.
+    """Yields the TCP sockets of this process on one of its ports. They stay open.
 
     Args:
-      port: the number of the port.
+      port: the port number.
 
     Raises:
       OSError: the system does not list the open files.

@@ -1,4 +1,4 @@
-"""Watches the other processes of a program: whether they live, and whether any of them still computes. Pure Python.
+"""Watches the other processes of a program: whether they are alive and whether any still computes. Pure Python.
 
 Each process sends its status to others twice a second (`heartbeats`), and each one decides on its own:
 
@@ -12,8 +12,8 @@ Each process sends its status to others twice a second (`heartbeats`), and each 
 
 A loss matters only to a process that is in a call. A process that makes no more calls may outlive all others.
 
-With many processes, each one watches only some others. A lost process ends those that watch it, which tell the others
-why, and so on. The times at which any process computed, or was outside a call, are passed on in the same way.
+With many processes, each one watches only some others. A lost process ends its watchers, which tell their own watchers
+why, and so on. The times at which any process last computed, or was outside a call, spread in the same way.
 
 A firewall may drop datagrams. Then only the TCP ports show which processes are alive, and stuck processes wait forever.
 """
@@ -38,12 +38,12 @@ from mtf_imaging.processes.secret import SECRET
 from mtf_imaging.processes.servers import is_loopback, silence, stranger
 
 _PATIENCE = 5  # timeouts
-_FRESH = 4 * EVERY  # seconds for which a status is believed
-_LEAST_WORK = 0.02  # CPUs; a process that waits uses less
+_FRESH = 4 * EVERY  # seconds for which a status is valid
+_LEAST_WORK = 0.02  # in CPU cores; a waiting process uses less
 _ANSWER = 1.0  # seconds to wait for an answer at a TCP port
-_AGAIN = 2.0  # seconds between questions to a TCP port
-_AT_ONCE = 4  # TCP ports to ask before anything else is done
-_FIRST_CALLS = 1  # calls that a process can begin before all others have started
+_AGAIN = 2.0  # seconds between two probes of a TCP port
+_AT_ONCE = 4  # TCP ports to probe at a time
+_FIRST_CALLS = 1  # calls that a process can start before all others have joined
 _WITHOUT_DATAGRAMS = 5.0  # seconds after which an open TCP port suffices
 _REFUSED = os.strerror(errno.ECONNREFUSED)
 _NEVER = float("-inf")
@@ -60,7 +60,7 @@ class Peers:
 
     Args:
       processes: the processes.
-      end: a function that is called with a message, from another thread, when this process is in a call and cannot
+      end: a function that is called with a message, from another thread, if this process is in a call and cannot
         complete it.
       cpu_time: a function that returns the CPU time of this process and its workers in seconds.
 
@@ -76,22 +76,22 @@ class Peers:
         self._roll, self._identity = make_roll(processes), secrets.token_bytes(8)
         now = time.monotonic()
         self._lock = threading.Lock()
-        self._begun = self._completed = self._inside = 0  # numbers of calls
+        self._begun = self._completed = self._inside = 0  # call numbers
         self._call_since = self._left_at = self._active_at = now
         self._cpu, self._cpu_at = cpu_time(), now
         self._has_server = False
         self._has_met = False
         self._status: dict[int, tuple[Status, float]] = {}  # the last status of each process, and its time
-        self._asked: dict[int, float] = {}  # time of the last question to a TCP port
+        self._asked: dict[int, float] = {}  # time of the last probe of a TCP port
         self._alive: dict[int, float] = {}  # time of the last sign of life
-        self._silence: dict[int, str] = {}  # why a TCP port did not answer
+        self._silence: dict[int, str] = {}  # the reason that a TCP port did not answer
         self._replaced: set[int] = set()
-        self._doubts: dict[int, str] = {}  # what is known about the secret of a process that has another one
+        self._doubts: dict[int, str] = {}  # {number of a process: fault of its secret}
         self._fault = ""
         self._start_by = float("inf")
         self._lost = ""
         self._is_lost, self._hurry, self._closed = threading.Event(), threading.Event(), threading.Event()
-        # Also to this process itself, or to the process that has its place.
+        # Also to its own address, where another process may have taken its place.
         self._heartbeats = Heartbeats(processes, self._make_status, self._receive, range(processes.num))
         self._heartbeats.start()
 
@@ -116,12 +116,12 @@ class Peers:
                 self._left_at = time.monotonic()
 
     def meet(self) -> None:
-        """Waits until all other processes have started, and starts to watch them.
+        """Waits until all other processes have started, and starts watching them.
 
         The TCP port of this process must be open.
 
         Raises:
-          ConfigError: a process was started with another list of processes, or two have the same number.
+          ConfigError: a process has a different list of processes, or two have the same number.
           ClusterError: a process does not start in time, or ends.
         """
         self._has_server = True
@@ -152,20 +152,20 @@ class Peers:
         atexit.register(self._linger)
 
     def find_lost(self) -> str | None:
-        """Returns a message about the lost process after an error of TensorFlow, or None if no process is lost."""
+        """Returns a message about the lost process after a TensorFlow error, or None if no process is lost."""
         self._hurry.set()
         self._is_lost.wait(min(self._processes.timeout, 10.0))
         self._hurry.clear()
         return self._lost or None
 
     def tell(self, lost: str) -> None:
-        """Tells all processes why this one is about to end. Each of them looks for itself whether it has ended."""
+        """Tells all processes why this one is about to end. Each of them checks for itself whether it has ended."""
         self._lost = lost
         self._heartbeats.targets = frozenset(range(self._processes.num))
         self._heartbeats.send()
 
     def close(self) -> None:
-        """Stops to watch, and frees the port."""
+        """Stops watching and frees the port."""
         self._closed.set()
         self._heartbeats.close()
 
@@ -233,7 +233,7 @@ class Peers:
         )
 
     def _why_missing(self, index: int) -> str | None:
-        """Returns why a process does not count as started, or None if it does."""
+        """Returns the reason that a process does not count as started, or None if it does."""
         now = time.monotonic()
         status, at = self._last_status(index)
         if status is not None and now - at < _FRESH:
@@ -249,7 +249,7 @@ class Peers:
             return reason(error)
 
     def _had_started(self, index: int) -> bool:
-        """Returns whether a process, which is not one of an earlier program, had opened its TCP port."""
+        """Returns whether a process of this program, not of an earlier one, had opened its TCP port."""
         status, at = self._last_status(index)
         return status is not None and status.has_server and status.calls <= _FIRST_CALLS and self._asked[index] > at
 
@@ -271,7 +271,7 @@ class Peers:
         )
 
     def _ask(self, indices: list[int]) -> None:
-        """Asks TCP ports whether their processes are alive."""
+        """Probes TCP ports to see whether their processes are alive."""
         for i in indices:
             now = time.monotonic()
             if now - self._asked.get(i, _NEVER) < _AGAIN and not self._hurry.is_set():
@@ -306,7 +306,7 @@ class Peers:
                 return
 
     def _last_status(self, index: int) -> tuple[Status | None, float]:
-        """Returns the last status of a process, and its time."""
+        """Returns the last status of a process and its time."""
         return self._status.get(index, (None, _NEVER))
 
     def _heard_at(self, index: int) -> float:
@@ -327,7 +327,7 @@ class Peers:
         return None
 
     def _gone(self, index: int, why: str) -> str:
-        """Returns a message about a process that has ended, which may have said why."""
+        """Returns a message about a process that has ended, with its reason if it sent one."""
         said = self._status[index][0].why if index in self._status else ""
         return said or (f"lost {self._processes.name(index)}: it has ended{why}. Its output may tell why. {_RESUME}.")
 
@@ -359,12 +359,12 @@ class Peers:
         )
 
     def _strangers(self) -> str:
-        """Returns a sentence about each process that has another secret, or ""."""
+        """Returns a sentence about each process with a different secret, or ""."""
         doubts = [(i, doubt) for i, doubt in sorted(self._doubts.items()) if i not in self._status]
         return "".join(f" {self._processes.name(i)} {doubt}." for i, doubt in doubts[:_NAMES])
 
     def _states(self) -> str:
-        """Returns which processes are in which call."""
+        """Describes which processes are in which call."""
         states = collections.defaultdict(list)
         states[self.is_in_call, self._begun].append(self._processes.index)
         for i in self._watched:
@@ -380,7 +380,7 @@ class Peers:
         return "; ".join(parts)
 
     def _linger(self) -> None:
-        """Before this process ends: waits for processes that have not completed the last call of this process.
+        """Waits, before this process ends, for processes that have not completed its last call.
 
         They may still read messages of this process, or would notice its end before they complete the call.
         """
@@ -397,4 +397,4 @@ class Peers:
         now = time.monotonic()
         if status is None or now - at > _FRESH or status.calls - status.is_in_call >= self._completed:
             return False
-        return status.is_in_call or now < deadline  # outside a call, it may never begin the next
+        return status.is_in_call or now < deadline  # outside a call, it may never start the next one

@@ -34,7 +34,7 @@ class Processes:
       secret: a text that only these processes know, so that they ignore messages of others; or "".
 
     Raises:
-      ConfigError: there is no address, an address is repeated, `index` is not the number of a process, or `timeout` is
+      ConfigError: there is no address, an address is repeated, `index` is out of range, or `timeout` is
         not positive.
     """
 
@@ -69,7 +69,7 @@ class Processes:
 
     @property
     def num_hosts(self) -> int:
-        """The number of different hosts."""
+        """The number of distinct hosts."""
         return len({address.host for address in self.addresses})
 
     @property
@@ -90,8 +90,8 @@ class Processes:
 def find_processes(environ: Mapping[str, str] = os.environ) -> Processes | None:
     """Returns the processes that this process belongs to, or None if it runs alone.
 
-    TF_CONFIG takes precedence over the variables of Kubernetes, and these over those of Slurm. MTF_IMAGING_TIMEOUT sets
-    the timeout, in seconds, and MTF_IMAGING_SECRET the secret.
+    TF_CONFIG takes precedence over the Kubernetes variables, which take precedence over those of Slurm.
+    MTF_IMAGING_TIMEOUT sets the timeout, in seconds, and MTF_IMAGING_SECRET the secret.
 
     Args:
       environ: the environment variables.
@@ -139,7 +139,7 @@ def format_tf_config(addresses: tuple[Server, ...], index: int) -> str:
 
     Args:
       addresses: the address of each process.
-      index: the number of the process.
+      index: the process number.
     """
     task = {"type": _WORKER, "index": index}
     return json.dumps({"cluster": {_WORKER: [str(address) for address in addresses]}, "task": task})

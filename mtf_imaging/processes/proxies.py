@@ -1,9 +1,9 @@
 """Keeps the messages between processes away from proxies. Pure Python.
 
-gRPC carries the messages of TensorFlow. It connects through the proxy in `grpc_proxy`, `https_proxy` or `http_proxy`,
-in this order, and does not read these names in upper case. An empty `grpc_proxy` means no proxy. Hosts whose names end
-with an item of `no_grpc_proxy` are exempt; `no_proxy` counts only without `no_grpc_proxy`. gRPC reads the variables
-whenever it connects.
+TensorFlow's messages travel over gRPC, which connects through the proxy in `grpc_proxy`, `https_proxy` or `http_proxy`,
+in this order. It ignores these names in upper case. An empty `grpc_proxy` means no proxy. Hosts whose names end with an
+item of `no_grpc_proxy` are exempt; `no_proxy` counts only without `no_grpc_proxy`. gRPC reads the variables whenever it
+connects.
 """
 
 import os
@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterable, Mapping, MutableMapping
 
 _PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
-# It applies to the addresses in this variable, whatever the others say.
+# The addresses in this variable are exempt, whatever the other variables say.
 _ADDRESS_PROXY, _ADDRESSES = "GRPC_ADDRESS_HTTP_PROXY", "GRPC_ADDRESS_HTTP_PROXY_ENABLED_ADDRESSES"
 _EXEMPT, _ALSO_EXEMPT = "no_grpc_proxy", "no_proxy"
-# Everything before the last @ of such a URL is a user name and a password.
+# Everything before the last @ of such a URL is a user name and password.
 _URL = re.compile(r"(?P<scheme>[a-z]+://)?(?:[^@/]*@)?(?P<address>(?:[\w.-]+|\[[0-9a-f:.]+\])(?::[0-9]+)?)/?", re.I)
 
 
@@ -23,7 +23,7 @@ def bypass(hosts: Iterable[str], environ: MutableMapping[str, str] = os.environ)
 
     Args:
       hosts: host names and IP addresses, without brackets.
-      environ: the environment variables to change. Those of this process have an effect on later connections.
+      environ: the environment variables to change. Changes in this process affect later connections.
     """
     before = environ.get(_EXEMPT, environ.get(_ALSO_EXEMPT, ""))
     items = [item for item in map(str.strip, before.split(",")) if item]
@@ -34,7 +34,7 @@ def bypass_all(environ: MutableMapping[str, str] = os.environ) -> None:
     """Makes TensorFlow connect to all hosts directly, for a process that does not know its peers yet.
 
     Args:
-      environ: the environment variables to change. Those of this process have an effect on later connections.
+      environ: the environment variables to change. Changes in this process affect later connections.
     """
     environ[_PROXIES[0]] = ""
 
@@ -59,6 +59,6 @@ def note(environ: Mapping[str, str] = os.environ) -> str:
 
 
 def _shown(name: str, value: str) -> str:
-    """Returns a variable with its value without user name and password; only the name if the value is not a URL."""
+    """Formats a variable without the user name and password; only its name if the value is not a URL."""
     match = _URL.fullmatch(value)
     return f"{name}={match['scheme'] or ''}{match['address']}" if match else name

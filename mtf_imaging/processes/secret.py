@@ -1,4 +1,4 @@
-"""A secret that the processes of one program share, so that messages of others are ignored. Pure Python.
+"""A secret that the processes of one program share, so that messages from others are ignored. Pure Python.
 
 Messages carry a tag, which only processes with the secret can compute, and never the secret itself.
 """
@@ -27,7 +27,7 @@ def find_secret(environ: Mapping[str, str]) -> str:
 
 
 def make_tag(data: bytes, secret: str) -> bytes:
-    """Returns the tag of a message: a digest of its data under the secret, or zeros without a secret.
+    """Returns the tag of a message: a digest of its data, keyed with the secret, or zeros without a secret.
 
     Args:
       data: the message.
@@ -37,7 +37,7 @@ def make_tag(data: bytes, secret: str) -> bytes:
 
 
 def find_doubt(data: bytes, tag: bytes, secret: str) -> str:
-    """Returns what is known about the sender of a message with a wrong tag, or "" if the tag is right.
+    """Returns a description of the sender of a message with a wrong tag, or "" if the tag is right.
 
     Args:
       data: the message.

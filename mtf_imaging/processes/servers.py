@@ -19,7 +19,7 @@ _ADDRESS = re.compile(r"(?P<host>[^\s:/\[\]]+|\[[0-9A-Fa-f:.%\w]+\]):(?P<port>[0
 _LOOPBACK = re.compile(r"localhost|127\..*|::1")
 _HIGHEST_PORT = 65535
 
-# HTTP/2 (RFC 9113): the connection preface of a client, and the header of the first frame of a server.
+# HTTP/2 (RFC 9113): the connection preface of a client, and the header of a server's first frame.
 _HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 _FRAME_HEADER, _TYPE_AT, _SETTINGS = 9, 3, 4
 _DATA, _HEADERS, _RST_STREAM, _GOAWAY = 0, 1, 3, 7
@@ -30,7 +30,7 @@ _NOT_TENSORFLOW = "another gRPC or HTTP/2 service, not a TensorFlow server, answ
 
 
 class Server(NamedTuple):
-    """The address of a server; `str` returns it in the format of TensorFlow."""
+    """The address of a server; `str` returns it in TensorFlow's format."""
 
     host: str
     port: int
@@ -48,7 +48,7 @@ def parse_servers(string: str) -> tuple[Server, ...]:
     ['host0:2222', 'host1:2222']
 
     Raises:
-      ConfigError: an address is invalid, is repeated, or refers to a different host on each host. The error lists all
+      ConfigError: an address is invalid, is repeated, or is local to each host. The error lists all
         faults.
     """
     if not isinstance(string, str):
@@ -97,7 +97,7 @@ def is_loopback(server: Server) -> bool:
 
 
 def silence(server: Server, timeout: float) -> str | None:
-    """Returns the reason why a server does not answer within `timeout` seconds, or None if it answers.
+    """Returns the reason that a server does not answer within `timeout` seconds, or None if it answers.
 
     An open connection is not sufficient, because the operating system accepts connections even for a stopped process.
     The function therefore waits for the first frame that a gRPC server sends.
@@ -116,7 +116,7 @@ def silence(server: Server, timeout: float) -> str | None:
 
 
 def stranger(server: Server, timeout: float) -> str | None:
-    """Describes the service that answers instead of a TensorFlow server; returns None for a TensorFlow server.
+    """Describes a service that is not a TensorFlow server; returns None for a TensorFlow server.
 
     Any gRPC service sends the frame that `silence` waits for. The function therefore calls a status method that only
     TensorFlow servers have. Other services answer with trailers only, or with a web page.
@@ -192,7 +192,7 @@ def _refused(server: Server, what: str) -> ClusterError:
 
 
 def own_address(servers: Sequence[Server]) -> str:
-    """Returns the address of this host at which servers can reach it."""
+    """Returns an address at which servers can reach this host."""
     addresses = []
     for server in servers:
         with contextlib.suppress(OSError), socket.create_connection(server, 5.0) as connection:
@@ -202,7 +202,7 @@ def own_address(servers: Sequence[Server]) -> str:
 
 
 def free_port() -> int:
-    """Returns the number of a port that is free at the moment."""
+    """Returns a port number that is free at the moment."""
     with socket.socket() as probe:
         probe.bind(("", 0))
         return probe.getsockname()[1]

@@ -21,7 +21,7 @@ _REPEATED = re.compile(r"(?P<tasks>[0-9]+)(?:\(x(?P<nodes>[0-9]+)\))?")
 
 # Linux chooses the ports of outgoing connections from 32768 on, so the ports of the tasks are lower.
 _LOWEST_PORT, _PORTS_EACH, _NUM_BASES = 10000, 64, 320
-_PRIME = 17  # steps of a job get other ports than the next jobs
+_PRIME = 17  # the steps of one job and the next jobs get different ports
 
 _BLOCK = "srun --distribution=block"
 
@@ -34,14 +34,14 @@ class Step(NamedTuple):
 
 
 def find_step(environ: Mapping[str, str]) -> Step | None:
-    """Returns the step that this process belongs to, or None outside a step and in a step of one task.
+    """Returns the step that this process belongs to, or None outside a step or in a step with one task.
 
-    The shell of a batch script has SLURM_PROCID=0 and the SLURM_NTASKS of its job, but belongs to no step. Only srun
+    The shell of a batch script has SLURM_PROCID=0 and the job's SLURM_NTASKS, but belongs to no step. Only srun
     sets the variables of a step.
 
     Raises:
-      ConfigError: a variable is missing or malformed, or srun does not place the tasks on the nodes in blocks, in the
-        order of the list of nodes.
+      ConfigError: a variable is missing or malformed, or srun does not place the tasks in blocks, in the order of the
+        node list.
     """
     name = _NUM_TASKS if _NUM_TASKS in environ else _NUM_TASKS_OF_JOB
     if _TASK not in environ or name not in environ or (name == _NUM_TASKS_OF_JOB and _STEP not in environ):
@@ -66,7 +66,7 @@ def find_step(environ: Mapping[str, str]) -> Step | None:
 
 
 def expand_nodes(string: str) -> list[str]:
-    """Returns the node names that a hostlist of Slurm stands for.
+    """Expands a Slurm hostlist to node names.
 
     >>> expand_nodes("gpu[01-03,7],login1")
     ['gpu01', 'gpu02', 'gpu03', 'gpu7', 'login1']
@@ -80,7 +80,7 @@ def expand_nodes(string: str) -> list[str]:
 
 
 def _expand_item(item: str, string: str) -> Iterator[str]:
-    parts = re.split(r"\[([^\]]*)\]", item)  # text and ranges in turn
+    parts = re.split(r"\[([^\]]*)\]", item)  # text and ranges alternate
     choices = [list(_expand_ranges(part, string)) if number % 2 else [part] for number, part in enumerate(parts)]
     return ("".join(words) for words in itertools.product(*choices))
 
@@ -117,7 +117,7 @@ def expand_counts(string: str) -> list[int]:
 
 
 def _check_position(environ: Mapping[str, str], task: int, position: tuple[int, int]) -> None:
-    """Raises ConfigError if this task runs on another node, or has another number there, than in blocks of tasks."""
+    """Raises ConfigError if the node or the local number of this task shows that tasks are not placed in blocks."""
     names = (_NODE, _LOCAL_TASK)
     actual = tuple(_integer(environ, name) if name in environ else at for name, at in zip(names, position, strict=True))
     if actual != position:
@@ -129,9 +129,9 @@ def _check_position(environ: Mapping[str, str], task: int, position: tuple[int, 
 
 
 def _check_node(environ: Mapping[str, str], task: int, host: str) -> None:
-    """Raises ConfigError if this task runs on another node than the list of nodes says.
+    """Raises ConfigError if this task does not run on the node that the node list states.
 
-    Slurm sorts the list of nodes, but numbers the nodes of a heterogeneous job by its components.
+    Slurm sorts the node list, but numbers the nodes of a heterogeneous job by component.
     """
     actual = environ.get(_NODE_NAME, host)
     if actual != host:
@@ -145,7 +145,7 @@ def _check_node(environ: Mapping[str, str], task: int, host: str) -> None:
 def _base_port(environ: Mapping[str, str]) -> int:
     """Returns the port of the first task on each node. Jobs that share a node get different ports, as far as possible.
 
-    The tasks cannot negotiate a free port, because they do not know any address of each other yet.
+    The tasks cannot negotiate a free port, because they do not know each other's addresses yet.
     """
     step = environ.get(_STEP, "")
     key = _integer(environ, _JOB) + _PRIME * (int(step) if step.isdecimal() else 0)

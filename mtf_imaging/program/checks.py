@@ -16,7 +16,7 @@ def graph_tensors(graph: mtf.Graph) -> list[tuple[mtf.Operation, mtf.Tensor]]:
 
 
 def _clashes(shape: mtf.Shape, layout: Layout) -> Iterator[tuple[mtf.Dimension, mtf.Dimension, str]]:
-    """Yields (dimension, another dimension, mesh dimension) for each two that a layout splits over the same one."""
+    """Yields (dimension, dimension, mesh dimension) for each pair that a layout splits over the same mesh dimension."""
     sizes, rules = dict(layout.mesh_shape), dict(layout.rules)
     used: dict[str, mtf.Dimension] = {}
     for dim in shape.dims:
@@ -29,7 +29,7 @@ def _clashes(shape: mtf.Shape, layout: Layout) -> Iterator[tuple[mtf.Dimension, 
 
 
 def can_lay_out(shape: mtf.Shape, layout: Layout) -> bool:
-    """Returns whether a layout splits every dimension of a shape over a mesh dimension of its own."""
+    """Returns whether a layout splits every dimension of a shape over a different mesh dimension."""
     return not any(_clashes(shape, layout))
 
 

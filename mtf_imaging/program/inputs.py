@@ -22,7 +22,7 @@ class Input:
       spec: a shape such as "batch:1,x:12,channels:3", with dtype float32, or a pair (shape, dtype).
 
     Raises:
-      ShapeError: the dtype is unknown, or holds no numbers.
+      ShapeError: the dtype is unknown or not numeric.
     """
 
     def __init__(self, name: str, spec: Spec) -> None:
@@ -45,11 +45,11 @@ class Input:
 
         Values of another dtype are cast from bool to integers, from integers to floats, from floats to complex numbers,
         and within one of these kinds, but not in the opposite direction. A cast to floats may round. Integers are cast
-        to a narrower dtype only if it holds all of them.
+        to a narrower dtype only if it can represent all of them.
 
         Args:
           value: a `tf.Tensor`, a `tf.Variable`, an array, or Python numbers in lists or tuples.
-          region: the region of the whole tensor that the value is, or None for the whole tensor.
+          region: the region of the whole tensor that the value covers, or None for the whole tensor.
 
         Raises:
           ShapeError: the value has the wrong shape, or a dtype whose cast could change its values.

@@ -20,7 +20,7 @@ _WAYS_OUT = (
     "smaller tensors: use a lower resolution, or halve the bytes with dtype='bfloat16'",
 )
 _SETTINGS = ("mesh_shape", "layout", "batch_size", "micro_batches", "resolution", "dtype")
-# Phrases of TensorFlow, oneDNN, CUDA and cuDNN for insufficient memory, in errors of any class. The last phrase is
+# Phrases of TensorFlow, oneDNN, CUDA and cuDNN about insufficient memory, in errors of any class. The last phrase is
 # TensorFlow's error about a constant that does not fit.
 _SHORTAGE = (
     "oom when",
@@ -38,14 +38,14 @@ class Demand:
     """The memory that the tensors of a program need on one device.
 
     Attributes:
-      name: name of the largest tensor.
-      shape: shape of the whole largest tensor, such as "batch:1,x:64".
+      name: the name of the largest tensor.
+      shape: shape of the largest tensor as a whole, such as "batch:1,x:64".
       slice_shape: shape of one slice of the largest tensor.
       slice_bytes: bytes of one slice of the largest tensor.
       device_bytes: bytes of one shard of the largest tensor.
-      num_tensors: number of tensors of the program.
-      total_bytes: bytes that a device would need to keep every tensor until the end. The actual number is smaller if
-        the device frees tensors early, and larger by the workspace of operations.
+      num_tensors: number of tensors in the program.
+      total_bytes: bytes that a device would need to keep every tensor until the end. Actual use is lower if the device
+        frees tensors early, and higher because of operation workspaces.
     """
 
     name: str

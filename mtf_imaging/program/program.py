@@ -67,7 +67,7 @@ class Program(tf.Module):
       part_of: (dimension name, number of micro-batches) if a call computes one of several micro-batches, else None.
         Such a program is called with `call_part`. Its random operations draw the same values as one call on the
         whole batch would.
-      may_repeat: whether processors may do the same work without a warning.
+      may_repeat: whether to allow processors that repeat the same work without a warning.
 
     Attributes:
       layout: the `Layout`.
@@ -167,8 +167,8 @@ class Program(tf.Module):
 
         Args:
           **tensors: a tensor, an array, or Python numbers in lists for each input, by keyword. Values of another dtype
-            are cast if that changes none of them, except for rounding to a float. If the mesh is collective, every
-            process passes the same.
+            are cast if that changes no value, except by rounding to a float. If the mesh is collective, every process
+            passes the same values.
 
         Returns:
           Whole tensors in the same structure as the return value of `fn`, in every process.
@@ -217,7 +217,7 @@ class Program(tf.Module):
         return self._boxes.region(self._inputs[name].shape)
 
     def regions(self, name: str) -> list[tuple[slice, ...]]:
-        """Returns the `region` of an input in each process, by the numbers of the processes."""
+        """Returns the `region` of an input in each process, by process number."""
         return self._boxes.regions(self._inputs[name].shape)
 
     @property
@@ -239,7 +239,7 @@ class Program(tf.Module):
             return {key: value[self.region(key)] for key, value in whole.items()}
 
     def join(self, results: Any) -> Any:
-        """Joins the results of `call_slices` of all processes to whole tensors, in every process."""
+        """Joins the `call_slices` results of all processes to whole tensors, in every process."""
         if self._join is None:
             return results
         with self.mesh_impl.transport.watched(), tf.device(self.mesh_impl.host):
@@ -260,7 +260,7 @@ class Program(tf.Module):
         return tf.function(gather, autograph=False)
 
     def _turn(self, number: int) -> tf.Tensor | None:
-        """Returns the parity of a call with a given number, which selects the keys of its collectives."""
+        """Returns the parity of a call number, which selects the keys of the collectives."""
         if not self.mesh_impl.transport.is_between_processes:
             return None
         return tf.constant(number % 2, tf.int32)
@@ -300,7 +300,7 @@ class Program(tf.Module):
 
     @property
     def num_nodes(self) -> int:
-        """The number of nodes of the compiled graph."""
+        """The number of nodes in the compiled graph."""
         return len(self.function.graph.get_operations())
 
     @property

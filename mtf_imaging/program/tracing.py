@@ -37,7 +37,7 @@ class Traced(NamedTuple):
 
 
 class _Input(mtf.Operation):
-    """An input of a program. If there are several processes, each of them passes its part.
+    """An input of a program. If there are several processes, each passes its part.
 
     Args:
       mesh: the `mtf.Mesh`.
@@ -55,7 +55,7 @@ class _Input(mtf.Operation):
 
     def gradient(self, grad_ys: Sequence[mtf.Tensor]) -> list[mtf.Tensor]:
         del grad_ys
-        return []  # one for each input of the operation, which has none
+        return []  # one per input of the operation, which has no inputs
 
     def lower(self, lowering: mtf.Lowering) -> None:
         (x,) = self.outputs
@@ -98,13 +98,13 @@ def trace_only(
     layout: Layout = ONE_PROCESSOR,
     devices: Sequence[str] = ("CPU:0",),
 ) -> Traced:
-    """Traces a function without allocating its tensors, so that graphs of any size can be analyzed.
+    """Traces a function without allocating tensors, so that graphs of any size can be analyzed.
 
     Args:
       fn: the function.
       inputs: {name: shape, or (shape, dtype)}, as for `Program`.
       layout: the layout; it is not checked.
-      devices: names of the devices over which variables would be distributed. The devices need not exist.
+      devices: names of the devices over which variables would be distributed. The devices does not have to exist.
     """
     variables = Variables(0, devices)
     named = {name: Input(name, spec) for name, spec in inputs.items()}

@@ -40,7 +40,7 @@ class _Variable:
 
 
 class Variables(tf.Module):
-    """Creates the variables that a program requests, or shares those of another program.
+    """Creates the variables that a program requests, or shares another program's variables.
 
     Args:
       seed: an int.
@@ -84,7 +84,7 @@ class Variables(tf.Module):
             yield
 
     def read_step(self) -> tf.Tensor:
-        """Returns the step before this call; it is read only once."""
+        """Returns the step before this call, which is read only once."""
         if self._step_read is None:
             self._step_read = tf.identity(self.step)
         return self._step_read
@@ -103,7 +103,7 @@ class Variables(tf.Module):
         if name not in self._pending:
             owner = self._pending.get(
                 name.rpartition("/")[0]
-            )  # the variable of an optimizer slot; both are updated together
+            )  # the variable that the slot belongs to; both are updated together
             device = owner.device if owner else next(self._next_device)
             self._pending[name] = _Variable(name, shape, tf.as_dtype(dtype), initializer, trainable, device)
         return self._pending[name]
@@ -172,13 +172,13 @@ def initial_value(initializer: Any, name: str, shape: Iterable[int], dtype: tf.D
         initializer = tf.compat.v1.glorot_uniform_initializer()
     if isinstance(initializer, type):
         initializer = initializer()
-    # In a separate graph, random values depend only on the seed of the graph, not on previously created operations.
+    # In a separate graph, random values depend only on the graph's seed, not on previously created operations.
     with tf.Graph().as_default():
         tf.compat.v1.set_random_seed(zlib.crc32(f"{seed}/{name}".encode()) & 0x7FFFFFFF)
         value = initializer(list(shape), dtype=dtype) if callable(initializer) else initializer
         value = tf.cast(tf.convert_to_tensor(value), dtype)
         known = tf.get_static_value(value)
-        if known is not None:  # not random, so it needs no session, which takes milliseconds
+        if known is not None:  # not random, so no session is needed, which would take milliseconds
             return np.broadcast_to(known, list(shape))
         value = tf.broadcast_to(value, list(shape))
         with tf.compat.v1.Session(config=tf.compat.v1.ConfigProto(device_count={"GPU": 0})) as session:

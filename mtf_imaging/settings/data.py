@@ -30,7 +30,7 @@ _SETTINGS_OF_KIND = {
     RESOLUTION: ("resolutions",),
     CONTEXT: ("phantoms", "contenders", "spacing", "multiple", "spacing_table", "workers"),
 }
-STEPS_OF_PHANTOMS = {"marker": 150, "side": 150, "texture": 100}  # about what whole volumes need to learn them
+STEPS_OF_PHANTOMS = {"marker": 150, "side": 150, "texture": 100}  # roughly as many as whole volumes need
 CONTENDERS = ("whole", "patch_96", "patch_64", "patch_32", "half")
 
 
@@ -58,7 +58,7 @@ class ConvertSettings(SpacingTableSettings, WorkerSettings, ProgressSettings):
         output folder, or zarr.
       chunk: with Zarr records: voxels of a chunk along x, y and z, for instance 64 or x:64,y:64,z:32. Each chunk is a
         compressed file, and a process reads only the chunks of its slice. Default: 64.
-      prepare: function that each process calls first.
+      prepare: function that each worker process calls first.
     """
 
     input_dir: str | Path = setting(flag=True)
@@ -77,7 +77,7 @@ class StudyCases(SpacingTableSettings, WorkerSettings, ProgressSettings):
     """The cases, resolutions, contenders and seeds of a study.
 
     Attributes:
-      kind: what the study compares. resolution: one network at several resolutions. context: whole volumes, patches and
+      kind: the comparison. resolution: one network at several resolutions. context: whole volumes, patches and
         half the resolution, at equal steps and at equal CPU time.
       output_dir: folder for all files of the study.
       input_dir: folder of LiTS cases; for context, of any labeled cases. Default: synthetic cases.
@@ -129,7 +129,7 @@ class StudySettings(StudyCases, NetworkSettings, PlacementSettings):
     """The settings of `study`.
 
     Attributes:
-      num_steps: number of steps of each training.
+      num_steps: number of steps in each training.
     """
 
     num_steps: int = changed(RunSettings, "num_steps", default=400)

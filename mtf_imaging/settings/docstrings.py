@@ -1,4 +1,4 @@
-"""Reads the descriptions of parameters from docstrings in Google's style."""
+"""Reads parameter descriptions from Google-style docstrings."""
 
 import inspect
 import re
@@ -8,7 +8,7 @@ _ENTRY = re.compile(r"  (?P<names>\*{0,2}\w+(?:, \w+)*)(?: \([^)]*\))?: +(?P<tex
 
 
 def parameter_meanings(thing: type | object) -> dict[str, str]:
-    """Returns the descriptions of the parameters of a function or class, as {name: text on one line}.
+    """Returns the parameter descriptions of a function or class, as {name: text on one line}.
 
     Args:
       thing: a function or a class. For a class, the docstrings of the class, of its `__init__` and of its base classes

@@ -28,8 +28,8 @@ class PatchSettings(PatchSetting):
     Attributes:
       centered_patches: the share of the patches whose center is a voxel of a label, drawn at random, as in nnU-Net. The
         other patches lie anywhere in the volume.
-      centered_labels: {label: weight}, how often each label is chosen for such a center, relative to the other labels
-        in the same case. Labels that are not named are never chosen. Default: all labels alike.
+      centered_labels: {label: weight}, the frequency with which each label is chosen for a center, relative to other
+        labels in the same case. Labels that are not named are never chosen. Default: all labels alike.
     """
 
     centered_patches: float = setting(default=1 / 3, example="0.5")
@@ -44,7 +44,7 @@ class SlidingWindowSettings(Settings):
       sliding_window: predict with a window of this size that slides over the volume, for instance 64 or x:64,y:64,z:32,
         and average the probabilities of overlapping windows with Gaussian weights; none for the whole volume at once.
         Default: the patch of the training, or none for a network that was trained on whole volumes.
-      window_step: distance of neighboring windows, as a share of the size of the window.
+      window_step: distance between neighboring windows, as a share of the window size.
     """
 
     sliding_window: Resolution | None = setting(default=None, unit="voxels", flag="window")

@@ -86,7 +86,7 @@ class RecipeSettings(Settings):
     """The length and the price of a training.
 
     Attributes:
-      num_steps: number of steps of the training, to compute its hours. Default: only the steps per second.
+      num_steps: number of steps in the training, to compute its hours. Default: only the steps per second.
       price_per_hour: price of one device for one hour, in any currency, to compute the cost of the training. With a
         model of the step, it needs `hardware`.
     """
@@ -138,7 +138,7 @@ class BenchSettings(PlannedStepSettings, RecipeSettings, ProgressSettings):
       layouts: the layouts, or `Setup`s, which add names for the table. The first layout is the reference. Default: one
         processor.
       steps: number of timed steps of each layout.
-      seed: seed of the weights, the random operations and the batch.
+      seed: seed for the weights, the random operations and the batch.
     """
 
     layouts: "Sequence[Layout | Setup]" = setting(default=())
@@ -146,7 +146,7 @@ class BenchSettings(PlannedStepSettings, RecipeSettings, ProgressSettings):
     seed: int = setting(default=0)
 
 
-PATCHES = ("auto", "always", "never")  # what a plan is made of
+PATCHES = ("auto", "always", "never")  # the components of a plan
 
 
 class TaskBuilder(Protocol):

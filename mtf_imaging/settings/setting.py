@@ -1,8 +1,8 @@
 """A setting is a field of a dataclass, with a type, a default, a unit and a meaning.
 
-Everything else that names a setting is derived from its field: the keyword argument of a job and its documentation
-(`takes`), its check (`Settings`), what several processes must agree on (`agreed`), and, in the command line, the flag,
-the gin parameter, their help, and what messages call it.
+Everything else that refers to a setting is derived from its field: the keyword argument of a job and its documentation
+(`takes`), its check (`Settings`), the values that several processes must share (`agreed`), and, on the command line,
+the flag, the gin parameter, their help, and the name in messages.
 
     @settings
     class Lengths(Settings):
@@ -84,7 +84,7 @@ class Setting(NamedTuple):
         """Returns the meaning as sentences.
 
         Args:
-          spell: returns how the caller names another setting.
+          spell: a function that returns the caller's name for another setting.
         """
         text = _NAMES.sub(lambda match: spell(match[1]), self.meaning)
         return text[:1].upper() + text[1:]
@@ -97,23 +97,23 @@ def setting(
     flag: bool | str = False,
     **facts: Any,
 ) -> Any:
-    """Declares a field of a class of settings. The docstring of the class contains its meaning.
+    """Declares a field of a settings class. The class docstring contains its meaning.
 
     Args:
       default: the default; without it, a value is required.
       default_factory: a function that returns the default.
-      flag: whether the setting has a flag, or the name of a flag that differs from the name of the setting.
+      flag: whether the setting has a flag, or the name of a flag that differs from the setting name.
       **facts: other attributes of `Setting`.
     """
     return dataclasses.field(default=default, default_factory=default_factory, metadata={_KEY: {"flag": flag, **facts}})
 
 
 def changed(owner: type, name: str, **facts: Any) -> Any:
-    """Declares a setting of another class again, with the same meaning unless the docstring contains another one.
+    """Redeclares a setting of another class, with the same meaning unless the docstring contains a new one.
 
     Args:
       owner: the other class.
-      name: the name of the setting.
+      name: the setting name.
       **facts: arguments of `setting` that differ.
     """
     (field,) = (field for field in dataclasses.fields(owner) if field.name == name)
@@ -128,15 +128,15 @@ def settings(cls: type[S]) -> type[S]:
 
 
 def documented(cls: type[S]) -> type[S]:
-    """Adds the meanings of all settings of a dataclass to its docstring, including those of its base classes."""
+    """Adds the meanings of all settings of a dataclass, including inherited ones, to its docstring."""
     cls.__doc__ = _with_section(cls.__doc__ or "", "Attributes", settings_of(cls))
     return cls
 
 
 def settings_of(cls: type) -> list[Setting]:
-    """Returns the settings of a dataclass: those without a default first, then those of base classes, then its own.
+    """Returns the settings of a dataclass: required ones first, then inherited ones, then its own.
 
-    Fields that `setting` does not declare are left out.
+    Fields not declared with `setting` are left out.
     """
     first_declared: dict[str, tuple[int, int]] = {}
     for place, owner in enumerate([cls, *cls.__mro__[1:]]):
@@ -155,14 +155,14 @@ def _settings_of(cls: type) -> Iterator[Setting]:
                 meaning = parameter_meanings(owner)[name]
             default = field.default
             if default is dataclasses.MISSING and field.default_factory is not dataclasses.MISSING:
-                default = None  # made for each object
+                default = None  # created for each object
             own["flag"] = field.name if own["flag"] is True else own["flag"] or ""
             yield Setting(field.name, field.type, default, meaning, **own)
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """A base class of classes of settings, which checks their values."""
+    """A base class for settings classes, which checks their values."""
 
     def __post_init__(self) -> None:
         for one in settings_of(type(self)):
@@ -172,10 +172,10 @@ class Settings:
 
 
 def check_value(one: Setting, value: object) -> None:
-    """Raises ConfigError unless a value is one that a setting allows."""
+    """Raises ConfigError unless a setting allows a value."""
     if one.choices:
         check_choice(one.name, value, one.choices)
-    if one.kinds == (bool,) and value not in (True, False):  # NumPy has a bool of its own
+    if one.kinds == (bool,) and value not in (True, False):  # NumPy has its own bool
         raise ConfigError(f"{one.name} = {value!r} is neither True nor False. Fix: set it to one of these.", [one.name])
     if one.least == 1 and int in one.kinds:
         check_count(one.name, value)
@@ -195,12 +195,12 @@ def check_choice(name: str, value: object, choices: typing.Sequence[str]) -> Non
 
 
 def values_of(owner: type, *sources: object, **known: Any) -> dict[str, Any]:
-    """Returns the keyword arguments of a class of settings.
+    """Returns the keyword arguments for a settings class.
 
     Args:
       owner: the class.
       *sources: objects whose attributes have the names of settings; the first one with a name counts.
-      **known: values that count before those of the sources.
+      **known: values that take precedence over the sources.
     """
     found = {}
     for one in settings_of(owner):
@@ -216,13 +216,13 @@ def agreed(values: object) -> dict[str, Any]:
 
 
 def takes(owner: Callable[P, S]) -> Callable[[Callable[[S], R]], Callable[P, R]]:
-    """Makes a function of settings a function of keyword arguments, with its signature and its documentation.
+    """Converts a function of a settings object to a function of keyword arguments, with signature and docstring.
 
     Args:
-      owner: the class of the settings.
+      owner: the settings class.
 
     Returns:
-      A decorator of a function with one argument, of this class.
+      A decorator for a function with one argument, an instance of this class.
     """
 
     def decorate(function: Callable[[S], R]) -> Callable[P, R]:
@@ -247,7 +247,7 @@ def takes(owner: Callable[P, S]) -> Callable[[Callable[[S], R]], Callable[P, R]]
                 raise TypeError(f"{function.__name__}() {error}") from None
             return function(owner(*args, **kwargs))
 
-        del call.__wrapped__  # its signature is another one
+        del call.__wrapped__  # its signature has changed
         call.__signature__ = signature  # type: ignore[attr-defined]
         call.__doc__ = _with_section(function.__doc__ or "", "Args", listed)
         call.__annotations__ = {one.name: one.type for one in listed} | {"return": returns}

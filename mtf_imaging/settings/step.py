@@ -65,7 +65,7 @@ class DeviceSettings(Settings):
     """The devices that compute the processors of a mesh.
 
     Attributes:
-      mesh_impl: the mesh implementation. stacked computes all processors on one device, placement spreads them over
+      mesh_impl: the mesh implementation. stacked computes all processors on one device, placement distributes them over
         several devices, and collective over several processes. auto selects collective for several processes, placement
         for several GPUs or servers, and stacked otherwise.
       cluster: addresses of the servers that compute, for instance host0:2222,host1:2222; each runs `mtf-imaging serve`.

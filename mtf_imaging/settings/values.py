@@ -7,7 +7,7 @@ from mtf_imaging.data.sampling.buckets import parse_grids
 from mtf_imaging.data.sampling.grid import AXIS_NAMES
 from mtf_imaging.errors import ConfigError
 
-AUTO = "auto"  # the layout that train chooses for its devices
+AUTO = "auto"  # train chooses the layout for its devices
 DTYPES = ("float32", "bfloat16", "float64")
 MODEL_FORMATS = ("saved_model", "onnx", "tflite")
 ONE_SCALE = (1.0,)
@@ -34,12 +34,12 @@ def check_price(price_per_hour: float | None) -> None:
 
 
 def parse_resolution(resolution: Resolution, dims: int = 3, names: Sequence[str] = AXIS_NAMES) -> tuple[int, ...]:
-    """Returns the voxels along each dimension; those of the largest grid if there are several.
+    """Returns the voxels along each dimension; if there are several grids, the voxels of the largest.
 
     Args:
-      resolution: the resolution in any of the forms of `Resolution`.
+      resolution: the resolution in any form that `Resolution` allows.
       dims: number of spatial dimensions.
-      names: the names of the dimensions.
+      names: the dimension names.
 
     Raises:
       DataError, LayoutError: the resolution is malformed.

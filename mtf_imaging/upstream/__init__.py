@@ -1,8 +1,8 @@
 """Lowers operations that mesh_tensorflow 0.1.21 lowers incorrectly, only under some layouts or not at all.
 
-`LOWERINGS` maps the class of an operation to the function that lowers it. It contains `mtf.assign` as well, whose own
-lowering adds nodes that do nothing. All other operations, including those of `mtf_imaging.ops`, have their own method
-`lower`. `EXCHANGES` maps the class of an operation to the function that returns its exchanges.
+`LOWERINGS` maps an operation class to the function that lowers it. It also contains `mtf.assign`, whose own lowering
+adds nodes that do nothing. All other operations, including `mtf_imaging.ops`, have their own `lower` method.
+`EXCHANGES` maps an operation class to the function that returns its exchanges.
 """
 
 from mtf_imaging.compat import mtf

@@ -1,4 +1,4 @@
-"""Lowers `mtf.assign` without nodes of its own, because the program assigns all values after all reads."""
+"""Lowers `mtf.assign` without adding nodes, because the program assigns all values after all reads."""
 
 from mtf_imaging import compat
 from mtf_imaging.compat import mtf

@@ -104,7 +104,7 @@ def lower_reduction(op: mtf.ReduceOperation, lowering: mtf.Lowering) -> None:
 
 
 def lower_einsum(op: mtf.EinsumOperation, lowering: mtf.Lowering) -> None:
-    """Lowers an `mtf.EinsumOperation`; a product of tails is 0, because all factors are.
+    """Lowers an `mtf.EinsumOperation`; a product of tails is 0, because its factors are 0.
 
     If a tensor has all dimensions, the product is computed elementwise and then summed, which is faster than
     `tf.einsum` on GPUs and takes no more memory.

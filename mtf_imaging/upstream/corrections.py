@@ -1,6 +1,6 @@
-"""Replaces incorrect methods and functions of mesh_tensorflow 0.1.21 that run while the graph is built.
+"""Replaces incorrect methods and mesh_tensorflow functions 0.1.21 that run while the graph is built.
 
-Most of them compute gradients: `mtf.gradients` calls the method `gradient` of every operation on its path.
+Most of them compute gradients: `mtf.gradients` calls the `gradient` method of every operation on its path.
 """
 
 import functools
@@ -53,13 +53,13 @@ def _loop(
 ) -> list[mtf.Tensor]:
     """Keeps the whole state of a loop in the loop.
 
-    mesh_tensorflow keeps only `num_loop_vars` tensors there, and the others in variables, which the body assigns to.
+    mesh_tensorflow keeps only `num_loop_vars` tensors there, and the others in variables that the body assigns.
     """
     return _while_loop(cond_fn, body_fn, list(inputs), **options)[:num_loop_vars]
 
 
 def _with_a_list(op: mtf.Operation, inputs: Sequence[mtf.Tensor], *options: Any, **names: Any) -> None:
-    """Accepts a tuple of inputs; mesh_tensorflow adds lists to them."""
+    """Accepts a tuple of inputs; mesh_tensorflow concatenates them with lists."""
     _operation_init(op, list(inputs), *options, **names)
 
 
@@ -97,7 +97,7 @@ def _reduction(op: mtf.Operation, grad_ys: Sequence[mtf.Tensor]) -> list[mtf.Ten
 
 
 def _fill_missing(op: mtf.Operation, grad_ys: Sequence[mtf.Tensor | None]) -> list[mtf.Tensor]:
-    """Replaces missing gradients of unused outputs by zeros."""
+    """Replaces the missing gradients of unused outputs with zeros."""
     return [mtf.zeros_like(y) if dy is None else dy for y, dy in zip(op.outputs, grad_ys, strict=True)]
 
 
@@ -138,7 +138,7 @@ def _missing(op: mtf.Operation, grad_ys: Sequence[mtf.Tensor | None]) -> NoRetur
 
 
 def apply() -> None:
-    """Replaces the methods and functions of mesh_tensorflow."""
+    """Replaces mesh_tensorflow's methods and functions."""
     for function, parameters in _LISTS.items():
         compat.replace_function(function, _with_lists(function, parameters))
     compat.replace_function(mtf.while_loop, _loop)

@@ -1,4 +1,4 @@
-"""Finds the splits that operations of mesh_tensorflow do not support, and suggests fixes."""
+"""Finds the splits that mesh_tensorflow operations do not support, and suggests fixes."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ _CONVOLUTIONS = {
 
 
 def title(op: mtf.Operation) -> str:
-    """Returns the kind and the name of an operation, for error messages."""
+    """Returns the kind and name of an operation, for error messages."""
     kind = getattr(op, "kind", None) or _KINDS.get(type(op), type(op).__name__)
     return f"{kind} '{op.name}'"
 
@@ -46,7 +46,7 @@ def layout_faults(op: mtf.Operation, mesh_sizes: Mapping[str, int], rules: Mappi
 
 
 def _convolution(op: mtf.Operation) -> str:
-    """Returns the name of the operation of `mi.ops` that computes the same convolution."""
+    """Returns the name of the `mi.ops` operation that computes the same convolution."""
     if "fake_height" in op.inputs[0].shape.dimension_names:  # mtf.layers.conv1d is a conv2d of a single row
         return "conv1d"
     return _CONVOLUTIONS[type(op)]
@@ -63,7 +63,7 @@ def _uneven_reasons(op: mtf.Operation) -> dict[mtf.Dimension, tuple[str, str]]:
 
 
 def _own_pool(op: mtf.PoolOperation) -> str:
-    """Returns the name of the pool of `mi.ops` that replaces a pool."""
+    """Returns the name of the `mi.ops` pool that replaces a pool."""
     ksize, _, kind = compat.pool_window(op)
     return f"{'max' if 'MAX' in kind else 'avg'}_pool{len(ksize)}d"
 

@@ -1,7 +1,7 @@
 """Checks that an `mtf.Tensor` is combined only with other tensors and with numbers.
 
-mesh_tensorflow 0.1.21 multiplies a tensor by anything that TensorFlow multiplies slices by. An array then meets each
-slice, so its axes match the dimensions of the tensor under some layouts only.
+mesh_tensorflow 0.1.21 multiplies a tensor by anything that TensorFlow can multiply slices by. An array is then
+multiplied by each slice, so its axes match the dimensions of the tensor only under some layouts.
 """
 
 import functools
@@ -37,7 +37,7 @@ def operand(value: Any, tensor: mtf.Tensor, function: str) -> Any:
     Args:
       value: the other operand, not an `mtf.Tensor`.
       tensor: the tensor.
-      function: name of the function of mtf, for error messages.
+      function: name of the mtf function, for error messages.
 
     Raises:
       ShapeError: the value is an array, not a number, or not a number of the tensor's dtype.
@@ -78,7 +78,7 @@ def _array(value: Any) -> np.ndarray:
 
 
 def _checked(function: Callable[..., mtf.Tensor]) -> Callable[..., mtf.Tensor]:
-    """Returns a binary function of mtf that checks its operands."""
+    """Returns a binary mtf function that checks its operands."""
     name = function.__name__
 
     @functools.wraps(function)
@@ -117,7 +117,7 @@ def _constant(mesh: mtf.Mesh, value: Any, shape: Any = None, dtype: tf.DType = t
 
 
 def apply() -> None:
-    """Replaces the binary functions of mesh_tensorflow."""
+    """Replaces mesh_tensorflow's binary functions."""
     for function in _BINARY:
         replace_function(function, _checked(function))
     replace_function(mtf.constant, _constant)

@@ -1,10 +1,10 @@
 """Lowers `mtf.reshape` under every layout.
 
 mesh_tensorflow 0.1.21 changes the splits one mesh dimension at a time. This mixes up slices if two splits change at
-once (`reshape` of x:rows,y:cols to y:cols,x:rows with other sizes), and fails for some other layouts. Here an
-all-to-all changes a single split if the sizes allow it. Otherwise slices are gathered along the mesh dimensions whose
-split changes, reshaped, and split again. If slices are uneven, the latter applies to every split dimension whose size
-changes, and tails are cut off before the reshape.
+once (`reshape` of x:rows,y:cols to y:cols,x:rows with other sizes), and fails for some other layouts. Here, an
+all-to-all changes a single split if the sizes allow it. Otherwise, slices are gathered along the mesh dimensions whose
+split changes, reshaped, and split again. If slices are uneven, every split dimension whose size changes is gathered,
+and tails are cut off before the reshape.
 """
 
 import math
@@ -30,7 +30,7 @@ def _changes(op: mtf.Operation, mesh: ShardMeshImpl) -> dict[int, tuple[int | No
 
 
 def _resized(before: mtf.Shape, after: mtf.Shape, mesh: ShardMeshImpl) -> set[int]:
-    """Returns the mesh axes that split dimensions of different sizes, at least one of them into uneven slices."""
+    """Returns the mesh axes that split different sizes before and after, at least one of them unevenly."""
     old, new = (dict(zip(mesh.split_axes(shape), shape.to_integer_list)) for shape in (before, after))
     uneven = {tail.axis for shape in (before, after) for tail in tails.tails_of(mesh, shape)}
     return {axis for axis in uneven & old.keys() & new.keys() if old[axis] != new[axis]}
@@ -39,7 +39,7 @@ def _resized(before: mtf.Shape, after: mtf.Shape, mesh: ShardMeshImpl) -> set[in
 def _all_to_all(
     op: mtf.Operation, mesh: ShardMeshImpl, changes: dict[int, tuple[int | None, int | None]]
 ) -> tuple[int, int, int] | None:
-    """Returns (mesh axis, dimension to split, dimension to concatenate) of a sufficient all-to-all, or None."""
+    """Returns (mesh axis, dimension to split, dimension to concatenate) if one all-to-all suffices, else None."""
     if len(changes) != 1:
         return None
     shape = op.inputs[0].shape

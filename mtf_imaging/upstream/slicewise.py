@@ -63,7 +63,7 @@ def _result_axes(op: mtf.Operation, mesh: ShardMeshImpl) -> list[frozenset[int]]
 
 
 def _sources(op: mtf.Operation) -> list[int]:
-    """Returns the indices of the inputs with respect to which an operation's `LocalResult`s are differentiated."""
+    """Returns the indices of the inputs with respect to which `LocalResult`s are differentiated."""
     indices = list(range(len(op.inputs)))
     if isinstance(op, mtf.GenericGradOperation):  # inputs: inputs and outputs of the forward operation, then cotangents
         forward = compat.forward_operation(op)
@@ -72,12 +72,12 @@ def _sources(op: mtf.Operation) -> list[int]:
 
 
 def _argument(mesh: ShardMeshImpl, op: mtf.Operation, x: LaidOutTensor) -> LaidOutTensor:
-    """Returns a laid-out tensor as an argument of the function of an operation, for differentiation.
+    """Prepares a laid-out tensor as an argument of an operation's function, for differentiation.
 
     If the layout splits any tensor of the operation, every processor gets a slice of its own, so that a gradient with
-    respect to the argument has a separate value for each processor. The stacks are new nodes of the graph. TensorFlow
-    would otherwise return the sum of both gradients for each of two arguments that are the same tensor, and it would
-    find no path to an argument if the function was computed from the tensor that the argument was reshaped from.
+    respect to the argument has a separate value for each processor. The stacks are new nodes in the graph. Otherwise,
+    TensorFlow would return the sum of both gradients for two arguments that are the same tensor. It would also find no
+    path to an argument if the function used the tensor from which the argument was reshaped.
     """
     n = mesh.grid.stack_size if any(mesh.is_split(t.shape) for t in op.inputs + op.outputs) else 1
 
@@ -183,7 +183,7 @@ def _gradients(ys: Sequence[tf.Tensor], xs: Sequence[tf.Tensor], dys: Sequence[t
 def _traced_gradients(
     call: LocalCall, parts: Sequence[_Part], arguments: Sequence[tf.Tensor | None]
 ) -> list[tf.Tensor]:
-    """Returns the results of `lower_gradient` as a function of the slices of one processor."""
+    """Returns the `lower_gradient` results as a function of one processor's slices."""
     results, gradients = call.function(arguments[: len(call.arguments)]), []
     for part in parts:
         xs = [arguments[i] for i in part.sources]

@@ -12,7 +12,7 @@ from mtf_imaging.compat import mtf, refuse_in_tensorflow
 from mtf_imaging.errors import NotSupportedError, ShapeError
 from mtf_imaging.upstream.operands import describe, operand
 
-# NumPy calls these functions for an operator between an array or number of NumPy and another object.
+# NumPy calls these functions for an operator between a NumPy array or number and another object.
 _UFUNCS: dict[np.ufunc, Callable[..., mtf.Tensor]] = {
     np.add: mtf.Tensor.__radd__,
     np.subtract: mtf.Tensor.__rsub__,
@@ -27,7 +27,7 @@ _UFUNCS: dict[np.ufunc, Callable[..., mtf.Tensor]] = {
     np.greater_equal: lambda x, other: mtf.greater_equal(other, x),
 }
 
-# The functions of mtf for the reductions of NumPy: np.sum calls np.add.reduce.
+# The mtf functions for NumPy's reductions: np.sum calls np.add.reduce.
 _REDUCTIONS: dict[np.ufunc, str] = {
     np.add: "reduce_sum",
     np.maximum: "reduce_max",
@@ -38,7 +38,7 @@ _REDUCTIONS: dict[np.ufunc, str] = {
 
 
 def _instead_of(function: str) -> str:
-    """Returns the fix for a call of a function of TensorFlow or NumPy."""
+    """Returns the fix for a call of a TensorFlow or NumPy function."""
     for name, module in (("mi.ops", ops), ("mtf", mtf)):
         if inspect.isfunction(getattr(module, function, None)):
             return f"use {name}.{function}"
@@ -53,7 +53,7 @@ def _refuse_in_tensorflow(function: str, tensor: mtf.Tensor) -> NoReturn:
 
 
 def _refused(use: str, fix: str) -> Callable[..., NoReturn]:
-    """Returns a method of `mtf.Tensor` that raises an error."""
+    """Returns an `mtf.Tensor` method that raises an error."""
 
     def method(tensor: mtf.Tensor, *args: Any, **kwargs: Any) -> NoReturn:
         del args, kwargs
@@ -63,7 +63,7 @@ def _refused(use: str, fix: str) -> Callable[..., NoReturn]:
 
 
 def _array_ufunc(tensor: mtf.Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> mtf.Tensor:
-    """Implements operators whose first operand is an array or a number of NumPy."""
+    """Implements operators whose first operand is a NumPy array or number."""
     if ufunc in _UFUNCS and method == "__call__" and inputs[1] is tensor and not kwargs:
         return _UFUNCS[ufunc](tensor, inputs[0])
     function = _REDUCTIONS.get(ufunc, ufunc.__name__) if method == "reduce" else ufunc.__name__
@@ -86,7 +86,7 @@ def _power(x: Any, y: Any) -> mtf.Tensor:
 
 
 def _logical(function: str) -> Callable[..., mtf.Tensor]:
-    """Returns a method of `mtf.Tensor` that calls a logical function of mtf."""
+    """Returns a method of `mtf.Tensor` that calls a logical mtf function."""
 
     def method(tensor: mtf.Tensor, *others: Any) -> mtf.Tensor:
         for each in (tensor, *others):
@@ -101,7 +101,7 @@ def _logical(function: str) -> Callable[..., mtf.Tensor]:
 
 
 def _truth(tensor: mtf.Tensor) -> bool:
-    # Other tensors are true, because mesh_tensorflow tells a tensor from None by its truth.
+    # Other tensors are true, because mesh_tensorflow uses truth to distinguish a tensor from None.
     if tensor.dtype.is_bool:
         raise NotSupportedError(
             f"the truth of {describe(tensor)} is unknown while the graph is built, so `if`, `while`, `and`, `or` and "

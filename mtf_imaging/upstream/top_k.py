@@ -1,4 +1,4 @@
-"""Lowers `mtf.top_k`: each processor chooses among its own slice, gathers the choices of the others, and chooses again.
+"""Lowers `mtf.top_k`: each processor chooses from its own slice, gathers the choices of the others, and chooses again.
 
 mesh_tensorflow 0.1.21 chooses 2, 3 or 4 elements one after the other, and subtracts 1e9 from each choice, which is
 wrong for infinite numbers and for numbers below -1e9. Its order of NaN depends on the layout.

@@ -16,7 +16,7 @@ _init = mtf.WhileLoopOperation.__init__
 
 
 def _with_variables_outside(op: mtf.WhileLoopOperation, *args: Any, **kwargs: Any) -> None:
-    """Moves new variables of the condition outside the loop, as mesh_tensorflow does with those of the body."""
+    """Moves new variables of the condition outside the loop, as mesh_tensorflow does for the body."""
     _init(op, *args, **kwargs)
     operations = compat.loop_condition(op).operations
     variables = [inner for inner in operations if isinstance(inner, mtf.Variable)]
@@ -33,7 +33,7 @@ def lower(op: mtf.Operation, lowering: mtf.Lowering) -> None:
     """Lowers an `mtf.WhileLoopOperation`.
 
     If the body has more outputs than the loop has inputs, the additional outputs are summed over all iterations. The
-    loop counts its iterations, because random operations draw other values in each of them.
+    loop counts its iterations, because random operations draw different values in each.
 
     Raises:
       NotSupportedError: the body assigns to a variable.
@@ -50,7 +50,7 @@ def lower(op: mtf.Operation, lowering: mtf.Lowering) -> None:
     def run(part: compat.LoopPart, number: tf.Tensor, state: Sequence[Sequence[tf.Tensor]]) -> list[list[tf.Tensor]]:
         """Lowers the condition or the body for iteration `number` and returns the stacks of its results."""
         kept = dict(lowering.tensors)
-        # New laid-out tensors are necessary, because values that operations cache on them must not leave the loop.
+        # New laid-out tensors are necessary, because operations cache values on them that must not leave the loop.
         lowering.tensors.update({t: LaidOutTensor(stacks) for t, stacks in outside.items()})
         lowering.tensors.update({t: LaidOutTensor(stacks) for t, stacks in zip(part.inputs, state)})
         with lowering.random_state.iteration(number):

@@ -25,7 +25,7 @@ OPERATIONS = {
 
 
 def _gathered(op: mtf.Operation, mesh: ShardMeshImpl) -> set[str]:
-    """Returns the names of the dimensions that an operation needs whole."""
+    """Returns the names of the dimensions that an operation needs as a whole."""
     if isinstance(op, mtf.ShiftOperation):
         dim, _, _ = shift_arguments(op)
         return {dim.name} if tails.tails_of(mesh, mtf.Shape([dim])) else set()
@@ -33,7 +33,7 @@ def _gathered(op: mtf.Operation, mesh: ShardMeshImpl) -> set[str]:
 
 
 def is_needed(op: mtf.Operation, mesh: ShardMeshImpl) -> bool:
-    """Returns whether an operation needs a dimension whole that the layout splits."""
+    """Returns whether the layout splits a dimension that an operation needs as a whole."""
     return any(_split_along(op, tensor.shape, mesh) for tensor in op.inputs + op.outputs)
 
 

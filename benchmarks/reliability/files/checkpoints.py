@@ -1,4 +1,4 @@
-"""A checkpoint of a small ResNet with the names of TF-Slim."""
+"""A checkpoint of a small ResNet with TF-Slim names."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Series of DICOM files, and edits of their headers and planes."""
+"""Series of DICOM files, and functions that edit their headers and planes."""
 
 import shutil
 from collections.abc import Callable
@@ -17,7 +17,7 @@ Edit = Callable[[Path], None]
 
 
 def write_series(folder: Path, number: int = 0, **elements: Any) -> Path:
-    """Writes the abdomen of `nifti` as a series, a file per plane, with elements of the header in addition."""
+    """Writes the abdomen of `nifti` as a series, one file per plane, with additional header elements."""
     hu, _ = abdomen(number)
     folder.mkdir(parents=True, exist_ok=True)
     for plane in range(hu.shape[2]):
@@ -47,7 +47,7 @@ def write_series(folder: Path, number: int = 0, **elements: Any) -> Path:
 
 
 def position(plane: int) -> tuple[float, float, float]:
-    """Returns the place of a plane in LPS: that of the NIfTI files, whose first voxel is the last of both rows."""
+    """Returns the position of a plane in LPS, equal to the NIfTI files', whose first voxel is last along both axes."""
     return 20.0 - SPACING[0] * (SHAPE[0] - 1), -10.0 - SPACING[1] * (SHAPE[1] - 1), 30.0 + SPACING[2] * plane
 
 
@@ -57,7 +57,7 @@ def file_of(folder: Path, plane: int) -> Path:
 
 
 def elements(*planes: int, **new: Any) -> Edit:
-    """Sets elements of some planes, of all without `planes`; None removes an element."""
+    """Sets header elements of some planes, or of all planes without `planes`; None removes an element."""
 
     def edit(folder: Path) -> None:
         for plane in planes or range(PLANES):
@@ -106,12 +106,12 @@ def bytes_of(plane: int, change: Callable[[bytes], bytes]) -> Edit:
 
 
 def duplicate(folder: Path) -> None:
-    """Adds a copy of a plane with an instance number of its own."""
+    """Adds a copy of a plane with a different instance number."""
     shutil.copy(file_of(folder, 3), folder / "IM0099.dcm")
 
 
 def half_in_another_folder(folder: Path) -> None:
-    """Moves half of the planes to a folder beside this one."""
+    """Moves half of the planes to an adjacent folder."""
     other = folder.with_name(f"{folder.name}-2")
     other.mkdir()
     for plane in range(PLANES // 2):

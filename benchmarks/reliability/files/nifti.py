@@ -1,4 +1,4 @@
-"""NIfTI files: a small abdomen with its mask, and edits of headers, values and bytes."""
+"""NIfTI files: a small abdomen with its mask, and functions that edit headers, values and bytes."""
 
 import gzip
 from collections.abc import Callable
@@ -24,7 +24,7 @@ def abdomen(number: int = 0, shape: tuple[int, ...] = SHAPE) -> tuple[np.ndarray
 
 
 def write(path: Path, values: np.ndarray, affine: np.ndarray | None = None, **header: Any) -> Path:
-    """Writes an array as a NIfTI file, with fields of the header in addition."""
+    """Writes an array as a NIfTI file, with additional header fields."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if affine is None:
         affine = nibabel.affines.from_matvec(np.diag(SPACING), (-20.0, 10.0, 30.0))
@@ -51,12 +51,12 @@ def read(path: Path) -> bytes:
 
 
 def store(path: Path, data: bytes) -> None:
-    """Writes bytes, compressed if the ending asks for it."""
+    """Writes bytes, compressed if the ending requires it."""
     path.write_bytes(gzip.compress(data, mtime=0) if path.suffix.lower() == ".gz" else data)
 
 
 def header(**fields: Any) -> Edit:
-    """Sets fields of the header, without any check."""
+    """Sets header fields without any checks."""
 
     def edit(path: Path) -> None:
         data = read(path)
@@ -69,7 +69,7 @@ def header(**fields: Any) -> Edit:
 
 
 def dims(**sizes: int) -> Edit:
-    """Sets numbers of the field `dim`, such as `d0=7, d1=-3`."""
+    """Sets numbers in the field `dim`, such as `d0=7, d1=-3`."""
 
     def edit(path: Path) -> None:
         data = read(path)
@@ -84,7 +84,7 @@ def dims(**sizes: int) -> Edit:
 
 
 def pixdim(index: int, value: float) -> Edit:
-    """Sets a number of `pixdim`; the affine is that of the qform."""
+    """Sets a number in `pixdim`; the qform provides the affine."""
 
     def edit(path: Path) -> None:
         data = read(path)
@@ -98,7 +98,7 @@ def pixdim(index: int, value: float) -> Edit:
 
 
 def affine(change: Callable[[np.ndarray], np.ndarray], sform: bool = True, qform: bool = True) -> Edit:
-    """Replaces the affine, in both forms of the header or in one."""
+    """Replaces the affine in one or both forms of the header."""
 
     def edit(path: Path) -> None:
         image = nibabel.load(path)

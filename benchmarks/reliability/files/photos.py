@@ -55,7 +55,7 @@ def write_objects(folder: Path) -> Path:
 
 
 def annotations_of(folder: Path, split: str = "train") -> Path:
-    """Returns the path of the annotations of a split."""
+    """Returns the path of a split's annotations."""
     return folder / f"annotations/instances_{split}.json"
 
 
@@ -72,7 +72,7 @@ def coco(change: Callable[[dict], Any], split: str = "train") -> Edit:
 
 
 def first(table: str, split: str = "train", **fields: Any) -> Edit:
-    """Changes fields of the first entry of a table of the annotations; None removes a field."""
+    """Changes fields in the first entry of an annotation table; None removes a field."""
 
     def change(content: dict) -> None:
         entry = content[table][0]
@@ -86,7 +86,7 @@ def first(table: str, split: str = "train", **fields: Any) -> Edit:
 
 
 def huge_png(path: Path, width: int = 400_000, height: int = 400_000) -> None:
-    """Writes a PNG whose header declares a huge size, with data of one row."""
+    """Writes a PNG whose header declares a huge size, with data for one row."""
 
     def part(name: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))

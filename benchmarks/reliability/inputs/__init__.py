@@ -1,1 +1,1 @@
-"""The declared table of bad inputs: a module for each kind."""
+"""The table of bad inputs, with one module per kind."""

@@ -1,4 +1,4 @@
-"""A bad input: how it is made, the command that reads it, and what the command should do."""
+"""A bad input: its creation, the command that reads it, and the command's expected behavior."""
 
 import dataclasses
 import re
@@ -9,8 +9,8 @@ from pathlib import Path
 from benchmarks.reliability.commands import Result
 
 LIMIT_S = 60.0
-PEAK_MIB = 3000  # of a process that has imported TensorFlow, which alone takes 500
-# Messages about the command line or the configuration, which end with exit code 2, also advise in these ways.
+PEAK_MIB = 3000  # MiB of a process that has imported TensorFlow, which alone needs 500
+# Messages about the command line or configuration, which end with exit code 2, may also contain this advice.
 _ADVICE = re.compile("Fix:|See:|Example:|Choices:|Did you mean|Known|must be|each item is|In gin,|cannot be imported")
 PAYLOAD = "payload-ran"  # the file that code in an input writes if it runs
 
@@ -37,10 +37,10 @@ class Warned:
 
 @dataclasses.dataclass(frozen=True)
 class Right:
-    """The command succeeds and its result is right.
+    """The command succeeds and its result is correct.
 
     Attributes:
-      check: a function of the folder of the input and the printed text that returns what is wrong, or "".
+      check: a function of the input's folder and the printed text that returns the fault, or "".
     """
 
     check: Callable[[Path, str], str] = lambda here, text: ""
@@ -56,14 +56,15 @@ class BadInput:
 
     Attributes:
       kind: the row of the page.
-      name: what is wrong with the input, unique together with the command.
-      line: the command line. In every word, {good} is the folder of the good data and {here} that of the input.
-      make: writes the input into a folder, from the folder of the good data.
-      outcomes: what the command may do.
-      file: the damaged file, relative to the folder of the input; a refusal names it unless it names something else.
-      environment: variables of the command.
-      writes: the folder that the command may change, relative to that of the input.
-      values: further words in braces of the line, such as {name}, with their values.
+      name: the fault of the input, unique together with the command.
+      line: the command line. In every word, {good} is the folder with the good data and {here} the input folder.
+      make: a function that writes the input to a folder, from the folder with the good data.
+      outcomes: the acceptable outcomes.
+      file: the damaged file, relative to the input folder; a refusal names this file unless `names` states
+        otherwise.
+      environment: environment variables of the command.
+      writes: the folder that the command may change, relative to the input folder.
+      values: further placeholders in the line, such as {name}, with their values.
     """
 
     kind: str
@@ -93,7 +94,7 @@ class BadInput:
 
 
 def fault(result: Result, outcome: Outcome, file: str, here: Path) -> str:
-    """Returns why a result differs from an outcome, or "" if it agrees."""
+    """Returns the difference between a result and an outcome, or "" if they agree."""
     if result.peak_mib > PEAK_MIB:
         return f"needed more than {PEAK_MIB} MiB of memory"
     if result.code is None:
@@ -118,7 +119,7 @@ def fault(result: Result, outcome: Outcome, file: str, here: Path) -> str:
 
 
 def snapshot(here: Path) -> dict[Path, tuple[int, int]]:
-    """Returns the size and the time of the last change of every file of a folder."""
+    """Returns the size and modification time of every file in a folder."""
     paths = [path for path in here.rglob("*") if path.is_symlink() or not path.is_dir()]
     return {path: (path.lstat().st_size, path.lstat().st_mtime_ns) for path in paths}
 
@@ -127,13 +128,13 @@ def judge(result: Result, given: BadInput, here: Path, before: dict[Path, tuple[
     """Compares a result with the outcomes of an input.
 
     Args:
-      result: what the command did.
+      result: the result of the command.
       given: the input.
       here: its folder.
       before: the snapshot of the folder before the command.
 
     Returns:
-      The name of the outcome that the result agrees with, or "failed"; and why it agrees with none.
+      The name of the matching outcome, or "failed"; and the reason that no outcome matches.
     """
     after = snapshot(here)
     own = here / given.writes if given.writes else None
@@ -159,7 +160,7 @@ def judge(result: Result, given: BadInput, here: Path, before: dict[Path, tuple[
 
 
 def damaged(folder: str, file: str, *edits: Callable[[Path], object]) -> Callable[[Path, Path], None]:
-    """Returns a function that copies a folder of the good data and changes one of its files or folders."""
+    """Returns a function that copies a good data folder and changes one of its files or folders."""
 
     def make(good: Path, here: Path) -> None:
         shutil.copytree(good / folder, here / folder, symlinks=True)

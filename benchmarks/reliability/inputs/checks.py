@@ -1,4 +1,4 @@
-"""Checks of results that are right, which return what is wrong, or ""."""
+"""Checks of correct results, which return the fault or ""."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ Check = Callable[[Path, str], str]
 
 
 def spacing(*expected: float, index: int = 0) -> Check:
-    """Checks the voxel size in mm of a case of the converted records."""
+    """Checks the voxel size in mm of a case in the converted records."""
 
     def check(here: Path, text: str) -> str:
         actual = _cases(here)[index]["spacing"]
@@ -77,7 +77,7 @@ def has_files(*names: str) -> Check:
 
 
 def unchanged(file: str, content: bytes) -> Check:
-    """Checks that a file of the user has the bytes that it had."""
+    """Checks that a user's file has not changed."""
 
     def check(here: Path, text: str) -> str:
         return "" if (here / file).read_bytes() == content else f"{file} was overwritten"
@@ -86,7 +86,7 @@ def unchanged(file: str, content: bytes) -> Check:
 
 
 def same_scores(here: Path, text: str) -> str:
-    """Checks that the scores are those of the undamaged references and predictions, to a millionth."""
+    """Checks that the scores equal those of the undamaged references and predictions, within 1e-6."""
     old, new = (
         json.loads((place / "metrics.json").read_text()) for place in (here.parent / "good/scores", here / "out")
     )

@@ -12,7 +12,7 @@ _EVALUATE = on(EVALUATE, "x").replace("{here}/x", "{good}/cases")
 _PLAN = on(PLAN, "x").replace("{here}/x", "{good}/cases")
 _SCORE = on(SCORE, "x").replace("{here}/x", "{good}/cases")
 _EXPLAIN = "explain --gin_file unet3d_demo --resolution 16"
-# name: (command line, what the message names)
+# {name: (command line, text in the message)}
 _FAULTS = {
     "an unknown command": ("trian --data_dir x", "trian"),
     "no flags": ("convert", "input_dir"),

@@ -1,4 +1,4 @@
-"""NIfTI files with damaged headers, bytes or places, as image, mask, reference and prediction."""
+"""NIfTI files with damaged headers, bytes or locations, as image, mask, reference and prediction."""
 
 import gzip
 import os
@@ -67,7 +67,7 @@ def _loop(path: Path) -> None:
     path.symlink_to(path.name)
 
 
-# Faults that no command can read around.
+# Faults that every command must refuse.
 _UNREADABLE = {
     "vox_offset is infinite": header(vox_offset=np.inf),
     "vox_offset is NaN": header(vox_offset=np.nan),
@@ -104,7 +104,7 @@ _UNREADABLE = {
 }
 
 
-# A folder listing skips what is not a file, and then names the other file of the case.
+# A folder listing skips anything that is not a file, and then names the case's other file.
 _UNLISTED = Refused("-0.nii.gz")
 
 

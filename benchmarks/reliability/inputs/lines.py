@@ -1,4 +1,4 @@
-"""The command lines of the inputs. {good} is the folder of the good data, {here} that of the input."""
+"""The command lines of the inputs. {good} is the folder with the good data, {here} the input folder."""
 
 CONVERT = "convert --input_dir {here}/DATA --output_dir {here}/out --resolution 8 --workers 1"
 PLAN = "plan --data_dir {here}/DATA --num_devices 1 --hardware a100 --workers 1 --output {here}/plan.gin"
@@ -17,5 +17,5 @@ CROSS_VALIDATE = (
 
 
 def on(line: str, data: str, run: str = "run") -> str:
-    """Returns a command line for a folder or file of the input, and a run of the good data."""
+    """Returns a command line for a folder or file of the input, and a run from the good data."""
     return line.replace("DATA", data).replace("RUN", run)

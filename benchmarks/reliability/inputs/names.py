@@ -1,4 +1,4 @@
-"""Names of cases and files: other endings, other encodings, long names, quotes, and pairs that are hard to tell."""
+"""Case and file names: other endings, other encodings, long names, quotes, and pairs that look alike."""
 
 import json
 import os
@@ -29,7 +29,7 @@ def _scored(here: Path, text: str) -> str:
 
 
 def _described(rename: Callable[[str], str], labels: Callable[[str], str] | None = None):
-    """Returns a maker of two nnU-Net cases with other names, and other names of the labels."""
+    """Returns a function that writes two nnU-Net cases with other case and label names."""
 
     def make(good: Path, here: Path) -> None:
         write_described(here / "nnunet")
@@ -83,7 +83,7 @@ def _in_a_folder(name: str) -> Callable[[Path, Path], None]:
 
 
 def _word(good: Path, here: Path) -> None:
-    """Cases of the Decathlon with names that look like channels of nnU-Net."""
+    """Decathlon cases with names that look like nnU-Net channels."""
     for number in range(2):
         values, labels = nifti.abdomen(number)
         nifti.write(here / f"nnunet/imagesTr/word_{number:04}.nii.gz", values)

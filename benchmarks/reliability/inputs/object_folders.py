@@ -1,4 +1,4 @@
-"""Annotations of objects, in the format of COCO, with faults."""
+"""Faulty object annotations in COCO's format."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -38,13 +38,13 @@ def _again(table: str) -> Edit:
 
 
 def _all_outside(folder: Path) -> None:
-    """Names a photo of the user beside the folder of the images."""
+    """Names a user's photo next to the image folder."""
     (folder / "precious.png").write_bytes((folder / "val/o4.png").read_bytes())
     _set("images", file_name="../precious.png")(folder)
 
 
 def _output_outside(folder: Path) -> None:
-    """Names a photo of the user that the pictures of a report would overwrite."""
+    """Names a user's photo that the report's pictures would overwrite."""
     (folder.parent / "out").mkdir()
     (folder.parent / "precious.png").write_bytes((folder / "val/o4.png").read_bytes())
     _set("images", file_name="../../precious.png")(folder)

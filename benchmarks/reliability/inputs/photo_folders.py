@@ -1,4 +1,4 @@
-"""Photos, label images, lists and classes with faults."""
+"""Faulty photos, label images, lists and classes."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -45,7 +45,7 @@ def _rotated(path: Path) -> None:
     with Image.open(path) as old:
         new = old.copy()
     exif = Image.Exif()
-    exif[0x0112] = 6  # the camera was turned by a quarter
+    exif[0x0112] = 6  # the camera was rotated by 90 degrees
     new.save(path, exif=exif)
 
 

@@ -129,7 +129,7 @@ INPUTS += [
 
 
 def _pair(**fields: Any) -> Callable[[Path, Path], None]:
-    """Copies records to train on, and held-out records of another description."""
+    """Copies training records, and held-out records with another description."""
 
     def make(good: Path, here: Path) -> None:
         for name in ("records", "eval"):

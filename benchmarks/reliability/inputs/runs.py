@@ -68,7 +68,7 @@ def _list_elsewhere(folder: Path) -> None:
 
 
 def _module(folder: Path) -> None:
-    """The configuration imports a module of the working folder, as a stranger's run may."""
+    """The configuration imports a module from the working folder, as an untrusted run may."""
     (folder.parent / "surprise.py").write_text(f"open({str(folder.parent / PAYLOAD)!r}, 'w')\n")
     _file("config.gin", lambda data: b"import surprise\n" + data)(folder)
 
@@ -131,7 +131,7 @@ _FAULTS: dict[str, tuple[Edit, tuple[Outcome, ...]]] = {
     "a file in place of the folder": (lambda folder: (shutil.rmtree(folder), folder.write_text("run")), (_RUN,)),
     "no folder": (shutil.rmtree, (_RUN,)),
 }
-# What each command reads. train resumes a run, and starts anew without a checkpoint.
+# The files that each command reads. train resumes a run, and starts a new one without a checkpoint.
 _READ = {
     "predict": tuple(_FAULTS),
     "evaluate": ("no configuration", "an empty run.json", "truncated data of the checkpoint", "no checkpoint"),

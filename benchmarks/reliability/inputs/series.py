@@ -1,4 +1,4 @@
-"""DICOM series with faults of headers, planes and pixels."""
+"""DICOM series with faulty headers, planes and pixels."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -57,7 +57,7 @@ def _truncated_by(count: int) -> Callable[[bytes], bytes]:
 
 
 _SAME = Right(checks.same_records())
-# name: (change of the folder, outcomes)
+# {name: (change to the folder, outcomes)}
 _FAULTS: dict[str, tuple[Callable[[Path], object], tuple[Outcome, ...]]] = {
     "no fault": (lambda folder: None, (_SAME,)),
     "a missing plane": (_delete(3), (REFUSED,)),
@@ -110,7 +110,7 @@ _FAULTS: dict[str, tuple[Callable[[Path], object], tuple[Outcome, ...]]] = {
 
 
 def _padding(here: Path) -> str:
-    """Padding is air: the largest HU of the record is that of the body."""
+    """Padding is air, so the largest HU in the record belongs to the body."""
     import zarr
 
     path = here / "out/case-0.ome.zarr/0"

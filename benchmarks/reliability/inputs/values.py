@@ -1,4 +1,4 @@
-"""Images and masks whose headers are right and whose values are not."""
+"""Images and masks with correct headers and faulty values."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +25,7 @@ def _lost_affine(path: Path) -> None:
 
 
 _BOTH = ("convert", "predict")
-# name: (change of the image, commands, outcomes)
+# {name: (change to the image, commands, outcomes)}
 _IMAGES: dict[str, tuple[Edit, tuple[str, ...], tuple[Outcome, ...]]] = {
     "a NaN": (voxel(np.nan), _BOTH, (_NAMED, REFUSED)),
     "an infinite value": (voxel(np.inf), _BOTH, (_NAMED, REFUSED)),

@@ -1,4 +1,4 @@
-"""OME-Zarr images with faults of metadata and chunks, and with content that attacks its reader."""
+"""OME-Zarr images with faulty metadata and chunks, and with content that attacks its reader."""
 
 import json
 import pickle
@@ -53,7 +53,7 @@ def _pickle_filter(folder: Path) -> None:
 
 
 def _huge(folder: Path) -> None:
-    """Absent chunks: the disk holds one of 2^51."""
+    """Absent chunks: only one of 2^51 is on disk."""
     array(shape=[2**17] * 3, chunks=[1, 1, 1], fill_value=-1000)(folder)
 
 

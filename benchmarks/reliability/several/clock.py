@@ -1,4 +1,4 @@
-"""A clock of the wall that jumps in one process, through the library libfaketime (Debian: faketime)."""
+"""A wall clock that jumps in one process, using the library libfaketime (Debian: faketime)."""
 
 from pathlib import Path
 
@@ -13,12 +13,12 @@ def find_library() -> Path | None:
 
 
 def find_missing() -> str:
-    """Returns why the clock of a process cannot jump here, or ""."""
+    """Returns the reason that the clock of a process cannot jump here, or ""."""
     return "" if find_library() else f"{_NAME} is not installed (Debian: apt-get install faketime)"
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Returns variables with which a process reads its clock through a file; its monotonic clock is the true one.
+    """Returns variables that make a process read its clock from a file; its monotonic clock is unchanged.
 
     Args:
       folder: the folder of the file.
@@ -34,7 +34,7 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def set_offset(folder: Path, seconds: int) -> None:
-    """Makes the clock of the process jump.
+    """Makes the process's clock jump.
 
     Args:
       folder: the folder of the file.

@@ -14,12 +14,12 @@ from benchmarks.reliability.several.struck import Strike
 from benchmarks.reliability.several.trials import Trial
 
 _LIMIT = 5.0  # timeouts between the fault, or the end of a pause, and the end of the last process
-_START_S = 120.0  # seconds until the moment
-_EVERY = 0.01  # seconds between two looks at the processes
+_START_S = 120.0  # seconds to wait for the moment
+_EVERY = 0.01  # seconds between two checks of the processes
 
 
 def run_trial(training: Training, trial: Trial, place: Path) -> dict[str, object]:
-    """Runs a trial, and returns its part of the row of the results.
+    """Runs a trial, and returns its part of the results row.
 
     Args:
       training: the training.

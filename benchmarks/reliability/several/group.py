@@ -1,4 +1,4 @@
-"""Starts one command as several processes, as a scheduler does, and collects what each of them did."""
+"""Starts one command as several processes, as a scheduler does, and collects the results of each."""
 
 import contextlib
 import dataclasses
@@ -15,18 +15,18 @@ from benchmarks.reliability.commands import PROGRAM
 from benchmarks.reliability.results import ROOT
 from mtf_imaging.cli.runtime.launching.environment import build_environments
 
-_EVERY = 0.01  # seconds between two looks at the processes
+_EVERY = 0.01  # seconds between two checks of the processes
 
 
 @dataclasses.dataclass(frozen=True)
 class Change:
-    """What differs in one process.
+    """The differences of one process from the others.
 
     Attributes:
-      program: the module to run, with the words before those of the command.
+      program: the module to run, with the words that precede the command.
       more: further words of the command.
       environment: further variables.
-      folder: the working folder, or None for that of the group.
+      folder: the working folder, or None for the group's folder.
     """
 
     program: tuple[str, ...] = (PROGRAM,)
@@ -40,9 +40,9 @@ class End:
     """The end of a process.
 
     Attributes:
-      index: the number of the process.
+      index: the process number.
       code: the exit code, negative for a signal; None if the process was still running at the limit.
-      text: all that it printed.
+      text: everything that it printed.
     """
 
     index: int
@@ -51,7 +51,7 @@ class End:
 
 
 def environments(num: int, timeout: float) -> list[dict[str, str]]:
-    """Returns the environment variables of the processes of one group, with ports that are free now.
+    """Returns the environment variables of a group's processes, with ports that are free now.
 
     Args:
       num: number of processes.
@@ -69,13 +69,13 @@ def _react_to_signals() -> None:
 
 
 class Group:
-    """Processes that run one command together, with their output in files. The block kills those that still run.
+    """Processes that run one command together, with their output in files. The block kills processes that still run.
 
     Args:
       words: the command and its flags.
       variables: the environment variables of each process, from `environments`.
-      folder: the working folder, which also gets the outputs.
-      changes: what differs in some processes, by number; None for a process that is not started.
+      folder: the working folder, which also receives the outputs.
+      changes: the `Change`s of some processes, by number; None for a process that is not started.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Group:
             self._processes[index].wait()
 
     def start(self, index: int, change: Change | None = None) -> subprocess.Popen:
-        """Starts a process, also a second time, and returns it."""
+        """Starts a process, possibly for a second time, and returns it."""
         change, log = change or Change(), self._log(index)
         command = [sys.executable, "-m", *change.program, *self._words, *change.more]
         with open(log, "ab") as output:
@@ -125,7 +125,7 @@ class Group:
                 (os.killpg if number == signal.SIGKILL else os.kill)(process.pid, number)
 
     def running(self) -> list[int]:
-        """Returns the numbers of the processes that run."""
+        """Returns the numbers of the running processes."""
         return [index for index, process in self._processes.items() if process.poll() is None]
 
     def wait(self, limit: float, without: Sequence[int] = ()) -> bool:
@@ -133,7 +133,7 @@ class Group:
 
         Args:
           limit: seconds to wait.
-          without: numbers of processes that need not end.
+          without: numbers of processes that do not have to end.
         """
         end = time.monotonic() + limit
         while set(self.running()) - {*without}:
@@ -147,7 +147,7 @@ class Group:
         return [End(index, process.poll(), self.text(index)) for index, process in sorted(self._processes.items())]
 
     def text(self, index: int) -> str:
-        """Returns what a process has printed."""
+        """Returns the output of a process."""
         return self._log(index).read_text(errors="replace")
 
     def _log(self, index: int) -> Path:

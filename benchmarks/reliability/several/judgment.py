@@ -15,7 +15,7 @@ _HEARD = "the run saves a checkpoint after this step and ends"
 
 
 def judge(trial: Trial, ends: Sequence[End], struck: Collection[int]) -> str:
-    """Returns what is wrong with the ends of the processes of a trial, or "".
+    """Returns the fault in how the processes of a trial ended, or "".
 
     Args:
       trial: the trial.
@@ -41,7 +41,7 @@ def names(text: str, indices: Collection[int]) -> bool:
 
 
 def explains(end: End, indices: Collection[int]) -> str:
-    """Returns what is missing in the message of a process that other processes made fail, or "".
+    """Returns the fact missing in the message of a process that failed because of others, or "".
 
     Args:
       end: the end of the process.
@@ -53,7 +53,7 @@ def explains(end: End, indices: Collection[int]) -> str:
 
 
 def is_untidy(end: End) -> str:
-    """Returns why the end of a process is never right, or ""."""
+    """Returns the reason that the end of a process is never correct, or ""."""
     if end.code is None:
         return "it still runs"
     return "it ended in a traceback" if "Traceback" in end.text else ""
@@ -74,7 +74,7 @@ def _judge_one(trial: Trial, end: End, struck: Collection[int]) -> str:
     if code == 0 and (not struck or trial.is_short or trial.moment == END):
         return is_untidy(end)
     if never_ends:
-        return ""  # the harness kills it
+        return ""  # killed by the harness
     if reason := is_untidy(end):
         return reason
     if not struck or trial.is_short:
@@ -88,7 +88,7 @@ def _judge_one(trial: Trial, end: End, struck: Collection[int]) -> str:
     if code not in expected:
         return f"exit code {code} instead of {' or '.join(map(str, sorted(expected)))}"
     if code == FAILED:
-        # If all processes were stopped, each of them may name another one.
+        # If all processes were stopped, each of them may name any other.
         at_fault = range(trial.num) if is_struck else struck
         return explains(end, at_fault)
     if code == INTERRUPTED and trial.when.has_stepped and "Start the run again to resume it" not in end.text:
@@ -100,7 +100,7 @@ def _stopped_codes(trial: Trial, is_struck: bool) -> set[int]:
     """Returns the exit codes after a signal that asks a process to stop."""
     own = CTRL_C if trial.number == signal.SIGINT else INTERRUPTED
     if not is_struck:
-        # Before the first step, a process ends at once, and the others lose it.
+        # Before the first step, a process ends at once, and the others report it as lost.
         return {INTERRUPTED} if trial.when.has_stepped else {FAILED, INTERRUPTED}
-    is_early = trial.moment == IMPORT and trial.number != signal.SIGINT  # Python handles Ctrl-C from its start
+    is_early = trial.moment == IMPORT and trial.number != signal.SIGINT  # Python handles Ctrl-C from the start
     return {own, -trial.number} if is_early or trial.moment == END else {own}

@@ -8,8 +8,8 @@ class Moment:
     """A moment of a training.
 
     Attributes:
-      name: what the process does.
-      points: places in the code, of which one is drawn: "module:function"; or "module", when it is imported.
+      name: the activity of the process.
+      points: places in the code, one of which is drawn: "module:function", or "module" for its import.
       most_calls: the fault follows one of the first calls of the function.
       longest_s: the longest delay after the call.
       has_stepped: whether the first step has begun, so that a signal makes all processes stop together.

@@ -1,4 +1,4 @@
-"""The training that the processes share: its data, its command, and the comparison of its result with unbroken runs."""
+"""The shared training of the processes: its data, its command, and the comparison with uninterrupted runs."""
 
 import csv
 import json
@@ -15,7 +15,7 @@ from mtf_imaging.files.partial import is_partial
 
 MOST = 4  # processes
 STEPS, _EVERY = 12, 3
-_TOLERANCE = 1e-9  # of weights, if the layouts or the numbers of processes differ
+_TOLERANCE = 1e-9  # tolerance of weights, if layouts or numbers of processes differ
 _LIMIT_S = 240.0
 _JOB = f"""
 import mtf_imaging.models.unet3d
@@ -39,10 +39,10 @@ RECORDS = "records"
 
 
 class Training:
-    """A training of a few steps, with an unbroken run on each number of processes.
+    """A training of a few steps, with an uninterrupted run for each number of processes.
 
     Args:
-      folder: folder of the data and the unbroken runs; what it already has is not made again.
+      folder: folder of the data and the uninterrupted runs; existing ones are reused.
       timeout: seconds after which a process counts as lost.
     """
 
@@ -60,7 +60,7 @@ class Training:
                 )
 
     def unbroken(self, num: int) -> Path:
-        """Returns the folder of the run that nothing disturbed; its first call for a number of processes runs it.
+        """Returns the folder of the uninterrupted run; the first call for a number of processes runs it.
 
         Args:
           num: number of processes.
@@ -77,7 +77,7 @@ class Training:
 
         Args:
           num: number of processes.
-          model_dir: folder of the run.
+          model_dir: run folder.
           scores: whether held-out cases are scored, which takes almost as long as the rest.
         """
         mesh, layout = _LAYOUTS.get(num, _SQUARE)
@@ -86,11 +86,11 @@ class Training:
         return [*words, "--mesh_shape", mesh, "--layout", layout]
 
     def complete(self, num: int, model_dir: Path, place: Path, scores: bool = False) -> str:
-        """Runs or resumes the training to its end, and returns why that failed, or "".
+        """Runs or resumes the training to its end, and returns the reason for a failure, or "".
 
         Args:
           num: number of processes.
-          model_dir: folder of the run.
+          model_dir: run folder.
           place: folder for the outputs, with a link to the records.
           scores: whether held-out cases are scored.
         """
@@ -102,18 +102,18 @@ class Training:
         return ""
 
     def place(self, path: Path) -> Path:
-        """Makes an empty working folder with a link to the records, and returns it."""
+        """Creates an empty working folder with a link to the records, and returns it."""
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir(parents=True)
         (path / RECORDS).symlink_to(self.folder / RECORDS)
         return path
 
     def find_difference(self, model_dir: Path, num: int, exact: bool) -> str:
-        """Returns how a finished run differs from the unbroken one, or "".
+        """Returns the difference between a finished run and the uninterrupted one, or "".
 
         Args:
-          model_dir: folder of the run.
-          num: number of processes of the unbroken run.
+          model_dir: run folder.
+          num: number of processes in the uninterrupted run.
           exact: whether the weights must be equal bit for bit.
         """
         other = self.unbroken(num)
@@ -137,10 +137,10 @@ class Training:
 
 
 def find_half_written(model_dir: Path) -> str:
-    """Returns a file of a run that has its final name but is not whole, or "".
+    """Returns a file of a run that has its final name but is incomplete, or "".
 
     Args:
-      model_dir: folder of the run, which need not exist.
+      model_dir: run folder, which does not have to exist.
     """
     import tensorflow as tf  # imported here because it takes seconds
 
@@ -165,12 +165,12 @@ def find_half_written(model_dir: Path) -> str:
 
 
 def last_words(text: str, most: int = 300) -> str:
-    """Returns the end of an output in one line."""
+    """Returns the end of an output on one line."""
     return " ".join(text.split())[-most:]
 
 
 def _weights(model_dir: Path) -> dict[str, np.ndarray]:
-    """Returns the weights and the state of the optimizer in the last checkpoint of a run."""
+    """Returns the weights and the optimizer state in the last checkpoint of a run."""
     import tensorflow as tf
 
     reader = tf.train.load_checkpoint(str(model_dir))

@@ -1,4 +1,4 @@
-"""Single trials: peers that differ, that are missing or doubled, ports that are taken, and clocks that jump."""
+"""Single trials: different, missing or duplicate peers, occupied ports, and clocks that jump."""
 
 import contextlib
 import dataclasses
@@ -43,7 +43,7 @@ class Scene:
 
     @property
     def model_dir(self) -> Path:
-        """The folder of the run."""
+        """The run folder."""
         return self.place / "run"
 
     @property
@@ -64,11 +64,11 @@ class Single:
 
     Attributes:
       num: number of processes.
-      fault: prepares a `Scene`, and yields what differs in the process at fault; None if it is not started.
-      own: the exit code of the process at fault, and words of its message.
-      others: the same of the others. ODD stands for the name of the process at fault.
-      during: what happens while the processes run; returns what went wrong, or "".
-      missing: returns why the fault cannot be tried here, or "".
+      fault: prepares a `Scene`, and yields the `Change` of the process at fault; None if it is not started.
+      own: the exit code of the process at fault, and words in its message.
+      others: the same for the others. ODD stands for the name of the process at fault.
+      during: a function that is called while the processes run; returns the fault, or "".
+      missing: a function that returns the reason that the fault cannot be tried here, or "".
     """
 
     num: int
@@ -80,7 +80,7 @@ class Single:
 
 
 def run_single(training: Training, name: str, place: Path) -> dict[str, object]:
-    """Runs a trial, and returns its part of the row of the results.
+    """Runs a trial, and returns its part of the results row.
 
     Args:
       training: the training.
@@ -149,7 +149,7 @@ def _absent(scene: Scene) -> Iterator[None]:
 
 
 def _stolen(kind: socket.SocketKind) -> Callable[[Scene], contextlib.AbstractContextManager[Change]]:
-    """Takes the port of the process after it was chosen, as another program may."""
+    """Occupies the process's port after it was chosen, as another program may."""
 
     @contextlib.contextmanager
     def steal(scene: Scene) -> Iterator[Change]:
@@ -193,7 +193,7 @@ def _without_case(records: Path) -> None:
 
 
 def _damaged(records: Path) -> None:
-    """Changes one byte of the image of a case."""
+    """Changes one byte of a case's image."""
     path = min(path for path in records.glob("*.ome.zarr/0/**/*") if path.is_file() and path.name != "zarr.json")
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
@@ -226,13 +226,13 @@ def _killed(scene: Scene) -> Iterator[Change]:
 
 
 def _replace(scene: Scene, group: Group) -> str:
-    """Starts only the killed process again, as a scheduler may; it must end, too."""
+    """Restarts only the killed process, as a scheduler may; it must end, too."""
     _wait_for(lambda: scene.odd not in group.running(), group)
     return _start_again(scene, (FAILED, "Fix:"))
 
 
 def _start_again(scene: Scene, expected: tuple[int, str]) -> str:
-    """Starts the process at fault in a group without the others, and returns what is wrong with its end, or ""."""
+    """Starts the process at fault again without the others, and returns the fault in how it ended, or ""."""
     folder = scene.training.place(scene.place / "again")
     words = scene.training.words(len(scene.variables), scene.model_dir)
     others = {index: None for index in range(len(scene.variables)) if index != scene.odd}
@@ -246,7 +246,7 @@ def _start_again(scene: Scene, expected: tuple[int, str]) -> str:
 
 
 def _jump(seconds: int) -> Callable[[Scene, Group], str]:
-    """Returns a function that changes the clock before the first exchange, and back after the first step."""
+    """Returns a function that changes the clock before the first exchange, and resets it after the first step."""
 
     def jump(scene: Scene, group: Group) -> str:
         _wait_for(scene.is_open, group)

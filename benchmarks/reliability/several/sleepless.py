@@ -1,4 +1,4 @@
-"""Runs the program with a `time.sleep` that libfaketime does not break.
+"""Runs the program with a `time.sleep` that works under libfaketime.
 
 Since Python 3.11, `time.sleep` calls clock_nanosleep, which returns EINVAL under libfaketime 0.9.10.
 """
@@ -12,7 +12,7 @@ from benchmarks.reliability.commands import PROGRAM
 
 
 def sleep(seconds: float) -> None:
-    """Sleeps for some seconds."""
+    """Sleeps for a number of seconds."""
     select.select([], [], [], seconds)
 
 

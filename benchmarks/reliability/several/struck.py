@@ -30,7 +30,7 @@ class Strike:
       point: "module:function", where the function may be "Class.method"; or "module", for its import.
       call: the number of the call after which the signal follows, from 1.
       delay_s: seconds between the call and the signal.
-      signal: the number of the signal.
+      signal: the signal number.
       mark: a file that is written just before the signal.
     """
 
@@ -41,7 +41,7 @@ class Strike:
     mark: str
 
     def words(self) -> tuple[str, ...]:
-        """Returns the module and the word that run a command with this strike."""
+        """Returns the module and the argument that run a command with this strike."""
         return "benchmarks.reliability.several.struck", json.dumps(dataclasses.asdict(self))
 
     def begin(self) -> None:
@@ -71,7 +71,7 @@ class Finder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Returns the spec of the module of the strike, and None for all others, which the other finders find."""
+        """Returns the spec of the strike's module, and None for all others, which the other finders handle."""
         if fullname != self._module or self._is_asking:
             return None
         self._is_asking = True  # the next line asks all finders
@@ -97,7 +97,7 @@ class Finder(importlib.abc.MetaPathFinder):
 
 
 def wrap(owner: Any, name: str, strike: Strike) -> None:
-    """Makes a call of a function or of a method "Class.method" begin a strike.
+    """Makes a call of a function, or of a method "Class.method", start a strike.
 
     Args:
       owner: the module.

@@ -1,4 +1,4 @@
-"""The drawn trials: how many processes, which of them a signal strikes, when, and how many resume the run."""
+"""The drawn trials: the number of processes, which of them get a signal, when, and how many resume the run."""
 
 import dataclasses
 import random
@@ -9,13 +9,13 @@ from benchmarks.reliability.several.moments import BY_NAME, MOMENTS, Moment
 from benchmarks.reliability.several.run import MOST
 
 _STOP, _SHORT, _LONG, _FOREVER = "SIGSTOP", 0.4, 1.6, None  # pauses in timeouts
-# A signal, and for SIGSTOP the time until SIGCONT.
+# (signal, time until SIGCONT for SIGSTOP).
 SIGNALS: tuple[tuple[str, float | None], ...] = (
     *((name, None) for name in ("SIGKILL", "SIGTERM", "SIGINT", "SIGUSR1", "SIGHUP", "SIGSEGV", "SIGABRT")),
     *((_STOP, pause) for pause in (_SHORT, _LONG, _FOREVER)),
 )
 _NUMBERS = (2, 3, 3, 4, 4)
-_ALL = 1 / 6  # of the trials strike all processes
+_ALL = 1 / 6  # share of trials that strike all processes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,10 +70,10 @@ class Trial:
 
 
 def draw(seed: int, number: int) -> list[Trial]:
-    """Returns random trials; the signals and the moments take turns, so that all of them occur.
+    """Returns random trials; signals and moments take turns, so that all of them occur.
 
     Args:
-      seed: the seed; the same trials follow from the same seed.
+      seed: the seed; equal seeds give equal trials.
       number: number of trials.
     """
     draw = random.Random(seed)
@@ -83,7 +83,7 @@ def draw(seed: int, number: int) -> list[Trial]:
 
 def _draw_one(draw: random.Random, name: str, pause: float | None, moment: Moment) -> Trial:
     num = draw.choice(_NUMBERS)
-    others_continue = name == _STOP and pause is None  # somebody must notice
+    others_continue = name == _STOP and pause is None  # another process must notice
     struck = tuple(range(num)) if not others_continue and draw.random() < _ALL else (draw.randrange(num),)
     call, delay = draw.randint(1, moment.most_calls), round(draw.uniform(0, moment.longest_s), 4)
     point = draw.choice(moment.points)
@@ -91,7 +91,7 @@ def _draw_one(draw: random.Random, name: str, pause: float | None, moment: Momen
 
 
 def _turns(draw: random.Random, options: Sequence, number: int) -> list:
-    """Returns `number` options, each equally often up to one, in random order."""
+    """Returns `number` options in random order; their frequencies differ by at most one."""
     turns: list = []
     while len(turns) < number:
         turns += draw.sample(options, len(options))

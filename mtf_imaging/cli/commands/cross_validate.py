@@ -20,7 +20,7 @@ class _Flags(FoldsSettings, CrossValidateSettings):
     """The settings that the command has flags for.
 
     Attributes:
-      data_dir: folder of records that convert wrote.
+      data_dir: records folder that convert wrote.
     """
 
     data_dir: str = setting(flag=True)
@@ -55,7 +55,7 @@ def run(values: flags.FlagValues) -> str:
 
             fix = "hold out {kind} with {part} of the folder, and run train and evaluate."
             check_volumes(values.data_dir, fix, "data_dir")
-            open_records(values.data_dir)  # fails before TensorFlow is imported
+            open_records(values.data_dir)  # reports errors before TensorFlow is imported
         import_tensorflow()
         from mtf_imaging.cli.config.run_config import save_config
         from mtf_imaging.cli.config.training_settings import bound_settings
@@ -66,7 +66,7 @@ def run(values: flags.FlagValues) -> str:
         setup = configuration.bind_together()
 
         def save_configuration(fold, facts, layout):
-            with gin.unlock_config():  # so that train and evaluate can use the folder as any other run
+            with gin.unlock_config():  # so that train and evaluate can use the folder like any other run
                 gin.bind_parameter("train.fold", fold)
             return save_config(fold_folder(values.output_dir, fold), setup, facts, layout)
 

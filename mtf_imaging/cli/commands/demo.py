@@ -1,4 +1,4 @@
-"""`mtf-imaging demo`: runs the whole workflow as command lines that a user can type, each printed before it runs."""
+"""`mtf-imaging demo`: runs the whole workflow as command lines that a user could type, and prints each of them."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ class _Flags(Settings):
     Attributes:
       output_dir: folder for all files of the demo.
       input_dir: folder of cases, of LiTS or with a dataset.json that describes other data; of photos with label images
-        and the lists train and val; or of images with objects in the layout of COCO, with the splits train and val.
+        and the lists train and val; or of images with objects in the COCO layout, with the splits train and val.
         Default: synthetic data.
       kind: synthetic data: CTs of livers with lesions, MR images of brains with tumors, photos of textured shapes with
         a class for each pixel (scenes), or such photos with boxes and masks (objects). Default: liver, or the kind of

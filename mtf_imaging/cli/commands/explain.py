@@ -25,7 +25,7 @@ class _Flags(HardwareFlags, JobFolders, PatchSetting, RecipeSettings):
       num_devices: number of devices.
       verbose: whether to show every operation.
       json: whether to print everything as JSON.
-      picture: PNG file to draw: the slices, a halo, and the memory of a device.
+      picture: PNG file to draw: the slices, a halo, and device memory.
     """
 
     hardware: str | None = changed(HardwareFlags, "hardware", default=None)

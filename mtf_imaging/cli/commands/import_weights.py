@@ -1,4 +1,4 @@
-"""`mtf-imaging import_weights`: reads pretrained weights from a file of another program."""
+"""`mtf-imaging import_weights`: reads pretrained weights from a file written by another program."""
 
 import textwrap
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from mtf_imaging.settings.setting import changed, settings, values_of
 if TYPE_CHECKING:
     from mtf_imaging.jobs.importing import ImportedWeights
 
-# A copy of the names in a module that imports TensorFlow, which --help does without; a test compares them.
+# Copies of names from a module that imports TensorFlow, so that --help does not import it; a test compares them.
 _FORMATS = ("tf_vision_retinanet", "tf_vision_mask_rcnn", "tpu", "tf_slim", "tf_vision", "torchvision", "keras")
 
 
@@ -106,7 +106,7 @@ def run(values: flags.FlagValues) -> str:
 
 
 def _job(imported: "ImportedWeights") -> tuple[tuple[str, str], dict[str, Any]]:
-    """Returns a job with such a network, a folder for its data, and the gin parameters that differ."""
+    """Returns a job with a matching network, a folder for its data, and the gin parameters that differ."""
     network = next(iter(imported.network_settings), "").rpartition(".")[0]
     jobs, others = JOBS, dict[str, Any]()
     if network:
@@ -121,7 +121,7 @@ def _job(imported: "ImportedWeights") -> tuple[tuple[str, str], dict[str, Any]]:
 
 
 def _other_values(settings: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the settings that a job has with other values; those that it does not name have no effect on features."""
+    """Returns the settings with other values in a job; settings that the job does not name do not affect features."""
     return {name: value for name, value in settings.items() if own.get(name, value) != value}
 
 

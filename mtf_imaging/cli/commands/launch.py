@@ -16,7 +16,7 @@ class _Flags(Settings):
 
     Attributes:
       num_processes: number of processes.
-      restarts: how often to start all processes again after a failure.
+      restarts: number of times to restart all processes after a failure.
       timeout: seconds after which a process that does not answer counts as lost. Default: MTF_IMAGING_TIMEOUT, or 60.
     """
 

@@ -1,4 +1,4 @@
-"""`mtf-imaging phantom`: writes synthetic cases in the formats of LiTS, nnU-Net and the Decathlon, and photos.
+"""`mtf-imaging phantom`: writes synthetic cases in the LiTS formats, nnU-Net and the Decathlon, and photos.
 
 Photos have label images, or the boxes and masks of objects.
 """
@@ -28,9 +28,10 @@ class _Flags(Settings):
         with edema, necrosis and an enhancing rim in two channels, T1gd and FLAIR, in about 108 x 122 x 99 voxels.
         marker, side, texture: bodies of 192 x 32 x 32 voxels with small structures of two labels, which show in a
         marker 110 to 140 mm away, in a sign on one side as far away, or in the texture of the structures.
-        scenes: photos of textured shapes that overlap, 112 to 160 pixels a side, in the folders of PASCAL VOC; every
+        scenes: photos of textured shapes that overlap, 112 to 160 pixels a side, in the PASCAL VOC folder structure;
+          every
         fourth is in val.txt. objects: such photos with the boxes and masks of 1 to 6 shapes, crowd regions and empty
-        photos, in the layout of COCO; every fourth is in val.
+        photos, in the COCO layout; every fourth is in val.
       format: lits: volume-N.nii.gz and segmentation-N.nii.gz, the default for CTs. nnunet: imagesTr, with a file for
         each channel, labelsTr and dataset.json, the default for brains. decathlon: the same folders, with all channels
         in one file. Not for scenes and objects.

@@ -1,4 +1,4 @@
-"""`mtf-imaging score`: scores segmentations of any origin."""
+"""`mtf-imaging score`: scores segmentations from any source."""
 
 from absl import flags
 
@@ -8,7 +8,7 @@ from mtf_imaging.files.run_folder import check_no_run
 from mtf_imaging.settings.setting import setting, settings
 from mtf_imaging.settings.step import SpacingTableSettings, WorkerSettings
 
-# Copies of values in modules that import NumPy, which --help does without; a test compares them.
+# Copies of values from modules that import NumPy, so that --help does not import it; a test compares them.
 _RULES = ("lits", "any")
 _TOLERANCE_MM = 1.0
 
@@ -21,10 +21,10 @@ class _Flags(SpacingTableSettings, WorkerSettings):
       reference_dir: folder of reference segmentations.
       prediction_dir: folder of predictions, paired with the references by the last number in their names.
       output_dir: folder for metrics.json, metrics.csv and report.html.
-      volume_dir: folder of the images that report.html shows. Default: the folder of the references, if it holds
+      volume_dir: folder of the images that report.html shows. Default: the reference folder, if it holds
         images.
       rules: lits scores liver and lesions as the LiTS challenge does; any scores all masks of dataset.json. Default:
-        lits for the labels of LiTS, otherwise any.
+        lits for the LiTS labels, otherwise any.
       dataset_json: dataset.json with the labels. Default: the one in or above `reference_dir`, otherwise LiTS's labels.
       surface_tolerance: tolerance of the surface Dice in mm, with `rules` any.
     """

@@ -58,7 +58,7 @@ def run(values: flags.FlagValues) -> str | None:
     setup = configuration.bind()
     hardware = hardware_of(values.hardware)
     limit = None if values.memory_limit is None else values.memory_limit * 2**30
-    sizes = (16, 16, 16) if values.max_resolution else None  # any sizes; only the number of dimensions matters
+    sizes = (16, 16, 16) if values.max_resolution else None  # arbitrary sizes; only the number of dimensions matters
     step = bound_step(setup, values.data_dir, sizes).step
     devices = values.num_devices, hardware, limit, values.num_hosts, setup.mesh_impl
     on = values.num_devices, hardware, usable_memory(hardware, limit)

@@ -62,7 +62,7 @@ def run(values: flags.FlagValues) -> None:
 
 
 def start(port: int):
-    """Starts a TensorFlow server, which sets up the GPUs of its process."""
+    """Starts a TensorFlow server, which configures the GPUs of its process."""
     import tensorflow as tf
 
     config = tf.compat.v1.ConfigProto(gpu_options=tf.compat.v1.GPUOptions(allow_growth=True))
@@ -72,7 +72,7 @@ def start(port: int):
 def _check_free(port: int) -> None:
     """Raises ConfigError if the port is in use; two TensorFlow servers on one port would share its connections."""
     with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the port of a server that just ended is free
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # allows the port of a server that has just ended
         try:
             probe.bind(("", port))
         except OSError as error:

@@ -27,10 +27,10 @@ class _Flags(StudyCases):
     """The settings that the command has flags for.
 
     Attributes:
-      num_steps: number of steps of each training. Default: the number of the job.
+      num_steps: number of steps in each training. Default: the number in the job.
       gin_file: gin file of the job, which all trainings share; may be repeated, for instance with a layout. Default:
         unet3d_study, or unet3d_context.
-      num_processes: number of processes of each training and evaluation, as in launch; the layout must use all of them.
+      num_processes: number of processes in each training and evaluation, as in launch; the layout must use all of them.
     """
 
     num_steps: int | None = changed(StudySettings, "num_steps", default=None)
@@ -59,7 +59,7 @@ def run(values: flags.FlagValues) -> str:
 
 
 def _compare_context(values: flags.FlagValues, own: StudyCases, settings: dict) -> str:
-    """Runs the study of context, and names its picture."""
+    """Runs the context study and prints the path of its picture."""
     if values.num_processes > 1:
         raise ConfigError(
             f"--num_processes={values.num_processes}: every training of a study of context runs in one process on one "
@@ -67,7 +67,7 @@ def _compare_context(values: flags.FlagValues, own: StudyCases, settings: dict) 
         )
     files = list(values.gin_file) or [_JOB_OF_CONTEXT]
     for name in files:
-        find_gin_file(name)  # fails before anything is written
+        find_gin_file(name)  # reports errors before anything is written
     shared = {"kind": CONTEXT, "gin_file": files, "spacing": values.spacing, "multiple": values.multiple}
     make = functools.partial(bound_training, tuple(files), tuple(values.gin_param))
     run_context_study(own, make, settings | shared, values.num_steps)
@@ -75,7 +75,7 @@ def _compare_context(values: flags.FlagValues, own: StudyCases, settings: dict) 
 
 
 class _CommandLines:
-    """The steps of a study as command lines, each printed before it runs.
+    """The steps of a study as command lines, which are printed before they run.
 
     Args:
       values: the flags of the study.

@@ -31,7 +31,7 @@ def run(values: flags.FlagValues) -> str:
     configuration = setup_flags.Configuration(values, saved, job="unet3d_demo", trains=True)
     with StopSignals(second=end_at_once) as signals:
         if not values.dry_run and find_processes() is None:
-            with run_folder.held(values.model_dir):  # fails before TensorFlow is imported
+            with run_folder.held(values.model_dir):  # reports errors before TensorFlow is imported
                 pass
         _check_records(values, configuration)
         import_tensorflow()
@@ -51,10 +51,10 @@ def run(values: flags.FlagValues) -> str:
 
 
 def _check_records(values: flags.FlagValues, configuration: setup_flags.Configuration) -> None:
-    """Checks the folders of records, unless this is a dry run or the data set is not of records.
+    """Checks the records folders, unless this is a dry run or the data set does not consist of records.
 
     Raises:
-      DataError: a folder holds no complete set of records.
+      DataError: a folder does not contain a complete set of records.
     """
     if values.dry_run or configuration.binds("train.data"):
         return
@@ -66,6 +66,6 @@ def _check_records(values: flags.FlagValues, configuration: setup_flags.Configur
     open_records(values.data_dir)
     has_own = (
         configuration.binds("train.evaluation") or values.fold is not None
-    )  # both replace the records of --eval_dir
+    )  # both replace the records in --eval_dir
     if values.eval_dir and not has_own:
         open_records(values.eval_dir)

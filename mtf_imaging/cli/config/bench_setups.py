@@ -24,7 +24,7 @@ def parse_setup(text: str) -> NamedSetup:
     """Parses the value of one --setup.
 
     Raises:
-      ConfigError: the text has neither form, or the gin file is not a layout file.
+      ConfigError: the text has neither format, or the gin file is not a layout file.
       LayoutError: the mesh or the layout is not valid.
 
     >>> parse_setup("rows:2 / x:rows")

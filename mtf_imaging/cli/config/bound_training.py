@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def bound_training(gin_files: tuple[str, ...], gin_params: tuple[str, ...], data_dir: Path) -> "TrainSettings":
-    """Returns the settings of a training as gin files bind them; a function that other processes can call.
+    """Returns the training settings that gin files bind; other processes can call this function.
 
     Args:
       gin_files: paths or names of the gin files.

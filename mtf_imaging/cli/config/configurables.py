@@ -1,4 +1,4 @@
-"""Lists the gin parameters of the package, of its models and of the modules that gin files import."""
+"""Lists the gin parameters of the package, its models and the modules that gin files import."""
 
 import dataclasses
 import importlib
@@ -48,7 +48,7 @@ def import_all() -> None:
 
 
 def parameters() -> list[Parameter]:
-    """Returns all parameters: of the package first, then of its models and the user's modules."""
+    """Returns all parameters: first the package's, then those of its models and the user's modules."""
     every = []
     for selector, configurable in gin_internals.configurables():
         if selector.startswith(_OTHERS):
@@ -76,7 +76,7 @@ def parameters() -> list[Parameter]:
 
 
 def _settings(wrapped):
-    """Returns the settings of a class; none of a class or function that is not one of settings."""
+    """Returns the settings of a settings class; an empty list for any other class or function."""
     return settings_of(wrapped) if isinstance(wrapped, type) and issubclass(wrapped, Settings) else []
 
 
@@ -101,7 +101,7 @@ def _type(parameter, default):
     if annotation is parameter.empty:
         return "any" if default in (None, gin.REQUIRED) else type(default).__name__
     text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
-    return _PATH.sub("", text)  # a gin file does not need the module of a type
+    return _PATH.sub("", text)  # a gin file does not need the module that defines the type
 
 
 def _format(value):

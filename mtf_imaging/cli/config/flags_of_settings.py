@@ -1,4 +1,4 @@
-"""Defines the flags of settings, and reads their values."""
+"""Defines the flags of settings and reads their values."""
 
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
@@ -22,9 +22,9 @@ def define(
 
     Args:
       values: the flags of a command.
-      *classes: classes of settings.
+      *classes: settings classes.
       without: names of settings to leave out.
-      bound: {setting: gin parameter}. The flag of such a setting has no default, because gin has one.
+      bound: {setting: gin parameter}. Flags of these settings have no default, because gin has one.
     """
     listed = {one.name: one for cls in classes for one in settings_of(cls) if one.flag and one.name not in without}
     spelled = {**bound, **{name: f"--{one.flag}" for name, one in listed.items()}}
@@ -65,7 +65,7 @@ class FlagSettings:
 
     Args:
       values: the flags of a command.
-      *classes: classes of settings.
+      *classes: settings classes.
 
     Raises:
       ConfigError: an item of a list is not a number.

@@ -21,7 +21,7 @@ from mtf_imaging.spelling import did_you_mean
 _NO_MACRO = re.compile(r"No bindings specified for '([^']+)/gin\.macro'")
 _NO_CONFIGURABLE = re.compile(r"No configurable matching (?:reference )?'@?([^'()]+)(?:\(\))?'")
 _AMBIGUOUS = re.compile(r"Ambiguous selector '([^']+)', matches \[([^]]+)\]\.?")
-_MALFORMED = re.compile(r"malformed node or string.*")  # ends in the address of an object
+_MALFORMED = re.compile(r"malformed node or string.*")  # a memory address of an object at the end
 _NO_PARAMETER = re.compile(r"Configurable '([^']+)' doesn't have a parameter named '([^']+)'")
 CIRCLE = "its files include each other in a circle. Fix: remove an include."
 
@@ -31,7 +31,7 @@ def find_gin_file(name: str, folders: Iterable[Path] = (Path(),)) -> Path:
 
     Args:
       name: the path or name.
-      folders: folders that the path may be relative to; the first one with the file wins.
+      folders: folders to which the path may be relative; the first one that contains the file wins.
 
     Raises:
       ConfigError: the file does not exist.
@@ -73,13 +73,13 @@ def bind(files: Iterable[Path], bindings: Iterable[str], values: dict, import_mo
       files: gin files. `find_gin_file` finds the files that they `include`, in the working folder or in their own.
       bindings: strings of the form `name.parameter = value`, in gin's syntax.
       values: {"name.parameter": Python value}. If a file binds the parameter to a macro, the macro gets the value, so
-        that all parameters that share it agree: the number of steps and the end of the schedule, for example.
+        that all parameters that share it agree, for example the number of steps and the end of the schedule.
       import_modules: whether files and bindings may import modules outside of this package, which runs their code.
 
     Raises:
       ConfigError: a file or binding cannot be read, a name does not exist, or imports are not allowed.
     """
-    # The saved configuration of a run names training parameters, which every command must know. Imports TensorFlow.
+    # The saved configuration of a run names training parameters, so every command registers them. Imports TensorFlow.
     importlib.import_module("mtf_imaging.cli.config.training_settings")
     modules = OwnModules(import_modules)
     modules.add_folder(Path.cwd())
@@ -93,7 +93,7 @@ def bind(files: Iterable[Path], bindings: Iterable[str], values: dict, import_mo
             folders.append(file.parent)
         modules.named_in = str(file)
         text = io.StringIO(read_gin_file(file))
-        text.name = str(file)  # gin names it in messages
+        text.name = str(file)  # gin includes it in messages
         return text
 
     gin_internals.read_files_with(read)
@@ -141,7 +141,7 @@ def _owner_hint(parameter: str) -> str:
 
 @contextmanager
 def _explained(where: str, bindings: str = ""):
-    """Turns the errors of gin into `ConfigError`s.
+    """Converts gin errors to `ConfigError`s.
 
     Args:
       where: the place that the message names.
@@ -156,7 +156,7 @@ def _explained(where: str, bindings: str = ""):
 
 
 def _explanation(error: Exception, bindings: str) -> str:
-    text = str(error).split("\n  In bindings string line")[0]  # the message names the binding already
+    text = str(error).split("\n  In bindings string line")[0]  # the message already names the binding
     if match := _AMBIGUOUS.search(text):
         names = sorted(match[2].replace("'", "").split(", "))
         place = "\n".join(text.splitlines()[1:])
@@ -166,7 +166,7 @@ def _explanation(error: Exception, bindings: str) -> str:
         return f"%{match[1]} has no value. Fix: add a line such as {match[1]} = 1, or remove %{match[1]}."
     match = _NO_CONFIGURABLE.search(text) or _NO_PARAMETER.search(text)
     if match and find_renamed(name := ".".join(match.groups())):
-        # Reports all old names at once, because a file with one of them usually has more.
+        # Reports all old names at once, because a file with one old name usually has more.
         renamed = "; ".join(map(str, find_renamed(f"{bindings} {name}")))
         hint = f" Some names have changed: {renamed}. Fix: use the new names."
     elif match := _NO_CONFIGURABLE.search(text):
@@ -185,7 +185,7 @@ def _explanation(error: Exception, bindings: str) -> str:
 
 
 def _quoted_example(binding: str) -> str:
-    """Returns the flag of a binding with its value as a string.
+    """Returns the flag for a binding, with its value quoted as a string.
 
     >>> print(_quoted_example("job.dtype=bfloat16"))
     --gin.job.dtype='"bfloat16"'

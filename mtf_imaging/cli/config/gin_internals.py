@@ -1,4 +1,4 @@
-"""The private names of gin that this package uses, in one file. Checked with gin-config 0.5.0."""
+"""The private gin names that this package uses, in one file. Checked with gin-config 0.5.0."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, TextIO
@@ -12,7 +12,7 @@ def configurables() -> Iterator[tuple[str, Any]]:
 
 
 def wrapped(name: str) -> Callable:
-    """Returns the function or class that is registered under a name; gin's wrapper of a class hides its signature."""
+    """Returns the function or class that is registered under a name; gin's class wrapper hides its signature."""
     return gin.config._REGISTRY.get_match(name).wrapped
 
 
@@ -22,5 +22,5 @@ def read_files_with(read: Callable[[str], TextIO]) -> None:
 
 
 def import_modules_with(import_module: Callable) -> None:
-    """Makes gin import modules with this function; gin's import names no folder and hides where a module fails."""
+    """Makes gin import modules with this function; gin's own import hides the folder and the place of a failure."""
     gin.config.__import__ = import_module

@@ -25,7 +25,7 @@ class GinText(NamedTuple):
 
 
 class Named(NamedTuple):
-    """A reference or a macro as it is written, such as `@UNet3D()` or `%size`.
+    """A reference or macro as written, such as `@UNet3D()` or `%size`.
 
     Attributes:
       text: the text.
@@ -40,7 +40,7 @@ class Named(NamedTuple):
 
 
 class _NoReferences(config_parser.ParserDelegate):
-    """Replaces each reference and macro by its name instead of looking it up."""
+    """Replaces each reference and macro with its name instead of resolving it."""
 
     def configurable_reference(self, scoped_configurable_name, evaluate):
         return Named(f"@{scoped_configurable_name}{'()' * evaluate}", re.split(r"[/.]", scoped_configurable_name)[-1])
@@ -70,7 +70,7 @@ def read_gin_text(files: Iterable[Path], bindings: Iterable[str] = (), follow: b
 
 
 def _statements(text):
-    """Yields the statements of a gin file. Python 3.12 and later raise TokenError for a string without an end."""
+    """Yields the statements of a gin file. Python 3.12 and later raise TokenError for an unterminated string."""
     try:
         parser = config_parser.ConfigParser(text, _NoReferences())
         while (statement := parser.parse_statement()) is not None:
@@ -80,7 +80,7 @@ def _statements(text):
 
 
 def _read(text, contents, files):
-    """Adds the contents of a text; `files` is the file that includes it, after those that include that one."""
+    """Adds the contents of a text; `files` is the chain of files that include it, innermost last."""
     for statement in _statements(text):
         if isinstance(statement, config_parser.BindingStatement):
             contents.bound[f"{statement.selector.removeprefix('mtf_imaging.')}.{statement.arg_name}"] = statement.value

@@ -11,10 +11,10 @@ _own_hardware = gin.external_configurable(Hardware, "hardware", module="mtf_imag
 
 
 def hardware_of(name: str | None) -> Hardware | None:
-    """Returns the hardware of --hardware, or None if the flag is not given.
+    """Returns the hardware that --hardware names, or None if the flag is not given.
 
     Args:
-      name: a known name, or a gin file that is bound already.
+      name: a known name, or a gin file that is already bound.
 
     Raises:
       ConfigError: the file does not bind all required fields.

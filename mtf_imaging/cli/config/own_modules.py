@@ -1,7 +1,7 @@
 """Imports the Python modules that gin files name, including the user's modules in the folders of the gin files.
 
-An import runs the code of the module, and the `config.gin` of a run may be a stranger's. So each module is announced
-with its file before it is imported, and the user can forbid the import.
+An import runs the module's code, and the `config.gin` of a run may come from an untrusted source. Each module is
+therefore announced with its file before it is imported, and the user can forbid the import.
 """
 
 import importlib.machinery
@@ -20,13 +20,13 @@ _logger = logging.getLogger(__name__)
 class OwnModules:
     """Imports modules; the user's modules are in a few added folders.
 
-    The folders come last in `sys.path`, so a user's file with the name of a library never replaces the library.
+    The folders come last in `sys.path`, so a user's file with a library's name never replaces the library.
 
     Args:
       allowed: whether modules outside of this package may be imported.
 
     Attributes:
-      named_in: what names the modules, for messages.
+      named_in: the place that names the modules, for messages.
     """
 
     def __init__(self, allowed: bool = True):
@@ -35,7 +35,7 @@ class OwnModules:
         self.named_in = "the configuration"
 
     def add_folder(self, folder: Path) -> None:
-        """Adds a folder to search for modules, after the folders that were added before."""
+        """Adds a folder to search for modules, after previously added folders."""
         folder = folder.resolve()
         if folder not in self._folders:
             self._folders.append(folder)
@@ -55,7 +55,7 @@ class OwnModules:
             module = __import__(name, fromlist=fromlist)
         except ModuleNotFoundError as error:
             if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-                raise _failed(name, error) from error  # the module exists, but imports another module that does not
+                raise _failed(name, error) from error  # the module exists, but imports a module that does not
             raise self._not_found(error.name) from error
         except Exception as error:
             raise _failed(name, error) from error
@@ -83,11 +83,11 @@ class OwnModules:
         )
 
     def _check_place(self, name: str) -> None:
-        """Checks that an imported module is the user's module, if the user has one of that name."""
+        """Checks that an imported module is the user's module, if the user has one with that name."""
         if name == _PACKAGE:
             return
         own = importlib.machinery.PathFinder.find_spec(name, [str(folder) for folder in self._folders])
-        if own is None or own.origin is None:  # without a file, it is only a folder of that name
+        if own is None or own.origin is None:  # without a file, it is only a folder with that name
             return
         file = getattr(sys.modules[name], "__file__", None)
         if file is None or Path(file).resolve() != Path(own.origin).resolve():
@@ -98,7 +98,7 @@ class OwnModules:
 
 
 def _failed(name: str, error: Exception) -> ConfigError:
-    """Returns the error for a module that failed, with its traceback but without the frames of the import system."""
+    """Returns the error for a module that failed, with a traceback that omits the import system's frames."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_import_frame(frame.filename)]
     shown = [*traceback.format_list(frames), *traceback.format_exception_only(error)]
     return ConfigError(f"module '{name}' cannot be imported:\n{''.join(shown).rstrip()}")

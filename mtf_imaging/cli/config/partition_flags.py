@@ -1,4 +1,4 @@
-"""The flag --input_partition_dims: a mesh and a layout in the notation of TPUEstimator."""
+"""The flag --input_partition_dims: a mesh and a layout in TPUEstimator's notation."""
 
 import logging
 from typing import NamedTuple
@@ -14,19 +14,19 @@ _logger = logging.getLogger(__name__)
 
 NAME = "input_partition_dims"
 
-# Number of dimensions of an image -> their names if no job defines them.
+# {number of image dimensions: their default names if no job defines them}.
 _DIMS = {3: "batch,x,channels", 4: "batch,x,y,channels", 5: "batch,x,y,z,channels"}
 
 
 @settings
 class PartitionSettings(Settings):
-    """A layout in the notation of TPUEstimator.
+    """A layout in TPUEstimator's notation.
 
     Attributes:
-      input_partition_dims: replaces --mesh_shape and --layout, in the notation of TPUEstimator: the number of slices
+      input_partition_dims: replaces --mesh_shape and --layout, in the TPUEstimator notation: the number of slices
         along each dimension of the image, for instance [1,4,2,1], or with the labels [[1,4,2,1],None]. train prints the
         resulting layout.
-      num_cores_per_replica: product of the numbers of `input_partition_dims`, as a check.
+      num_cores_per_replica: product of the numbers in `input_partition_dims`, as a check.
     """
 
     input_partition_dims: str | None = setting(default=None, flag=True)
@@ -46,7 +46,7 @@ class PartitionDims(NamedTuple):
 
 
 def read(values: flags.FlagValues) -> PartitionDims | None:
-    """Parses and checks the flags, before the names of the job's dimensions are known.
+    """Parses and checks the flags, before the job's dimension names are known.
 
     Returns:
       The flags; None if they are not given, or if the command does not define them.
@@ -91,10 +91,10 @@ def _as_flags(layout: PartitionedLayout) -> str:
 
 
 def resolve(dims: PartitionDims) -> PartitionedLayout:
-    """Returns the mesh and the layout over the dimensions of the bound job's image, and logs them.
+    """Returns the mesh and layout for the image dimensions of the bound job, and logs them.
 
     Raises:
-      ConfigError: the image has another number of dimensions.
+      ConfigError: the image has a different number of dimensions.
     """
     count = num_dims(dims.numbers)
     names = _names_in_job(count) or _DIMS[count]
@@ -110,9 +110,9 @@ def resolve(dims: PartitionDims) -> PartitionedLayout:
 
 
 def _names_in_job(count: int) -> str | None:
-    """Returns the names of the dimensions of the job's image; None if no job is bound.
+    """Returns the image dimension names of the job; None if no job is bound.
 
-    If the task accepts several numbers of dimensions, an image with `count` dimensions is used.
+    If the task supports images with different numbers of dimensions, `count` dimensions are used.
     """
     try:
         gin.query_parameter("job.task")

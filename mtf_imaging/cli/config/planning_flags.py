@@ -9,14 +9,14 @@ from mtf_imaging.settings.planning import HardwareSettings
 from mtf_imaging.settings.setting import Settings, changed, setting, settings
 from mtf_imaging.settings.values import check_price
 
-# A note of all commands with --price_per_hour.
+# A note for all commands with --price_per_hour.
 TRAINING_COST = (
     "The hours of a training are train.num_steps times the time of a step. --price_per_hour is the price of one "
     "device; the cost is devices x hours x price. Start-up, waiting for data, evaluation and checkpoints are not "
     "included."
 )
 
-# A note of the commands that plan one step.
+# A note for the commands that plan one step.
 PATCH = (
     "With --patch, or train.patch in a gin file, a step trains on a batch of patches; --resolution, or the data, "
     "gives the size of the images. --max_resolution of search finds the largest image, or the largest patch."
@@ -25,10 +25,10 @@ PATCH = (
 
 @settings
 class JobFolders(Settings):
-    """The folders that a job is read from.
+    """The folders from which a job is read.
 
     Attributes:
-      data_dir: folder of records or other data; sets the resolution.
+      data_dir: records folder or other data; sets the resolution.
       model_dir: folder of a run; its config.gin is the job.
     """
 
@@ -38,7 +38,7 @@ class JobFolders(Settings):
 
 @settings
 class HardwareFlags(HardwareSettings):
-    """The devices that a job is planned for."""
+    """The devices for which a job is planned."""
 
     hardware: str = changed(
         HardwareSettings,
@@ -48,7 +48,7 @@ class HardwareFlags(HardwareSettings):
 
 
 def checked_price(values: flags.FlagValues) -> float | None:
-    """Returns the value of --price_per_hour, or None without it.
+    """Returns the value of --price_per_hour, or None if it is not set.
 
     Raises:
       ConfigError: the price is not a positive number.
@@ -61,7 +61,7 @@ def hardware_files(name: str | None) -> list[str]:
     """Returns the gin file of --hardware as a list, which is empty for a known name.
 
     Raises:
-      ConfigError: the name is not known.
+      ConfigError: the name is unknown.
     """
     if name is None or name.endswith(".gin"):
         return [name] if name else []

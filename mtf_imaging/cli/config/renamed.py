@@ -1,4 +1,4 @@
-"""Names in the gin files of earlier versions, and the names that replace them."""
+"""Names in gin files for earlier versions, and the names that replace them."""
 
 import re
 from typing import NamedTuple
@@ -41,7 +41,7 @@ def find_renamed(text: str) -> list[Rename]:
 
 
 def _pattern(name: str) -> re.Pattern:
-    """Returns a pattern for a name in bindings and references, where gin allows a class without its module."""
+    """Returns a pattern for a name in bindings and references, where gin allows omitting the module."""
     first, last = name.split(".")
     if last[0].isupper():  # a module and a class
         return re.compile(rf"(?<![\w.])(?:{first}\.)?{last}(?=[.(]|$)")

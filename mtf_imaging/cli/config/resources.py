@@ -8,7 +8,7 @@ FOLDERS = ("gin", "layouts")
 
 
 def root() -> Path:
-    """Returns the folder that holds gin/ and layouts/: the root of the clone, or the installed package."""
+    """Returns the folder that contains gin/ and layouts/: the root of the clone, or the installed package."""
     package = Path(mtf_imaging.__file__).parent
     in_a_clone = (package.parent / "setup.py").is_file()
     return package.parent if in_a_clone else package

@@ -24,10 +24,10 @@ _TASK = re.compile(r"^(?:mtf_imaging\.)?job\.task = @(\S+)\(\)$", re.MULTILINE)
 
 
 def check_task(config: str | Path) -> None:
-    """Checks that the bound job has the task that the run was trained with.
+    """Checks that the bound job has the task with which the run was trained.
 
     Args:
-      config: the saved configuration of the run; without this file, nothing is checked.
+      config: the saved configuration of the run; if it does not exist, nothing is checked.
 
     Raises:
       ConfigError: the tasks differ, so the checkpoints may belong to another network.
@@ -46,10 +46,10 @@ def check_task(config: str | Path) -> None:
 
 
 def check_same_network(runs: Sequence[Path]) -> None:
-    """Checks that the saved configurations of runs describe the same network and the same preparation of images.
+    """Checks that the saved configurations of runs describe the same network and image preprocessing.
 
     Args:
-      runs: the folders of the runs of an ensemble. Runs without a saved configuration are not compared.
+      runs: the run folders of an ensemble. Runs without a saved configuration are skipped.
 
     Raises:
       ConfigError: a parameter of `job`, of its task or of the network differs.
@@ -95,12 +95,12 @@ def _references(value: object) -> list[Named]:
 
 
 def save_config(model_dir: str | Path, setup: JobSetup, facts: Facts, layout: Layout) -> str:
-    """Saves the bound and the used parameters of a run, and warns if they differ from those of the last call.
+    """Saves the bound and used parameters of a run, and warns if they differ from the last call.
 
     Args:
-      model_dir: the folder of the run.
+      model_dir: the run folder.
       setup: the setup of the job.
-      facts: the settings that follow from the data.
+      facts: the settings derived from the data.
       layout: the layout of the run.
 
     Returns:
@@ -114,15 +114,15 @@ def save_config(model_dir: str | Path, setup: JobSetup, facts: Facts, layout: La
     }
     if setup.cluster:  # a run can resume on any hosts
         decided["setup.cluster"] = ""
-    if setup.has_auto_layout:  # a run that resumes keeps its layout
+    if setup.has_auto_layout:  # a resumed run keeps its layout
         decided |= {"setup.mesh_shape": layout.mesh_string, "setup.layout": layout.rules_string}
     with gin.unlock_config():
         for name, value in decided.items():
             if value is not None:
                 gin.bind_parameter(name, value)
     if setup.has_auto_layout:
-        JobSetup()  # the used parameters are those of the last call
-    # The bound parameters come last and win: the used parameters do not contain the settings from the data.
+        JobSetup()  # the used parameters belong to the last call
+    # The bound parameters come last and win: the used parameters lack the settings derived from the data.
     used, bound = gin.operative_config_str(), gin.config_str()
     text = f"# Parameters that the run used, including defaults:\n\n{used}\n# Parameters that were set:\n\n{bound}"
     path = Path(model_dir) / CONFIG

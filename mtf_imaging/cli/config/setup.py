@@ -45,5 +45,5 @@ class JobSetup(*SETUP):
 
     @functools.cached_property
     def devices(self) -> Devices:
-        """The devices of the processors."""
+        """The devices that compute the processors."""
         return Devices(**values_of(DeviceSettings, self))

@@ -1,6 +1,6 @@
-"""The setup flags, which all commands that run a job share, so that the same flags describe the same experiment.
+"""The setup flags, shared by all commands that run a job: the same flags describe the same experiment.
 
-Scripts can pass the same flags to every command. A command lists in IDLE the flags that have no effect on it.
+Scripts can pass the same flags to every command. Each command lists the flags that have no effect on it in IDLE.
 """
 
 import logging
@@ -24,14 +24,15 @@ _logger = logging.getLogger(__name__)
 
 @settings
 class GinSettings(Settings):
-    """Where a command reads gin parameters.
+    """The sources of a command's gin parameters.
 
     Attributes:
       gin_file: gin file, by its path, or the name of a shipped file (unet3d_demo, 4x4); may be repeated.
       gin_param: gin parameter, NAME=VALUE, for instance setup.batch_size=2; may be repeated. Short form:
         --gin.NAME=VALUE.
       import_modules: whether gin files may import modules that are not part of this package. The saved configuration of
-        a run names the modules of its network, and importing them runs their code. Forbid it for the runs of strangers.
+        a run names the modules of its network, and importing them runs their code. Forbid it for runs from untrusted
+        sources.
     """
 
     gin_file: tuple[str, ...] = setting(default=(), flag=True)
@@ -52,7 +53,7 @@ def define(values: flags.FlagValues, without: Collection[str] = ()) -> None:
 
 
 def saved_run(values: flags.FlagValues) -> Path:
-    """Returns the folder of the run that --model_dir names, or of the first fold with --ensemble.
+    """Returns the run folder in --model_dir; with --ensemble, the folder of the first fold.
 
     Raises:
       CheckpointError: a fold has no such checkpoint.
@@ -68,8 +69,8 @@ def saved_run(values: flags.FlagValues) -> Path:
 class Configuration:
     """The gin files, gin parameters and flags of a command, read in two steps around the import of TensorFlow.
 
-    The constructor finds the mistakes that need no TensorFlow. `bind` binds names that modules register, so these
-    modules must be imported first.
+    The constructor finds all mistakes that can be found without TensorFlow. `bind` binds names that modules register,
+    so these modules must be imported first.
     """
 
     def __init__(

@@ -56,7 +56,7 @@ class Training(*TRAIN):
 
 
 def bound_settings(cls: type, setup: JobSetup, values: flags.FlagValues, **known: Any) -> dict[str, Any]:
-    """Returns the keyword arguments of a job as they are bound and as the flags give them.
+    """Returns the keyword arguments of a job from gin bindings and flags.
 
     Args:
       cls: the class of the job's settings.
@@ -79,12 +79,12 @@ def bound_settings(cls: type, setup: JobSetup, values: flags.FlagValues, **known
 
 
 class PlannedStep(NamedTuple):
-    """The step of a job, for explain, search and bench.
+    """The training step of a job, for explain, search and bench.
 
     Attributes:
       step: the step, on patches if the job trains on patches.
       image: voxels of whole images along each dimension.
-      window_step: the distance of neighboring windows in a prediction, as a share of the size of the window.
+      window_step: the distance between neighboring windows in a prediction, as a share of the window size.
     """
 
     step: TrainingStep
@@ -98,11 +98,11 @@ def bound_step(setup: JobSetup, data_dir: str | None = None, sizes: tuple[int, .
     Args:
       setup: the setup of the job.
       data_dir: the folder of the data, which sets the resolution if the setup does not.
-      sizes: voxels along each dimension if neither the setup nor the data set the resolution. With it, the step is on
-        whole images.
+      sizes: voxels along each dimension if neither the setup nor the data set the resolution. In that case, the step
+        computes whole images.
 
     Raises:
-      ConfigError: the resolution is not known, or the patch does not lie within the images.
+      ConfigError: the resolution is unknown, or the patch exceeds the images.
     """
     job, training = Job(), _planned_training()
     patch = training.patch if sizes is None else None
@@ -132,7 +132,7 @@ def bound_step(setup: JobSetup, data_dir: str | None = None, sizes: tuple[int, .
 
 
 def planned_num_steps() -> int | None:
-    """Returns the number of steps of the bound job, for explain and bench; None if the job does not bind it."""
+    """Returns the bound job's number of steps, for explain and bench; None if the job does not bind it."""
     return _planned_training().num_steps
 
 

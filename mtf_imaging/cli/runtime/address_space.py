@@ -1,15 +1,15 @@
-"""Compares the limit of this process with the address space that its libraries need.
+"""Compares this process's address space limit with the space that its libraries need.
 
-Beyond the limit, OpenBLAS asks for memory in an endless loop that no signal ends, and TensorFlow ends the process or
-waits for threads that could not start.
+Beyond the limit, OpenBLAS requests memory in an endless loop that no signal ends, and TensorFlow ends the process or
+waits for threads that failed to start.
 """
 
 import os
 
 from mtf_imaging.errors import OutOfMemoryError
 
-# Bytes for the libraries, measured on 2 cores, and for the stacks and buffers of the threads of each core. A run of a
-# convolution took 2.0 GiB with 2 threads of each kind, 2.7 GiB with 8 and 3.1 GiB with 32.
+# # Bytes for the libraries, measured on 2 cores, and for the stacks and buffers of each core's threads. A program with
+# a convolution took 2.0 GiB with 2 threads of each kind, 2.7 GiB with 8 and 3.1 GiB with 32.
 _NUMPY, _NUMPY_PER_CORE = 512 << 20, 128 << 20
 _TENSORFLOW, _TENSORFLOW_PER_CORE = 3328 << 20, 128 << 20
 _MEBIBYTE = 1 << 20

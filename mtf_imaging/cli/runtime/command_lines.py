@@ -1,4 +1,4 @@
-"""Command lines as a shell takes them, and names for the folders in them."""
+"""Command lines in shell syntax, and names for the folders in them."""
 
 import re
 import shlex
@@ -29,7 +29,7 @@ def command_words(command: str, values: dict[str, Any]) -> list[str]:
 
 
 def beside(path: str | Path, name: str) -> Path:
-    """Returns the path of another name in the same folder."""
+    """Returns the path of a sibling with another name."""
     return Path(path).parent / name
 
 
@@ -47,12 +47,12 @@ def command_line(command: str, **values: Any) -> str:
 
 
 def quoted(path: str | Path) -> str:
-    """Returns a path as a word for a shell."""
+    """Quotes a path for a shell."""
     return shlex.quote(str(path))
 
 
 def as_typed(program: str) -> str:
-    """Returns how a shell starts a program of this environment: by its name if it is on the path, else by its file."""
+    """Returns the shell word for a program of this environment: its name if it is on the path, else its file."""
     this = Path(sys.argv[0])
     beside = this.with_name(program)
     if this.name == PROGRAM and shutil.which(program) is None and beside.is_file():

@@ -1,4 +1,4 @@
-"""Turns failures that the user can fix into messages without a traceback."""
+"""Converts failures that the user can fix into messages without a traceback."""
 
 import errno
 import os
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from mtf_imaging.cli.runtime.spelled import on_the_command_line
 from mtf_imaging.errors import ConfigError, Interrupted, LayoutError, MtfImagingError, reason
 
-INTERRUPTED = 75  # EX_TEMPFAIL of sysexits.h: the same command can succeed later
+INTERRUPTED = 75  # EX_TEMPFAIL in sysexits.h: the same command can succeed later
 
 # gin appends the function that it called, with its memory address, to every error that passes through it.
 _GIN_TRAIL = re.compile(r"\n\s*In call to configurable .*", re.DOTALL)
@@ -22,7 +22,7 @@ _MEMORY_SETTINGS = ("batch_size", "micro_batches", "workers", "resolution")
 _DISK_FULL = " Fix: free some disk space; files that were complete are unchanged."
 _NO_ACCESS = " Fix: check the permissions and the disk, or give another folder."
 _TOO_MANY_FILES = " Fix: allow more open files, for instance with ulimit -n 1024."
-# Error number of the file system -> fix. TensorFlow reports these errors in a dozen classes that are not OSErrors.
+# {file system error number: fix}. TensorFlow reports these errors in a dozen classes that are not OSErrors.
 _FIXES = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _DISK_FULL),
     **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE), _NO_ACCESS),
@@ -30,7 +30,7 @@ _FIXES = {
     errno.ELOOP: " Fix: remove the symbolic link.",
     errno.ENAMETOOLONG: " Fix: use a shorter name.",
     **dict.fromkeys((errno.EMFILE, errno.ENFILE), _TOO_MANY_FILES),
-    errno.EEXIST: " Fix: give a folder, or a path that does not exist yet.",  # a file is where a folder is needed
+    errno.EEXIST: " Fix: give a folder, or a path that does not exist yet.",  # a file exists where a folder is needed
 }
 
 
@@ -89,14 +89,14 @@ def _missing_parameters(error: BaseException) -> list[str]:
     text = str(error)
     if isinstance(error, RuntimeError) and (match := _REQUIRED.match(text)):  # bound to gin.REQUIRED
         return [f"{match['name']}.{parameter}" for parameter in _QUOTED.findall(match["parameters"])]
-    # Without a default. Python raises this error for any function; only gin's line names the one that gin called.
+    # Without a default. Python raises this error for any function; only gin's line names the function that gin called.
     if isinstance(error, TypeError) and _raised_by_gin(error) and (match := _WITHOUT_DEFAULT.match(text)):
         return [f"{match['name']}.{parameter}" for parameter in _QUOTED.findall(match["parameters"])]
     return []
 
 
 def _raised_by_gin(error: BaseException) -> bool:
-    """Returns whether the call that failed was made by gin itself, not by a function that gin called."""
+    """Returns whether gin itself made the failed call, rather than a function that gin called."""
     trace = error.__traceback__
     while trace and trace.tb_next:
         trace = trace.tb_next

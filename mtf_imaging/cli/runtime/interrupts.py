@@ -9,25 +9,26 @@ from typing import Any, NoReturn, Self
 
 from mtf_imaging.processes.leaving import SAME_REQUEST, leave, say
 
-EXIT_CODE = 130  # of a shell: 128 plus the number of SIGINT
+EXIT_CODE = 130  # as in a shell: 128 plus the number of SIGINT
 
 
 class Interrupts:
     """Handles Ctrl-C within the block, in the main thread.
 
-    An ignored Ctrl-C stays ignored; a blocked one, as in a new process of `launch`, is unblocked. The handlers of
-    `StopSignals` and others replace this one within their blocks.
+    An ignored Ctrl-C stays ignored; a blocked Ctrl-C, as in a new process started by `launch`, is unblocked. The
+    handlers of `StopSignals` and others replace this one within their blocks.
 
     Args:
       stays: whether the handler stays after the block, until Python has exited. Ctrl-C then ends the process at once.
 
     Attributes:
-      has_arrived: whether Ctrl-C has raised a `KeyboardInterrupt`, which a library may have replaced by another error.
+      has_arrived: whether Ctrl-C has raised a `KeyboardInterrupt`, which a library may have replaced with another
+        error.
     """
 
     def __init__(self, stays: bool) -> None:
         self._stays, self._is_over = stays, False
-        self._first: float | None = None  # its time of arrival
+        self._first: float | None = None  # time of the first Ctrl-C
         self._before: Any = None
         self._hook = sys.unraisablehook
 
@@ -71,7 +72,7 @@ def end_at_once(number: int) -> NoReturn:
     """Ends this process because of a signal, with one line and no traceback.
 
     Args:
-      number: the number of the signal. Ctrl-C ends the process with exit code 130, other signals kill it.
+      number: the signal number. Ctrl-C ends the process with exit code 130, other signals kill it.
     """
     if number == signal.SIGINT:
         leave(EXIT_CODE, "mtf-imaging: interrupted.")

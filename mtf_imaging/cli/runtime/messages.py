@@ -22,13 +22,13 @@ class _AboveBars(logging.Handler):
 
 
 def show(level: int = logging.INFO) -> None:
-    """Writes the log records of the package from `level` on and of libraries from WARNING on to stderr."""
+    """Writes log records to stderr: the package's from `level` up, and other libraries' from WARNING up."""
     logger = logging.getLogger(_NAME)
     if not logger.handlers:
         logger.addHandler(_AboveBars())
         logger.setLevel(level)
     root = logging.getLogger()
-    if not root.handlers:  # otherwise absl adds a handler in the middle of a run, which writes our lines again
+    if not root.handlers:  # otherwise absl adds a handler during a run that writes our lines a second time
         others = _AboveBars(logging.WARNING)
         others.addFilter(lambda record: not record.name.startswith(_NAME))
         root.addHandler(others)

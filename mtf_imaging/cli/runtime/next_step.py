@@ -1,4 +1,4 @@
-"""Builds the last line of a command: the next useful command, with the paths of this one filled in."""
+"""Builds the last line of a command: the next useful command, with the paths of this command filled in."""
 
 import math
 import os
@@ -29,19 +29,19 @@ if TYPE_CHECKING:  # these import TensorFlow or NumPy
 QUIET = "MTF_IMAGING_NO_NEXT_STEP"  # set for the commands that demo and study run
 
 _DEMO_JOB = "unet3d_demo"
-_JOB_OF_ANY = "unet3d_brain"  # its task takes the channels and labels of the data
-_JOBS_OF_PHOTOS = {"scenes": "deeplab_scenes", "objects": "retinanet_objects"}  # by the kinds of phantom
+_JOB_OF_ANY = "unet3d_brain"  # its task uses the channels and labels of the data
+_JOBS_OF_PHOTOS = {"scenes": "deeplab_scenes", "objects": "retinanet_objects"}  # by kind of phantom
 _DEMO_RESOLUTION = 64
 _DEMO_LARGEST = 160  # voxels along each axis; larger records need more memory than a laptop has
 _JOB_FLAGS = [
     one.flag for cls in (GinSettings, BatchSettings, SpacingSettings, PatchSetting) for one in settings_of(cls)
 ]
 _HOST_FLAGS = ("num_hosts", "mesh_impl")
-_HARDWARE = "h200"  # what a suggested command assumes
+_HARDWARE = "h200"  # an assumption of suggested commands
 
 
 def show(line: str | None) -> None:
-    """Prints the line, unless another command started this one."""
+    """Prints the line, unless another command started this command."""
     if line and QUIET not in os.environ:
         print(f"Next: {line}", flush=True)
 
@@ -113,7 +113,7 @@ def after_train(values: flags.FlagValues, fold: int | None, is_records: bool, ha
       values: the flags of train.
       fold: the held-out fold, or None.
       is_records: whether the data and the held-out cases are records.
-      has_splits: whether they are photos or objects, which evaluate takes from the same folder.
+      has_splits: whether they are splits of photos or objects, which evaluate reads from the same folder.
     """
     cases = values.eval_dir if has_splits else held_out_cases(values, fold) if is_records else None
     if cases is None:
@@ -144,7 +144,7 @@ def after_evaluate(values: flags.FlagValues) -> str:
 
 
 def after_predict(step: "NextStep") -> str:
-    """Suggests what the kind of the images does after a prediction: scoring the results, or viewing them.
+    """Suggests the next step for this kind of images: scoring or viewing the predictions.
 
     Args:
       step: the next step.
@@ -160,7 +160,7 @@ def after_score(values: flags.FlagValues) -> str:
 
 
 def after_export(values: flags.FlagValues) -> str:
-    """Names the page of the model, and its program for NIfTI files if it has one."""
+    """Names the model's page, and its program for NIfTI files if there is one."""
     folder = Path(values.output)
     program = folder / "segment.py"
     more = "load the model with tf.saved_model.load"
@@ -176,9 +176,9 @@ def after_import_weights(values: flags.FlagValues, job: str, data_dir: str, gin_
 
     Args:
       values: the flags of import_weights.
-      job: the name of a job with such a backbone.
+      job: the name of a job with this backbone.
       data_dir: a folder for its data.
-      gin_params: gin parameters of the backbone that agree with the weights.
+      gin_params: backbone gin parameters that agree with the weights.
     """
     folders = {"data_dir": data_dir, "model_dir": unused(beside(values.output_dir, "run"))}
     return command_line("train", **folders, initial_weights=values.output_dir, gin_file=job, gin_param=gin_params)
@@ -190,11 +190,11 @@ def after_study(values: flags.FlagValues) -> str:
 
 
 def after_demo(model_dir: Path, data_dir: Path) -> str:
-    """Suggests estimating the costs of the layout of the demo.
+    """Suggests estimating the costs of the demo's layout.
 
     Args:
-      model_dir: the folder of the run.
-      data_dir: the folder that it was trained on.
+      model_dir: the run folder.
+      data_dir: the folder of its training data.
     """
     return command_line("explain", model_dir=model_dir, data_dir=data_dir)
 
@@ -204,7 +204,7 @@ def after_explain(values: flags.FlagValues, explained: "Explained") -> str:
 
     Args:
       values: the flags of explain.
-      explained: the costs that it reported.
+      explained: the reported costs.
     """
     layout, processors = explained.plan.layout, explained.plan.processors
     fits = explained.plan.memory * processors < _free_memory() / 2
@@ -275,7 +275,7 @@ def _layout_flags(layout: "Layout") -> dict[str, str]:
 
 
 def _given(values: flags.FlagValues, *names: str) -> dict[str, Any]:
-    """Returns the flags of these names that the command line sets."""
+    """Returns the flags among these names that the command line sets."""
     return {name: values[name].value for name in names if name in values and values[name].present}
 
 
@@ -287,14 +287,14 @@ def _with_saved_job(values: flags.FlagValues, job: dict) -> dict:
 
 
 def _folds(number: int) -> dict[str, int]:
-    """Returns the flags of train that hold out a fold of this number of cases."""
+    """Returns the train flags that hold out one fold of this many cases."""
     if number < 2:
         return {}
     return {"fold": 0} | ({"num_folds": number} if number < NUM_FOLDS else {})
 
 
 def _free_memory() -> float:
-    """Returns the bytes of memory that are free; infinity if the system does not report them."""
+    """Returns the bytes of free memory; infinity if the system does not report them."""
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):

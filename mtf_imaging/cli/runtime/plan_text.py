@@ -28,16 +28,16 @@ _FEWEST_FOR_FOLDS = 5
 
 
 def command_lines(plan: JobPlan, data_dir: str, output: Path, spacing_csv: str | None = None) -> dict[str, str]:
-    """Returns the command lines that convert, train and cross-validate as planned, by the name of the command.
+    """Returns the command lines that convert, train and cross-validate as planned, by command name.
 
     Args:
       plan: the plan.
-      data_dir: the folder of the cases.
+      data_dir: the case folder.
       output: the gin file of the plan.
-      spacing_csv: the table of voxel sizes of the cases, or None.
+      spacing_csv: the table of the cases' voxel sizes, or None.
     """
     parent, num_cases = Path(data_dir).parent, len(plan.fingerprint.cases)
-    # New folders: records of another resolution and runs of another job may have the names already.
+    # New folders, because records at another resolution or runs of another job may have these names.
     records, run, folds_dir = (unused(parent / name) for name in ("records", "run", "cross_validation"))
     job = {"gin_file": output}
     folds = num_cases if num_cases < _FEWEST_FOR_FOLDS else None
@@ -69,8 +69,8 @@ def gin_text(plan: JobPlan, data_dir: str, lines: Mapping[str, str]) -> str:
 
     Args:
       plan: the plan.
-      data_dir: the folder of the cases.
-      lines: the command lines at the end, by the name of the command.
+      data_dir: the case folder.
+      lines: the command lines at the end, by command name.
     """
     parts = [
         *_comment(f"A job for {data_dir}: {_data(plan.fingerprint)}. `{PROGRAM} plan` wrote this file."),
@@ -148,7 +148,7 @@ def plan_table(plan: JobPlan) -> str:
 
 
 def _field(field: ReceptiveField) -> str:
-    """Returns the part of the volume that a voxel of the output depends on, with notices."""
+    """Returns the receptive field, with notices."""
     notices = "".join(f"; notice: {notice}" for notice in field_notices(field))
     if field.patch is not None:
         return f"{field.compare(field.seen, field.image)}{notices}"
@@ -164,7 +164,7 @@ def _patch(plan: JobPlan) -> str:
 
 
 def _comparison(plan: JobPlan) -> Iterator[str]:
-    """Yields the decision between whole volumes and patches as comment lines, with the costs of both."""
+    """Yields comment lines about the decision between whole volumes and patches, with the costs of both."""
     yield from _comment(f"{plan.kind.value.capitalize()}: {plan.kind.reason}.")
     if len(plan.alternatives) > 1:
         for name, text in zip(("Planned", "Instead of"), _alternatives(plan), strict=True):
@@ -176,7 +176,7 @@ def _alternatives(plan: JobPlan) -> list[str]:
 
 
 def _alternative(one: Alternative) -> str:
-    """Returns a step and its costs as a line."""
+    """Describes a step and its costs in one line."""
     fitted = one.fitted
     what = "whole volumes of" if fitted.patch is None else f"patches of {_sizes(fitted.patch.value)} of"
     parts = [
@@ -222,7 +222,7 @@ def _bound(name: str, choice: Choice) -> Iterator[str]:
 
 
 def _all_bound(owner: str, choices: Mapping[str, Choice]) -> Iterator[str]:
-    """Yields the bindings of several parameters; a reason that several in a row share is written once."""
+    """Yields the bindings of several parameters; a reason shared by consecutive bindings is written once."""
     last = None
     for name, choice in choices.items():
         lines = list(_bound(f"{owner}.{name}", choice))
@@ -247,7 +247,7 @@ def _data(fingerprint: Fingerprint) -> str:
 
 
 def _intensities(plan: JobPlan) -> str:
-    """Returns the intensity scheme of each channel, with the values of the labeled voxels."""
+    """Returns the intensity scheme of each channel, with statistics of the labeled voxels."""
     description, texts = plan.fingerprint.description, []
     for index, (name, scheme) in enumerate(zip(description.channels, description.intensities, strict=True)):
         low, high = plan.fingerprint.foreground_percentiles(index)

@@ -1,4 +1,4 @@
-"""Finds the plan that records were converted for, for the last line of a command."""
+"""Finds the plan for which records were converted, for the last line of a command."""
 
 import itertools
 import shlex
@@ -11,12 +11,12 @@ from mtf_imaging.cli.runtime.usage import PROGRAM
 if TYPE_CHECKING:  # imports NumPy
     from mtf_imaging.data.sampling.buckets import AnySampling
 
-PLAN = "plan.gin"  # the file that plan writes by default
+PLAN = "plan.gin"  # the default output of plan
 _LINE = f"#   {PROGRAM} "  # a command line at the end of a plan
 
 
 def planned_training(records: Path, held_out: Path | None, sampling: "AnySampling") -> str | None:
-    """Returns the command line that trains on records as planned, or None if no plan converts cases to them.
+    """Returns the command line that trains on records as planned, or None if no plan matches them.
 
     Args:
       records: the folder of the records.
@@ -35,7 +35,7 @@ def planned_training(records: Path, held_out: Path | None, sampling: "AnySamplin
                 if planned != sampling or Path(convert["output_dir"]).resolve() != records.resolve():
                     continue
                 model_dir = unused(Path(train["model_dir"]))
-            except (DataError, KeyError):  # a file that somebody wrote
+            except (DataError, KeyError):  # a hand-written file
                 continue
             folds = {name: train.get(name) for name in ("fold", "num_folds")}
             more = {"eval_dir": held_out} if held_out else folds
@@ -54,7 +54,7 @@ def unused_plan() -> str:
 
 
 def _flags_of_commands(path: Path) -> dict[str, dict[str, str]]:
-    """Returns the flags in the command lines at the end of a plan by the name of the command; {} for another file."""
+    """Returns the flags in a plan's final command lines, by command name; {} if the file is not a plan."""
     try:
         lines = path.read_text().splitlines()
         words = [shlex.split(line.removeprefix(_LINE)) for line in lines if line.startswith(_LINE)]

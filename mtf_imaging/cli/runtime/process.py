@@ -1,4 +1,4 @@
-"""Checks what every command needs of its process."""
+"""Checks the requirements of every command on its process."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ def check_process() -> None:
     """Checks that Python keeps docstrings, which describe the flags, and that the working folder exists.
 
     Raises:
-      ConfigError: one of them is missing.
+      ConfigError: one of these requirements is not met.
     """
     if sys.flags.optimize > 1:
         raise ConfigError(

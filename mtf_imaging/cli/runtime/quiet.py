@@ -38,7 +38,7 @@ def import_tensorflow() -> None:
 def _without_import(module):
     """Makes imports of a module fail within the `with` block, unless it has already been imported.
 
-    Importing Keras takes a quarter of the time of importing TensorFlow, and this package does not use Keras. User code
+    Keras accounts for a quarter of TensorFlow's import time, and this package does not use it. User code
     can still import it later, for instance as `tf.keras`.
     """
     if module in sys.modules:
@@ -53,9 +53,9 @@ def _without_import(module):
 
 @contextlib.contextmanager
 def _without_collections():
-    """Pauses Python's garbage collector during the import of TensorFlow, and exempts all existing objects from it.
+    """Pauses Python's garbage collector while TensorFlow is imported, and then exempts all existing objects.
 
-    TensorFlow's modules are never freed, and visiting their objects takes a third of the time of the import. Does
+    TensorFlow's modules are never freed, and visiting their objects takes a third of the import time. Does
     nothing if TensorFlow has already been imported.
     """
     if "tensorflow" in sys.modules:

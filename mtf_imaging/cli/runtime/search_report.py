@@ -1,4 +1,4 @@
-"""The output of `mtf-imaging search`, with the flags that use its result."""
+"""The output of `mtf-imaging search`, with flags for using the result."""
 
 from collections.abc import Iterator
 
@@ -21,15 +21,15 @@ def ranking_text(
     top: int,
     recipe: Recipe = UNKNOWN_RECIPE,
 ) -> str:
-    """Returns the ranked layouts, and the cost of a training and the flags for the first one.
+    """Returns the ranked layouts, with the training cost and the flags for the first one.
 
     Args:
       searched: the result of the search.
       step: the training step.
       number: the number of devices.
       hardware: the kind of device.
-      memory: the memory of each device that tensors may take, in bytes.
-      top: how many rows to show.
+      memory: the bytes that tensors may occupy on each device.
+      top: the number of rows to show.
       recipe: the length of the training and the price of a device.
     """
     volume = " x ".join(map(str, step.sizes))
@@ -55,14 +55,14 @@ def largest_text(
     memory: float,
     recipe: Recipe = UNKNOWN_RECIPE,
 ) -> str:
-    """Returns the largest cube, and the cost of a training and the flags to train on it.
+    """Returns the largest cube, with the training cost and the flags to train on it.
 
     Args:
       largest: the side of the cube in voxels, and the layout; None if not even the smallest cube fits.
       step: the training step.
       number: the number of devices.
       hardware: the kind of device.
-      memory: the memory of each device that tensors may take, in bytes.
+      memory: the bytes that tensors may occupy on each device.
       recipe: the length of the training and the price of a device.
     """
     if largest is None:

@@ -1,4 +1,4 @@
-"""Finds the folders that belong to a folder of records, for the last line of a command."""
+"""Finds the folders related to a records folder, for the last line of a command."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -9,13 +9,13 @@ from absl import flags
 if TYPE_CHECKING:  # imports NumPy
     from mtf_imaging.data.records.manifest import Manifest
 
-_SIBLINGS = 100  # folders that are searched for cases
+_SIBLINGS = 100  # the maximum number of folders to search for cases
 
 
 def with_held_out(folder: Path, manifest: "Manifest") -> tuple[Path, Path | None]:
     """Returns the records to train on and the held-out records.
 
-    Two sets in the same folder with the same sampling, descriptions that mean the same, and different cases are a
+    Two sets in the same folder with the same sampling, equivalent descriptions and different cases are a
     training set and a held-out set.
     """
     from mtf_imaging.data.description.differences import differences
@@ -30,15 +30,15 @@ def with_held_out(folder: Path, manifest: "Manifest") -> tuple[Path, Path | None
         if records is None or differences(records.description, manifest.description):
             continue
         if records.sampling == manifest.sampling and not {*records.cases} & {*manifest.cases}:
-            # Of two sets with as many cases, the held-out set is the one that was converted last.
+            # Of two sets with equally many cases, the held-out set was converted last.
             return (folder, other) if len(manifest.cases) > len(records.cases) else (other, folder)
     return folder, None
 
 
 def held_out_cases(values: flags.FlagValues, fold: int | None) -> Path | None:
-    """Returns the folder that the held-out records were converted from, if it is in the same folder as the records.
+    """Returns the source folder of the held-out records, if it is in the same folder as the records.
 
-    Without a fold, the folder must hold no other cases: evaluate scores all of a folder.
+    Without a fold, the folder must not contain other cases, because evaluate scores the whole folder.
     """
     from mtf_imaging.data.records.manifest import read_manifest
     from mtf_imaging.data.records.splits import held_out_keys
@@ -59,7 +59,7 @@ def held_out_cases(values: flags.FlagValues, fold: int | None) -> Path | None:
 
 
 def _holds(folder: Path, manifest: "Manifest", keys: Iterable[str], only: bool) -> bool:
-    """Returns whether a folder holds the files that records were made from; compares the bytes of the first case."""
+    """Returns whether a folder contains the source files of records; compares the bytes of the first case."""
     from mtf_imaging.data.cases.cases import Case
     from mtf_imaging.data.listing.image_files import image_files
     from mtf_imaging.data.listing.image_formats import VOLUME_FORMATS
@@ -67,7 +67,7 @@ def _holds(folder: Path, manifest: "Manifest", keys: Iterable[str], only: bool) 
 
     sources = {key: manifest.sources[key] for key in keys}
     names = [name for one in sources.values() if one for name in (one.volume, one.labels)]
-    if any(name.startswith("/") or ".." in Path(name).parts for name in names):  # not files of a folder of cases
+    if any(name.startswith("/") or ".." in Path(name).parts for name in names):  # not case files in a folder
         return False
     files = {folder / name for name in names}
     if len(files) != 2 * len(sources) or not all(file.exists() for file in files):

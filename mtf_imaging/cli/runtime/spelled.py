@@ -11,7 +11,7 @@ from mtf_imaging.settings import data, inference, planning, step, training
 from mtf_imaging.settings.setting import Settings, settings_of
 
 _CLASSES = (data, inference, planning, step, training)
-# setting -> its flag, if the flag has another name
+# {setting: its flag}, if the flag has another name
 FLAGS = {
     one.name: one.flag
     for module in _CLASSES
@@ -20,9 +20,9 @@ FLAGS = {
     for one in settings_of(cls)
     if one.flag not in ("", one.name)
 }
-# setting without a flag -> its gin parameter with an example value, quoted for a shell
+# {setting without a flag: its gin parameter with an example value, quoted for a shell}
 PARAMETERS = examples()
-# setting -> a note that replaces the flag
+# {setting: a note that replaces the flag}
 NOTES = {
     "hardware": "--hardware (for instance h200, or a gin file; see docs/guides/gpus.md)",
     "port": "`mtf-imaging serve --port PORT` on that host",
@@ -62,8 +62,8 @@ def _flags_with_effect(command: str) -> set[str]:
 
 
 def _is_configurable(name: str) -> bool:
-    """Returns whether gin knows a name; a command imports only the modules that it needs."""
-    import gin  # late, because most command lines need no gin
+    """Returns whether gin has registered a name; each command imports only the modules that it needs."""
+    import gin  # imported here, because most command lines do not need gin
 
     try:
         gin.get_configurable(name)

@@ -1,4 +1,4 @@
-"""Standard streams that a parent has closed, that cannot encode the name of a case, or whose terminal is lost."""
+"""Handles standard streams that are closed, cannot encode a case name, or have lost their terminal."""
 
 import contextlib
 import errno
@@ -15,11 +15,10 @@ _NAMES = ("stdin", "stdout", "stderr")
 def prepare() -> None:
     """Prepares the standard streams of this process.
 
-    - Each closed stream becomes the null device. The next file that a process opens gets the lowest free number. If
-      standard error is closed, a file of results would get its number, and log lines of C++ code would be written into
-      it.
+    - Each closed stream becomes the null device. Otherwise, the next file that the process opens would get the stream's
+      number: if standard error is closed, log lines of C++ code would be written into a results file.
     - Characters that a stream cannot encode are escaped.
-    - What is written to a lost terminal is dropped, so that a run can save a checkpoint.
+    - Output to a lost terminal is dropped, so that a run can save a checkpoint.
     """
     for number, name in enumerate(_NAMES):
         try:
@@ -36,19 +35,19 @@ def prepare() -> None:
 
 
 def _escape(stream: TextIO) -> None:
-    with contextlib.suppress(AttributeError, ValueError, OSError):  # another class of a notebook or a test
+    with contextlib.suppress(AttributeError, ValueError, OSError):  # a different class in a notebook or a test
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr, attr-defined]
 
 
 class _Survivor(io.FileIO):
-    """A file that drops what it cannot write to a lost terminal, or to any place after a signal has stopped the run.
+    """A file that drops output to a lost terminal, and all failing output after a signal has stopped the run.
 
-    A lost connection closes the terminal, sends SIGHUP and ends the other side of a pipe, in any order.
+    A lost connection closes the terminal, sends SIGHUP and closes the other end of a pipe, in any order.
     """
 
     def __init__(self, number: int) -> None:
         super().__init__(number, "w", closefd=False)
-        self._is_terminal = os.isatty(number)  # a lost terminal no longer is one
+        self._is_terminal = os.isatty(number)  # a lost terminal is no longer a terminal
 
     def write(self, data: Any, /) -> int:
         try:
@@ -60,7 +59,7 @@ class _Survivor(io.FileIO):
 
 
 def _survivor(stream: io.TextIOWrapper) -> TextIO:
-    """Returns a stream that writes to the same file as `stream` in the same way."""
+    """Returns a stream with the same file and options as `stream`."""
     stream.flush()
     raw = _Survivor(stream.fileno())
     return io.TextIOWrapper(

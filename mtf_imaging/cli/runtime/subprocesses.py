@@ -1,4 +1,4 @@
-"""Command lines that another command runs, each printed before it runs."""
+"""Runs command lines on behalf of another command, and prints each one first."""
 
 import contextlib
 import os
@@ -30,13 +30,13 @@ class Program(NamedTuple):
     """A program to start."""
 
     words: list[str]  # its path and its arguments
-    environ: dict[str, str]  # the environment variables that it needs in addition
+    environ: dict[str, str]  # additional environment variables
     is_own: bool = False  # whether it is a command of this package
 
     def start(self, environ: Mapping[str, str], **options: Any) -> subprocess.Popen:
         """Starts the program.
 
-        Ctrl-C reaches a command of this package only when the command handles it: Python itself would show a traceback.
+        Ctrl-C is blocked until the command handles it, because Python itself would show a traceback.
 
         Args:
           environ: all environment variables.
@@ -52,17 +52,17 @@ def own_program(words: Sequence[str]) -> Program:
     Args:
       words: the words after `mtf-imaging`.
     """
-    # The package that runs now, wherever it was imported from.
+    # The running package, wherever it was imported from.
     path = os.pathsep.join(filter(None, [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH")]))
     return Program([sys.executable, "-m", "mtf_imaging.cli.main", *words], {"PYTHONPATH": path}, is_own=True)
 
 
 def run_command(command: str, num_processes: int = 1, **values) -> None:
-    """Prints a command line as a user types it, and runs it in a process of its own.
+    """Prints a command line as a user would type it, and runs it in a separate process.
 
     Args:
       command: the name of the command.
-      num_processes: number of processes that run it together, through launch.
+      num_processes: number of processes, which launch starts.
       **values: its flags; a list repeats its flag.
 
     A signal that stops this process is passed on to the command, which may save a checkpoint.

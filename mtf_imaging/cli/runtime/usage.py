@@ -1,4 +1,4 @@
-"""Parses the flags of a command, and writes the help."""
+"""Parses the flags of a command and writes the help."""
 
 import logging
 import re
@@ -23,10 +23,10 @@ _CHOICES = re.compile(r"flag --(?P<flag>\w+)=(?P<value>.*): value should be one 
 
 
 def check_words(argv: Sequence[str]) -> None:
-    """Checks that a command line is text, because paths are written to the files of results and of runs.
+    """Checks that a command line is text, because paths are written to result files and run files.
 
     Raises:
-      ConfigError: a word has bytes that are not UTF-8.
+      ConfigError: a word contains bytes that are not UTF-8.
     """
     for word in argv:
         if any(unicodedata.category(c) == "Cs" for c in word):
@@ -98,7 +98,7 @@ def wants_help(argv: Sequence[str]) -> bool:
 
 
 def usage_line(name: str, command) -> str:
-    """Returns the words that a command takes."""
+    """Returns the usage line of a command."""
     words = f" [{command.WORDS.upper()} ...]" if hasattr(command, "WORDS") else ""
     rest = f" -- {command.REST.upper()} ..." if hasattr(command, "REST") else ""
     return f"{PROGRAM} {name}{words} [flags]{rest}"
@@ -116,7 +116,7 @@ def _elsewhere(flag: str, values: flags.FlagValues) -> str:
 
 
 def _with_closest_choice(message: str) -> str:
-    """Returns the message of absl, with the closest choice if a value is not one of the choices."""
+    """Returns absl's message, with the closest choice if a value is not one of the choices."""
     match = _CHOICES.search(message)
     if not match:
         return f"{message}."
@@ -171,7 +171,7 @@ def command_help(name: str, command) -> str:
         needed = " (required)" if flag.name in required(*command.SETTINGS) else ""
         default = f" (default: {flag.default})" if flag.default not in (None, False, []) else ""
         lines.append(f"  --{flag.name}{needed}")
-        text = flag.help.split(";\n")[0]  # drops the note of absl that the flag may be repeated
+        text = flag.help.split(";\n")[0]  # drops absl's note that the flag may be repeated
         lines += textwrap.wrap(f"{text}{default}", _WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)
     for note in getattr(command, "NOTES", ()):
         lines += ["", *textwrap.wrap(note, _WIDTH)]

@@ -8,23 +8,23 @@ from mtf_imaging.data.augmentation.rounding import add
 from mtf_imaging.data.augmentation.smooth import axis_taps, interpolate, spline_taps
 from mtf_imaging.data.sampling.grid import Grid, Region, whole_region
 
-_ROUNDING = 0.01  # voxels; coordinates of a million voxels along an axis are rounded by less
+_ROUNDING = 0.01  # in voxels; coordinates up to a million voxels are rounded by less
 
 
 class Coordinates:
-    """The coordinates of the voxels of a region: `center + affine (p - center) + translation + bend(p)`.
+    """The voxel coordinates of a region: `center + affine (p - center) + translation + bend(p)`.
 
     Sums are computed in one order, so a voxel has the same coordinates in every region.
 
     Args:
-      sizes: number of voxels of the sample along x, y, z.
+      sizes: size of the sample in voxels along x, y, z.
       region: the voxels; a step selects every n-th voxel.
       affine, translation, bends: the parameters of the warp; see `warp`.
-      within: Tensor[3, 2] int64, the first and the end voxel of the stored image, if it extends beyond the sample, as
+      within: Tensor[3, 2] int64, the start and stop voxels of the stored image if it extends beyond the sample, as
         around a patch; None if it ends with the sample.
 
     Attributes:
-      ends: for each axis, the first and the end voxel of the stored image, as floats or Tensors[] float32.
+      ends: for each axis, the start and stop voxels of the stored image, as floats or Tensors[] float32.
     """
 
     def __init__(
@@ -50,12 +50,12 @@ class Coordinates:
 
     @property
     def shape(self) -> Grid:
-        """The number of voxels of the region along x, y, z."""
+        """The size of the region in voxels along x, y, z."""
         x, y, z = (len(at) for at in self.from_center)
         return x, y, z
 
     def planes(self) -> "Planes":
-        """Returns the parts of the coordinates that all rows share."""
+        """Returns the terms of the coordinates that all rows share."""
         _, y, z = self.from_center
         from_y, from_z = self.affine[:, 1, None, None] * y[:, None], self.affine[:, 2, None, None] * z
         middle = add(from_y, from_z, (self.center + self.translation)[:, None, None])
@@ -67,9 +67,9 @@ class Coordinates:
         return Planes(along_x, middle, interpolate(interpolate(bent, taps_z, 3), taps_y, 2), self.taps[0])
 
     def box(self) -> tf.Tensor:
-        """Returns Tensor[3, 2] int64, the first and the end voxel of a box with all voxels that the region needs.
+        """Returns Tensor[3, 2] int64, the start and stop voxels of a box with all voxels that the region needs.
 
-        The box has at least one voxel, also if all coordinates lie beyond the stored image.
+        The box has at least one voxel, even if all coordinates lie beyond the stored image.
         """
         ends = tf.stack([tf.constant([at[0], at[-1]]) for at in self.from_center])  # [3, 2]
         moved = self.affine[:, :, None] * ends
@@ -88,7 +88,7 @@ class Coordinates:
 
 
 class Planes:
-    """Coordinates as sums of a part that depends on x and parts that depend on y and z.
+    """Coordinates as sums of a term that depends on x and terms that depend on y and z.
 
     Args:
       along_x: Tensor[x, 3].
@@ -102,7 +102,7 @@ class Planes:
         self.taps = taps
 
     def rows(self, index: tf.Tensor) -> tf.Tensor:
-        """Returns the coordinates of some positions along x, Tensor[n, 3, y, z]."""
+        """Returns the coordinates at some positions along x, Tensor[n, 3, y, z]."""
         terms = [tf.gather(self.along_x, index)[:, :, None, None], self.middle]
         if self.bent is not None:
             first, weights = tf.gather(self.taps.first, index), tf.gather(self.taps.weights, index)

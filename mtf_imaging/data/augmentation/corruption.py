@@ -6,8 +6,8 @@ from mtf_imaging.data.augmentation.draws import Draws
 from mtf_imaging.data.augmentation.smooth import axis_taps, linear_taps, spread
 from mtf_imaging.data.sampling.grid import Grid, Region
 
-_POINTS = 4  # along each axis; blobs are about a third of the volume wide
-_SAMPLES = 32  # along each axis; the threshold is estimated from these voxels because sorting all takes longer
+_POINTS = 4  # control points along each axis; blobs are about a third of the volume wide
+_SAMPLES = 32  # voxels along each axis that determine the threshold, because sorting all voxels takes longer
 
 
 def sampled_voxels(sizes: Grid) -> Region:
@@ -33,10 +33,10 @@ def corrupt(
     Args:
       image: Tensor[x, y, z, channels] float32, a region of the sample.
       labels: Tensor[x, y, z]; liver and lesions are above 0.
-      sampled_labels: Tensor[x, y, z], the labels of the voxels `sampled_voxels` of the whole sample.
+      sampled_labels: Tensor[x, y, z], the labels at the `sampled_voxels` of the whole sample.
       mean, sd: mean and standard deviation of the fraction.
       draws: random numbers of the sample.
-      sizes: number of voxels of the sample along x, y, z.
+      sizes: size of the sample in voxels along x, y, z.
       region: the voxels of the image.
 
     Returns:

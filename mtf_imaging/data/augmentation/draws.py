@@ -1,4 +1,4 @@
-"""Draws the random numbers of one sample, which depend only on the seed of the run, the sample number and a name."""
+"""Draws the random numbers of one sample, which depend only on the run's seed, the sample number and a name."""
 
 import zlib
 
@@ -9,11 +9,11 @@ from mtf_imaging.data.sampling.grid import Grid, Region
 
 
 class Draws:
-    """Named random numbers, so that the draws of an option do not depend on the other options.
+    """Named random numbers; the draws of one option do not depend on other options.
 
     Args:
-      seed: seed of the run.
-      sample: Tensor[] int64, the number of the sample since the run began.
+      seed: the run's seed.
+      sample: Tensor[] int64, the sample number, counted from the start of the run.
 
     Attributes:
       key: Tensor[2] int64, the seed and the sample number.

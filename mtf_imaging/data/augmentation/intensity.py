@@ -12,9 +12,9 @@ _LESION = 2
 
 
 def shift_classes(image, labels, shift: float, sd: float, draws: Draws):
-    """Varies the contrast of lesions: multiplies lesions by one factor and all other voxels by another.
+    """Varies lesion contrast: multiplies lesion voxels by one factor and all other voxels by another.
 
-    The factor of lesions is 1 + a with a drawn from N(-shift, sd), so lesions are usually darkened. The factor of other
+    The lesion factor is 1 + a with a drawn from N(-shift, sd), so lesions are usually darkened. The factor for other
     voxels is 1 + b with b drawn from N(shift, sd). Both draws are clipped to two standard deviations. (Hou et al. 2019
     describe this change; their released code swaps the two masks.)
 
@@ -48,7 +48,7 @@ def apply_gamma(image, gamma: float, draws: Draws, ranges: ValueRanges = WINDOWE
     """
     low, high = ranges.lowest, ranges.highest
     if ranges is not WINDOWED:
-        high = tf.where(high > low, high, low + 1.0)  # for constant channels
+        high = tf.where(high > low, high, low + 1.0)  # avoids a division by 0 in constant channels
     widest = math.log1p(gamma)
     powers = tf.unstack(tf.exp(draws.uniform("gamma", -widest, widest, [image.shape[3]])))
     image = (tf.clip_by_value(image, low, high) - low) / (high - low)

@@ -9,7 +9,7 @@ from mtf_imaging.data.augmentation.rounding import add, each_alike
 
 _LIVER, _LESION = 1, 2
 _SHORTEST = 0.7  # shortest axis of an ellipsoid, as a fraction of the longest
-# Waves in random directions make the surface uneven. _WAVE_NUMBER is the standard deviation of their wave numbers, in
+# Waves in random directions make the surface uneven. _WAVE_NUMBER is the standard deviation of their wave numbers in
 # radians per radius.
 _WAVES, _WAVE_NUMBER = 4, 3.0
 _SOFT = 0.25  # half the width of the edge, in units of the squared relative radius
@@ -28,12 +28,12 @@ def add_lesions(
 ) -> tuple:
     """Paints 1 to `most` lesions with `probability`, centered on random liver voxels outside existing lesions.
 
-    Lesions are clipped to the liver, and existing lesions are not changed. Only voxels of the liver are computed, a few
-    percent of a volume.
+    Lesions are clipped to the liver, and existing lesions are not changed. Only liver voxels are computed, a few
+    percent of the volume.
 
     Args:
       image: Tensor[x, y, z, channels] float32, a box of the stored sample.
-      labels: Tensor[x, y, z] of the same voxels: 0 background, 1 liver, 2 lesion.
+      labels: Tensor[x, y, z] at the same voxels: 0 background, 1 liver, 2 lesion.
       start: Tensor[3] int64, the position of their first voxel in the sample.
       whole_labels: Tensor[x, y, z] of the whole sample, from which the centers are chosen.
       probability: probability that any lesion is painted; samples without liver never get one.
@@ -103,10 +103,10 @@ def _relative_radius(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns squared relative distances from the lesions and their contrasts.
 
-    Sums are computed in one order, so that a voxel has the same distances among any other voxels.
+    Sums are computed in a fixed order, so that a voxel's distances do not depend on the other voxels.
 
     Args:
-      position: Tensor[liver, 3] float32, positions of voxels of the liver.
+      position: Tensor[liver, 3] float32, positions of liver voxels.
       center: Tensor[lesions, 3] float32.
 
     Returns:

@@ -14,7 +14,7 @@ def draw_mirrored(flips: tuple[str, ...], probability: float, seeds: tf.Tensor, 
     Args:
       flips: names of the axes that are mirrored with probability 1/2 each.
       probability: probability of a rotation by 180 degrees about z, from supine to prone.
-      seeds: a seed for the flip of each of x, y and z.
+      seeds: one seed for each flip along x, y and z.
       draws: random numbers of the sample.
 
     Returns:

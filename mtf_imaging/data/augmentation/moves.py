@@ -1,4 +1,4 @@
-"""The moves of one sample: where the voxels of an augmented sample lie in the stored one."""
+"""The moves of one sample: the positions of augmented voxels in the stored sample."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ class Moves:
     """A reversal of some axes, followed by a warp.
 
     Attributes:
-      sizes: number of voxels of the sample along x, y, z.
+      sizes: size of the sample in voxels along x, y, z.
       mirrored: Tensor[3] bool, the axes that are reversed; None if no sample is reversed.
       warped: Tensor[] bool, whether this sample is warped; None if no sample is warped.
       warp: the affine map, the translation and the bends of the warp; see `warp`.
@@ -30,7 +30,7 @@ class Moves:
     within: tf.Tensor | None = None
 
     def source_bounds(self, region: Region) -> tf.Tensor:
-        """Returns Tensor[3, 2] int64, the first and the end voxel of the stored sample that a region needs."""
+        """Returns Tensor[3, 2] int64, the start and stop voxels that a region needs from the stored sample."""
         bounds = bounds_of(region)
         if self.warped is not None:
             bounds = tf.cond(self.warped, lambda: self._coordinates(region).box(), lambda: bounds_of(region))
@@ -60,7 +60,7 @@ class Moves:
         return unwarped() if self.warped is None else tf.cond(self.warped, warped, unwarped)
 
     def labels_at(self, labels: tf.Tensor, voxels: Region) -> tf.Tensor:
-        """Returns the moved labels of some voxels, Tensor[x, y, z].
+        """Returns the moved labels at some voxels, Tensor[x, y, z].
 
         Args:
           labels: Tensor[x, y, z] of the whole stored sample.

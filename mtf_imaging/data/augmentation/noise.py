@@ -32,8 +32,8 @@ def add_noise(
       scales: scales in voxels.
       probability: probability that any noise is added.
       draws: random numbers of the sample.
-      unit: the unit of each channel, see `ValueRanges`.
-      sizes: number of voxels of the sample along x, y, z.
+      unit: the unit of each channel; see `ValueRanges`.
+      sizes: size of the sample in voxels along x, y, z.
       region: the voxels of the image.
 
     Returns:
@@ -57,7 +57,7 @@ def add_noise(
 
 
 def _field(name: str, sd: tf.Tensor, scale: int, draws: Draws, sizes: Grid, region: Region) -> tf.Tensor:
-    """Returns the noise of one scale in a region, Tensor[x, y, z]."""
+    """Returns the noise at one scale in a region, Tensor[x, y, z]."""
     if scale == 1:
         return draws.normal_values(name, sd, sizes, region)
     points = tuple(max(1, n // scale) for n in sizes)

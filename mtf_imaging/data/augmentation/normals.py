@@ -1,8 +1,8 @@
-"""Normally distributed values of the voxels of a region, which do not depend on the region.
+"""Normally distributed voxel values that do not depend on the region that is computed.
 
-The value of a voxel depends on the seed and the position of the voxel in the whole sample. All values equal those that
-`tf.random.stateless_normal` returns for the whole sample, because Philox, its generator, computes four values from each
-number of a counter.
+The value of a voxel depends on the seed and the position of the voxel in the whole sample. The values equal the result
+of `tf.random.stateless_normal` for the whole sample, because its generator, Philox, computes four values from each
+counter.
 """
 
 import tensorflow as tf
@@ -11,7 +11,7 @@ from mtf_imaging.data.augmentation.regions import shape_of
 from mtf_imaging.data.sampling.grid import Grid, Region
 
 _PHILOX = tf.random.Algorithm.PHILOX.value
-_GROUP = 4  # values per number of the counter
+_GROUP = 4  # values per counter
 
 
 def normal_values(seed: tf.Tensor, sizes: Grid, region: Region, channels: int = 1) -> tf.Tensor:
@@ -21,7 +21,7 @@ def normal_values(seed: tf.Tensor, sizes: Grid, region: Region, channels: int = 
 
     Args:
       seed: Tensor[2].
-      sizes: number of voxels of the whole sample along x, y, z.
+      sizes: size of the whole sample in voxels along x, y, z.
       region: a region of the sample.
       channels: number of values per voxel.
 

@@ -28,7 +28,7 @@ from mtf_imaging.errors import ConfigError, DataError
 # Largest displacement of control points, as a fraction of the distance between them, for which a three-dimensional
 # B-spline does not fold (Choi and Lee 2000, "Injectivity conditions of 2D and 3D uniform cubic B-spline functions").
 _NO_FOLD = 0.4
-# Options that change the liver and its lesions, by their labels.
+# Options that use the labels of the liver and its lesions.
 _OF_LITS = ("lesions", "class_shift", "class_shift_sd", "corruption", "corruption_sd")
 
 
@@ -38,8 +38,8 @@ class Augmentation:
 
     The options are applied in this order: lesions, flips, half turn, warp, class shift, corruption, gamma, contrast,
     brightness, noise. The random numbers of an option do not depend on the other options. All channels are moved alike;
-    their intensities change independently. Options of the liver and its lesions (lesions, class shift, corruption) need
-    the labels of LiTS.
+    their intensities change independently. Liver and lesion options (lesions, class shift, corruption) need
+    LiTS labels.
 
     In the descriptions, the unit of a channel is the width of its window, which is mapped to 0..1, or its standard
     deviation in the case if its values are not clipped. Voxels of 0 stay 0 in a channel whose z-score ignores them.
@@ -54,13 +54,13 @@ class Augmentation:
       rotation: largest angle about each axis in degrees: one number, or three for x, y and z. The rotation treats
         voxels as cubes.
       zoom: the image is scaled by a factor from 1 / (1 + zoom)..1 + zoom.
-      translation: largest translation, as a fraction of the length of each axis.
-      elastic: standard deviation of the displacement of the control points, as a fraction of the length of each axis.
+      translation: largest translation, as a fraction of each axis's length.
+      elastic: standard deviation of control point displacements, as a fraction of each axis's length.
       elastic_points: number of control points along each axis.
       warp: probability of the combined rotation, zoom, translation and elastic displacement.
       class_shift, class_shift_sd: mean and standard deviation of the fraction by which lesions are darkened and all
         other voxels are brightened.
-      corruption, corruption_sd: mean and standard deviation of the fraction of the voxels outside the liver that is
+      corruption, corruption_sd: mean and standard deviation of the fraction of voxels outside the liver that is
         set to zero.
       gamma: values are raised to a random power from 1 / (1 + gamma)..1 + gamma; values that are not in 0..1 are mapped
         to it first.
@@ -121,7 +121,7 @@ class Augmentation:
         checks.check_range("lesion_contrast", self.lesion_contrast, high=1.0)
 
     def check(self, description: Description) -> None:
-        """Checks that a data set has the structures that the options name.
+        """Checks that a data set has the structures that the options need.
 
         Args:
           description: the labels and the intensity schemes of the data set.
@@ -147,7 +147,7 @@ class Augmentation:
 
     @property
     def needs_whole_labels(self) -> bool:
-        """Whether `in_region` needs the labels of the whole sample: lesions and corruption choose voxels by them."""
+        """Whether `in_region` needs the labels of the whole sample, as lesions and corruption do."""
         return bool(self.lesions or self.corruption or self.corruption_sd)
 
     def source_bounds(
@@ -157,16 +157,16 @@ class Augmentation:
 
         Args:
           region: a slice along x, y and z of the augmented sample; it may be empty.
-          sizes: number of voxels of the sample along x, y, z.
-          seed: seed of the run.
-          sample: Tensor[] int64, the number of the sample since the run began.
-          within: for a sample that is a patch of a stored image: Tensor[3, 2] int64, the first and the end voxel of the
+          sizes: size of the sample in voxels along x, y, z.
+          seed: the run's seed.
+          sample: Tensor[] int64, the sample number, counted from the start of the run.
+          within: for a sample that is a patch of a stored image: Tensor[3, 2] int64, the start and stop voxels of the
             image, counted from the first voxel of the patch. A warp fills voxels from beyond the patch. None for a
             sample that is a whole image.
 
         Returns:
-          Tensor[3, 2] int64, the first and the end voxel along x, y and z. An empty region needs no voxels. Around a
-          patch, they can be negative.
+          Tensor[3, 2] int64, the start and stop voxels along x, y and z. An empty region needs no voxels. Around a
+          patch, the positions can be negative.
 
         Raises:
           DataError: the region is not within the sample.
@@ -182,8 +182,8 @@ class Augmentation:
         Args:
           image: Tensor[x, y, z, channels] float32, with a static shape.
           labels: Tensor[x, y, z], with 0 for the background; in LiTS, 1 liver and 2 lesion.
-          seed: seed of the run.
-          sample: Tensor[] int64, the number of the sample since the run began.
+          seed: the run's seed.
+          sample: Tensor[] int64, the sample number, counted from the start of the run.
           ranges: the values of the channels; by default 0..1.
 
         Returns:
@@ -212,17 +212,17 @@ class Augmentation:
 
         Args:
           image: Tensor[x, y, z, channels] float32, the voxels of `source`. Only the number of channels must be static.
-          labels: Tensor[x, y, z], the labels of `source`, or those of the whole sample if `needs_whole_labels`.
-          seed: seed of the run.
-          sample: Tensor[] int64, the number of the sample since the run began.
+          labels: Tensor[x, y, z], the labels of `source`, or of the whole sample if `needs_whole_labels`.
+          seed: the run's seed.
+          sample: Tensor[] int64, the sample number, counted from the start of the run.
           region: a slice along x, y and z of the augmented sample; it may be empty.
           source: Tensor[3, 2] int64, the bounds of the image in the stored sample: those that `source_bounds` returns
             for the same arguments, or bounds that include them.
-          sizes: number of voxels of the sample along x, y, z.
+          sizes: size of the sample in voxels along x, y, z.
           ranges: the values of the channels in the whole sample; by default 0..1.
           within: the bounds of the stored image around a patch; see `source_bounds`.
           labels_start: Tensor[3] int64, the position of the first voxel of `labels` if `needs_whole_labels`; None for
-            the first voxel of the sample. The labels must contain those of the sample and of `source`.
+            the first voxel of the sample. The labels must cover the sample and `source`.
 
         Returns:
           (image, labels) of the region, with static shapes.
@@ -240,7 +240,7 @@ class Augmentation:
         if self.needs_whole_labels:
             start = tf.zeros([3], tf.int64) if labels_start is None else labels_start
             labels = tf.slice(stored, source[:, 0] - start, source[:, 1] - source[:, 0])
-            # Labels beyond a patch do not count, so that all regions of a patch draw the same lesions.
+            # Labels beyond a patch are ignored, so that all regions of a patch draw the same lesions.
             stored = stored if labels_start is None else tf.slice(stored, -start, sizes)
         if self.lesions:
             about = (self.lesion_count, self.lesion_diameter, self.lesion_contrast)
@@ -291,5 +291,5 @@ class Augmentation:
 
 
 def _first_seeds(draws: Draws) -> tf.Tensor:
-    """Returns the seeds of flips, contrast, brightness and noise, which are those of the first release."""
+    """Returns the seeds of flips, contrast, brightness and noise, unchanged since the first release."""
     return tf.random.experimental.stateless_split(draws.key, 6)

@@ -14,10 +14,10 @@ def check_region(region: Sequence[slice], sizes: Grid) -> Region:
 
     Args:
       region: a slice of each axis, with step 1 or None.
-      sizes: number of voxels of the sample along x, y, z.
+      sizes: size of the sample in voxels along x, y, z.
 
     Raises:
-      DataError: a slice has another step or is not within the sample.
+      DataError: a slice has a step other than 1, or is not within the sample.
     """
     for name, along, n in zip(AXIS_NAMES, region, sizes, strict=True):
         start, stop = along.start or 0, n if along.stop is None else along.stop
@@ -31,7 +31,7 @@ def check_region(region: Sequence[slice], sizes: Grid) -> Region:
 
 
 def shape_of(region: Region) -> Grid:
-    """Returns the number of voxels of a region along x, y, z."""
+    """Returns the size of a region in voxels along x, y, z."""
     x, y, z = (along.stop - along.start for along in region)
     return x, y, z
 
@@ -42,17 +42,17 @@ def positions(region: Region) -> list[np.ndarray]:
 
 
 def bounds_of(region: Region) -> tf.Tensor:
-    """Returns Tensor[3, 2] int64, the first and the end voxel of a region along x, y, z."""
+    """Returns Tensor[3, 2] int64, the start and stop voxels of a region along x, y, z."""
     return tf.constant([[along.start, along.stop] for along in region], tf.int64)
 
 
 def mirror_bounds(bounds: tf.Tensor, mirrored: tf.Tensor, sizes: Grid) -> tf.Tensor:
-    """Returns the bounds of the same voxels after some axes are mirrored.
+    """Returns the bounds of the same voxels after mirroring some axes.
 
     Args:
       bounds: Tensor[3, 2] int64.
       mirrored: Tensor[3] bool.
-      sizes: number of voxels of the sample along x, y, z.
+      sizes: size of the sample in voxels along x, y, z.
     """
     opposite = tf.constant(sizes, tf.int64)[:, tf.newaxis] - tf.reverse(bounds, [1])
     return tf.where(mirrored[:, tf.newaxis], opposite, bounds)
@@ -62,7 +62,7 @@ def crop(volume: tf.Tensor, start: tf.Tensor, region: Region) -> tf.Tensor:
     """Returns a region of a volume that begins at voxel `start` of the sample.
 
     Args:
-      volume: Tensor[x, y, z, ...]; only the sizes after z must be static.
+      volume: Tensor[x, y, z, ...]; only the dimensions after z must have static sizes.
       start: Tensor[3] int64.
       region: a region within the volume.
     """

@@ -1,22 +1,22 @@
-"""Functions of the voxels of a region whose results do not depend on the region.
+"""Functions whose results for a voxel do not depend on the region that is computed.
 
 TensorFlow may compute the same formula in several ways, whose results differ in the last bits. Its choice depends on
-the shapes of the tensors and on the graph around them. Products, quotients, square roots and the sum of two tensors are
-the same in all ways.
+the shapes of the tensors and on the graph around them. Products, quotients, square roots and sums of two tensors always
+have the same result.
 """
 
 from collections.abc import Callable
 
 import tensorflow as tf
 
-_VECTOR = 64  # a multiple of the number of values that any CPU computes at once
+_VECTOR = 64  # a multiple of every CPU's vector length
 
 
 def each_alike(function: Callable[[tf.Tensor], tf.Tensor], values: tf.Tensor) -> tf.Tensor:
     """Applies a function such as a power or a cosine to each element.
 
-    TensorFlow computes the last elements of a tensor, if they do not fill a vector of the CPU, with another
-    implementation than the others. Here, the last vector is always full.
+    If the last elements of a tensor do not fill a CPU vector, TensorFlow computes them with a different implementation.
+    Here, the last vector is always full.
 
     Args:
       function: an elementwise function of Tensor[n].
@@ -32,10 +32,10 @@ def each_alike(function: Callable[[tf.Tensor], tf.Tensor], values: tf.Tensor) ->
 
 
 def add(*terms: tf.Tensor) -> tf.Tensor:
-    """Adds tensors, which are broadcast to a common shape, from left to right.
+    """Adds tensors from left to right, after broadcasting them to a common shape.
 
-    TensorFlow's graph optimizer rearranges sums of sums, depending on their shapes. It does not look beyond the
-    operation that checks the shape, which takes no time.
+    TensorFlow's graph optimizer rearranges nested sums, depending on their shapes. It stops at the operation that
+    checks the shape, which takes no time.
     """
     total = terms[0]
     for term in terms[1:]:

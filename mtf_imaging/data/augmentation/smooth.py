@@ -1,7 +1,7 @@
 """Computes smooth fields over a region of a sample from a few values along each axis.
 
-A field is a sum of products that are computed one after the other, so a voxel has the same value in every region. The
-order in which a matrix product adds up depends on the shape of the matrices.
+A field is a sum of products that are computed one after the other, so a voxel has the same value in every region. In a
+matrix product, the order of summation would depend on the shape of the matrices.
 """
 
 from typing import NamedTuple
@@ -14,10 +14,10 @@ from mtf_imaging.data.sampling.grid import Region
 
 
 class Taps(NamedTuple):
-    """The values of an axis from which each voxel is interpolated.
+    """The values along an axis from which each voxel is interpolated.
 
     Attributes:
-      first: int `[voxels]`, the number of the first value.
+      first: int `[voxels]`, the index of the first value.
       weights: float32 `[voxels, taps]`, the weights of this and the following values; each row sums to 1.
     """
 
@@ -26,11 +26,11 @@ class Taps(NamedTuple):
 
     @property
     def needed(self) -> slice:
-        """The values that any of the voxels need."""
+        """The range of values that the voxels need."""
         return slice(int(self.first.min()), int(self.first.max()) + self.weights.shape[1])
 
     def after(self, start: int) -> "Taps":
-        """Returns the same taps for values that lack the first `start` ones."""
+        """Returns the same taps after the first `start` values are dropped."""
         return Taps(self.first - start, self.weights)
 
 
@@ -43,8 +43,8 @@ def linear_taps(positions: np.ndarray, n: int, points: int) -> Taps:
     array([1.  , 0.75, 0.25, 0.  ], dtype=float32)
 
     Args:
-      positions: the voxels to interpolate to.
-      n: number of voxels of the axis.
+      positions: the voxels at which values are interpolated.
+      n: number of voxels along the axis.
       points: number of values.
     """
     at = np.clip((positions + 0.5) / n * points - 0.5, 0, points - 1)
@@ -54,7 +54,7 @@ def linear_taps(positions: np.ndarray, n: int, points: int) -> Taps:
 
 
 def spline_taps(positions: np.ndarray, n: int, points: int) -> Taps:
-    """Returns taps of a uniform cubic B-spline of `points` control points at the voxels of an axis.
+    """Returns taps of a uniform cubic B-spline with `points` control points, at the voxels of an axis.
 
     The spline has `points - 3` intervals.
 
@@ -62,8 +62,8 @@ def spline_taps(positions: np.ndarray, n: int, points: int) -> Taps:
     [1.0, 1.0, 1.0, 1.0]
 
     Args:
-      positions: the voxels to interpolate to.
-      n: number of voxels of the axis.
+      positions: the voxels at which values are interpolated.
+      n: number of voxels along the axis.
       points: number of control points.
     """
     at = (positions + 0.5) / n * (points - 3) + 1  # control point j lies at j
@@ -95,7 +95,7 @@ def axis_taps(kind, region: Region, sizes, points) -> list[Taps]:
     Args:
       kind: `linear_taps` or `spline_taps`.
       region: a region of the sample; a step selects every n-th voxel.
-      sizes: number of voxels of the sample along x, y, z.
+      sizes: size of the sample in voxels along x, y, z.
       points: number of values along x, y, z.
     """
     return [

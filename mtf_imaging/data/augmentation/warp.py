@@ -13,7 +13,7 @@ from mtf_imaging.data.augmentation.draws import Draws
 from mtf_imaging.data.augmentation.rounding import add
 from mtf_imaging.data.sampling.grid import whole_region
 
-_SLAB = 1 << 15  # voxels computed at a time; their coordinates and neighbors fit into the caches of a core
+_SLAB = 1 << 15  # voxels computed at a time; their coordinates and neighbors fit into a core's caches
 
 
 def warp(image, labels, affine, translation, bends, beyond=0.0) -> tuple:
@@ -73,7 +73,7 @@ def warp_region(image, labels, start, coordinates: Coordinates, beyond=0.0) -> t
 
 
 def warp_labels(labels, mirrored, coordinates: Coordinates):
-    """Returns the warped labels of the voxels of `coordinates`.
+    """Returns the warped labels at `coordinates`.
 
     Args:
       labels: Tensor[x, y, z], of the whole sample.
@@ -95,7 +95,7 @@ def warp_labels(labels, mirrored, coordinates: Coordinates):
 
 
 def _flat(volume, beyond):
-    """Returns a volume with a border of `beyond` as Tensor[voxels]; coordinates outside are clipped to the border."""
+    """Adds a border of `beyond` to a volume and flattens it to Tensor[voxels]; outside coordinates use the border."""
     return tf.reshape(tf.pad(volume, [[1, 1]] * 3, constant_values=beyond), [-1])
 
 
@@ -104,7 +104,7 @@ def _floor_and_part(at, first, end) -> tuple:
 
     Args:
       at: coordinates, Tensor[...].
-      first, end: the first and the end voxel of the image; coordinates beyond are clipped to a border of one voxel.
+      first, end: the start and stop voxels of the image; coordinates outside are clipped to a border of one voxel.
 
     Returns:
       The integer part, Tensor[...] int32, counted from one voxel before voxel 0, and the rest.
@@ -115,13 +115,13 @@ def _floor_and_part(at, first, end) -> tuple:
 
 
 def _sample(padded, ends, begin, strides, *coordinates) -> list:
-    """Samples flat padded volumes: channels of the image by interpolation, labels at the nearest voxel.
+    """Samples flat padded volumes: image channels by interpolation, labels at the nearest voxel.
 
     Args:
       padded: results of `_flat`, the channels of the image followed by the labels.
-      ends: for each axis, the first and the end voxel of the whole image.
+      ends: for each axis, the start and stop voxels of the whole image.
       begin: the position of the first voxel of the volumes in the sample.
-      strides: the distances of neighbors along x, y, z in the padded volumes.
+      strides: the distances between neighbors along x, y, z in the padded volumes.
       *coordinates: coordinates along x, y and z, Tensor[...] each.
 
     Returns:
@@ -154,8 +154,8 @@ def draw_warp(draws: Draws, sizes, rotation, zoom, translation, elastic, points)
       sizes: number of voxels along x, y, z.
       rotation: largest angles about x, y and z in degrees.
       zoom: the image is scaled by a factor from 1 / (1 + zoom)..1 + zoom.
-      translation: largest translation, as a fraction of the length of each axis.
-      elastic: standard deviation of the displacement of the control points, as a fraction of the length of each axis;
+      translation: largest translation, as a fraction of each axis's length.
+      elastic: standard deviation of control point displacements, as a fraction of each axis's length;
         0 for no elastic displacement.
       points: number of control points along each axis.
 
@@ -180,7 +180,7 @@ def _turn(angles):
             [cos, -sin, none],
             [sin, cos, none],
             [none, none, one],
-        ]  # a rotation about z, which tf.roll moves to the axis
+        ]  # a rotation about z, which tf.roll turns into one about the axis
         about = tf.stack([tf.stack(row) for row in rows])
         turn = tf.matmul(tf.roll(about, [axis + 1, axis + 1], [0, 1]), turn)
     return turn

@@ -1,1 +1,1 @@
-"""Finds the cases of a folder, and holds some of them out."""
+"""Finds the cases in a folder, and holds some of them out."""

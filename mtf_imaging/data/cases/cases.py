@@ -1,4 +1,4 @@
-"""Finds the cases of a folder, pairs volumes with segmentations and names the cases."""
+"""Finds the cases in a folder, pairs volumes with segmentations and names the cases."""
 
 import logging
 import re
@@ -43,7 +43,7 @@ class Case:
       key: name of the case in records, metrics and messages, for example `N` for `volume-N`.
       volume: path of the image, or of its first channel if each channel has a file.
       labels: path of the segmentation, or None.
-      prediction_name: file name for a predicted segmentation, in the naming scheme of the folder.
+      prediction_name: file name for a predicted segmentation, in the folder's naming scheme.
       channels: paths of all files of the image: one per channel, or one file with all channels.
     """
 
@@ -66,7 +66,7 @@ _log = logging.getLogger(__name__)
 
 
 def find_cases(path: str | Path, need_labels: bool = True, description: Description | None = None) -> list[Case]:
-    """Lists the cases of a folder and its subfolders, in natural order of their keys (2 before 10).
+    """Lists the cases in a folder and its subfolders, in natural order of their keys (2 before 10).
 
     >>> import tempfile
     >>> folder = Path(tempfile.mkdtemp())
@@ -80,8 +80,8 @@ def find_cases(path: str | Path, need_labels: bool = True, description: Descript
         an OME-Zarr folder, or a folder of DICOM files. Images whose names do not match the naming scheme are skipped,
         with a warning.
       need_labels: whether every volume must have a segmentation. If True, test cases of a challenge, which have no
-        labels, are skipped, and any other unpaired file is an error. If False, segmentations are optional. If no name
-        in the folder matches a scheme, every file is then a volume whose key is its file name.
+        labels, are skipped, and any other unpaired file is an error. If False, segmentations are optional, and if no
+        name in the folder matches a scheme, every file is a volume whose key is its file name.
       description: the channels and the file ending of the images. By default, the `dataset.json` of the folder is read;
         without one, the images are NIfTI files with one channel.
 
@@ -91,7 +91,7 @@ def find_cases(path: str | Path, need_labels: bool = True, description: Descript
     Raises:
       DataError: the folder is missing, unreadable or without cases; a file lacks its partner; a link points to a
         missing file; a case lacks a channel or has too many; two files have the same key; or `dataset.json` is
-        malformed; or two folders hold parts of one DICOM series.
+        malformed; or two folders contain parts of one DICOM series.
     """
     return find_data_set(path, need_labels, description)[1]
 
@@ -107,7 +107,7 @@ def find_data_set(
       description: see `find_cases`.
 
     Returns:
-      The description and the cases. The description is that of `dataset.json` or `LITS` if no description is given.
+      The description and the cases. Without a given description, it comes from `dataset.json`, or is `LITS`.
 
     Raises:
       DataError: see `find_cases`.
@@ -117,7 +117,7 @@ def find_data_set(
     named = next((image_format.name for image_format in FORMATS if image_format.stem(path) is not None), None)
     if not path.exists() and not need_labels and named is not None:
         raise DataError(f"{path}: this volume does not exist. Fix: give a {named} file or a folder of {named} files.")
-    if not path.name or path.name == "..":  # the name of a folder of DICOM files is that of the case
+    if not path.name or path.name == "..":  # the name of a DICOM folder is the case name
         path = path.resolve()
     if is_unnamed_zarr(path):
         raise DataError(
@@ -197,7 +197,7 @@ def _cases_of_list(
     """Returns the cases that the field `dataset` of `dataset.json` lists.
 
     Raises:
-      DataError: a case lacks its segmentation or has another number of channels, or a file has another format.
+      DataError: a case lacks its segmentation or has the wrong number of channels, or a file has the wrong format.
     """
     image_format, count, cases = _image_format(description), len(description.channels), []
     for key, (images, labels) in listed.items():
@@ -235,14 +235,14 @@ def natural_key(text: str) -> list:
 
 
 def _image_format(description: Description | None) -> ImageFormat:
-    """Returns the format of the images and masks; all formats of volumes may be mixed."""
+    """Returns the format of the images and masks; all volume formats may be mixed."""
     image_format = NIFTI if description is None else format_by_ending(description.file_ending)
     assert image_format is not None, description  # from_fields checks the ending
     return VOLUME_FORMATS if image_format in MIXED else image_format
 
 
 def _prediction_ending(volume: Path, description: Description | None) -> str:
-    """Returns the ending of the segmentation of a volume: of its own format, or compressed NIfTI for DICOM."""
+    """Returns the file ending for a volume's segmentation: its own format, or compressed NIfTI for DICOM."""
     if description is None or _image_format(description) is VOLUME_FORMATS:
         return output_ending(volume)
     return description.file_ending
@@ -275,7 +275,7 @@ def _pick_scheme(
 ) -> tuple[Scheme, dict, dict, dict[str, tuple[Path, ...]]]:
     """Returns the folder's naming scheme, its volumes and segmentations as `{key: (path, match)}`, and its channels.
 
-    The channels are the files of each case, by its key; empty if each case has one file.
+    The channels are {key: files of the case}; empty if each case has one file.
     """
     image_format = _image_format(description)
     names = _names(folder, image_format)
@@ -316,7 +316,7 @@ def _pick_scheme(
 
 
 def _names(folder: Path, image_format: ImageFormat, **options: Any) -> dict[Path, str]:
-    """Returns the images of a folder, and their paths without endings, which begin with the name of the folder."""
+    """Returns {image: its path without the ending}; the paths begin with the folder name."""
     root = folder.absolute().name
     return {
         file: normalize_name(f"{root}/{file.relative_to(folder).with_name(image_format.stem(file)).as_posix()}")

@@ -1,4 +1,4 @@
-"""Finds the files of a case's channels, named as in nnU-Net: NAME_0000 is the first channel of case NAME."""
+"""Finds the channel files of cases, named as in nnU-Net: NAME_0000 is the first channel of case NAME."""
 
 import collections
 import logging
@@ -11,22 +11,22 @@ from mtf_imaging.data.listing.image_formats import NIFTI, format_by_ending
 from mtf_imaging.errors import DataError
 
 _CHANNEL = re.compile(r"(.+)_(\d{4})")
-_SHOWN = 3  # faulty cases in a message
+_SHOWN = 3  # faulty cases named in a message
 _log = logging.getLogger(__name__)
 
 
 def order_channels(
     folder: Path, channels: Mapping[str, Mapping[int, Path]], description: Description
 ) -> dict[str, tuple[Path, ...]]:
-    """Returns the files of each case, in the order of the channels.
+    """Returns the files of each case, in channel order.
 
     Args:
-      folder: the folder of the cases, for messages.
-      channels: {number: file} of the channels of each case, by the key of the case.
+      folder: the case folder, for messages.
+      channels: {number: file} of each case's channels, by case key.
       description: the channels of the images.
 
     Returns:
-      The files of each case by its key. A PNG or TIFF file may contain all channels, if no case has a second file.
+      The files of each case by case key. A PNG or TIFF file may contain all channels, if no case has a second file.
 
     Raises:
       DataError: a case lacks channels, or has more channels than the description.
@@ -64,7 +64,7 @@ def check_single_channel(
     """Checks for several channels of one case in a folder without a description.
 
     Args:
-      folder: the folder of the cases, for messages.
+      folder: the case folder, for messages.
       names: the images and their names, which include subfolders but no ending.
       first: the file of each case.
       refuse: whether several channels are an error.
@@ -103,7 +103,7 @@ def _listed(cases: Mapping[str, list[str]], verb: str) -> str:
 
 
 def _file_name(files: Mapping[int, Path], number: int) -> str:
-    """Returns the name of the file of a missing channel, from that of another channel."""
+    """Returns the file name of a missing channel, derived from another channel's file."""
     other, file = next(iter(files.items()))
     start, _, ending = file.name.rpartition(f"_{other:04}.")
     return f"{start}_{number:04}.{ending}"

@@ -7,16 +7,16 @@ from pathlib import Path
 from mtf_imaging.data.listing.names import differ_only_in
 from mtf_imaging.errors import DataError
 
-_SHOWN = 3  # names in a message
+_SHOWN = 3  # names listed in a message
 _log = logging.getLogger(__name__)
 
 
 def check_doubles(volumes: Mapping[str, tuple], others: Mapping[str, tuple]) -> None:
-    """Checks that no image without the number of a channel has the name of a case whose images have numbers.
+    """Checks that no image without a channel number has the same case name as images with channel numbers.
 
     Args:
-      volumes: {key: (file, match)} of the cases.
-      others: the same for the other images.
+      volumes: {key: (file, match)} of the images with channel numbers.
+      others: the same for images without channel numbers.
 
     Raises:
       DataError: there is such an image.
@@ -30,7 +30,7 @@ def check_doubles(volumes: Mapping[str, tuple], others: Mapping[str, tuple]) -> 
 
 
 def similar_names(volumes: Sequence[Path], labels: Sequence[Path]) -> list[str]:
-    """Returns a text about the first volume and segmentation without partner whose names differ only in case."""
+    """Describes the first unpaired volume and segmentation whose names differ only in case."""
     for volume in volumes:
         for other in labels:
             if differ_only_in(volume.name, other.name):
@@ -39,7 +39,7 @@ def similar_names(volumes: Sequence[Path], labels: Sequence[Path]) -> list[str]:
 
 
 def warn_of_similar(folder: Path, keys: Iterable[str]) -> None:
-    """Warns of cases whose names differ only in case, and whose results can replace each other."""
+    """Warns about cases whose names differ only in case, because their results can overwrite each other."""
     by_name: dict[str, str] = {}
     for key in keys:
         other = by_name.setdefault(key.casefold(), key)
@@ -56,13 +56,13 @@ def warn_of_similar(folder: Path, keys: Iterable[str]) -> None:
 def warn_of_others(
     folder: Path, what: str, files: Collection[Path], why: str = "whose names do not match the other cases"
 ) -> None:
-    """Warns of images that belong to no case.
+    """Warns about images that do not belong to a case.
 
     Args:
-      folder: the folder of the cases.
-      what: what the files are, such as "PNG file".
+      folder: the case folder.
+      what: a noun for the files, such as "PNG file".
       files: the files.
-      why: why they are skipped.
+      why: the reason that they are skipped.
     """
     if files:
         shown = ", ".join(str(file.relative_to(folder)) for file in sorted(files)[:_SHOWN])

@@ -14,7 +14,7 @@ EVERY = 4  # one in EVERY cases is held out
 def hold_out(cases_dir: Path, train_dir: Path, held_out_dir: Path) -> list[Case]:
     """Links every fourth case into `held_out_dir` and all other cases into `train_dir`.
 
-    Both folders get a `dataset.json`, unless the cases are those of LiTS.
+    Both folders get a `dataset.json`, unless the cases are LiTS cases.
 
     Args:
       cases_dir: the folder of cases.

@@ -11,14 +11,14 @@ from mtf_imaging.spelling import did_you_mean
 
 
 def check_output_format(output_format: str | None, submission: bool = False) -> None:
-    """Checks the setting of an output format.
+    """Checks an output format setting.
 
     Args:
       output_format: a key of `OUTPUT_FORMATS`, or None for the format of each image.
       submission: whether the segmentations are a submission to the LiTS challenge, which are NIfTI files.
 
     Raises:
-      ConfigError: there is no such format, or a submission cannot have it.
+      ConfigError: the format does not exist, or is not allowed for a submission.
     """
     if output_format is not None and output_format not in OUTPUT_FORMATS:
         raise ConfigError(
@@ -44,14 +44,14 @@ def check_read_back(output_format: str | None) -> None:
 
 
 def with_output_format(cases: Iterable[Case], output_format: str | None) -> list[Case]:
-    """Returns cases whose predictions have an output format.
+    """Returns cases whose predictions have the given output format.
 
     Args:
       cases: the cases.
       output_format: a key of `OUTPUT_FORMATS`, or None for the format of each image, and NIfTI for DICOM.
 
     Raises:
-      ConfigError: there is no such format.
+      ConfigError: the format does not exist.
     """
     check_output_format(output_format)
     if output_format is None:
@@ -61,14 +61,14 @@ def with_output_format(cases: Iterable[Case], output_format: str | None) -> list
 
 
 def check_output_name(path: Path, output_format: str | None) -> None:
-    """Checks that the name of the segmentation of one image has the ending of a format.
+    """Checks that the path of a segmentation has the ending of a format.
 
     Args:
       path: the file or folder to write.
       output_format: a key of `OUTPUT_FORMATS`; None for any of them.
 
     Raises:
-      DataError: it has another ending.
+      DataError: it has a different ending.
     """
     formats = [OUTPUT_FORMATS[output_format]] if output_format else [*OUTPUT_FORMATS.values()]
     if any(image_format.stem(path) is not None for image_format in formats):

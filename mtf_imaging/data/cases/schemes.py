@@ -9,18 +9,18 @@ from pathlib import Path
 from mtf_imaging.data.listing.names import differ_only_in
 from mtf_imaging.errors import DataError
 
-FIRST = "_0000"  # ends the pattern of a scheme whose files have one channel each
+FIRST = "_0000"  # suffix of patterns for schemes with one file per channel
 _KEEP_ONE = "rename or remove one, or give a folder with only one of them"
-IMAGES, LABELS = "images", "labels"  # the folders of MSD and nnU-Net are imagesTr, labelsTr, imagesTs, labelsTs
+IMAGES, LABELS = "images", "labels"  # the MSD folders and nnU-Net are imagesTr, labelsTr, imagesTs, labelsTs
 
 
 @dataclass(frozen=True)
 class Scheme:
     """The naming scheme of one data set.
 
-    The regular expressions `volume` and `labels` match a path that starts with the name of the folder, without the
-    ending of the file. Both have the groups `name` and `test`. The group `test` matches only for test cases of the
-    challenge, whose labels are not published. `key` and `labels_name` are format strings of these groups.
+    The regular expressions `volume` and `labels` match a path that starts with the folder name, without the
+    ending of the file. Both have the groups `name` and `test`. The group `test` matches only for the challenge's test
+    cases, whose labels are not published. `key` and `labels_name` are format strings that use these groups.
     """
 
     volume: str
@@ -29,15 +29,15 @@ class Scheme:
     labels_name: str = "{name}"
 
     def case_key(self, match: re.Match) -> str:
-        """Returns the key of the case that a file belongs to."""
+        """Returns the case key of a file."""
         return self.key.format(test=match["test"] or "", name=match["name"])
 
     def name_of_labels(self, match: re.Match) -> str:
-        """Returns the name of the segmentation of a volume, without its ending."""
+        """Returns the name of a volume's segmentation, without its ending."""
         return self.labels_name.format(test=match["test"] or "", name=match["name"])
 
     def match_files(self, names: Mapping[Path, str], pattern: str) -> dict[str, tuple[Path, re.Match]]:
-        """Returns the files that match a pattern, and their matches, by the key of the case.
+        """Returns the files that match a pattern, with their matches, by case key.
 
         Args:
           names: {file: its path without the ending}.
@@ -58,7 +58,7 @@ class Scheme:
         return matches
 
     def match_channels(self, names: Mapping[Path, str]) -> dict[str, dict[int, Path]]:
-        """Returns {number: file} of the channels of each case, by its key.
+        """Returns {number: file} of each case's channels, by case key.
 
         Raises:
           DataError: two files are the same channel of a case.
@@ -90,22 +90,22 @@ MSD = Scheme(
     volume=r"(?:.*/)?images(?:Tr|(?P<test>Ts))/(?P<name>[^/]+)",
     labels=r"(?:.*/)?labels(?:Tr|(?P<test>Ts))/(?P<name>[^/]+)",
 )
-# Accepts volumes with any name, if no labels are needed.
+# Accepts volumes with any name if no labels are needed.
 ANY = Scheme(volume=r"(?:.*/)?(?P<test>)(?P<name>[^/]+)", labels="(?!)")
-# The same for files with one channel each, in the naming scheme of nnU-Net.
+# The same for files with one channel each, in nnU-Net's naming scheme.
 ANY_CHANNELS = Scheme(volume=r"(?:.*/)?(?P<test>)(?P<name>[^/]+)_0000", labels="(?!)")
 
 
 def choose_schemes(names: Mapping[Path, str], listed: frozenset[str]) -> tuple[Scheme, ...]:
     """Returns the schemes to try, in this order; the first one that matches a volume is used.
 
-    nnU-Net comes before MSD, because the pattern of MSD also matches names of nnU-Net. In a data set of MSD, names may
-    end like the channels of nnU-Net, `word_0000`, but its images have the same names as its masks, or `dataset.json`
-    lists them by their whole names.
+    nnU-Net comes before MSD, because the MSD pattern also matches nnU-Net names. In an MSD data set, names may end like
+    nnU-Net channels, `word_0000`, but its images have the same names as its masks, or `dataset.json` lists their
+    complete names.
 
     Args:
-      names: {file: its path without the ending, which begins with the name of the folder}.
-      listed: paths of images without endings that `dataset.json` lists, relative to the folder.
+      names: {file: its path without the ending, which begins with the folder name}.
+      listed: image paths without endings that `dataset.json` lists, relative to the folder.
     """
     pairs = {tuple(name.split("/")[-2:]) for name in names.values()}
     numbered = {pair for pair in pairs if pair[0].startswith(IMAGES) and re.fullmatch(r".+_\d{4}", pair[-1])}

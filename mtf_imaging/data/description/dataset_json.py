@@ -1,6 +1,6 @@
-"""Reads and writes `dataset.json`, the description of a data set, in the formats of nnU-Net v2 and of the Decathlon.
+"""Reads and writes `dataset.json`, the description of a data set, in the nnU-Net formats v2 and the Decathlon.
 
-Keys of our own, which nnU-Net ignores: `masks`, `lesions`, `intensities`, `label_names` and `rules`.
+Additional keys, which nnU-Net ignores: `masks`, `lesions`, `intensities`, `label_names` and `rules`.
 """
 
 import json
@@ -21,7 +21,7 @@ from mtf_imaging.files.text_file import read_regular
 FILE = "dataset.json"
 _IMAGE_FOLDERS = ("imagesTr", "imagesTs")
 _PARTS = re.compile("(images|labels)T[rs]")  # the folders beside dataset.json
-_OF_RECORDS = {"format", "resolution", "cases"}  # the manifest of a folder of records, which has the same name
+_OF_RECORDS = {"format", "resolution", "cases"}  # the manifest of a records folder has the same name
 
 
 def read_description(folder: str | Path) -> Description | None:
@@ -31,12 +31,12 @@ def read_description(folder: str | Path) -> Description | None:
       folder: the folder that contains the file.
 
     Returns:
-      The description. `LITS`, perhaps with another file ending, if the only channel is a CT and the labels are liver
-      and its lesions. None if the folder has no such file, if the file is empty, or if it is the manifest of a folder
-      of records, which describes no images.
+      The description. `LITS`, possibly with a different file ending, if the only channel is a CT and the labels are
+      liver and its lesions. None if the folder has no such file, if the file is empty, or if it is the manifest of a
+      records folder, which does not describe images.
 
     Raises:
-      DataError: the file cannot be read or describes no data set that this program can use.
+      DataError: the file cannot be read, or does not describe a data set that this program can use.
     """
     path = Path(folder) / FILE
     fields = read_fields(folder)
@@ -44,9 +44,9 @@ def read_description(folder: str | Path) -> Description | None:
 
 
 def find_description(path: str | Path) -> tuple[Description | None, int | None]:
-    """Finds the description of the images of a folder.
+    """Finds the description of the images in a folder.
 
-    The file is in the folder; beside it, if the folder is for instance `imagesTr`; or in its subfolders that contain
+    The file is in the folder; next to it if the folder is, for instance, `imagesTr`; or in subfolders that contain
     `imagesTr` or `imagesTs`.
 
     Args:
@@ -82,7 +82,7 @@ def _num_training(fields: Mapping[str, Any], path: Path) -> int | None:
 
 
 def description_folders(path: str | Path) -> list[Path]:
-    """Returns the folders whose `dataset.json` describes the images of a folder; see `find_description`.
+    """Returns the folders whose `dataset.json` describes the images in a folder; see `find_description`.
 
     Args:
       path: a folder of images, or one image.
@@ -101,11 +101,11 @@ def description_folders(path: str | Path) -> list[Path]:
 def write_description(
     folder: str | Path, description: Description, num_training: int, others: Mapping[str, Any] | None = None
 ) -> Path:
-    """Writes the `dataset.json` of a folder atomically, in the format of nnU-Net v2.
+    """Writes the `dataset.json` of a folder atomically, in the nnU-Net v2 format.
 
     Args:
       folder: the folder.
-      description: the description of its images.
+      description: the description of the images.
       num_training: the number of training cases, `numTraining`.
       others: other fields, for instance `{"name": "Phantoms"}`.
 
@@ -123,7 +123,7 @@ def read_fields(folder: str | Path) -> dict[str, Any] | None:
     """Reads the fields of the `dataset.json` of a folder.
 
     Returns:
-      The fields; None if the file does not exist or is the manifest of a folder of records.
+      The fields; None if the file does not exist or is the manifest of a records folder.
 
     Raises:
       DataError: the file cannot be read, or does not contain an object.
@@ -131,7 +131,7 @@ def read_fields(folder: str | Path) -> dict[str, Any] | None:
     path = Path(folder) / FILE
     with access_named(path.parent):
         try:
-            path.lstat()  # of a link to a missing file, too, which is an error below
+            path.lstat()  # also for a link to a missing file, which raises an error below
         except (FileNotFoundError, NotADirectoryError):
             return None
     data = read_regular(path)
@@ -147,7 +147,7 @@ def read_fields(folder: str | Path) -> dict[str, Any] | None:
 
 
 def _data_sets(folder: Path) -> list[Path]:
-    """Returns the subfolders of a folder that have the form of a data set, sorted by name."""
+    """Returns the subfolders with the structure of a data set, sorted by name."""
     with access_named(folder), os.scandir(folder) as entries:
         subfolders = sorted(path for entry in entries if (path := folder / entry.name).is_dir())
     found = []

@@ -22,17 +22,17 @@ class Description:
     includes its lesions.
 
     Attributes:
-      channels: name of each channel of the images, for instance `("CT",)` or `("FLAIR", "T1w")`.
-      labels: {name: value} of all labels but the background, which is 0, in ascending order of the values 1, 2, ...
-      masks: {name: values of its labels} of the scored masks, from the whole to its parts.
+      channels: name of each image channel, for instance `("CT",)` or `("FLAIR", "T1w")`.
+      labels: {name: value} of all labels except the background, which is 0, in ascending order of the values 1, 2, ...
+      masks: {name: label values} of the scored masks, from the whole to its parts.
       region_order: for training by regions, the label that the voxels of each mask get, in the order in which masks are
         painted over each other (nnU-Net's `regions_class_order`); the network then predicts each mask with a sigmoid.
         None if the labels exclude each other; the network then predicts the labels with a softmax.
-      ignore: value of the label whose voxels are neither trained nor scored; None if there is no such label.
+      ignore: value of the label whose voxels are ignored in training and scoring, or None.
       lesions: names of the masks whose connected components are scored one by one.
-      rules: "lits" for the rules and official scores of the LiTS challenge, or "any".
+      rules: "lits" for the LiTS challenge's rules and official scores, or "any".
       file_ending: the ending of the file names, for instance ".nii.gz" or ".png".
-      intensities: the intensity scheme of each channel. By default, it follows from the name of the channel.
+      intensities: the intensity scheme of each channel. By default, it follows from the channel name.
     """
 
     channels: tuple[str, ...]
@@ -52,7 +52,7 @@ class Description:
             object.__setattr__(self, name, types.MappingProxyType(dict(getattr(self, name))))
 
     def __reduce__(self) -> tuple:
-        """Returns what pickle needs, which cannot store read-only mappings."""
+        """Returns a form for pickle, which cannot store read-only mappings."""
         values = [getattr(self, field.name) for field in dataclasses.fields(self)]
         return Description, tuple(dict(value) if isinstance(value, Mapping) else value for value in values)
 
@@ -63,14 +63,14 @@ class Description:
 
     @property
     def outputs(self) -> dict[str, tuple[int, ...]]:
-        """{name: labels} of the values that the network predicts for a voxel: of masks, or of background and labels."""
+        """{name: labels} of the values that the network predicts per voxel: masks, or background and labels."""
         if self.has_regions:
             return dict(self.masks)
         return {"background": (BACKGROUND,)} | {name: (value,) for name, value in self.labels.items()}
 
     @property
     def num_outputs(self) -> int:
-        """The number of values that the network predicts for a voxel."""
+        """The number of values that the network predicts per voxel."""
         return len(self.outputs)
 
     def mask(self, name: str, labels: np.ndarray) -> np.ndarray:
@@ -106,7 +106,7 @@ class Description:
         return labels
 
     def check_lesions(self, where: str) -> None:
-        """Raises DataError if a name in `lesions` is not the name of a mask.
+        """Raises DataError if a name in `lesions` is not a mask.
 
         Args:
           where: the file that names them, for the message.
@@ -119,7 +119,7 @@ class Description:
             )
 
 
-#: The description of LiTS: one CT channel, and a liver that includes its lesions.
+#: The LiTS description: one CT channel, and a liver that includes its lesions.
 LITS = Description(
     channels=("CT",),
     labels={"liver": 1, "lesion": 2},

@@ -1,6 +1,6 @@
-"""Converts descriptions of data sets to fields for JSON and back, in the form of nnU-Net's `dataset.json`.
+"""Converts data set descriptions to JSON fields and back, in the format of nnU-Net's `dataset.json`.
 
-Labels and channels may also have the form of the Medical Segmentation Decathlon.
+Labels and channels may also have the format of the Medical Segmentation Decathlon.
 """
 
 import dataclasses
@@ -50,15 +50,15 @@ def as_fields(description: Description) -> dict[str, Any]:
 
 
 def from_fields(fields: Mapping[str, Any], where: str = "dataset.json") -> Description:
-    """Returns the description that fields of a `dataset.json` state.
+    """Returns the description in the fields of a `dataset.json`.
 
     Args:
-      fields: the fields, in the format of nnU-Net v2 or of the Medical Segmentation Decathlon; others are ignored.
+      fields: the fields, in the format of nnU-Net v2 or the Medical Segmentation Decathlon; others are ignored.
       where: the path of the file, for messages.
 
     Returns:
-      The description. `LITS`, perhaps with another file ending and window, if the only channel is a CT, the labels are
-      liver and its lesions, and there are no other `masks` or `rules`.
+      The description. `LITS`, possibly with a different file ending and window, if the only channel is a CT, the labels
+      are liver and its lesions, and there are no other `masks` or `rules`.
 
     Raises:
       DataError: a field is missing or malformed.
@@ -106,7 +106,7 @@ def _with_rules(description: Description, rules: Any, where: str) -> Description
 
 
 def _is_lits(d: Description) -> bool:
-    """Returns whether the channel, the labels and the masks are those of LiTS, under any name of a lesion."""
+    """Returns whether the channel, labels and masks match LiTS, with any name for lesions."""
     if [name.casefold() for name in d.channels] != ["ct"] or d.has_regions or d.ignore is not None:
         return False
     names = [name.casefold() for name in d.labels]
@@ -139,7 +139,7 @@ def _channels(fields: Mapping, where: str) -> tuple[str, ...]:
 
 
 def _label_values(fields: Mapping, where: str) -> dict[str, int | Values]:
-    """Returns the values of all labels or regions but the background, in the order of the file."""
+    """Returns the values of all labels or regions except the background, in file order."""
     listed = fields.get("labels")
     if not isinstance(listed, dict) or not listed:
         what = f"labels is {listed!r}" if "labels" in fields else "has no labels"
@@ -164,7 +164,7 @@ def _label_values(fields: Mapping, where: str) -> dict[str, int | Values]:
 
 
 def _inverted(listed: Mapping[str, str], where: str) -> dict[str, int]:
-    """Returns the labels of the Decathlon, {"1": "liver"}, in the form of nnU-Net, {"liver": 1}."""
+    """Converts Decathlon labels, {"1": "liver"}, to nnU-Net labels, {"liver": 1}."""
     inverted: dict[str, int] = {}
     for number, name in listed.items():
         if number.isdecimal() and len(number) > _MOST_DIGITS:
@@ -243,7 +243,7 @@ def _check_values(values: Mapping[str, int | Values], ignore: int | None, where:
 
 
 def _region_order(fields: Mapping, values: Mapping[str, int | Values], where: str) -> Values | None:
-    """Returns the label of each region, or None if the labels exclude each other."""
+    """Returns the label of each region, or None if the labels are mutually exclusive."""
     order = fields.get("regions_class_order")
     region = next((name for name, value in values.items() if isinstance(value, tuple)), None)
     if order is None and region is None:
@@ -286,7 +286,7 @@ def _check_painting(masks: Mapping[str, Values], order: Values, where: str) -> N
 
 
 def _label_names(fields: Mapping, masks: Mapping[str, Values], where: str) -> dict[str, int]:
-    """Returns the names of the single labels of regions, in ascending order of the values."""
+    """Returns the names of the individual labels of regions, in ascending order of their values."""
     names = _names_of_labels(masks)
     given = fields.get("label_names")
     if given is None:
@@ -305,7 +305,7 @@ def _names_of_labels(masks: Mapping[str, Values]) -> dict[str, int]:
 
 
 def _masks(fields: Mapping, labels: Mapping[str, int], where: str) -> dict[str, Values]:
-    """Returns the scored masks of labels that exclude each other."""
+    """Returns the scored masks for mutually exclusive labels."""
     given = fields.get("masks")
     if given is None:
         return _single(labels)

@@ -1,4 +1,4 @@
-"""Compares the descriptions of two data sets, for example of the training and the held-out cases."""
+"""Compares the descriptions of two data sets, for example, of training and held-out cases."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -26,10 +26,10 @@ class Difference(NamedTuple):
 
 
 def differences(own: "Description", expected: "Description") -> list[Difference]:
-    """Returns the differences that change what a voxel or its label means.
+    """Returns the differences that change the meaning of a voxel or its label.
 
-    The file ending, the intensity schemes, the lesions and the order of the masks do not: a network keeps those of its
-    training.
+    Differences in the file ending, the intensity schemes, the lesions and the order of the masks do not count: a
+    network keeps these properties of its training data.
 
     >>> from mtf_imaging.data.description.description import LITS
     >>> import dataclasses
@@ -40,7 +40,7 @@ def differences(own: "Description", expected: "Description") -> list[Difference]
     masks = compared("regions" if expected.has_regions else "masks", _masks(own), _masks(expected))
     return [
         *channel_differences(own, expected),
-        *(labels or masks),  # other labels have other masks, which would only repeat them
+        *(labels or masks),  # different labels imply different masks, which would repeat the message
         *compared("ignore label", _ignored(own), _ignored(expected)),
         *compared("rules", own.rules, expected.rules),
     ]
@@ -65,7 +65,7 @@ def refuse_differences(
       subject: the data with a verb, such as "held_out: has".
       found: the differences.
       expected: the training data with a verb, such as "the network is trained with".
-      fix: what to do, a sentence.
+      fix: the fix, as a sentence.
       settings: names of the keyword arguments in the fix.
     """
     if found:
@@ -78,7 +78,7 @@ def _labels(labels: Mapping[str, int]) -> str:
 
 
 def _masks(description: "Description") -> str:
-    """Returns the masks with their labels and, for training by regions, the label that each of them is painted with."""
+    """Returns the masks with their labels and, for training by regions, the label with which each is painted."""
     painted = dict(zip(description.masks, description.region_order or (), strict=False))
     texts = []
     for name, values in sorted(description.masks.items()):

@@ -1,7 +1,7 @@
 """The cases that `dataset.json` lists.
 
-nnU-Net v2 reads the field `dataset`, `{"dataset": {"NAME": {"images": [...], "label": "..."}}}`, instead of the names
-in the folders. The Decathlon and nnU-Net v1 list `training` and `test`; nnU-Net v1 leaves the numbers of channels out.
+nnU-Net v2 reads the field `dataset`, `{"dataset": {"NAME": {"images": [...], "label": "..."}}}`, instead of the folder
+names. The Decathlon and nnU-Net v1 list `training` and `test`; nnU-Net v1 omits channel numbers.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ class ListedCase(NamedTuple):
 
     Attributes:
       images: the files of the image, one per channel, or one file with all channels.
-      labels: the segmentation; None if the field names none.
+      labels: the segmentation, or None if the field does not name one.
     """
 
     images: tuple[Path, ...]

@@ -1,1 +1,1 @@
-"""An image of any format: its geometry, its stored numbers, and the values that they stand for."""
+"""An image of any format: its geometry, its stored numbers, and the values that they represent."""

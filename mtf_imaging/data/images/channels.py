@@ -20,8 +20,8 @@ def resample_channels(channels: Sequence[np.ndarray], names: Sequence[str], span
 
     Args:
       channels: one array `[x, y, z]` per channel, any numeric type.
-      names: the names of the channels.
-      spans: the voxels of the result along x, y, z, in coordinates of the image.
+      names: the channel names.
+      spans: the voxels of the result along x, y, z, in image coordinates.
 
     Returns:
       float32 `[x, y, z, channels]`, with the sizes of the spans.
@@ -44,7 +44,7 @@ def channel_slabs(image: ImageSource, spans: Spans, region: Region) -> Iterator[
 
     Args:
       image: the image.
-      spans: the voxels of the whole grid along x, y, z, in coordinates of the image.
+      spans: the voxels of the whole grid along x, y, z, in image coordinates.
       region: a region of the grid.
 
     Yields:
@@ -64,11 +64,11 @@ def channel_slabs(image: ImageSource, spans: Spans, region: Region) -> Iterator[
 
 
 def resample_channels_region(image: ImageSource, spans: Spans, region: Region) -> np.ndarray:
-    """Returns one region of the result of `resample_channels`, bit for bit, and reads only what it needs.
+    """Returns one region of the `resample_channels` result, bit for bit, and reads only the needed voxels.
 
     Args:
       image: the image.
-      spans: the voxels of the whole grid along x, y, z, in coordinates of the image.
+      spans: the voxels of the whole grid along x, y, z, in image coordinates.
       region: a region of the grid.
 
     Returns:
@@ -83,7 +83,7 @@ def resample_channels_region(image: ImageSource, spans: Spans, region: Region) -
 def _in_order(
     source: VoxelSource, beyond: int, spans: Spans, region: Region, order: PlaneOrder
 ) -> Iterator[tuple[Region, np.ndarray]]:
-    """Yields the slabs of one channel in an order that may differ from that of its file."""
+    """Yields the slabs of one channel in an order that may differ from the order in its file."""
     shape = source.geometry.shape
     if source.order == order or not source.is_stream:
         yield from linear_slabs(source.read, shape, spans, region, beyond, order)

@@ -1,4 +1,4 @@
-"""Warns about voxels of a volume that the box of a sampling crops."""
+"""Warns about voxels that a sampling crops from a volume."""
 
 import logging
 from pathlib import Path
@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 
 class CroppedLabels:
-    """Counts the voxels of masks that a sampling crops, in LiTS those of the liver and of lesions.
+    """Counts the mask voxels that a sampling crops; in LiTS, liver and lesion voxels.
 
     Args:
       geometry: geometry of the volume.
@@ -38,7 +38,7 @@ class CroppedLabels:
         self.is_possible = region_shape(self._kept) != geometry.shape
 
     def add(self, region: Region, labels: np.ndarray) -> None:
-        """Adds the labels `[x, y, z]` of a region of the volume."""
+        """Adds the labels `[x, y, z]` in a region of the volume."""
         kept = tuple(map(overlap, region, self._kept))
         inside = labels[moved(kept, region)]
         for name in self._description.masks:
@@ -47,7 +47,7 @@ class CroppedLabels:
             self._cropped[name] += total - np.count_nonzero(self._description.mask(name, inside))
 
     def warn(self, path: Path) -> None:
-        """Logs a warning if voxels of a mask are cropped; `path` is the path of the labels."""
+        """Logs a warning if mask voxels are cropped; `path` is the path of the labels."""
         lost = [f"{count} of {self._total[name]} {name} voxels" for name, count in self._cropped.items() if count]
         if lost:
             _log.warning(
@@ -63,7 +63,7 @@ class CroppedLabels:
 def warn_of_cropped_labels(
     path: Path, labels: np.ndarray, geometry: Geometry, sampling: AnySampling, description: Description = LITS
 ) -> None:
-    """Logs a warning if the sampling crops voxels of a mask; see `CroppedLabels`.
+    """Logs a warning if the sampling crops mask voxels; see `CroppedLabels`.
 
     Args:
       path: path of the labels.

@@ -16,8 +16,8 @@ from mtf_imaging.data.sampling.grid import Region
 from mtf_imaging.data.sampling.regions import PlaneOrder
 
 _RAS = np.array([[0, 1], [1, 1], [2, 1]])
-_UNIT_BITS = 7  # of the field xyzt_units; the other bits are the unit of time
-# Length in mm of the units of NIfTI. Unknown units are mm in practice.
+_UNIT_BITS = 7  # in the field xyzt_units; the other bits encode the time unit
+# {NIfTI unit code: length in mm}. Unknown units are mm in practice.
 _UNITS_MM = {0: 1.0, 1: 1000.0, 2: 1.0, 3: 1e-3}
 
 
@@ -26,9 +26,9 @@ class Geometry:
     """Geometry of one NIfTI file.
 
     Attributes:
-      header: the file's header, kept for its other fields (units, codes, description). Its lengths have the unit of the
-        file.
-      affine: `[4, 4]` float64, stored voxel index -> mm in RAS+. It is the affine of the header, unless that affine is
+      header: the file's header, kept for its other fields (units, codes, description). Its lengths are in the file's
+        unit.
+      affine: `[4, 4]` float64, stored voxel index -> mm in RAS+. It is the header's affine, unless that affine is
         unusable.
     """
 
@@ -42,9 +42,9 @@ class Geometry:
 
     @property
     def label_affine(self) -> np.ndarray:
-        """`[4, 4]` float64, the affine of a segmentation that is written as NIfTI, in the unit of the file.
+        """`[4, 4]` float64, the affine of a segmentation that is written as NIfTI, in the file's unit.
 
-        The unit stays that of the volume, because some programs ignore it. They still show both in the same place.
+        The unit is the same as in the volume, so that programs that ignore units show both in the same place.
         """
         return np.asarray(self.header.get_best_affine(), np.float64)
 
@@ -104,7 +104,7 @@ class Geometry:
         return orientations.apply_orientation(canonical, orientations.ornt_transform(_RAS, self._orientation()))
 
     def stored_region(self, region: Region) -> Region:
-        """Returns the region of the stored array that holds a region of the canonical array."""
+        """Returns the region of the stored array that contains a region of the canonical array."""
         stored = []
         for size, (axis, direction) in zip(self.stored_shape, self._orientation(), strict=True):
             at = region[int(axis)]
@@ -112,7 +112,7 @@ class Geometry:
         return tuple(stored)
 
     def canonical_region(self, stored: Region) -> Region:
-        """Returns the region along x, y, z of a region along i, j, k; every slice has a start and a stop."""
+        """Converts a region along i, j, k to a region along x, y, z; every slice has a start and a stop."""
         region = [slice(0)] * 3
         for at, length, (axis, direction) in zip(stored, self.stored_shape, self._orientation(), strict=True):
             region[int(axis)] = at if direction > 0 else slice(length - at.stop, length - at.start)
@@ -125,12 +125,12 @@ class Geometry:
         return PlaneOrder(int(axis), bool(direction > 0))
 
     def _orientation(self) -> np.ndarray:
-        """Returns `[3, 2]`: the nearest canonical axis of each stored axis, and its direction, +1 or -1."""
+        """Returns `[3, 2]`: for each stored axis, the nearest canonical axis and its direction, +1 or -1."""
         return orientations.io_orientation(self.affine)
 
 
 def unit_mm(header: nibabel.Nifti1Header) -> float | None:
-    """Returns the length in mm of the unit of a NIfTI header, or None if its code is not defined."""
+    """Returns the length unit of a NIfTI header in mm, or None if its code is not defined."""
     return _UNITS_MM.get(int(header["xyzt_units"]) & _UNIT_BITS)
 
 

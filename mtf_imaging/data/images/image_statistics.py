@@ -1,4 +1,4 @@
-"""The distribution of the values of an image, without holding it in memory."""
+"""The distribution of an image's values, computed without keeping the image in memory."""
 
 from mtf_imaging.data.images.sources import ImageSource, VoxelSource, read_slabs
 from mtf_imaging.data.intensities import ChannelStatistics
@@ -6,7 +6,7 @@ from mtf_imaging.data.statistics import Distribution
 
 
 def image_statistics(image: ImageSource) -> tuple[ChannelStatistics, ...]:
-    """Returns the statistics of each channel, equal to `channel_statistics` of its voxels; checks the files.
+    """Returns the `channel_statistics` of each channel, and checks the files.
 
     Args:
       image: an image, which is read once, or twice if its values are neither HU nor small integers.

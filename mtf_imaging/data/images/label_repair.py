@@ -1,4 +1,4 @@
-"""Converts stored numbers to labels, and refuses labels that the description of a data set lacks."""
+"""Converts stored numbers to labels, and refuses labels that are not in the data set's description."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from mtf_imaging.errors import DataError
 NUM_CLASSES = 3  # 0 background, 1 liver, 2 lesion
 _WHOLE = 1e-3  # bound on the rounding error that scaling adds to integers
 _HIGHEST = 255  # labels are stored as uint8
-_SHOWN = 5  # surplus labels in a message
+_SHOWN = 5  # unknown labels listed in a message
 
 
 class LabelRepair:
@@ -64,7 +64,7 @@ class LabelRepair:
         """Checks all labels so far.
 
         Raises:
-          DataError: there are labels that the description lacks.
+          DataError: there are labels that are not in the description.
         """
         stored = self._stored
         if self._surplus:
@@ -94,7 +94,7 @@ def _refuse_labels(path: Path, surplus: set[float], bounds: tuple[float, float],
 
 
 def _names(description: Description) -> dict[int, str]:
-    """Returns the names of all permitted labels by their values."""
+    """Returns the names of all permitted labels, by value."""
     names = {BACKGROUND: "background", **{value: name for name, value in description.labels.items()}}
     return names if description.ignore is None else names | {description.ignore: "ignore"}
 

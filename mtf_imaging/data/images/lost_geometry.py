@@ -1,4 +1,4 @@
-"""Decides where the voxels of an image lie, even if its header lacks that."""
+"""Determines the geometry of an image, even if its header lacks it."""
 
 import dataclasses
 from pathlib import Path
@@ -22,7 +22,7 @@ def same_place(affine: np.ndarray, other: np.ndarray, shape: tuple[int, int, int
 
 
 def why_lost(geometry: Geometry) -> str | None:
-    """Returns the reason why a header does not define the axes, or None if it does."""
+    """Returns the reason that a header does not define the axes, or None if it does."""
     if isinstance(geometry, MadeGeometry):
         return geometry.doubt
     if np.allclose(geometry.header.get_best_affine(), np.eye(4)):  # in any unit
@@ -38,7 +38,7 @@ def with_known_size(
     """Returns the geometry with the voxel size of the table or the header, its description, and related settings."""
     sizes, settings = known.lookup(path), ()
     source, origin = f"from {known.path}", np.zeros(3)
-    if isinstance(geometry, MadeGeometry):  # only the directions of the axes are in doubt
+    if isinstance(geometry, MadeGeometry):  # only the axis directions are uncertain
         origin = geometry.affine[:3, 3]
         if sizes is None and geometry.has_size:
             sizes, source = geometry.stored_spacing, "from its metadata"

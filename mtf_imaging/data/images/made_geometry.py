@@ -1,4 +1,4 @@
-"""The geometry of images in other formats than NIfTI."""
+"""The geometry of images in formats other than NIfTI."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,15 +8,15 @@ import numpy as np
 
 from mtf_imaging.data.images.geometry import Geometry
 
-_SCANNER = 1  # the code of an affine that leads to the coordinates of the scanner
+_SCANNER = 1  # the code of an affine in scanner coordinates
 
 
 @dataclass(frozen=True)
 class MadeGeometry(Geometry):
-    """Geometry of an image in another format than NIfTI, with a header made for its segmentation.
+    """Geometry of an image in a format other than NIfTI, with a header created for its segmentation.
 
     Attributes:
-      doubt: why the directions of the axes are not certain; None if the file states them.
+      doubt: the reason that the axis directions are uncertain; None if the file states them.
       has_size: whether the file states the voxel size.
     """
 

@@ -10,7 +10,7 @@ _CLEARLY = 0.08
 
 
 class SpineSearch:
-    """Finds the spine in a CT that is given slab by slab, to tell whether the second axis points to the back.
+    """Finds the spine in a CT, slab by slab, to determine whether the second axis points to the back.
 
     Arrays without geometry follow one of two conventions. In NIfTI, x points to the right and y to the front. In DICOM,
     x points to the left and y to the back. Most of the bone in an abdomen is the spine, which lies at the back.

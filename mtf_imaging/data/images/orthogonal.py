@@ -1,4 +1,4 @@
-"""Refuses affines whose axes are not perpendicular, as those of scans with a tilted gantry."""
+"""Refuses affines whose axes are not perpendicular, as in scans with a tilted gantry."""
 
 import itertools
 from pathlib import Path
@@ -7,15 +7,15 @@ import numpy as np
 
 from mtf_imaging.errors import DataError
 
-# In degrees. Affines that were rounded to four digits stay below it, and over 300 mm it amounts to 0.5 mm, less than a
-# voxel of most scans.
+# In degrees. Rounding an affine to four digits stays below it, and over 300 mm it amounts to 0.5 mm, less than a
+# voxel in most scans.
 _TOLERANCE = 0.1
 
 
 def check_orthogonal(affine: np.ndarray, path: Path) -> None:
     """Checks that the axes of an affine are perpendicular.
 
-    Voxels are boxes in every later step: resampling, distances and volumes. Those of a sheared grid are not.
+    All later steps (resampling, distances and volumes) assume that voxels are boxes, unlike in a sheared grid.
 
     Args:
       affine: `[4, 4]`, stored voxel index -> mm. No column is 0.

@@ -1,4 +1,4 @@
-"""Reads regions of one channel of a file as repaired values, in stored axes."""
+"""Reads regions of a file's channel as repaired values, in stored axes."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,11 +14,12 @@ from mtf_imaging.data.sampling.regions import region_shape
 class RepairedPlanes:
     """Repaired values of one channel of a file, `[i, j, k]` in stored axes.
 
-    Whole planes are read, in slabs along k. The faults of each plane are counted once, however often it is read.
+    Whole planes are read, in slabs along k. The faults of each plane are counted once, even if it is read several
+    times.
 
     Args:
       stored: the stored numbers of the channel.
-      make_repair: returns a new repair of these numbers.
+      make_repair: a function that returns a new repair of these numbers.
 
     Attributes:
       is_stream: whether the file is compressed, so that an earlier plane can only be read from the start.

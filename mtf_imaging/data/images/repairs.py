@@ -14,9 +14,9 @@ from mtf_imaging.data.images.voxel_values import warn_once
 from mtf_imaging.data.modality import AIR_HU, MAX_HU
 from mtf_imaging.errors import DataError
 
-_NO_AIR_HU = -200  # above fat; a CT without lower values shows no air, neither around the patient nor inside
+_NO_AIR_HU = -200  # below fat; a CT without lower values contains no air
 _WHOLE = 1e-3  # bound on the rounding error that scaling adds to integers
-_LEAST_SPAN = 20  # HU; the noise of any CT spans more, and a normalized image spans only a few units
+_LEAST_SPAN = 20  # HU; the noise in any CT spans more, whereas a normalized image spans only a few units
 _LOWEST_WRAPPED = -4096  # padding of CTs is as low as -3024 HU
 
 
@@ -30,7 +30,7 @@ class Repair(Protocol):
     dtype: np.dtype
 
     def __call__(self, numbers: np.ndarray) -> np.ndarray:
-        """Returns the values of a slab of stored numbers as a new array of the same shape; counts its faults."""
+        """Converts a slab of stored numbers to values, a new array of the same shape; counts its faults."""
 
     def check(self) -> None:
         """Warns about the repairs of all slabs; raises DataError if the file as a whole cannot be used."""
@@ -39,9 +39,9 @@ class Repair(Protocol):
 class HounsfieldRepair:
     """Converts stored numbers to the HU of a CT, int16, at least -1024.
 
-    NaN becomes air, and values out of range become the nearest bound. Negative HU that were stored as unsigned numbers
-    of 16, 32 or 64 bits are read as signed, even if the file stores these numbers in a wider type. Each of these
-    repairs logs a warning, and so does an image of one value. Fractions of HU, from resampling, are rounded without a
+    NaN becomes air, and values out of range become the nearest bound. Negative HU that were stored as unsigned 16, 32
+    or 64-bit numbers are read as signed, even if the file stores these numbers in a wider type. Each of these repairs
+    logs a warning, and so does an image with a single value. Fractional HU, from resampling, are rounded without a
     warning.
 
     Args:
@@ -57,8 +57,8 @@ class HounsfieldRepair:
         self._may_wrap = is_integer and stored.dtype.itemsize > 2
         self._num_nan = self._num_below = self._num_above = self._num_fractions = 0
         self._num_wrapped, self._wrapped_bits = 0, 16
-        self._everything, self._fractions = (np.inf, -np.inf), (np.inf, -np.inf)  # lowest and highest
-        self._bounds = (np.inf, -np.inf)  # of the HU
+        self._everything, self._fractions = (np.inf, -np.inf), (np.inf, -np.inf)  # lowest and highest value so far
+        self._bounds = (np.inf, -np.inf)  # bounds of the HU
 
     def __call__(self, numbers: np.ndarray) -> np.ndarray:
         """Returns the HU of stored numbers; see `Repair`."""
@@ -114,7 +114,7 @@ class HounsfieldRepair:
             )
 
     def _converted(self, values: np.ndarray) -> np.ndarray:
-        """Returns the HU of values of any type."""
+        """Converts values of any type to HU."""
         slab = values.astype(np.float64)  # unsigned types cannot represent -1024
         nan = np.isnan(slab)
         self._num_nan += np.count_nonzero(nan)
@@ -124,7 +124,7 @@ class HounsfieldRepair:
         np.clip(slab, AIR_HU, MAX_HU, out=slab)
         whole = np.rint(slab)
         hu = whole.astype(np.int16)
-        if self._fractions[1] - self._fractions[0] < _LEAST_SPAN:  # a wider range of fractions proves a CT
+        if self._fractions[1] - self._fractions[0] < _LEAST_SPAN:  # wide range of fractions: a CT
             self._everything = _widened(self._everything, slab[~nan] if nan.any() else slab)
             is_fraction = np.abs(np.subtract(slab, whole, out=whole), out=whole) > _WHOLE
             self._num_fractions += np.count_nonzero(is_fraction)
@@ -132,7 +132,7 @@ class HounsfieldRepair:
         return hu
 
     def _unwrapped(self, numbers: np.ndarray) -> np.ndarray:
-        """Returns integers of 32 or 64 bits without an overflow: 4294966272 is -1024, and so is 64512."""
+        """Undoes the overflow of 32 or 64-bit integers: 4294966272 becomes -1024, and so does 64512."""
         native = numbers.astype(numbers.dtype.newbyteorder("="))
         signed = native.view(f"i{native.dtype.itemsize}")
         values = signed.astype(np.int64)

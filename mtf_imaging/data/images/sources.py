@@ -22,14 +22,14 @@ _SLAB_VOXELS = 1 << 22
 
 
 class VoxelSource(Protocol):
-    """One channel of an image, or the labels of a mask, on a file or a folder.
+    """One channel of an image, or the labels of a mask, read from a file or folder.
 
     Attributes:
       path: path of the file, for messages.
       geometry: geometry of the file.
       dtype: type of the voxels: int16 HU of a CT, float32 values of another modality, or uint8 labels.
       order: the order in which regions are read fastest.
-      is_stream: whether a region that precedes the last one in `order` can only be read from the start of the file.
+      is_stream: whether a region before the last one in `order` can only be read from the start of the file.
     """
 
     path: Path
@@ -39,14 +39,14 @@ class VoxelSource(Protocol):
     is_stream: bool
 
     def read(self, region: Region) -> np.ndarray:
-        """Returns the repaired voxels of a region `[x, y, z]` in canonical axes, as an array that nobody else uses.
+        """Returns the repaired voxels of a region `[x, y, z]` in canonical axes, as a new array.
 
         Raises:
           DataError: the file is damaged. Faults of the file as a whole are reported by `check`.
         """
 
     def check(self) -> None:
-        """Checks the whole file, and warns about repairs; reads only what has not been read yet.
+        """Checks the whole file, and warns about repairs; reads only the parts that have not been read yet.
 
         Raises:
           DataError: the file is damaged, or its values cannot be used.
@@ -57,7 +57,7 @@ class VoxelSource(Protocol):
 
 
 def read_whole(source: VoxelSource) -> np.ndarray:
-    """Returns all voxels of a source `[x, y, z]`, and checks and closes its file; see `VoxelSource`."""
+    """Returns all voxels `[x, y, z]` of a source, and checks and closes its file; see `VoxelSource`."""
     with contextlib.closing(source):
         voxels = source.read(whole_region(source.geometry.shape))
         source.check()
@@ -118,7 +118,7 @@ class ImageSource:
 
     Attributes:
       channels: the source of each channel. All have the same shape, but their order may differ.
-      names: the names of the channels.
+      names: the channel names.
       geometry: geometry of the first channel.
       path: path of the first channel.
     """
@@ -134,7 +134,7 @@ class ImageSource:
         return self.channels[0].order
 
     def read(self, region: Region) -> list[np.ndarray]:
-        """Returns the repaired voxels `[x, y, z]` of a region of each channel; see `VoxelSource.read`."""
+        """Returns each channel's repaired voxels `[x, y, z]` in a region; see `VoxelSource.read`."""
         return [channel.read(region) for channel in self.channels]
 
     def check(self) -> None:

@@ -17,7 +17,7 @@ from mtf_imaging.errors import DataError
 from mtf_imaging.files.text_file import read_text
 
 _COLUMNS = ("case", *AXIS_NAMES)
-_SAME = 0.01  # relative tolerance for sizes that a table rounds
+_SAME = 0.01  # relative tolerance for rounded sizes in a table
 # `28` for volume-28.nii.gz and segmentation-28.nii; `liver_28` for liver_28.nii.gz and nnU-Net's liver_28_0000.nii.gz
 _ENDINGS = "|".join(map(re.escape, VOLUME_FORMATS.endings))
 _CASE = re.compile(
@@ -31,7 +31,7 @@ class SpacingTable:
     """A table of voxel sizes by case.
 
     Attributes:
-      sizes: voxel size in mm along the stored axes, by the key of the case: `28` for `volume-28` and
+      sizes: voxel size in mm along the stored axes, by case key: `28` for `volume-28` and
         `segmentation-28`, otherwise the file name without `_0000` and `.nii.gz`.
       path: the CSV, for messages.
     """
@@ -40,15 +40,15 @@ class SpacingTable:
     path: Path | None = None
 
     def lookup(self, path: Path) -> Spacing | None:
-        """Returns the voxel size of a file in mm, or None if the table has no row for it."""
+        """Returns the voxel size of a file in mm, or None if the table does not have a row for it."""
         return self.sizes.get(_case_of(path))
 
     def missing_row(self, path: Path) -> str:
-        """Returns text for a warning that names the missing row of a file, or "" without a table."""
+        """Returns a warning text about a file's missing row, or "" without a table."""
         return f" ({self.path} has no row '{_case_of(path)}')" if self.path else ""
 
     def check(self, path: Path, spacing: Spacing) -> None:
-        """Warns if the voxel sizes of header and table differ; the header is used."""
+        """Warns if the voxel sizes in the header and the table differ; the header takes precedence."""
         own = self.lookup(path)
         if own is not None and not all(math.isclose(a, b, rel_tol=_SAME) for a, b in zip(own, spacing, strict=True)):
             shown = ",".join(f"{mm:g}" for mm in spacing)
@@ -74,7 +74,7 @@ def read_spacing_table(path: "str | Path | SpacingTable | None") -> SpacingTable
     (0.57, 0.57, 1.6)
 
     Args:
-      path: a CSV with the first line `case,x,y,z`, or None for an empty table. A `SpacingTable` is returned unchanged.
+      path: a CSV whose first line is `case,x,y,z`, or None for an empty table. A `SpacingTable` is returned unchanged.
 
     Raises:
       DataError: the file is missing or malformed, a case has two rows, or a size is not positive.

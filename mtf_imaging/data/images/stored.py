@@ -9,21 +9,21 @@ from typing import Protocol
 
 import numpy as np
 
-_SLAB_VOXELS = 1 << 21  # 16 MiB as float64; a few copies exist at a time
+_SLAB_VOXELS = 1 << 21  # 16 MiB as float64; a few copies exist at the same time
 
 
 class Planes(Protocol):
     """Reads planes of stored numbers; may keep a file open in between."""
 
     def read(self, planes: slice) -> np.ndarray:
-        """Returns the stored numbers `[i, j, planes]` of a range of planes along k.
+        """Returns the stored numbers `[i, j, planes]` in a range of planes along k.
 
         Raises:
           DataError: a file is missing or damaged.
         """
 
     def check_end(self) -> None:
-        """Checks what only the end of a file shows; call it after the last plane has been read.
+        """Checks the end of the file; call it after the last plane has been read.
 
         Raises:
           DataError: the file is damaged.
@@ -41,7 +41,7 @@ class Stored(abc.ABC):
     @property
     @abc.abstractmethod
     def shape(self) -> tuple[int, int, int]:
-        """Number of voxels along each stored axis, without the axis of the channels."""
+        """Number of voxels along each stored axis, without the channel axis."""
 
     @property
     @abc.abstractmethod
@@ -54,12 +54,12 @@ class Stored(abc.ABC):
 
     @property
     def scale(self) -> tuple[float, float]:
-        """(slope, inter): a stored number stands for the value `slope * number + inter`."""
+        """(slope, inter): a stored number represents the value `slope * number + inter`."""
         return 1.0, 0.0
 
     @property
     def modality(self) -> str | None:
-        """The modality that the file states, as DICOM spells it; None if it states none."""
+        """The modality that the file states, in DICOM's spelling; None if it does not state one."""
         return None
 
     @property
@@ -78,7 +78,7 @@ class Stored(abc.ABC):
 
     @property
     def slab_planes(self) -> int:
-        """Number of planes along k that are read at a time, to save memory."""
+        """Number of planes along k that are read at a time, which limits memory."""
         return max(1, _SLAB_VOXELS // (self.shape[0] * self.shape[1]))
 
     def scaled(self, numbers: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Warnings about the values of voxels, and names of labels for messages."""
+"""Warnings about voxel values, and label names for messages."""
 
 import functools
 import logging
@@ -12,7 +12,7 @@ _log = logging.getLogger(__name__)
 
 
 def warn_if_empty(path: Path, labels: np.ndarray, description: Description = LITS) -> None:
-    """Warns if a mask has no voxel of any label but the background and the ignore label.
+    """Warns if all voxels of a mask have the background or ignore label.
 
     Args:
       path: path of the mask's file.
@@ -24,7 +24,7 @@ def warn_if_empty(path: Path, labels: np.ndarray, description: Description = LIT
 
 
 def warn_of_empty(path: Path, description: Description) -> None:
-    """Warns that a mask has no voxel of any label; see `warn_if_empty`."""
+    """Warns that a mask has no labeled voxels; see `warn_if_empty`."""
     what = "CT" if description.rules == LITS_RULES else "image"
     warn_once(
         f"{path}: this mask has no voxel of {any_label(description)}; it is used anyway. "
@@ -47,7 +47,7 @@ def any_label(description: Description) -> str:
 
 @functools.cache
 def warn_once(message: str, settings: tuple[str, ...] = ()) -> None:
-    """Logs a warning, once per message even if a file is read several times.
+    """Logs a warning once per message, even if a file is read several times.
 
     Args:
       message: the warning.

@@ -1,1 +1,1 @@
-"""Finds the images of a folder, by the names of files or by their content."""
+"""Finds the images in a folder by file name or content."""

@@ -1,4 +1,4 @@
-"""Finds DICOM files by their names and their content, without pydicom."""
+"""Finds DICOM files by name and content, without pydicom."""
 
 import os
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _INDEX = "DICOMDIR"  # an index of other files
 
 
 def is_dicom_file(path: Path) -> bool:
-    """Returns whether a file has an ending of DICOM, whatever its content is, or the signature of DICOM.
+    """Returns whether a file has a DICOM ending, whatever its content, or DICOM's signature.
 
     Raises:
       DataError: the file cannot be read.
@@ -32,7 +32,7 @@ def is_dicom_file(path: Path) -> bool:
 
 
 def may_be_dicom(name: str) -> bool:
-    """Returns whether a file with this name may be DICOM: it has the ending of DICOM, a number as in UIDs or no ending.
+    """Returns whether a file with this name may be DICOM: it has a DICOM ending, a number as in UIDs, or no ending.
 
     >>> [may_be_dicom(name) for name in ("1.dcm", "IM0001", "1.2.840.113", "volume-3.nii.gz", ".DS_Store", "DICOMDIR")]
     [True, True, True, False, False, False]
@@ -46,7 +46,7 @@ def may_be_dicom(name: str) -> bool:
 
 
 def holds_dicom(folder: Path, names: list[str] | None = None) -> bool:
-    """Returns whether a folder itself, without its subfolders, holds a DICOM file.
+    """Returns whether a folder itself, without its subfolders, contains a DICOM file.
 
     Args:
       folder: any path; for a file, the result is False.
@@ -66,7 +66,7 @@ def holds_dicom(folder: Path, names: list[str] | None = None) -> bool:
 def dicom_files(folder: Path) -> list[Path]:
     """Lists the DICOM files of a folder, without its subfolders, sorted by name; other files are skipped.
 
-    A file with an ending of DICOM is listed whatever its content is, so that a damaged file is not skipped.
+    A file with a DICOM ending is listed whatever its content, so that a damaged file is not skipped.
 
     Raises:
       DataError: the folder or one of its files cannot be read.

@@ -15,7 +15,7 @@ class Foreign(NamedTuple):
 
     Attributes:
       name: its name.
-      target: the format to convert it to.
+      target: the format to which it should be converted.
       tool: a tool that converts it.
     """
 
@@ -55,14 +55,14 @@ def foreign_format(name: str) -> Foreign | None:
 
 
 def foreign_files(names: Iterable[str], image_format: ImageFormat) -> list[str]:
-    """Returns the names of files that a format could replace: volumes in other formats, or photos in other formats."""
+    """Returns the names of files that could be converted to a format: volumes or photos in other formats."""
     target = _TO_NIFTI if NIFTI.endings[0] in image_format.endings else _TO_PNG if _is_photo(image_format) else None
     found = ((name, foreign_format(name)) for name in names if not name.startswith("."))
     return [name for name, foreign in found if foreign is not None and foreign.target == target]
 
 
 def how_to_convert(names: Iterable[str]) -> str:
-    """Returns how to convert files of other formats, or "" if there are no such files."""
+    """Returns a fix that converts files in other formats, or "" if there are no such files."""
     foreign = dict.fromkeys(one for name in names if (one := foreign_format(name)) is not None)
     return "; ".join(f"convert {one.name} to {one.target}, for instance with {one.tool}" for one in foreign)
 

@@ -1,4 +1,4 @@
-"""Lists the images of a folder and reports broken links."""
+"""Lists the images in a folder and reports broken links."""
 
 import logging
 import os
@@ -35,10 +35,10 @@ def image_files(
     accept: Callable[[str], bool] = bool,
     needed: bool = True,
 ) -> list[Path]:
-    """Lists the images of a folder that have one file format, sorted by path.
+    """Lists the images in a folder that have the given format, sorted by path.
 
     Names that begin with a dot are skipped. Links to folders are followed, and each folder is read once. A folder that
-    is one image, OME-Zarr or DICOM files, is listed or skipped as a whole.
+    is one image (OME-Zarr or DICOM) is listed or skipped as a whole.
 
     Args:
       folder: the folder to search.
@@ -65,7 +65,7 @@ def image_files(
         here = waiting.pop()
         with access_named(here):
             real = here.resolve(strict=True)
-            if real in visited:  # already listed through a link
+            if real in visited:  # already listed through another link
                 continue
             visited.add(real)
             with os.scandir(here) as entries:
@@ -94,6 +94,6 @@ def image_files(
         fix = how_to_convert(path.name for path in foreign)
         _log.warning("%s: skipped %s. To use them, %s.", folder, skipped_text(foreign), fix)
     for link in sorted(dangling):
-        if is_wanted(link) or image_format.stem(link) is None:  # a name without the ending may be that of a folder
+        if is_wanted(link) or image_format.stem(link) is None:  # a name without the ending may be a folder
             _log.warning("%s: this link points to %s, which does not exist", link, os.readlink(link))
     return sorted(files)

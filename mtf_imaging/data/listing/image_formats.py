@@ -1,4 +1,4 @@
-"""The formats of images, recognized by the endings of the names of files and folders."""
+"""Image formats, which are recognized by the endings of file and folder names."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,13 +9,13 @@ from mtf_imaging.files.reading import access_named
 
 @dataclass(frozen=True)
 class ImageFormat:
-    """A file format, or several formats that a folder of images may mix.
+    """A file format, or several formats that may be mixed in one folder.
 
     Attributes:
       name: its name in messages.
       endings: the endings of its files or folders, the longest first.
-      shown: these endings in messages.
-      has_dicom: whether a folder of DICOM files is an image, too; its name has no ending.
+      shown: the endings to show in messages.
+      has_dicom: whether a folder of DICOM files, whose name has no ending, is an image, too.
     """
 
     name: str
@@ -32,7 +32,7 @@ class ImageFormat:
     def stem(self, path: Path) -> str | None:
         """Returns the name of an image of this format without its ending, or None for any other file or folder.
 
-        The ending may be in upper case, as in names of Windows and of scanners.
+        The ending may be in upper case, as in names from Windows and scanners.
         """
         for ending in self.endings:
             if path.name[-len(ending) :].lower() == ending:
@@ -64,7 +64,7 @@ ENDINGS = tuple(ending for image_format in FORMATS for ending in reversed(image_
 
 
 def format_by_ending(file_ending: str) -> ImageFormat | None:
-    """Returns the format that has a file ending, or None if no format has it.
+    """Returns the format with a file ending, or None if there is none.
 
     >>> format_by_ending(".tif").name
     'TIFF'
@@ -78,7 +78,7 @@ def is_picture_ending(file_ending: str) -> bool:
 
 
 def is_zarr(path: Path) -> bool:
-    """Returns whether the name of a folder has the ending of OME-Zarr."""
+    """Returns whether a folder name has the OME-Zarr ending."""
     return OME_ZARR.stem(path) is not None
 
 
@@ -106,7 +106,7 @@ def output_ending(volume: Path) -> str:
 
 
 def is_unnamed_zarr(path: Path) -> bool:
-    """Returns whether a folder may be an OME-Zarr image whose name lacks the ending: a Zarr group without images.
+    """Returns whether a folder may be an OME-Zarr image without the ending: a Zarr group that contains no images.
 
     Raises:
       DataError: the folder cannot be read.
@@ -119,5 +119,5 @@ def is_unnamed_zarr(path: Path) -> bool:
 
 
 def is_image_folder(path: Path) -> bool:
-    """Returns whether a path is a folder that is one image: OME-Zarr, or DICOM files."""
+    """Returns whether a path is a folder that is one image: OME-Zarr or DICOM."""
     return path.is_dir() and VOLUME_FORMATS.stem(path) is not None

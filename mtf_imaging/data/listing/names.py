@@ -1,4 +1,4 @@
-"""Names of cases and files: comparable forms, printable forms, and names that cannot be used."""
+"""Case and file names: normalizes them, makes them printable, and finds unusable ones."""
 
 import os
 import unicodedata
@@ -7,13 +7,13 @@ from pathlib import Path
 
 from mtf_imaging.errors import DataError
 
-_SHOWN = 3  # names in a message
+_SHOWN = 3  # names listed in a message
 
 
 def normalize_name(name: str) -> str:
-    """Returns a name in the form in which names are compared.
+    """Normalizes a name for comparison.
 
-    A letter such as "ü" is one code point in most files, but two in names from macOS. They look the same.
+    A letter such as "ü" is one code point in most files, but two in names from macOS. Both look the same.
 
     >>> len("u\\u0308"), len(normalize_name("u\\u0308"))
     (2, 1)
@@ -38,7 +38,7 @@ def is_text(name: str | os.PathLike) -> bool:
 
 
 def path_in(folder: Path, file: Path) -> str:
-    """Returns the path of a file relative to a folder, with slashes; the whole path of a file outside of it."""
+    """Returns the path of a file relative to a folder, with slashes; the absolute path of a file outside of it."""
     return (file.relative_to(folder) if file.is_relative_to(folder) else file.absolute()).as_posix()
 
 
@@ -63,10 +63,10 @@ def check_names(folder: str | os.PathLike, names: Iterable[str]) -> None:
 
 
 def check_key(key: str, where: str | os.PathLike) -> None:
-    """Checks that the name of a case, which becomes part of file names, is a plain name.
+    """Checks that a case name, which becomes part of file names, is a plain name.
 
     Args:
-      key: the name of the case.
+      key: the case name.
       where: the file that names it, for messages.
 
     Raises:
@@ -80,7 +80,7 @@ def check_key(key: str, where: str | os.PathLike) -> None:
 
 
 def differ_only_in(a: str, b: str) -> str:
-    """Returns how two names that look alike differ, for messages; "" if they differ in more than their form.
+    """Describes the difference between two similar names, for messages; "" if they differ in more than their form.
 
     >>> differ_only_in("M\\u00fcller", "Mu\\u0308ller"), differ_only_in("A.nii", "a.nii"), differ_only_in("a", "b")
     ('Unicode normalization', 'upper and lower case', '')

@@ -21,7 +21,7 @@ Diameters = Callable[[np.random.Generator], Iterator[float]]
 
 @dataclass
 class _Abdomen(Scene):
-    """The abdomen while it is painted.
+    """The state of an abdomen during painting.
 
     Attributes:
       texture: `[x, y, z]` float32, a smooth random field with values in about -1..1.
@@ -32,7 +32,7 @@ class _Abdomen(Scene):
     hu: np.ndarray
 
     def paint(self, mask: np.ndarray, hu: float, texture: float = 0.0) -> None:
-        """Sets the voxels of `mask` to `hu`, with smooth variation of up to about `texture` HU."""
+        """Sets the voxels of `mask` to `hu`, with smooth variations of up to about `texture` HU."""
         self.hu[mask] = hu + texture * self.texture[mask]
 
 
@@ -61,7 +61,7 @@ def paint_abdomen(
       rng: the random number generator of the patient.
       shape: number of voxels along x, y, z.
       spacing: voxel size in mm along x, y, z.
-      diameters: draws the diameters of the lesions.
+      diameters: a function that draws the diameters of the lesions.
 
     Returns:
       HU without noise, float32 `[*shape]`, and labels, uint8 `[*shape]`: 0 background, 1 liver, 2 lesion.
@@ -173,13 +173,13 @@ def _lesions(scene: _Abdomen, liver: np.ndarray, level: float, diameters: Iterat
         lesion = liver & (
             np.einsum("cxyz,cxyz->xyz", offsets, offsets) < 1 - 0.3 * np.abs(scene.texture)
         )  # uneven surface
-        lesion[at] = True  # a lesion smaller than a voxel still fills one
+        lesion[at] = True  # a lesion smaller than a voxel still fills one voxel
         scene.paint(lesion, level - rng.uniform(60, 80), 4)
         scene.labels[lesion] = LESION
 
 
 def _skeleton(scene: _Abdomen, wall: np.ndarray) -> None:
-    """Paints vertebrae with disks, and ribs that slope down to the front within the chest wall."""
+    """Paints vertebrae with disks, and ribs that slope down toward the front within the chest wall."""
     rng, (x, y, z) = scene.rng, scene.points
     bony = (z % 32) > 7
     body = scene.ellipsoid((0, -66, 0), (21, 16, 1e6))

@@ -1,13 +1,13 @@
 """Paints a procedural brain with a tumor: two MR contrasts and the labels of a synthetic patient.
 
 The skull is removed, as in BraTS, so all voxels outside the brain are exactly 0. The contrasts are T1-weighted after
-gadolinium (T1gd) and FLAIR, and a network needs both of them:
+gadolinium (T1gd) and FLAIR, and a network needs both:
 
 - The edema is bright in FLAIR. In T1gd it looks like gray matter.
 - The enhancing rim is bright in T1gd, and looks like the edema in FLAIR.
 - The necrosis is dark in T1gd, like the fluid of the ventricles, and looks like gray matter in FLAIR.
 - Vessels and the choroid plexus enhance in T1gd, and white matter around the ventricles is bright in FLAIR, but neither
-  is tumor.
+  of them is tumor.
 
 The origin of the patient frame lies in the middle of the brain. The result is plausible, but not anatomically exact.
 """
@@ -27,25 +27,25 @@ T1GD, FLAIR = 0, 1  # index of the channels
 # (T1gd, FLAIR) relative to white matter in T1gd.
 _WHITE, _GRAY, _FLUID, _VESSEL = (1.0, 0.62), (0.8, 0.8), (0.35, 0.18), (1.5, 0.75)
 _EDEMA, _NECROSIS, _ENHANCING, _PLEXUS = (0.82, 1.12), (0.45, 0.75), (1.5, 1.05), (1.45, 0.85)
-_RADII_MM = (66.0, 82.0, 60.0)  # of the cerebrum
+_RADII_MM = (66.0, 82.0, 60.0)  # radii of the cerebrum
 _BEND_MM = 5.0
 _NOISE = 0.065  # standard deviation, relative to white matter in T1gd
 
 
 @dataclass
 class _Brain(Scene):
-    """The brain while it is painted.
+    """The state of a brain during painting.
 
     Attributes:
       images: `[2, x, y, z]` float32, T1gd and FLAIR painted so far.
-      folds: `[x, y, z]` float32, random bands with values in -1..1, as wide as the folds of the cortex.
+      folds: `[x, y, z]` float32, random bands with values in -1..1, as wide as the cortical folds.
     """
 
     images: np.ndarray
     folds: np.ndarray
 
     def paint(self, mask: np.ndarray, intensities: tuple[float, float], texture: float = 0.0) -> None:
-        """Sets the voxels of `mask` to intensities of T1gd and FLAIR, with smooth variation of about `texture`."""
+        """Sets the voxels of `mask` to intensities of T1gd and FLAIR, with smooth variations of about `texture`."""
         variation = texture * self.folds[mask]
         for image, intensity in zip(self.images, intensities, strict=True):
             image[mask] = intensity + variation
@@ -139,7 +139,7 @@ def _deep_structures(scene: _Brain, brain: np.ndarray) -> np.ndarray:
         plexus |= scene.tube((side * 14, -20, 10), (side * 19, -34, 6), rng.uniform(2, 3.5))
     ventricles |= scene.organ((0, -4, -6), (2.5 * width, 13, 10))
     ventricles &= brain
-    # White matter around the ventricles and small spots of it are bright in FLAIR in many older patients.
+    # In many older patients, FLAIR shows bright white matter around the ventricles and in small spots.
     halo &= scene.folds > rng.uniform(-0.9, 0.5)
     white = brain & (scene.images[T1GD] > 0.9)
     for _ in range(rng.integers(0, 12)):
@@ -167,7 +167,7 @@ def _vessels(scene: _Brain, brain: np.ndarray) -> None:
 
 
 def _tumors(scene: _Brain, tissue: np.ndarray, depth: np.ndarray) -> None:
-    """Paints one tumor, and in one of four patients a smaller second one, each with necrosis, rim and edema."""
+    """Paints one tumor and, in one of four patients, a smaller second one, each with necrosis, rim and edema."""
     rng = scene.rng
     surface = smooth_field(rng, tissue.shape, 9)
     radii = [rng.uniform(15, 21)] + [rng.uniform(12, 14)] * (rng.random() < 0.25)
@@ -202,7 +202,7 @@ def _draw(rng: np.random.Generator, mask: np.ndarray, points: np.ndarray) -> np.
 
 
 def _scan(scene: _Brain, brain: np.ndarray) -> np.ndarray:
-    """Returns the images as a scanner stores them: blurred, with a bias field and noise, in units of their own."""
+    """Returns the images as a scanner stores them: blurred, with a bias field and noise, in arbitrary units."""
     rng, shape = scene.rng, brain.shape
     images = np.empty((2, *shape), np.int16)
     for image, stored in zip(scene.images, images, strict=True):

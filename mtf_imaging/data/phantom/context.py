@@ -12,19 +12,19 @@ import numpy as np
 from scipy import ndimage
 
 SHAPE = (192, 24, 24)
-DISTANCE_MM = (110.0, 140.0)  # between a structure and what its label depends on
-_TISSUE, _STRUCTURE, _SIGN = 400.0, 200.0, 400.0  # intensity of the body; contrasts of structures and of far signs
+DISTANCE_MM = (110.0, 140.0)  # between a structure and the sign that determines its label
+_TISSUE, _STRUCTURE, _SIGN = 400.0, 200.0, 400.0  # intensity of the body, contrast of structures, contrast of far signs
 _NOISE = 40.0
-_SIGN_RADII = (10.0, 5.0, 6.0)  # along x, y and z
-_RADII = (2.0, 2.8)  # of the small structures
-_AT = (14.0, 40.0)  # where the far sign lies along x
-_CENTER = (119.0, 131.0)  # from the sign to the middle of the structures
-_SPREAD = 8.0  # of the structures around their middle, so that all distances lie within DISTANCE_MM
+_SIGN_RADII = (10.0, 5.0, 6.0)  # voxels along x, y and z
+_RADII = (2.0, 2.8)  # radius of the small structures
+_AT = (14.0, 40.0)  # position of the far sign along x
+_CENTER = (119.0, 131.0)  # distance from the sign to the middle of the structures
+_SPREAD = 8.0  # extent of the structures around their middle, which keeps all distances within DISTANCE_MM
 
 
 @dataclass
 class Body:
-    """The body while it is painted.
+    """The state of a body during painting.
 
     Attributes:
       rng: the random number generator of the patient.
@@ -51,7 +51,7 @@ def paint_body(rng: np.random.Generator, structures: Callable[[Body], None]) -> 
 
     Args:
       rng: the random number generator of the patient.
-      structures: paints the structures and their labels.
+      structures: a function that paints the structures and their labels.
 
     Returns:
       The image with noise, float32 `[*SHAPE]`, and the labels, uint8 `[*SHAPE]`.
@@ -82,7 +82,7 @@ def marker(body: Body) -> None:
 
 
 def side(body: Body) -> None:
-    """Paints pairs of equal structures left and right; only a far sign shows which side is which.
+    """Paints pairs of equal structures on the left and right; only a far sign distinguishes the sides.
 
     Label 1 is the side of the sign. Patients are mirrored at random along y.
     """
@@ -102,13 +102,13 @@ def side(body: Body) -> None:
 
 
 def _add(body: Body, mask: np.ndarray, label: int, contrast: float | np.ndarray = _STRUCTURE) -> None:
-    """Paints a structure, except where another one is."""
+    """Paints a structure, except on top of another one."""
     body.image += np.where(mask & (body.labels == 0), contrast, 0).astype(np.float32)
     body.labels[mask & (body.labels == 0)] = label
 
 
 def texture(body: Body) -> None:
-    """Paints structures anywhere, of the same mean: label 1 alternates from voxel to voxel, label 2 is smooth."""
+    """Paints structures anywhere, all with the same mean: label 1 alternates from voxel to voxel, label 2 is smooth."""
     rng = body.rng
     alternating = np.float32((np.indices(SHAPE).sum(0) % 2) * 2 - 1)
     middles = np.linspace(16, 176, 9) + rng.uniform(-5, 5, 9)

@@ -1,4 +1,4 @@
-"""The file formats of phantoms: the names of the files of a case, and the `dataset.json` of a folder."""
+"""The file formats of phantoms: the file names of a case and the `dataset.json` of a folder."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ _MARK = b"mtf_imaging phantom"  # the description in the header of each file
 
 
 def case_key(file_format: str, organ: str, number: int) -> str:
-    """Returns the name of a case in records and metrics: `7` for LiTS, `brain_007` in the other formats."""
+    """Returns the name of a case in records and metrics: `7` in LiTS, `brain_007` in the other formats."""
     return str(number) if file_format == LITS_FILES else f"{organ}_{number:03d}"
 
 
@@ -30,7 +30,7 @@ def case_files(file_format: str, key: str, channels: Sequence[Image], labels: Im
 
     Args:
       file_format: "lits", "nnunet" or "decathlon".
-      key: the key of the case.
+      key: the case key.
       channels: the image of each channel. LiTS has one.
       labels: the segmentation.
     """
@@ -40,7 +40,7 @@ def case_files(file_format: str, key: str, channels: Sequence[Image], labels: Im
 
 
 def case_paths(file_format: str, key: str, num_channels: int) -> list[str]:
-    """Returns the paths of the files of a case in its folder, the segmentation last."""
+    """Returns the file paths of a case within its folder, the segmentation last."""
     if file_format == LITS_FILES:
         return [f"volume-{key}.nii.gz", f"segmentation-{key}.nii.gz"]
     images = [f"{key}_{channel:04d}" for channel in range(num_channels)] if file_format == NNUNET else [key]
@@ -61,7 +61,7 @@ def _nnunet_fields(description: Description, keys: Sequence[str]) -> Mapping:
 
 
 def _decathlon_fields(description: Description, keys: Sequence[str]) -> Mapping:
-    """The Decathlon's format has no regions, so its labels exclude each other."""
+    """The Decathlon format does not support regions, so the labels are mutually exclusive."""
     labels = {"0": "background"} | {str(value): name for name, value in description.labels.items()}
     images = [case_paths(DECATHLON, key, len(description.channels)) for key in keys]
     return {
@@ -90,7 +90,7 @@ def mark(image: Image) -> Image:
 
 
 def is_phantom(path: Path) -> bool:
-    """Returns whether a file is an image of a phantom, by the description in its header."""
+    """Returns whether a file is a phantom image, according to the description in its header."""
     try:
         return path.is_file() and bytes(open_image(path).header["descrip"].item()) == _MARK
     except DataError:  # not NIfTI

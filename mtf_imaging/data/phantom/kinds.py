@@ -1,4 +1,4 @@
-"""The kinds of phantoms: what they show, their sizes, and the meaning of their channels and labels."""
+"""The kinds of phantoms: their contents, their sizes, and the meaning of their channels and labels."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,13 +34,13 @@ class Patient:
 
 @dataclass(frozen=True)
 class Kind:
-    """What the phantoms of one kind show.
+    """The contents of one kind of phantom.
 
     Attributes:
-      organ: the first word of the file names in the formats of nnU-Net and the Decathlon.
+      organ: the first word of the file names in the nnU-Net and Decathlon formats.
       description: the meaning of the channels and labels.
       file_formats: the names of the file formats that can store these phantoms; the first is the default.
-      paint: paints one patient.
+      paint: a function that paints one patient.
     """
 
     organ: str
@@ -57,7 +57,7 @@ class _Abdomens:
       in_plane: (low, high) number of voxels along x and y, without high.
       slices: (low, high) number of voxels along z, without high.
       slice_mm: (low, high) distance between axial planes in mm.
-      diameters: draws the diameters of the lesions.
+      diameters: a function that draws the diameters of the lesions.
     """
 
     in_plane: tuple[int, int]
@@ -89,7 +89,7 @@ class _Bodies:
     """Paints images of slim bodies with voxels of 1 mm.
 
     Attributes:
-      structures: paints the structures and their labels.
+      structures: a function that paints the structures and their labels.
     """
 
     structures: Callable[[context.Body], None]

@@ -55,7 +55,7 @@ def write_phantom(
         `imagesTr/brain_N.nii.gz` with the channels last. The default is "lits" for CTs, and "nnunet" for brains.
 
     Returns:
-      The keys of the cases.
+      The case keys.
 
     Raises:
       DataError: the folder contains other cases, or files with the same names and different contents; or LiTS files
@@ -84,7 +84,7 @@ def write_phantom(
 
 
 def make_case(seed: int, number: int, kind: str = DEFAULT_KIND) -> tuple[nibabel.Nifti1Image, ...]:
-    """Returns the images of one case, which depend only on the arguments: each channel, and the segmentation last."""
+    """Returns the images of one case, which depend only on the arguments: all channels, then the segmentation."""
     rng = np.random.default_rng([seed, number])
     patient = _kind(kind).paint(rng)
     codes = STORED_AS[number % len(STORED_AS)]
@@ -101,7 +101,7 @@ def _kind(name: str) -> Kind:
 
 
 def _file_format(name: str | None, kind_name: str, kind: Kind) -> str:
-    """Returns the file format of a kind, the default for None."""
+    """Checks the file format for a kind; None selects the default."""
     if name is None:
         return kind.file_formats[0]
     if name not in FILE_FORMATS:

@@ -15,12 +15,12 @@ from mtf_imaging.data.sampling.sampling import whole_field
 
 @dataclass
 class Scene:
-    """The patient while it is painted.
+    """The state of a patient during painting.
 
     Attributes:
       rng: the random number generator of the patient.
       straight: `[3, x, y, z]` float32, position of each voxel in mm.
-      points: `[3, x, y, z]` float32, the positions in deformed patient coordinates, in which organs are simple shapes.
+      points: `[3, x, y, z]` float32, positions in deformed patient coordinates, in which organs are simple shapes.
       labels: `[x, y, z]` uint8, the labels painted so far.
     """
 
@@ -77,8 +77,8 @@ def voxel_positions(shape: tuple[int, int, int], spacing: tuple[float, float, fl
 def smooth_field(rng: np.random.Generator, shape: tuple[int, int, int], knots: int) -> np.ndarray:
     """Returns a smooth random field, float32 `[*shape]`, from `knots`^3 random values in -1..1."""
     field = rng.uniform(-1, 1, (knots, knots, knots)).astype(np.float32)
-    # Cubic interpolation to four times the knots, then linear: it looks as smooth as cubic alone, and is ten times as
-    # fast.
+    # # Cubic interpolation to four times the knots, then linear interpolation: it looks as smooth as cubic
+    # interpolation alone, and is ten times as fast.
     field = ndimage.zoom(field, 4, order=3, mode="nearest", grid_mode=True)
     return resample_linear(field, whole_field(field.shape, shape))
 

@@ -1,1 +1,1 @@
-"""Images with a height and a width, which photos and images with objects share."""
+"""Code for images with a height and a width, shared by photos and images with objects."""

@@ -1,4 +1,4 @@
-"""Batches of random crops of images with a height and a width, and the random changes that their data sets share."""
+"""Batches of random crops of images with a height and a width, and random changes shared by their data sets."""
 
 import itertools
 import math
@@ -14,8 +14,8 @@ from mtf_imaging.data.pixels.scaling import fault_of_scaling
 from mtf_imaging.data.records.pipeline import case_of_sample
 from mtf_imaging.errors import ConfigError, DataError, MtfImagingError
 
-_PREFETCH = 2  # batches
-_LARGE = 2**21  # pixels; larger crops are read one at a time and one batch ahead, to need less memory
+_PREFETCH = 2  # batches to read ahead
+_LARGE = 2**21  # pixels; larger crops are read one at a time and one batch ahead, which saves memory
 
 
 def check_data_set(data_set: Any, name: str, images: str, augmentation: type) -> None:
@@ -24,7 +24,7 @@ def check_data_set(data_set: Any, name: str, images: str, augmentation: type) ->
     Args:
       data_set: the data set.
       name: the name of its class.
-      images: what its images are.
+      images: a noun for its images.
       augmentation: the class of its augmentation.
 
     Raises:
@@ -47,10 +47,10 @@ def check_scales(augmentation: Any, **lowest: float) -> None:
 
     Args:
       augmentation: the augmentation.
-      **lowest: the lowest value of each of its numbers, including `min_scale` and `max_scale`.
+      **lowest: the lowest value of each number, including `min_scale` and `max_scale`.
 
     Raises:
-      DataError: a number is invalid, or the bounds are exchanged.
+      DataError: a number is invalid, or the lower bound is above the upper bound.
     """
     name = type(augmentation).__name__
     for field, low in lowest.items():
@@ -69,9 +69,9 @@ def draw_crop(sample, number: int, seed: int, augmentation: Any) -> tuple:
     """Draws the random numbers of a sample.
 
     Args:
-      sample: Tensor[] int64, the number of the sample.
+      sample: Tensor[] int64, the sample number.
       number: the number of images.
-      seed: the seed of the run.
+      seed: the run's seed.
       augmentation: the random scales and flips, or None.
 
     Returns:
@@ -93,12 +93,13 @@ def crop_batches(
     batch_size: int,
     start_step: int,
 ) -> Iterator[dict]:
-    """Returns an iterator over batches without end.
+    """Returns an endless iterator over batches.
 
     Args:
-      load: maps the number of a sample to its Tensors without the dimension `batch`; "files" is the index of its image.
+      load: a function from a sample number to its Tensors, without the dimension `batch`; "files" is the index of its
+        image.
       keys: the keys of the images.
-      errors: {number of the sample: error} of the images that could not be read, which `load` fills.
+      errors: {sample number: error} of unreadable images, which `load` fills.
       size: height and width of the crops.
       batch_size: number of crops in a batch.
       start_step: number of the first batch.
@@ -121,7 +122,7 @@ def crop_batches(
 
 
 def cyclic_batches(images: Sequence, batch_size: int) -> Iterator[list]:
-    """Yields all images in batches, in their order; the first images fill up the last batch."""
+    """Yields all images in batches, in order; the first images fill up the last batch."""
     endless = itertools.cycle(images)
     for _ in range(math.ceil(len(images) / batch_size)):
         yield list(itertools.islice(endless, batch_size))

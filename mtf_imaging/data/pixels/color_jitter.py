@@ -1,6 +1,6 @@
-"""Random changes of colors, which depend only on the seed of the run and the number of the sample.
+"""Random color changes, which depend only on the run's seed and the sample number.
 
-Each pixel is changed by itself, so the colors of a pixel do not depend on the region that a crop reads.
+Each pixel is changed separately, so its color does not depend on the region that a crop reads.
 """
 
 import math
@@ -12,16 +12,16 @@ from mtf_imaging.data.augmentation.draws import Draws
 from mtf_imaging.errors import DataError
 
 _LARGEST = {"brightness": 1.0, "contrast": 1.0, "saturation": 1.0, "hue": 0.5}
-_MIDDLE = 127.5  # the gray of the contrast
+_MIDDLE = 127.5  # the gray value that contrast does not change
 _GRAY = (0.299, 0.587, 0.114)  # the weights of ITU-R 601, as in Pillow and torchvision
 
 
 class Colors(NamedTuple):
-    """The changes of the colors of a sample; see `jitter_colors`.
+    """The color changes of a sample; see `jitter_colors`.
 
     Attributes:
       brightness, contrast, saturation: Tensor[] float32, the factors; None to change nothing.
-      hue: Tensor[] float32, the change of the hue as a part of the color circle; None to change nothing.
+      hue: Tensor[] float32, the hue change as a fraction of the color circle; None to change nothing.
     """
 
     brightness: Any = None
@@ -34,7 +34,7 @@ UNCHANGED = Colors()
 
 
 def check_colors(augmentation: Any) -> None:
-    """Checks the ranges of the random colors of an augmentation.
+    """Checks the color ranges of an augmentation.
 
     Raises:
       DataError: `brightness`, `contrast` or `saturation` is not in 0..1, or `hue` is not in 0..0.5.
@@ -51,11 +51,11 @@ def check_colors(augmentation: Any) -> None:
 
 
 def draw_colors(sample, seed: int, augmentation: Any) -> Colors:
-    """Draws the changes of the colors of a sample.
+    """Draws the color changes of a sample.
 
     Args:
-      sample: Tensor[] int64, the number of the sample.
-      seed: the seed of the run.
+      sample: Tensor[] int64, the sample number.
+      seed: the run's seed.
       augmentation: an object with the ranges `brightness`, `contrast`, `saturation` and `hue`, or None.
     """
     if augmentation is None:

@@ -1,4 +1,4 @@
-"""The size of crops, and the position of a crop on one axis of a scaled photo; `crops` interpolates there."""
+"""The size of crops, and the position of a crop along one axis of a scaled photo; see `crops`."""
 
 import math
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ class CropAxis(NamedTuple):
       centers: float32 `[pixels of the crop]`, the centers of the crop's pixels, in pixels of the photo from the start
         of the region. The first pixel of the region spans 0..1.
       first: the first pixel of the crop in the scaled photo.
-      factor: pixels of the scaled photo per pixel of the photo. A position x of the photo is at `x * factor - first`
+      factor: pixels of the scaled photo per pixel of the photo. Position x in the photo is at `x * factor - first`
         in the crop.
     """
 
@@ -28,12 +28,12 @@ class CropAxis(NamedTuple):
 
 
 def scaled_length(length: int, scale: float) -> int:
-    """Returns the number of pixels of a scaled axis, at least 1."""
+    """Returns the number of pixels in a scaled axis, at least 1."""
     return max(1, round(length * scale))
 
 
 def crop_axis(length: int, scale: float, size: int, place: float) -> CropAxis:
-    """Places a crop on one axis of a scaled photo.
+    """Places a crop along one axis of a scaled photo.
 
     Args:
       length: pixels of the photo.
@@ -56,7 +56,7 @@ def check_size(name: str, size: Any) -> tuple[int, int]:
     """Returns a height and a width as integers.
 
     Args:
-      name: the name of the setting, for the message.
+      name: the setting name, for the message.
       size: the height and the width.
 
     Raises:

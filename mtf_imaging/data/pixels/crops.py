@@ -1,9 +1,9 @@
 """Crops of scaled photos, computed from the pixels that they need.
 
 A crop of a scaled photo needs only a region of the photo. `crop_axis` returns this region and the centers of the crop's
-pixels in it, and `bilinear` and `nearest` interpolate there. The result is what `tf.image.resize` (without antialias)
-makes of the whole photo, cropped afterward: exactly for labels, up to the last bits of float32 for photos. So a crop
-of a large photo needs no scaled copy of the photo.
+pixels in it, and `bilinear` and `nearest` interpolate there. The result equals `tf.image.resize` (without antialias) of
+the whole photo, cropped afterward: exactly for labels, up to the last bits of float32 for photos. A crop of a large
+photo therefore needs no scaled copy of the photo.
 """
 
 import tensorflow as tf
@@ -35,7 +35,7 @@ def bilinear(pixels, rows, columns):
 
 
 def nearest(labels, rows, columns):
-    """Takes the labels of the nearest pixels, Tensor[n, m].
+    """Returns the labels of the nearest pixels, Tensor[n, m].
 
     Args:
       labels: Tensor[height, width].
@@ -50,7 +50,7 @@ def nearest(labels, rows, columns):
 
 
 def pad_to(x, size: tuple[int, int], value):
-    """Appends rows and columns of a value up to a size.
+    """Pads an array with rows and columns of a value up to a size.
 
     Args:
       x: Tensor[height, width, ...].
@@ -63,7 +63,7 @@ def pad_to(x, size: tuple[int, int], value):
 
 
 def _neighbors(centers, length):
-    """Returns the pixels before and after each position, and the weight of the one after it."""
+    """Returns the pixels before and after each position, and the weight of the pixel after it."""
     positions = centers - 0.5
     before = tf.floor(positions)
     first = tf.cast(before, tf.int32)

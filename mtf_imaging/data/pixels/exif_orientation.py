@@ -1,4 +1,4 @@
-"""The EXIF orientation of a picture: how the stored pixels are turned to be upright."""
+"""The EXIF orientation of a picture, which states how to turn the stored pixels upright."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -25,22 +25,22 @@ class Orientation(NamedTuple):
     flips_columns: bool = False
 
     def upright_size(self, height: int, width: int) -> tuple[int, int]:
-        """Returns the height and width of the upright picture from those of the stored one, or the other way round."""
+        """Converts (height, width) of the stored picture to the upright one, or back."""
         return (width, height) if self.transposed else (height, width)
 
     def turn(self, pixels: np.ndarray) -> np.ndarray:
-        """Returns stored pixels or a stored mask, `[height, width, ...]`, upright."""
+        """Turns stored pixels or a stored mask, `[height, width, ...]`, upright."""
         if self.transposed:
             pixels = pixels.swapaxes(0, 1)
         return np.flip(pixels, self._flipped)
 
     def turn_back(self, pixels: np.ndarray) -> np.ndarray:
-        """Returns upright pixels or an upright mask, `[height, width, ...]`, as stored."""
+        """Turns upright pixels or an upright mask, `[height, width, ...]`, back to the stored orientation."""
         pixels = np.flip(pixels, self._flipped)
         return pixels.swapaxes(0, 1) if self.transposed else pixels
 
     def turn_boxes(self, boxes: np.ndarray, height: int, width: int) -> np.ndarray:
-        """Returns boxes of a stored picture in the upright one.
+        """Converts boxes in a stored picture to boxes in the upright one.
 
         Args:
           boxes: `[..., 4]`, y0, x0, y1, x1 in pixels.
@@ -49,7 +49,7 @@ class Orientation(NamedTuple):
         return self._flip(self._exchange(boxes), height, width)
 
     def turn_boxes_back(self, boxes: np.ndarray, height: int, width: int) -> np.ndarray:
-        """Returns boxes of an upright picture, of this height and width, in the stored one."""
+        """Converts boxes in an upright picture of this height and width to boxes in the stored one."""
         return self._exchange(self._flip(boxes, height, width))
 
     @property
@@ -68,7 +68,7 @@ class Orientation(NamedTuple):
 
 
 UPRIGHT = Orientation()
-# By the value of the EXIF tag.
+# {value of the EXIF tag: orientation}.
 _ORIENTATIONS = {
     1: UPRIGHT,
     2: Orientation(flips_columns=True),
@@ -84,10 +84,10 @@ _ORIENTATIONS = {
 def exif_orientation(path: str | Path) -> Orientation:
     """Returns the orientation of a photo, and reads only the header of the file.
 
-    Pillow turns TIFF files when it reads them, so these are upright.
+    Pillow turns TIFF files when it reads them, so they are already upright.
 
     Raises:
-      DataError: the file is missing, is damaged or has another format.
+      DataError: the file is missing, is damaged or has the wrong format.
     """
     with open_photo(Path(path)) as picture:
         if picture.format == "TIFF":

@@ -19,31 +19,31 @@ def turned_grid(height: int, width: int, center: np.ndarray, angle: float) -> tu
 
 
 def disc(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Returns where positions in units of the radius are in a disc."""
+    """Returns the mask of a disc, for positions in units of the radius."""
     return rows**2 + columns**2 < 1
 
 
 def square(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Returns where positions in units of the radius are in a square."""
+    """Returns the mask of a square, for positions in units of the radius."""
     return np.maximum(abs(rows), abs(columns)) < 0.9
 
 
 def triangle(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Returns where positions are in an equilateral triangle: three half planes at 0.65 from the center."""
+    """Returns the mask of an equilateral triangle, bounded by three lines at 0.65 from the center."""
     height = np.sqrt(3) / 2
     return np.maximum.reduce([rows, -rows / 2 + height * columns, -rows / 2 - height * columns]) < 0.65
 
 
 def ring(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Returns where positions in units of the radius are in a ring."""
+    """Returns the mask of a ring, for positions in units of the radius."""
     return abs(np.hypot(rows, columns) - 0.78) < 0.28
 
 
 def star(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Returns where positions in units of the radius are in a star with five points."""
-    # The distance from the nearest point, as an angle, decides how far the star extends.
+    """Returns the mask of a five-pointed star, for positions in units of the radius."""
+    # The angle to the nearest point determines how far the star extends.
     off = abs((np.arctan2(columns, rows) * 5 / (2 * np.pi) + 0.5) % 1 - 0.5) * 2 * np.pi / 5
-    inner, step = 0.42, np.pi / 5  # the radius and the angle of the corner between two points
+    inner, step = 0.42, np.pi / 5  # radius and angle of the corner between two points
     edge = np.sin(step) * inner / (np.sin(step - off) * inner + np.sin(off))
     return np.hypot(rows, columns) < edge
 
@@ -87,7 +87,7 @@ def background(rng: np.random.Generator, height: int, width: int) -> np.ndarray:
 
 
 def photographed(rng: np.random.Generator, pixels: np.ndarray) -> np.ndarray:
-    """Returns painted pixels as a photo, uint8: slightly blurred, lit from a random direction, and with noise."""
+    """Turns painted pixels into a photo, uint8: slightly blurred, lit from a random direction, and noisy."""
     height, width = pixels.shape[:2]
     along, _ = turned_grid(height, width, np.array([height / 2, width / 2]), rng.uniform(0, 2 * np.pi))
     lighting = 1 + rng.uniform(0, _LIGHTING) * along / abs(along).max()

@@ -1,4 +1,4 @@
-"""Reads photos, and lists the files of a folder of photos."""
+"""Reads photos, and lists the files in a photo folder."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ PHOTOS = ImageFormat("photo", (*_ENDINGS, *map(str.upper, _ENDINGS)), ".jpg, .pn
 
 
 def files_by_stem(folder: Path, image_format: ImageFormat) -> dict[str, Path]:
-    """Returns the files of a folder by their names without endings."""
+    """Returns the files in a folder, by name without the ending."""
     files: dict[str, Path] = {}
     for path in image_files(folder, image_format, subfolders=False):
         stem = normalize_name(image_format.stem(path))
@@ -38,7 +38,7 @@ def photo_size(path: str | Path) -> tuple[int, int]:
     """Returns the height and width of a photo or a label image, and reads only the header of the file.
 
     Raises:
-      DataError: the file is missing, is damaged or has another format.
+      DataError: the file is missing, is damaged or has the wrong format.
     """
     with open_photo(Path(path)) as picture:
         return picture.height, picture.width
@@ -47,7 +47,7 @@ def photo_size(path: str | Path) -> tuple[int, int]:
 def read_photo(path: str | Path, region: Region = WHOLE, upright: bool = False) -> np.ndarray:
     """Reads a JPEG, PNG or TIFF photo.
 
-    Gray photos and palettes become red, green and blue. An alpha channel is dropped.
+    Grayscale and palette images are converted to RGB. An alpha channel is dropped.
 
     Args:
       path: the file.
@@ -59,7 +59,8 @@ def read_photo(path: str | Path, region: Region = WHOLE, upright: bool = False) 
       uint8 `[height, width, 3]`.
 
     Raises:
-      DataError: the file is missing, is damaged, has another format, several pages or more than 8 bits per channel.
+      DataError: the file is missing, is damaged, or has the wrong format, several pages or more than 8 bits per
+        channel.
     """
     path = Path(path)
     with open_photo(path) as picture:
@@ -75,7 +76,7 @@ def read_photo(path: str | Path, region: Region = WHOLE, upright: bool = False) 
 
 @contextmanager
 def open_photo(path: Path) -> Iterator[Image.Image]:
-    """Yields an open image, and converts the errors of Pillow in the block into errors that name the file."""
+    """Yields an open image, and converts Pillow's errors in the block into errors that name the file."""
     try:
         with open_picture_file(path) as picture:
             pages = getattr(picture, "n_frames", 1)
@@ -97,12 +98,12 @@ def region_box(picture: Image.Image, region: Region) -> tuple[int, int, int, int
 
 
 def raw_mode(picture: Image.Image) -> str:
-    """Returns how a file stores its values, such as "RGB;16B"; "" if Pillow does not tell."""
+    """Returns the storage mode of a file, such as "RGB;16B"; "" if Pillow does not report it."""
     arguments = picture.tile[0][3] if getattr(picture, "tile", None) else ""
     first = arguments[0] if isinstance(arguments, tuple) and arguments else arguments
     return first if isinstance(first, str) else ""
 
 
 def _has_more_than_8_bits(picture: Image.Image) -> bool:
-    """Returns whether a channel has more than 8 bits; Pillow drops bits of some files, but the raw mode names them."""
+    """Returns whether a channel has more than 8 bits, even if Pillow drops some of them, from the raw mode."""
     return picture.mode[0] in "IF" or ";16" in raw_mode(picture)

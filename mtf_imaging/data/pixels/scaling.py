@@ -1,4 +1,4 @@
-"""The scalings of pixel values: how red, green and blue in 0..255 become the input of a network."""
+"""The scalings of pixel values, which map red, green and blue in 0..255 to network input."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -10,9 +10,9 @@ from mtf_imaging.spelling import did_you_mean
 
 UNIT, MEAN, IMAGENET = "unit", "mean", "imagenet"
 SCALINGS = (UNIT, MEAN, IMAGENET)
-# The mean of the photos of ImageNet, which DeepLab subtracts in front of ResNets.
+# The mean of ImageNet photos, which DeepLab subtracts before a ResNet.
 _MEAN_OF_IMAGENET = (123.68, 116.779, 103.939)
-# The mean and the standard deviation, in units of 255, that detectors use in front of ResNets.
+# The mean and the standard deviation, in units of 255, that detectors use before a ResNet.
 _DETECTORS = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 # {scaling: (the value that becomes 0, the difference that becomes 1)}
 _SCALES: dict[str, tuple[Any, Any]] = {
@@ -33,11 +33,11 @@ def pixel_unit(scaling: str) -> np.ndarray:
 
 
 def scale_pixels(pixels, scaling: str):
-    """Returns the input of a network, float32 `[..., 3]`.
+    """Returns network input, float32 `[..., 3]`.
 
     Args:
       pixels: red, green and blue in 0..255: an array of any dtype, or Tensor float32.
-      scaling: one of `SCALINGS`. "unit" maps 0..255 to -1..1. "mean" subtracts the mean of ImageNet. "imagenet" also
+      scaling: one of `SCALINGS`. "unit" maps 0..255 to -1..1. "mean" subtracts the ImageNet mean. "imagenet" also
         divides by the standard deviation.
     """
     if isinstance(pixels, np.ndarray):
@@ -46,7 +46,7 @@ def scale_pixels(pixels, scaling: str):
 
 
 class Scaled:
-    """A description of images, with the scaling of their pixel values."""
+    """Base class of image descriptions with a scaling of pixel values."""
 
     scaling: str
 
@@ -56,7 +56,7 @@ class Scaled:
         return padding_value(self.scaling)
 
     def scale(self, pixels):
-        """Returns the input of a network, float32 `[..., 3]`.
+        """Returns network input, float32 `[..., 3]`.
 
         Args:
           pixels: red, green and blue in 0..255: an array of any dtype, or Tensor float32.
@@ -70,7 +70,7 @@ def check_keys(fields: Iterable[str], known: Sequence[str], where: str) -> None:
     Args:
       fields: the keys.
       known: the keys that a description may have.
-      where: the file of the fields, for the message.
+      where: the file that contains the fields, for the message.
     """
     for key in fields:
         if key not in known:
@@ -80,7 +80,7 @@ def check_keys(fields: Iterable[str], known: Sequence[str], where: str) -> None:
 
 
 def fault_of_scaling(scaling: Any) -> str | None:
-    """Returns what is wrong with the name of a scaling, or None."""
+    """Returns the fault of a scaling name, or None."""
     if scaling in SCALINGS:
         return None
     return (

@@ -1,4 +1,4 @@
-"""Files of synthetic images: written once, compared with existing ones, never overwritten."""
+"""Writes files of synthetic images; existing files are compared, never overwritten."""
 
 import io
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.files.partial import is_partial
 
 TRAIN, VAL = "train", "val"  # the splits
-HELD_OUT = 4  # one of so many images is held out
+HELD_OUT = 4  # one in this many images is held out
 DEFAULT_SIZE = (112, 161)
 _JPEG_QUALITY = 90
 
@@ -35,7 +35,7 @@ def check_other_files(folder: Path, subfolders: Sequence[str], names: set[str], 
       folder: the folder.
       subfolders: its subfolders.
       names: the paths of the files, relative to the folder.
-      images: the images, for the message.
+      images: a noun for the images, for the message.
 
     Raises:
       DataError: there are other files.
@@ -50,7 +50,7 @@ def check_other_files(folder: Path, subfolders: Sequence[str], names: set[str], 
 
 
 def write_once(path: Path, data: bytes, seed: int) -> None:
-    """Writes a file, or compares an existing one.
+    """Writes a file, or compares it with an existing one.
 
     Raises:
       DataError: the existing file differs.
@@ -69,7 +69,7 @@ def write_jpeg(path: Path, pixels: np.ndarray) -> None:
 
 
 def difference(path: Path, seed: int) -> DataError:
-    """Returns the error about a file with other contents."""
+    """Returns the error about a file with different contents."""
     return DataError(
         f"{path}: the contents of this file differ from the scenes of seed {seed}; nothing was overwritten. "
         "Fix: use an empty folder."

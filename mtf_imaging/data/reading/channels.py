@@ -20,8 +20,9 @@ class Image:
     """An image in canonical axes.
 
     Attributes:
-      channels: one array `[x, y, z]` per channel: int16 Hounsfield units of a CT, float32 values of other modalities.
-      names: the names of the channels.
+      channels: one array `[x, y, z]` per channel: int16 Hounsfield units of a CT, or float32 values of other
+        modalities.
+      names: the channel names.
       geometry: geometry of the first file.
       path: path of the first file.
     """
@@ -40,13 +41,13 @@ def read_image(paths: Sequence[str | Path], description: Description, known: Spa
     """Reads the channels of an image.
 
     Args:
-      paths: one file per channel, or one file whose fourth axis holds the channels.
-      description: the names of the channels.
+      paths: one file per channel, or one file with the channels along the fourth axis.
+      description: the channel names.
       known: voxel sizes of files whose headers lack them, by the name of the first file.
 
     Returns:
-      The image. For lost geometry and repairs of Hounsfield units, see `read_volume`; without a CT, the axes of a file
-      that has lost its geometry are RAS. In channels of other modalities, NaN and infinite voxels become 0, with a
+      The image. For lost geometry and repairs of Hounsfield units, see `read_volume`. If a file without a CT has lost
+      its geometry, its axes are read as RAS. In channels of other modalities, NaN and infinite voxels become 0, with a
       warning.
 
     Raises:
@@ -71,5 +72,5 @@ def read_image_geometry(
 
 
 def _names_in_first(num_files: int, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Returns the names of the channels in the first file of an image."""
+    """Returns the channel names in the first file of an image."""
     return names if num_files == 1 else names[:1]

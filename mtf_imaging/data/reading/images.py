@@ -85,7 +85,7 @@ def read_geometry(
     Args:
       path: a .nii or .nii.gz file.
       known: voxel sizes of files whose headers lack them.
-      channels: the names of the channels that the file must have along its fourth axis; None for a single volume.
+      channels: the channel names that the file must have along its fourth axis; None for a single volume.
 
     Raises:
       DataError: the header is unusable; see `read_volume`.
@@ -105,14 +105,14 @@ def read_segmentation(
       description: the permitted labels.
 
     Raises:
-      DataError: the file cannot be used (see `read_volume`), or it has labels that the description lacks.
+      DataError: the file cannot be used (see `read_volume`), or it has labels that are not in the description.
     """
     source = open_segmentation(path, known, description)
     return Segmentation(read_whole(source), source.geometry, source.path)
 
 
 def read_labels(path: str | Path, volume: Volume | Image | Segmentation, description: Description = LITS) -> np.ndarray:
-    """Reads the labels of the segmentation of `volume` as uint8 `[x, y, z]`; see `read_mask`."""
+    """Reads the labels for `volume` as uint8 `[x, y, z]`; see `read_mask`."""
     return read_mask(path, volume, description).labels
 
 
@@ -125,13 +125,13 @@ def read_mask(path: str | Path, volume: Volume | Image | Segmentation, descripti
       description: the permitted labels.
 
     Returns:
-      The labels, aligned with the voxels of `volume`, with the geometry of the mask's file. A mask with the same voxels
+      The labels, aligned with the voxels of `volume`, and the geometry of the mask's file. A mask with the same voxels
       in another axis order is reoriented. If the affines of the mask and of `volume` contradict each other, voxels are
       matched by their indices, with a warning.
 
     Raises:
       DataError: the file cannot be used (see `read_volume`), the shapes of the mask and of `volume` differ, or the mask
-        has labels that the description lacks.
+        has labels that are not in the description.
     """
     source = open_mask(path, volume, description)
     return Segmentation(read_whole(source), source.geometry, source.path)

@@ -1,18 +1,18 @@
-"""Checks that an image has the modality that its channel needs."""
+"""Checks that an image has the modality that its channel requires."""
 
 from mtf_imaging.data.images.stored import Stored
 from mtf_imaging.data.images.voxel_values import warn_once
 from mtf_imaging.data.modality import CT, is_ct, stated_modality
 from mtf_imaging.errors import DataError
 
-_OTHER = "OT"  # the modality of files that another program wrote without knowing it
+_OTHER = "OT"  # the modality of files converted by programs that did not know it
 _NAMES = {"CT": "a CT", "MR": "a magnetic resonance image", "PT": "a PET"}
 
 
 def check_modality(stored: Stored, channel: str) -> None:
     """Checks the modality that a file states, which only DICOM does, against the name of its channel.
 
-    A channel whose name states no modality, such as "arterial phase", takes any image.
+    A channel whose name does not state a modality, such as "arterial phase", accepts any image.
 
     Raises:
       DataError: the modalities differ.

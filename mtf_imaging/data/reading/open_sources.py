@@ -1,7 +1,6 @@
 """Opens images and masks that are read region by region.
 
-If a header has lost its geometry, a CT is read once when it is opened, because only the spine shows the direction of
-the axes.
+If a header has lost its geometry, opening a CT reads it once, because only the spine shows the axis directions.
 """
 
 import dataclasses
@@ -57,8 +56,8 @@ def open_image_source(
     """Opens the channels of an image; see `read_image`.
 
     Args:
-      paths: one file per channel, or one file whose fourth axis holds the channels.
-      description: the names of the channels.
+      paths: one file per channel, or one file with the channels along the fourth axis.
+      description: the channel names.
       known: voxel sizes of files whose headers lack them, by the name of the first file.
 
     Raises:
@@ -148,7 +147,7 @@ def _parts(paths: list[Path], names: tuple[str, ...]) -> list[tuple[Stored, Geom
 def _opened(
     parts: list[tuple[Stored, Geometry]], names: tuple[str, ...], path: Path, known: SpacingTable
 ) -> ImageSource:
-    """Returns the source of an image whose first file is `path`; infers its geometry if the header lacks it."""
+    """Returns the source of the image with first file `path`; infers its geometry if the header lacks it."""
     first = parts[0][1]
     channels = [_repaired(stored, name) for (stored, _), name in zip(parts, names, strict=True)]
     if why := why_lost(first):
@@ -168,7 +167,7 @@ def _repaired(stored: Stored, name: str) -> RepairedPlanes:
 
 
 def _check_same_grid(path: Path, geometry: Geometry, first_path: Path, first: Geometry) -> None:
-    """Raises DataError if the voxels of a channel lie elsewhere than those of the first channel."""
+    """Raises DataError if a channel does not have the same voxel positions as the first channel."""
     if geometry.shape != first.shape:
         what = f"shape {geometry.shape} (x, y, z)", f"shape {first.shape}"
     elif not same_place(geometry.canonical_affine, first.canonical_affine, first.shape):
@@ -182,7 +181,7 @@ def _check_same_grid(path: Path, geometry: Geometry, first_path: Path, first: Ge
 
 
 def _rows(geometry: Geometry) -> list:
-    """Returns the first three rows of the affine from canonical voxels, rounded for messages."""
+    """Returns the first three rows of the canonical affine, rounded for messages."""
     return np.round(geometry.canonical_affine[:3], 3).tolist()
 
 

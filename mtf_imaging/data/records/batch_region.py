@@ -1,4 +1,4 @@
-"""The part of a batch of records that one process reads."""
+"""The part of a record batch that one process reads."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -11,7 +11,7 @@ _IMAGE, _LABELS = "image", "labels"
 
 
 class BatchRegion(NamedTuple):
-    """The part of a batch of records that one process reads.
+    """The part of a record batch that one process reads.
 
     Attributes:
       samples: the samples of the batch.
@@ -41,10 +41,10 @@ def batch_region(
         None for a process that reads everything.
       batch_size: number of samples in a batch.
       grid: voxels of a sample along x, y and z.
-      num_channels: number of channels of a sample.
+      num_channels: number of channels in a sample.
 
     Raises:
-      DataError: an input has other sizes than the batch.
+      DataError: an input does not have the sizes of the batch.
     """
     sizes = {_IMAGE: (batch_size, *grid, num_channels), _LABELS: (batch_size, *grid)}
     image, labels = (_region_of(name, expected, regions or {}) for name, expected in sizes.items())

@@ -1,4 +1,4 @@
-"""Estimates the memory of the conversion of one case from its header."""
+"""Estimates the memory for converting one case from its header."""
 
 import math
 
@@ -11,24 +11,24 @@ from mtf_imaging.data.sampling.slabs import slab_bytes
 
 # Measured by benchmarks/whole_volume.py. The first one includes the histograms of the statistics.
 IMPORT_BYTES, _TENSORFLOW_BYTES = 200 << 20, 600 << 20
-# Of the size of a slab of one channel in float32. All channels: source, resampled, and part of the result. One channel
+# In slabs of one float32 channel. All channels: source, resampled, and part of the result. One channel
 # at a time: the intermediate result.
 _SLAB_COPIES_OF_CHANNEL, _SLAB_COPIES = 3, 1
-_LAYER_COPIES = 2  # a layer of chunks, and the slab or the chunks that are encoded
+_LAYER_COPIES = 2  # a layer of chunks, and the slab or chunks being encoded
 _TFRECORD_COPIES = 3  # the record, its serialized form, and the copy that is written
 
 
 def case_bytes(
     shape: Grid, spans: Spans, description: Description, record_format: str, chunk: Grid | None = None
 ) -> int:
-    """Returns the memory of a process that converts one case.
+    """Returns the memory in bytes that a process needs to convert one case.
 
     Args:
-      shape: number of voxels of the volume along x, y, z.
-      spans: the voxels of the record along x, y, z, in coordinates of the volume.
+      shape: size of the volume in voxels along x, y, z.
+      spans: the voxels of the record along x, y, z, in volume coordinates.
       description: the channels of the case.
       record_format: the file format of the record.
-      chunk: number of voxels of a chunk along x, y, z; None for the default.
+      chunk: size of a chunk in voxels along x, y, z; None for the default.
     """
     grid = tuple(span.size for span in spans)
     copies = _SLAB_COPIES_OF_CHANNEL * len(description.channels) + _SLAB_COPIES

@@ -1,4 +1,4 @@
-"""The intensity schemes of records, as tables with a row for each case that a TensorFlow graph reads."""
+"""The intensity schemes of records as tables with one row per case, for use in a TensorFlow graph."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -45,7 +45,7 @@ class ChannelMaps(NamedTuple):
     highest: np.ndarray
 
     def row(self, at) -> "ChannelMaps":
-        """Returns the maps of case `at`, Tensor[] int64."""
+        """Returns the maps of the case with index `at`, Tensor[] int64."""
         return ChannelMaps(*(tf.gather(tf.constant(column), at) for column in self))
 
     def apply(self, values):
@@ -66,7 +66,7 @@ def channel_maps(manifest: Manifest, intensities: Sequence[Intensity]) -> Channe
     """Returns the maps of all cases.
 
     Args:
-      manifest: the statistics of the channels of each case.
+      manifest: the manifest, with each case's channel statistics.
       intensities: the intensity scheme of each channel; see `resolve_intensities`.
     """
     names = manifest.description.channels
@@ -89,19 +89,19 @@ def channel_maps(manifest: Manifest, intensities: Sequence[Intensity]) -> Channe
 def resolve_intensities(
     manifest: Manifest, window: Window = DEFAULT_WINDOW, overrides: Mapping[str, str] | None = None
 ) -> tuple[Intensity, ...]:
-    """Returns the intensity scheme of each channel of a folder of records.
+    """Returns the intensity scheme of each channel in a records folder.
 
     Args:
-      manifest: the schemes that the records name.
-      window: (low, high) in HU for channels of CT that have a window. The default gives way to the window that the
-        description of the records names.
-      overrides: {channel: scheme} of channels with another scheme, for example `{"FLAIR": "z-score"}`.
+      manifest: the manifest, with the schemes that the records name.
+      window: (low, high) in HU for CT channels that have a window. A window in the description of the records takes
+        precedence over the default.
+      overrides: {channel: scheme} of channels with a different scheme, for example `{"FLAIR": "z-score"}`.
 
     Returns:
       The schemes.
 
     Raises:
-      ConfigError: `overrides` names a channel that the records lack.
+      ConfigError: `overrides` names a channel that is not in the records.
       DataError: a scheme or the window is invalid, or a scheme needs statistics that the records lack.
     """
     window, overrides = check_window(window), dict(overrides or {})

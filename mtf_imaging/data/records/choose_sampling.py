@@ -1,4 +1,4 @@
-"""Chooses the grid of records, or several grids, from the sizes of the cases."""
+"""Chooses one or several grids for records from the sizes of the cases."""
 
 from collections.abc import Mapping, Sequence
 
@@ -21,8 +21,8 @@ from mtf_imaging.data.sampling.buckets import (
 from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid, format_grid
 from mtf_imaging.data.sampling.sampling import Sampling, Spacing, format_spacing, smallest_box
 
-_SHOWN = 8  # cases of a grid that are named
-_COARSER = 1.25  # times the voxels of the cases; records with larger voxels lose detail
+_SHOWN = 8  # cases per grid that are named in the output
+_COARSER = 1.25  # relative to the voxels of the cases; records with larger voxels lose detail
 
 
 def choose_sampling(
@@ -36,7 +36,7 @@ def choose_sampling(
       known: voxel sizes of files whose headers lack them.
       description: the channels of the images.
       grids: the largest number of grids.
-      multiple: the number of which the sizes are multiples.
+      multiple: the number of which all sizes are multiples.
     """
     geometries = case_geometries(cases, known, description)
     volumes = [(geometry.shape, geometry.spacing) for geometry in geometries.values()]
@@ -50,7 +50,7 @@ def choose_sampling(
 
 
 def propose_spacing(volumes: Sequence[tuple[Grid, Spacing]], grid: Grid) -> str | None:
-    """Returns a line that proposes the spacing of the cases, if records of their whole fields of view lose detail.
+    """Returns a line that proposes the spacing of the cases, if records of the whole field of view lose detail.
 
     >>> propose_spacing([((120, 100, 30), (3.0, 3.0, 3.0))], (64, 64, 64))
     'voxels: 3,3,3 mm in the median case, 5.62,4.69,1.41 mm in its record: x, y lose detail. Spacing 3,3,3 keeps it.'
@@ -60,7 +60,7 @@ def propose_spacing(volumes: Sequence[tuple[Grid, Spacing]], grid: Grid) -> str 
       grid: voxels of a record along x, y and z.
 
     Returns:
-      The line; None if the records have voxels of about the same size, or smaller ones.
+      The line, or None if the voxels of the records are about as large or smaller.
     """
     shape, spacing = (np.median(values, axis=0) for values in zip(*volumes, strict=True))
     resampled = shape * spacing / grid

@@ -1,8 +1,8 @@
-"""Writes the chunks of arrays in Zarr.
+"""Writes the Zarr chunks arrays.
 
-Zarr itself writes in an event loop, which runs in a thread of its own. That thread continues after Ctrl-C or an error,
-while the folder is being deleted, and logs its unfinished tasks when the process ends. Chunks are therefore encoded and
-written by threads that end before `write_chunks` returns or raises, after Ctrl-C, too.
+Zarr itself writes in an event loop in a separate thread. That thread continues after Ctrl-C or an error, while the
+folder is being deleted, and logs its unfinished tasks when the process ends. Chunks are therefore encoded and written
+by threads that end before `write_chunks` returns or raises, even after Ctrl-C.
 """
 
 import itertools
@@ -26,14 +26,14 @@ def write_chunks(
 ) -> None:
     """Writes whole chunks of an array, compressed with `CODEC`.
 
-    A chunk of zeros is a file, too, so that a missing file is always an error.
+    Chunks of zeros are also written, so that a missing file is always an error.
 
     Args:
       store: the store of the array.
       name: path of the array in the store.
       chunk: shape of a chunk.
       first: the number of the first chunk along each axis.
-      values: the values of the chunks. Chunks that they fill only in part, at the border, are padded with zeros.
+      values: the values of the chunks. Partial chunks at the border are padded with zeros.
     """
 
     def write(at: Sequence[int]) -> None:
@@ -46,7 +46,7 @@ def write_chunks(
         store.write(f"{name}/c/{key}", blosc.compress(padded, _COMPRESSOR.encode(), _LEVEL, blosc.SHUFFLE))
 
     numbers = (range(-(-size // length)) for size, length in zip(values.shape, chunk, strict=True))
-    # Blosc is deterministic only in other threads than the main thread, where it starts no threads itself.
+    # Blosc is deterministic only outside the main thread, where it does not start its own threads.
     with deferred_interrupts() as interrupts, ThreadPoolExecutor(_THREADS) as pool:
         for _ in pool.map(write, itertools.product(*numbers)):
             pass

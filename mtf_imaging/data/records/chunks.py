@@ -1,8 +1,8 @@
-"""Reads the chunks of arrays in Zarr, and checks their digests.
+"""Reads the Zarr chunks arrays, and checks their digests.
 
-Zarr itself reads in an event loop, which runs in a thread of its own. Pipelines of TensorFlow must not wait for that
-thread: if Python's garbage collector deletes an unused pipeline there, the pipeline waits for its last reads, and these
-wait for the thread. Chunks are therefore read and decoded in the thread of the caller.
+Zarr itself reads in an event loop in a separate thread. TensorFlow pipelines must not wait for that thread: if Python's
+garbage collector deletes an unused pipeline there, the pipeline waits for its last reads, which in turn wait for the
+thread. Chunks are therefore read and decoded in the caller's thread.
 """
 
 import hashlib
@@ -20,23 +20,23 @@ from mtf_imaging.files.text_file import read_regular
 
 REMAKE = "Fix: run convert again; it replaces damaged records."
 METADATA = "zarr.json"
-OURS = "mtf_imaging"  # the name of our attributes
-MAX_METADATA_BYTES = 1 << 28  # with the digests of millions of chunks
-_MAX_CHUNK_BYTES = 1 << 31  # the limit of Blosc
+OURS = "mtf_imaging"  # the key of our attributes
+MAX_METADATA_BYTES = 1 << 28  # enough for the digests of millions of chunks
+_MAX_CHUNK_BYTES = 1 << 31  # the Blosc limit
 
 
 def digest(data: bytes) -> str:
-    """Returns the digest of the contents of a file."""
+    """Returns the digest of a file's contents."""
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 class CheckedFolder:
-    """The folder of a record, whose files are read only if their digests are the stated ones.
+    """The folder of a record, whose files are read only if they have the expected digests.
 
     Args:
       path: path of the folder.
       case: key of the case, for messages.
-      digests: the digest of each file by its path in the folder. More can be added later.
+      digests: {path in the folder: digest of the file}. More can be added later.
 
     Attributes:
       bytes_read: number of bytes of chunks that were read.
@@ -78,7 +78,7 @@ class CheckedFolder:
 
 
 class ChunkedArray:
-    """An array in Zarr format 3, compressed by Blosc, in a folder that states its digests.
+    """An array in Zarr format 3, compressed with Blosc, in a folder with known digests.
 
     Args:
       folder: the folder.
@@ -90,8 +90,8 @@ class ChunkedArray:
       dtype: dtype of the array.
 
     Raises:
-      DataError: the metadata are missing or damaged.
-      KeyError, TypeError, ValueError: the metadata are not those of such an array.
+      DataError: the metadata is missing or damaged.
+      KeyError, TypeError, ValueError: the metadata does not describe such an array.
     """
 
     def __init__(self, folder: CheckedFolder, name: str) -> None:
@@ -111,7 +111,7 @@ class ChunkedArray:
 
         Args:
           ranges: the indices along each axis.
-          result: is filled with the values.
+          result: an array that receives the values.
         """
         if not all(map(len, ranges)):
             return

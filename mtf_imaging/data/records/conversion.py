@@ -1,4 +1,4 @@
-"""Converts single cases: makes the record of a case, or checks an existing one."""
+"""Converts single cases: writes a case's record, or checks an existing one."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Converted:
 
     Attributes:
       source: the origin of the record.
-      is_labeled: whether any voxel of the record has a label other than the background and the ignore label.
+      is_labeled: whether any voxel of the record has a label other than the background or ignore label.
     """
 
     source: Source
@@ -45,8 +45,8 @@ class Converted:
 class Conversion:
     """The settings of a conversion; its methods can run in any process.
 
-    The methods return an error instead of raising it, so that the other cases are still converted. TensorFlow
-    takes seconds to import, so it is imported by the methods, only in processes that work on cases.
+    The methods return an error instead of raising it, so that the other cases are still converted. Importing TensorFlow
+    takes seconds, so the methods import it, only in processes that work on cases.
 
     Attributes:
       input_dir: folder of the cases.
@@ -55,7 +55,7 @@ class Conversion:
       known: voxel sizes of files whose headers lack them.
       description: the channels, labels and masks of the cases.
       record_format: the file format of the records, "zarr" or "tfrecord".
-      chunk: number of voxels of a chunk along x, y, z; None for the default.
+      chunk: size of a chunk in voxels along x, y, z; None for the default.
     """
 
     input_dir: Path
@@ -67,7 +67,7 @@ class Conversion:
     chunk: Grid | None = None
 
     def record_path(self, case: Case) -> Path:
-        """Returns the path of the record of a case."""
+        """Returns the record path of a case."""
         return record_path(self.output_dir, case.key, self.record_format)
 
     def has_record(self, case: Case) -> bool:
@@ -78,14 +78,14 @@ class Conversion:
             return False
 
     def worker_bytes(self, cases: Iterable[Case]) -> int:
-        """Returns the memory of a process that converts any of the cases; reads their headers."""
+        """Returns the memory in bytes that a process needs to convert any of the cases; reads their headers."""
         from mtf_imaging.data.records.case_memory import case_bytes
 
         most = 1
         for case in cases:
             try:
                 geometry = case_geometry(case, self.known, self.description)
-            except DataError:  # the conversion of the case reports it
+            except DataError:  # converting the case reports this
                 continue
             spans = self.sampling.spans(geometry.shape, geometry.spacing)
             needed = case_bytes(geometry.shape, spans, self.description, self.record_format, self.chunk)
@@ -108,7 +108,7 @@ class Conversion:
         """Checks the existing record of a case.
 
         Returns:
-          None if the record is damaged, or has the name of another case, and must be made again.
+          None if the record must be written again, because it is damaged or belongs to another case.
         """
         try:
             with case_errors(case.volume):
@@ -147,13 +147,13 @@ class Conversion:
         return DataError(f"{path}: this record {what}. Fix: convert to another folder, or delete this one.")
 
     def _is_labeled(self, record: "StoredRecord") -> bool:
-        """Returns whether a record has a label; reads the layers of its chunks one by one."""
+        """Returns whether a record has a labeled voxel; reads its chunks layer by layer."""
         thickness = record.grid[2] if record.chunk is None else record.chunk[2]
         layers = ALONG_Z.parts(whole_region(record.grid), thickness)
         return any(any_labeled(record.labels(layer), self.description) for layer in layers)
 
     def _fault_of_form(self, record: "StoredRecord") -> str:
-        """Returns why the values of an existing record do not suit the description, or ""."""
+        """Returns the reason that an existing record's values do not match the description, or ""."""
         names = self.description.channels
         if record.num_channels != len(names) or record.has_hu != has_hu(self.description):
             stored = "HU of one CT" if record.has_hu else f"the values of {record.num_channels} channel(s)"
@@ -163,7 +163,7 @@ class Conversion:
         return ""
 
     def _fault_of_chunk(self, record: "StoredRecord") -> str:
-        """Returns why the chunks of an existing record are not those that were asked for, or ""."""
+        """Returns the reason that an existing record's chunks do not match the requested ones, or ""."""
         if self.chunk is None or record.chunk is None:
             return ""
         wanted = clip_chunk(self.chunk, record.grid)
@@ -187,7 +187,7 @@ class Conversion:
 
 
 def case_geometry(case: Case, known: SpacingTable, description: Description) -> Geometry:
-    """Reads only the header of the image of a case, for its shape and spacing.
+    """Reads only the image header of a case, for its shape and spacing.
 
     Raises:
       DataError: the header cannot be used.
@@ -199,10 +199,10 @@ def case_geometry(case: Case, known: SpacingTable, description: Description) -> 
 
 
 def case_geometries(cases: Sequence[Case], known: SpacingTable, description: Description) -> dict[str, Geometry]:
-    """Reads the headers of the images of cases.
+    """Reads the image headers of cases.
 
     Returns:
-      The geometries by the keys of the cases.
+      {case key: geometry}.
 
     Raises:
       DataError: headers cannot be used; all of them are reported.

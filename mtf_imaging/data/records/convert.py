@@ -1,4 +1,4 @@
-"""Converts a folder of NIfTI cases to records of one resolution and spacing."""
+"""Converts a folder of NIfTI cases to records with one resolution and spacing."""
 
 import collections
 import functools
@@ -61,10 +61,10 @@ def convert(
 ) -> list[str]:
     """Converts cases to records.
 
-    Each case is reoriented to RAS+ and resampled, the image by linear and the labels by nearest-neighbor interpolation.
-    See `Sampling` for the position of the voxels of a record. If the box crops voxels of a mask, a warning names the
-    file and reports the number of voxels. Records store values before the intensity schemes, so a change of these
-    schemes needs no new records.
+    Each case is reoriented to RAS+ and resampled: the image linearly, the labels to the nearest neighbor.
+    See `Sampling` for the position of a record's voxels. If the box crops mask voxels, a warning names the file and
+    reports their number. Records store values before the intensity schemes are applied, so different schemes do not
+    need new records.
 
     Call the function again to resume an interrupted conversion. Records of the same files and sampling are kept, and
     damaged records are made again. All cases that cannot be used are reported together, after all other cases are
@@ -73,29 +73,29 @@ def convert(
     Args:
       input_dir: folder of cases; see `find_cases`.
       output_dir: folder of the records; created if it does not exist.
-      resolution: number of voxels of each record, `64` or `x:192,y:192,z:96`. None means 256 without a spacing. With a
+      resolution: number of voxels in each record, `64` or `x:192,y:192,z:96`. None means 256 without a spacing. With a
         spacing, it means the smallest box that covers every case, rounded up to multiples of 16. PNG and TIFF images
         always have one voxel along z. Several grids are separated by `|` and need a spacing.
       spacing: voxel size in mm along x, y and z, for example `1.5,1.5,2`. Volumes are padded with air or cropped to the
         resolution. None means that each record spans the whole field of view of its volume.
       spacing_csv: a CSV in the format of `read_spacing_table`, with the voxel sizes of files whose headers lack them.
-      workers: number of processes. 1 means only the calling process; None means one per core, as far as memory allows
-        by the sizes of the cases.
+      workers: number of processes. 1 means only the calling process; None means one per core, or fewer if memory is
+        short for the sizes of the cases.
       progress: whether to show a progress bar and print a summary.
       prepare: a function that each process calls before its first case if records are TFRecord files, for example to
         import TensorFlow silently; records in Zarr need no TensorFlow.
-      description: the channels, intensities, labels and masks; None for those of the folder's `dataset.json`, or LiTS
+      description: the channels, intensities, labels and masks; None for the folder's `dataset.json`, or LiTS
         if there is no such file.
       grids: the largest number of different grids. With several, each case gets the smallest grid that covers it. The
         grids are chosen for the fewest voxels in total; this requires a spacing, and no resolution.
-      multiple: the number of which the sizes of chosen grids are multiples; None for 16.
+      multiple: the number of which all chosen grid sizes are multiples; None for 16.
       record_format: the file format of the records, "zarr" for OME-Zarr folders or "tfrecord" for TFRecord files; None
         for the format of the records in the output folder, or Zarr if it has none.
-      chunk: voxels of a chunk of a Zarr record, `64` or `x:64,y:64,z:32`; not larger than the grid. None means 64
+      chunk: chunk size of a Zarr record in voxels, `64` or `x:64,y:64,z:32`; not larger than the grid. None means 64
         for new records, and any size for existing ones.
 
     Returns:
-      The keys of the cases, in natural order.
+      The case keys, in natural order.
 
     Raises:
       DataError: a case cannot be used, no case has a labeled voxel, or the output folder contains records of another
@@ -144,7 +144,7 @@ def convert(
 
 
 def _each(function, cases: list[Case], *, workers, title, progress, prepare) -> dict[str, Converted | None]:
-    """Calls a function with each case; returns the results by key, or raises one error for all failures."""
+    """Calls a function for each case; returns the results by key, or raises one error for all failures."""
     results, faults = {}, CaseFaults()
     with tqdm(total=len(cases), desc=title, unit="case", disable=not progress or not cases, dynamic_ncols=True) as bar:
         for case, result in in_parallel(function, cases, workers, prepare):
@@ -158,7 +158,7 @@ def _each(function, cases: list[Case], *, workers, title, progress, prepare) -> 
 
 
 def _described(description: Description) -> str:
-    """Returns the lines about the channels, labels and masks of a data set."""
+    """Describes the channels, labels and masks of a data set in lines of text."""
     channels = (
         f"{name} ({intensity})" for name, intensity in zip(description.channels, description.intensities, strict=True)
     )
@@ -197,7 +197,7 @@ def _check_grids(grids: int, multiple: int | None, spacing: Spacing | None, reso
 def _choose_format(
     output_dir: str | Path, record_format: str | None, chunk: str | int | None
 ) -> tuple[str, Grid | None]:
-    """Returns the format of the records and the size of their chunks; an output folder has records of one format."""
+    """Returns the record format and chunk size; all records in an output folder have the same format."""
     stored = [name for name in ENDINGS if list_records(output_dir, name)]
     chosen = check_format(record_format) if record_format is not None else (*stored, ZARR)[0]
     if any(name != chosen for name in stored):
@@ -217,7 +217,7 @@ def _choose_format(
 
 
 def max_voxels(description: Description) -> int:
-    """Returns the largest number of voxels of a record in a TFRecord file."""
+    """Returns the largest number of voxels in a TFRecord file's record."""
     return _MAX_BYTES // voxel_bytes(description)
 
 
@@ -253,7 +253,7 @@ def _check_manifest(job: Conversion) -> None:
 
 
 def _check_description(job: Conversion, other: Description) -> None:
-    """Raises DataError if existing records have other channels or labels; other intensities need no new records."""
+    """Raises DataError if existing records have other channels or labels; different intensities are allowed."""
     if is_plain_lits(other) and is_plain_lits(job.description):
         return
     stored, wanted = (

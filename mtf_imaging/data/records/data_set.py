@@ -1,4 +1,4 @@
-"""The records of a folder as a data set to train on."""
+"""The records in a folder as a training data set."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -25,27 +25,27 @@ class Records:
     `mtf_imaging.training.data_set` describes the interface.
 
     Attributes:
-      window: (low, high) in HU of CT, mapped to 0..1 and clipped. The default gives way to the window that the
-        `dataset.json` of another data set than LiTS names.
+      window: (low, high) in HU of CT, mapped to 0..1 and clipped. A window in the `dataset.json` of a data set other
+        than LiTS takes precedence over the default.
       augmentation: a function with the signature of `data.augmentation.Augmentation`, or None.
       spacing: the spacing that the records must have; see `open_records`.
-      intensities: {channel: intensity scheme} of channels with another scheme than `dataset.json` names, for example
+      intensities: {channel: intensity scheme} of channels that do not use the scheme in `dataset.json`, for example
         `{"FLAIR": "z-score"}`.
-      patches: the patches of the records to train on; None for whole records.
+      patches: the patches to train on; None for whole records.
     """
 
     window: Window = DEFAULT_WINDOW
     augmentation: Callable | None = None
     spacing: str | None = None
     intensities: Mapping[str, str] | None = None
-    patches: Patches | None = field(default=None, repr=False)  # cross_validate records it as a setting of its own
+    patches: Patches | None = field(default=None, repr=False)  # cross_validate records it as a separate setting
 
     def sampling(self, data_dir: str | Path | Subset) -> AnySampling:
         """Returns the resolution and spacing of the records, or their grids if there are several."""
         return open_records(data_dir, spacing=self.spacing).sampling
 
     def sizes(self, data_dir: str) -> Grid:
-        """Returns the numbers of voxels of the records along x, y and z; of several grids, those of the largest."""
+        """Returns the size of the records in voxels along x, y and z; the largest grid if there are several."""
         return self.sampling(data_dir).grids[-1]
 
     def grids(self, data_dir: str | Path | Subset) -> list[Grid]:
@@ -53,7 +53,7 @@ class Records:
         return open_records(data_dir, spacing=self.spacing).grids
 
     def label_counts(self, data_dir: str | Path | Subset) -> np.ndarray:
-        """Returns the number of voxels of each label, int64 `[256]`, in up to 64 of the records."""
+        """Returns the number of voxels per label, int64 `[256]`, in up to 64 records."""
         return count_labels(data_dir)
 
     def batches(self, data_dir: str, *, batch_size: int, sizes: Grid, seed: int, start_step: int) -> Iterator[dict]:
@@ -89,7 +89,7 @@ class Records:
         return self._batches(data_dir, batch_size, seed, start_step, parts=parts, regions=regions)
 
     def _resolution(self, sizes: Grid) -> str | None:
-        """Returns the resolution that the records must have; None if they are larger than the samples."""
+        """Returns the resolution that the records must have; None if the samples are patches."""
         return None if self.patches else format_grid(sizes)
 
     def _batches(self, *args: Any, **options: Any) -> Iterator[dict]:

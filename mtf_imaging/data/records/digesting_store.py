@@ -1,4 +1,4 @@
-"""A Zarr store in a folder to write to, which computes the digest of each file."""
+"""A write-only Zarr store in a folder, which computes the digest of each file."""
 
 import os
 from pathlib import Path
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 class DigestingStore(LocalStore):
-    """A store to write to, which computes the digest of each file.
+    """A write-only store that computes the digest of each file.
 
     Args:
       root: folder of the record.
 
     Attributes:
-      digests: the digest of each file by its path in the folder.
+      digests: {path in the folder: digest of the file}.
     """
 
     def __init__(self, root: Path) -> None:
@@ -39,11 +39,11 @@ class DigestingStore(LocalStore):
         self.write(key, value.to_bytes())
 
     async def set(self, key: str, value: "Buffer") -> None:
-        """Writes a file for Zarr; these are a few small ones."""
+        """Writes a file for Zarr, which uses this only for a few small files."""
         self.set_sync(key, value)
 
     def verify(self, name: str | os.PathLike) -> None:
-        """Flushes all files to the disk, reads them again and compares their digests.
+        """Flushes all files to disk, reads them again and compares their digests.
 
         Args:
           name: the final path of the record, for messages.

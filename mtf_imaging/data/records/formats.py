@@ -15,12 +15,12 @@ _PREFIX = "case-"
 
 
 def record_name(key: str, record_format: str = ZARR) -> str:
-    """Returns the name of the record of case `key`."""
+    """Returns the record name of case `key`."""
     return f"{_PREFIX}{key}{ENDINGS[record_format]}"
 
 
 def record_path(data_dir: str | os.PathLike, key: str, record_format: str = ZARR) -> Path:
-    """Returns the path of the record of case `key`.
+    """Returns the record path of case `key`.
 
     Raises:
       DataError: the key leads out of the folder.
@@ -30,12 +30,12 @@ def record_path(data_dir: str | os.PathLike, key: str, record_format: str = ZARR
 
 
 def list_records(data_dir: str | os.PathLike, record_format: str) -> list[Path]:
-    """Returns the paths of all records of one format in a folder."""
+    """Returns the paths of all records in a folder that have the given format."""
     return list(Path(data_dir).glob(f"{_PREFIX}*{ENDINGS[record_format]}"))
 
 
 def format_by_path(path: str | os.PathLike) -> str:
-    """Returns the format of a record by the ending of its name: TFRecord if it has that ending, otherwise Zarr."""
+    """Returns the format of a record from its name: TFRecord if it has that ending, otherwise Zarr."""
     return TFRECORD if Path(path).name.endswith(ENDINGS[TFRECORD]) else ZARR
 
 
@@ -43,7 +43,7 @@ def check_format(record_format: str) -> str:
     """Checks the name of a format, and returns it.
 
     Raises:
-      ConfigError: there is no such format.
+      ConfigError: the format does not exist.
     """
     if record_format not in ENDINGS:
         raise ConfigError(
@@ -55,7 +55,7 @@ def check_format(record_format: str) -> str:
 
 
 def parse_chunk(chunk: str | int) -> Grid:
-    """Parses the size of a chunk, in the form of a resolution.
+    """Parses the size of a chunk, in the format of a resolution.
 
     >>> parse_chunk("x:64,y:64,z:32")
     (64, 64, 32)
@@ -74,7 +74,7 @@ def parse_chunk(chunk: str | int) -> Grid:
 
 
 def clip_chunk(chunk: Grid | None, grid: Grid) -> Grid:
-    """Returns the size of the chunks of a record, which are not larger than its grid.
+    """Returns the chunk size of a record, which does not exceed its grid.
 
     >>> clip_chunk(None, (128, 128, 48))
     (64, 64, 48)

@@ -11,23 +11,23 @@ from mtf_imaging.data.records.manifest import open_records
 from mtf_imaging.data.records.opening import open_record
 from mtf_imaging.data.records.splits import Subset
 
-_PLANES = 16  # read at a time
-_MOST_VOXELS = 1 << 30  # read in seconds
+_PLANES = 16  # voxels to read at a time
+_MOST_VOXELS = 1 << 30  # voxels that can be read in seconds
 
 
 def survey_records(
     data_dir: str | Path | Subset, most: int = MOST_IMAGES, most_voxels: int = _MOST_VOXELS
 ) -> LabelSurvey:
-    """Counts the voxels of each label in the records of a folder.
+    """Counts the voxels of each label in the records in a folder.
 
     Args:
-      data_dir: a folder of records, or a subset of it.
-      most: the number of records to read if the folder has more. They are spread evenly over the list of cases.
-      most_voxels: the number of voxels to read, about, if these records have more: then only every n-th slab of planes
-        of each record is read.
+      data_dir: a records folder, or a subset of it.
+      most: the maximum number of records to read, spread evenly over the list of cases.
+      most_voxels: the approximate number of voxels to read if these records have more. In that case, only every n-th
+        slab of each record is read.
 
     Returns:
-      The number of voxels of each label among those that are read, int64 `[256]`.
+      The number of voxels read per label, int64 `[256]`.
 
     Raises:
       DataError: the folder is incomplete, or a record is damaged.
@@ -61,5 +61,5 @@ def survey_records(
 
 
 def count_labels(data_dir: str | Path | Subset, most: int = MOST_IMAGES, most_voxels: int = _MOST_VOXELS) -> np.ndarray:
-    """Returns the number of voxels of each label, int64 `[256]`; see `survey_records`."""
+    """Returns the number of voxels per label, int64 `[256]`; see `survey_records`."""
     return survey_records(data_dir, most, most_voxels).counts

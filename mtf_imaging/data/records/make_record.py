@@ -1,4 +1,4 @@
-"""Makes the record of a case: reads it, reorients it to RAS+ and resamples it, slab by slab."""
+"""Creates the record of a case: reads the case, reorients it to RAS+ and resamples it, slab by slab."""
 
 import contextlib
 import dataclasses
@@ -32,12 +32,12 @@ from mtf_imaging.files.text_file import check_regular
 
 @dataclasses.dataclass(frozen=True)
 class Made:
-    """The result of making a record.
+    """The result of creating a record.
 
     Attributes:
-      facts: what the record states about its case.
-      grid: number of voxels of the record along x, y, z.
-      is_labeled: whether any of its voxels has a label other than the background and the ignore label.
+      facts: the facts about the case in the record.
+      grid: size of the record in voxels along x, y, z.
+      is_labeled: whether any voxel has a label other than the background or ignore label.
     """
 
     facts: Facts
@@ -63,7 +63,7 @@ def write_case(
       sampling: resolution and spacing of the record, or several grids to choose from.
       known: voxel sizes of files whose headers lack them.
       description: the channels, labels and masks of the case.
-      chunk: number of voxels of a chunk of a Zarr record along x, y, z; None for the default.
+      chunk: size of a chunk in voxels along x, y, z; None for the default.
 
     Raises:
       DataError: one of its files cannot be used, or the bytes on disk differ from the bytes that were written.
@@ -80,7 +80,7 @@ def make_record(
 ) -> Record:
     """Reads a case and resamples it, the image linearly and the labels to the nearest neighbor.
 
-    Logs a warning if the mask is empty or if voxels of a mask are cropped.
+    Logs a warning if the mask is empty or if mask voxels are cropped.
 
     Args:
       case: a case with its segmentation.
@@ -132,7 +132,7 @@ def _convert(
     known: SpacingTable,
     description: Description,
 ) -> Made:
-    """Reads a case, and writes it to the writer that `create` returns for a grid and a number of channels."""
+    """Reads a case, and passes it to the writer that `create` returns for a grid and a number of channels."""
     if is_plain_lits(description):
         image = open_volume(case.volume, known)
     else:
@@ -181,7 +181,7 @@ def _write_image(writer: RecordWriter, image: ImageSource, spans: Spans, grid: G
 
 
 def _write_labels(writer: RecordWriter, mask: VoxelSource, spans: Spans, grid: Grid, description: Description) -> bool:
-    """Writes the labels of a mask; returns whether the grid has a label."""
+    """Writes the labels of a mask; returns whether the grid has a labeled voxel."""
     axis, is_labeled = mask.order.axis, False
     for slab, labels in nearest_slabs(mask.read, mask.geometry.shape, spans, whole_region(grid), order=mask.order):
         writer.write_labels(labels, slab[axis].start, axis)
@@ -191,7 +191,7 @@ def _write_labels(writer: RecordWriter, mask: VoxelSource, spans: Spans, grid: G
 
 
 def _check_mask(mask: VoxelSource, cropped: CroppedLabels, description: Description, is_labeled: bool) -> None:
-    """Warns if a mask is empty or cropped; reads it again only if the labels on the grid do not show that.
+    """Warns if a mask is empty or cropped; reads it again only if the labels on the grid do not answer this.
 
     Args:
       mask: the labels.
@@ -211,7 +211,7 @@ def _check_mask(mask: VoxelSource, cropped: CroppedLabels, description: Descript
 
 
 def digest(case: Case) -> str:
-    """Returns a digest of the contents of a case's files; dates are ignored because copying changes them."""
+    """Returns a digest of the contents of a case's files; dates are ignored, because copying changes them."""
     contents = hashlib.blake2b(digest_size=16)
     for path in (*case.channels, case.labels):
         for name in files_of_image(path):

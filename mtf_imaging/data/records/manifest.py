@@ -1,4 +1,4 @@
-"""Reads and writes `dataset.json`, the manifest of a folder of records.
+"""Reads and writes `dataset.json`, the manifest of a records folder.
 
 The manifest is written last, so a folder with a manifest is complete.
 """
@@ -25,9 +25,9 @@ from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.files.json_file import read_object
 
 FORMAT = 5
-# Format 1 has no spacing: its records span the whole field of view. Formats 1 and 2 store only the keys of the cases.
-# Format 4 has a description of the data set, statistics of the channels and perhaps several grids. Format 5 names the
-# format of the records. TFRecord files are still written with the formats that earlier releases read: 3 for LiTS on one
+# Format 1 has no spacing: its records span the whole field of view. Formats 1 and 2 store only case keys.
+# Format 4 has a data set description, channel statistics and possibly several grids. Format 5 names the
+# record format. TFRecord files are still written with the formats that earlier releases read: 3 for LiTS on one
 # grid, otherwise 4.
 _READ = (1, 2, 3, 4, 5)
 _FORMAT_OF_LITS, _FORMAT_OF_TFRECORD = 3, 4
@@ -41,16 +41,16 @@ class Source:
     """The origin of a record.
 
     Attributes:
-      digest: digest of the contents of the image's and the segmentation's files.
+      digest: digest of the image and segmentation files' contents.
       volume, labels: paths of these files, relative to the folder that was converted; `volume` is the first file of an
         image with one file per channel.
-      shape: number of voxels of the volume along x, y, z.
+      shape: size of the volume in voxels along x, y, z.
       spacing: voxel size of the volume in mm along x, y, z.
       affine: `[4, 4]`, canonical voxel index -> mm in RAS+.
       axis_codes: direction of each stored axis of the volume, for example `LPS`.
       channels: paths of all files of an image with one file per channel; otherwise empty.
       statistics: the distribution of each channel in the whole case; empty for LiTS.
-      grid: number of voxels of the record along x, y, z, if the records have several grids; otherwise empty.
+      grid: size of the record in voxels along x, y, z, if the records have several grids; otherwise empty.
     """
 
     digest: str
@@ -65,7 +65,7 @@ class Source:
     grid: tuple[int, ...] = ()
 
     def fields(self) -> dict[str, Any]:
-        """Returns the attributes for JSON; those that LiTS on one grid lacks are left out if they are empty."""
+        """Returns the attributes for JSON; those that LiTS on one grid does not use are left out if empty."""
         fields = dict(vars(self))
         for name in _OPTIONAL:
             if not fields[name]:
@@ -75,11 +75,11 @@ class Source:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The contents of a folder of records.
+    """The contents of a records folder.
 
     Attributes:
       sampling: the grid and spacing of all records, or their grids if there are several.
-      sources: the origin of each record by the key of its case, in natural order. It is None for records of earlier
+      sources: the origin of each record by case key, in natural order. It is None for records of earlier
         releases, which did not store it.
       description: the channels, intensities, labels and masks; LiTS for records of earlier releases.
       record_format: the file format of the records, "zarr" or "tfrecord".
@@ -97,11 +97,11 @@ class Manifest:
 
     @property
     def cases(self) -> list[str]:
-        """The keys of the cases, in natural order."""
+        """The case keys, in natural order."""
         return list(self.sources)
 
     def case_sampling(self, key: str) -> Sampling:
-        """Returns the grid and spacing of the record of a case."""
+        """Returns the grid and spacing of a case's record."""
         if isinstance(self.sampling, Sampling):
             return self.sampling
         source = self.sources[key]
@@ -110,11 +110,11 @@ class Manifest:
 
     @property
     def grids(self) -> list[Grid]:
-        """The grid of each record, in the order of the cases."""
+        """The grid of each record, in case order."""
         return [self.case_sampling(key).grid for key in self.sources]
 
     def record_path(self, data_dir: str | Path, key: str) -> Path:
-        """Returns the path of the record of case `key` in the folder of this manifest."""
+        """Returns the record path of case `key` in the folder of this manifest."""
         return record_path(data_dir, key, self.record_format)
 
     def check(self, path: str | Path, key: str, digest: str) -> None:
@@ -122,10 +122,10 @@ class Manifest:
 
         Args:
           path: path of the record.
-          key, digest: the key and the digest of the source files that the record stores.
+          key, digest: the case key and the source digest that the record stores.
 
         Raises:
-          DataError: the record belongs to another case, or was made from other files.
+          DataError: the record belongs to another case, or was created from other files.
         """
         source = self.sources.get(key)
         if Path(path).name != self.record_path("", key).name:
@@ -141,7 +141,7 @@ class Manifest:
 
 
 def is_plain_lits(description: Description) -> bool:
-    """Returns whether records have the form of earlier releases, which had neither descriptions nor statistics."""
+    """Returns whether records have the format of earlier releases, without descriptions and statistics."""
     return dataclasses.replace(description, file_ending=LITS.file_ending) == LITS
 
 
@@ -151,7 +151,7 @@ def has_hu(description: Description) -> bool:
 
 
 def voxel_bytes(description: Description) -> int:
-    """Returns the size of one voxel of a record: the values of all channels and the label."""
+    """Returns the bytes of one voxel in a record: the values of all channels and the label."""
     return (_HU_BYTES if has_hu(description) else _VALUE_BYTES * len(description.channels)) + _LABEL_BYTES
 
 
@@ -173,7 +173,7 @@ def write_manifest(data_dir: str | Path, manifest: Manifest) -> None:
 
 
 def read_manifest(data_dir: str | Path) -> Manifest | None:
-    """Reads the manifest of a folder of records.
+    """Reads the manifest of a records folder.
 
     Returns:
       The manifest, or None if the folder or the manifest does not exist.
@@ -206,7 +206,7 @@ def read_manifest(data_dir: str | Path) -> Manifest | None:
 
 
 def _check_names(sources: Mapping[str, Source | None]) -> None:
-    """Raises ValueError if a key is not part of the name of a file, or a source has no name."""
+    """Raises ValueError if a key cannot be part of a file name, or a source has no name."""
     for key, source in sources.items():
         if "/" in key or "\0" in key:
             raise ValueError(f"the case {key!r} has a name with a slash")
@@ -278,7 +278,7 @@ def open_records(data_dir: str | Path | Subset, grid: Grid | None = None, spacin
 
 
 def _check_sizes(manifest: Manifest, paths: Sequence[Path]) -> None:
-    """Checks that uncompressed records have at least the size of their voxels."""
+    """Checks that uncompressed records are at least as large as their voxels."""
     for size, at in group_by_grid(manifest.grids).items():
         least = voxel_bytes(manifest.description) * math.prod(size)
         short = [paths[number] for number in at if paths[number].stat().st_size < least]

@@ -1,4 +1,4 @@
-"""The metadata of records in Zarr: those of OME-Zarr 0.5, and what a record states about its case."""
+"""The Zarr metadata records: OME-Zarr 0.5 metadata and the facts about a case."""
 
 import dataclasses
 import json
@@ -22,7 +22,7 @@ _VERSION = "0.5"
 
 
 def grid_affine(facts: Facts, grid: Grid) -> np.ndarray:
-    """Returns the map from voxel indices `[x, y, z]` of a record's grid to mm in RAS+, `[4, 4]` float64."""
+    """Returns the affine from voxel indices `[x, y, z]` in a record's grid to mm in RAS+, `[4, 4]` float64."""
     spans = Sampling(grid, facts.sampled_at).spans(facts.shape, facts.spacing)
     to_volume = np.diag([*(span.step for span in spans), 1.0])
     to_volume[:3, 3] = [span.start + 0.5 * span.step - 0.5 for span in spans]  # between the centers of voxels
@@ -34,9 +34,9 @@ def image_attributes(name: str, affine: np.ndarray, has_channels: bool) -> dict[
 
     Args:
       name: name of the image.
-      affine: `[4, 4]`, voxel index `[x, y, z]` -> mm in RAS+. OME-Zarr 0.5 has only scale and translation, so these
-        lack the rotation of an oblique image; the whole affine is in our attributes.
-      has_channels: whether the first axis of the array is the channel.
+      affine: `[4, 4]`, voxel index `[x, y, z]` -> mm in RAS+. OME-Zarr 0.5 has only scale and translation, so its
+        metadata lack the rotation of an oblique image; our attributes contain the whole affine.
+      has_channels: whether the first axis of the array is the channel axis.
     """
     scale = np.linalg.norm(affine[:3, :3], axis=0)[::-1].tolist()
     translation = affine[:3, 3][::-1].tolist()
@@ -63,14 +63,14 @@ def labels_attributes() -> dict[str, Any]:
 
 
 def label_image_attributes(affine: np.ndarray) -> dict[str, Any]:
-    """Returns the attributes of the group of the label image; see `image_attributes`."""
+    """Returns the group attributes of the label image; see `image_attributes`."""
     attributes = image_attributes(LABEL_NAME, affine, has_channels=False)
     attributes["ome"]["image-label"] = {"source": {"image": "../../"}}
     return attributes
 
 
 def facts_to_fields(facts: Facts) -> dict[str, Any]:
-    """Returns facts as fields for JSON, which `facts_from_fields` reads; numbers keep all of their bits."""
+    """Converts facts to JSON fields, which `facts_from_fields` reads; numbers keep all of their bits."""
     return {
         **vars(facts),
         "affine": np.asarray(facts.affine, np.float64).tolist(),
@@ -82,10 +82,10 @@ def facts_to_fields(facts: Facts) -> dict[str, Any]:
 
 
 def facts_from_fields(fields: dict[str, Any]) -> Facts:
-    """Returns the facts that fields state.
+    """Returns the facts in JSON fields.
 
     Raises:
-      KeyError, TypeError, ValueError: the fields are not those of `facts_to_fields`.
+      KeyError, TypeError, ValueError: the fields were not created by `facts_to_fields`.
     """
     sampled_at = fields["sampled_at"]
     texts = [fields[name] for name in ("key", "axis_codes", "source")]
@@ -111,7 +111,7 @@ def _triple(values: Any, kind: Any) -> tuple:
 
 
 def metadata_digest(metadata: dict[str, Any]) -> str:
-    """Returns the digest of the metadata of a record, without the digest that its attributes contain themselves."""
+    """Returns the digest of a record's metadata, excluding the digest in its own attributes."""
     attributes = metadata["attributes"]
     ours = {name: value for name, value in attributes[OURS].items() if name != "digest"}
     text = json.dumps({**metadata, "attributes": {**attributes, OURS: ours}}, sort_keys=True)

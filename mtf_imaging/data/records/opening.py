@@ -11,7 +11,7 @@ from mtf_imaging.errors import DataError
 
 
 def open_record(path: str | os.PathLike, sampling: Sampling | None = None) -> StoredRecord:
-    """Opens a record. Of a Zarr record, only the metadata are read; of a TFRecord file, voxels are read on first use.
+    """Opens a record. For a Zarr record, only metadata is read; for a TFRecord file, voxels are read on first use.
 
     Args:
       path: a record that this or an earlier release wrote.
@@ -40,13 +40,13 @@ def open_record(path: str | os.PathLike, sampling: Sampling | None = None) -> St
 def create_record(
     path: str | os.PathLike, *, grid: Grid, num_channels: int | None = None, chunk: Grid | None = None
 ) -> RecordWriter:
-    """Returns the writer of a record, in the format that the ending of its name states.
+    """Returns the writer of a record, in the format that the file ending indicates.
 
     Args:
       path: path of the record; an existing record is replaced when the new one is complete.
       grid: number of voxels along x, y, z.
-      num_channels: number of channels of a float32 image; None for Hounsfield units as int16.
-      chunk: number of voxels of a chunk along x, y, z; None for 64. Larger chunks than the grid are clipped. A TFRecord
+      num_channels: number of channels in a float32 image; None for Hounsfield units as int16.
+      chunk: size of a chunk in voxels along x, y, z; None for 64. Chunks are clipped to the grid. A TFRecord
         file has no chunks.
     """
     if format_by_path(path) == ZARR:

@@ -1,4 +1,4 @@
-"""Patches of records, whose places depend only on the seed and the number of the sample."""
+"""Patches of records, whose positions depend only on the seed and the sample number."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,19 +15,19 @@ from mtf_imaging.data.sampling.patch_sizes import check_patch
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.spelling import did_you_mean
 
-_BLOCK = (64, 64, 64)  # voxels in which labels are counted if a record has no chunks
-_DRAWS = 7  # whether and on which voxel of a label a patch is centered (4), or its place along x, y and z
+_BLOCK = (64, 64, 64)  # block size in voxels for counting labels if a record has no chunks
+_DRAWS = 7  # 4 to decide whether and on which labeled voxel a patch is centered, and 3 for its position otherwise
 
 
 @dataclass(frozen=True)
 class Patches:
-    """Patches at random places of records.
+    """Patches at random positions in records.
 
     Attributes:
       sizes: voxels of a patch along x, y and z.
-      centered: the share of the patches that are centered on a voxel of a label, as in nnU-Net (Isensee et al. 2021).
-        The label is drawn among those of the case, and the voxel among those of the label. A patch never extends beyond
-        the record, so it is moved inward at a border. A case without labels has only patches that lie anywhere.
+      centered: the share of patches that are centered on a labeled voxel, as in nnU-Net (Isensee et al. 2021).
+        The label is drawn from the labels of the case, and the voxel from the voxels with that label. A patch never
+        extends beyond the record, so it is moved inward at a border. In a case without labels, patches lie anywhere.
       labels: {label: weight}, how often each label is drawn relative to the others; None for all labels alike.
     """
 
@@ -52,10 +52,10 @@ class Patches:
             )
 
     def check(self, manifest: Manifest, data_dir: object) -> None:
-        """Checks that the records contain patches of this size, and the labels.
+        """Checks that patches of this size fit into the records, and that the labels exist.
 
         Raises:
-          ConfigError: a record is smaller than a patch, or the records have no such label.
+          ConfigError: a record is smaller than a patch, or a label does not exist in the records.
         """
         for key, grid in zip(manifest.cases, manifest.grids, strict=True):
             check_patch(self.sizes, grid, f"the record of case {key} in {data_dir}, which has a grid")
@@ -79,13 +79,13 @@ class Patches:
 
 
 class PatchCorners:
-    """Draws the first voxel of the patches of a run.
+    """Draws the first voxel of each patch in a run.
 
     Args:
       patches: the patches.
       reader: the reader of the records.
       manifest: the records.
-      seed: seed of the run.
+      seed: the run's seed.
     """
 
     def __init__(self, patches: Patches, reader: RegionReader, manifest: Manifest, seed: int) -> None:
@@ -98,7 +98,7 @@ class PatchCorners:
         """Returns Tensor[3] int64, the first voxel of the patch along x, y and z.
 
         Args:
-          sample: Tensor[] int64, the number of the sample since the run began.
+          sample: Tensor[] int64, the sample number, counted from the start of the run.
           case: Tensor[] int64, the number of its case.
         """
         # In double precision, so that every voxel of a large image can be drawn.
@@ -135,7 +135,7 @@ class PatchCorners:
 
 @dataclass(frozen=True)
 class LabelBlocks:
-    """The number of voxels of each label in blocks of a record, to draw voxels without reading the whole record.
+    """The number of voxels per label per block of a record, which avoids reading the whole record to draw voxels.
 
     Attributes:
       labels: the values of the labels.
@@ -149,7 +149,7 @@ class LabelBlocks:
 
     @classmethod
     def count(cls, record, labels: Sequence[int]) -> "LabelBlocks":
-        """Counts the labels of a `StoredRecord`, of which one block after the other is read."""
+        """Counts the labels of a `StoredRecord`, reading one block after the other."""
         regions, counts = [], []
         for region in _blocks_of(record.grid, record.chunk or _BLOCK):
             present = np.bincount(record.labels(region).ravel(), minlength=256)[list(labels)]
@@ -167,7 +167,7 @@ def _blocks_of(grid: Grid, block: Grid) -> list[Region]:
 
 
 def _choose(weights: np.ndarray, draw: float) -> int:
-    """Returns an index with a probability in proportion to its weight, which is positive for at least one."""
+    """Draws an index with probability proportional to its weight; at least one weight is positive."""
     ends = np.cumsum(weights)
     chosen = int(np.searchsorted(ends, draw * ends[-1], side="right"))
     return min(chosen, int(np.flatnonzero(weights)[-1]))  # rounding

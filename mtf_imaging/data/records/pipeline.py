@@ -50,31 +50,31 @@ def training_batches(
     regions: RegionsByGrid | None = None,
     patches: Patches | None = None,
 ) -> Iterator[dict]:
-    """Yields batches without end.
+    """Yields batches endlessly.
 
     With n cases, sample s of a run belongs to batch s // batch_size and epoch s // n. It is element s % n of a
     permutation of the cases that depends only on the seed and the epoch, so no earlier sample has to be computed.
     Batches continue across the ends of epochs, so a batch may have more samples than there are cases.
 
-    If the records have several grids, all samples of a batch have the same grid. The batches of each grid are those of
-    a folder with only the cases of this grid. Among n batches in a row from a multiple of n on, each grid occurs as
-    often as it has cases, so all cases occur equally often. The order of the grids depends only on the seed.
+    If the records have several grids, all samples of a batch have the same grid. The batches of a grid are the same as
+    for a folder with only the cases of that grid. Among n consecutive batches that start at a multiple of n, each grid
+    occurs once per case, so all cases occur equally often. The order of the grids depends only on the seed.
 
-    With patches, each sample is a patch of its case. Its place depends only on the seed and the number of the sample.
+    With patches, each sample is a patch of its case. Its position depends only on the seed and the sample number.
     A batch then mixes cases of all grids.
 
     Args:
-      data_dir: folder of records.
+      data_dir: records folder.
       batch_size: number of samples in a batch.
-      seed: seed of the order and of the augmentation.
+      seed: seed for the order and the augmentation.
       start_step: number of the first batch. The batches are the same as in a run that starts at step 0.
       resolution: the required grid of the records, in the format of `parse_grid`; None accepts any grid.
       spacing: the required spacing of the records; see `open_records`. None accepts any spacing.
-      window: (low, high) in HU of channels of CT, mapped to 0..1 and clipped; see `resolve_intensities`.
+      window: (low, high) in HU of CT channels, mapped to 0..1 and clipped; see `resolve_intensities`.
       augmentation: the augmentation, or None.
       shuffle: whether to shuffle; if False, every epoch has the order of the manifest.
-      intensities: {channel: intensity scheme} of channels with another scheme than the manifest names.
-      parts: the number of batches in a row with the same grid, for micro-batches.
+      intensities: {channel: intensity scheme} of channels that do not use the scheme in the manifest.
+      parts: the number of consecutive batches with the same grid, for micro-batches.
       regions: {grid: {"image": region, "labels": region}}, the regions of this process; None for whole batches. With
         patches, the grid is the size of a patch.
       patches: the patches to draw; None for whole records.
@@ -87,8 +87,8 @@ def training_batches(
     Raises:
       DataError: the folder does not contain a complete set of records with this sampling, `batch_size` is below 1, or
         `start_step` is below 0. The iterator raises it if a record is damaged or does not match the manifest.
-      ConfigError: `intensities` names an unknown channel, the augmentation needs labels that the records lack, or a
-        record is smaller than a patch.
+      ConfigError: `intensities` names an unknown channel, the augmentation needs labels that are not in the records, or
+        a record is smaller than a patch.
     """
     if batch_size < 1 or start_step < 0:
         raise DataError(
@@ -120,22 +120,22 @@ def training_batches(
 
 
 def _bucket(manifest: Manifest, at: Sequence[int]) -> Manifest:
-    """Returns a manifest with some of the cases, whose records have the same grid."""
+    """Returns a manifest that contains only cases with the same grid."""
     keys = [manifest.cases[number] for number in at]
     sources = {key: manifest.sources[key] for key in keys}
     return dataclasses.replace(manifest, sampling=manifest.case_sampling(keys[0]), sources=sources)
 
 
 def bucket_turns(sizes: Sequence[int], start: int, seed: int | None) -> Iterator[tuple[int, int]]:
-    """Yields the bucket of each turn and the number of its earlier turns, without end.
+    """Yields, endlessly, the bucket of each turn and the number of its earlier turns.
 
-    Among n turns in a row from a multiple of n on, where n is the sum of the sizes, each bucket has as many turns as
-    its size.
+    Among n consecutive turns that start at a multiple of n, where n is the sum of the sizes, each bucket has as many
+    turns as its size.
 
     Args:
       sizes: number of cases in each bucket.
       start: number of the first turn.
-      seed: seed of the order; None for the order of the buckets in every cycle.
+      seed: seed for the order; None keeps the order of the buckets in every cycle.
     """
     of_case = np.repeat(np.arange(len(sizes)), sizes)
     first, skipped = divmod(start, len(of_case))
@@ -163,7 +163,7 @@ def _take_turns(
     streams: dict[int, Iterator[dict]] = {}
     for bucket, turn in turns:
         if bucket not in streams:
-            # A seed of its own, so that the same sample of two buckets is augmented differently.
+            # A separate seed, so that samples with the same number in two buckets are augmented differently.
             own = zlib.crc32(f"{seed}/{format_grid(buckets[bucket].sampling.grids[0])}".encode()) & 0x7FFFFFFF
             streams[bucket] = read(buckets[bucket], seed=own, start=turn * parts + skipped)
         (grid,) = buckets[bucket].sampling.grids
@@ -202,7 +202,7 @@ def _read(
         return samples(sample, case(sample))
 
     if augmentation is None or type(augmentation).__module__.partition(".")[0] == __name__.partition(".")[0]:
-        load = tf.autograph.experimental.do_not_convert(load)  # the package needs no conversion, which is slow
+        load = tf.autograph.experimental.do_not_convert(load)  # our code needs no autograph conversion, which is slow
     cases = tf.data.Dataset.range(start * batch_size, tf.int64.max).map(case).batch(batch_size)
     if region.is_empty:
         return _empty_batches(cases, manifest, region)
@@ -213,12 +213,12 @@ def _read(
 
 
 def case_of_sample(sample, num_cases: int, seed: int | None):
-    """Returns the index of the case of a sample.
+    """Returns the case index of a sample.
 
     Args:
-      sample: Tensor[] int64, the number of the sample since the run began.
+      sample: Tensor[] int64, the sample number, counted from the start of the run.
       num_cases: number of cases in an epoch.
-      seed: seed of the order; None for ascending order in every epoch.
+      seed: seed for the order; None for ascending order in every epoch.
 
     Returns:
       Tensor[] int64 in 0..num_cases-1; each index occurs once per epoch.
@@ -242,7 +242,7 @@ def _batches(dataset: tf.data.Dataset, manifest: Manifest, region: BatchRegion, 
 
 
 def _empty_batches(dataset: tf.data.Dataset, manifest: Manifest, region: BatchRegion) -> Iterator[dict]:
-    """Yields batches of a process that has no voxels, without reading any."""
+    """Yields the batches of a process that has no voxels, without reading anything."""
     image, labels = ([part.stop - part.start for part in parts] for parts in (region.image, region.labels))
     for cases in dataset:
         inputs = {"image": tf.zeros(image), "labels": tf.zeros(labels, tf.int32)}

@@ -14,16 +14,16 @@ from mtf_imaging.data.sampling.sampling import Sampling, Spacing
 
 @dataclass(frozen=True)
 class Facts:
-    """What a record states about its case, apart from the voxels.
+    """The facts about a case that its record stores in addition to the voxels.
 
     Attributes:
       key: key of the case.
       affine: `[4, 4]` float64, voxel index -> mm in RAS+ of the canonical volume, before resampling.
-      shape: number of voxels of the canonical volume along x, y, z, before resampling.
+      shape: size of the canonical volume in voxels along x, y, z, before resampling.
       spacing: voxel size of the canonical volume in mm, before resampling.
       sampled_at: voxel size of the grid in mm, or None if the grid spans the whole field of view.
       axis_codes: direction of each stored axis of the volume's file, for example `LPS`.
-      source: digest of the contents of the source files.
+      source: digest of the source files' contents.
       statistics: the distribution of each channel in the whole case, before resampling; empty for LiTS.
     """
 
@@ -41,8 +41,8 @@ class Facts:
 class Record:
     """A converted case.
 
-    A record of a single CT has Hounsfield units as int16. Any other record has the values of all channels as float32,
-    before their intensity schemes, and the statistics that these schemes need.
+    A record of a single CT stores Hounsfield units as int16. Any other record stores the values of all channels as
+    float32, before their intensity schemes are applied, and the statistics that these schemes need.
 
     Attributes:
       key: key of the case.
@@ -66,10 +66,10 @@ class Record:
 
     @classmethod
     def from_parts(cls, facts: Facts, image: np.ndarray, labels: np.ndarray) -> "Record":
-        """Returns a record.
+        """Creates a record.
 
         Args:
-          facts: what the record states about its case.
+          facts: the facts about the case.
           image: int16 `[x, y, z]` of Hounsfield units, or float32 `[x, y, z, channels]`.
           labels: uint8 `[x, y, z]`.
         """
@@ -78,7 +78,7 @@ class Record:
 
     @property
     def facts(self) -> Facts:
-        """What the record states about its case, apart from the voxels."""
+        """The facts about the case, without the voxels."""
         return Facts(**{field.name: getattr(self, field.name) for field in dataclasses.fields(Facts)})
 
     @property
@@ -95,11 +95,11 @@ class Record:
 
     @property
     def num_channels(self) -> int:
-        """Number of channels of the image."""
+        """Number of channels in the image."""
         return 1 if self.values is None else self.values.shape[3]
 
     def network_input(self, intensities: Sequence[Intensity]) -> np.ndarray:
-        """Returns the image as a network sees it, float32 `[x, y, z, channels]`.
+        """Returns the image as network input, float32 `[x, y, z, channels]`.
 
         Args:
           intensities: the intensity scheme of each channel.

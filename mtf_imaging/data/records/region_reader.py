@@ -16,17 +16,17 @@ T = TypeVar("T")
 
 
 class RegionReader:
-    """Reads regions of the records of a folder in a TensorFlow graph.
+    """Reads regions of a folder's records in a TensorFlow graph.
 
-    Only the chunks that overlap a region are read. The files are opened for each region, so nothing of a record is kept
-    in memory.
+    Only the chunks that overlap a region are read. Files are opened separately for each region, so no part of a record
+    stays in memory.
 
     Args:
-      data_dir: folder of records.
-      manifest: its manifest, or a part of it.
+      data_dir: records folder.
+      manifest: its manifest, or a subset of it.
 
     Attributes:
-      error: the error of a read that failed, or None. TensorFlow passes only the text of errors on.
+      error: the error of a failed read, or None, because TensorFlow passes on only the text of errors.
     """
 
     def __init__(self, data_dir: str | Path, manifest: Manifest) -> None:
@@ -39,8 +39,8 @@ class RegionReader:
         """Returns voxels of a case.
 
         Args:
-          case: Tensor[] int64, the number of the case.
-          image_bounds: Tensor[3, 2] int64, the first and the end voxel of the image along x, y, z.
+          case: Tensor[] int64, the case number.
+          image_bounds: Tensor[3, 2] int64, the start and stop voxels of the image along x, y, z.
           label_bounds: the same for the labels.
 
         Returns:
@@ -61,7 +61,7 @@ class RegionReader:
         return record
 
     def guarded(self, function: Callable[P, T]) -> Callable[P, T]:
-        """Returns a function for a graph whose error becomes `error`."""
+        """Wraps a function for use in a graph; stores its exception in `error`."""
 
         def call(*args: P.args, **kwargs: P.kwargs) -> T:
             try:

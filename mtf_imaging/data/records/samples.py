@@ -18,10 +18,10 @@ from mtf_imaging.data.sampling.grid import Region, whole_region
 
 
 class Samples:
-    """Reads a region of the samples of a run.
+    """Reads a region of each sample in a run.
 
-    An `Augmentation` states which voxels of the record the region needs, and only these are read. A custom function
-    changes whole samples, from which the region is cut.
+    An `Augmentation` determines which voxels of the record the region needs, and only these are read. A custom function
+    changes a whole sample, from which the region is cut.
 
     A sample is a record or a patch of it. Positions are counted from the first voxel of the sample.
 
@@ -30,7 +30,7 @@ class Samples:
       manifest: the records, all with the same grid unless there are patches.
       schemes: the intensity scheme of each channel.
       augmentation: an `Augmentation`, another function (image, labels, seed, sample) -> (image, labels), or None.
-      seed: seed of the run.
+      seed: the run's seed.
       region: the region of the augmented samples along x, y, z.
       patches: the patches of the records that are the samples; None for whole records.
     """
@@ -50,11 +50,11 @@ class Samples:
         self._sizes = patches.sizes if patches else manifest.grids[0]
         self._corners = PatchCorners(patches, reader, manifest, seed) if patches else None
         self._as_input = _network_input(manifest, schemes)
-        # A derived class may augment whole samples in a way of its own.
+        # A derived class may augment whole samples differently.
         self._by_region = (
             isinstance(augmentation, Augmentation)
             and type(augmentation).__call__ is Augmentation.__call__
-            # A derived class may know only samples that are whole images; it then changes whole patches.
+            # A derived class may support only whole images as samples; it then changes whole patches.
             and (patches is None or "within" in inspect.signature(augmentation.source_bounds).parameters)
         )
 
@@ -62,7 +62,7 @@ class Samples:
         """Returns the region of a sample.
 
         Args:
-          sample: Tensor[] int64, the number of the sample since the run began.
+          sample: Tensor[] int64, the sample number, counted from the start of the run.
           case: Tensor[] int64, the number of its case.
 
         Returns:
@@ -95,7 +95,7 @@ class Samples:
             where = {"region": self._region, "source": bounds, "sizes": self._sizes, **around}
             return self._augmentation.in_region(image, labels, self._seed, sample, **where, ranges=ranges)
         image, labels = tf.ensure_shape(image, [*self._sizes, image.shape[3]]), tf.ensure_shape(labels, self._sizes)
-        # Custom functions do not know the argument `ranges`.
+        # Custom functions do not have the argument `ranges`.
         more = {"ranges": ranges} if isinstance(self._augmentation, Augmentation) else {}
         image, labels = self._augmentation(image, labels, self._seed, sample, **more)
         return image[self._region], labels[self._region]
@@ -107,7 +107,7 @@ def _both(bounds: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
 
 
 def _network_input(manifest: Manifest, schemes: Sequence[Intensity]) -> Callable:
-    """Returns a function of the stored values and the number of a case.
+    """Returns a function of the stored values and the case number.
 
     It returns the image, Tensor[x, y, z, channels] float32, and the `ValueRanges` of the case.
     """

@@ -1,4 +1,4 @@
-"""Makes, reads and writes the folds of a cross-validation, in the format of nnU-Net's `splits_final.json`."""
+"""Creates, reads and writes the folds of a cross-validation, in the format of nnU-Net's `splits_final.json`."""
 
 import hashlib
 import json
@@ -36,7 +36,7 @@ class Fold:
 
 @dataclass(frozen=True)
 class Subset(os.PathLike):
-    """A subset of the records of a folder, accepted wherever a folder of records is.
+    """A subset of the records in a folder, accepted wherever a records folder is.
 
     Attributes:
       folder: a folder that `convert` wrote.
@@ -54,9 +54,9 @@ class Subset(os.PathLike):
 
 
 def make_splits(keys: Sequence[str], num_folds: int, seed: int = 0) -> list[Fold]:
-    """Splits cases into folds; each case is held out once, and the sizes of the folds differ by one at most.
+    """Splits cases into folds; each case is held out once, and fold sizes differ by at most one.
 
-    Cases are assigned in the order of a hash of the seed and the key, so the folds depend on nothing else.
+    Cases are assigned in the order of a hash of seed and key, so the folds depend on nothing else.
 
     >>> [fold.val for fold in make_splits(["0", "1", "2", "3", "4"], 2)]
     [('2', '3', '4'), ('0', '1')]
@@ -118,7 +118,7 @@ def pick_fold(splits: Sequence[Fold], number: int, path: str | Path) -> Fold:
     """Returns one fold of a file.
 
     Raises:
-      DataError: the file has no such fold.
+      DataError: the fold is not in the file.
     """
     if not 0 <= number < len(splits):
         raise DataError(
@@ -129,10 +129,10 @@ def pick_fold(splits: Sequence[Fold], number: int, path: str | Path) -> Fold:
 
 
 def check_cases(fold: Fold, keys: Iterable[str], path: str | Path, folder: str | os.PathLike) -> None:
-    """Checks that a fold has exactly the cases of a folder.
+    """Checks that a fold has exactly the cases in a folder.
 
     Raises:
-      DataError: the fold names cases that the folder lacks, or lacks cases of the folder.
+      DataError: the fold names cases that are not in the folder, or lacks cases in the folder.
     """
     names, cases = {*fold.train, *fold.val}, {*keys}
     unknown, missing = sorted(names - cases), sorted(cases - names)
@@ -155,8 +155,8 @@ def held_out_keys(fold: int | None, splits_file: str | Path | None, model_dir: s
     """Returns the keys of the held-out cases of a fold; None without a fold.
 
     Raises:
-      ConfigError: there is a file of splits but no fold.
-      DataError: the file of splits cannot be read, or has no such fold.
+      ConfigError: there is a splits file but no fold.
+      DataError: the splits file cannot be read, or does not contain the fold.
     """
     if fold is None:
         if splits_file is not None:

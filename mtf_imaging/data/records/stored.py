@@ -17,12 +17,12 @@ class StoredRecord(ABC):
 
     Attributes:
       path: path of the record.
-      facts: what the record states about its case.
+      facts: the facts about the case.
       grid: number of voxels along x, y, z.
-      num_channels: number of channels of the image.
+      num_channels: number of channels in the image.
       has_hu: whether the image is int16 Hounsfield units of one CT; otherwise it is float32 with channels.
-      chunk: number of voxels of a chunk along x, y, z; None if the record is read whole.
-      bytes_read: number of bytes of voxels that were read from the disk, as they are stored (compressed).
+      chunk: size of a chunk in voxels along x, y, z; None if the record is read as a whole.
+      bytes_read: number of voxel bytes that were read from disk, as stored (compressed).
     """
 
     path: Path
@@ -35,7 +35,7 @@ class StoredRecord(ABC):
     @property
     @abstractmethod
     def bytes_read(self) -> int:
-        """Number of bytes of voxels that were read from the disk."""
+        """Number of voxel bytes that were read from disk."""
 
     @abstractmethod
     def image(self, region: Region) -> np.ndarray:
@@ -56,7 +56,7 @@ class StoredRecord(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Reads all stored bytes without decoding them, and checks that they are those that were written.
+        """Reads all stored bytes without decoding them, and checks that they have not changed since they were written.
 
         Raises:
           DataError: part of the record is missing or damaged.
@@ -84,7 +84,7 @@ class StoredRecord(ABC):
 
     @property
     def shape(self) -> Grid:
-        """Number of voxels of the canonical volume along x, y, z, before resampling."""
+        """Size of the canonical volume in voxels along x, y, z, before resampling."""
         return self.facts.shape
 
     @property
@@ -104,7 +104,7 @@ class StoredRecord(ABC):
 
     @property
     def source(self) -> str:
-        """Digest of the contents of the source files."""
+        """Digest of the source files' contents."""
         return self.facts.source
 
     @property
@@ -114,11 +114,11 @@ class StoredRecord(ABC):
 
 
 class RecordWriter(contextlib.AbstractContextManager, ABC):
-    """Writes a record slab by slab; the record gets its name only when it is complete and verified.
+    """Writes a record slab by slab; the record gets its final name only after it is complete and verified.
 
     Use it as a context manager, write every plane of the image and of the labels once, and call `finish`. A slab is a
-    range of planes along one axis. The slabs of the image may have another axis than those of the labels. They may come
-    in any order, but ascending or descending order needs the least memory: that of the unfinished chunks.
+    range of planes along one axis, which may differ between the image and the labels. Slabs may come in any order, but
+    ascending or descending order needs the least memory, because unfinished chunks stay in memory.
     """
 
     @abstractmethod
@@ -129,7 +129,7 @@ class RecordWriter(contextlib.AbstractContextManager, ABC):
           slab: int16 `[x, y, z]` of HU, or float32 `[x, y, z, channels]`, with the sizes of the grid along all axes but
             `axis`.
           start: index of the first plane of the slab.
-          axis: the axis along which the slabs follow each other, the same in all calls.
+          axis: the axis along which slabs follow each other, the same in all calls.
         """
 
     @abstractmethod
@@ -138,7 +138,7 @@ class RecordWriter(contextlib.AbstractContextManager, ABC):
 
     @abstractmethod
     def finish(self, facts: Facts) -> None:
-        """Writes the facts of the case, verifies the bytes on disk, and gives the record its name.
+        """Writes the facts of the case, verifies the bytes on disk, and gives the record its final name.
 
         Raises:
           DataError: the bytes on disk differ from the bytes that were written.

@@ -1,7 +1,7 @@
 """Reads and writes records as TFRecord files, with the whole image and labels of one case.
 
-TFRecord files are not compressed because noise compresses badly (a case at 64^3 takes 0.79 MB, or 0.31 MB with gzip),
-and uncompressed files are decoded at the speed of the disk. TFRecord protects them with checksums.
+TFRecord files are not compressed, because noise compresses badly (a case at 64^3 takes 0.79 MB, or 0.31 MB with gzip),
+and uncompressed files are decoded as fast as the disk delivers them. TFRecord checksums protect them.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ _REMAKE = "Fix: run convert again; it replaces damaged records."
 
 
 class TFRecord(StoredRecord):
-    """A record in one file, which is read whole when its voxels are needed; see `StoredRecord`.
+    """A record in one file, which is read as a whole when its voxels are needed; see `StoredRecord`.
 
     Args:
       path: path of the file.
@@ -64,7 +64,7 @@ class TFRecord(StoredRecord):
         return self.read().labels[region]
 
     def check(self) -> None:
-        """Checks the checksum of the file, which was done when it was opened."""
+        """Does nothing, because opening the file verifies its checksum."""
 
     def read(self) -> Record:
         """Returns the whole record."""
@@ -86,7 +86,7 @@ class TFRecordWriter(RecordWriter):
 
     def _keeper(self, name: str) -> Callable[[int, int, np.ndarray], None]:
         def keep(axis: int, start: int, layer: np.ndarray) -> None:
-            del axis, start  # the only layer is the whole volume
+            del axis, start  # the only layer, the whole volume
             self._whole[name] = layer
 
         return keep
@@ -112,7 +112,7 @@ class TFRecordWriter(RecordWriter):
 
 
 def write_tfrecord(path: str | Path, record: Record) -> None:
-    """Writes a record atomically, and verifies it before the file gets its name.
+    """Writes a record atomically, and verifies it before the file gets its final name.
 
     Raises:
       DataError: the bytes on disk differ from the bytes that were written.
@@ -129,7 +129,7 @@ def _serialized(record: Record) -> bytes:
         "key": record.key.encode(),
         **({"hu": np.asarray(record.hu, "<i2")} if record.values is None else {}),
         "labels": np.asarray(record.labels, np.uint8),
-        "affine": np.asarray(record.affine, "<f8"),  # a float feature would keep only 24 bits
+        "affine": np.asarray(record.affine, "<f8"),  # a float feature keeps only 24 bits
         "spacing": np.asarray(record.spacing, "<f8"),
         "sampled_at": format_spacing(record.sampled_at).encode(),
         "axis_codes": record.axis_codes.encode(),
@@ -187,7 +187,7 @@ def read_tfrecord(path: str | os.PathLike) -> Record:
             affine=np.frombuffer(_get_bytes(feature["affine"]), "<f8").reshape(4, 4),
             shape=_get_grid(feature["shape"]),
             spacing=tuple(np.frombuffer(_get_bytes(feature["spacing"]), "<f8").tolist()),
-            # Records of format 1 lack this field; they all span the whole field of view.
+            # Format 1 records lack this field; they all span the whole field of view.
             sampled_at=parse_spacing(_get_bytes(feature["sampled_at"]).decode()) if "sampled_at" in feature else None,
             axis_codes=_get_bytes(feature["axis_codes"]).decode(),
             source=_get_bytes(feature["source"]).decode(),
@@ -196,7 +196,7 @@ def read_tfrecord(path: str | os.PathLike) -> Record:
         )
     except tf.errors.DataLossError as error:
         raise DataError(f"{path}: this record is damaged: its checksum does not match. {_REMAKE}") from error
-    # protobuf raises DecodeError; the conversions above raise the others if the content is not a record
+    # protobuf raises DecodeError; the conversions above raise the other errors if the content is not a record
     except (DecodeError, ValueError, IndexError, TypeError) as error:
         raise DataError(f"{path}: not a record of this program. {_REMAKE}") from error
 

@@ -24,7 +24,7 @@ from mtf_imaging.files.json_file import read_json
 from mtf_imaging.files.reading import access_named
 
 _AGAIN = REMAKE.removeprefix("Fix: ").removesuffix(".")
-_SPATIAL = 3  # axes of the image without channels
+_SPATIAL = 3  # axes of an image without channels
 
 
 class ZarrRecord(StoredRecord):
@@ -59,7 +59,7 @@ class ZarrRecord(StoredRecord):
 
     @property
     def bytes_read(self) -> int:
-        """Number of bytes of chunks that were read from the disk, compressed."""
+        """Number of chunk bytes that were read from disk, compressed."""
         return self._folder.bytes_read
 
     def image(self, region: Region) -> np.ndarray:
@@ -80,13 +80,13 @@ class ZarrRecord(StoredRecord):
         ranges = [range(size)[part] for size, part in zip(self.grid, region, strict=True)]
         channels = array.shape[:-_SPATIAL]
         result = np.empty((*map(len, ranges), *channels), array.dtype.newbyteorder("="))
-        # The axes are reversed chunk by chunk, while a chunk is in the cache of the processor.
+        # The axes are reversed chunk by chunk, while a chunk is in the CPU cache.
         array.read([*map(range, channels), *reversed(ranges)], result.T)
         return result
 
 
 def _check_arrays(image: ChunkedArray, labels: ChunkedArray) -> None:
-    """Raises ValueError if two arrays are not the image and the labels of a record."""
+    """Raises ValueError unless two arrays are the image and the labels of a record."""
     kinds = [(len(array.shape) - _SPATIAL, array.dtype.name) for array in (image, labels)]
     grids = {(array.shape[-_SPATIAL:], array.chunk[-_SPATIAL:]) for array in (image, labels)}
     if kinds not in ([(0, "int16"), (0, "uint8")], [(1, "float32"), (0, "uint8")]) or len(grids) > 1:

@@ -39,7 +39,7 @@ from mtf_imaging.files.atomic import atomic_folder
 class ZarrWriter(RecordWriter):
     """Writes a record as a folder; see `create_record`.
 
-    The root group states the digests of the metadata of all arrays, and these state the digests of their chunks.
+    The root group contains the metadata digests of all arrays, whose metadata contains the chunk digests.
     """
 
     def __init__(self, path: str | os.PathLike, grid: Grid, num_channels: int | None, chunk: Grid | None) -> None:
@@ -88,7 +88,7 @@ class ZarrWriter(RecordWriter):
         self._layers[LABEL_IMAGE].add(slab, start, axis)
 
     def finish(self, facts: Facts) -> None:
-        """Writes the metadata, verifies all files, and gives the record its name; see `RecordWriter`."""
+        """Writes the metadata, verifies all files, and gives the record its final name; see `RecordWriter`."""
         if not all(layers.is_complete for layers in self._layers.values()):
             raise ShapeError(f"{self._path}: planes of the record are missing")
         for name, array in self._arrays.items():

@@ -1,1 +1,1 @@
-"""Resamples volumes to the grid of a network, and predictions back to the volume."""
+"""Resamples volumes to a network's grid, and predictions back to the volume."""

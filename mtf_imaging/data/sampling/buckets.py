@@ -21,16 +21,17 @@ from mtf_imaging.data.sampling.sampling import (
 from mtf_imaging.errors import DataError
 
 _SEPARATOR = "|"
-# Up to this number of different sizes, all ways to group them are tried. Further sizes are merged first.
+# Up to this number of different sizes, all possible groupings are tried. If there are more sizes, some are merged
+# first.
 _MOST_SIZES = 9
 
 
 @dataclass(frozen=True)
 class Samplings:
-    """Several grids of one spacing, called buckets, for cases of different sizes.
+    """Several grids with one spacing, called buckets, for cases of different sizes.
 
     Attributes:
-      grids: number of voxels of each grid along x, y, z; in order of increasing total number.
+      grids: size of each grid in voxels along x, y, z; in order of increasing total number.
       spacing: voxel size in mm along x, y, z.
     """
 
@@ -46,13 +47,13 @@ class Samplings:
         return f"{format_grids(self.grids)} of {format_spacing(self.spacing)} mm"
 
     def choose(self, shape: Grid, spacing: Spacing) -> Sampling:
-        """Returns the sampling of one volume: the smallest grid that covers it, or else the grid that covers the most.
+        """Returns the sampling of one volume: the smallest grid that covers it, else the grid that covers most of it.
 
         >>> str(Samplings(((4, 4, 4), (8, 8, 8)), (1.0, 1.0, 1.0)).choose((4, 3, 5), (1.0, 1.0, 1.0)))
         'x:8,y:8,z:8 of 1,1,1 mm'
 
         Args:
-          shape: number of voxels of the volume along x, y, z.
+          shape: size of the volume in voxels along x, y, z.
           spacing: voxel size of the volume in mm.
         """
         needed = voxels_to_cover(shape, spacing, self.spacing)
@@ -63,7 +64,7 @@ class Samplings:
         return Sampling(min(self.grids, key=rank), self.spacing)
 
     def spans(self, shape: Grid, spacing: Spacing) -> Spans:
-        """Returns the position of the grid of a volume in this volume; see `Sampling.spans`."""
+        """Returns the position of a volume's grid within the volume; see `Sampling.spans`."""
         return self.choose(shape, spacing).spans(shape, spacing)
 
 
@@ -103,7 +104,7 @@ def parse_grids(resolution: str | int, dims: int = 3, names: Sequence[str] = AXI
     Args:
       resolution: the grids, each in the format of `parse_grid`.
       dims: number of spatial dimensions.
-      names: the names of the dimensions.
+      names: the dimension names.
     """
     grids = {parse_grid(text, dims, names) for text in str(resolution).split(_SEPARATOR)}
     return tuple(sorted(grids, key=lambda grid: (math.prod(grid), grid)))
@@ -119,7 +120,7 @@ def choose_grids(
 ) -> tuple[Grid, ...]:
     """Returns at most `count` grids that cover all volumes, with few voxels of padding in total.
 
-    The result has the least padding of all choices if the volumes have at most 9 different sizes, after rounding up.
+    If the volumes have at most 9 different sizes after rounding up, the result has the least possible padding.
     Otherwise, the sizes whose common grid adds the least padding are merged until 9 are left.
 
     >>> choose_grids([((30, 30, 30), (1.0,) * 3), ((60, 40, 90), (1.0,) * 3)], (1.0,) * 3, 2)
@@ -132,7 +133,7 @@ def choose_grids(
       multiple: the number of which all sizes are multiples.
 
     Returns:
-      The grids in order of increasing number of voxels. Each of them is the smallest for at least one volume.
+      The grids in order of increasing number of voxels. Each one is the smallest grid for at least one volume.
     """
     sizes = collections.Counter(smallest_box([volume], spacing, multiple) for volume in volumes)
     groups = _merge([((size,), number) for size, number in sorted(sizes.items())], max(count, _MOST_SIZES))
@@ -147,7 +148,7 @@ def choose_grids(
 
     parts = min(_partitions(len(groups), count), key=lambda parts: sum(map(cost, parts)))
     grids = {_box([boxes[member] for member in part]) for part in parts}
-    while True:  # after merging, a size of one group may fit into the smaller grid of another
+    while True:  # after merging, a size in one group may fit into the smaller grid of another group
         by_grid = collections.defaultdict(list)
         for size in sizes:
             by_grid[min((g for g in grids if _covers(g, size)), key=lambda g: (math.prod(g), g))].append(size)
@@ -166,19 +167,19 @@ def _covers(grid: Grid, size: Grid) -> bool:
     return all(g >= s for g, s in zip(grid, size, strict=True))
 
 
-_Group = tuple[tuple[Grid, ...], int]  # different sizes, and the number of volumes that have one of them
+_Group = tuple[tuple[Grid, ...], int]  # different sizes, and the number of volumes with one of them
 
 
 def _merge(groups: list[_Group], count: int) -> list[_Group]:
     """Merges the two groups whose common grid adds the least padding, until `count` groups are left."""
-    import numpy as np  # takes long to import, and only a conversion needs it
+    import numpy as np  # slow to import, and only needed by conversions
 
     groups = list(groups)
     boxes = np.array([_box(sizes) for sizes, _ in groups], np.float64)
     numbers = np.array([number for _, number in groups], np.float64)
 
     def added(box: "np.ndarray", number: float) -> "np.ndarray":
-        """Returns the padding that a common grid of one group and each of the groups adds."""
+        """Returns the padding added by a common grid of one group and each of the groups."""
         alone, others = box.prod() * number, boxes.prod(1) * numbers
         return np.maximum(boxes, box).prod(1) * (numbers + number) - alone - others
 
@@ -209,7 +210,7 @@ def _partitions(number: int, count: int) -> Iterator[Sequence[tuple[int, ...]]]:
 
 
 def padding(volumes: Iterable[tuple[Grid, Spacing]], sampling: AnySampling) -> float:
-    """Returns the fraction of the voxels of all volumes' grids that lies beyond the volumes.
+    """Returns the fraction of grid voxels that lie beyond their volumes.
 
     >>> padding([((8, 8, 8), (1.0, 1.0, 1.0))], Sampling((16, 8, 8), (1.0, 1.0, 1.0)))
     0.5
@@ -227,7 +228,7 @@ def padding(volumes: Iterable[tuple[Grid, Spacing]], sampling: AnySampling) -> f
 
 
 def group_by_grid(grids: Sequence[Grid]) -> dict[Grid, list[int]]:
-    """Returns the positions of each grid in a sequence, in order of increasing number of voxels.
+    """Returns {grid: its positions in a sequence}, in order of increasing number of voxels.
 
     >>> group_by_grid([(8, 8, 8), (4, 4, 4), (8, 8, 8)])
     {(4, 4, 4): [1], (8, 8, 8): [0, 2]}

@@ -1,4 +1,4 @@
-"""Parses and formats the resolution of a grid of voxels, such as `64` or `x:192,y:192,z:96`."""
+"""Parses and formats the resolution of a voxel grid, such as `64` or `x:192,y:192,z:96`."""
 
 from collections.abc import Iterable, Sequence
 
@@ -8,7 +8,7 @@ from mtf_imaging.layout import parse_shape
 AXIS_NAMES = ("x", "y", "z")
 PHOTO_AXES = ("height", "width")
 Grid = tuple[int, int, int]
-Region = tuple[slice, slice, slice]  # of a grid, along x, y, z
+Region = tuple[slice, slice, slice]  # names of the axes of a grid
 
 
 def parse_grid(resolution: str | int, dims: int = 3, names: Sequence[str] = AXIS_NAMES) -> Grid:
@@ -24,13 +24,13 @@ def parse_grid(resolution: str | int, dims: int = 3, names: Sequence[str] = AXIS
     Args:
       resolution: the side length of a cube in voxels, or the named sizes of x, y and z.
       dims: number of spatial dimensions; 2 for images, which have no z.
-      names: the names of the dimensions.
+      names: the dimension names.
 
     Returns:
       Number of voxels along x, y, z, or along the other dimensions of `names`.
 
     Raises:
-      LayoutError: the string does not have the form of a shape.
+      LayoutError: the string does not have the format of a shape.
       DataError: x, y and z do not each have a positive size.
     """
     axes = tuple(names[:dims])

@@ -12,7 +12,7 @@ def centers(span: Span) -> np.ndarray:
 
 
 def nearest(n: int, span: Span) -> np.ndarray:
-    """Returns the voxel of a reference axis that contains each center, int64 `[size]`; the outermost one beyond it."""
+    """Returns the reference voxel that contains each center, int64 `[size]`; outside, the outermost voxel."""
     return np.clip(centers(span), 0, n - 1).astype(np.int64)
 
 
@@ -32,11 +32,11 @@ def axis_order(shape: tuple[int, ...], spans: Spans) -> list[int]:
 def weights(n: int, span: Span) -> scipy.sparse.csr_array:
     """Returns a sparse matrix `[size, n]` of interpolation weights.
 
-    Row j is a triangle of radius max(1, step) around the center of voxel j, scaled to sum 1. Scaling over the existing
-    voxels repeats the outermost voxel where the triangle extends past the border.
+    Row j is a triangle of radius max(1, step) around the center of voxel j, scaled to sum 1. At the border, scaling
+    over the existing voxels has the effect of repeating the outermost voxel.
     """
     radius = max(1.0, span.step)
-    middles = np.clip(centers(span), 0, n)  # gives voxels beyond the border a weight above 0
+    middles = np.clip(centers(span), 0, n)  # ensures a positive weight for voxels beyond the border
     first = np.floor(middles - radius).astype(np.int64)
     columns = first[:, None] + np.arange(int(np.ceil(2 * radius)) + 1)
     values = np.maximum(0.0, 1.0 - np.abs(columns + 0.5 - middles[:, None]) / radius)

@@ -1,4 +1,4 @@
-"""Labels of a region of a volume, from the probabilities of the voxels of a grid that the region needs."""
+"""Computes the labels in a region of a volume from the probabilities in the part of the grid that it needs."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from mtf_imaging.data.sampling.interpolation import is_same, multiply, nearest, 
 from mtf_imaging.data.sampling.regions import moved, overlap, region_shape
 from mtf_imaging.data.sampling.sampling import Spans
 
-_SLAB_BYTES = 32 << 20  # of probabilities, as float32; a few slabs exist at a time
+_SLAB_BYTES = 32 << 20  # bytes of float32 probabilities; a few slabs exist at the same time
 
 
 def region_of_slice(grid: Grid, spans: Spans, region: Region) -> Region:
@@ -23,8 +23,8 @@ def region_of_slice(grid: Grid, spans: Spans, region: Region) -> Region:
     (slice(0, 4, None), slice(4, 8, None), slice(0, 8, None))
 
     Args:
-      grid: number of voxels of the grid along x, y, z.
-      spans: the voxels of the volume along x, y, z, in coordinates of the grid.
+      grid: size of the grid in voxels along x, y, z.
+      spans: the voxels of the volume along x, y, z, in grid coordinates.
       region: the region of the grid.
     """
     return tuple(
@@ -34,11 +34,11 @@ def region_of_slice(grid: Grid, spans: Spans, region: Region) -> Region:
 
 
 def needed_region(grid: Grid, spans: Spans, region: Region) -> Region:
-    """Returns the voxels of a grid that `labels_of_region` needs; an empty region if it needs none.
+    """Returns the voxels of a grid that `labels_of_region` needs; possibly an empty region.
 
     Args:
-      grid: number of voxels of the grid along x, y, z.
-      spans: the voxels of the volume along x, y, z, in coordinates of the grid.
+      grid: size of the grid in voxels along x, y, z.
+      spans: the voxels of the volume along x, y, z, in grid coordinates.
       region: the region of the volume.
     """
     if not all(region_shape(region)):
@@ -51,14 +51,14 @@ def needed_region(grid: Grid, spans: Spans, region: Region) -> Region:
 
 
 def label_slabs(grid: Grid, spans: Spans, region: Region, classes: int) -> Iterator[Region]:
-    """Yields slabs of a region of a volume along z whose probabilities need little memory.
+    """Yields slabs of a volume's region along z, so thin that their probabilities need little memory.
 
     Args:
       grid, spans, region: the same as in `needed_region`.
-      classes: the number of probabilities of a voxel.
+      classes: the number of probabilities per voxel.
     """
     source, result = region_shape(needed_region(grid, spans, region)), region_shape(region)
-    # A slab has planes of the grid before resampling, and then planes of the result; the larger plane counts.
+    # A slab consists of grid planes before resampling and of result planes afterward; the larger plane counts.
     plane_bytes = 4 * classes * max(source[0], result[0]) * max(source[1], result[1]) * max(1.0, spans[2].step)
     planes = max(1, int(_SLAB_BYTES // max(plane_bytes, 1)))
     for start in range(region[2].start, region[2].stop, planes):
@@ -68,14 +68,14 @@ def label_slabs(grid: Grid, spans: Spans, region: Region, classes: int) -> Itera
 def labels_of_region(
     probabilities: np.ndarray, grid: Grid, spans: Spans, region: Region, description: Description = LITS
 ) -> np.ndarray:
-    """Returns one region of the result of `resample_to_labels`, bit for bit.
+    """Returns one region of the `resample_to_labels` result, bit for bit.
 
     Args:
       probabilities: `[x, y, z, classes]` of the voxels `needed_region(grid, spans, region)`, any float type.
-      grid: number of voxels of the whole grid along x, y, z.
-      spans: the voxels of the whole volume along x, y, z, in coordinates of the grid.
+      grid: size of the whole grid in voxels along x, y, z.
+      spans: the voxels of the whole volume along x, y, z, in grid coordinates.
       region: the region of the volume.
-      description: the labels or regions of the probabilities.
+      description: the labels or regions that the probabilities stand for.
 
     Returns:
       uint8 `[x, y, z]` with the shape of the region: the labels, 0 beyond the grid.

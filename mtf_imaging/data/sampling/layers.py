@@ -1,4 +1,4 @@
-"""Collects slabs of a volume to whole layers of chunks."""
+"""Collects the slabs of a volume into whole layers of chunks."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,15 +10,16 @@ from mtf_imaging.errors import ShapeError
 
 
 class Layers:
-    """The planes of a volume, passed on in layers that are one chunk thick.
+    """Passes on the planes of a volume in layers that are one chunk thick.
 
-    Slabs may come in any order and thickness. A layer is passed on when all of its planes exist, and then forgotten.
+    Slabs may come in any order and thickness. A layer is passed on and then forgotten when all of its planes have
+    arrived.
 
     Args:
       shape: shape of the volume, `[x, y, z]` or `[x, y, z, channels]`.
       dtype: dtype of the volume.
-      chunk: number of voxels of a chunk along x, y, z.
-      emit: a function of the axis, the index of a layer's first plane, and the layer.
+      chunk: size of a chunk in voxels along x, y, z.
+      emit: a function that is called with the axis, the index of the layer's first plane, and the layer.
     """
 
     def __init__(
@@ -30,7 +31,7 @@ class Layers:
     ) -> None:
         self._shape, self._dtype, self._chunk, self._emit = tuple(shape), np.dtype(dtype), chunk, emit
         self._axis: int | None = None
-        self._exists = np.zeros(0, bool)  # of each plane along the axis
+        self._exists = np.zeros(0, bool)  # whether each plane along the axis has arrived
         self._pending: dict[int, np.ndarray] = {}  # unfinished layers by the index of their first plane
 
     @property
@@ -47,7 +48,7 @@ class Layers:
           axis: the axis along which slabs follow each other, the same in all calls.
 
         Raises:
-          ShapeError: the slab has another shape, dtype or axis, or a plane was added before.
+          ShapeError: the slab has the wrong shape, dtype or axis, or a plane was added twice.
         """
         self._check(slab, start, axis)
         if self._axis is None:

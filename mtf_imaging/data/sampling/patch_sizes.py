@@ -1,4 +1,4 @@
-"""The sizes of patches of images."""
+"""Parses and checks patch sizes."""
 
 from collections.abc import Sequence
 from numbers import Integral
@@ -8,14 +8,14 @@ from mtf_imaging.errors import ConfigError
 
 
 def parse_patch(patch: str | int | Sequence[int], names: Sequence[str] = AXIS_NAMES) -> tuple[int, ...]:
-    """Returns the voxels of a patch along each dimension.
+    """Parses a patch size into voxels along each dimension.
 
     >>> parse_patch("x:64,y:64,z:32"), parse_patch((64, 64, 32))
     ((64, 64, 32), (64, 64, 32))
 
     Args:
       patch: 64 or "64" for a cube, the named sizes, or a sequence with a number for each dimension.
-      names: the names of the dimensions.
+      names: the dimension names.
 
     Raises:
       ConfigError, DataError, LayoutError: the patch is malformed.
@@ -39,8 +39,8 @@ def check_patch(
     Args:
       patch: voxels of the patch along each dimension.
       image: voxels of the image along each dimension.
-      of: what has this size, for the message.
-      names: the names of the dimensions.
+      of: a noun for the image, for the message.
+      names: the dimension names.
     """
     if any(size > most for size, most in zip(patch, image, strict=True)):
         shown, whole, smaller = (format_grid(sizes, names) for sizes in (patch, image, map(min, patch, image)))

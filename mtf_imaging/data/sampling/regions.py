@@ -40,7 +40,7 @@ ALONG_Z = PlaneOrder()
 
 
 def region_shape(region: Region) -> Grid:
-    """Returns the number of voxels of a region along x, y, z."""
+    """Returns the size of a region in voxels along x, y, z."""
     return tuple(at.stop - at.start for at in region)
 
 
@@ -50,7 +50,7 @@ def with_axis(region: Region, axis: int, at: slice) -> Region:
 
 
 def moved(region: Region, origin: Region) -> Region:
-    """Returns a region in coordinates of an array that holds the voxels of `origin`.
+    """Returns a region in coordinates of an array that contains the voxels of `origin`.
 
     >>> moved((slice(5, 8),) * 3, (slice(4, 10),) * 3)[0]
     slice(1, 4, None)
@@ -59,6 +59,6 @@ def moved(region: Region, origin: Region) -> Region:
 
 
 def overlap(first: slice, second: slice) -> slice:
-    """Returns the range that two ranges share; an empty one starts and ends at the same position."""
+    """Returns the overlap of two ranges; an empty one starts and ends at the same position."""
     start = max(first.start, second.start)
     return slice(start, max(start, min(first.stop, second.stop)))

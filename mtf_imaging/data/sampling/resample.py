@@ -31,7 +31,7 @@ from mtf_imaging.data.sampling.regions import ALONG_Z, PlaneOrder, moved, region
 from mtf_imaging.data.sampling.sampling import Spans
 from mtf_imaging.data.sampling.slabs import Read, linear_slabs, nearest_slabs
 
-_SLAB_BYTES = 32 << 20  # as float32; a few slabs exist at a time
+_SLAB_BYTES = 32 << 20  # bytes as float32; a few slabs exist at the same time
 
 
 def resample_linear(data: np.ndarray, spans: Spans, beyond: float = 0.0) -> np.ndarray:
@@ -39,7 +39,7 @@ def resample_linear(data: np.ndarray, spans: Spans, beyond: float = 0.0) -> np.n
 
     Args:
       data: `[x, y, z]` or `[x, y, z, channels]`, any numeric type.
-      spans: the voxels of the result along x, y, z, in coordinates of the volume.
+      spans: the voxels of the result along x, y, z, in volume coordinates.
       beyond: value of the voxels beyond the volume.
 
     Returns:
@@ -56,11 +56,11 @@ def resample_linear(data: np.ndarray, spans: Spans, beyond: float = 0.0) -> np.n
 
 
 def resample_nearest(labels: np.ndarray, spans: Spans, beyond: int = 0) -> np.ndarray:
-    """Resamples labels to the nearest neighbor: each voxel gets the label of the voxel that contains its center.
+    """Resamples labels to the nearest neighbor: each voxel gets the label at its center.
 
     Args:
       labels: `[x, y, z]`, any numeric type.
-      spans: the voxels of the result along x, y, z, in coordinates of the volume.
+      spans: the voxels of the result along x, y, z, in volume coordinates.
       beyond: label of the voxels beyond the volume.
 
     Returns:
@@ -74,15 +74,15 @@ def resample_nearest(labels: np.ndarray, spans: Spans, beyond: int = 0) -> np.nd
 def resample_linear_region(
     read: Read, shape: Grid, spans: Spans, region: Region, beyond: float = 0.0, order: PlaneOrder = ALONG_Z
 ) -> np.ndarray:
-    """Returns one region of the result of `resample_linear`, bit for bit, and reads only what it needs.
+    """Returns one region of the `resample_linear` result, bit for bit, and reads only the needed voxels.
 
-    The computation runs in slabs, so it takes little more memory than the result.
+    The computation runs in slabs, so it needs little more memory than the result.
 
     Args:
-      read: returns a region of the volume `[x, y, z]`, any numeric type. It is called with regions of
+      read: a function that returns a region of the volume `[x, y, z]`, any numeric type. It is called with regions of
         `source_region(shape, spans, region)`; each plane along the axis of `order` is requested once.
-      shape: number of voxels of the volume along x, y, z.
-      spans: the voxels of the whole grid along x, y, z, in coordinates of the volume.
+      shape: size of the volume in voxels along x, y, z.
+      spans: the voxels of the whole grid along x, y, z, in volume coordinates.
       region: the region of the grid.
       beyond: value of the voxels beyond the volume.
       order: the order in which planes are requested.
@@ -99,12 +99,12 @@ def resample_linear_region(
 def resample_nearest_region(
     read: Read, shape: Grid, spans: Spans, region: Region, beyond: int = 0, order: PlaneOrder = ALONG_Z
 ) -> np.ndarray:
-    """Returns one region of the result of `resample_nearest`, and reads only what it needs.
+    """Returns one region of the `resample_nearest` result, and reads only the needed voxels.
 
     Args:
-      read: returns a region of the labels, uint8 `[x, y, z]`; see `resample_linear_region`.
-      shape: number of voxels of the labels along x, y, z.
-      spans: the voxels of the whole grid along x, y, z, in coordinates of the labels.
+      read: a function that returns a region of the labels, uint8 `[x, y, z]`; see `resample_linear_region`.
+      shape: size of the labels in voxels along x, y, z.
+      spans: the voxels of the whole grid along x, y, z, in label coordinates.
       region: the region of the grid.
       beyond: label of the voxels beyond the labels.
       order: the order in which planes are requested.
@@ -119,16 +119,16 @@ def resample_nearest_region(
 
 
 def resample_to_labels(probabilities: np.ndarray, spans: Spans, description: Description = LITS) -> np.ndarray:
-    """Resamples probabilities linearly and returns the label of each voxel, by `Description.to_labels`.
+    """Resamples probabilities linearly and returns the label of each voxel; see `Description.to_labels`.
 
-    Interpolation before the choice of the label gives smooth boundaries; resampled labels would show steps of one grid
-    voxel. The computation runs in slabs along z, so it takes little more memory than the labels.
+    Interpolating before choosing labels gives smooth boundaries; resampled labels would show steps of one grid
+    voxel. The computation runs in slabs along z, so it needs little more memory than the labels.
 
     Args:
-      probabilities: `[x, y, z, classes]`, or of the masks if the description has regions, on the grid, any float type;
+      probabilities: `[x, y, z, classes]` on the grid, or one per mask if the description has regions, any float type;
         computed in float32.
-      spans: the voxels of the result along x, y, z, in coordinates of the grid.
-      description: the labels or regions of the probabilities.
+      spans: the voxels of the result along x, y, z, in grid coordinates.
+      description: the labels or regions that the probabilities stand for.
 
     Returns:
       uint8 `[x, y, z]` with the sizes of the spans: the labels, 0 beyond the grid.

@@ -46,7 +46,7 @@ class Span:
         return slice(first, max(first, last))
 
     def part(self, voxels: slice) -> "Span":
-        """Returns the span of a range of its voxels."""
+        """Returns the span of a range of this span's voxels."""
         if voxels == slice(0, self.size):
             return self
         size = voxels.stop - voxels.start
@@ -93,11 +93,11 @@ class Sampling:
 
     @property
     def grids(self) -> tuple[Grid, ...]:
-        """The only grid; see `data.sampling.buckets.Samplings`."""
+        """The only grid, as a tuple; see `data.sampling.buckets.Samplings`."""
         return (self.grid,)
 
     def choose(self, shape: Grid, spacing: Spacing) -> "Sampling":
-        """Returns the sampling of one volume, which is the same for all; see `data.sampling.buckets.Samplings`."""
+        """Returns this sampling, which is the same for all volumes; see `data.sampling.buckets.Samplings`."""
         del shape, spacing
         return self
 
@@ -110,11 +110,11 @@ class Sampling:
         Span(start=-2.0, length=8.0, size=4)
 
         Args:
-          shape: number of voxels of the volume along x, y, z.
+          shape: size of the volume in voxels along x, y, z.
           spacing: voxel size of the volume in mm.
 
         Returns:
-          The voxels of the grid along each axis, in coordinates of the volume.
+          The voxels of the grid along each axis, in volume coordinates.
         """
         if self.spacing is None:
             return whole_field(shape, self.grid)
@@ -138,8 +138,8 @@ def way_back(spans: Spans, shape: Grid) -> tuple[tuple[slice, slice, slice], Spa
     the outermost voxels.
 
     Args:
-      spans: the voxels of the grid, in coordinates of the volume.
-      shape: number of voxels of the volume along x, y, z.
+      spans: the voxels of the grid, in volume coordinates.
+      shape: size of the volume in voxels along x, y, z.
 
     Returns:
       The region of the grid that overlaps the volume, and the voxels of the volume in coordinates of that region.
@@ -158,17 +158,17 @@ def smallest_box(volumes: Iterable[tuple[Grid, Spacing]], spacing: Spacing, mult
     Args:
       volumes: (shape, spacing in mm) of each volume.
       spacing: voxel size of the box in mm.
-      multiple: another number of which the sizes are multiples.
+      multiple: a number other than 16 of which all sizes are multiples.
     """
     widest = map(max, zip(*(voxels_to_cover(*volume, spacing) for volume in volumes), strict=True))
     return tuple(math.ceil(voxels / multiple) * multiple for voxels in widest)
 
 
 def voxels_to_cover(shape: Grid, own: Spacing, spacing: Spacing) -> Grid:
-    """Returns the number of voxels of another spacing that cover a volume.
+    """Returns the number of voxels with another spacing that cover a volume.
 
     Args:
-      shape: number of voxels of the volume along x, y, z.
+      shape: size of the volume in voxels along x, y, z.
       own: voxel size of the volume in mm.
       spacing: the other voxel size in mm.
     """

@@ -1,6 +1,6 @@
 """Resamples a region of a grid slab by slab, from a source that reads regions of the volume.
 
-Each slab equals the same voxels of `resample_linear` or `resample_nearest`, bit for bit, because each line of voxels is
+Each slab equals the result of `resample_linear` or `resample_nearest`, bit for bit, because each line of voxels is
 summed separately and in the same order.
 """
 
@@ -16,7 +16,7 @@ from mtf_imaging.data.sampling.sampling import Spans
 
 Read = Callable[[Region], np.ndarray]
 
-_SLAB_BYTES = 32 << 20  # as float32; a few slabs exist at a time
+_SLAB_BYTES = 32 << 20  # bytes as float32; a few slabs exist at the same time
 
 
 def source_region(shape: Grid, spans: Spans, region: Region) -> Region:
@@ -27,8 +27,8 @@ def source_region(shape: Grid, spans: Spans, region: Region) -> Region:
     (slice(0, 3, None), slice(1, 7, None), slice(0, 8, None))
 
     Args:
-      shape: number of voxels of the volume along x, y, z.
-      spans: the voxels of the grid along x, y, z, in coordinates of the volume.
+      shape: size of the volume in voxels along x, y, z.
+      spans: the voxels of the grid along x, y, z, in volume coordinates.
       region: a region of the grid.
 
     Returns:
@@ -60,10 +60,10 @@ def linear_slabs(
     """Resamples a region of a grid linearly, slab by slab; see `resample_linear`.
 
     Args:
-      read: returns a region of the volume `[x, y, z]`, any numeric type. Each plane is requested once, in the order of
-        `order`.
-      shape: number of voxels of the volume along x, y, z.
-      spans: the voxels of the grid along x, y, z, in coordinates of the volume.
+      read: a function that returns a region of the volume `[x, y, z]`, any numeric type. Each plane is requested once,
+        in the order of `order`.
+      shape: size of the volume in voxels along x, y, z.
+      spans: the voxels of the grid along x, y, z, in volume coordinates.
       region: a region of the grid.
       beyond: value of the voxels beyond the volume.
       order: the order of the slabs.
@@ -96,9 +96,9 @@ def nearest_slabs(
     """Resamples labels to the nearest neighbor, slab by slab; see `resample_nearest`.
 
     Args:
-      read: returns a region of the labels, uint8 `[x, y, z]`; see `linear_slabs`.
-      shape: number of voxels of the labels along x, y, z.
-      spans: the voxels of the grid along x, y, z, in coordinates of the labels.
+      read: a function that returns a region of the labels, uint8 `[x, y, z]`; see `linear_slabs`.
+      shape: size of the labels in voxels along x, y, z.
+      spans: the voxels of the grid along x, y, z, in label coordinates.
       region: a region of the grid.
       beyond: label of the voxels beyond the labels.
       order: the order of the slabs.
@@ -126,7 +126,7 @@ def _slabs(
     beyond: np.generic,
     order: PlaneOrder,
 ) -> Iterator[tuple[Region, np.ndarray]]:
-    """Yields the slabs of a region; `resample` maps (voxels of the volume, their region, region of the grid)."""
+    """Yields the slabs of a region; `resample` takes (volume voxels, their region, grid region)."""
     read_once = _ReadOnce(read, order)
     for slab in slab_regions(shape, spans, region, order):
         result = np.full(region_shape(slab), beyond)
@@ -138,30 +138,30 @@ def _slabs(
 
 
 def _inside(shape: Grid, spans: Spans, region: Region) -> Region:
-    """Returns the part of a region of the grid that overlaps the volume."""
+    """Returns the part of a grid region that overlaps the volume."""
     return tuple(overlap(span.inside(n), at) for n, span, at in zip(shape, spans, region, strict=True))
 
 
 def slab_bytes(shape: Grid, spans: Spans, region: Region, axis: int) -> int:
-    """Returns the size of a slab along an axis as float32: of its source or its result, whichever is larger."""
+    """Returns the float32 bytes of a slab along an axis: of its source or its result, whichever is larger."""
     plane = _plane_bytes(shape, spans, region, axis)
     return math.ceil(_thickness(shape, spans, region, axis) * plane)
 
 
 def _thickness(shape: Grid, spans: Spans, region: Region, axis: int) -> int:
-    """Returns the number of planes of the grid whose source and result fit into a slab."""
+    """Returns the number of grid planes whose source and result fit into a slab."""
     return max(1, int(_SLAB_BYTES // _plane_bytes(shape, spans, region, axis)))
 
 
 def _plane_bytes(shape: Grid, spans: Spans, region: Region, axis: int) -> float:
-    """Returns the size of one plane of the grid, or of its source, as float32."""
+    """Returns the float32 bytes of one grid plane or of its source."""
     source, result = region_shape(source_region(shape, spans, region)), region_shape(region)
     plane = math.prod(max(source[other], result[other]) for other in range(3) if other != axis)
     return 4 * max(1, plane) * max(1.0, spans[axis].step)
 
 
 class _ReadOnce:
-    """Reads the regions of consecutive slabs, whose planes may overlap, and requests each plane once."""
+    """Reads the regions of consecutive slabs, which may overlap, and requests each plane once."""
 
     def __init__(self, read: Read, order: PlaneOrder) -> None:
         self._read, self._order = read, order
@@ -182,7 +182,7 @@ class _ReadOnce:
         return voxels
 
     def _again(self, region: Region) -> tuple[slice, np.ndarray] | None:
-        """Returns the planes of a region that were read for the slab before, or None."""
+        """Returns the planes of a region that were read for the previous slab, or None."""
         if self._kept is None:
             return None
         axis = self._order.axis

@@ -1,4 +1,4 @@
-"""Means of the results of several runs of a network, and networks that compute them."""
+"""Means over several runs of a network, and networks that compute them."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -32,7 +32,7 @@ def mean_of(runs: Sequence[Callable[[], np.ndarray]]) -> np.ndarray:
 
 
 def several_parts(parts: Iterable[str]) -> ConfigError:
-    """Returns the error about predictions of several parts, which have no mean."""
+    """Returns the error about predictions with several outputs, which cannot be averaged."""
     return ConfigError(
         f"ensemble: predictions of several parts ({', '.join(parts)}) cannot be averaged. Fix: give the folder "
         "of one run as model_dir, without ensemble.",
@@ -41,11 +41,11 @@ def several_parts(parts: Iterable[str]) -> ConfigError:
 
 
 class AveragedSlices:
-    """The slices of several runs of one program, with the mean of their predictions.
+    """The slices of one program that runs several times, with the mean of its predictions.
 
     Args:
       slices: the `ImageSlices` of the program.
-      runs: functions that take and return what `slices.predict` does.
+      runs: functions with the signature of `slices.predict`.
     """
 
     def __init__(self, slices, runs: Sequence[Callable[[np.ndarray], np.ndarray]]) -> None:
@@ -61,7 +61,7 @@ class AveragedNetwork:
 
     Args:
       average: a function of a whole image.
-      slices: a function of the sizes of the image; see `training.slices.ImageNetwork`.
+      slices: a function of the image sizes; see `training.slices.ImageNetwork`.
     """
 
     def __init__(self, average: Callable, slices: Callable) -> None:

@@ -1,4 +1,4 @@
-"""Ensembles: the mean of the probabilities of several networks, such as those of the folds of a cross-validation."""
+"""Ensembles: average the probabilities of several networks, for instance from all folds of a cross-validation."""
 
 from collections.abc import Callable, Sequence
 
@@ -19,10 +19,10 @@ def over_networks(networks: Sequence[Callable[[np.ndarray], np.ndarray]]) -> Cal
 
     Args:
       networks: one or more networks, image `[x, y, z, channels]` -> probabilities `[x, y, z, classes]`, on the same
-        grid. A single network is returned itself.
+        grid. A single network is returned unchanged.
 
     Returns:
-      A function with the same signature as the networks. If they have the method `slices`, it has this method, too.
+      A function with the same signature as the networks. If they have a `slices` method, it has one, too.
     """
     if len(networks) == 1:
         return networks[0]

@@ -1,4 +1,4 @@
-"""Test-time augmentation by flips, as in nnU-Net (Isensee et al. 2021)."""
+"""Test-time augmentation with flips, as in nnU-Net (Isensee et al. 2021)."""
 
 import functools
 import itertools
@@ -38,7 +38,7 @@ def check_flips(flips: Sequence[str], where: str = "flips", axis_names: Sequence
 def over_flips(
     predict: Callable[[np.ndarray], np.ndarray], flips: Sequence[str], axis_names: Sequence[str] = AXIS_NAMES
 ) -> Callable:
-    """Returns a network that averages its probabilities over all combinations of flips of the image.
+    """Returns a network that averages its probabilities over all combinations of image flips.
 
     `y = mean over subsets S of flips of flip_S(predict(flip_S(image)))`; the network runs `2^len(flips)` times. The
     average needs memory for one sum, in float32 or a wider type, in addition to the result of one run.
@@ -46,10 +46,10 @@ def over_flips(
     Args:
       predict: the network, image `[x, y, z, channels]` -> probabilities `[x, y, z, classes]`.
       flips: names of axes, such as ("x", "y", "z"); () returns `predict` itself.
-      axis_names: the names of the spatial axes of the image, in their order.
+      axis_names: the names of the image's spatial axes, in order.
 
     Returns:
-      A function with the same signature as `predict`. If that has the method `slices`, it has this method, too.
+      A function with the same signature as `predict`. If `predict` has a `slices` method, it has one, too.
     """
     axes = [axis_names.index(name) for name in flips]
     if not axes:
@@ -73,9 +73,9 @@ def over_flips(
 
 
 def _predict_flipped(slices, sizes: Sequence[int], axes: tuple[int, ...], image: np.ndarray) -> np.ndarray:
-    """Returns the prediction in the slice of this process that a network computes for the flipped image.
+    """Returns the prediction for the flipped image in the slice of this process.
 
-    A slice of the flipped image is the mirrored slice of the image, which another process has.
+    A slice of the flipped image is a mirrored slice of the image, which another process holds.
     """
 
     def mirror(regions: Sequence[Region]) -> list[Region]:

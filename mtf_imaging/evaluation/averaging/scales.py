@@ -1,4 +1,4 @@
-"""Test-time augmentation by scales: checks the factors by which an image is scaled."""
+"""Test-time augmentation with scales: checks the factors by which an image is scaled."""
 
 from collections.abc import Sequence
 
@@ -6,10 +6,10 @@ from mtf_imaging.errors import ConfigError
 
 
 def check_scales(scales: Sequence[float]) -> tuple[float, ...]:
-    """Checks factors of the size of an image and returns them as a tuple.
+    """Checks scale factors and returns them as a tuple.
 
     Raises:
-      ConfigError: there are none, or one is not a positive number.
+      ConfigError: there are no factors, or a factor is not a positive number.
     """
     factors = tuple(scales) if isinstance(scales, tuple | list) else (scales,)
     are_numbers = all(isinstance(one, int | float) and not isinstance(one, bool) and 0 < one < 100 for one in factors)

@@ -1,4 +1,4 @@
-"""Pictures of a case: CT, reference and prediction side by side in three planes."""
+"""Pictures of a case: CT, reference and prediction side by side, in three planes."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,7 +39,7 @@ def write_picture(
       prediction: labels `[x, y, z]` of the prediction.
       spacing: voxel size in mm.
       title: the title of the picture, for instance the case and its Dice.
-      description: the meaning of the labels and of the channels.
+      description: the meaning of the labels and channels.
     """
     with atomic_path(path) as temporary:
         _canvas(hu, reference, prediction, spacing, title, description).print_png(temporary)
@@ -62,7 +62,7 @@ def picture_pixels(
       prediction: labels `[x, y, z]` of the prediction.
       spacing: voxel size in mm; preserves the patient's proportions.
       title: the title of the picture, for instance the case and its Dice.
-      description: the meaning of the labels and of the channels.
+      description: the meaning of the labels and channels.
 
     Returns:
       The picture, uint8 `[height, width, 3]`.

@@ -1,4 +1,4 @@
-"""The table of the report with one row per case."""
+"""The report's table with one row per case."""
 
 from mtf_imaging.data.description.description import ANY_RULES, LITS, LITS_RULES, Description
 from mtf_imaging.evaluation.report.cells import number_cell
@@ -9,7 +9,7 @@ from mtf_imaging.evaluation.scoring.measures import MEASURES, TITLES
 from mtf_imaging.evaluation.scoring.metrics import case_values, column_names
 from mtf_imaging.evaluation.scoring.overlap import Overlap
 
-# The measures that sort the cases, in ascending order; the first one is the initial order of the table.
+# The measures by which cases can be sorted, in ascending order; the first one gives the initial order.
 _SORTED_BY = {LITS_RULES: ("lesion_dice", "liver_dice"), ANY_RULES: ("mean_dice",)}
 _COUNTS = {
     "true_positives": ("found", "reference lesions detected at an intersection over union above 0.5"),
@@ -19,7 +19,7 @@ _COUNTS = {
 
 
 def case_rows(scores: list[CaseScore], metrics: dict, description: Description = LITS) -> list[dict]:
-    """Returns the values of each case by column: the columns of `metrics.csv` and the size of the largest lesion."""
+    """Returns each case's values by column: the columns of `metrics.csv` and the size of the largest lesion."""
     prefixes = _lesion_prefixes(description)
     rows = []
     for case in scores:
@@ -32,7 +32,7 @@ def case_rows(scores: list[CaseScore], metrics: dict, description: Description =
 
 
 def worst_first(rows: list[dict], description: Description = LITS) -> list[int]:
-    """Returns the case numbers in ascending order of lesion Dice, then liver Dice; for any labels, of the mean Dice."""
+    """Returns the case numbers in ascending order of lesion Dice, then liver Dice; for any labels, of mean Dice."""
     keys = _SORTED_BY[description.rules]
     return sorted(range(len(rows)), key=lambda n: [rows[n][key] for key in keys])
 
@@ -97,7 +97,7 @@ _LARGEST = ("mm", "diameter of a sphere with the volume of the largest reference
 
 
 def _lesion_prefixes(description: Description) -> dict[str, str]:
-    """Returns the beginning of the columns with the lesions of a mask."""
+    """Returns the column prefixes for the lesions of a mask."""
     if description.rules == LITS_RULES:
         return {"lesion": ""}
     columns = column_names(description)

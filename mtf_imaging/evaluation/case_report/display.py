@@ -7,13 +7,13 @@ import numpy as np
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.modality import is_ct
 
-DISPLAY_HU = (-160, 240)  # the abdominal window of radiology
-_PERCENTILES = (0.5, 99.5)  # of other images; leaves out the few brightest voxels of vessels and artifacts
-_SAMPLE = 1 << 20  # about the number of voxels that determine the percentiles
+DISPLAY_HU = (-160, 240)  # the abdominal window in radiology
+_PERCENTILES = (0.5, 99.5)  # for other images; excludes the few brightest voxels of vessels and artifacts
+_SAMPLE = 1 << 20  # approximate number of voxels that determine the percentiles
 
 
 def shown_channel(image: np.ndarray) -> np.ndarray:
-    """Returns the channel of an image `[x, y, z]` or `[x, y, z, channels]` that pictures show, the first."""
+    """Returns the channel to show of an image `[x, y, z]` or `[x, y, z, channels]`: the first one."""
     return image[..., 0] if image.ndim == 4 else image
 
 
@@ -23,12 +23,12 @@ def sample_step(shape: tuple[int, ...]) -> int:
 
 
 def display_range(image: np.ndarray, description: Description, step: int | None = None) -> tuple[float, float]:
-    """Returns the values that pictures show as black and as white.
+    """Returns the values that pictures show as black and white.
 
     Args:
       image: `[x, y, z]`, the first channel of an image, or any array of its values.
       description: the description of the channels.
-      step: the distance between the voxels that count, along each axis; None for `sample_step`.
+      step: the distance between the sampled voxels along each axis; None for `sample_step`.
 
     Returns:
       The abdominal window in HU for a CT, and percentiles of the values for any other image.
@@ -47,6 +47,6 @@ def shows_ct(description: Description) -> bool:
 
 
 def to_gray(image: np.ndarray, bounds: tuple[float, float]) -> np.ndarray:
-    """Returns the gray values, uint8, of an image whose values in `bounds` range from black to white."""
+    """Converts an image to gray values, uint8; `bounds` are black and white."""
     low, high = bounds
     return np.rint((np.clip(image, low, high).astype(np.float32) - low) * (255 / (high - low))).astype(np.uint8)

@@ -1,4 +1,4 @@
-"""The planes of an image that pictures show, read from the image in one pass."""
+"""Reads the image planes that pictures show in one pass."""
 
 import math
 from collections.abc import Iterator
@@ -21,10 +21,10 @@ class ImagePlanes:
     """The planes of an image through one voxel; other voxels cannot be read.
 
     Attributes:
-      shape: the number of voxels of the image along x, y and z.
+      shape: the image size in voxels along x, y and z.
       point: the voxel.
-      planes: the plane across each axis; it has one voxel along this axis.
-      bounds: the values that pictures show as black and as white.
+      planes: the plane perpendicular to each axis, one voxel thick.
+      bounds: the values that pictures show as black and white.
     """
 
     shape: tuple[int, int, int]
@@ -44,13 +44,13 @@ def read_planes(image: np.ndarray | VoxelSource, point: Point, description: Desc
     """Reads the planes of an image through one voxel.
 
     Args:
-      image: the image `[x, y, z]` or `[x, y, z, channels]`, of which pictures show the first channel, or the source of
-        this channel, which is read once and checked.
+      image: the image `[x, y, z]` or `[x, y, z, channels]`, whose first channel pictures show, or the source of this
+        channel, which is read once and checked.
       point: the indices of the voxel along x, y and z.
       description: the description of the channels.
 
     Raises:
-      DataError: the file of the source cannot be used.
+      DataError: the source's file cannot be used.
     """
     if isinstance(image, np.ndarray):
         channel = shown_channel(image)
@@ -78,5 +78,5 @@ def _slabs(image: VoxelSource) -> Iterator[tuple[Region, np.ndarray]]:
 
 
 def _cut(shape: tuple[int, ...], axis: int, index: int) -> Region:
-    """Returns the region of one plane across an axis."""
+    """Returns the region of a plane perpendicular to an axis."""
     return tuple(slice(index, index + 1) if a == axis else slice(0, n) for a, n in enumerate(shape))

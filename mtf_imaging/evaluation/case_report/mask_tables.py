@@ -1,4 +1,4 @@
-"""The report's tables over all cases for any labels: a row per mask."""
+"""The report's summary tables for any labels, with one row per mask."""
 
 from mtf_imaging.data.description.description import ANY_RULES, Description
 from mtf_imaging.evaluation.case_report.summary_tables import detection_table
@@ -9,7 +9,7 @@ from mtf_imaging.evaluation.scoring.measures import DISTANCES, MEASURES, TITLES
 
 
 def mask_overview(metrics: dict, description: Description) -> Markup:
-    """Returns the headline figures: the mean Dice over cases, of all masks and of each mask."""
+    """Returns the headline figures: the mean Dice over cases, for all masks and for each mask."""
     figures = {"all masks": metrics["mean"], **{mask: metrics[mask] for mask in description.masks}}
     return join(
         *(
@@ -39,7 +39,7 @@ def mask_tables(metrics: dict, description: Description) -> Markup:
 
 
 def _row(path: str, title: str, means: dict, names: tuple[str, ...]) -> Markup:
-    """Returns the row of a mask; a measure that `means` lacks leaves an empty cell."""
+    """Returns the row of a mask; a measure that is not in `means` leaves an empty cell."""
     why = "undefined for all cases or lesions"
     cells = (metric_cell(means[name], f"{path}.{name}", why) if name in means else tag("td") for name in names)
     counts = {name: count for name, count in means.get("undefined", {}).items() if count}

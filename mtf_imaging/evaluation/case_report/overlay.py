@@ -1,4 +1,4 @@
-"""Slices of a case with the outlines of reference and prediction, small enough to return from a worker process."""
+"""Slices of a case with outlines of reference and prediction, small enough to return from a worker process."""
 
 import functools
 import io
@@ -16,7 +16,7 @@ from mtf_imaging.evaluation.report.outline import outline
 from mtf_imaging.evaluation.scoring.surface import around, bounding_box
 from mtf_imaging.evaluation.scoring.voxels import Region, Voxels, VoxelView, whole
 
-MARGIN_MM = 15.0  # around the masks
+MARGIN_MM = 15.0  # margin around the masks, in voxels
 _QUALITY = 80  # JPEG quality that preserves sharp edges and the texture of noise
 
 
@@ -30,7 +30,7 @@ class View:
       mm: width and height of the picture in mm.
       position: position in mm along the perpendicular axis, computed with the affine; it increases to the patient's
         right, front or head.
-      number: the number of the slice along this axis, counted from 1.
+      number: the slice number along this axis, counted from 1.
       of: the number of slices along this axis.
       image: the image as JPEG, or None if there is no image.
       outlines: `{("reference", "liver"): path, ...}`; see `outline`. Masks without voxels on the slice are omitted.
@@ -51,7 +51,7 @@ class Overlays:
     """The slices of a case.
 
     Attributes:
-      what: a description of the point where they meet, for the report.
+      what: a description of the point where the slices meet, for the report.
       views: the axial, coronal and sagittal view.
     """
 
@@ -66,15 +66,15 @@ def make_overlays(
     affine: np.ndarray,
     description: Description = LITS,
 ) -> Overlays:
-    """Makes the slices of a case through its largest lesion; see `find_focus`.
+    """Creates the slices of a case through its largest lesion; see `find_focus`.
 
     Args:
-      hu: image `[x, y, z]` or `[x, y, z, channels]` in canonical axes, of a CT in HU, or None. The report shows the
+      hu: image `[x, y, z]` or `[x, y, z, channels]` in canonical axes, in HU for a CT, or None. The report shows the
         first channel. A source of this channel is read once; see `read_planes`.
       reference: labels `[x, y, z]` of the reference: an array, or another volume that can be read in parts.
       prediction: labels `[x, y, z]` of the prediction.
       affine: `[4, 4]`, canonical voxel index -> mm in RAS+.
-      description: the meaning of the labels and of the channels.
+      description: the meaning of the labels and channels.
     """
     focus = find_focus(reference, prediction, description)
     image = None if hu is None else read_planes(hu, focus.point, description)
@@ -117,7 +117,7 @@ def _shown_box(reference: Voxels, prediction: Voxels, spacing: np.ndarray, descr
 
 
 def _labeled(labels: Voxels, description: Description) -> Voxels:
-    """Returns the voxels of any mask."""
+    """Returns the voxels that belong to any mask."""
 
     def read(region: Region) -> np.ndarray:
         part = labels[region]

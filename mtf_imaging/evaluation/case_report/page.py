@@ -1,6 +1,6 @@
-"""The report of volumes as one HTML page.
+"""The volume report as one HTML page.
 
-The page contains no times or paths, so equal scores produce equal bytes.
+The page does not contain times or paths, so equal scores produce equal bytes.
 """
 
 from collections.abc import Mapping
@@ -36,7 +36,7 @@ def write_report(
       output_dir: the folder.
       scores: the scores of one or more cases.
       overlays: the overlays of the same cases.
-      description: the meaning of the labels and of the channels, and the rules of the scores.
+      description: the meaning of the labels and channels, and the scoring rules.
       provenance: the provenance of the scores, see `Provenance.as_json`; None for none.
       rules: the rules that were applied to the predictions, or chosen on them.
     """
@@ -53,12 +53,12 @@ def report_html(
 ) -> str:
     """Returns the text of the page, which `shell.html` frames.
 
-    The contents are `report.html` for the rules of LiTS, and `report_any.html` for any labels.
+    The template is `report.html` for the LiTS rules, and `report_any.html` for any labels.
 
     Args:
       scores: the scores of one or more cases.
       overlays: the overlays of the same cases.
-      description: the meaning of the labels and of the channels, and the rules of the scores.
+      description: the meaning of the labels and channels, and the scoring rules.
       provenance: the provenance of the scores, see `Provenance.as_json`; None for none.
       rules: the rules that were applied to the predictions, or chosen on them.
     """
@@ -87,7 +87,7 @@ def report_html(
 
 
 def _lits_parts(scores: list[CaseScore], metrics: dict) -> dict[str, Markup]:
-    """Returns the parts of the page for LiTS, by name in the template."""
+    """Returns the parts of the LiTS page, by name in the template."""
     return {
         "overview": summary_tables.overview(metrics),
         "official": summary_tables.official(metrics),

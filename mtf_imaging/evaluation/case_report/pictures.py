@@ -13,7 +13,7 @@ from mtf_imaging.evaluation.scoring.case import CaseScore
 from mtf_imaging.evaluation.scoring.lesions import Lesion
 
 _BARS_MM = (100, 50, 20, 10, 5, 2, 1)
-_MAX_LESIONS = 12  # lesions in the text of a case
+_MAX_LESIONS = 12  # lesions listed in the text about a case
 _COUNTED_FROM = {"S": "the feet", "A": "the back", "R": "the left"}
 
 
@@ -24,7 +24,7 @@ def case_section(number: int, score: CaseScore, overlays: Overlays, description:
       number: the number in the link target `#cN` of the case.
       score: the scores of the case.
       overlays: the slices of the case.
-      description: the meaning of the labels and of the channels.
+      description: the meaning of the labels and channels.
     """
     dice = ", ".join(f"{mask} Dice {shown(overlap.dice)}" for mask, overlap in score.overlaps.items())
     head = tag("h3", tag("a", f"Case {score.key}", href=f"#c{number}"), " ", tag("small", dice))
@@ -57,7 +57,7 @@ def _figure(key: str, view: View, description: Description) -> Markup:
     outlines = tag(
         "svg",
         *(tag("path", d=path, class_=f"{who} {classes[mask]}") for (who, mask), path in view.outlines.items()),
-        viewBox=f"0 0 {2 * columns} {2 * rows}",  # half voxels
+        viewBox=f"0 0 {2 * columns} {2 * rows}",  # in half voxels
         preserveAspectRatio="none",
         class_="outlines",
     )
@@ -73,7 +73,7 @@ def _figure(key: str, view: View, description: Description) -> Markup:
 
 
 def _lesion_texts(score: CaseScore, description: Description) -> list[str]:
-    """Returns a list of the lesions of each mask of lesions, with their size and Dice, the largest first."""
+    """Returns lists of lesions, one per lesion mask, with their size and Dice, the largest first."""
     several = description.rules != LITS_RULES
     return [_lesions_text(found, f"{mask}: " if several else "") for mask, found in score.lesions_by_mask.items()]
 

@@ -1,4 +1,4 @@
-"""The slices of a case to show, oriented by the conventions of radiology."""
+"""The slices of a case to show, in radiological orientation."""
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
@@ -14,12 +14,12 @@ from mtf_imaging.evaluation.scoring.voxels import Region, Voxels, slabs, whole
 
 Point = tuple[int, int, int]  # the indices of a voxel along x, y and z
 
-_LETTERS = ("RL", "AP", "SI")  # for each canonical axis, the side of its high and of its low end
+_LETTERS = ("RL", "AP", "SI")  # for each canonical axis, the patient's side at its high and low end
 
 
 @dataclass(frozen=True)
 class Plane:
-    """A plane through a canonical volume `[x, y, z]`, oriented by the conventions of radiology.
+    """A plane through a canonical volume `[x, y, z]`, in radiological orientation.
 
     Attributes:
       name: the name of the plane.
@@ -44,7 +44,7 @@ class Plane:
 
     @property
     def across_letters(self) -> str:
-        """The patient's sides at the high and the low end of the perpendicular axis."""
+        """The patient's sides at the high and low end of the perpendicular axis."""
         return _LETTERS[self.across]
 
     def cut(self, volume: Voxels, index: int, box: Region | None = None) -> np.ndarray:
@@ -73,7 +73,7 @@ PLANES = (
 
 
 def shown_planes(shape: tuple[int, ...], description: Description) -> tuple[Plane, ...]:
-    """Returns the planes to show of a volume: all three, or the one plane of a 2-D image."""
+    """Returns the planes to show for a volume: all three, or the only plane of a 2-D image."""
     flat = [axis for axis, size in enumerate(shape) if size == 1]
     if description.rules == LITS_RULES or len(flat) != 1:
         return PLANES
@@ -134,12 +134,12 @@ def _largest_lesion(labels: Voxels, description: Description) -> Point | None:
 
 
 def _component(components: MaskComponents, number: int) -> Iterator[np.ndarray]:
-    """Yields the voxels of one component, bool, in slabs of the box of all components."""
+    """Yields the voxels of one component, bool, in slabs of the box around all components."""
     return (numbers == number for numbers in components.slabs())
 
 
 def _largest_mask(labels: Voxels, description: Description) -> tuple[str, Point] | None:
-    """Returns the name and the middle of the mask with the most voxels, or None; the first of equal masks wins."""
+    """Returns the name and the middle of the largest mask, or None; the first of equal masks wins."""
     sizes = dict.fromkeys(description.masks, 0)
     for region in slabs(whole(labels.shape)):
         part = labels[region]
@@ -152,10 +152,10 @@ def _largest_mask(labels: Voxels, description: Description) -> tuple[str, Point]
 
 
 def _middle(read: Callable[[], Iterator[np.ndarray]], box: Region) -> Point:
-    """Returns the mask voxel nearest to the mean of a mask, because the mean may lie outside a bent mask.
+    """Returns the mask voxel nearest to the mask's center of mass, which may lie outside a bent mask.
 
     Args:
-      read: returns the mask, bool `[planes, y, z]`, in slabs of the box.
+      read: a function that returns the mask, bool `[planes, y, z]`, in slabs of the box.
       box: a box around the mask.
     """
     counts = [np.zeros(at.stop - at.start, np.int64) for at in box]
@@ -174,7 +174,7 @@ def _middle(read: Callable[[], Iterator[np.ndarray]], box: Region) -> Point:
 
 
 def _nearest(read: Callable[[], Iterator[np.ndarray]], mean: Sequence[float]) -> Point:
-    """Returns the mask voxel nearest to a point; the first of several wins."""
+    """Returns the mask voxel nearest to a point; the first of several equal ones wins."""
     best, nearest = np.inf, None
     for first, mask in _numbered(read()):
         voxels = np.add(np.argwhere(mask), [first, 0, 0])

@@ -1,4 +1,4 @@
-"""The plot of the Dice of lesions by size."""
+"""The plot of lesion Dice by size."""
 
 import math
 
@@ -12,7 +12,7 @@ _TICKS_MM = (1, 2, 5, 10, 20, 50, 100, 200)
 
 
 def scatter(scores: list[CaseScore], mask: str, label: str = "Lesion Dice by size") -> Markup:
-    """Plots the Dice of each lesion over its diameter; missed lesions and false positives have separate rows below.
+    """Plots the Dice of each lesion against its diameter; missed lesions and false positives have rows below.
 
     Args:
       scores: the scores of the cases.
@@ -73,7 +73,7 @@ def lesion_kind(lesion: Lesion) -> str:
 
 
 def legend() -> Markup:
-    """Returns the legend of the marks in `scatter`."""
+    """Returns the legend for the marks in `scatter`."""
     names = {"found": "IoU > 0.5", "touched": "IoU at most 0.5", "missed": "missed", "false": "false positive"}
     marks = (
         tag("span", tag("svg", _mark(kind, 8, 8), viewBox="0 0 16 16", width=16, height=16, class_="plot"), name)

@@ -1,4 +1,4 @@
-"""The report's tables over all cases: all values of `metrics.json` except the scores of single cases."""
+"""The report's summary tables: all values of `metrics.json` except the scores of single cases."""
 
 from mtf_imaging.data.description.description import LITS, LITS_RULES
 from mtf_imaging.evaluation.report.cells import metric_cell, shown, titled_table
@@ -65,7 +65,7 @@ def our_measures(metrics: dict) -> Markup:
 
 
 def _official_name(name: str) -> tuple[str, str]:
-    """Returns the title and the explanation of an official measure."""
+    """Returns the title and explanation of an official measure."""
     if name in _OFFICIAL_NAMES:
         return _OFFICIAL_NAMES[name]
     title, what = TITLES[name]
@@ -73,7 +73,7 @@ def _official_name(name: str) -> tuple[str, str]:
 
 
 def _overlap_table(metrics: dict) -> Markup:
-    """Returns the table of means for livers, for all lesions of a case as one mask, and for detected lesions."""
+    """Returns the table of means for livers, for each case's lesions as one mask, and for detected lesions."""
     columns = {name: metrics[name] for name in ("liver", "lesion", "detected_lesions")}
     rows = []
     for measure in ("dice_per_case", "dice_global", *MEASURES[LITS_RULES]):
@@ -113,7 +113,7 @@ def detection_table(title: str, scores_by_iou: dict, prefix: str) -> Markup:
 
 
 def _burden_table(metrics: dict) -> Markup:
-    """Returns the table of the errors of the tumor burden."""
+    """Returns the table of tumor burden errors."""
     why = "undefined: no case has a liver in both the reference and the prediction"
     names = {"rmse": "root mean square error", "max_error": "largest error", "undefined": "omitted cases"}
     rows = [

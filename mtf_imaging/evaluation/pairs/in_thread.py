@@ -1,4 +1,4 @@
-"""Processing of each item in a thread while the next one is produced."""
+"""Processes each item in a thread while the next one is produced."""
 
 import collections
 import concurrent.futures
@@ -7,12 +7,12 @@ from typing import Any
 
 
 def in_thread(function: Callable[[Any], Any], items: Iterable) -> Iterator[tuple[Any, Any]]:
-    """Calls a function with each item in a thread while the caller's thread produces the next item.
+    """Calls a function on each item in a thread while the caller's thread produces the next item.
 
-    The results have the same form as those of `workers.in_parallel`.
+    The results have the same form as in `workers.in_parallel`.
 
     Args:
-      function: a function of one argument. Its errors are raised here, after the item in production is complete.
+      function: a function of one argument. Its errors are raised here, after the current item has been produced.
       items: the arguments, usually a slow generator.
 
     Yields:

@@ -1,4 +1,4 @@
-"""Pairing of predictions with references by their file names."""
+"""Pairs predictions with references by file name."""
 
 import re
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Pair:
     """A case to score.
 
     Attributes:
-      key: the key of the case: the last number of both file names, or their common stem.
+      key: the case key: the last number of both file names, or their common stem.
       prediction: path of the predicted segmentation.
       reference: path of the reference segmentation.
       volume: path of the CT, or None.
@@ -43,7 +43,7 @@ class Pair:
 def find_pairs(
     reference_dir: str | Path, prediction_dir: str | Path, image_format: ImageFormat = SEGMENTATION_FORMATS
 ) -> list[Pair]:
-    """Pairs each reference with its prediction, in the natural order of the cases.
+    """Pairs each reference with its prediction, in natural order.
 
     Files with equal stems form a pair. If some file has no partner with an equal stem, all files are paired by the
     last number in their names instead: `segmentation-7.nii`, `test-segmentation-7.nii.gz` and `liver_007.nii.gz` are
@@ -100,7 +100,7 @@ def _segmentations(folder: Path, image_format: ImageFormat) -> list[Path]:
 
 
 def _stem(path: Path, image_format: ImageFormat) -> str:
-    """Returns the name of a segmentation in the form in which names are compared."""
+    """Returns the normalized name of a segmentation, for comparison."""
     stem = image_format.stem(path)
     assert stem is not None, path
     return normalize_name(stem)

@@ -1,4 +1,4 @@
-"""The description and the rules by which a folder of references is scored."""
+"""The description and the scoring rules for a folder of references."""
 
 import dataclasses
 from pathlib import Path
@@ -14,17 +14,17 @@ RULES = (LITS_RULES, ANY_RULES)
 def choose_description(
     reference_dir: str | Path, rules: str | None = None, dataset_json: str | Path | None = None
 ) -> Description:
-    """Returns the description of the references, with the rules of their scores.
+    """Returns the description of the references, with the scoring rules.
 
     Args:
       reference_dir: folder of references.
-      rules: "lits" or "any"; None takes the rules of the description.
-      dataset_json: path of a `dataset.json`, or of its folder. Default: the file in the folder of the references, or in
-        the folder above it. Without one, the labels are those of LiTS.
+      rules: "lits" or "any"; None uses the description's rules.
+      dataset_json: path of a `dataset.json`, or of its folder. Default: the file in the reference folder or in
+        its parent folder. Without one, the LiTS labels.
 
     Raises:
       ConfigError: `rules` is unknown.
-      DataError: the file is missing or malformed, the rules of LiTS are chosen for other labels, or a mask has the name
+      DataError: the file is missing or malformed, the LiTS rules are chosen for other labels, or a mask has the name
         of another key of `metrics.json`.
     """
     if rules not in (None, *RULES):
@@ -56,7 +56,7 @@ _LITS_LABELS = ", ".join(f"{value} {name}" for name, value in LITS.labels.items(
 
 
 def _read(reference_dir: Path, dataset_json: str | Path | None) -> tuple[Description, Path]:
-    """Returns the description, and the file that contains it or the folder of the references."""
+    """Returns the description, and its file or the reference folder."""
     if dataset_json is None:
         for folder in (reference_dir, reference_dir.absolute().parent):
             if description := read_description(folder):

@@ -1,4 +1,4 @@
-"""Scoring of a folder of segmentations from any program against a folder of references."""
+"""Scores a folder of segmentations from any program against a folder of references."""
 
 import functools
 import os
@@ -18,7 +18,7 @@ from mtf_imaging.files.provenance.record import read_record
 from mtf_imaging.files.provenance.runs import TrainedRun
 from mtf_imaging.files.workers import default_workers, in_parallel
 
-WORKER_BYTES = 1 << 29  # a CT of 512 x 512 x 1024 voxels takes 0.15 GiB, and many lesions take more
+WORKER_BYTES = 1 << 29  # a CT of 512 x 512 x 1024 voxels needs 0.15 GiB, or more with many lesions
 
 
 def score_folders(
@@ -48,13 +48,13 @@ def score_folders(
       known: voxel sizes of files whose headers lack them.
       rules: "lits" or "any"; see `choose_description`.
       dataset_json: the description of the labels; see `choose_description`.
-      surface_tolerance: the tolerance of the surface Dice in mm.
+      surface_tolerance: the surface Dice tolerance in mm.
 
     Returns:
       The scores, in the natural order of the cases.
 
     Raises:
-      DataError: a file cannot be used or has no partner, the output folder lies in the folder of the references, or
+      DataError: a file cannot be used or has no partner, the output folder lies in the reference folder, or
         `choose_description` refuses the labels.
       ConfigError: another process is writing to the output folder, or the tolerance is not positive.
     """

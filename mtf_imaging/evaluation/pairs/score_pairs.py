@@ -1,4 +1,4 @@
-"""Scoring of predictions stored in files, shared by the commands `score` and `evaluate`."""
+"""Scores predictions in files, for the commands `score` and `evaluate`."""
 
 import contextlib
 import dataclasses
@@ -73,9 +73,9 @@ def score_pairs(
       name: the label of the progress bar.
       progress: whether to show a progress bar.
       known: voxel sizes of files whose headers lack them.
-      description: the meaning of the labels and of the channels, and the rules of the scores.
-      surface_tolerance: the tolerance of the surface Dice in mm.
-      faults: the errors of cases that `pairs` left out; None if it leaves out none.
+      description: the meaning of the labels and channels, and the scoring rules.
+      surface_tolerance: the surface Dice tolerance in mm.
+      faults: the errors of cases that `pairs` skipped; None if it does not skip any.
 
     Returns:
       The scored pairs, in the natural order of their keys.
@@ -166,7 +166,7 @@ def write_scores(
       output_dir: folder to write to, created if missing.
       scored: the results of all cases.
       progress: whether to print the tables.
-      description: the meaning of the labels and of the channels, and the rules of the scores.
+      description: the meaning of the labels and channels, and the scoring rules.
       provenance: the networks and rules of the predictions; None if they are not known.
       rules: the rules that were applied to the predictions, or chosen on them.
 
@@ -191,7 +191,7 @@ class _Case:
     Attributes:
       prediction: labels of the prediction in canonical axes.
       reference: labels of the reference in canonical axes.
-      geometry: the geometry of the image; without an image, of the reference.
+      geometry: the geometry of the image; without an image, the geometry of the reference.
       reference_geometry: the geometry of the reference's file.
       image: the image that the report shows, or None.
     """
@@ -206,8 +206,8 @@ class _Case:
 def _read(pair: Pair, known: SpacingTable, description: Description) -> _Case:
     """Reads the labels of a case, and opens its image.
 
-    If there is an image, its header defines the geometry, as in all other commands, because the headers of masks are
-    wrong more often.
+    If there is an image, its header defines the geometry, as in all other commands, because mask headers are wrong more
+    often.
     """
     image = None
     if pair.volume:
@@ -216,7 +216,7 @@ def _read(pair: Pair, known: SpacingTable, description: Description) -> _Case:
             mask = open_mask(pair.reference, image, description)
             reference = read_compact(mask)
         except DataError as error:
-            # The scores do not need the image. If the reference is at fault, reading it again below raises the error.
+            # The scores do not need the image. If the reference is faulty, reading it again below raises the error.
             _warn_of_image(pair, description, error)
             image = None
     if image is None:
@@ -231,10 +231,10 @@ def _read(pair: Pair, known: SpacingTable, description: Description) -> _Case:
 
 
 def _open_image(path: Path, known: SpacingTable, description: Description) -> ImageSource:
-    """Opens a CT, or an image of any modality, of which the report shows the first channel."""
+    """Opens a CT, or an image of any modality, whose first channel the report shows."""
     if description.rules == LITS_RULES:
         return open_volume(path, known)
-    # In the naming scheme of nnU-Net, each channel has its own file, but a PNG or TIFF may hold all channels.
+    # In nnU-Net's naming scheme, each channel has its own file, but a PNG or TIFF may contain all channels.
     if "_0000." in path.name and path.with_name(path.name.replace("_0000.", "_0001.")).exists():
         first = description.channels[:1], description.intensities[:1]
         description = dataclasses.replace(description, channels=first[0], intensities=first[1])
@@ -242,7 +242,7 @@ def _open_image(path: Path, known: SpacingTable, description: Description) -> Im
 
 
 def _overlays(case: _Case, description: Description) -> Overlays:
-    """Makes the slices of a case.
+    """Creates the slices of a case.
 
     Raises:
       DataError: the image cannot be used.

@@ -1,4 +1,4 @@
-"""Lookup of the CT that belongs to a reference segmentation."""
+"""Finds the CT that belongs to a reference segmentation."""
 
 import dataclasses
 import functools
@@ -29,10 +29,10 @@ def add_volumes(pairs: list[Pair], volume_dir: str | Path | None = None) -> list
       The pairs in the same order; `volume` is None if no CT was found.
 
     Raises:
-      DataError: `volume_dir` is missing or holds none of the CTs.
+      DataError: `volume_dir` is missing or does not contain any of the CTs.
     """
     if volume_dir is None:
-        listed = functools.cache(_images_by_name)  # a folder has many references
+        listed = functools.cache(_images_by_name)  # cached, because a folder has many references
         return [dataclasses.replace(pair, volume=_beside(pair.reference, listed)) for pair in pairs]
     files = _files(Path(volume_dir))
     found = [dataclasses.replace(pair, volume=_among(files, pair.reference)) for pair in pairs]
@@ -51,7 +51,7 @@ def add_volumes(pairs: list[Pair], volume_dir: str | Path | None = None) -> list
 
 
 def _beside(reference: Path, listed: Callable[[Path, ImageFormat], dict[str, Path]]) -> Path | None:
-    """Returns the image of a segmentation in its folder, or in the folder of images beside it."""
+    """Returns the image of a segmentation, from its folder or from the adjacent image folder."""
     image_format = _image_format(reference)
     folders, stem = [], normalize_name(image_format.stem(reference))
     if lits := _lits_stem(stem):
@@ -83,11 +83,11 @@ def _files(folder: Path) -> dict[str, Path]:
         raise DataError(f"{folder}: this folder of CTs does not exist. Fix: name an existing folder, or omit it.")
     listed = image_files(folder, VOLUME_FORMATS, subfolders=False, needed=False)
     stems = {normalize_name(VOLUME_FORMATS.stem(path)): path for path in listed}
-    return {stem: path for stem, path in stems.items() if not _lits_stem(stem)}  # the folder may hold segmentations
+    return {stem: path for stem, path in stems.items() if not _lits_stem(stem)}  # the folder may contain segmentations
 
 
 def _images_by_name(folder: Path, image_format: ImageFormat) -> dict[str, Path]:
-    """Returns the images of a folder by their names without endings, but no DICOM; {} without the folder."""
+    """Returns the images in a folder, except DICOM, by name without the ending; {} if there is no folder."""
     image_format = dataclasses.replace(image_format, has_dicom=False)
     if not folder.is_dir():
         return {}
@@ -96,7 +96,7 @@ def _images_by_name(folder: Path, image_format: ImageFormat) -> dict[str, Path]:
 
 
 def _image_format(path: Path) -> ImageFormat:
-    """Returns the format that the image of a segmentation may have."""
+    """Returns the possible format of a segmentation's image."""
     return next((picture for picture in (PNG, TIFF) if picture.stem(path) is not None), VOLUME_FORMATS)
 
 

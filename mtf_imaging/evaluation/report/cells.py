@@ -16,7 +16,7 @@ def shown(value: float | int | None, name: str = "") -> str:
 
     Args:
       value: the number; None becomes a dash.
-      name: a name that ends with the name of the measure, which determines the format.
+      name: a name that ends with the measure, which determines the format.
     """
     if value is None:
         return DASH
@@ -31,7 +31,7 @@ def number_cell(value: float | int | None, name: str, why: str, **attributes: ob
 
     Args:
       value: the number.
-      name: the name of the measure; see `shown`.
+      name: the measure name; see `shown`.
       why: the tooltip of an undefined value.
       attributes: HTML attributes of the cell.
     """
@@ -41,7 +41,7 @@ def number_cell(value: float | int | None, name: str, why: str, **attributes: ob
 
 
 def metric_cell(value, path, why):
-    """Returns the cell of a number, with its path in `metrics.json` as an attribute."""
+    """Returns a number cell with its path in `metrics.json` as an attribute."""
     return number_cell(value, path, why, data_metric=path)
 
 

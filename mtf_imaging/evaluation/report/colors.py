@@ -1,9 +1,9 @@
-"""The colors of masks in pictures, in the report and in the curves of a run."""
+"""The colors of masks in pictures, reports and training curves."""
 
 from mtf_imaging.data.description.description import LITS_RULES, Description
 
-# 12 colors that differ by at least 22 (CIE76) in normal vision, protanopia and deuteranopia. Each one is as far as
-# possible from all previous ones, so that a few masks contrast most. More masks repeat the colors.
+# 12 colors that differ by at least 22 (CIE76) in normal vision, protanopia and deuteranopia. Each one is as different
+# as possible from all previous ones, so that a few masks contrast most. Colors repeat if there are more masks.
 PALETTE = (
     "#56b4e9",
     "#e69f00",
@@ -18,7 +18,7 @@ PALETTE = (
     "#a5ff69",
     "#4bf0ff",
 )
-# For curves on white, too: both have a contrast of at least 3 with white and with black (WCAG 2.2, 1.4.11).
+# For curves on white, too: both have a contrast of at least 3 to white and black (WCAG 2.2, 1.4.11).
 LITS_COLORS = {"liver": "#1fa83c", "lesion": "#ff3b30"}
 
 
@@ -30,19 +30,19 @@ def mask_colors(description: Description) -> dict[str, str]:
 
 
 def mask_classes(description: Description) -> dict[str, str]:
-    """Returns the CSS class of each mask: its name for LiTS, whose style is `report.css`, else mask1, mask2, ..."""
+    """Returns the CSS class of each mask: its name for LiTS, which `report.css` styles, else mask1, mask2, ..."""
     if description.rules == LITS_RULES:
         return {name: name for name in description.masks}
     return {name: f"mask{number}" for number, name in enumerate(description.masks, start=1)}
 
 
 def mask_style(description: Description) -> str:
-    """Returns the CSS rules that color the outlines of masks and hide those whose box is not checked."""
+    """Returns the CSS rules that color the outlines of masks and hide unchecked masks."""
     colors = mask_colors(description)
     rules = []
     for name, css_class in mask_classes(description).items():
         width = 2.4 if name in description.lesions else 1.2
-        # The color of the mask overrides the color of reference or prediction, which differ by their dashes.
+        # The mask's color overrides the colors of reference and prediction, which differ in their dashes.
         rules.append(f"path.{css_class} {{ stroke: {colors[name]}; stroke-width: {width}; }}\n")
         rules.append(f".hide-{css_class} .outlines .{css_class} {{ display: none; }}\n")
     return "".join(rules)

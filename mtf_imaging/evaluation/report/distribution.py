@@ -1,4 +1,4 @@
-"""Plots of a measure over all cases: a dot for each of a few cases, and a histogram of many."""
+"""Plots of a measure over all cases: dots for a few cases, and a histogram for many."""
 
 import dataclasses
 import math
@@ -10,7 +10,7 @@ from mtf_imaging.evaluation.report.svg import BOTTOM, RIGHT, TOP, WIDTH, line, n
 
 MAX_DOTS = 12
 _ROW = 30  # pixels
-_CHARACTER, _MAX_CHARACTERS = 10, 18  # pixels of a character, and characters of a name that fit
+_CHARACTER, _MAX_CHARACTERS = 10, 18  # pixels per character, and characters of a name that fit
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Dot:
     """One case.
 
     Attributes:
-      name: the name of the case.
+      name: the case name.
       value: its Dice, or another measure from 0 to 1.
       href: the link to its pictures; None for no link.
     """
@@ -29,13 +29,13 @@ class Dot:
 
 
 def distribution(dots: Sequence[Dot], name: str, measure: str = "Dice", noun: str = "case") -> Markup:
-    """Plots a measure of each case and its mean, as dots for up to `MAX_DOTS` cases and as a histogram for more.
+    """Plots a measure of each case and its mean, as dots for up to `MAX_DOTS` cases, else as a histogram.
 
     Args:
       dots: one or more cases.
-      name: the name of the mask.
-      measure: the name of the measure.
-      noun: what has a value.
+      name: the mask name.
+      measure: the measure name.
+      noun: a noun for the cases.
     """
     if len(dots) > MAX_DOTS:
         return histogram([dot.value for dot in dots], name, measure, noun)

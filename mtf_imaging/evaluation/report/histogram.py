@@ -12,7 +12,7 @@ _MAX_BINS = 20
 
 
 def choose_bins(values: list[float]) -> tuple[float, float, int]:
-    """Returns the start of the first bin, the width of a bin and the number of bins, which end at 1."""
+    """Returns the start of the first bin, the bin width and the number of bins; the last bin ends at 1."""
     lowest = min(values)
     width = next((w for w in _BIN_WIDTHS if (1 - lowest) / w <= _MAX_BINS), _BIN_WIDTHS[-1])
     count = max(5, math.ceil((1 - lowest) / width - 1e-9))
@@ -24,9 +24,9 @@ def histogram(values: list[float], name: str, measure: str = "Dice", noun: str =
 
     Args:
       values: the Dice of each case, or another measure from 0 to 1.
-      name: the name of the mask.
-      measure: the name of the measure.
-      noun: what has a value.
+      name: the mask name.
+      measure: the measure name.
+      noun: a noun for the cases.
     """
     start, width, count = choose_bins(values)
     bins = [0] * count

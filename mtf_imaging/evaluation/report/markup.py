@@ -4,7 +4,7 @@ import html
 
 
 class Markup(str):
-    """A string of markup that needs no escaping."""
+    """A string of markup that does not need escaping."""
 
 
 def tag(name: str, *children: object, **attributes: object) -> Markup:
@@ -29,7 +29,7 @@ def tag(name: str, *children: object, **attributes: object) -> Markup:
 
 
 def join(*children: object) -> Markup:
-    """Concatenates children and escapes all that are not `Markup`."""
+    """Concatenates children and escapes all except `Markup`."""
     return Markup("".join(child if isinstance(child, Markup) else html.escape(str(child)) for child in children))
 
 

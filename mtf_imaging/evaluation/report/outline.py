@@ -5,14 +5,14 @@ import numpy as np
 
 
 def outline(mask: np.ndarray) -> str:
-    """Outlines a mask halfway between the centers of its voxels and of their neighbors.
+    """Outlines a mask halfway between the centers of its voxels and their neighbors.
 
     Args:
       mask: bool `[rows, columns]`; voxels beyond the border count as outside the mask.
 
     Returns:
-      The closed lines as the data of an SVG path, in half voxels from the top left corner. In this unit all points are
-      integers, which keeps the path short. The string is empty if the mask is.
+      The closed lines as SVG path data, in half voxels from the top left corner. In this unit, all points are integers,
+      which keeps the path short. The string is empty for an empty mask.
 
     >>> outline(np.array([[0, 1, 1, 1]], bool))
     'M2 1l1-1h4l1 1-1 1h-4z'
@@ -26,7 +26,7 @@ def outline(mask: np.ndarray) -> str:
 def _path(points: np.ndarray) -> str:
     """Returns the path of a closed line through points `[n, 2]`; the last point equals the first."""
     steps = np.diff(points, axis=0)
-    turns = np.flatnonzero(np.any(steps != np.roll(steps, 1, axis=0), axis=1))  # drops points on straight lines
+    turns = np.flatnonzero(np.any(steps != np.roll(steps, 1, axis=0), axis=1))  # drops points within straight lines
     corners = points[turns]
     moves = np.diff(corners, axis=0).tolist()
     text, last = f"M{corners[0, 0]} {corners[0, 1]}", "M"

@@ -14,8 +14,8 @@ from mtf_imaging.training.observers.observer import Observer
 
 _logger = logging.getLogger(__name__)
 NAME = "progress.png"
-_POINTS = 1000  # longer curves are drawn as a range of values
-_SHARE = 0.02  # drawing may take this share of the run's time
+_POINTS = 1000  # longer curves are drawn as value ranges
+_SHARE = 0.02  # maximum share of the run's time for drawing
 _COLORS = {"loss": "#1f4e79", **LITS_COLORS}
 _HELD_OUT_LOSS = "#c77700"
 _OTHERS = ("#7b4fa3", "#c77700", "#008b8b", "#6b6b6b")  # custom measures
@@ -31,9 +31,9 @@ class Progress(Observer):
     Args:
       path: path of the picture.
       losses: path of `losses.csv`.
-      scores: path of the `scores.csv` of the held-out cases; the file need not exist.
+      scores: path of the `scores.csv` of the held-out cases; the file does not have to exist.
       every: the numbers of steps between checkpoints and between evaluations.
-      num_steps: the number of steps of the run.
+      num_steps: the number of steps in the run.
       best_by: the measure of the held-out cases whose highest value is marked.
     """
 
@@ -76,7 +76,7 @@ def read_table(path: str | Path) -> dict[str, np.ndarray]:
 def draw(path, train, held_out, *, num_steps, best_by) -> None:
     """Draws the loss and the measures over steps; an existing picture is replaced atomically.
 
-    Each training curve appears twice: in pale color with its own values, or with their range in a long run, and as a
+    Each training curve appears twice: in a pale color with its own values, or with their range in a long run, and as a
     running mean over a fiftieth of the steps. Measures of held-out cases are points, and the best one is marked.
 
     Args:
@@ -84,7 +84,7 @@ def draw(path, train, held_out, *, num_steps, best_by) -> None:
       train: columns by name, `[rows]`: "step", "loss", and the measures of training.
       held_out: columns by name, `[rows]`: "step", the measures of held-out cases and, if computed, "loss"; {} if there
         is no evaluation.
-      num_steps: the number of steps of the whole run, for the title.
+      num_steps: the number of steps in the whole run, for the title.
       best_by: the measure of held-out cases whose highest value is marked.
     """
     # Imported here, because the import takes longer than a small step, and the first steps draw nothing.
@@ -145,7 +145,7 @@ def _measures(axes, train, held_out, names, best_by):
 
 
 def _legend(axes):
-    """Draws the legend below the axes, so that it hides no curve."""
+    """Draws the legend below the axes, so that it does not hide any curve."""
     axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=3, frameon=False)
 
 

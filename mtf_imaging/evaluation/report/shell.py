@@ -1,4 +1,4 @@
-"""The parts that all reports share: the head of the page with style and script, the header and the footer."""
+"""The shared parts of all reports: the page head with style and script, the header and the footer."""
 
 from collections.abc import Mapping
 from importlib import resources
@@ -20,10 +20,10 @@ def page_html(
     title: str = "Segmentation report",
     provenance: Mapping[str, Any] | None = None,
 ) -> str:
-    """Returns a complete page that needs no other file.
+    """Returns a complete page that does not need other files.
 
     Args:
-      count: what the report is about, for the title, such as "3 cases".
+      count: the subject of the report, for the title, such as "3 cases".
       heading: the heading of the page.
       lead: the line below the heading.
       main: the markup of the contents.
@@ -53,17 +53,17 @@ def _provenance_table(fields: Mapping[str, Any]) -> Markup:
 
 
 def fill(name: str, package: str = __package__, /, **parts: str) -> str:
-    """Returns a template of a package with its parts inserted."""
+    """Fills the parts into a template from a package."""
     return Template(package_text(name, package)).substitute(parts)
 
 
 def package_text(name: str, package: str = __package__) -> str:
-    """Returns the text of a file of a package."""
+    """Returns the text of a file in a package."""
     return resources.files(package).joinpath(name).read_text("utf-8")
 
 
 def image_pages_style() -> str:
-    """Returns the CSS rules of reports on images with a height and a width."""
+    """Returns the CSS rules for reports about images with a height and a width."""
     return f"\n{package_text('report_any.css')}{package_text('image_pages.css')}"
 
 
@@ -73,11 +73,11 @@ def checkbox(hides: str, *what: object) -> Markup:
 
 
 def layered_figure(label: str, who: str, caption: str, size: tuple[int, int], *layers: object) -> Markup:
-    """Returns a figure whose layers lie over each other.
+    """Returns a figure with layers on top of each other.
 
     Args:
       label: the description of the figure for screen readers.
-      who: what it shows, for the script.
+      who: the content of the figure, for the script.
       caption: its caption.
       size: height and width.
       *layers: the layers.

@@ -34,11 +34,11 @@ def sortable_table(groups: Groups, rows: Sequence[Markup], sorted_by: str) -> Ma
 
 
 def column_titles(groups: Groups) -> dict[str, tuple[str, str]]:
-    """Returns the title and the explanation of each column."""
+    """Returns the title and explanation of each column."""
     return {key: title for _, columns in groups for key, title in columns.items()}
 
 
 def left_edges(groups: Groups) -> dict[str, str | None]:
-    """Returns the CSS class of each column: "edge" for the first one of a group, except for the first column."""
+    """Returns the CSS class of each column: "edge" for the first column of each group but the first."""
     starts = {next(iter(columns)) for _, columns in groups[1:]}
     return {key: "edge" if key in starts else None for key in column_titles(groups)}

@@ -1,9 +1,9 @@
-"""The frame, the lines and the texts of SVG plots."""
+"""The frame, lines and texts of SVG plots."""
 
 from mtf_imaging.evaluation.report.markup import Markup, tag
 
 WIDTH, HEIGHT = 640, 380
-LEFT, RIGHT, TOP, BOTTOM = 70, 14, 28, 60  # margins around the area of the data
+LEFT, RIGHT, TOP, BOTTOM = 70, 14, 28, 60  # margins around the data area
 
 
 def svg(name: str, *parts: object, height: int = HEIGHT) -> Markup:
@@ -17,7 +17,7 @@ def line(x1: float, y1: float, x2: float, y2: float, kind: str = "grid") -> Mark
 
 
 def text(x: float, y: float, content: object, anchor: str = "middle") -> Markup:
-    """Returns a text that starts, ends or has its middle at a point."""
+    """Returns a text that starts, ends or is centered at a point."""
     return tag("text", content, x=number_text(x), y=number_text(y), text_anchor=anchor)
 
 

@@ -1,1 +1,1 @@
-"""The measures of the LiTS challenge for arrays; see `docs/reference/metrics.md` for the definitions."""
+"""The LiTS challenge's measures for arrays; see `docs/reference/metrics.md` for the definitions."""

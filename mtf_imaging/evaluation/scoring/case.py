@@ -16,7 +16,7 @@ from mtf_imaging.evaluation.scoring.views import mask_view, scored_views, stored
 from mtf_imaging.evaluation.scoring.voxels import Voxels
 
 DETECTED = 0.5  # default: a lesion with a larger intersection over union counts as detected
-TOLERANCE_MM = 1.0  # default of the surface Dice
+TOLERANCE_MM = 1.0  # default tolerance of the surface Dice
 _MM3_PER_ML = 1000.0
 
 
@@ -25,14 +25,14 @@ class CaseScore:
     """The scores of one case.
 
     Attributes:
-      key: the key of the case.
+      key: the case key.
       overlaps: the voxel counts of each whole mask, for LiTS `{"liver": Overlap, "lesion": Overlap}`.
       distances: the surface distances of each whole mask, in mm; None if a mask is empty.
-      lesions_by_mask: the single lesions of the reference and of the prediction, for each mask that the description
+      lesions_by_mask: the single lesions in the reference and the prediction, for each mask that the description
         marks as lesions.
-      official: the values that the challenge's original program collects from the case; None without the rules of LiTS.
+      official: the values that the challenge's original program collects from the case; None without the LiTS rules.
       voxel_ml: the volume of a voxel in ml.
-      tolerance: the tolerance of the surface Dice in mm.
+      tolerance: the surface Dice tolerance in mm.
     """
 
     key: str
@@ -60,7 +60,7 @@ class CaseScore:
 
     @property
     def burden(self) -> tuple[float, float] | None:
-        """Lesion voxels / liver voxels of prediction and reference in LiTS; None if one of them has no liver."""
+        """Lesion voxels / liver voxels in the prediction and the reference for LiTS; None if either has no liver."""
         lesion, liver = self.overlaps["lesion"], self.overlaps["liver"]
         if not liver.prediction or not liver.reference:
             return None
@@ -79,14 +79,14 @@ def score_case(
     """Scores a case.
 
     Args:
-      key: the key of the case.
+      key: the case key.
       prediction: labels `[x, y, z]` of the prediction, for LiTS 0 background, 1 liver, 2 lesion; an array, or another
         volume that can be read in parts, such as `CompactLabels` or a Zarr array.
       reference: labels of the reference, of the same shape.
       spacing: voxel size in mm.
       file: geometry of the reference's file. The official scores use its stored axes and the voxel size of its header.
         None means that the arrays have the stored axes and `spacing` is the header's.
-      description: the meaning of the labels, and the rules of the scores.
+      description: the meaning of the labels, and the scoring rules.
       tolerance: the largest distance in mm that the surface Dice accepts.
 
     Raises:
@@ -117,7 +117,7 @@ def score_case(
 
 
 def check_tolerance(tolerance: float, settings: tuple[str, ...] = ("surface_tolerance",)) -> None:
-    """Raises ConfigError if the tolerance of the surface Dice is not a positive number of mm."""
+    """Raises ConfigError if the surface Dice tolerance is not a positive number of mm."""
     if not 0 < tolerance < np.inf:
         raise ConfigError(
             f"surface_tolerance = {tolerance:g}: the tolerance of the surface Dice is not a positive number of mm. "
@@ -129,7 +129,7 @@ def check_tolerance(tolerance: float, settings: tuple[str, ...] = ("surface_tole
 def _flat_axes(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Returns the axes with one voxel, but never all axes.
 
-    Without them, the surface of a 2-D mask is its contour and not all of its voxels.
+    Without these axes, the surface of a 2-D mask is its contour rather than all of its voxels.
     """
     kept = [axis for axis, length in enumerate(shape) if length > 1] or [0]
     return tuple(axis for axis in range(len(shape)) if axis not in kept)

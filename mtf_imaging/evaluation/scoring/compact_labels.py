@@ -1,4 +1,4 @@
-"""Labels of a whole volume in little memory, for reading in any order.
+"""Stores the labels of a whole volume in little memory, for reading in any order.
 
 Compressed files can only be read from the start, and two files of a case can have different axis orders. Scoring reads
 each file once into compressed chunks, and then reads the chunks several times, in the same order for both.
@@ -17,13 +17,13 @@ from mtf_imaging.evaluation.scoring.voxels import Region
 from mtf_imaging.files.reading import memory_named
 
 _CHUNK = 32  # voxels along each axis
-_LEVEL = 1  # of zlib; labels compress well at any level
+_LEVEL = 1  # zlib level; labels compress well at any level
 
 
 class CompactLabels:
     """Labels in compressed chunks, written and read by region like an array.
 
-    A chunk with a single label takes no memory for its voxels, and other chunks take 1 byte per voxel at most. Voxels
+    A chunk with a single label needs no memory for its voxels, and other chunks need at most 1 byte per voxel. Voxels
     that have not been written are 0.
 
     >>> labels = CompactLabels((64, 64, 64))
@@ -37,10 +37,10 @@ class CompactLabels:
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.shape = shape
-        self._chunks: dict[tuple[int, ...], int | bytes] = {}  # the label of all voxels, or the compressed labels
+        self._chunks: dict[tuple[int, ...], int | bytes] = {}  # one label for all voxels, or compressed labels
 
     def __setitem__(self, region: Region, labels: np.ndarray, /) -> None:
-        """Writes a region; chunks that it covers in part keep their other voxels."""
+        """Writes a region; partially covered chunks keep their other voxels."""
         region = self._bounds(region)
         labels = np.broadcast_to(np.asarray(labels, np.uint8), [at.stop - at.start for at in region])
         if not labels.size:
@@ -90,7 +90,7 @@ def read_compact(source: VoxelSource) -> CompactLabels:
     """Reads all labels of a mask in the order of its file, and checks and closes the file.
 
     Raises:
-      DataError: the file is damaged, or it has labels that its description lacks.
+      DataError: the file is damaged, or it has labels that are not in its description.
     """
     labels = CompactLabels(source.geometry.shape)
     with memory_named(source.path), contextlib.closing(source):
@@ -101,7 +101,7 @@ def read_compact(source: VoxelSource) -> CompactLabels:
 
 
 def _overlaps(region: Region) -> Iterator[tuple[tuple[int, ...], Region, Region]]:
-    """Yields (index of a chunk, its voxels in the region, their place in the region) for the chunks of a region."""
+    """Yields (chunk index, its voxels in the region, their place in the region) for the chunks in a region."""
     axes = []
     for at in region:
         axes.append([])

@@ -1,7 +1,7 @@
 """The connected components of a predicted and a reference mask, with the overlaps between components.
 
-Masks are read in slabs. Each slab is labeled alone, and the pieces of a component in neighboring slabs are joined where
-they touch. The component numbers of all voxels are never in memory together.
+Masks are read in slabs. Each slab is labeled separately, and the pieces of a component in neighboring slabs are joined
+where they touch. The component numbers of all voxels are never in memory together.
 """
 
 import itertools
@@ -25,7 +25,7 @@ class MaskComponents:
       box: the box of the voxels that `slabs` yields.
       numbers: int64 `[pieces + 1]`, the component number of each piece. A piece is a component of one slab; the pieces
         of all slabs are numbered from 1 in the order of their first voxels, and entry 0 is the background.
-      sizes: int64 `[components + 1]`, the number of voxels of each component; entry 0, for the background, is 0.
+      sizes: int64 `[components + 1]`, the number of voxels in each component; entry 0, for the background, is 0.
       full: whether edges and corners connect voxels as well as faces: 26 neighbors instead of 6.
     """
 
@@ -44,7 +44,7 @@ class MaskComponents:
         """Yields the component number of each voxel, int32 `[planes, y, z]`, for consecutive planes of the box.
 
         Args:
-          groups: int64 `[components + 1]`; if given, the numbers are replaced by these.
+          groups: int64 `[components + 1]`; if given, it replaces the numbers.
         """
         numbers = (self.numbers if groups is None else groups[self.numbers]).astype(np.int32)
         first = 0
@@ -61,7 +61,7 @@ class Components:
     Attributes:
       prediction: the components of the prediction.
       reference: the components of the reference, in the same box.
-      shared: int64 `[predicted components, reference components]`, the number of voxels that each pair shares;
+      shared: int64 `[predicted components, reference components]`, the number of voxels shared by each pair;
         component n has row or column n - 1.
     """
 
@@ -119,15 +119,15 @@ def _corner(mask: Voxels) -> Region:
 
 
 def _pairs(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Returns the pairs of numbers above 0 at the same voxels, int64 `[3, pairs]`: the numbers, and how many voxels."""
+    """Returns the pairs of numbers above 0 at the same voxels, int64 `[3, pairs]`: both numbers and the voxel count."""
     both = (first > 0) & (second > 0)
-    # One integer for each pair, because NumPy sorts rows slowly.
+    # One integer per pair, because NumPy sorts rows slowly.
     pairs, counts = np.unique(first[both].astype(np.int64) << 32 | second[both], return_counts=True)
     return np.stack([pairs >> 32, pairs & 0xFFFFFFFF, counts])
 
 
 class _Pieces:
-    """The pieces of components in consecutive slabs of a mask, and which of them touch."""
+    """The pieces of components in consecutive slabs of a mask, and the pairs that touch."""
 
     def __init__(self, full: bool = False) -> None:
         self._full = full
@@ -137,7 +137,7 @@ class _Pieces:
         self._count = 0
 
     def add(self, mask: np.ndarray) -> np.ndarray:
-        """Returns the numbers of the pieces in the next slab, int32, over all slabs."""
+        """Adds a slab and returns the numbers of its pieces, int32, which are unique over all slabs."""
         pieces, count = ndimage.label(mask, _structure(self._full))
         inside = pieces > 0
         self._sizes.append(np.bincount(pieces[inside], minlength=count + 1)[1:])

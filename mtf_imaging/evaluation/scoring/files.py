@@ -1,4 +1,4 @@
-"""The files of scores."""
+"""Writes and finds score files."""
 
 import csv
 import io
@@ -10,11 +10,11 @@ from typing import Any
 from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.files.provenance.runs import FIELD
 
-RESULTS = ("metrics.json", "metrics.csv", "report.html")  # of an evaluation
+RESULTS = ("metrics.json", "metrics.csv", "report.html")  # files of an evaluation
 
 
 def has_results(folder: Path) -> bool:
-    """Returns whether a folder holds all results of an evaluation, so that it need not be repeated."""
+    """Returns whether a folder contains all results of an evaluation, which then does not have to be repeated."""
     return all((folder / name).is_file() for name in RESULTS)
 
 
@@ -30,8 +30,8 @@ def write_metrics_files(
     Args:
       output_dir: the folder.
       metrics: the contents of `metrics.json`.
-      head: the names of the columns of `metrics.csv`.
-      rows: its rows; None becomes an empty field.
+      head: the column names of `metrics.csv`.
+      rows: the rows; None becomes an empty field.
       provenance: the provenance of the scores, the last entry of `metrics.json`; None for none.
     """
     metrics = metrics if provenance is None else {**metrics, FIELD: provenance}

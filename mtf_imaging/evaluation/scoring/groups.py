@@ -21,15 +21,15 @@ def score_groups(
 
     Args:
       components: the components.
-      predicted: int64 `[predicted components + 1]`, the group of each component of the prediction; 0 for none.
-      reference: int64 `[reference components + 1]`, the group of each component of the reference.
+      predicted: int64 `[predicted components + 1]`, the group of each predicted component; 0 for no group.
+      reference: int64 `[reference components + 1]`, the group of each reference component.
       groups: the groups to score.
       spacing: voxel size in mm.
-      tolerance: the tolerance of the surface Dice in mm; None skips it.
+      tolerance: the surface Dice tolerance in mm; None skips it.
 
     Returns:
-      (overlap, surface distances) of each group; the distances are None if the prediction or the reference has no
-      component of the group.
+      (overlap, surface distances) for each group; the distances are None if the prediction or the reference has no
+      component in the group.
     """
     groups = [int(group) for group in groups]
     kinds = components.prediction, components.reference
@@ -47,7 +47,7 @@ def score_groups(
 
 
 def _total(groups: np.ndarray, values: np.ndarray) -> dict[int, int]:
-    """Returns the sum of the values of each group."""
+    """Returns the sum of values in each group."""
     names, at = np.unique(groups, return_inverse=True)
     totals = np.zeros(len(names), np.int64)
     np.add.at(totals, at, values)
@@ -61,7 +61,7 @@ def _surfaces(kind: MaskComponents, table: np.ndarray) -> dict[int, np.ndarray]:
 def _distances(
     predicted: np.ndarray | None, reference: np.ndarray | None, spacing: Sequence[float], tolerance: float | None
 ) -> SurfaceDistances | None:
-    """Measures the distances between two surfaces of voxel indices, in mm from the corner of the box around both."""
+    """Measures the distances in mm between two surfaces given by voxel indices."""
     if predicted is None or reference is None:
         return None
     origin = np.minimum(predicted.min(axis=0), reference.min(axis=0))

@@ -1,4 +1,4 @@
-"""Detection of single lesions: pairs of predicted and reference lesions."""
+"""Detects single lesions: pairs predicted lesions with reference lesions."""
 
 import itertools
 from collections.abc import Sequence
@@ -19,10 +19,10 @@ SIZE_BINS = {"below 10 mm": (0.0, 10.0), "10 to 20 mm": (10.0, 20.0), "above 20 
 class Lesion:
     """A lesion of the reference, the prediction, or both.
 
-    Lesions that one lesion of the other mask spans are merged and count as one.
+    Lesions that one lesion in the other mask connects are merged and count as one.
 
     Attributes:
-      overlap: voxels in the prediction and in the reference; one of the two may be 0.
+      overlap: voxel counts of prediction and reference; one of them may be 0.
       distances: surface distances between prediction and reference; None if one of them is empty.
       diameter: diameter in mm of a sphere with the volume of the reference lesion, or of the predicted lesion if the
         reference has none. In a 2-D image, the diameter of a circle with the same area.
@@ -43,7 +43,7 @@ class Lesion:
 
 
 def find_lesions(components: Components, spacing: Sequence[float], tolerance: float | None = None) -> list[Lesion]:
-    """Pairs predicted lesions with reference lesions, and merges lesions that one lesion of the other mask spans.
+    """Pairs predicted and reference lesions, and merges lesions that one lesion in the other mask connects.
 
     First, reference components that have their largest overlap with the same predicted component are merged. Each
     predicted component is then assigned to the reference lesion with which it shares the most voxels, and all
@@ -52,7 +52,7 @@ def find_lesions(components: Components, spacing: Sequence[float], tolerance: fl
     Args:
       components: the lesions of prediction and reference.
       spacing: voxel size in mm.
-      tolerance: the tolerance of the surface Dice in mm; None skips it.
+      tolerance: the surface Dice tolerance in mm; None skips it.
 
     Returns:
       The lesions after merging: first the reference lesions, then predicted lesions without overlap.
@@ -67,7 +67,7 @@ def find_lesions(components: Components, spacing: Sequence[float], tolerance: fl
 
 
 def _lesion_numbers(shared):
-    """Returns the lesion number, from 1, of each predicted and of each reference component."""
+    """Returns the lesion number, from 1, of each predicted and each reference component."""
     # A reference component joins the predicted component with the largest overlap; without overlap it stays alone.
     groups = [("spanned", best) if n else ("alone", r) for r, (best, n) in enumerate(_best(shared.T))]
     numbers = {group: number for number, group in enumerate(dict.fromkeys(groups), start=1)}
@@ -89,7 +89,7 @@ def _best(shared):
 
 
 def _diameter(volume: float, num_axes: int) -> float:
-    """Returns the diameter of a ball with a volume, an area or a length."""
+    """Returns the diameter of a ball with this volume, area or length."""
     if num_axes == 3:
         return float((6 * volume / np.pi) ** (1 / 3))
     return float(2 * (volume / np.pi) ** (1 / 2)) if num_axes == 2 else volume

@@ -1,16 +1,16 @@
-"""The measures of two masks: their values by name, which of them each set of rules reports, and their titles."""
+"""The measures of two masks: values by name, the measures that each set of rules reports, and titles."""
 
 from mtf_imaging.data.description.description import ANY_RULES, LITS_RULES
 from mtf_imaging.evaluation.scoring.overlap import Overlap
 from mtf_imaging.evaluation.scoring.surface import SurfaceDistances
 
 DISTANCES = ("assd", "rmsd", "mssd", "hd95")  # in mm
-# The measures of each set of rules, in the order of `metrics.json`. Dice comes first.
+# The measures in each set of rules, in the order of `metrics.json`. Dice comes first.
 MEASURES = {
     LITS_RULES: ("dice", "voe", "rvd", *DISTANCES),
     ANY_RULES: ("dice", "iou", "rvd", "volume_error_ml", "surface_dice", "hd95", "assd"),
 }
-# Measure -> its title and its explanation in reports.
+# {measure: its title and explanation in reports}.
 TITLES = {
     "dice_per_case": ("Dice per case", "mean Dice over cases"),
     "dice_global": ("Dice global", "Dice of all cases combined"),
@@ -25,7 +25,7 @@ TITLES = {
     "mssd": ("MSSD", "in mm: maximum symmetric surface distance, the symmetric Hausdorff distance"),
     "hd95": ("HD95", "in mm: the larger of the 95th percentiles of both directed surface distances"),
 }
-# The last word of the name of a measure -> its format in tables, if that is not .3f.
+# {last word of a measure's name: its format in tables}, if not .3f.
 FORMATS = {"rvd": "+.3f", "mm": ".1f", "ml": "+.2f"} | dict.fromkeys((*DISTANCES, "msd"), ".2f")
 
 
@@ -53,5 +53,5 @@ def measures(
 
 
 def _missed(overlap: Overlap) -> float | None:
-    """Returns the surface Dice of a mask and an empty one; undefined for two empty masks, which have no surface."""
+    """Returns the surface Dice of a mask and an empty mask; undefined if both are empty and have no surface."""
     return 0.0 if overlap.prediction or overlap.reference else None

@@ -1,4 +1,4 @@
-"""Output of scores: `metrics.json`, `metrics.csv` with one row per case, and plain-text tables."""
+"""Writes scores: `metrics.json`, `metrics.csv` with one row per case, and plain-text tables."""
 
 import itertools
 import re
@@ -17,7 +17,7 @@ from mtf_imaging.evaluation.scoring.summary import detection, summarize
 from mtf_imaging.files.provenance.runs import FIELD
 
 COUNTS = ("true_positives", "false_positives", "false_negatives")
-# Keys of metrics.json beside the names of masks, for any labels.
+# Keys in metrics.json in addition to the mask names, for any labels.
 RESERVED = ("cases", "mean", "surface_tolerance_mm", "cleanup", FIELD)
 
 
@@ -26,14 +26,14 @@ def metrics_dict(cases: list[CaseScore], description: Description = LITS) -> dic
 
     Args:
       cases: the scores of one or more cases.
-      description: the meaning of the labels, and the rules of the scores.
+      description: the meaning of the labels, and the scoring rules.
 
     Returns:
       For LiTS `{"official": {...}, "cases": {key: {"official": {...}, "liver": {"dice": ..., "voe": ..., ...},
       "lesion": {...}, "lesions": [...], "tumor_burden": {...}}}, "liver": {"dice_per_case": ..., "dice_global": ...,
       ...}, "lesion": {...}, ...}`. `official_scores` defines "official", over all cases and of each case; `summarize`
       defines the rest. For any labels `{"surface_tolerance_mm": ..., "cases": {key: {"mean": {"dice": ...},
-      mask: {"dice": ..., "iou": ..., ...}, ...}}, "mean": {...}, mask: {...}, ...}`; in a case, a mask of lesions also
+      mask: {"dice": ..., "iou": ..., ...}, ...}}, "mean": {...}, mask: {...}, ...}`; in a case, a lesion mask also
       has the list "lesions".
     """
     if description.rules == LITS_RULES:
@@ -69,12 +69,12 @@ def write_metrics(
 
 
 def case_values(case: CaseScore, fields: dict, description: Description = LITS) -> dict[str, str | int | float | None]:
-    """Returns a row of `metrics.csv` by column; None is an undefined value.
+    """Returns a row of `metrics.csv` by column; undefined values are None.
 
     Args:
       case: the scores of the case.
-      fields: the entry of the case in `metrics_dict`.
-      description: the meaning of the labels, and the rules of the scores.
+      fields: the entry for the case in `metrics_dict`.
+      description: the meaning of the labels, and the scoring rules.
     """
     columns = column_names(description)
     row = {
@@ -98,7 +98,7 @@ def case_values(case: CaseScore, fields: dict, description: Description = LITS) 
 
 
 def column_names(description: Description) -> dict[str, str]:
-    """Returns the name of each mask in the columns of `metrics.csv`: letters, digits and underscores.
+    """Returns each mask's name in the columns of `metrics.csv`: letters, digits and underscores.
 
     >>> from mtf_imaging.data.description.description import Description
     >>> column_names(Description(("T1",), {}, {"whole tumor": (1, 2), "whole-tumor": (2,), "lesion": (2,)}))
@@ -118,7 +118,7 @@ def column_names(description: Description) -> dict[str, str]:
 
 
 def dice_table(cases: list[CaseScore], description: Description = LITS) -> str:
-    """Returns a plain-text table of the Dice of each case, the mean Dice and the global Dice.
+    """Returns a plain-text table with the Dice of each case, the mean Dice and the global Dice.
 
     >>> import numpy as np
     >>> from mtf_imaging.evaluation.scoring.case import score_case
@@ -145,14 +145,14 @@ def dice_table(cases: list[CaseScore], description: Description = LITS) -> str:
 
 
 def scores_text(cases: list[CaseScore], description: Description = LITS) -> str:
-    """Returns the tables of the Dice and of the other measures, for LiTS with the official scores."""
+    """Returns the tables of Dice and other measures; for LiTS, also the official scores."""
     if description.rules == LITS_RULES:
         return "\n\n".join([dice_table(cases), official_table(cases), summary_table(cases)])
     return "\n\n".join([dice_table(cases, description), masks_table(cases, description)])
 
 
 def masks_table(cases: list[CaseScore], description: Description) -> str:
-    """Returns a plain-text table with the means of each mask, and one with the detection of its lesions."""
+    """Returns a plain-text table with the means for each mask, and one with lesion detection."""
     summary = summarize(cases, description)
     names = ("dice_per_case", "dice_global", *MEASURES[description.rules][1:])
     heads = [f"{name} (mm)" if name in DISTANCES else name.removesuffix("_ml") for name in names]
@@ -169,7 +169,7 @@ def masks_table(cases: list[CaseScore], description: Description) -> str:
 
 
 def official_table(cases: list[CaseScore]) -> str:
-    """Returns a plain-text table of the scores of the challenge's original program."""
+    """Returns a plain-text table of the original challenge program's scores."""
     scores = official_scores(case.official for case in cases)
     lines = [f"{'official':16}{'precision':>10}{'recall':>10}"]
     for name, suffix in (("IoU > 0.5", ""), ("IoU > 0", "_greater_zero")):
@@ -186,7 +186,7 @@ def official_table(cases: list[CaseScore]) -> str:
 
 
 def summary_table(cases: list[CaseScore]) -> str:
-    """Returns a plain-text table of our measures for livers, all lesions as one mask, and detected lesions."""
+    """Returns a plain-text table with our measures for livers, all lesions as one mask, and detected lesions."""
     summary = summarize(cases)
     columns = {"liver": summary["liver"], "lesion": summary["lesion"], "detected": summary["detected_lesions"]}
     lines = [f"{'our measures':16}" + "".join(f"{name:>10}" for name in columns)]

@@ -20,7 +20,7 @@ from mtf_imaging.evaluation.scoring.views import mask_view
 from mtf_imaging.evaluation.scoring.voxels import Voxels, slabs, whole
 
 _LARGE = 9001.0  # the program's value for undefined distances
-# the scores of a mask that has no counterpart
+# the scores of a mask without a counterpart
 _MISSED = {
     "dice": 0.0,
     "jaccard": 0.0,
@@ -31,7 +31,7 @@ _MISSED = {
     "msd": _LARGE,
 }
 OFFICIAL_MEASURES = ("dice_per_case", "dice_global", *_MISSED)  # the program's names, for both liver and lesion
-_DETECTION = {0.5: "", 0.0: "_greater_zero"}  # intersection over union -> suffix of its precision and recall
+_DETECTION = {0.5: "", 0.0: "_greater_zero"}  # {intersection over union: suffix of its precision and recall}
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def official_case(
     spacing: tuple[float, float, float],
     liver_distances: SurfaceDistances | None = None,
 ) -> OfficialCase:
-    """Collects the values that the program takes from a case.
+    """Collects the values that the program computes for a case.
 
     Args:
       prediction: labels `[i, j, k]` along the stored axes of the reference's file; an array, or another volume that can
@@ -107,7 +107,7 @@ def official_scores(cases: Iterable[OfficialCase]) -> dict[str, float | None]:
     scores = {}
     for iou, suffix in _DETECTION.items():
         detected = sum(case.detected[iou] for case in cases)
-        # The program counts all predicted components except the detections as false, so the sum is all components.
+        # The program counts all predicted components except detections as false, so the sum covers all components.
         scores[f"lesion_precision{suffix}"] = _ratio(detected, sum(case.num_predicted for case in cases)) or 0.0
         scores[f"lesion_recall{suffix}"] = _ratio(detected, sum(case.num_reference for case in cases)) or 0.0
     rows = {"lesion": [lesion for case in cases for lesion in case.lesions] or [_MISSED]}

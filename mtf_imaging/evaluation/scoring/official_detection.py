@@ -2,8 +2,8 @@
 
 The program is github.com/PatrickChrist/lits-challenge-scoring, commit 090307d. It merges and renumbers components in
 place, and some steps read numbers that earlier steps have replaced. The scores of the challenge include these effects,
-so this module reproduces them; the module `lesions` counts without them. All steps work on tables of voxel counts, so
-the cost does not grow with the volume.
+so this module reproduces them; the module `lesions` counts without these effects. All steps work on tables of voxel
+counts, so the cost does not grow with the volume.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ import numpy as np
 
 from mtf_imaging.evaluation.scoring.components import Components
 
-_MASK_SIZE = 256  # the program keeps the numbers of detected lesions in uint8
+_MASK_SIZE = 256  # the program stores the numbers of detected lesions in uint8
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,8 @@ class OfficialDetection:
     """Detected lesions at one threshold.
 
     Attributes:
-      count: the number of detected lesions. An undetected lesion subtracts the number of components that it was merged
-        from, so the count can fall below 0.
+      count: the number of detected lesions. An undetected lesion subtracts the number of components from which it was
+        merged, so the count can become negative.
       prediction: int64 `[predicted components + 1]`, the lesion number of each component; 0 if not detected.
       reference: int64 `[reference components + 1]`, the lesion number of each component after merging.
     """
@@ -36,7 +36,7 @@ def detect_lesions(components: Components, min_iou: float) -> OfficialDetection:
 
     Args:
       components: lesions of prediction and reference, numbered along the axes that the files store.
-      min_iou: the intersection over union that a detected lesion exceeds.
+      min_iou: the intersection over union that a detected lesion must exceed.
     """
     reference = np.arange(components.num_reference + 1)
     prediction = np.zeros(components.num_predicted + 1, np.int64)

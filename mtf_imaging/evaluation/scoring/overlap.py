@@ -32,7 +32,7 @@ class Overlap:
 
     @property
     def dice(self) -> float:
-        """2 * intersection / (prediction + reference); 1 if both masks are empty, because that prediction is right.
+        """2 * intersection / (prediction + reference); 1 if both masks are empty, because that prediction is correct.
 
         >>> Overlap(0, 0, 0).dice, Overlap(0, 5, 0).dice, Overlap(2, 4, 4).dice
         (1.0, 0.0, 0.5)
@@ -77,12 +77,12 @@ def overlap(prediction: np.ndarray, reference: np.ndarray) -> Overlap:
 
 
 def label_overlaps(prediction: Voxels, reference: Voxels, description: Description = LITS) -> dict[str, Overlap]:
-    """Returns the overlaps of the masks of two segmentations, for LiTS `{"liver": Overlap, "lesion": Overlap}`.
+    """Returns the mask overlaps of two segmentations, for LiTS `{"liver": Overlap, "lesion": Overlap}`.
 
     Args:
       prediction: labels of the prediction; an array, or another volume that can be read in parts.
       reference: labels of the reference, of the same shape.
-      description: the meaning of the labels. Voxels with its ignore label in the reference do not count.
+      description: the meaning of the labels. Voxels whose reference label is the ignore label do not count.
     """
     overlaps = dict.fromkeys(description.masks, NOTHING)
     for region in slabs(whole(reference.shape)):
@@ -95,7 +95,7 @@ def label_overlaps(prediction: Voxels, reference: Voxels, description: Descripti
 def scored_labels(
     prediction: np.ndarray, reference: np.ndarray, description: Description
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns prediction and reference with background at the voxels that the reference excludes from scoring.
+    """Returns prediction and reference with background at voxels that the reference excludes from scoring.
 
     Args:
       prediction: labels of the prediction.

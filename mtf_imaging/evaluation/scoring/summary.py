@@ -9,7 +9,7 @@ from mtf_imaging.evaluation.scoring.lesions import SIZE_BINS, Lesion
 from mtf_imaging.evaluation.scoring.measures import MEASURES, measures
 from mtf_imaging.evaluation.scoring.overlap import NOTHING, Overlap, mean
 
-IOUS = {"iou_above_0.5": 0.5, "iou_above_0": 0.0}  # the threshold of the challenge comes first
+IOUS = {"iou_above_0.5": 0.5, "iou_above_0": 0.0}  # the challenge's threshold comes first
 
 
 def dice_per_case(cases: Iterable[dict[str, Overlap]], mask: str) -> float:
@@ -17,17 +17,17 @@ def dice_per_case(cases: Iterable[dict[str, Overlap]], mask: str) -> float:
 
     Args:
       cases: the overlaps of each case, for LiTS `{"liver": Overlap, "lesion": Overlap}`.
-      mask: the name of the mask.
+      mask: the mask name.
     """
     return mean(overlaps[mask].dice for overlaps in cases)
 
 
 def dice_global(cases: Iterable[dict[str, Overlap]], mask: str) -> float:
-    """Returns the Dice of all cases combined: voxels are summed over cases first.
+    """Returns the Dice of all cases combined, after summing voxels over cases.
 
     Args:
       cases: the overlaps of each case, for LiTS `{"liver": Overlap, "lesion": Overlap}`.
-      mask: the name of the mask.
+      mask: the mask name.
     """
     return sum((overlaps[mask] for overlaps in cases), NOTHING).dice
 
@@ -37,7 +37,7 @@ def summarize(cases: list[CaseScore], description: Description = LITS) -> dict:
 
     Args:
       cases: the scores of one or more cases.
-      description: the meaning of the labels, and the rules of the scores.
+      description: the meaning of the labels, and the scoring rules.
 
     Returns:
       For LiTS `{"liver": {...}, "lesion": {...}, "detected_lesions": {...}, "detection": {...}, "tumor_burden":
@@ -68,7 +68,7 @@ def detection(lesions: list[Lesion], iou: float) -> dict[str, float | int | None
 
     Args:
       lesions: the lesions of all cases.
-      iou: the intersection over union that a detected lesion exceeds.
+      iou: the intersection over union that a detected lesion must exceed.
     """
     true = sum(lesion.is_detected(iou) for lesion in lesions)
     false = sum(lesion.overlap.prediction > 0 for lesion in lesions) - true
@@ -84,7 +84,7 @@ def detection(lesions: list[Lesion], iou: float) -> dict[str, float | int | None
 
 
 def tumor_burden(cases: list[CaseScore]) -> dict[str, float | int | None]:
-    """Returns the root mean square and the maximum error of the tumor burden over cases with both livers."""
+    """Returns the RMS and maximum errors of the tumor burden over cases with a liver in both masks."""
     errors = [case.burden[0] - case.burden[1] for case in cases if case.burden]
     return {
         "rmse": math.sqrt(mean(error**2 for error in errors)) if errors else None,
@@ -94,7 +94,7 @@ def tumor_burden(cases: list[CaseScore]) -> dict[str, float | int | None]:
 
 
 def _lesion_summary(cases: list[CaseScore], mask: str, rules: str) -> dict:
-    """Returns the means over the detected lesions of a mask, and the detection of all of its lesions, also by size."""
+    """Returns the means over a mask's detected lesions, and the detection scores of all its lesions and by size."""
     pairs = [(case, lesion) for case in cases for lesion in case.lesions_by_mask[mask]]
     rows = [
         measures(lesion.overlap, lesion.distances, rules, case.voxel_ml)

@@ -8,7 +8,8 @@ from scipy import ndimage, spatial
 
 from mtf_imaging.evaluation.scoring.voxels import Voxels, slabs, whole
 
-# Neighbors share a face or an edge: 18 in a volume, 8 in a 2-D image. The challenge's scorer erodes masks with them.
+# Neighbors share a face or an edge: 18 in a volume, 8 in a 2-D image. The challenge's scorer erodes masks with this
+# neighborhood.
 _CONNECTIVITY = 2
 _ROUNDING_MM = 1e-6  # bound on the rounding error of distances such as 3 * 0.1 - 2 * 0.1
 
@@ -95,17 +96,17 @@ def surface_voxels(groups: Iterable[np.ndarray]) -> dict[int, np.ndarray]:
 
     Args:
       groups: the group of each voxel, integers `[planes, ...]` for consecutive planes along the first axis; 0 is
-        background. Voxels of other groups are outside of a group.
+        background. For each group, voxels of other groups are outside.
 
     Returns:
       {group: indices of its surface voxels, int32 `[voxels, axes]`}, in the order of the array, from the first voxel of
       the first slab.
     """
     found: dict[int, list[np.ndarray]] = {}
-    first = 0  # index of the second of `planes`, the first one whose surface is not known yet
+    first = 0  # index of the second of `planes`, the first one whose surface is not yet known
     planes = None
     for slab in groups:
-        # The last two planes again: the surface of the last one depends on the next plane.
+        # Keeps the last two planes, because the surface of the last one depends on the next plane.
         planes = np.concatenate([np.zeros_like(slab[:1]) if planes is None else planes[-2:], slab])
         _add_surfaces(found, planes, first)
         first += len(planes) - 2
@@ -115,7 +116,7 @@ def surface_voxels(groups: Iterable[np.ndarray]) -> dict[int, np.ndarray]:
 
 
 def _add_surfaces(found: dict[int, list[np.ndarray]], planes: np.ndarray, first: int) -> None:
-    """Adds the surface voxels of all planes but the first and the last, which are only neighbors."""
+    """Adds the surface voxels of all planes except the first and the last, which only serve as neighbors."""
     neighbors = ndimage.generate_binary_structure(planes.ndim, _CONNECTIVITY)
     for group, box in enumerate(ndimage.find_objects(planes), start=1):
         if box is None:

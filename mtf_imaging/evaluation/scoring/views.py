@@ -1,4 +1,4 @@
-"""Volumes that are computed from others when they are read: masks of labels, and other axes."""
+"""Volumes that are computed from other volumes when they are read: masks of labels, and reoriented volumes."""
 
 import functools
 
@@ -16,18 +16,18 @@ def mask_view(labels: Voxels, description: Description, name: str) -> VoxelView:
     Args:
       labels: the labels.
       description: the meaning of the labels.
-      name: the name of the mask.
+      name: the mask name.
     """
     return VoxelView(labels.shape, lambda region: description.mask(name, labels[region]))
 
 
 def scored_views(prediction: Voxels, reference: Voxels, description: Description) -> tuple[Voxels, Voxels]:
-    """Returns prediction and reference with background at the voxels that the reference excludes; see `scored_labels`.
+    """Returns prediction and reference with background at excluded voxels; see `scored_labels`.
 
     Args:
       prediction: labels of the prediction.
       reference: labels of the reference, of the same shape.
-      description: the meaning of the labels. Without an ignore label, the results are the arguments.
+      description: the meaning of the labels. Without an ignore label, the arguments are returned unchanged.
     """
     if description.ignore is None:
         return prediction, reference

@@ -1,7 +1,7 @@
-"""Volumes that are read in parts: arrays, and objects that are sliced like arrays.
+"""Volumes that are read in parts: arrays, and objects that can be sliced like arrays.
 
 Scoring reads a volume in slabs along its first axis, in order. Only surface points and tables of components are kept,
-so its memory hardly grows with the volume. The results do not depend on the thickness of the slabs.
+so memory hardly grows with the volume. The results do not depend on the thickness of the slabs.
 """
 
 import math
@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-SLAB_VOXELS = 1 << 22  # about 30 bytes of each voxel of a slab are in memory at a time
+SLAB_VOXELS = 1 << 22  # a slab needs about 30 bytes of memory per voxel
 
 Region = tuple[slice, ...]  # one slice per axis, with start and stop
 

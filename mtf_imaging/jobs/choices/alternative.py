@@ -18,9 +18,9 @@ class Alternative:
 
     Attributes:
       fitted: the choices.
-      prediction: the cost of predicting one volume, with windows of the size of the patch; None if it is not known.
+      prediction: the cost of predicting one volume, with windows as large as the patch; None if unknown.
       windows: the number of windows; 1 for whole volumes.
-      receptive_field: what a voxel of the output depends on; None if it is not known.
+      receptive_field: the voxels that an output voxel depends on; None if unknown.
     """
 
     fitted: Fitted

@@ -16,7 +16,7 @@ from mtf_imaging.jobs.choices.spacing import COARSEST, choose_grid, choose_spaci
 from mtf_imaging.planner.cost.hardware import Hardware
 
 WHOLE, PATCHES = "whole volumes", "patches"
-LOSS = 2  # whole volumes with voxels more than so many times as large as those of the data give way to patches
+LOSS = 2  # patches are preferred to whole volumes with voxels this many times larger than the data's
 _ON_REQUEST = "as the setting patches demands"
 _LOW_RESOLUTION = 0.25  # the share of the volume below which nnU-Net also plans a network at low resolution
 
@@ -46,15 +46,15 @@ def fit(
 ) -> Decision:
     """Chooses between whole volumes and patches.
 
-    Whole volumes at the first spacing are best. If they do not fit, the step on whole volumes with larger voxels and
-    the step on the largest patches at the first spacing are compared.
+    Whole volumes at the first spacing are best. If they do not fit, whole volumes with larger voxels are compared with
+    the largest patches at the first spacing.
 
     Args:
       fingerprint: the data set.
-      search: ranks the layouts of a step.
+      search: a function that ranks the layouts of a step.
       hardware: the kind of device.
       num_devices: number of devices.
-      note: is called with a line about each step that is tried.
+      note: a function that is called with a line about each step that is tried.
       patches: "auto", "always" or "never".
 
     Raises:

@@ -1,4 +1,4 @@
-"""The finest spacing, the widest network and the largest batch of whole volumes that the devices hold."""
+"""The finest spacing, the widest network and the largest batch of whole volumes that fit on the devices."""
 
 import dataclasses
 import math
@@ -16,7 +16,7 @@ from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.planner.search.search import Found, Searched
 from mtf_imaging.program.memory import format_bytes
 
-_LONGEST_HOURS = 24  # of training with a batch of more than 5% of the cases
+_LONGEST_HOURS = 24  # limit for training with a batch of more than 5% of the cases
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,13 +39,13 @@ class Variant:
 
     @property
     def sizes(self) -> Grid:
-        """The voxels that the network gets: those of the patch, or else those of the grid."""
+        """The voxels of the network's input: the patch if there is one, else the grid."""
         return self.grid if self.patch is None else self.patch
 
 
 @dataclasses.dataclass(frozen=True)
 class Fitted:
-    """The step that the devices hold.
+    """The step that fits on the devices.
 
     Attributes:
       spacing, grid, batch_size, layout, recompute, num_steps: the choices.
@@ -78,17 +78,17 @@ Failures = list[tuple[Spacing, Variant, int]]  # spacing, step, bytes per device
 def fit_whole(
     fingerprint: Fingerprint, search: Search, hardware: Hardware, num_devices: int, note: Callable[[str], None]
 ) -> tuple[Fitted | None, Failures]:
-    """Returns the first step that fits, from the finest spacing and the widest network down, and those that do not.
+    """Returns the first step that fits, from the finest spacing and widest network down, and the failed ones.
 
     Args:
       fingerprint: the data set.
-      search: ranks the layouts of a step.
+      search: a function that ranks the layouts of a step.
       hardware: the kind of device, for the available memory.
       num_devices: number of devices.
-      note: is called with a line about each step that is tried.
+      note: a function that is called with a line about each step that is tried.
 
     Returns:
-      The step, or None if none fits at up to four times the first spacing; and the steps that do not fit.
+      The step, or None if no step fits at up to four times the first spacing; and the steps that do not fit.
 
     Raises:
       ConfigError: no layout keeps all devices busy.
@@ -144,8 +144,8 @@ def _largest_batch(
 ) -> tuple[Found, Choice]:
     """Returns the layout and the size of the largest batch that fits without recomputation.
 
-    A batch of more than 5% of the cases also needs a training of at most `_LONGEST_HOURS`, because it takes longer: a
-    plan of few cases has the same number of steps for all batches.
+    A batch of more than 5% of the cases also needs a training of at most `_LONGEST_HOURS`, because it takes longer: for
+    few cases, a plan has the same number of steps for all batch sizes.
     """
     most = batch_sizes(num_cases)[0]
     if most > 1 and alone.recompute:
@@ -169,7 +169,7 @@ def _largest_batch(
 
 
 def _hours(found: Found, num_cases: int, batch_size: int) -> float:
-    """Returns the duration of a whole training."""
+    """Returns the duration of a whole training in hours."""
     return found.time.total * choose_steps(num_cases, batch_size).value / 3600
 
 
@@ -201,7 +201,7 @@ def make_fitted(
 
 
 def _too_fine(failures: Failures, available: float) -> str:
-    """Returns why the grid of the first spacing is not used."""
+    """Returns the reason that the grid of the first spacing is not used."""
     _, variant, memory = failures[0]
     return (
         f"a step on {format_grid(variant.grid)} voxels needs {format_bytes(memory)} per device, but "
@@ -221,7 +221,7 @@ def _idle(searched: Searched, variant: Variant, num_devices: int) -> ConfigError
 def too_large(
     failures: Failures, hardware: Hardware, num_devices: int, patch: tuple[Variant, int] | None = None
 ) -> ConfigError:
-    """Returns the error that no step fits.
+    """Returns the error that reports that no step fits.
 
     Args:
       failures: the steps on whole volumes that do not fit.

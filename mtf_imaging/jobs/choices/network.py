@@ -12,16 +12,16 @@ from mtf_imaging.jobs.choices.choice import Choice
 
 Sizes = tuple[int, int, int]
 
-FILTERS = (32, 16)  # the first that fits
+FILTERS = (32, 16)  # the first one that fits is chosen
 _COARSEST_VOXELS = 4
 _MOST_LEVELS = 7
 _KERNEL = 3
-_CUBIC = 2  # voxels are nearly cubes if none of their sides is so many times as long as another
+_CUBIC = 2  # voxels are nearly cubes if the ratio of their longest to shortest side is smaller
 _MOST_PADDED = 1.1
 _MOST_FILTERS, _MOST_FILTERS_2D = 320, 512
 _LARGEST_WEIGHT = 16.0
 MOST = 8  # volumes in a batch
-SMALL_BATCH = 4  # which a data set of twice as many cases may have
+SMALL_BATCH = 4  # allowed if there are at least twice as many cases
 _BATCHES = (MOST, SMALL_BATCH, 2, 1)
 _SHARE_OF_CASES = 20
 NNUNET = "Isensee et al. 2021"
@@ -48,10 +48,10 @@ class Levels(NamedTuple):
 def choose_levels(grid: Grid, spacing: Spacing) -> Levels:
     """Chooses kernels and pools for the shape of the voxels, as nnU-Net does (Isensee et al. 2021).
 
-    A pool halves an axis if its voxels are less than twice as long as the shortest, and it has at least 8 voxels, of
-    which 4 remain. Pools therefore turn long voxels into cubes first. A pool of a single axis needs 12 voxels. A kernel
-    has 3 voxels along an axis from the level on where its voxels are less than twice as long as the shortest, and 1
-    before. The kernels of the coarsest level have 3. An axis of one voxel has neither pools nor larger kernels.
+    A pool halves an axis if its voxels are less than twice as long as the shortest side, and if at least 8 voxels are
+    left, which become 4. Pools therefore turn long voxels into cubes first. A pool of a single axis needs 12 voxels.
+    Along an axis, kernels have 1 voxel until its voxels are less than twice as long as the shortest side, and 3 from
+    that level on. The kernels of the coarsest level have 3. An axis of one voxel has neither pools nor larger kernels.
 
     >>> choose_levels((24, 24, 8), (0.5, 0.5, 3.0))
     Levels(kernel_sizes=((3, 3, 1), (3, 3, 1), (3, 3, 3)), pool_sizes=((2, 2, 1), (2, 2, 1)))
@@ -85,9 +85,9 @@ def choose_levels(grid: Grid, spacing: Spacing) -> Levels:
 
 
 def pad_to_levels(grid: Grid, spacing: Spacing) -> Grid:
-    """Returns a grid of multiples of the strides of its coarsest level, as far as this adds at most a tenth.
+    """Pads a grid to multiples of the strides of its coarsest level, if this adds at most a tenth.
 
-    Where it would add more along an axis, the multiple is half of the stride, a quarter, and so on. The levels stay the
+    If it would add more along an axis, the multiple is half of the stride, a quarter, and so on. The levels stay the
     same: an axis is padded to a multiple of a power of 2 that its pools divide.
 
     >>> pad_to_levels((310, 310, 20), (0.625, 0.625, 3.6)), pad_to_levels((33, 65, 127), (1.0, 1.0, 1.0))
@@ -152,7 +152,7 @@ def _choose_kernels(levels: Levels) -> Choice:
 
 
 def voxels_along(grid: Grid) -> list[int]:
-    """Returns the numbers of voxels along the axes that have more than one."""
+    """Returns the numbers of voxels along axes with more than one voxel."""
     return [size for size in grid if size > 1]
 
 
@@ -162,7 +162,7 @@ def _sizes(values: Iterable[int]) -> Sizes:
 
 
 def choose_filters(filters: int) -> Choice:
-    """Returns the reason for a number of filters."""
+    """Chooses the number of filters, and gives the reason."""
     if filters == FILTERS[0]:
         return Choice(filters, f"as in Hou et al. 2019 and {NNUNET}")
     return Choice(
@@ -184,7 +184,7 @@ def choose_dropout() -> Choice:
 def batch_sizes(num_cases: int) -> list[int]:
     """Returns the batch sizes that a plan tries, largest first.
 
-    A batch has at most 5% of the cases, as in nnU-Net, but up to 2, or up to 4 from 8 cases on.
+    A batch has at most 5% of the cases, as in nnU-Net, but always up to 2, and up to 4 if there are at least 8 cases.
 
     >>> batch_sizes(3), batch_sizes(12), batch_sizes(131), batch_sizes(1000)
     ([2, 1], [4, 2, 1], [4, 2, 1], [8, 4, 2, 1])
@@ -202,7 +202,7 @@ def patch_batch_sizes(patches: float) -> list[int]:
     ([8, 4], [4], [])
 
     Args:
-      patches: the number of patches that have as many voxels as all cases.
+      patches: the number of patches that together have as many voxels as all cases.
     """
     return [size for size in _BATCHES if 2 < size <= patches / _SHARE_OF_CASES]
 

@@ -1,4 +1,4 @@
-"""The largest patch that the devices hold, with its batch and its layout.
+"""The largest patch that fits on the devices, with its batch and layout.
 
 The sizes follow nnU-Net: a patch has the shape of the volume, it shrinks along its longest axis until a batch of two
 fits, and all levels of its network divide it evenly.
@@ -19,13 +19,13 @@ from mtf_imaging.jobs.choices.recipe import choose_steps
 from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.planner.search.search import Found, Searched
 
-FEWEST_VOXELS = 32  # of a patch along an axis, unless the volume has fewer
-_USUAL_VOXELS = 64  # of a patch of the widest network
-_BATCH = 2  # patches, the smallest batch of nnU-Net
+FEWEST_VOXELS = 32  # minimum along an axis of a patch, unless the volume has fewer voxels
+_USUAL_VOXELS = 64  # minimum for the widest network
+_BATCH = 2  # patches, nnU-Net's smallest batch
 
 
 class _Attempt(NamedTuple):
-    """What a patch has to satisfy.
+    """The requirements on a patch.
 
     Attributes:
       filters: filters of the first level of the network.
@@ -40,7 +40,7 @@ class _Attempt(NamedTuple):
     least: int
 
 
-# The first attempt that a patch satisfies counts. Small patches hide more than fewer filters lose.
+# The first attempt that succeeds counts. Small patches lose more than fewer filters do.
 _ATTEMPTS = (
     _Attempt(FILTERS[0], _BATCH, False, _USUAL_VOXELS),
     _Attempt(FILTERS[0], _BATCH, True, _USUAL_VOXELS),
@@ -63,9 +63,9 @@ def fit_patch(
       fingerprint: the data set.
       spacing: the voxel size.
       grid: the voxels of the volumes.
-      search: ranks the layouts of a step.
+      search: a function that ranks the layouts of a step.
       hardware: the kind of device, for the available memory.
-      note: is called with a line about each step that is tried.
+      note: a function that is called with a line about each step that is tried.
 
     Returns:
       The step, or None if no patch fits; and the smallest step that does not fit, with its bytes per device.
@@ -95,8 +95,8 @@ def fit_patch(
 def patch_sizes(grid: Grid, spacing: Spacing, least: int) -> Iterator[Grid]:
     """Yields the sizes of patches to try, from the largest down.
 
-    Each is smaller than the one before along the axis of which the patch has the largest share. An axis that the patch
-    does not cut keeps its size; all levels of the network have even sizes along the others.
+    Each size is smaller than the previous one along the axis of which the patch covers the largest share. An axis that
+    the patch does not cut keeps its size; all levels of the network have even sizes along the others.
 
     >>> list(patch_sizes((96, 96, 40), (1.0, 1.0, 2.0), 64))
     [(80, 96, 40), (80, 80, 40), (64, 80, 40), (64, 64, 40)]

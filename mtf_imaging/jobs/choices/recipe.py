@@ -23,7 +23,7 @@ def choose_steps(num_cases: int, batch_size: int, patches: int = 1) -> Choice:
     Args:
       num_cases: the number of cases.
       batch_size: volumes or patches in a step.
-      patches: the number of patches that have as many voxels as a volume; 1 for whole volumes.
+      patches: the number of patches that together have as many voxels as a volume; 1 for whole volumes.
     """
     steps = round(_PASSES * num_cases * patches / batch_size, -2)
     chosen = int(min(max(steps, _FEWEST_STEPS), _MOST_STEPS))

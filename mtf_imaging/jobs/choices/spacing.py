@@ -13,9 +13,9 @@ from mtf_imaging.data.sampling.sampling import Spacing, format_spacing, smallest
 from mtf_imaging.jobs.choices.choice import Choice
 from mtf_imaging.jobs.choices.network import pad_to_levels
 
-ANISOTROPY = 3  # the ratio of voxel sizes from which nnU-Net treats an axis on its own
-COARSER = 1.25  # each step to a coarser spacing halves the number of voxels, roughly
-COARSEST = 4.0  # times the first spacing; coarser volumes no longer show the structures
+ANISOTROPY = 3  # the ratio of voxel sizes from which nnU-Net treats an axis separately
+COARSER = 1.25  # each step to a coarser spacing roughly halves the number of voxels
+COARSEST = 4.0  # times the first spacing; coarser volumes do not show the structures
 _PERCENTILE = 10
 _COVERED = 0.99
 _DIGITS = 3
@@ -59,7 +59,7 @@ def coarser(spacing: Spacing, flat: bool = False) -> Spacing:
 
     Args:
       spacing: voxel size in mm along x, y and z.
-      flat: whether the images have one plane, whose thickness does not change.
+      flat: whether the images have a single plane, whose thickness does not change.
     """
     axes = [0, 1] if flat else [0, 1, 2]
     largest = max(spacing[axis] for axis in axes)
@@ -93,7 +93,7 @@ def choose_grid(fingerprint: Fingerprint, spacing: Spacing) -> Choice:
 
 
 def is_flat(fingerprint: Fingerprint) -> bool:
-    """Returns whether the images are pictures, which are volumes of one plane."""
+    """Returns whether the images are 2D pictures, stored as volumes of one plane."""
     return is_picture_ending(fingerprint.description.file_ending)
 
 

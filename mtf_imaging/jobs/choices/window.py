@@ -16,7 +16,7 @@ def choose_window(fingerprint: Fingerprint) -> Choice | None:
     """Chooses the window in HU: the range of the labeled voxels, rounded outward to 5 HU.
 
     Returns:
-      The choice; None if the data set has no CT channel, or names the window of this channel itself.
+      The choice; None if the data set has no CT channel, or if the data set itself defines the window of this channel.
     """
     description = fingerprint.description
     for channel, (name, scheme) in enumerate(zip(description.channels, description.intensities, strict=True)):

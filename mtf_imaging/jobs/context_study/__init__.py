@@ -1,1 +1,1 @@
-"""The study of context: whole volumes, patches and lower resolutions at equal steps and at equal CPU time."""
+"""The context study: whole volumes, patches and lower resolutions at equal steps and at equal CPU time."""

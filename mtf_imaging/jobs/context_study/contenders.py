@@ -1,4 +1,4 @@
-"""The contenders of the study of context: what a network sees of a volume in each step."""
+"""The contenders of the context study, which differ in the part of a volume that a network sees in each step."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ class Contender:
     """One way to train the network.
 
     Attributes:
-      name: its name in tables and on the command line.
-      title: what the network sees in each step.
-      patch: voxels of a patch along each axis, at most those of the volume; None for whole volumes.
-      coarser: factor of the voxel size along each axis.
+      name: the name in tables and on the command line.
+      title: the part of a volume that the network sees in each step.
+      patch: voxels of a patch along each axis, at most as many as in the volume; None for whole volumes.
+      coarser: factor by which the voxel size grows along each axis.
       layout: the layout of the step.
     """
 
@@ -27,7 +27,7 @@ class Contender:
     layout: Layout = ONE_PROCESSOR
 
     def patch_of(self, grid: Sequence[int]) -> tuple[int, ...] | None:
-        """Returns the voxels of a patch of volumes with a grid; None for whole volumes."""
+        """Returns the patch size for volumes with this grid; None for whole volumes."""
         return None if self.patch is None else tuple(min(self.patch, size) for size in grid)
 
 
@@ -45,7 +45,7 @@ CONTENDERS = {
 
 
 def find_contenders(names: Sequence[str]) -> list[Contender]:
-    """Returns the contenders with these names; `whole` first, whose CPU time is the budget of the others.
+    """Returns the contenders with these names; `whole` first, because its CPU time is the budget of the others.
 
     Raises:
       ConfigError: a name is unknown, or `whole` is missing.

@@ -1,4 +1,4 @@
-"""The course of a training: the scores of held-out volumes at steps and CPU times."""
+"""The course of a training: held-out scores by step and CPU time."""
 
 import dataclasses
 import resource
@@ -8,7 +8,7 @@ from typing import Any
 
 from mtf_imaging.training.observers.observer import Observer
 
-POINTS = 10  # scores in the course of a training
+POINTS = 10  # number of times that a training is scored
 
 Scores = dict[str, float]
 
@@ -19,7 +19,7 @@ class Point:
 
     Attributes:
       step: number of steps.
-      cpu_seconds: CPU seconds of the steps and the reading of their batches, without scoring.
+      cpu_seconds: CPU seconds of steps and of reading their batches, excluding scoring.
       dice: the mean Dice of the held-out cases by mask.
     """
 
@@ -32,15 +32,15 @@ class Course(Observer):
     """Scores a training at equal steps and at equal CPU time.
 
     Args:
-      score: returns the scores of the current weights.
+      score: a function that returns the scores of the current weights.
       num_steps: the budget in steps.
       budget: the budget in CPU seconds; None for the time of `num_steps` steps.
-      clock: returns CPU seconds.
+      clock: a function that returns CPU seconds.
 
     Attributes:
       points: the scores so far.
-      at_steps, at_budget: the scores when each budget is spent; None before.
-      peak_bytes: the peak of the memory of the process before the first scores.
+      at_steps, at_budget: the scores when each budget is spent; None until then.
+      peak_bytes: the peak process memory before the first scores.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Course(Observer):
         clock: Callable[[], float] = time.process_time,
     ) -> None:
         self._score, self._num_steps, self._budget, self._clock = score, num_steps, budget, clock
-        self._began = self._spent = 0.0  # at the first step, and in scores
+        self._began = self._spent = 0.0  # at the first step, and spent on scoring
         self.points: list[Point] = []
         self.at_steps: Point | None = None
         self.at_budget: Point | None = None

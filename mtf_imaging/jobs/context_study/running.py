@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mtf_imaging.settings.training import TrainSettings
     from mtf_imaging.training.step import TrainingStep
 
-_NO_END = 10**6  # steps, for a training that ends when its CPU time is spent
+_NO_END = 10**6  # steps, for a training that ends when its CPU budget is spent
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,11 +31,11 @@ class Trainings:
       contender: the contender.
       data_dir: folder of its records.
       held_out_dir: folder of the held-out cases.
-      output_dir: folder of the results, `SEED.json` each.
+      output_dir: folder of the results, one `SEED.json` each.
       seeds: the seeds to train.
-      num_steps: the budget in steps; None for that of the settings.
-      budgets: the budget in CPU seconds by seed; without a seed, the time of `num_steps` steps.
-      make: returns the settings of the training of a folder of records; called once in the process.
+      num_steps: the budget in steps; None for the value in the settings.
+      budgets: {seed: budget in CPU seconds}; seeds that are not listed get the time of `num_steps` steps.
+      make: a function that returns the training settings for a records folder; called once in the process.
       spacing_table: CSV file with voxel sizes of files whose headers lack them.
       core: the core that the process runs on; None for any.
       progress: whether to print the scores of each training.
@@ -57,7 +57,7 @@ class Trainings:
 def run_trainings(own: Trainings) -> None:
     """Runs the trainings one after the other."""
     if own.core is not None:
-        os.sched_setaffinity(0, {own.core})  # before TensorFlow counts the cores
+        os.sched_setaffinity(0, {own.core})  # must come before TensorFlow counts the cores
     logging.getLogger("mtf_imaging").setLevel(logging.ERROR)
     settings = own.make(own.data_dir)
     if own.num_steps is not None:
@@ -79,7 +79,7 @@ def _text(result: Mapping[str, Any]) -> str:
 
 
 def _train(own: Trainings, settings: "TrainSettings", seed: int) -> dict[str, Any]:
-    """Returns the course of one training, and its costs."""
+    """Runs one training and returns its course and costs."""
     from mtf_imaging.data.images.spacing_table import read_spacing_table
     from mtf_imaging.data.records.manifest import open_records
     from mtf_imaging.jobs.context_study.course import Course

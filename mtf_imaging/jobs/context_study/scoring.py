@@ -1,4 +1,4 @@
-"""Scores of held-out volumes at their own resolution, while a network is trained."""
+"""Scores held-out volumes at their original resolution during training."""
 
 import time
 from pathlib import Path
@@ -28,7 +28,7 @@ class HeldOutVolumes:
       known: voxel sizes of files whose headers lack them.
 
     Attributes:
-      seconds: mean duration of the last predictions per case.
+      seconds: mean duration per case of the last predictions, in seconds.
     """
 
     def __init__(
@@ -44,9 +44,9 @@ class HeldOutVolumes:
         self.seconds = 0.0
 
     def score(self, network: PredictProbabilities) -> dict[str, float]:
-        """Returns the Dice of each mask, with the voxels of all cases pooled, at the resolution of the cases.
+        """Returns the Dice of each mask, with the voxels of all cases pooled, at the original resolution.
 
-        A mean over cases would count an absent label that is found in a single voxel as 0.
+        In a mean over cases, a single false voxel of an absent label would count as a Dice of 0.
         """
         overlaps: list[dict[str, Overlap]] = []
         self.seconds = 0.0

@@ -1,4 +1,4 @@
-"""Runs the study of context: writes and converts the cases, trains all contenders, and writes the results."""
+"""Runs the context study: writes and converts the cases, trains all contenders, and writes the results."""
 
 import concurrent.futures
 import dataclasses
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from mtf_imaging.evaluation.context_study import Run
     from mtf_imaging.settings.training import TrainSettings
 
-_SPACING_MM, _MULTIPLE = 1.0, 4  # of the phantoms
-_SEED = 1  # of the phantoms
+_SPACING_MM, _MULTIPLE = 1.0, 4  # of a phantom
+_SEED = 1  # of a phantom
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +33,7 @@ class _Cases:
     """The cases of one part of a study.
 
     Attributes:
-      name: the name of the part: a kind of phantoms, or "cases".
+      name: the name of the part: a kind of phantom, or "cases".
       folder: folder of the records and results.
       train: folder of the cases to train on.
       held_out: folder of the held-out cases.
@@ -45,11 +45,11 @@ class _Cases:
     held_out: Path
 
     def records(self, contender: Contender) -> Path:
-        """Returns the folder of the records of a contender."""
+        """Returns the records folder of a contender."""
         return self.folder / f"records_{contender.coarser}"
 
     def results(self, contender: Contender) -> Path:
-        """Returns the folder of the results of a contender."""
+        """Returns the results folder of a contender."""
         return self.folder / contender.name
 
     def result(self, contender: Contender, seed: int) -> dict[str, Any] | None:
@@ -63,13 +63,13 @@ def run_context_study(
 ) -> "list[Run]":
     """Trains every contender with every seed on the same cases, and writes `context.csv`, `.md` and `.png`.
 
-    An interrupted study resumes: the trainings that are finished are kept.
+    An interrupted study resumes: finished trainings are kept.
 
     Args:
       own: the cases, contenders and seeds.
-      make: returns the settings of the training of a folder of records; called in the process that trains.
+      make: a function that returns the training settings for a records folder; called in the training process.
       settings: the settings that all runs of the study share, as a JSON object.
-      num_steps: the budget in steps; None for `STEPS_OF_PHANTOMS`, or the number of the job for other cases.
+      num_steps: the budget in steps; None for `STEPS_OF_PHANTOMS`, or the job's number for other cases.
 
     Returns:
       The courses of all trainings.
@@ -141,7 +141,7 @@ def _check(own: StudyCases) -> None:
 
 
 def _own_cases(own: StudyCases, out: Path) -> _Cases:
-    """Returns the given cases, a fourth of which is held out unless there is a folder of held-out cases."""
+    """Returns the given cases; every fourth one is held out unless there is a folder of held-out cases."""
     folder = out / "cases"
     if own.held_out_dir:
         return _Cases("cases", folder, Path(own.input_dir or ""), Path(own.held_out_dir))
@@ -189,7 +189,7 @@ def _in_turn(
     train: Callable[[_Cases, Contender, int | None], None],
     workers: int | None,
 ) -> None:
-    """Runs jobs, each on a core of its own; ends the others if one fails."""
+    """Runs jobs in parallel, each on its own core; if one fails, ends the others."""
     cores: queue.Queue[int | None] = queue.Queue()
     usable = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else [None]
     for core in usable[: workers or len(usable)]:
@@ -217,7 +217,7 @@ def _in_turn(
 
 
 def _in_new_process(trainings: Trainings) -> None:
-    """Runs trainings in a process of their own, if the system offers one."""
+    """Runs trainings in a separate process if possible."""
     pool = worker_pool(1, _begin)
     if pool is None:
         run_trainings(dataclasses.replace(trainings, core=None))

@@ -1,4 +1,4 @@
-"""The random changes of images and their objects during training."""
+"""Random changes of images and their objects during training."""
 
 from dataclasses import dataclass
 
@@ -11,16 +11,16 @@ from mtf_imaging.data.pixels.color_jitter import check_colors
 class ObjectAugmentation:
     """Scales and flips images and their objects, and changes colors.
 
-    The random numbers depend only on the seed of the run and the number of the sample.
+    The random numbers depend only on the run's seed and the sample number.
 
     Attributes:
-      min_scale, max_scale: bounds of the factor that multiplies the size of an image that fits the input of the
-        network. The reference recipes of RetinaNet and Mask R-CNN use 0.8 to 1.2; long schedules use 0.1 to 2.
+      min_scale, max_scale: bounds of the factor that scales an image after it has been fitted to the network
+        input. The reference recipes for RetinaNet and Mask R-CNN use 0.8 to 1.2; long schedules use 0.1 to 2.
       flip: whether to mirror left and right with probability 1/2.
-      brightness, contrast, saturation: the largest random changes of the colors; a factor is drawn from 1 - x to 1 + x,
-        and 0 changes nothing. torchvision's `RandomPhotometricDistort`, the distortion of SSD, uses 0.125, 0.5 and 0.5
+      brightness, contrast, saturation: the largest random color changes; a factor is drawn from 1 - x to 1 + x,
+        and 0 changes nothing. torchvision's `RandomPhotometricDistort`, which follows SSD, uses 0.125, 0.5 and 0.5
         in half of the samples.
-      hue: the largest random change of the hue, as a part of the color circle; `RandomPhotometricDistort` uses 0.05.
+      hue: the largest random hue change, as a fraction of the color circle; `RandomPhotometricDistort` uses 0.05.
     """
 
     min_scale: float = 0.8

@@ -1,4 +1,4 @@
-"""The colors of categories in pictures and in the report."""
+"""The colors of categories in pictures and reports."""
 
 from PIL import ImageColor
 
@@ -6,12 +6,12 @@ from mtf_imaging.evaluation.report.colors import PALETTE
 
 
 def category_color(category: int) -> str:
-    """Returns the color of a category, such as "#56b4e9"; more categories than colors repeat them."""
+    """Returns the color of a category, such as "#56b4e9"; colors repeat if there are more categories."""
     return PALETTE[category % len(PALETTE)]
 
 
 def category_rgb(category: int) -> tuple[int, int, int]:
-    """Returns the red, green and blue of the color of a category.
+    """Returns the red, green and blue values of a category's color.
 
     >>> category_color(0), category_rgb(0)
     ('#56b4e9', (86, 180, 233))

@@ -1,4 +1,4 @@
-"""Images with objects as a data set to train on."""
+"""A training data set of images with objects."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from mtf_imaging.kinds.objects.reading.reader import ObjectReader
 
 @dataclass(frozen=True)
 class Objects:
-    """A data set of images with the boxes and masks of objects, in a folder in the layout of COCO.
+    """A data set of images with the boxes and masks of objects, in a folder with COCO's structure.
 
     The folder contains `annotations/instances_SPLIT.json` for each split, and the images in `SPLIT`, `images/SPLIT`,
     `images`, or the folder itself:
@@ -31,20 +31,21 @@ class Objects:
       networks that predict masks, "segmentation": polygons or a run-length encoding, compressed or not. "area" and
       "iscrowd" are optional.
 
-    Training skips crowd regions ("iscrowd": 1), which the scores ignore. It clips boxes to the image and drops those
-    without area. Images without annotations are backgrounds. Gray and palette images become red, green and blue. As in
-    COCO, boxes and masks refer to the stored pixels. An image is turned with its objects as its EXIF orientation says.
+    Training skips crowd regions ("iscrowd": 1), which the scores ignore. It clips boxes to the image and drops empty
+    ones. Images without annotations are backgrounds. Grayscale and palette images are converted to RGB. As in
+    COCO, boxes and masks refer to the stored pixels. An image and its objects are turned according to the EXIF
+    orientation.
 
     `mtf_imaging.training.data_set` describes the interface.
 
     Attributes:
       split: the images to train on: the name of a split, or None for the only split.
       held_out_split: the images that are scored during training: the name of a split, or None for the only split.
-      augmentation: the random scales, flips and colors; None for images as they are.
-      scaling: "unit" maps pixel values to -1..1; "mean" subtracts the mean of ImageNet; "imagenet" also divides by the
+      augmentation: the random scales, flips and colors; None for unchanged images.
+      scaling: "unit" maps pixel values to -1..1; "mean" subtracts the ImageNet mean; "imagenet" also divides by the
         standard deviation. None for "imagenet".
-      size: height and width of the input of the network.
-      max_boxes: the number of boxes of a sample. Of more objects, those with the largest boxes are used.
+      size: height and width of the network input.
+      max_boxes: the number of boxes in a sample. If there are more objects, those with the largest boxes are used.
       masks: whether to yield masks.
       mask_size: height and width of the masks, each of which is cropped to its box.
     """
@@ -68,12 +69,12 @@ class Objects:
             raise ConfigError(f"Objects.masks {self.masks!r}: must be True or False. Fix: choose one.")
 
     def description(self, data_dir: str | Path) -> ObjectDescription:
-        """Returns the categories of the split to train on, with the scaling of this data set."""
+        """Returns the categories of the training split, with the scaling of this data set."""
         description = object_description(data_dir, self.split)
         return description if self.scaling is None else dataclasses.replace(description, scaling=self.scaling)
 
     def images(self, data_dir: str | Path) -> list[ObjectImage]:
-        """Returns the images to train on."""
+        """Returns the training images."""
         return find_object_images(data_dir, self.split)
 
     def held_out_images(self, data_dir: str | Path, description: ObjectDescription | None = None) -> list[ObjectImage]:
@@ -81,23 +82,23 @@ class Objects:
 
         Args:
           data_dir: the folder.
-          description: the categories of the run; None for those of the split.
+          description: the categories of the run; None for the categories of the split.
         """
         return find_object_images(data_dir, self.held_out_split, description)
 
     def sizes(self, data_dir: str | Path) -> tuple[int, int]:
-        """Returns the height and width of the input of the network."""
+        """Returns the height and width of the network input."""
         return self.size
 
     def batches(
         self, data_dir: str | Path, *, batch_size: int, sizes: tuple[int, int], seed: int, start_step: int
     ) -> Iterator[dict]:
-        """Yields shuffled batches of images without end.
+        """Yields shuffled batches of images endlessly.
 
-        An image is scaled to fit the size, with the same factor for the height and the width, and by the random factor
-        of the augmentation. Then it is cropped at a random position where it exceeds the size, its
-        colors are changed, and it is mirrored, and padded at the bottom and on the right, with 0 after the scaling of
-        the values. Boxes are clipped to the crop.
+        An image is scaled to fit the size, with the same factor for height and width, and by the random factor of the
+        augmentation. It is then cropped at a random position where it exceeds the size, its colors are changed, and it
+        is mirrored. Padding at the bottom and on the right has the value 0 after the values are scaled. Boxes are
+        clipped to the crop.
 
         Sample s of a run belongs to batch s // batch_size. As for records, it depends only on s and the seed, and each
         image occurs once per epoch. Only the image of the sample is read.
@@ -105,8 +106,8 @@ class Objects:
         Args:
           data_dir: the folder.
           batch_size: number of images in a batch.
-          sizes: height and width of the input of the network.
-          seed: seed of the order and of the augmentation.
+          sizes: height and width of the network input.
+          seed: seed for the order and the augmentation.
           start_step: number of the first batch.
 
         Yields:

@@ -1,4 +1,4 @@
-"""The demo on objects: synthetic images with boxes and masks, or a folder in the layout of COCO."""
+"""The demo on objects: synthetic images with boxes and masks, or a folder with COCO's structure."""
 
 import json
 from pathlib import Path
@@ -17,12 +17,12 @@ _COLUMNS = {"ap50": "AP50", "ap75": "AP75", "ap": "AP"}
 class Demo(Workflow):
     """The steps for images with objects.
 
-    The folders of RetinaNet are `retinanet` and `retinanet_evaluation`. Those of Mask R-CNN, which also predicts masks,
-    are `model` and `evaluation`.
+    The RetinaNet folders are `retinanet` and `retinanet_evaluation`. The folders of Mask R-CNN, which also predicts
+    masks, are `model` and `evaluation`.
     """
 
     synthetic = "objects"
-    job, job_of_one = [_JOB], [_JOB, _ONE]  # the job has a layout of its own
+    job, job_of_one = [_JOB], [_JOB, _ONE]  # the job has its own layout
     processors = 4
     compared_duration = "1 minute"
 
@@ -94,7 +94,7 @@ class Demo(Workflow):
 
 
 def _check_splits(folder: Path) -> None:
-    """Checks that a folder has images with the masks of objects to train on, and held-out images.
+    """Checks that a folder has training images with object masks, and held-out images.
 
     Raises:
       DataError: a split is missing or empty, or an object has no mask.

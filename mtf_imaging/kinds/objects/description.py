@@ -1,4 +1,4 @@
-"""The categories of a data set of objects, and the scaling of pixel values."""
+"""The categories of an object data set, and the scaling of pixel values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ _EXAMPLE = '{"categories": [[1, "person"], [2, "bicycle"]]}'
 
 @dataclass(frozen=True)
 class ObjectDescription(Scaled):
-    """The categories of objects, and how pixel values become the input of a network.
+    """The categories of objects, and the scaling of pixel values to network input.
 
     Attributes:
-      categories: pairs of the ID and the name of each category. `categories[i]` is the class i of a network. As in
+      categories: pairs (ID, name), one per category. `categories[i]` is the class i of a network. As in
         COCO, the IDs may have gaps.
-      scaling: "unit" maps 0..255 to -1..1; "mean" subtracts the mean of ImageNet; "imagenet" also divides by the
+      scaling: "unit" maps 0..255 to -1..1; "mean" subtracts the ImageNet mean; "imagenet" also divides by the
         standard deviation.
     """
 
@@ -48,12 +48,12 @@ class ObjectDescription(Scaled):
 
 
 def object_description_from_fields(fields: Any, where: str) -> ObjectDescription:
-    """Returns the description that JSON values state.
+    """Creates a description from JSON values.
 
     Args:
       fields: an object with the key "categories", pairs of an ID and a name, and the optional key "scaling"; see
         `ObjectDescription`.
-      where: the file of the fields, for messages.
+      where: the file that contains the fields, for messages.
 
     Raises:
       DataError: the fields do not describe categories.
@@ -69,7 +69,7 @@ def object_description_from_fields(fields: Any, where: str) -> ObjectDescription
 
 
 def category_differences(own: ObjectDescription, expected: ObjectDescription) -> list[Difference]:
-    """Returns the difference between the categories; a network keeps the scaling of its training."""
+    """Returns the difference between the categories; the scaling does not count, because a network keeps its own."""
     return compared(
         "categories", *(", ".join(f"{at} {name}" for at, name in one.categories) for one in (own, expected))
     )

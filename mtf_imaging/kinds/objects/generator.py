@@ -1,4 +1,4 @@
-"""Writes synthetic images of objects as a folder in the layout of COCO."""
+"""Writes synthetic images of objects to a folder with COCO's structure."""
 
 import json
 from pathlib import Path
@@ -30,10 +30,10 @@ from mtf_imaging.kinds.objects.scenes import (
     make_object_scene,
 )
 
-_KINDS = {1: CROWD, 2: EMPTY}  # by the number in the split, modulo _PERIOD
+_KINDS = {1: CROWD, 2: EMPTY}  # {number in the split modulo _PERIOD: kind}
 _PERIOD = 10
-_JPEG_DIFFERENCE = 12  # mean difference of pixels; JPEG changes them, depending on the version of the library
-_MOST_SHAPES = 100  # the IDs of annotations leave room for so many in each image
+_JPEG_DIFFERENCE = 12  # mean pixel difference; JPEG values depend on the library version
+_MOST_SHAPES = 100  # annotation IDs leave room for this many per image
 
 
 def write_objects(
@@ -41,9 +41,10 @@ def write_objects(
 ) -> tuple[list[str], list[str]]:
     """Writes scenes of objects as JPEG images in `train` and `val`, with `annotations/instances_SPLIT.json`.
 
-    Every fourth image is in the split "val", and the others are in the split "train". The second image of a split and
-    every tenth one from there on has a crowd region, and the image after it is empty, so from 12 images on both splits
-    have both. The annotation of an object is its visible part. To resume an interrupted call, call it again with the
+    Every fourth image is in the split "val", and the others are in the split "train". The second image of a split, and
+    every tenth one after it, has a crowd region, and the image after each of these is empty. From 12 images on, both
+    splits have both. The annotation of an object covers its visible part. To resume an interrupted call, call it again
+    with the
     same arguments. Existing files are compared and never overwritten.
 
     Args:
@@ -54,7 +55,7 @@ def write_objects(
       progress: whether to show a progress bar.
 
     Returns:
-      The keys of the images of the splits "train" and "val".
+      The image keys of the splits "train" and "val".
 
     Raises:
       DataError: an argument is out of range; or the folder contains other images, or files with the same names and
@@ -108,14 +109,14 @@ def _annotation_fields(number: int, at: int, shape: Shape) -> dict[str, Any]:
 
 
 def _run_lengths(mask: np.ndarray) -> dict[str, list[int]]:
-    """Returns the lengths of the runs of False and True in turn, down the columns."""
+    """Returns the lengths of alternating runs of False and True, down the columns."""
     column = mask.T.ravel()
     ends = np.flatnonzero(np.diff(np.concatenate([[False], column, [not column[-1]]]).astype(np.int8)))
     return {"size": [*mask.shape], "counts": np.diff(ends, prepend=0).tolist()}
 
 
 def _write_image(path: Path, pixels: np.ndarray, seed: int) -> None:
-    """Writes an image, or compares an existing one."""
+    """Writes an image, or compares it with an existing one."""
     if path.exists():
         stored = read_photo(path)
         if stored.shape != pixels.shape or abs(stored.astype(int) - pixels).mean() > _JPEG_DIFFERENCE:

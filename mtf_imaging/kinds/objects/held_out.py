@@ -1,4 +1,4 @@
-"""Scoring of held-out images with objects during training."""
+"""Scores held-out images with objects during training."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -38,10 +38,10 @@ class HeldOutObjects:
     Each image is predicted as a whole, and scored at its own size, as in `evaluate`.
 
     Attributes:
-      data_set: the data set of the training, whose split `held_out_split` is scored.
-      description: the categories of the training, with the scaling of pixel values.
-      split: the split to score; None for the only one.
-      num_pictures: the number of images that get a picture.
+      data_set: the training data set, whose split `held_out_split` is scored.
+      description: the training categories, with the scaling of pixel values.
+      split: the split to score; None for the only split.
+      num_pictures: the number of images with a picture.
       progress: whether to show a progress bar.
     """
 
@@ -53,7 +53,7 @@ class HeldOutObjects:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """The names of the measures; those of masks only if the data set has masks."""
+        """The names of the measures; mask measures only if the data set has masks."""
         return BOX_MEASURES + (MASK_MEASURES if self.data_set.masks else ())
 
     def open(self, eval_dir: str | Path, sizes: tuple[int, ...] | None) -> Callable:
@@ -69,7 +69,7 @@ class HeldOutObjects:
 
         Raises:
           DataError: the folder has no annotated images in this split, or they have no objects.
-          ConfigError: `sizes` are not known.
+          ConfigError: `sizes` is unknown.
         """
         images = self._images(eval_dir)
         if not any(not one.is_crowd for image in images for one in image.objects or ()):
@@ -104,7 +104,7 @@ class HeldOutObjects:
         return score
 
     def loss_batches(self, eval_dir: str | Path, *, batch_size: int, sizes: tuple[int, ...] | None) -> Iterator[dict]:
-        """Returns an iterator over all images in batches, in their order; the first images fill up the last batch.
+        """Returns an iterator over all images in batches, in order; the first images fill up the last batch.
 
         Args:
           eval_dir: folder of the images.
@@ -112,7 +112,7 @@ class HeldOutObjects:
           sizes: height and width of the network's input.
 
         Yields:
-          Batches as in the training, without random changes.
+          Batches as in training, without random changes.
         """
         if sizes is None or len(sizes) != 2:
             raise _unknown_sizes(sizes)
@@ -140,7 +140,7 @@ class HeldOutObjects:
         return find_object_images(eval_dir, self.split, self.description)
 
     def _predict(self, image: ObjectImage, network: Network, size: tuple[int, int]) -> Detections:
-        """Returns the detections of an image in its stored pixels; an error of the network names the image."""
+        """Returns the detections of an image in stored pixel coordinates; an error of the network names the image."""
         with errors_named(image.image):
             seen = upright_image(image)
             detections = predict_objects(read_object_image(seen), network, self.description, size)

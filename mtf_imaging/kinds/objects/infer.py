@@ -1,4 +1,4 @@
-"""The detections in an image at its own size."""
+"""Detects objects in an image at its own size."""
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ from mtf_imaging.kinds.objects.scoring.detections import BOX_DIGITS, SCORE_DIGIT
 
 # Maps an image, float32 [height, width, 3] after scaling, to the arrays "boxes", "scores", "classes" and maybe "masks".
 Network = Callable[[np.ndarray], Any]
-NMS_THRESHOLD = 0.5  # as Detectron2 and the tasks of this package
+NMS_THRESHOLD = 0.5  # the same as in Detectron2 and this package's tasks
 _FIX = "Fix: return a dict from predict, as ObjectDetection does."
 
 
@@ -53,9 +53,9 @@ def predict_batch(
 ) -> list[Detections]:
     """Returns the detections in each image, on its own grid.
 
-    For every scale and every combination of flips, the image is mirrored, scaled to fit into the size of the network's
-    input times the scale, and padded at its bottom and right. The detections of all runs are merged by non-maximum
-    suppression; see `merging.merge`. Boxes are rounded to 3 digits after the decimal point, and scores to 6.
+    For every scale and every combination of flips, the image is mirrored, scaled to fit into the network input size
+    times the scale, and padded at its bottom and right. Non-maximum suppression merges the detections of all runs; see
+    `merging.merge`. Boxes are rounded to 3 digits after the decimal point, and scores to 6.
 
     Args:
       images: uint8 `[height, width, 3]`, of any sizes.
@@ -67,11 +67,11 @@ def predict_batch(
       size: height and width of the network's input.
       scales: factors of the size.
       flips: names of `PHOTO_AXES`.
-      threshold: the intersection over union from which detections of several runs are the same.
+      threshold: the intersection over union above which detections from several runs count as the same.
       files: the files of the images, for messages.
 
     Raises:
-      ShapeError: the network returns other arrays.
+      ShapeError: the network returns unexpected arrays.
       DataError: the network returns NaN or infinity.
     """
     axes = [PHOTO_AXES.index(name) for name in flips]
@@ -125,9 +125,9 @@ def _candidates(
 
 
 def _on_grid(candidates: Candidates, height: int, width: int) -> Detections:
-    """Returns detections with clipped boxes, and with masks at the size of the image."""
+    """Returns detections with clipped boxes and image-sized masks."""
     masks = None
-    if candidates.masks is not None:  # a mask fills its box, also beyond the border of the image
+    if candidates.masks is not None:  # a mask fills its box, even beyond the image border
         masks = tuple(
             encode_mask(paste_mask(mask, tuple(box), height, width))
             for mask, box in zip(candidates.masks, candidates.boxes.tolist(), strict=True)

@@ -7,7 +7,7 @@ import numpy as np
 
 
 class Candidates(NamedTuple):
-    """The detections of one run of a network, in descending order of their scores.
+    """The detections of one network run, in descending score order.
 
     Attributes:
       boxes: float64 `[detections, 4]`, y0, x0, y1, x1 in pixels of the image; they may exceed the image.
@@ -22,7 +22,7 @@ class Candidates(NamedTuple):
     masks: np.ndarray | None
 
     def take(self, at: np.ndarray) -> "Candidates":
-        """Returns some of the detections."""
+        """Returns a selection of the detections."""
         masks = None if self.masks is None else self.masks[at]
         return Candidates(self.boxes[at], self.scores[at], self.classes[at], masks)
 
@@ -30,12 +30,12 @@ class Candidates(NamedTuple):
 def merge(runs: Sequence[Candidates], size: tuple[int, int], threshold: float, number: int) -> Candidates:
     """Merges detections by non-maximum suppression for each class, as Detectron2's `GeneralizedRCNNWithTTA` does.
 
-    The detections of all runs are visited in descending order of their scores; of equal scores, that of an earlier run
-    comes first. A detection is left out if its intersection over union with a kept one of its class, within the
-    image, is above the threshold. A kept detection keeps its own score, box and mask; nothing is averaged.
+    The detections of all runs are visited in descending score order; among equal scores, earlier runs come first. A
+    detection is dropped if its intersection over union with a kept detection of its class, within the image, exceeds
+    the threshold. A kept detection keeps its own score, box and mask; nothing is averaged.
 
     Args:
-      runs: one or more runs. The detections of a single run are returned as they are.
+      runs: one or more runs. The detections of a single run are returned unchanged.
       size: height and width of the image.
       threshold: the intersection over union.
       number: the number of detections to keep.
@@ -59,7 +59,7 @@ def merge(runs: Sequence[Candidates], size: tuple[int, int], threshold: float, n
 
 
 def _iou(box: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Returns the intersection over union of a box `[4]` and others `[n, 4]`; 0 for boxes without area."""
+    """Returns the intersection over union of a box `[4]` and others `[n, 4]`; 0 for empty boxes."""
     sides = np.minimum(box[2:], others[:, 2:]) - np.maximum(box[:2], others[:, :2])
     shared = np.maximum(sides, 0).prod(axis=1)
     areas = np.maximum(others[:, 2:] - others[:, :2], 0).prod(axis=1) + np.maximum(box[2:] - box[:2], 0).prod()

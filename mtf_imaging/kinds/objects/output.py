@@ -1,4 +1,4 @@
-"""The files that evaluation and prediction of images with objects write."""
+"""The output files for evaluating and predicting images with objects."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,7 +19,7 @@ class DetectionOutput(NamedTuple):
 
     Attributes:
       detections: the COCO results of all images.
-      images: the list of the images that the results refer to.
+      images: the list of images to which the results refer.
       overlays: the picture of each image.
     """
 
@@ -42,7 +42,7 @@ def detection_output(images: Sequence[ObjectImage], input_path: Path, output_pat
       output_path: a JSON file for an image, or a folder.
 
     Raises:
-      DataError: the output is not of the kind of the input, or would replace an image.
+      DataError: the output is not of the same kind as the input, or would replace an image.
     """
     if goes_to_folder(input_path, output_path, (".json",), "the detections of one image need"):
         overlays = tuple(contained(output_path, OVERLAYS, f"{image.key}.png") for image in images)
@@ -65,10 +65,10 @@ def picture_files(output_dir: Path, images: Sequence[ObjectImage]) -> list[Path]
 
 
 def check_object_results(output_dir: Path, images: Sequence[ObjectImage], input_dir: str | Path) -> None:
-    """Checks that an output folder does not hold results of other images, and that the results replace no image.
+    """Checks that an output folder does not contain results of other images, and that no image is replaced.
 
     Raises:
-      DataError: it does, or a picture would replace an image or lie outside of the folder.
+      DataError: the folder contains other results, or a picture would replace an image or lie outside of the folder.
     """
     pictures = picture_files(output_dir, images)
     check_kept((image.image for image in images), pictures, "picture")
@@ -82,7 +82,7 @@ def check_object_results(output_dir: Path, images: Sequence[ObjectImage], input_
 
 
 def _scored_keys(path: Path) -> set[str]:
-    """Returns the keys of the images in a `metrics.json`; none if it is missing or of another kind."""
+    """Returns the keys of the images in a `metrics.json`; an empty set if the file is missing or of another kind."""
     try:
         return {*read_object(path)["images"]}
     except (OSError, ValueError, KeyError, TypeError):

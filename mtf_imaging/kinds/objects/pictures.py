@@ -14,21 +14,21 @@ from mtf_imaging.kinds.objects.reading.masks import decode_mask, run_lengths
 from mtf_imaging.kinds.objects.scoring.detections import Detections
 from mtf_imaging.kinds.output import shown_size, side_by_side
 
-_OPACITY = 0.45  # of masks
-_FONT = 12  # pixels, of pictures with at most 640 pixels a side
-_DASH = 4  # pixels, of the boxes of crowd regions
-SHOWN_SCORE = 0.3  # in pictures of predictions, whose best threshold is not known
+_OPACITY = 0.45  # opacity of masks
+_FONT = 12  # font size in pixels, for pictures of up to 640 pixels a side
+_DASH = 4  # dash length in pixels, for the boxes of crowd regions
+SHOWN_SCORE = 0.3  # for pictures of predictions, whose best threshold is unknown
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A box with its mask and its label, as a picture shows it.
+    """A box with its mask and label, as drawn in a picture.
 
     Attributes:
       box: y0, x0, y1 and x1 in pixels of the image.
       category: the number of the category, which determines the color.
       label: the text on the box.
-      mask: the mask at the size of the image, run-length encoded as in pycocotools, or None.
+      mask: the mask at the image size, run-length encoded as in pycocotools, or None.
       is_crowd: whether it is a crowd region, whose box is dashed.
     """
 
@@ -40,11 +40,11 @@ class Drawn:
 
 
 def drawn_objects(image: ObjectImage, description: ObjectDescription, masks: bool) -> list[Drawn]:
-    """Returns the objects of an image as a picture shows them.
+    """Returns the objects of an image for drawing.
 
     Args:
       image: the image.
-      description: the names of the categories.
+      description: the category names.
       masks: whether to show the masks of the objects that have one.
     """
     return [
@@ -62,12 +62,12 @@ def drawn_objects(image: ObjectImage, description: ObjectDescription, masks: boo
 
 
 def drawn_detections(detections: Detections, description: ObjectDescription, threshold: float = 0.0) -> list[Drawn]:
-    """Returns the detections with at least a score as a picture shows them.
+    """Returns the detections with a minimum score for drawing.
 
     Args:
       detections: the detections.
-      description: the names of the categories.
-      threshold: the score.
+      description: the category names.
+      threshold: the minimum score.
     """
     return [
         Drawn(
@@ -86,9 +86,9 @@ def draw(pixels: np.ndarray, objects: Iterable[Drawn], max_side: int | None = No
 
     Args:
       pixels: uint8 `[height, width, 3]`.
-      objects: what to draw.
-      max_side: the largest height and width of the picture; None for the size of the image. Small images are enlarged
-        by a whole number, so that labels do not cover the objects.
+      objects: the boxes, masks and labels to draw.
+      max_side: the largest height and width of the picture; None for the image size. Small images are enlarged
+        by an integer factor, so that labels do not cover the objects.
     """
     size = pixels.shape[:2]
     shown = _drawn_size(size, max_side) if max_side else size
@@ -120,14 +120,14 @@ def comparison(
     threshold: float = 0.0,
     max_side: int = 480,
 ) -> np.ndarray:
-    """Returns the objects of an image and its detections side by side.
+    """Draws the objects of an image and its detections side by side.
 
     Args:
       pixels: uint8 `[height, width, 3]`.
       image: the objects.
-      detections: the detections. The objects have masks in the picture if the detections have.
+      detections: the detections. Objects are drawn with masks if the detections have masks.
       description: the categories.
-      threshold: the score from which detections are drawn.
+      threshold: the minimum score of drawn detections.
       max_side: the largest height and width of each of the two pictures.
     """
     truth = drawn_objects(image, description, masks=detections.masks is not None)
@@ -138,7 +138,7 @@ def comparison(
 
 
 def resize_mask(mask: np.ndarray, size: Sequence[int]) -> np.ndarray:
-    """Returns a mask `[height, width]` at another size, bool; pixels take the value of the nearest one."""
+    """Resizes a mask `[height, width]`, bool; pixels take the value of the nearest pixel."""
     if mask.shape == tuple(size):
         return mask.astype(bool)
     height, width = size

@@ -1,4 +1,4 @@
-"""Linear interpolation of images as TensorFlow operations, with the arithmetic of `reading`."""
+"""Linear interpolation of images as TensorFlow operations, with the same arithmetic as `reading`."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ import tensorflow as tf
 from mtf_imaging.kinds.objects.portable_masks import paste_all
 from mtf_imaging.meshes.portable import index_dtype, is_portable, widest_dtype
 
-_THRESHOLD = 0.5  # as in reading.masks
+_THRESHOLD = 0.5  # the same as in reading.masks
 
 
 class Neighbors(NamedTuple):
@@ -27,7 +27,7 @@ class Axis(NamedTuple):
     """One axis of a scaled image; see `data.pixels.crop_axis`.
 
     Attributes:
-      length, count: pixels of the image and of the scaled image, int64.
+      length, count: number of pixels in the image and of the scaled image, int64.
       start: the first pixel of the image that the scaled image needs.
       stop: the end of these pixels.
       centers: float32 `[count]`, the centers of the scaled pixels, in pixels of the image from `start`.
@@ -43,7 +43,7 @@ class Axis(NamedTuple):
 
     @classmethod
     def scaled(cls, length: tf.Tensor, factor: tf.Tensor) -> "Axis":
-        """Returns the axis of `length` pixels, scaled by a factor."""
+        """Returns an axis of `length` pixels, scaled by a factor."""
         wide = tf.cast(length, widest_dtype())
         count = tf.maximum(tf.cast(tf.round(wide * factor), index_dtype()), 1)
         ratio = tf.cast(length, tf.float32) / tf.cast(count, tf.float32)
@@ -56,7 +56,7 @@ class Axis(NamedTuple):
 
 
 def nearest_pixels(axis: Axis) -> Neighbors:
-    """Returns the pixels of the image around the centers of a scaled axis."""
+    """Returns the image pixels nearest to the centers of a scaled axis."""
     around = neighbors(axis.centers - 0.5, axis.stop - axis.start)
     return Neighbors(around.before + axis.start, around.after + axis.start, around.weight)
 
@@ -87,7 +87,7 @@ def interpolate(image: tf.Tensor, rows: Neighbors, columns: Neighbors) -> tf.Ten
 
 
 def paste_masks(masks: tf.Tensor, boxes: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
-    """Returns predicted masks in their image, bool `[detections, height, width]`; see `reading.masks.paste_mask`.
+    """Pastes predicted masks into their image, bool `[detections, height, width]`; see `reading.masks.paste_mask`.
 
     Args:
       masks: `[detections, rows, columns]`, the probabilities of the mask within its box.
@@ -107,7 +107,7 @@ def paste_masks(masks: tf.Tensor, boxes: tf.Tensor, size: tf.Tensor) -> tf.Tenso
             margin = (high - low) / count / 2
             first, last = tf.math.ceil(low - margin - 0.5), tf.floor(high + margin - 0.5)
             inside.append((pixels >= first) & (pixels <= last) & (high > low))
-            # A divisor of 1 keeps the positions in a box without an extent finite.
+            # A divisor of 1 keeps positions finite if a box has no extent.
             extent = tf.where(high > low, high - low, tf.ones([], widest_dtype()))
             around.append(
                 neighbors((pixels + 0.5 - low) * (count / extent) + 0.5, tf.constant(count + 2, index_dtype()))

@@ -1,12 +1,12 @@
-"""Predicted masks in their image, by operations that converters to other formats know."""
+"""Pastes predicted masks into their image, using operations that format converters support."""
 
 import tensorflow as tf
 
-_THRESHOLD = 0.5  # as in reading.masks
+_THRESHOLD = 0.5  # the same as in reading.masks
 
 
 def paste_all(masks: tf.Tensor, boxes: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
-    """Returns all masks at once, as `pixel_operations.paste_masks` does one after the other.
+    """Pastes all masks at once; `pixel_operations.paste_masks` pastes them one after the other.
 
     Args:
       masks: `[detections, rows, columns]`, the probabilities of the mask within its box.
@@ -24,8 +24,8 @@ def paste_all(masks: tf.Tensor, boxes: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
 def _weights(low: tf.Tensor, high: tf.Tensor, length: tf.Tensor, count: int) -> tf.Tensor:
     """Returns the weights of linear interpolation along one axis, float32 `[detections, length, count]`.
 
-    A pixel has no weights if it is further from the cells of the mask than one of them is long, and if its box has no
-    extent. This is the interpolation of a mask that is padded with zeros.
+    If a pixel is farther from all cells of the mask than the length of a cell, or if its box has no extent, all of its
+    weights are 0. This equals the interpolation of a mask that is padded with zeros.
     """
     centers = tf.cast(tf.range(length), low.dtype) + 0.5
     extent = tf.where(high > low, high - low, tf.ones([], low.dtype))

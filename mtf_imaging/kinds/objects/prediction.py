@@ -1,4 +1,4 @@
-"""Evaluation and prediction of images with objects, each at its own size."""
+"""Evaluates and predicts images with objects, each at its own size."""
 
 import hashlib
 from collections.abc import Sequence
@@ -75,13 +75,13 @@ class Prediction(FileImages):
     """Images in which a network detects objects.
 
     Args:
-      run: the folder of the run.
-      facts: the facts of the run.
-      settings: the settings of the job.
+      run: the run folder.
+      facts: the run's facts.
+      settings: the job settings.
 
     Raises:
       ConfigError: a setting is invalid or has no effect on images with objects.
-      DataError: the facts of the run are damaged.
+      DataError: the run's facts are damaged.
     """
 
     kind = "objects"
@@ -157,7 +157,7 @@ class Prediction(FileImages):
             faults.check((image.key for image in images), "images")
             scores = score_images(images, detections, description)
             layers = self._layers(images, detections, scores)
-            # Written first: metrics.json tells whether the other results of a folder belong to the same images.
+            # Written first, because metrics.json shows whether the other results in a folder belong to the same images.
             files = {image.key: file_digests(image=image.image) for image in images}
             annotations = annotation_file(own.input_dir, self._split(Path(own.input_dir)))
             files[annotations.name] = file_digests(reference=annotations)
@@ -213,7 +213,7 @@ class Prediction(FileImages):
         return NextStep("open {}, the first picture; {} has all detections", paths)
 
     def _detect(self, images: Sequence["ReadImage"], network: "Predict") -> list[Detections]:
-        """Returns the detections in the stored pixels of each image; an error about a result names its image."""
+        """Returns the detections of each image in stored pixel coordinates; errors about a result name the image."""
         options: dict[str, Any] = {"scales": self._scales, "flips": self._flips, "threshold": self._threshold}
         options["files"] = [image.stored.image for image in images]
         pixels = [image.pixels for image in images]
@@ -223,7 +223,7 @@ class Prediction(FileImages):
     def _layers(
         self, images: Sequence[ObjectImage], detections: Sequence[Detections], scores: ObjectScores
     ) -> dict[str, ObjectLayers]:
-        """Returns the pictures of the best and worst images by their keys."""
+        """Returns the pictures of the best and worst images, by key."""
         layers = {}
         for number in pictured(scores):
             image = upright_image(images[number])
@@ -242,8 +242,8 @@ class ReadImage(NamedTuple):
     """An image whose pixels are in memory.
 
     Attributes:
-      stored: the image as its file and its annotations state it.
-      upright: the image as its EXIF orientation turns it.
+      stored: the image as stored in its file and annotations.
+      upright: the image after turning it according to its EXIF orientation.
       pixels: the pixels of the upright image, uint8 `[height, width, 3]`.
     """
 
@@ -259,7 +259,7 @@ def _read(image: ObjectImage) -> ReadImage:
 
 
 def check_no_ensemble(ensemble: bool) -> None:
-    """Raises ConfigError if the detections of several networks are to be averaged."""
+    """Raises ConfigError if the job would average the detections of several networks."""
     if ensemble:
         raise ConfigError(
             "ensemble: detections of several networks cannot be averaged, because their boxes differ. Fix: give "
@@ -269,7 +269,7 @@ def check_no_ensemble(ensemble: bool) -> None:
 
 
 def _images_of_all_splits(path: Path) -> list[ObjectImage]:
-    """Returns the images of a folder, or one image; annotations are optional.
+    """Returns the images in a folder, or one image; annotations are optional.
 
     Raises:
       DataError: two splits have the same image.

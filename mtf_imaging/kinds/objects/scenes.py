@@ -1,6 +1,6 @@
-"""Paints scenes of objects: textured shapes that overlap, with the mask of each visible part.
+"""Paints object scenes: overlapping textured shapes, with the mask of each visible part.
 
-The category of a shape is its outline and its texture, as in the scenes of photos. Colors, sizes, positions and
+Outline and texture determine a shape's category, as in the photo scenes. Colors, sizes, positions and
 lighting are random.
 """
 
@@ -22,7 +22,7 @@ def _square(rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     return painting.square(1.27 * rows, 1.27 * columns)
 
 
-# The outline in units of the radius and the texture in -1..1 of each category.
+# {category: (outline in units of the radius, texture in -1..1)}.
 _SHAPES: tuple[tuple[Callable, Callable], ...] = (
     (painting.disc, painting.plain),
     (_square, painting.checks),
@@ -34,9 +34,9 @@ OBJECTS, CROWD, EMPTY = "objects", "crowd", "empty"
 _NUM_OBJECTS, _NUM_BESIDE_CROWD = (1, 7), (1, 3)  # without the upper bound
 _DIAMETER = (16.0, 72.0)  # in pixels
 _LARGEST = 0.6  # of the shorter side
-_SMALLEST_SHARE = 0.6  # of an object that must be visible
+_SMALLEST_SHARE = 0.6  # share of an object that must be visible
 _SPECK = 12  # pixels; smaller visible parts do not belong to the mask
-_ATTEMPTS = 12  # to place an object
+_ATTEMPTS = 12  # attempts to place an object
 _NUM_IN_CROWD = (10, 17)  # without the upper bound
 _DIAMETER_IN_CROWD = (8.0, 11.0)
 _GOLDEN_ANGLE = np.pi * (3 - np.sqrt(5))
@@ -89,20 +89,20 @@ def make_object_scene(seed: int, number: int, kind: str = OBJECTS, size: tuple[i
 
 
 class _Canvas:
-    """A scene while it is painted."""
+    """The state of a scene during painting."""
 
     def __init__(self, rng: np.random.Generator, height: int, width: int):
         self._rng, self._size = rng, (height, width)
         self.pixels = painting.background(rng, height, width)
         self._visible: list[Shape] = []
-        self._areas: list[int] = []  # of the whole objects
+        self._areas: list[int] = []  # masks of the whole objects
 
     def shapes(self) -> tuple[Shape, ...]:
-        """Returns what is visible of the shapes."""
+        """Returns the visible parts of the shapes."""
         return tuple(self._visible)
 
     def add_object(self) -> None:
-        """Paints an object in front of the others, unless it hides too much of them everywhere."""
+        """Paints an object in front of the others, unless it would hide too much of them at every tried position."""
         category = int(self._rng.integers(len(CATEGORIES)))
         largest = min(_DIAMETER[1], _LARGEST * min(self._size))
         low, high = np.log(min(_DIAMETER[0], largest / 2)), np.log(largest)
@@ -135,7 +135,7 @@ class _Canvas:
         self._areas.append(int(group.sum()))
 
     def _outline(self, category: int, center: np.ndarray, radius: float) -> tuple[np.ndarray, Callable[[], None]]:
-        """Returns where a shape is, and a function that paints it."""
+        """Returns the mask of a shape, and a function that paints it."""
         rows, columns = painting.turned_grid(*self._size, center, self._rng.uniform(0, 2 * np.pi))
         outline, texture = _SHAPES[category]
         inside = _without_specks(outline(rows / radius, columns / radius))
@@ -156,7 +156,7 @@ class _Canvas:
 
 
 def _without_specks(mask: np.ndarray) -> np.ndarray:
-    """Returns a mask without the parts of a few pixels."""
+    """Returns a mask without parts of only a few pixels."""
     parts, _ = ndimage.label(mask)
     sizes = np.bincount(parts.ravel())
     return mask & (sizes >= _SPECK)[parts]

@@ -1,4 +1,4 @@
-"""The signatures of a network that detects objects; the arithmetic is that of `kinds.objects.infer`."""
+"""The signatures of a network that detects objects, with the same arithmetic as `kinds.objects.infer`."""
 
 from collections.abc import Mapping, Sequence
 
@@ -24,10 +24,10 @@ Size = tuple[int, ...]  # height and width
 
 
 class ObjectSignatures(ExportedKind):
-    """The signatures of a network that detects objects: one for each size that images are scaled to.
+    """The signatures of a network that detects objects: one for each size to which images are scaled.
 
     Args:
-      networks: the trained network, for the sizes.
+      networks: the trained networks, one per size.
       sizes: the sizes, height and width, in ascending order.
       description: the categories and the scaling.
 
@@ -74,7 +74,7 @@ class ObjectSignatures(ExportedKind):
         return Signature(grid_name(size), text, (image,), tuple(outputs), compute)
 
     def _fit(self, image: tf.Tensor, size: Size) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the input of the network and the factors of the height and the width; see `reading.native`."""
+        """Returns the network input and the factors for the height and the width; see `reading.native`."""
         shape = tf.unstack(tf.shape(image, index_dtype())[:2])
         factor = tf.minimum(*(side / tf.cast(n, widest_dtype()) for side, n in zip(size, shape, strict=True)))
         rows, columns = (Axis.scaled(n, factor) for n in shape)
@@ -86,7 +86,7 @@ class ObjectSignatures(ExportedKind):
         return ensure_shape(fitted, [*size, 3]), tf.stack([rows.factor, columns.factor])
 
     def _detections(self, result: Mapping[str, tf.Tensor], factors: tf.Tensor, size: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Returns the detections in pixels of the image, in descending order of their scores, without padding."""
+        """Returns the detections in pixels of the image, in descending score order, without padding."""
         scores = _rounded(tf.cast(result["scores"], widest_dtype()), SCORE_DIGITS)
         classes = tf.cast(tf.round(tf.cast(result["classes"], widest_dtype())), tf.int32)
         order = tf.argsort(scores, direction="DESCENDING", stable=True)
@@ -116,7 +116,7 @@ class ObjectSignatures(ExportedKind):
 
 
 def _rounded(x: tf.Tensor, digits: int) -> tf.Tensor:
-    """Returns numbers with a number of digits after the decimal point, as `np.round`."""
+    """Rounds numbers to a number of digits after the decimal point, like `np.round`."""
     power = 10.0**digits
     return tf.round(x * power) / divisor(power, x.dtype)
 

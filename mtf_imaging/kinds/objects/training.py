@@ -1,4 +1,4 @@
-"""Images with objects as images to train on."""
+"""Images with objects as training images."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""The files of the scores and of the detections of images."""
+"""Writes the scores and detections of images to files."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ def write_object_scores(
 def detections_json(
     images: Sequence[ObjectImage], detections: Sequence[Detections], description: ObjectDescription
 ) -> bytes:
-    """Returns the detections of images as COCO results, with the names of the files: the contents of a JSON file.
+    """Returns the detections of images as COCO results, with file names: the contents of a JSON file.
 
     Args:
       images: the images.
@@ -64,14 +64,14 @@ def detection_rows(image: ObjectImage, detections: Detections, description: Obje
 
 
 def of_image(image: ObjectImage, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Returns COCO results with the present id of their image, which depends on the other files of its folder."""
+    """Returns COCO results with the current ID of their image, which depends on the other files in its folder."""
     return [{**row, "image_id": image.image_id} for row in rows]
 
 
 def write_image_list(path: Path, images: Sequence[ObjectImage], description: ObjectDescription) -> None:
-    """Writes the images and categories that COCO results refer to; replaces the file atomically.
+    """Writes the images and categories to which COCO results refer; replaces the file atomically.
 
-    The file has the format of COCO annotations without annotations, so pycocotools can read results with it.
+    The file is a COCO annotation file without annotations, which pycocotools needs to read results.
 
     Args:
       path: the JSON file.

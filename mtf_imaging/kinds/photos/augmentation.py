@@ -1,4 +1,4 @@
-"""The random changes of photos and their labels during training."""
+"""Random changes of photos and their labels during training."""
 
 import math
 from dataclasses import dataclass
@@ -15,17 +15,17 @@ from mtf_imaging.data.pixels.color_jitter import check_colors
 class PhotoAugmentation:
     """Scales and flips photos and their labels, and changes colors.
 
-    The random numbers depend only on the seed of the run and the number of the sample.
+    The random numbers depend only on the run's seed and the sample number.
 
     Attributes:
       min_scale, max_scale: bounds of the factor that multiplies the height and width of a photo.
-      scale_step: difference between the factors to draw from, which include both bounds; 0 for any factor between the
+      scale_step: difference between possible factors, which include both bounds; 0 for any factor between the
         bounds.
       flip: whether to mirror left and right with probability 1/2.
-      brightness, contrast, saturation: the largest random changes of the colors; a factor is drawn from 1 - x to 1 + x,
-        and 0 changes nothing. torchvision's `RandomPhotometricDistort`, the distortion of SSD, uses 0.125, 0.5 and 0.5
+      brightness, contrast, saturation: the largest random color changes; a factor is drawn from 1 - x to 1 + x,
+        and 0 changes nothing. torchvision's `RandomPhotometricDistort`, which follows SSD, uses 0.125, 0.5 and 0.5
         in half of the samples.
-      hue: the largest random change of the hue, as a part of the color circle; `RandomPhotometricDistort` uses 0.05.
+      hue: the largest random hue change, as a fraction of the color circle; `RandomPhotometricDistort` uses 0.05.
     """
 
     min_scale: float = 0.5
@@ -43,7 +43,7 @@ class PhotoAugmentation:
 
     @property
     def scales(self) -> tuple[float, ...] | None:
-        """The factors to draw from; None for any factor between the bounds."""
+        """The possible factors; None for any factor between the bounds."""
         if self.min_scale == self.max_scale:
             return (self.min_scale,)
         if not self.scale_step:

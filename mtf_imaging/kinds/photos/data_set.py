@@ -1,4 +1,4 @@
-"""Photos with label images as a data set to train on."""
+"""A training data set of photos with label images."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -25,10 +25,10 @@ class Photos:
     `mtf_imaging.training.data_set` describes the interface.
 
     Attributes:
-      split: the photos to train on: the name of a list of the folder, or None for all photos.
+      split: the photos to train on: the name of a list in the folder, or None for all photos.
       held_out_split: the photos that are scored during training: the name of a list, or None for all photos.
-      augmentation: the random scales, flips and colors; None for photos as they are. Crops are random in any case.
-      scaling: "unit" maps pixel values to -1..1; "mean" subtracts the mean of ImageNet; "imagenet" also divides by the
+      augmentation: the random scales, flips and colors; None for unchanged photos. Crops are random in any case.
+      scaling: "unit" maps pixel values to -1..1; "mean" subtracts the ImageNet mean; "imagenet" also divides by the
         standard deviation. None for the scaling that `classes.json` names, which is "unit" by default.
       size: height and width of the crops.
     """
@@ -48,7 +48,7 @@ class Photos:
         return description if self.scaling is None else dataclasses.replace(description, scaling=self.scaling)
 
     def photos(self, data_dir: str | Path) -> list[Photo]:
-        """Returns the photos to train on."""
+        """Returns the training photos."""
         return find_photos(data_dir, self.split)
 
     def held_out_photos(self, data_dir: str | Path) -> list[Photo]:
@@ -60,13 +60,13 @@ class Photos:
         return self.size
 
     def label_counts(self, data_dir: str | Path) -> np.ndarray:
-        """Returns the number of pixels of each label, int64 `[256]`, in up to 64 of the photos to train on."""
+        """Returns the number of pixels per label, int64 `[256]`, in up to 64 training photos."""
         return count_labels(self.photos(data_dir), self.description(data_dir))
 
     def batches(
         self, data_dir: str | Path, *, batch_size: int, sizes: tuple[int, int], seed: int, start_step: int
     ) -> Iterator[dict]:
-        """Yields shuffled batches of crops without end.
+        """Yields shuffled batches of crops endlessly.
 
         A photo is scaled by a random factor, padded to the size of a crop at the bottom and on the right, cropped at a
         random position, and mirrored, and its colors are changed. Padding is 0 in the image and `ignore_label` in the
@@ -79,7 +79,7 @@ class Photos:
           data_dir: the folder.
           batch_size: number of crops in a batch.
           sizes: height and width of the crops.
-          seed: seed of the order and of the augmentation.
+          seed: seed for the order and the augmentation.
           start_step: number of the first batch.
 
         Yields:

@@ -1,4 +1,4 @@
-"""The demo on photos: scenes, or the photos of a folder."""
+"""The demo on photos: scenes, or the photos in a folder."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ class Demo(Workflow):
     """The steps for photos with label images."""
 
     synthetic = "scenes"
-    job, job_of_one = [_JOB], [_JOB, _ONE]  # the job has a layout of its own
+    job, job_of_one = [_JOB], [_JOB, _ONE]  # the job has its own layout
     processors = 4
     compared_duration = "30 seconds"
 
@@ -66,7 +66,7 @@ class Demo(Workflow):
 
 
 def _check_lists(folder: Path) -> None:
-    """Checks that a folder has labeled photos to train on and labeled held-out photos.
+    """Checks that a folder has labeled training photos and labeled held-out photos.
 
     Raises:
       DataError: a list is missing or empty, or a photo has no label image.

@@ -1,4 +1,4 @@
-"""The classes of a data set of photos, their colors, and the scaling of pixel values."""
+"""The classes of a photo data set, their colors, and the scaling of pixel values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from mtf_imaging.errors import DataError
 
 Color = tuple[int, int, int]
 
-NUM_VALUES = 256  # label images store 8 bits
+NUM_VALUES = 256  # label images store 8 bits per pixel
 _KEYS = ("classes", "colors", "ignore_label", "scaling", "values")
 _EXAMPLE = '{"classes": {"background": [0, 0, 0], "road": [128, 64, 128]}, "ignore_label": 255}'
 
 
 def palette_color(value: int) -> Color:
-    """Returns the color of a label value in PASCAL VOC.
+    """Returns the PASCAL VOC color of a label value.
 
     The bits of the value are distributed over red, green and blue, from the highest bit of each color down.
 
@@ -34,15 +34,15 @@ def palette_color(value: int) -> Color:
 
 @dataclass(frozen=True)
 class PhotoDescription(Scaled):
-    """The meaning of the labels of photos, and how pixel values become the input of a network.
+    """The meaning of photo labels, and the scaling of pixel values to network input.
 
     Attributes:
       classes: the name of each class; `classes[i]` has the label i.
       colors: the color of each class, (red, green, blue) in 0..255.
-      ignore_label: the label of pixels without a class. Losses and scores leave these pixels out.
-      scaling: "unit" maps 0..255 to -1..1; "mean" subtracts the mean of ImageNet; "imagenet" also divides by the
+      ignore_label: the label of pixels without a class. Losses and scores ignore these pixels.
+      scaling: "unit" maps 0..255 to -1..1; "mean" subtracts the ImageNet mean; "imagenet" also divides by the
         standard deviation.
-      values: pairs of a value in label images and the label of its class, at least one for each class. All other values
+      values: pairs (value in label images, label of its class), at least one per class. All other values
         become `ignore_label`. Empty if label images store labels.
     """
 
@@ -70,11 +70,11 @@ class PhotoDescription(Scaled):
 
     @property
     def outputs(self) -> dict[str, tuple[int, ...]]:
-        """{class: its label} of the values that the network predicts for a pixel."""
+        """{class: its label} of the values that the network predicts per pixel."""
         return {name: (label,) for label, name in enumerate(self.classes)}
 
     def stored_value(self, label: int) -> int:
-        """Returns the value of a label in label images."""
+        """Returns the value that label images store for a label."""
         return next((value for value, mapped in self.values if mapped == label), label)
 
     def to_fields(self) -> dict[str, Any]:
@@ -89,13 +89,13 @@ class PhotoDescription(Scaled):
 
 
 def photo_description_from_fields(fields: Any, where: str) -> PhotoDescription:
-    """Returns the description that JSON values state.
+    """Creates a description from JSON values.
 
     Args:
       fields: an object with the key "classes": {name: [red, green, blue]}, or a list of names. The optional keys are
-        "colors", a list that goes with a list of names, "ignore_label", "scaling" and "values"; see `PhotoDescription`.
-        Without colors, the classes have those of PASCAL VOC.
-      where: the file of the fields, for messages.
+        "colors", a list that accompanies a list of names, "ignore_label", "scaling" and "values"; see
+        `PhotoDescription`. Without colors, the classes get PASCAL VOC's colors.
+      where: the file that contains the fields, for messages.
 
     Raises:
       DataError: the fields do not describe classes.
@@ -128,7 +128,7 @@ def photo_description_from_fields(fields: Any, where: str) -> PhotoDescription:
 
 
 def _tuples(rows: Any) -> Any:
-    """Returns lists in a list as tuples, and other values as they are."""
+    """Converts lists in a list to tuples; returns other values unchanged."""
     if not isinstance(rows, list):
         return rows
     return tuple(tuple(row) if isinstance(row, list) else row for row in rows)
@@ -257,10 +257,10 @@ CITYSCAPES = PhotoDescription(
 
 
 def photo_differences(own: PhotoDescription, expected: PhotoDescription) -> list[Difference]:
-    """Returns the differences that change what a label means.
+    """Returns the differences that change the meaning of a label.
 
-    The colors, the scaling and the values in label images do not: label images are read with the values of their own
-    folder, and a network keeps the scaling of its training.
+    Differences in colors, scaling and label image values do not count: label images are read with the values of their
+    own folder, and a network keeps the scaling of its training data.
     """
     return [
         *compared("classes", ", ".join(own.classes), ", ".join(expected.classes)),
@@ -269,7 +269,7 @@ def photo_differences(own: PhotoDescription, expected: PhotoDescription) -> list
 
 
 def check_same_classes(path: str | Path, own: PhotoDescription, expected: PhotoDescription) -> None:
-    """Checks that a folder of photos has the classes of the training.
+    """Checks that a folder of photos has the same classes as the training data.
 
     Args:
       path: the folder.

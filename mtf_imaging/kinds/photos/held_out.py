@@ -1,4 +1,4 @@
-"""Scoring of held-out photos during training."""
+"""Scores held-out photos during training."""
 
 import dataclasses
 import math
@@ -27,14 +27,14 @@ MEASURES = ("mean_iou", "pixel_accuracy")
 class HeldOutPhotos:
     """Mean IoU and pixel accuracy over the photos of a split, for `mtf_imaging.training.evaluation`.
 
-    Each photo is predicted as a whole, at its own size. The pixels of all photos count together, as in `evaluate`.
+    Each photo is predicted as a whole, at its own size. The pixels of all photos are pooled, as in `evaluate`.
 
     Attributes:
       split: the list of photos to score; None scores all photos with labels.
-      scaling: the scaling of pixel values, as in training; None uses that of the folder's description.
+      scaling: the scaling of pixel values, as in training; None uses the scaling in the folder's description.
       crop: height and width of the crops in training; None uses the sizes of the training images.
       multiple: photos larger than the crop are padded to a multiple of this number.
-      num_pictures: the number of photos that get a picture.
+      num_pictures: the number of photos with a picture.
       progress: whether to show a progress bar.
     """
 
@@ -83,15 +83,15 @@ class HeldOutPhotos:
                     "Fix: add photos with labels to the split."
                 )
             if len(description.classes) > 1 and np.count_nonzero(total.reference) == 1:
-                values = dict.fromkeys(MEASURES, math.nan)  # a network that knows one class would be perfect
+                values = dict.fromkeys(MEASURES, math.nan)  # a network that predicts a single class would be perfect
             return values, pictures
 
         return score
 
     def loss_batches(self, eval_dir: str | Path, *, batch_size: int, sizes: tuple[int, ...] | None) -> Iterator[dict]:
-        """Returns an iterator over all photos in batches, in their order; the first photos fill up the last batch.
+        """Returns an iterator over all photos in batches, in order; the first photos fill up the last batch.
 
-        Each photo is cut to its central crop, or padded at its bottom and right.
+        Each photo is cropped at its center, or padded at its bottom and right.
 
         Args:
           eval_dir: folder of the photos.
@@ -131,7 +131,7 @@ class HeldOutPhotos:
 def central_crop(
     image: np.ndarray, labels: np.ndarray, crop: tuple[int, int], description: PhotoDescription
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Cuts the middle of a photo, and pads a photo that is smaller at its bottom and right.
+    """Crops the middle of a photo; pads a smaller photo at its bottom and right.
 
     Args:
       image: uint8 `[height, width, 3]`.

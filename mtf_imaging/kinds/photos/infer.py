@@ -1,4 +1,4 @@
-"""The probabilities of a whole photo at its own size, averaged over scales and flips."""
+"""Predicts the probabilities of a whole photo at its own size, averaged over scales and flips."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ _MULTIPLE = 64  # pixels
 
 
 def prediction_multiple(task: Any) -> int:
-    """Returns the number of pixels to whose multiples photos larger than the crops of the training are padded."""
+    """Returns the number to whose multiples photos larger than the training crops are padded, in pixels."""
     return getattr(task, "multiple", _MULTIPLE)
 
 
@@ -58,16 +58,16 @@ def predict_photos(
 ) -> list[np.ndarray]:
     """Returns the probabilities of the classes for each pixel of each photo.
 
-    For every scale, a photo is resized bilinearly, padded at its bottom and right to a size that the network takes, and
-    predicted; the probabilities are resized back. The result is the mean over all scales and, for each of them, over
-    all combinations of flips.
+    For every scale, a photo is resized bilinearly, padded at its bottom and right to a size that the network accepts,
+    and predicted; the probabilities are resized back. The result is the mean over all scales and all combinations of
+    flips.
 
     Args:
       photos: uint8 `[height, width, 3]`, with the same `padded_sizes`.
       network: a function that maps images, float32 `[photos, height, width, 3]` after scaling, to probabilities
         `[height, width, classes]` for each of them. The images have one of the `padded_sizes`.
       description: the classes, the scaling of pixel values, and the value of padding.
-      crop: height and width of the crops in training, the smallest size that the network sees.
+      crop: height and width of the training crops, the smallest network input.
       multiple: a larger photo is padded to a multiple of this number.
       scales: factors of the photo's size.
       flips: names of `AXES`.
@@ -77,7 +77,7 @@ def predict_photos(
       float32 `[height, width, classes]` for each photo.
 
     Raises:
-      ShapeError: the network returns an array of another shape.
+      ShapeError: the network returns an array of the wrong shape.
       DataError: the network returns NaN or infinity.
     """
     if not scales:
@@ -125,12 +125,12 @@ def predict_photos(
 def padded_sizes(
     size: tuple[int, int], crop: tuple[int, int], multiple: int, scales: Sequence[float]
 ) -> tuple[tuple[int, int], ...]:
-    """Returns the sizes of the images that the network sees of a photo, for each scale."""
+    """Returns the network input size of a photo at each scale."""
     return tuple(padded_size(*scaled_size(size, scale), crop, multiple) for scale in scales)
 
 
 def _add(totals: list[np.ndarray], results: list[np.ndarray]) -> None:
-    """Adds results to sums in float32, which the first results begin."""
+    """Adds results to float32 sums; the first results start the sums."""
     if not totals:
         totals += [np.array(result, np.promote_types(result.dtype, np.float32)) for result in results]
     else:

@@ -1,4 +1,4 @@
-"""The files that evaluation and prediction of photos write."""
+"""The output files for evaluating and predicting photos."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +13,7 @@ class Output(NamedTuple):
 
     Attributes:
       labels: the label image.
-      overlay: the photo with the colors of its classes.
+      overlay: the photo with its class colors.
     """
 
     labels: Path
@@ -39,7 +39,7 @@ def output_files(photo: Photo, input_path: Path, output_path: Path) -> Output:
       output_path: a PNG file for a photo, or a folder.
 
     Raises:
-      DataError: the output is not of the kind of the input, or would replace the photo.
+      DataError: the output is not of the same kind as the input, or would replace the photo.
     """
     if goes_to_folder(input_path, output_path, (".png",), "the segmentation of one photo needs"):
         name = f"{photo.key}.png"

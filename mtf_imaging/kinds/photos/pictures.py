@@ -14,7 +14,7 @@ _IGNORED = (128, 128, 128)
 def overlay(
     photo: np.ndarray, labels: np.ndarray, description: PhotoDescription, opacity: float = OPACITY
 ) -> np.ndarray:
-    """Returns a photo with the colors of its classes; ignored pixels stay as they are.
+    """Returns a photo with its class colors; ignored pixels are unchanged.
 
     Args:
       photo: uint8 `[height, width, 3]`.
@@ -33,7 +33,7 @@ def overlay(
 def difference(
     photo: np.ndarray, prediction: np.ndarray, reference: np.ndarray, description: PhotoDescription
 ) -> np.ndarray:
-    """Returns a photo in gray on which wrong pixels are red and ignored ones plain gray.
+    """Returns a grayscale photo in which wrong pixels are red and ignored pixels plain gray.
 
     Args:
       photo: uint8 `[height, width, 3]`.
@@ -62,14 +62,14 @@ def comparison(
     description: PhotoDescription,
     max_side: int = 320,
 ) -> np.ndarray:
-    """Returns a photo, its reference, its prediction and their difference side by side.
+    """Draws a photo, its reference, its prediction and their difference side by side.
 
     Args:
       photo: uint8 `[height, width, 3]`.
       prediction: classes `[height, width]`.
       reference: classes and the ignore label, `[height, width]`.
       description: the classes and their colors.
-      max_side: the largest height and width of each of the four pictures; larger photos are made smaller.
+      max_side: the largest height and width of each of the four pictures; larger photos are shrunk.
     """
     photo, prediction, reference = (shrink(image, max_side) for image in (photo, prediction, reference))
     parts = [
@@ -82,7 +82,7 @@ def comparison(
 
 
 def shrink(image: np.ndarray, max_side: int) -> np.ndarray:
-    """Returns an image whose sides have at most `max_side` pixels, with the same proportions.
+    """Shrinks an image so that its sides have at most `max_side` pixels, with the same proportions.
 
     Photos are smoothed; labels take the value of the nearest pixel.
 

@@ -1,4 +1,4 @@
-"""Evaluation and prediction of photos, each at its own size."""
+"""Evaluates and predicts photos, each at its own size."""
 
 import dataclasses
 import itertools
@@ -73,13 +73,13 @@ class Prediction(FileImages):
     """Photos that a network segments at their own sizes.
 
     Args:
-      run: the folder of the run.
-      facts: the facts of the run.
-      settings: the settings of the job.
+      run: the run folder.
+      facts: the run's facts.
+      settings: the job settings.
 
     Raises:
       ConfigError: a setting is invalid or has no effect on photos.
-      DataError: the facts of the run are damaged.
+      DataError: the run's facts are damaged.
     """
 
     kind = "photos"
@@ -122,7 +122,7 @@ class Prediction(FileImages):
         self, task: "Task", runs: Sequence[Path], checkpoint: str, images: Sequence[Photo], **options: Any
     ) -> "Predict":
         self._multiple = prediction_multiple(task)
-        # The size of the first photo that is predicted, so that its program is the first one.
+        # The size of the first photo to predict, so that its program is built first.
         height, width = scaled_size(photo_size(images[0].image), self._scales[0])
         sizes = padded_size(height, width, self._size, self._multiple)
         batch_size = self._settings.eval_batch_size if len(runs) == 1 else 1
@@ -209,7 +209,7 @@ class Prediction(FileImages):
         return [most_probable(own) for own in predict_photos(pixels, batch_network(network), *options, files)]
 
     def _batches(self, photos: Sequence[Photo]) -> Iterator[list[Photo]]:
-        """Yields photos, in their order, in batches whose images have the same sizes for the network."""
+        """Yields photos, in order, in batches with the same network input size."""
 
         def sizes(photo: Photo) -> tuple[tuple[int, int], ...]:
             return padded_sizes(photo_size(photo.image), self._size, self._multiple, self._scales)
@@ -217,10 +217,10 @@ class Prediction(FileImages):
         return batches(photos, self._settings.eval_batch_size, sizes)
 
     def _labels_description(self, input_dir: str | Path) -> PhotoDescription:
-        """Returns the description of the label images of a folder, which may store other values than the training's.
+        """Returns the description of a folder's label images, which may store other values than in training.
 
         Raises:
-          DataError: the folder has other classes than the training.
+          DataError: the folder does not have the classes of the training data.
         """
         ours = self.description
         try:
@@ -234,5 +234,5 @@ class Prediction(FileImages):
 
 
 def _read(photo: Photo) -> np.ndarray:
-    """Returns the pixels of a photo, upright unless it has a label image, which has the orientation of the file."""
+    """Returns the pixels of a photo, upright unless it has a label image, which has the stored orientation."""
     return read_photo(photo.image, upright=photo.labels is None)

@@ -4,7 +4,7 @@ import numpy as np
 
 
 def resize_bilinear(array: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Resizes an array as `tf.image.resize` does: bilinear, with pixel centers at half-integer positions.
+    """Resizes an array like `tf.image.resize`: bilinear, with pixel centers at half-integer positions.
 
     Args:
       array: `[height, width, channels]`.

@@ -1,7 +1,7 @@
-"""Writes scenes: synthetic photos of textured shapes that overlap, with label images, in the form of PASCAL VOC.
+"""Writes scenes: synthetic photos of overlapping textured shapes with label images, as in PASCAL VOC.
 
-The class of a shape is its outline and its texture. Colors, sizes, positions and lighting are random, so a color does
-not tell the class.
+Outline and texture determine a shape's class. Colors, sizes, positions and lighting are random, so a color does
+not reveal the class.
 """
 
 import json
@@ -115,7 +115,7 @@ _SHAPES: dict[int, tuple[Callable, Callable]] = {
 
 
 def _with_boundaries(labels: np.ndarray) -> np.ndarray:
-    """Marks the pixels at the boundary of two regions, 2 pixels wide, with `ignore_label`."""
+    """Marks a 2 pixel wide boundary between regions with `ignore_label`."""
     across = ndimage.maximum_filter(labels, 3) != ndimage.minimum_filter(labels, 3)
     return np.where(across, np.uint8(SCENES.ignore_label), labels)
 
@@ -126,9 +126,9 @@ def _classes_json() -> str:
 
 
 def _write_scene(folder: Path, key: str, pixels: np.ndarray, labels: np.ndarray, seed: int) -> None:
-    """Writes a photo and then its label image. Of existing files, the labels are compared.
+    """Writes a photo and then its label image. For existing files, only the labels are compared.
 
-    The values of a photo depend on the version of the JPEG library, so another photo is recognized by its labels.
+    Photo values depend on the JPEG library version, so only the labels reveal a different photo.
     """
     image_path, labels_path = folder / _IMAGES / f"{key}.jpg", folder / _LABELS / f"{key}.png"
     if labels_path.exists() and not np.array_equal(read_label_image(labels_path, SCENES), labels):

@@ -21,10 +21,10 @@ Size = tuple[int, ...]  # height and width
 
 
 class PhotoSignatures(ExportedKind):
-    """The signatures of a network that segments photos: one for each size that photos are padded to.
+    """The signatures of a network that segments photos: one for each size to which photos are padded.
 
     Args:
-      networks: the trained networks, for the sizes.
+      networks: the trained networks, one per size.
       sizes: the sizes, height and width, in ascending order.
       description: the classes and the scaling.
       flips: names of the axes to flip.

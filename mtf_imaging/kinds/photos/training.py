@@ -1,4 +1,4 @@
-"""Photos as images to train on."""
+"""Photos as training images."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""The files of the scores of photos, and the table that is printed."""
+"""Writes the files with photo scores, and prints the table."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -44,7 +44,7 @@ _Received = list[tuple[_Piece, tf.Tensor]]  # by one shard
 
 
 def _pieces(mesh: ShardMeshImpl, margin: Margin) -> list[_Piece]:
-    """Returns the pieces of all widened lines; those of one target are in the order of their voxels."""
+    """Returns the pieces of all widened lines; the pieces for one target are in voxel order."""
     length, pieces = mesh.grid.local[margin.axis] * margin.size, []
     for group in mesh.transport.groups([margin.axis]):
         for to, target in enumerate(group):

@@ -1,9 +1,9 @@
 """Halos of processors that share a device: one gather copies all widened slices out of the stack.
 
-A row is the contiguous memory behind the last gathered dimension. The gather copies each row of each widened slice from
-the slice that contains it. Rows beyond the border of the whole tensor are copied from one additional row of `fill`.
-TensorFlow's CPU kernel takes as long for the gather as for padding the stack. Writing margins into the padded stack
-took another three times as long.
+A row is the contiguous memory of the dimensions after the last gathered one. The gather copies each row of each widened
+slice from the slice that contains it. Rows beyond the border of the whole tensor are copied from one additional row of
+`fill`. TensorFlow's CPU kernel takes as long for the gather as for padding the stack. Writing margins into the padded
+stack took another three times as long.
 
 For a single convolution, a `tf.gather_nd` followed by a pad is faster, because TensorFlow (2.21) fuses the pad into the
 convolution. In a training step, the gradient of the filter reads the same pad. TensorFlow's optimizer then fails, and
@@ -30,7 +30,7 @@ _ROW = 48  # minimum bytes of a row; for shorter rows, the indices would take a 
 def gathered_margins(
     grid: ShardGrid, margins: Sequence[Margin], slice_shape: Sequence[int], itemsize: int
 ) -> tuple[Margin, ...]:
-    """Returns the margins that `Gather` fills: those between slices of one device, up to the last with long rows."""
+    """Returns the margins that `Gather` fills: those within a device, up to the last dimension with long rows."""
     local = [m for m in margins if m.mesh_axis is not None and grid.shards[m.axis] == 1]
     long = [m.dim for m in local if grid.mesh[m.axis] > 1 and math.prod(slice_shape[m.dim + 1 :]) * itemsize >= _ROW]
     return tuple(m for m in local if m.dim <= max(long, default=-1))
@@ -72,9 +72,9 @@ class Gather(Step):
 
         Args:
           shape: shape of the stack, without the dimensions of a row.
-          local: number of processors of the stack along each mesh dimension.
+          local: number of processors in the stack along each mesh dimension.
         """
-        coordinates = np.indices(local).reshape(len(local), -1)  # local coordinates of each processor of the stack
+        coordinates = np.indices(local).reshape(len(local), -1)  # local coordinates of each processor in the stack
         num_rows, by_dim = math.prod(shape), {m.dim: m for m in self.gathered + self.padded}
         first_rows = np.arange(shape[0])[(slice(None), *[np.newaxis] * (len(shape) - 1))] * math.prod(shape[1:])
         index = tf.constant(first_rows, tf.int64)
@@ -89,7 +89,7 @@ class Gather(Step):
                 at = own * size + np.arange(-m.before, size + m.after)
                 step = math.prod(local[m.axis + 1 :]) if is_gathered else 0  # distance in the stack to the next slice
                 table = (at // size - own) * step * math.prod(shape[1:]) + at % size * stride
-                # Each other table adds an offset within the stack, so the sum reaches num_rows only beyond the border.
+                # All other tables add an offset within the stack, so the sum reaches num_rows only beyond the border.
                 table = np.where((at < 0) | (at >= parts * size), num_rows, table)
             axes = [slice(None) if d == dim else np.newaxis for d in range(len(shape) - 1)]
             index = index + tf.constant(table[(slice(None), *axes)], tf.int64)

@@ -1,4 +1,4 @@
-"""Halos between devices with one slice each along a dimension: strips of both neighbors are joined to the slice.
+"""Halos between devices with one slice each along a dimension: the strips of both neighbors are joined to the slice.
 
 Both neighbors' strips are exchanged at once. A margin beyond the border of the whole tensor is a strip of `fill`.
 """
@@ -16,7 +16,7 @@ from mtf_imaging.meshes.local import constant
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 from mtf_imaging.meshes.transport import Message
 
-# The number of voxels of a strip, and a function from the index of a shard of this process to its strip.
+# The number of voxels in a strip, and a function from the index of a shard of this process to its strip.
 _Strips = tuple[int, Callable[[int], tf.Tensor]]
 
 
@@ -75,7 +75,7 @@ def _split(stack: tf.Tensor, margin: Margin, at: int, shards: int) -> dict[str, 
 
     Returns:
       A dict without empty parts, in order: "before", "head", "middle", "tail", "after". "head" is also in the margin of
-      the previous shard, and "tail" in that of the next shard. If both overlap, the slice is not split: "middle".
+      the previous shard, and "tail" in the margin of the next shard. If both overlap, the slice is not split: "middle".
     """
     head, tail = margin.after if at > 0 else 0, margin.before if at < shards - 1 else 0
     if head + tail > margin.size:
@@ -151,7 +151,7 @@ def _filled(stack: tf.Tensor, dim: int, voxels: int, fill: float) -> tf.Tensor:
 
 
 def _padded(x: tf.Tensor, dim: int, before: int, after: int) -> tf.Tensor:
-    """Extends a strip by zeros."""
+    """Extends a strip with zeros."""
 
     def zeros(voxels: int) -> list[tf.Tensor]:
         return [tf.zeros([*x.shape[:dim], voxels, *x.shape[dim + 1 :]], x.dtype)] if voxels else []

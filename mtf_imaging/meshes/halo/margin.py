@@ -30,7 +30,7 @@ class Margin:
 
     Attributes:
       dim: position of the dimension in the shape of a slice.
-      size: number of voxels of the slice.
+      size: number of voxels in the slice.
       before: number of voxels added before the slice.
       after: number of voxels added after the slice.
       mesh_axis: the mesh axis whose processors have the neighboring slices; None if the dimension is not split and the
@@ -73,7 +73,7 @@ class Margin:
 
     @property
     def cut(self) -> "Margin | None":
-        """The voxels of the widened slice that no window reads, as a margin; None if they differ between slices."""
+        """The voxels of the widened slice that no window reads, as a margin, or None if they differ between slices."""
         first, *others = set(self.plan.starts)
         return None if others else Margin(self.dim, self.plan.length, first, self.plan.width - first - self.plan.length)
 

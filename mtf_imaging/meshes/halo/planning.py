@@ -1,6 +1,6 @@
-"""The plan of a halo exchange: the steps that widen slices, and with them everything that depends on the mesh.
+"""The plan of a halo exchange: the steps that widen slices, with all decisions that depend on the mesh.
 
-How the voxels of a margin arrive depends on the devices of the neighbors:
+The way that a margin is filled depends on the neighbors' devices:
 
 - If neighbors share a device, widened slices are gathered from the stack (`Gather`). The adjoint of this step would
   scatter, which is slow, so `narrow` plans without it.
@@ -9,10 +9,11 @@ How the voxels of a margin arrive depends on the devices of the neighbors:
   corners are filled, too.
 - If some neighbors share a device and others do not, slices are padded (`Pad`), and the voxels of neighbors are written
   into the margins in place (`Write`).
-- Margins that reach past the next slice are exchanged one by one, with one message per pair of devices (`Far`).
+- Margins that reach past the next slice are exchanged one at a time, with one message per pair of devices (`Far`).
 
 Cropped dimensions are cut first (`Crop`), so that cropped voxels are not sent. Dimensions that are only padded come
-last, so that padding is not sent. In the end, each processor cuts off what none of its windows reads (`Crop`, `Cut`).
+last, so that padding is not sent. Finally, each processor cuts off the voxels that none of its windows reads (`Crop`,
+`Cut`).
 """
 
 import functools
@@ -46,7 +47,7 @@ def plan(
       gathers: whether slices that share a device may be gathered.
     """
     removed, margins = tuple(m.removed for m in margins), tuple(m.added for m in margins)
-    sizes = list(slice_shape)  # of the voxels that are sent, so without padding
+    sizes = list(slice_shape)  # of the voxels that are sent, without padding
     for m in margins:
         sizes[m.dim] = m.size
     gathered = gathered_margins(grid, margins, sizes, itemsize) if gathers else ()
@@ -76,7 +77,7 @@ def plan(
         copied, written, joined, padded = (
             tuple(m for m in stage if kinds[m] is step) for step in (Gather, Write, Join, Pad)
         )
-        # One copy makes room for all margins, but slices that are joined are padded afterwards.
+        # One padding step makes room for all margins, but joined slices are padded afterwards.
         early, late = ((), padded) if joined else (padded, ())
         if copied:
             yield Gather(copied, written + early, exchanges=sent(*copied))

@@ -1,4 +1,4 @@
-"""The steps of a halo exchange, and those of them that compute on each slice alone: pad, crop and cut."""
+"""The base class of halo exchange steps, and the steps that compute on each slice alone: pad, crop and cut."""
 
 import abc
 import dataclasses
@@ -22,7 +22,7 @@ class Step(abc.ABC):
     """A step on the way from slices to widened slices.
 
     Attributes:
-      exchanges: the exchanges of `widen`. Those of `narrow` are the same in the opposite direction.
+      exchanges: the exchanges of `widen`. `narrow` makes the same exchanges in the opposite direction.
     """
 
     exchanges: tuple[Exchange, ...] = dataclasses.field(default=(), kw_only=True)

@@ -2,7 +2,7 @@
 
 A value is a hash of (seed, step, operation) and of the position of its element in the WHOLE tensor. It therefore does
 not depend on the number of processors or on the processor that draws it. A run that resumes at a step draws the same
-values as an uninterrupted run. Within loops, the numbers of the iterations of all enclosing loops are hashed as well.
+values as an uninterrupted run. Within loops, the iteration numbers of all enclosing loops are hashed as well.
 """
 
 from collections.abc import Callable, Mapping
@@ -68,7 +68,7 @@ def random_mask(mesh: Shards, shape: mtf.Shape, key: Key, probability: float, af
 
 
 def _uniform(bits: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """Converts random bits to uniform values in [0, 1), with as many bits as the significand of `dtype` has."""
+    """Converts random bits to uniform values in [0, 1), with as many random bits as the significand of `dtype`."""
     bit_count = {tf.bfloat16: 8, tf.float16: 11, tf.float32: 24, tf.float64: 32}[dtype]
     # The cast goes through int64, which every device supports and which is exact for all values.
     return tf.cast(tf.cast(tf.bitwise.right_shift(bits, u32(32 - bit_count)), tf.int64), dtype) * tf.cast(
@@ -87,7 +87,7 @@ def draw(mesh: Shards, shape: mtf.Shape, distribution: str, key: Key, kwargs: Ma
       kwargs: keyword arguments of the TensorFlow function.
 
     Raises:
-      NotSupportedError: another distribution.
+      NotSupportedError: the distribution is not supported.
     """
     dtype = kwargs.get("dtype", tf.float32)
     compute = dtype if dtype.is_floating else tf.float64

@@ -1,4 +1,4 @@
-"""Random bits for positions in a whole tensor: a hash, and the positions of the elements of slices, in rows."""
+"""Random bits for positions in a whole tensor: a hash, and the element positions of slices, in rows."""
 
 import dataclasses
 import math
@@ -10,7 +10,7 @@ import tensorflow as tf
 Key = tuple[tf.Tensor, tf.Tensor]  # two uint32 scalars
 AT_ONCE = 2**20  # number of elements whose positions and bits fit into the cache of a CPU
 _SPREAD = 0x9E3779B1  # positions are stored as multiples of this odd number (Knuth 1973, section 6.4)
-_MULTIPLIER = 0x846CA68B  # of lowbias32, which C. Wellons found ("Prospecting for Hash Functions", 2018)
+_MULTIPLIER = 0x846CA68B  # constants of lowbias32, by C. Wellons ("Prospecting for Hash Functions", 2018)
 
 
 def u32(value: int) -> tf.Tensor:
@@ -48,7 +48,7 @@ class Rows:
 
         The hash takes few passes over the elements, because dropout draws as many bits as the network has activations.
         Positions are multiplied before they are added up, in the constants of `slice_rows`. The second part of the key
-        is a multiplier, so two keys never produce the same sequence, shifted. The upper bits are the best.
+        is a multiplier, so two keys never produce shifted copies of the same sequence. The upper bits are the best.
         """
         multiplier = tf.bitwise.bitwise_or(tf.bitwise.bitwise_xor(self.salt, key[1]), u32(1))
         x = self.first + key[0] + self.rest
@@ -79,8 +79,9 @@ def slice_rows(
       dims: `(size of the whole tensor, size of a slice)` for each dimension.
       begins: integer array `[slices, dims]`, the position of the first element of each slice.
       offsets: `{dimension number: tf.Tensor[] uint32}` to add to the begins of all slices.
-      zero: a tensor that is 0, which TensorFlow's constant folding cannot know. With constants alone, constant folding
-        would compute the positions of all elements of all operations before the first step and keep them in memory.
+      zero: a tensor that is 0, which TensorFlow's constant folding cannot detect. With constants alone, constant
+        folding would compute the positions of all elements of all operations before the first step and keep them in
+        memory.
     """
     inner = 0
     while math.prod(whole for whole, _ in dims[inner:]) > 2**32:
@@ -97,7 +98,7 @@ def slice_rows(
         return sum(moved, tf.constant(along))
 
     def within(low: int, high: int) -> tf.Tensor:
-        """Returns the distances of the elements of a slice from its first element, counted along some dimensions."""
+        """Returns the distances between a slice's elements and its first element, counted along some dimensions."""
         index = tf.zeros([1] * (high - low), tf.uint32)
         for d in range(low, high):
             values = _multiples(np.arange(dims[d][1]), strides[d])

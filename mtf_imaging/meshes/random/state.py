@@ -1,4 +1,4 @@
-"""The state of random operations: a key for each of them, and the positions of the elements that they draw for."""
+"""The state of random operations: a key for each operation, and the positions of the elements in its output."""
 
 import contextlib
 import dataclasses
@@ -62,7 +62,7 @@ class RandomState:
         """Within the block, new operations draw different values for each `number`.
 
         Args:
-          number: tf.Tensor[] int32, the number of an iteration of a loop, from 0. Blocks of nested loops are nested.
+          number: tf.Tensor[] int32, the number of a loop iteration, from 0. Blocks of nested loops are nested.
         """
         outside = self._iterations
         self._iterations = *outside, number
@@ -92,7 +92,7 @@ class RandomState:
         return self.key(f"draw {self._drawn}")
 
     def rows(self, shape: mtf.Shape, slices: Sequence[int], begins: np.ndarray, device: str) -> Rows:
-        """Returns the elements of the slices of a tensor. Tensors of one shape share them.
+        """Returns the elements of the slices of a tensor. Tensors with the same shape share them.
 
         Args:
           shape: shape of the whole tensor, or of one micro-batch of it.

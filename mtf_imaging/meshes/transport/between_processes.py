@@ -4,7 +4,7 @@ Every process lowers the same program, so all of them create the same collective
 has the same instance key everywhere. Processes that do not take part in a collective skip it, but count it.
 
 Two shards exchange their messages with one all-to-all in a group of two, which is the fastest exchange over gRPC: both
-directions travel at once. No process waits for a process that it exchanges nothing with.
+directions travel at once. No process waits for one with which it exchanges no messages.
 """
 
 import contextlib
@@ -19,16 +19,16 @@ from mtf_imaging.meshes.local import reshape
 from mtf_imaging.meshes.transport.transport import Message, Transport
 
 _MERGE = {"SUM": "Add", "MAX": "Max", "MIN": "Min"}
-_BLOCK = 64  # keys that one operation computes
+_BLOCK = 64  # keys computed by one operation
 _MAX_KEY = 2**30
 # The dtypes that TensorFlow's collectives support (2.21).
 _SUMMED = (tf.bfloat16, tf.float16, tf.float32, tf.float64, tf.int32, tf.int64)
 _GATHERED = (tf.float16, tf.float32, tf.float64, tf.int32, tf.int64)
-_LARGE = (tf.uint32, tf.uint64)  # integers that int32 does not represent
+_LARGE = (tf.uint32, tf.uint64)  # integers that int32 cannot represent
 
 
 class Numbers:
-    """Numbers of collectives and groups that are equal in all processes, because all count in the same order."""
+    """Counters of collectives and groups, which are equal in all processes because all count in the same order."""
 
     def __init__(self) -> None:
         self._next_key = 1
@@ -42,7 +42,7 @@ class Numbers:
         return first
 
     def division(self, shards: tuple[int, ...], axes: Collection[int]) -> int:
-        """Returns the number of a division of all shards into groups.
+        """Returns the number that identifies a division of all shards into groups.
 
         Args:
           shards: number of shards along each mesh dimension.
@@ -52,7 +52,7 @@ class Numbers:
 
 
 class Keys:
-    """The instance keys of the collectives of a program.
+    """The instance keys for the collectives in a program.
 
     TensorFlow identifies the messages of a collective by its group and its key, and remembers their shape. Programs
     therefore have distinct keys. The calls of a program alternate between two sets of keys, because one process may
@@ -68,7 +68,7 @@ class Keys:
         self._blocks: dict[object, list[tf.Tensor]] = {}
 
     def alternate(self, turn: tf.Tensor) -> None:
-        """Sets the parity of the call, Tensor[] int32, for the collectives that are created from now on."""
+        """Sets the parity of the call, Tensor[] int32, for the collectives that are created afterwards."""
         self._turn, self._blocks = turn, {}
 
     def next(self) -> tf.Tensor:
@@ -172,7 +172,7 @@ class BetweenProcesses(Transport):
                 received.setdefault(message.source, []).append(i)
         key = None
         if any(message.source != message.target for message in messages):
-            key = self.keys.next()  # every process counts it
+            key = self.keys.next()  # every process counts this collective
         for other in sorted(sent.keys() | received.keys()):
             outgoing = [messages[i] for i in sent.get(other, ())]
             incoming = [messages[i] for i in received.get(other, ())]
@@ -222,7 +222,7 @@ class BetweenProcesses(Transport):
         key: tf.Tensor | None = None,
         **options: str,
     ) -> tf.Tensor:
-        """Creates a collective operation of a group of shards."""
+        """Creates a collective operation in a group of shards."""
         key = self.keys.next() if key is None else key
         graph = tf.compat.v1.get_default_graph() if not tf.executing_eagerly() else None
         # NCCL requires the same order of launches in every process.
@@ -252,7 +252,7 @@ class BetweenProcesses(Transport):
         return self._group_key(n * n + self._numbers.division(self.grid.shards, axes) * n + group[0])
 
     def _group_key(self, number: int) -> int:
-        """Returns the key of a group with a given number; a group of GPUs is not that of the CPUs of its processes."""
+        """Returns the key of a group with a given number; GPUs and CPUs of the same processes form different groups."""
         key = 1 + 2 * number + self._is_gpu
         assert key < _MAX_KEY
         return key

@@ -18,7 +18,7 @@ _COMBINE: dict[str, Callable[[Sequence[tf.Tensor]], tf.Tensor]] = {
 class InProcess(Transport):
     """Moves tensors between devices of this process, or of servers to which it is connected.
 
-    TensorFlow copies a tensor to another device where an operation reads it.
+    TensorFlow copies a tensor to another device when an operation there reads it.
 
     Args:
       grid: the division of the mesh into shards.
@@ -41,7 +41,7 @@ class InProcess(Transport):
                     total = combine(inputs)
             for shard in group:
                 with tf.device(self.devices[shard]):
-                    # Results that no operation reads are pruned, with the copies of their inputs.
+                    # Results that no operation reads are pruned, together with the copies of their inputs.
                     results[shard] = tf.identity(total) if everywhere else combine(inputs)
         return results
 
@@ -57,7 +57,7 @@ class InProcess(Transport):
     def exchange(self, messages: Sequence[Message], dtype: tf.DType) -> list[tf.Tensor | None]:
         results: list[tf.Tensor | None] = []
         for message in messages:
-            # On another device, TensorFlow would send what the message is cut from.
+            # On another device, TensorFlow would send the whole tensor that the message is cut from.
             with tf.device(self.devices[message.source]):
                 results.append(message.make(message.source))
         return results

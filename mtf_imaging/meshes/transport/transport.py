@@ -1,7 +1,7 @@
 """Moves tensors between the shards of a mesh.
 
 A transport knows which shards this process computes, and on which devices. With `InProcess`, this process computes all
-shards. With `BetweenProcesses`, each process computes one shard. Everything above a transport is written for a list of
+shards. With `BetweenProcesses`, each process computes one shard. All code above the transport works on a list of
 the shards of this process, in ascending order of their numbers.
 """
 
@@ -66,7 +66,7 @@ class Transport(abc.ABC):
         return []
 
     def watched(self) -> contextlib.AbstractContextManager[None]:
-        """Returns a context for calls of a program, in which a lost process is an error that names it."""
+        """Returns a context for calls of a program, in which a lost process raises an error that names it."""
         return contextlib.nullcontext()
 
     def index(self, shard: int) -> int | None:
@@ -74,7 +74,7 @@ class Transport(abc.ABC):
         return self._index.get(shard)
 
     def groups(self, axes: Collection[int]) -> list[list[int]]:
-        """Returns the groups of shards that differ only along mesh dimensions `axes`, if they include a shard here."""
+        """Returns the groups of shards that differ only along `axes` and include a shard of this process."""
         return [self.grid.group(at, axes) for at in self.grid.first_members(self.coordinates, axes)]
 
     @abc.abstractmethod

@@ -1,4 +1,4 @@
-"""Comparison of setups: each is built, then all run one step per round, in a new random order each round.
+"""Comparison of setups: each is built, then all run one step per round, in a new random order every round.
 
 Other load on the machine changes over time but affects all setups of a round equally. Ratios within a round are
 therefore more reliable than seconds.
@@ -14,7 +14,7 @@ from mtf_imaging.planner.bench.process import Process, WorkerError
 from mtf_imaging.planner.bench.subject import Setup
 from mtf_imaging.planner.cost.plan import Plan
 
-# Relative tolerances of (the first loss, the norm of its gradient). Each layout sums in a different order. Gradients
+# Relative tolerances of (first loss, gradient norm). Each layout sums in a different order. Gradients
 # jump if rounding moves a value across the kink of a ReLU or changes the maximum of a pool.
 TOLERANCES = {"float64": (1e-9, 1e-9), "float32": (1e-5, 2e-2), "bfloat16": (2e-2, 1e-1)}
 
@@ -25,14 +25,14 @@ class Row:
 
     Attributes:
       setup: the setup.
-      error: the reason why the setup could not be measured, or None.
+      error: the reason that the setup could not be measured, or None.
       plan: the model of the step.
       build: seconds to build the step.
       devices: the names of the devices in use.
       held: bytes of the variables.
-      moved: bytes that all processors together send to each other in a step.
+      moved: bytes that all processors together send in a step.
       loss: the loss of the first step.
-      gradient_norm: the norm of the gradient in the first step.
+      gradient_norm: the gradient norm in the first step.
       steps: seconds of each step.
       ratios: for each round, the step time divided by the step time of the first setup without an error.
       peak: bytes that the first step adds to the memory of the process.
@@ -79,7 +79,7 @@ def measure(
       rows: the rows to fill in.
       start: a function that starts a process.
       rounds: the number of steps per setup.
-      seed: the seed of the order within rounds.
+      seed: the seed for the order within rounds.
       say: a function that is called with a description of the next action.
       done: a function that is called after each step.
       begin_round: a function that is called before the steps of each round.

@@ -18,12 +18,12 @@ from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.training.gradients import FORWARD
 from mtf_imaging.training.step import TracedStep
 
-_LARGEST = 64  # voxels along an axis: larger images take longer without changing the rate
+_LARGEST = 64  # voxels along an axis: larger images take longer but do not change the rate
 _TENSOR = (
     2**20,
     2**26,
-)  # bytes, the least and the most: the allocator of a process returns larger tensors to the system
-_TENSORS = 2**28  # bytes of all tensors together, so that no cache holds them
+)  # minimum and maximum bytes: a process's allocator returns larger tensors to the system
+_TENSORS = 2**28  # total bytes of all tensors, too many for any cache
 _COPIED = 2**26  # bytes
 _CHAIN = 200
 
@@ -43,13 +43,13 @@ class Convolution(NamedTuple):
 
     @property
     def flops(self) -> int:
-        """Multiplications and additions of the convolution and of its two gradients."""
+        """Multiplications and additions of the convolution and its two gradients."""
         outputs = math.prod(-(-size // stride) for size, stride in zip(self.image[1:-1], self.strides, strict=True))
         return 3 * 2 * self.image[0] * outputs * math.prod(self.kernel)
 
     @property
     def clipped(self) -> "Convolution":
-        """The same convolution of an image that is not too large to measure."""
+        """The same convolution, on an image that is not too large to measure."""
         first, *sizes, channels = self.image
         return self._replace(image=(first, *(min(size, _LARGEST) for size in sizes), channels))
 
@@ -70,7 +70,7 @@ class Kernels(NamedTuple):
 
 
 def kernels_of_step(step: TracedStep) -> Kernels:
-    """Returns the kernels of a step without a layout. A step without convolutions gets a default convolution."""
+    """Returns the kernels of a step without a layout, with a default convolution for a step that has none."""
     count: dict[Convolution, int] = collections.Counter()
     forward = [op for op, phase in step.phases.items() if phase == FORWARD]
     for op in forward:
@@ -88,9 +88,9 @@ def kernels_of_step(step: TracedStep) -> Kernels:
 class Machine:
     """The first device that a `Program` uses by default, measured one sample at a time.
 
-    Samples between the steps of a bench see the same other load as the steps. The kernels should come from the job: the
-    speed of a convolution depends mainly on its channels, and the speed of an elementwise operation on the size of its
-    tensors.
+    Samples between the steps of a bench are subject to the same other load as the steps. The kernels should come from
+    the job: the speed of a convolution depends mainly on its channels, and the speed of an elementwise operation on its
+    tensor sizes.
 
     Args:
       kernels: the kernels to measure.
@@ -120,9 +120,9 @@ class Machine:
                 self._seconds[name].append(time.perf_counter() - began)
 
     def hardware(self) -> Hardware:
-        """Returns the achieved rates, so that the shares of the `Hardware` are 1.
+        """Returns the achieved rates; the `Hardware` therefore has shares of 1.
 
-        The rate of convolutions is that of all convolutions together. The rate of the link is measured by a copy to
+        The convolution rate covers all convolutions together. The link rate is measured by a copy to
         another GPU, or within the memory of the device if there are fewer than two GPUs.
         """
         seconds = {name: statistics.median(samples) for name, samples in self._seconds.items()}
@@ -157,7 +157,7 @@ def _convolution(shapes, dtype):
         dw = grouped.conv_filter_grad(x, w.shape.as_list(), dy, *windows)
         return y[..., :1, :1], dx[..., :1, :1], tf.reduce_sum(dw)  # TensorFlow would prune unused results
 
-    compiled = run.get_concrete_function()  # TensorFlow warns about many functions of one name that are traced by calls
+    compiled = run.get_concrete_function()  # TensorFlow warns if calls trace many functions with the same name
     return lambda: [value.numpy() for value in compiled()]
 
 

@@ -1,4 +1,4 @@
-"""Memory of a step: of the process as reported by the Linux kernel, and of tensors as reported by TensorFlow."""
+"""Memory of a step: process memory as reported by the Linux kernel, and tensor memory as reported by TensorFlow."""
 
 import re
 from collections.abc import Callable, Sequence

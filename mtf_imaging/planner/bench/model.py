@@ -16,11 +16,11 @@ class Bench:
     Attributes:
       rows: the measurements of each setup.
       hardware: the measured rates of this machine.
-      dtype: the dtype of the activations.
+      dtype: the activation dtype.
       batch_size: the number of images per step.
       parts: the number of micro-batches per step.
-      differences: descriptions of values that differ between setups by more than rounding; empty if all is well.
-      recipe: the length of the training and the price of a device.
+      differences: descriptions of values that differ between setups by more than rounding; empty if there are none.
+      recipe: the training length and the device price.
     """
 
     rows: Sequence[Row]
@@ -51,7 +51,7 @@ class Bench:
         return {"seconds": seconds, "memory_bytes": memory * together, "moved_bytes": row.plan.moved}
 
     def recipe_cost(self, row: Row) -> RecipeCost | None:
-        """Returns the time and the cost of all steps, from the measured step; None if the row has no measured step.
+        """Returns the time and cost of all steps, from the measured step; None if the row has no measured step.
 
         The logical CPU devices of this machine count as one device.
         """
@@ -63,8 +63,7 @@ class Bench:
     def error(self, row: Row) -> dict[str, float | None]:
         """Returns the estimates divided by the measured values.
 
-        The keys are "step" for the time, "tensors" for the memory of tensors, and "memory" for the memory of the
-        process.
+        The keys are "step" for the time, "tensors" for the tensor memory, and "memory" for the process memory.
         """
         estimate = self.estimate(row)
         pairs = {"step": ("seconds", row.seconds), "tensors": ("memory_bytes", row.tensors)}

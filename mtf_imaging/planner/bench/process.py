@@ -1,4 +1,4 @@
-"""The parent's side of a setup's process: it sends words and receives answers or errors."""
+"""The parent's side of a setup's process, which sends commands and receives answers or errors."""
 
 import contextlib
 import multiprocessing
@@ -14,7 +14,7 @@ from mtf_imaging.files.workers import ctrl_c_held_back
 from mtf_imaging.planner.bench import worker
 
 _TRACEBACK = "Traceback (most recent call last):"
-_EXCEPTION = re.compile(r"^\S.*", re.MULTILINE)  # the line after the indented lines of a traceback
+_EXCEPTION = re.compile(r"^\S.*", re.MULTILINE)  # the line after the indented traceback lines
 _KILLED = (
     "SIGKILL, usually because the system ran out of memory. Fix: measure fewer setups at a time, because all of them "
     "stay in memory, or lower the resolution"
@@ -36,7 +36,7 @@ class Process:
     def __init__(self, subject: object, serve: Callable = worker.serve):
         sent = pickled(subject, "every setup")
         spawn = multiprocessing.get_context("spawn")  # a fork may hang because TensorFlow has threads
-        self._log = tempfile.NamedTemporaryFile(suffix=".log")  # noqa: SIM115  open as long as the process
+        self._log = tempfile.NamedTemporaryFile(suffix=".log")  # noqa: SIM115  open as long as the process runs
         self._connection, theirs = spawn.Pipe()
         arguments = (theirs, self._log.name, sent)
         self._process = spawn.Process(target=serve, args=arguments, daemon=True)
@@ -45,7 +45,7 @@ class Process:
         theirs.close()  # otherwise this end would not notice that the process has ended
 
     def ask(self, word: str, *arguments) -> dict:
-        """Sends a word with its arguments and returns the answer.
+        """Sends a command with its arguments and returns the answer.
 
         Raises:
           WorkerError: the request failed, or the process has ended.

@@ -1,4 +1,4 @@
-"""The training step to measure, and the setups to measure it under."""
+"""The training step to measure, and the setups under which it is measured."""
 
 import dataclasses
 from typing import NamedTuple
@@ -16,7 +16,7 @@ _NORM = "bench/gradient_norm"
 
 
 class Setup(NamedTuple):
-    """A layout with a name for tables.
+    """A layout and its name in tables.
 
     Attributes:
       name: the name of the setup.
@@ -40,12 +40,12 @@ class Subject:
     mesh_impl: str = "auto"
 
     def keeping_norm(self) -> TrainingStep:
-        """Returns the step with an optimizer that stores the norm of the gradient in a variable."""
+        """Returns the step with an optimizer that stores the gradient norm in a variable."""
         return dataclasses.replace(self.step, optimizer=NormKeeping(self.step.optimizer))
 
 
 class NormKeeping:
-    """An optimizer that also stores the norm of the gradient in a variable.
+    """An optimizer that also stores the gradient norm in a variable.
 
     Args:
       optimizer: the optimizer that updates the weights.
@@ -68,7 +68,7 @@ class MeasuredStep:
 
     Attributes:
       devices: the names of the devices in use.
-      moved: bytes that all processors together send to each other in a step.
+      moved: bytes that all processors together send in a step.
     """
 
     def __init__(self, subject: Subject, setup: Setup):
@@ -86,7 +86,7 @@ class MeasuredStep:
 
     @property
     def gradient_norm(self) -> float:
-        """The norm of the gradient in the last step."""
+        """The gradient norm in the last step."""
         return float(self._step.program.variables[_NORM].numpy())
 
     def take(self) -> float:
@@ -100,7 +100,7 @@ def _moved(program):
 
 
 def random_batch(inputs: Inputs, seed: int) -> dict[str, np.ndarray]:
-    """Returns reproducible random tensors: floats from 0 to 1, and integers 0 or 1, which are valid as any labels.
+    """Returns reproducible random tensors: floats from 0 to 1, and integers 0 or 1, which are valid labels.
 
     Args:
       inputs: (shape, dtype) by name.

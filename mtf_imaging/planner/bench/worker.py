@@ -1,6 +1,6 @@
 """The process of one setup, which builds the step and runs it on request.
 
-Requests arrive over a pipe as words; each answer is a dict, {"error": text} if the request failed.
+Requests arrive over a pipe as command names; each answer is a dict, {"error": text} if the request failed.
 """
 
 import os
@@ -65,7 +65,7 @@ def _error_line(error):
 
 
 class Answers:
-    """The methods that answer requests, one per word.
+    """The methods that answer requests, one per command.
 
     Args:
       subject: the `Subject` to measure.
@@ -75,7 +75,7 @@ class Answers:
         self._subject, self._step, self._machine = subject, None, None
 
     def machine(self, kernels, dtype) -> dict:
-        """Prepares samples of the speed of the machine."""
+        """Prepares to sample the speed of the machine."""
         from mtf_imaging.planner.bench.machine import Machine
 
         self._machine = Machine(kernels, dtype)
@@ -118,7 +118,7 @@ class Answers:
 
 
 def timed(function: Callable[[], object]) -> tuple[float, object]:
-    """Returns the seconds that a call takes, and its result."""
+    """Returns the duration of a call in seconds, and its result."""
     began = time.perf_counter()
     result = function()
     return time.perf_counter() - began, result

@@ -22,13 +22,13 @@ class Explained:
         the network does not support recomputation.
       recomputes: whether `plan` recomputes activations in the backward pass.
       hardware: the kind of device, or None.
-      dtype: the dtype of the activations.
+      dtype: the activation dtype.
       batch_size: the number of images per step.
       repeated: mesh dimensions that no rule uses.
       unevenness: the effects of uneven slices.
-      batch: bytes of the inputs of a whole batch.
-      recipe: the length of the training and the price of a device.
-      receptive_field: the part of the image that a voxel of the output depends on; None if it is not known.
+      batch: input bytes of a whole batch.
+      recipe: the training length and the device price.
+      receptive_field: the part of the image that an output voxel depends on; None if unknown.
       patch: the patches of the image, and the costs of predicting the whole image; None for a step on whole images.
     """
 
@@ -65,9 +65,9 @@ class Explained:
 
     @property
     def start_ups(self) -> dict[str, StartUp]:
-        """What each mesh implementation needs to start, by name."""
+        """The start-up costs of each mesh implementation, by name."""
         return start_ups(self.plan, self.batch)
 
     def fits(self, plan: Plan) -> bool | None:
-        """Returns whether a plan fits in the memory of a device, or None if the device is unknown."""
+        """Returns whether a plan fits in device memory, or None if the device is unknown."""
         return self.hardware and plan.memory <= self.hardware.memory * self.hardware.usable

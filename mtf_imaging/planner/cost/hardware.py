@@ -1,4 +1,4 @@
-"""Kinds of devices for planning: memory, speed and links."""
+"""Kinds of devices for planning, with their memory, speed and links."""
 
 import dataclasses
 
@@ -12,7 +12,7 @@ GIB = 2**30
 class Hardware:
     """A kind of device and its links.
 
-    The defaults of the last fields are those of a GPU in a data center.
+    The defaults of the last fields describe a data center GPU.
 
     Attributes:
       name: the name to print.
@@ -23,9 +23,9 @@ class Hardware:
       link: bytes per second that a device sends to all other devices of its host together.
       latency: seconds until the first byte of an exchange within a host arrives.
       share: the share of `flops` that convolutions achieve.
-      usable: the share of the memory that a plan's tensors may take. A plan covers neither the work space of kernels
-        nor the space that the allocator wastes: on a CPU, measured tensors took up to 1.21 times the planned memory
-        of U-Nets, and 1.37 times that of DeepLab (docs/evidence/memory.md).
+      usable: the share of the memory that a plan's tensors may take. A plan includes neither kernel work space nor
+        memory that the allocator wastes: on a CPU, measured tensors took up to 1.21 times the planned memory for
+        U-Nets, and 1.37 times for DeepLab (docs/evidence/memory.md).
       bandwidth: bytes per second that a device reads from and writes to its memory, from the data sheet.
       bandwidth_share: the share of `bandwidth` that elementwise operations achieve.
       network: bytes per second that a host sends to other hosts.
@@ -83,7 +83,7 @@ def _gpu(name, gib, tera, tera_float32, link_gb, bandwidth_gb, network_gb=25.0):
     )
 
 
-# From the data sheets: dense (not "with sparsity"), links in one direction, bandwidth of the memory. The network is not
+# From the data sheets: dense (not "with sparsity"), links in one direction, memory bandwidth. The network is not
 # part of a data sheet. It is assumed to have 200 Gbit/s per host for A100 and later GPUs with NVLink, 100 Gbit/s for
 # V100 and GPUs with PCIe 4, and 50 Gbit/s for T4.
 _KNOWN = (
@@ -91,18 +91,18 @@ _KNOWN = (
     _gpu("h100", 74.5, 989, 494, 450, 3350),  # 80 GB, SXM
     _gpu("a100", 74.5, 312, 156, 300, 2000),  # 80 GB, SXM; NVLink 3
     _gpu("a100_40gb", 37.2, 312, 156, 300, 1555),
-    _gpu("v100", 29.8, 15.7, 15.7, 150, 900, 12.5),  # 32 GB, SXM2; no bfloat16, so the rate of float32
+    _gpu("v100", 29.8, 15.7, 15.7, 150, 900, 12.5),  # 32 GB, SXM2; no bfloat16, so the float32 rate
     _gpu("l40s", 44.7, 362, 183, 32, 864, 12.5),  # 48 GB; PCIe 4
     _gpu("a10", 22.4, 125, 62.5, 32, 600, 12.5),  # 24 GB; PCIe 4
     _gpu("l4", 22.4, 121, 60, 32, 300, 12.5),  # 24 GB; PCIe 4
-    _gpu("t4", 14.9, 8.1, 8.1, 16, 320, 6.25),  # 16 GB; PCIe 3; no bfloat16, so the rate of float32
+    _gpu("t4", 14.9, 8.1, 8.1, 16, 320, 6.25),  # 16 GB; PCIe 3; no bfloat16, so the float32 rate
     _gpu("rtx4090", 22.4, 165, 82.6, 32, 1008, 12.5),  # 24 GB; PCIe 4
 )
 HARDWARE = {hardware.name: hardware for hardware in _KNOWN}
 
 
 def find_hardware(name: str) -> Hardware:
-    """Returns the kind of device with a name.
+    """Returns the kind of device with the given name.
 
     Raises:
       ConfigError: the name is unknown.

@@ -1,4 +1,4 @@
-"""How the devices of a plan are connected: links within a host, and a network between hosts."""
+"""The connections between the devices of a plan: links within a host, and a network between hosts."""
 
 import dataclasses
 import functools
@@ -13,7 +13,7 @@ from mtf_imaging.errors import ConfigError
 from mtf_imaging.meshes.exchange import Exchange
 from mtf_imaging.meshes.grid import ShardGrid
 
-GRADIENT_BUCKETS = 5  # the collective mesh joins the gradients to so many sums
+GRADIENT_BUCKETS = 5  # the number of sums into which the collective mesh joins the gradients
 
 
 class Load(NamedTuple):
@@ -32,7 +32,7 @@ class Load(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Interconnect:
-    """The devices of a mesh and the hosts that they are in.
+    """The devices of a mesh and their hosts.
 
     Devices are numbered in the row-major order of shards, and each host has consecutive ones.
 
@@ -69,13 +69,13 @@ class Interconnect:
 
     @property
     def transport(self) -> str:
-        """How devices send: "ring", "direct" or "in-process copies"."""
+        """The transport between devices: "ring", "direct" or "in-process copies"."""
         if self.devices == 1:
             return "in-process copies"
         return "ring" if self.mesh_impl == "collective" else "direct"
 
     def host(self, device: int) -> int:
-        """Returns the number of the host of a device."""
+        """Returns the host number of a device."""
         return device // self.devices_per_host
 
     def load(self, exchanges: Iterable[Exchange], gradient: bool = False) -> Load:
@@ -173,7 +173,7 @@ class Interconnect:
             elif self.mesh_impl == "collective":
                 ring = zip(group, [*group[1:], group[0]], strict=True)
                 yield from ((*pair, 2 * (n - 1) / n) for pair in ring)
-            else:  # the first device of the group adds up the values, and then returns the sum
+            else:  # the first device of the group adds up the values and returns the sum
                 yield from ((other, group[0], 1.0 if gradient else 2.0) for other in group[1:])
 
 
@@ -181,8 +181,8 @@ class _Ends(NamedTuple):
     """The bytes at both ends of transfers. Links work in both directions at the same time.
 
     Attributes:
-      sent, received: bytes of each device, within its host.
-      sent_by_host, received_by_host: bytes of each host, to and from other hosts.
+      sent, received: bytes per device, within its host.
+      sent_by_host, received_by_host: bytes per host, to and from other hosts.
     """
 
     sent: np.ndarray
@@ -199,8 +199,8 @@ class _Ends(NamedTuple):
 def _payload(exchange: Exchange, grid: ShardGrid) -> int:
     """Returns the bytes of a device's strip, sum or stack of slices; 0 if the exchange stays within each device.
 
-    Each voxel of a halo is sent once, even if several processors of a device need it. Sums are computed within each
-    device first.
+    Each voxel of a halo is sent once, even if several processors of a device need it. Sums are first computed within
+    each device.
     """
     if math.prod(grid.shards[axis] for axis in exchange.axes) == 1:
         return 0

@@ -1,4 +1,4 @@
-"""The bytes that operations read from and write to the memory of a device.
+"""The bytes that operations read from and write to device memory.
 
 Most operations are limited by memory, not by arithmetic: a leaky ReLU computes one number per 8 bytes. An operation
 reads its inputs and writes its results once, with the exceptions in this module, which follow from its lowering.
@@ -22,24 +22,24 @@ from mtf_imaging.planner.cost.traffic import passed_on, rounds
 # data states exchanges, which count separately.
 _FREE = (mtf.Variable, mtf.Constant, mtf.ImportOperation, mtf.ReshapeOperation)
 
-# Passes over all inputs and results, for operations that consist of several kernels.
+# Passes over all inputs and results, for operations that consist of several kernels:
 _PASSES = {
-    Normalize: 2,  # the fused kernel for the sums writes a result, too, which is not used; then the normalization
+    Normalize: 2,  # the fused kernel for the sums also writes a result that is not used; then the normalization
     NormalizeGrad: 10 / 3,  # of x, dy and dx: 3 for the sums, 2 for each of two normalizations, 3 for their difference
     Softmax: 3,  # the maximum, the exponentials with their sum, and the division
-    SparseSoftmaxCrossEntropy: 3,  # as a softmax; class weights multiply the gradient
-    SigmoidCrossEntropy: 6,  # eight elementwise kernels, most of them of two tensors
+    SparseSoftmaxCrossEntropy: 3,  # like a softmax; class weights multiply the gradient
+    SigmoidCrossEntropy: 6,  # eight elementwise kernels, most of them on two tensors
 }
-_HASH_PASSES = 9  # elementwise kernels over uint32 that draw the mask of a dropout: see `meshes.random.positions`
+_HASH_PASSES = 9  # elementwise uint32 kernels that draw a dropout mask; see `meshes.random.positions`
 _UINT32 = 4
-# Passes over the crops: for each of four pixels around a sample, the gather and the product, and then the sum. The
+# Passes over the crops: for each of four pixels around a sample, the gather and the product; then the sum. The
 # gradient joins the products of all four pixels before it adds them to the map.
 _CROP_PASSES = {RoiAlign: 20, RoiAlignGrad: 28}
-_KEY_PASSES = 12  # elementwise kernels that turn scores into integers in the same order, and the choice
+_KEY_PASSES = 12  # elementwise kernels that convert scores to integers in the same order, and the selection
 
 
 def memory_traffic(op: mtf.Operation, mesh: ShardMeshImpl, together: int) -> int:
-    """Returns the bytes that a device reads and writes for an operation, without those of `halo_copies`.
+    """Returns the bytes that a device reads and writes for an operation, excluding `halo_copies`.
 
     Args:
       op: the operation.
@@ -51,7 +51,7 @@ def memory_traffic(op: mtf.Operation, mesh: ShardMeshImpl, together: int) -> int
     tensors = [*upstream.reads(op), *op.outputs]
     if isinstance(op, mtf.Assign):
         tensors += op.inputs  # the variable, which has the shape of its new value
-    if isinstance(op, TopK):  # of its rows, it reads only those that it chooses
+    if isinstance(op, TopK):  # it reads only the selected rows
         tensors = [op.inputs[0]] * _KEY_PASSES + op.outputs * 2
     nbytes = sum(stored_bytes(tensor, mesh, together) for tensor in tensors) * _PASSES.get(type(op), 1)
     if isinstance(op, Dropout):
@@ -66,7 +66,7 @@ def memory_traffic(op: mtf.Operation, mesh: ShardMeshImpl, together: int) -> int
 
 
 def _product_bytes(einsum, mesh, together):
-    """Returns the bytes of the product of an einsum that is not a matrix product: it is stored before it is summed."""
+    """Returns the product bytes of an einsum without a matrix product; the product is stored and then summed."""
     dims = list(dict.fromkeys(dim for x in einsum.inputs for dim in x.shape.dims))
     (y,) = einsum.outputs
     kept = {dim for dim in dims if sum(dim in x.shape.dims for x in einsum.inputs) > 1 and dim not in y.shape.dims}
@@ -84,7 +84,7 @@ def halo_copies(op: mtf.Operation, mesh: ShardMeshImpl, together: int, widened: 
       op: the operation.
       mesh: the mesh, which is used for its geometry only.
       together: the number of processors per device.
-      widened: keys of slices that earlier operations have joined with their halos; this operation adds its own.
+      widened: keys of the slices that earlier operations have joined with halos; this operation adds its own.
     """
     nbytes = 0
     for _, once, _ in rounds(op, mesh):

@@ -26,18 +26,18 @@ class OpCost:
     """The cost of one operation on one processor, in one pass through the network.
 
     Attributes:
-      name: the name of the operation.
+      name: the operation name.
       kind: the kind of the operation, such as "conv3d".
       phase: "forward", "backward" or "update".
       whole: the shape of the (first) result, such as "batch:1,x:64".
       slice: the shape of one processor's slice of this result.
       halo: {dimension: (before, after)}, the halo of the input in voxels along split dimensions.
       flops: multiplications and additions, including those on the tails of uneven slices.
-      slices: the number of slices that a device computes; 1 if the layout splits none of the tensors.
+      slices: the number of slices that a device computes; 1 if the layout does not split any of the tensors.
       memory_traffic: bytes that the kernels of the operation read and write on a device; see `memory_traffic`.
       halo_copies: bytes that a device reads and writes to join slices with their halos.
-      is_gradient: whether only the update reads the results: they are gradients of variables.
-      useful_flops: the mean of the processors without tails.
+      is_gradient: whether the results are gradients of variables, which only the update reads.
+      useful_flops: flops without tails, averaged over processors.
       nbytes: bytes of the results.
       exchanges: the exchanges of the operation; see `Exchange`.
     """
@@ -70,16 +70,16 @@ class Plan:
       layout: the layout.
       interconnect: the devices, their hosts and the mesh implementation.
       ops: the operations of one pass through the network and of the update.
-      parts: the number of micro-batches, and so of passes per step.
+      parts: the number of micro-batches, which is the number of passes per step.
       forward_passes: the number of forward passes per backward pass.
-      weights: bytes of weights on the device with the most.
-      state: bytes of all other persistent tensors on the device with the most: optimizer state, moving statistics and
-        the gradient summed over micro-batches.
+      weights: bytes of weights on the device that has the most.
+      state: bytes of all other persistent tensors on the device that has the most: optimizer state, moving statistics
+        and the gradient summed over micro-batches.
       variables: bytes of all variables of the program.
       weights_read: bytes of weights that each device reads in a pass.
       state_read: bytes of other variables that each device reads in a step. If the layout splits a variable, each
         device updates its own slice; otherwise only the device that keeps the variable updates it.
-      peak: the peak of the temporary tensors on a device.
+      peak: the peak of temporary tensors on a device.
       changes: the operations at which the layout changes within the network.
     """
 
@@ -116,7 +116,7 @@ class Plan:
 
     @property
     def interior(self) -> tuple[int, ...]:
-        """Coordinates of a processor with neighbors on all sides, or with the most neighbors in a small mesh."""
+        """Coordinates of a processor with neighbors on all sides, or as many as possible in a small mesh."""
         return tuple(size // 2 for size in self.grid.mesh)
 
     @property
@@ -131,13 +131,13 @@ class Plan:
 
     @property
     def wasted(self) -> float:
-        """The share of the operations of all processors, 0..1, that compute the tails of uneven slices."""
+        """The share of all arithmetic operations, 0..1, that compute tails of uneven slices."""
         flops = self.total(lambda op: op.flops)
         return 1 - self.total(lambda op: op.useful_flops) / flops if flops else 0.0
 
     @functools.cached_property
     def uneven_splits(self) -> tuple[UnevenSplit, ...]:
-        """The dimensions of results of operations that have uneven slices."""
+        """The dimensions of operation results that have uneven slices."""
         return uneven_splits(self.layout, {parse_shape(op.whole) for op in self.ops})
 
     @property
@@ -151,7 +151,7 @@ class Plan:
         return self.state_read if self.sends_variables else 0
 
     def times(self, phase: str) -> int:
-        """Returns how often a step runs the operations of a phase."""
+        """Returns how many times a step runs the operations of a phase."""
         return {"forward": self.parts * self.forward_passes, "backward": self.parts, "update": 1}[phase]
 
     def total(self, cost, phase: str | None = None) -> int:
@@ -168,7 +168,7 @@ class Plan:
         return self.total(lambda op: sum(e.sent_by_all(self.grid.mesh) for e in op.exchanges))
 
     def count(self, kinds=("halo",), phase: str | None = None) -> int:
-        """Returns the number of exchanges of some kinds in a step."""
+        """Returns the number of exchanges of the given kinds in a step."""
         return self.total(lambda op: sum(e.kind in kinds for e in op.exchanges), phase)
 
 
@@ -187,7 +187,7 @@ def make_plan(
       layout: a legal layout; see `tracing.check`.
       devices: the number of devices; default: one per processor. With fewer devices, several processors share one.
       num_hosts: the number of hosts, which must divide the number of devices.
-      mesh_impl: "placement" spreads the variables over the devices, "collective" gives each device all of them, and
+      mesh_impl: "placement" distributes the variables over the devices, "collective" gives each device all of them, and
         "stacked" has one device.
 
     Raises:
@@ -224,9 +224,9 @@ def make_plan(
 
 
 def _gradients(step):
-    """Returns the operations of the backward pass whose results only the update reads: the gradients of variables.
+    """Returns the backward operations whose results only the update reads: gradients of variables.
 
-    The gradient of a norm is none of them, because the backward pass reads one of its results.
+    The gradient of a norm is excluded, because the backward pass reads one of its results.
     """
     readers = collections.defaultdict(list)
     for op in step.phases:
@@ -240,7 +240,7 @@ def _gradients(step):
 
 
 def _kept(traced, everywhere):
-    """Returns the bytes of weights and of all other variables, each on the device with the most.
+    """Returns the bytes of weights and of other variables, each on the device that has the most.
 
     Args:
       traced: the graph.
@@ -258,7 +258,7 @@ def _slice_bytes(variable, mesh):
 
 
 class _PlannedMesh(ShardMeshImpl):
-    """A mesh that caches its results per shape, because planning asks for the same shapes thousands of times."""
+    """A mesh that caches its results per shape, because planning queries the same shapes thousands of times."""
 
     def __init__(self, *options):
         super().__init__(*options)
@@ -331,7 +331,7 @@ def _halo(op, mesh):
 
 
 def _flops(op, mesh):
-    """Returns the operations of a convolution or product, and one per result element for all other kinds."""
+    """Returns the arithmetic operations of a convolution or product; for other kinds, one per result element."""
     if hasattr(op, "flops"):
         return op.flops(mesh)
     if isinstance(op, mtf.EinsumOperation):

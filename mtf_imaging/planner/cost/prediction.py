@@ -1,4 +1,4 @@
-"""The cost of a prediction: the whole image at once, or with a window that slides over it."""
+"""The cost of a prediction, of the whole image at once or with a sliding window."""
 
 import dataclasses
 import math
@@ -8,13 +8,13 @@ from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.planner.cost.plan import Plan
 from mtf_imaging.planner.cost.step_time import step_time
 
-WINDOW_STEP = 0.5  # distance of neighboring windows, as a share of the size of the window
+WINDOW_STEP = 0.5  # distance between neighboring windows, as a share of the window size
 
 
 def window_count(image: Sequence[int], window: Sequence[int], step: float = WINDOW_STEP) -> int:
     """Returns the number of windows that cover an image.
 
-    Neighboring windows are at most `step` times the size of the window apart, and the last one ends with the image.
+    Neighboring windows are at most `step` times the window size apart, and the last one ends with the image.
 
     >>> window_count((128, 128, 64), (64, 64, 64)), window_count((100, 64), (64, 64))
     (9, 3)
@@ -22,7 +22,7 @@ def window_count(image: Sequence[int], window: Sequence[int], step: float = WIND
     Args:
       image: voxels of the image along each dimension.
       window: voxels of the window along each dimension.
-      step: distance of neighboring windows, as a share of the size of the window.
+      step: distance between neighboring windows, as a share of the window size.
     """
     return math.prod(
         1 if size <= own else math.ceil((size - own) / max(1, round(own * step))) + 1
@@ -38,7 +38,7 @@ class Prediction:
       plan: the plan of one forward pass.
       passes: the number of forward passes: 1 for the whole image at once.
       hardware: the kind of device, or None.
-      dtype: the dtype of the activations.
+      dtype: the activation dtype.
     """
 
     plan: Plan
@@ -53,7 +53,7 @@ class Prediction:
 
     @property
     def fits(self) -> bool | None:
-        """Whether a forward pass fits in the memory of a device, or None if the device is unknown."""
+        """Whether a forward pass fits in device memory, or None if the device is unknown."""
         return self.hardware and self.plan.memory <= self.hardware.memory * self.hardware.usable
 
 
@@ -64,9 +64,9 @@ class PatchCost:
     Attributes:
       patch: voxels of a patch along each dimension.
       image: voxels of the image along each dimension.
-      window_step: distance of neighboring windows, as a share of the size of the patch.
-      sliding: the cost of a prediction with windows of the size of the patch; None if it is not known.
-      whole: the cost of a prediction of the whole image at once; None if the network or the layout does not accept it.
+      window_step: distance between neighboring windows, as a share of the patch size.
+      sliding: the cost of a prediction with windows as large as the patch; None if unknown.
+      whole: the cost of predicting the whole image at once; None if the network or the layout does not accept it.
     """
 
     patch: tuple[int, ...]
@@ -82,5 +82,5 @@ class PatchCost:
 
     @property
     def share(self) -> float:
-        """The share of the voxels of the image that a patch has, 0..1."""
+        """The share of the image's voxels in a patch, 0..1."""
         return math.prod(self.patch) / math.prod(self.image)

@@ -1,9 +1,9 @@
 """The receptive field of a network: the part of the image on which one voxel of its output depends.
 
-The field is exact: the interval of image voxels behind each voxel is followed from operation to operation. It is wider
-than the formula for a chain of convolutions: after a pool and a transposed convolution, the window of a voxel is not
-centered on it. Statistics of a whole image, for instance in a batch norm, depend on every voxel; as in the literature,
-they do not count; `ReceptiveField.statistics` states whether there are any.
+The field is exact: the interval of image voxels that a voxel depends on is followed from operation to operation. It is
+wider than the formula for a chain of convolutions suggests: after a pool and a transposed convolution, the window of a
+voxel is not centered on it. Statistics of a whole image, for instance in a batch norm, depend on every voxel. As in the
+literature, they do not count; `ReceptiveField.statistics` states whether there are any.
 """
 
 import dataclasses
@@ -18,22 +18,22 @@ from mtf_imaging.ops.window_op import WindowOperation
 from mtf_imaging.program.tracing import trace_only
 from mtf_imaging.training.task import Task, task_inputs
 
-# A field below this share of the input is reported: each level about doubles the field, so at least one is missing.
+# A field below this share of the input is reported: each level roughly doubles it, so at least one is missing.
 NARROW = 0.5
-_BIG = 1024  # voxels along each axis of the image that is followed, more than any receptive field of interest
+_BIG = 1024  # voxels along each axis of the analyzed image, more than any receptive field of interest
 
-# The first and the last image voxel behind each voxel of a tensor, int64 [2, size], by the name of the dimension.
+# The first and last image voxel that each tensor voxel depends on, int64 [2, size], by dimension name.
 _Intervals = dict[str, np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
 class ReceptiveField:
-    """The receptive field of a network, the image, and the patch if the network computes patches of the image.
+    """The receptive field of a network, the image, and the patch if the network computes patches.
 
     Attributes:
-      voxels: {dimension: the widest interval of voxels behind one voxel}.
+      voxels: {dimension: the widest interval of voxels that one voxel depends on}.
       image: {dimension: voxels of the image}.
-      spacing: voxel size in mm along each dimension; None if it is not known.
+      spacing: voxel size in mm along each dimension; None if unknown.
       patch: {dimension: voxels of the patch}; None if the network computes the whole image.
       statistics: whether the network computes statistics of its whole input, as an instance norm does.
     """
@@ -46,27 +46,27 @@ class ReceptiveField:
 
     @property
     def input(self) -> Mapping[str, int]:
-        """The voxels that the network gets: those of the patch, or else those of the image."""
+        """The voxels of the network's input: the patch if there is one, else the image."""
         return self.image if self.patch is None else self.patch
 
     @property
     def seen(self) -> dict[str, int]:
-        """The voxels that one voxel of the output can depend on: those of the field, as far as the input reaches."""
+        """The voxels that one output voxel can depend on: the field, limited to the input."""
         return {name: min(self.voxels[name], size) for name, size in self.input.items()}
 
     @property
     def covers_image(self) -> bool:
-        """Whether a voxel of the output can depend on the whole image along every dimension."""
+        """Whether an output voxel can depend on the whole image along every dimension."""
         return all(self.seen[name] >= size for name, size in self.image.items())
 
     @property
     def narrow(self) -> list[str]:
-        """The dimensions along which the field has less than half of the voxels of the input."""
+        """The dimensions along which the field has less than half of the input's voxels."""
         return [name for name, size in self.input.items() if self.voxels[name] < NARROW * size]
 
     @property
     def cut(self) -> list[str]:
-        """The dimensions along which the patch has less than half of the voxels of the image."""
+        """The dimensions along which the patch has less than half of the image's voxels."""
         return [name for name, size in self.image.items() if self.input[name] < NARROW * size]
 
     def __str__(self) -> str:
@@ -74,7 +74,7 @@ class ReceptiveField:
         return self.compare(self.voxels, self.input)
 
     def compare(self, part: Mapping[str, int], whole: Mapping[str, int]) -> str:
-        """Returns sizes in voxels and, for a known spacing, in mm, for example "32 x 32 of 64 x 64 voxels"."""
+        """Formats sizes in voxels and, if the spacing is known, in mm, for example "32 x 32 of 64 x 64 voxels"."""
         some, every = (" x ".join(str(sizes[name]) for name in self.image) for sizes in (part, whole))
         text = f"{some} of {every} voxels"
         if self.spacing is None:
@@ -86,14 +86,14 @@ class ReceptiveField:
         return f"{text}, {mm} of {of} mm"
 
     def lengths(self, sizes: Mapping[str, int], names: Sequence[str]) -> str:
-        """Returns sizes along some dimensions, in mm for a known spacing, such as "96 mm along x and y"."""
+        """Formats sizes along some dimensions, in mm if the spacing is known, such as "96 mm along x and y"."""
         mm = dict(zip(self.image, self.spacing or (1.0,) * len(self.image), strict=True))
         unit = "voxels" if self.spacing is None else "mm"
         return along({name: f"{sizes[name] * mm[name]:.0f} {unit}" for name in names})
 
 
 def along(sizes: Mapping[str, str]) -> str:
-    """Joins texts about dimensions, each once.
+    """Joins texts about dimensions without repeating equal ones.
 
     >>> along({"x": "96 mm", "y": "96 mm", "z": "64 mm"})
     '96 mm along x and y, 64 mm along z'
@@ -109,12 +109,12 @@ def along(sizes: Mapping[str, str]) -> str:
 def receptive_field(
     task: Task, dims: Sequence[tuple[str, int]], spacing: tuple[float, ...] | None = None
 ) -> ReceptiveField | None:
-    """Returns the receptive field of the predictions of a task.
+    """Returns the receptive field of a task's predictions.
 
     Args:
       task: the task; its method `predict` takes `image`.
       dims: pairs (name, voxels) of the spatial dimensions of the image.
-      spacing: voxel size in mm; None if it is not known.
+      spacing: voxel size in mm; None if unknown.
 
     Returns:
       The field; None if the prediction is not a map with the dimensions of the image, or if an operation of the network
@@ -142,7 +142,7 @@ def receptive_field(
 
 
 def _behind(operation: mtf.Operation, y: mtf.Tensor, given: Sequence[_Intervals | None]) -> _Intervals | None:
-    """Returns the intervals of the output of an operation; None if they are not known.
+    """Returns the intervals of an operation's output; None if unknown.
 
     Args:
       operation: the operation.
@@ -171,7 +171,7 @@ def _of_windows(operation: WindowOperation, given: Sequence[_Intervals | None]) 
         return None
     geometry = operation.geometry
     for name, size, window in zip(geometry.names, geometry.sizes, geometry.windows):
-        if name not in intervals:  # of weights, or of a statistic of the whole image
+        if name not in intervals:  # weights, or a statistic of the whole image
             continue
         count = window.output_size(size)
         # taps[i, k]: the voxel under tap k of window i

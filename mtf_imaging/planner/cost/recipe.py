@@ -1,4 +1,4 @@
-"""The time and the cost of all steps of a training, from the time of one step."""
+"""The time and cost of a whole training, computed from the time of one step."""
 
 import dataclasses
 
@@ -8,8 +8,8 @@ class Recipe:
     """The length of a training and the price of its devices.
 
     Attributes:
-      num_steps: the number of steps; None if it is not known.
-      price_per_hour: the price of one device for one hour, in any currency; None if it is not known.
+      num_steps: the number of steps; None if unknown.
+      price_per_hour: the price of one device for one hour, in any currency; None if unknown.
     """
 
     num_steps: int | None = None
@@ -21,18 +21,18 @@ UNKNOWN_RECIPE = Recipe()
 
 @dataclasses.dataclass(frozen=True)
 class RecipeCost:
-    """The time and the cost of a training that does nothing but take steps.
+    """The time and cost of a training that consists of steps only.
 
     Start-up, waiting for data, evaluations and checkpoints are not included.
 
     Attributes:
-      steps_per_second: the steps in a second.
-      images_per_second: the images in a second, summed over all devices.
+      steps_per_second: steps per second.
+      images_per_second: images per second, summed over all devices.
       devices: the number of devices that are paid for.
-      num_steps: the number of steps; None if it is not known.
-      hours: the hours of all steps; None without `num_steps`.
+      num_steps: the number of steps; None if unknown.
+      hours: the duration of all steps in hours; None without `num_steps`.
       device_hours: `hours` multiplied by `devices`.
-      price_per_hour: the price of one device for one hour, in any currency; None if it is not known.
+      price_per_hour: the price of one device for one hour, in any currency; None if unknown.
       cost: the price of all device-hours; None without a price or without `num_steps`.
       cost_per_1000_steps: the price of the device-hours of 1,000 steps; None without a price.
     """
@@ -49,10 +49,10 @@ class RecipeCost:
 
 
 def recipe_cost(recipe: Recipe, seconds: float, batch_size: int, devices: int) -> RecipeCost:
-    """Returns the time and the cost of a training.
+    """Returns the time and cost of a training.
 
     Args:
-      recipe: the length of the training and the price of a device.
+      recipe: the training length and the device price.
       seconds: the time of one step.
       batch_size: the number of images in a step, summed over all devices.
       devices: the number of devices that are paid for.

@@ -32,8 +32,7 @@ def peak(operations: Iterable[mtf.Operation], mesh: ShardMeshImpl, together: int
     The model runs operations one after the other and frees each tensor after its last use. A slice with its halo is a
     separate tensor until the last operation that needs this halo. An elementwise operation may overwrite an input of
     the same size if no later operation reads it. Zeros replace the tails of uneven slices in place; other values, such
-    as those of a max pool, need a copy. Neither the work space of kernels nor the space that the allocator wastes is
-    counted.
+    as the fill of a max pool, need a copy. Neither kernel work space nor memory that the allocator wastes is counted.
 
     Args:
       operations: the operations, in the order in which they run.
@@ -76,7 +75,7 @@ def stored_bytes(tensor: mtf.Tensor, mesh: ShardMeshImpl, together: int) -> int:
 
 
 def widened_bytes(widened: tuple, mesh: ShardMeshImpl) -> int:
-    """Returns the bytes of a slice with its halo, or 0 if it equals the slice, which is counted already."""
+    """Returns the bytes of a slice with its halo, or 0 without a halo, because the slice itself is already counted."""
     tensor, (geometry, kind) = widened
     margins = geometry.adjoint_margins(mesh) if kind == "adjoint" else geometry.margins(mesh)
     copied = kind not in ("adjoint", 0) and tails_of(mesh, tensor.shape)

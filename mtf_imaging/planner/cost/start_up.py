@@ -1,4 +1,4 @@
-"""The size of a step's graph under each mesh implementation, and the time and memory that it takes to start.
+"""The size of a step's graph under each mesh implementation, and its start-up time and memory.
 
 TensorFlow builds and optimizes the whole graph of a process before the first step. Under placement, one process builds
 the nodes of every device. Under the collective mesh, each process builds the nodes of its own device only.
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from mtf_imaging.layout import MESH_IMPLS
 from mtf_imaging.planner.cost.plan import OpCost, Plan
 
-# Nodes of an operation on one device, measured for the U-Net with SGD, Adam and Adafactor. Kinds that are not listed
+# Nodes per operation on one device, measured for the U-Net with SGD, Adam and Adafactor. Kinds that are not listed
 # have about `_NODES`.
 _NODES = 4.0
 _NODES_BY_KIND = {
@@ -27,9 +27,9 @@ _NODES_OF_NORMS = {  # for the normalization, and for its gradient
     "instance_norm": (50.0, 70.0),
     "group_norm": (50.0, 70.0),
 }
-_NODES_AT_HOME = ("Assign", "Variable")  # whose nodes are mostly on the device that keeps the variable
-_NODES_PER_HALO = {"stacked": 3.0, "placement": 7.0, "collective": 7.0}  # to cut it out, to send it and to join it
-_NODES_OF_PROGRAM = 200.0  # inputs, results, the step and the keys of random numbers
+_NODES_AT_HOME = ("Assign", "Variable")  # most of these nodes are on the device that keeps the variable
+_NODES_PER_HALO = {"stacked": 3.0, "placement": 7.0, "collective": 7.0}  # to cut, send and join it
+_NODES_OF_PROGRAM = 200.0  # inputs, results, the step and the random keys
 
 # Measured on 2 CPU cores for graphs of 2,000 to 40,000 nodes: 0.6 ms to build a node, and 0.4 ms in the first step, in
 # which TensorFlow optimizes and places the graph.
@@ -42,15 +42,16 @@ BYTES_LIMIT = 16 * 2**30
 
 
 class StartUp(NamedTuple):
-    """What a mesh implementation needs to start.
+    """The start-up costs of a mesh implementation.
 
     Attributes:
-      nodes: the number of nodes of the graph of one process.
+      nodes: the number of nodes in one process's graph.
       graph_memory: bytes of this graph.
-      seconds: seconds from the start of the program to the end of its first step, without the computation of the step.
+      seconds: seconds from the start of the program to the end of its first step, excluding the computation of the
+        step.
       process_memory: bytes of host memory of one process: TensorFlow, the graph, a whole batch, and whole variables,
-        which pass through it in checkpoints.
-      host_memory: bytes of host memory of all processes of a host.
+        which pass through the process in checkpoints.
+      host_memory: bytes of host memory of all processes on a host.
     """
 
     nodes: int
@@ -66,11 +67,11 @@ class StartUp(NamedTuple):
 
 
 def start_ups(plan: Plan, batch: int) -> dict[str, StartUp]:
-    """Returns what each mesh implementation needs to start with one device per processor.
+    """Returns the start-up costs of each mesh implementation with one device per processor.
 
     Args:
       plan: the plan of a step, under any mesh implementation.
-      batch: bytes of the inputs of a whole batch.
+      batch: input bytes of a whole batch.
     """
     hosts = plan.interconnect.num_hosts
     processes = {"stacked": 1, "placement": 1, "collective": -(-plan.processors // hosts)}
@@ -85,7 +86,7 @@ def start_ups(plan: Plan, batch: int) -> dict[str, StartUp]:
 
 
 def num_nodes(plan: Plan, mesh_impl: str, devices: int | None = None) -> int:
-    """Estimates the number of nodes of the graph of one process.
+    """Estimates the number of nodes in one process's graph.
 
     Args:
       plan: the plan of a step.
@@ -93,7 +94,7 @@ def num_nodes(plan: Plan, mesh_impl: str, devices: int | None = None) -> int:
       devices: the number of devices under placement; default: one per processor.
     """
     ops = [*plan.ops]
-    if plan.forward_passes > 1:  # a second program has the first pass
+    if plan.forward_passes > 1:  # a second program computes the first pass
         ops += [op for op in plan.ops if op.phase == "forward"]
     halos = sum(exchange.kind == "halo" for op in ops for exchange in op.exchanges)
     homes = sum(_nodes(op) for op in ops if op.kind in _NODES_AT_HOME) + _NODES_OF_PROGRAM

@@ -13,7 +13,7 @@ class StepTime(NamedTuple):
 
     Attributes:
       compute: seconds of operations that are limited by arithmetic.
-      memory: seconds of operations that are limited by reading and writing the memory of the device.
+      memory: seconds of operations that are limited by reading and writing device memory.
       links: seconds of exchanges that are limited by the links within a host.
       network: seconds of exchanges that are limited by the network between hosts.
       latency: seconds spent on waiting for exchanges, independent of their size.
@@ -31,7 +31,7 @@ class StepTime(NamedTuple):
 
     @property
     def exchange_share(self) -> float:
-        """The share of exchanges in the step, 0..1; the model assumes no overlap with computation."""
+        """The share of the step spent on exchanges, 0..1; the model assumes no overlap with computation."""
         return (self.links + self.network + self.latency) / self.total if self.total else 0.0
 
 
@@ -40,12 +40,12 @@ def step_time(plan: Plan, hardware: Hardware, dtype: str) -> StepTime:
 
     An operation takes as long as its arithmetic or its reads and writes, whichever takes longer (Williams, Waterman and
     Patterson 2009, "Roofline: an insightful visual performance model"). The exchanges of an operation take as long as
-    their slowest link. Exchanges between processors of one device do not use links.
+    their slowest link. Exchanges between processors on one device do not use links.
 
     Args:
       plan: the plan of the step.
       hardware: the kind of device.
-      dtype: the dtype of the activations.
+      dtype: the activation dtype.
     """
     seconds = dict.fromkeys(StepTime._fields, 0.0)
     rate = hardware.flops_of(dtype)
@@ -62,13 +62,13 @@ def step_time(plan: Plan, hardware: Hardware, dtype: str) -> StepTime:
 
 
 def traffic_totals(plan: Plan) -> tuple[float, float]:
-    """Returns the bytes of a step over the link of the busiest device, and over the network of the busiest host."""
+    """Returns the bytes per step over the busiest device's link and over the busiest host's network."""
     every = loads(plan)
     return sum(load.within * times for load, times in every), sum(load.between * times for load, times in every)
 
 
 def loads(plan: Plan) -> list[tuple[Load, int]]:
-    """Returns the loads of all exchanges of a step, each with the number of times that it occurs.
+    """Returns the loads of all exchanges in a step, each with its number of occurrences.
 
     Under the collective mesh, the gradients of all weights form a few large sums.
     """
@@ -79,7 +79,7 @@ def loads(plan: Plan) -> list[tuple[Load, int]]:
             sums = [exchange for exchange in exchanges if exchange.kind == "sum"]
             exchanges = [exchange for exchange in exchanges if exchange.kind != "sum"]
             gradients.append(connected.load(sums, gradient=True))
-        for kind in KINDS:  # one after the other
+        for kind in KINDS:  # sent one after the other
             load = connected.load([exchange for exchange in exchanges if exchange.kind == kind], op.is_gradient)
             if load.messages:
                 result.append((load, plan.times(op.phase)))

@@ -7,7 +7,7 @@ from mtf_imaging.compat import is_sum, loop_body, loop_condition, mtf
 from mtf_imaging.meshes import ShardMeshImpl
 from mtf_imaging.meshes.exchange import Exchange, Round, sum_over
 
-_SUMS = (  # operations of mesh_tensorflow that sum over the dimensions missing from their results
+_SUMS = (  # mesh_tensorflow operations that sum over the dimensions missing from their results
     mtf.ReduceOperation,
     mtf.EinsumOperation,
     mtf.Conv2dOperation,
@@ -51,7 +51,7 @@ def traffic(operations: Iterable[mtf.Operation], mesh: ShardMeshImpl) -> dict[mt
             (total,) = sum_over(axes, mesh.slice_shape(op.outputs[0].shape), op.outputs[0].dtype.size)
             lazy[op.outputs[0]] = (op, total.exchanges)
             continue
-        if unchanged:  # the operation computes nothing from its other inputs
+        if unchanged:  # the operation does not compute anything from its other inputs
             unread.update(tensor for tensor in inputs if tensor not in unchanged.values())
         else:
             for tensor in inputs:
@@ -103,7 +103,7 @@ def rounds(op: mtf.Operation, mesh: ShardMeshImpl) -> list[Round]:
 
 
 def _iteration(loop, mesh):
-    """Returns the exchanges of one iteration; the number of iterations is unknown before the loop runs."""
+    """Returns the exchanges of one iteration, because the number of iterations is unknown before the loop runs."""
     graphs = loop_condition(loop), loop_body(loop)
     by_operation = [traffic(graph.operations, mesh) for graph in graphs]
     return Round([each for exchanges in by_operation for op in exchanges for each in exchanges[op]])

@@ -1,4 +1,4 @@
-"""The effects of uneven slices on a step: the work that they waste, and halos that grow."""
+"""The effects of uneven slices on a step: wasted work and growing halos."""
 
 import collections
 import dataclasses
@@ -16,21 +16,21 @@ LIMIT = 0.25  # share of wasted work above which a report suggests another size
 
 @dataclasses.dataclass(frozen=True)
 class GrowingHalo:
-    """A window whose halo grows with the number of the slice, to more than half a slice.
+    """A window whose halo grows from slice to slice, to more than half a slice.
 
     A slice of the input has m voxels, and a slice of the result has q windows. If m is not the stride times q, the
-    windows of each slice begin at another offset.
+    windows of each slice begin at a different offset.
 
     Attributes:
-      name: the name of the operation.
+      name: the operation name.
       kind: the kind of the operation.
       dim: the name of the dimension.
       mesh_dim: the mesh dimension that splits it.
       window: the window.
-      whole: number of voxels of the dimension.
+      whole: number of voxels along the dimension.
       split: the voxels that each slice needs.
-      better: the nearest sizes of the image along the dimension, below and above its size, under which the halo of no
-        operation grows. Empty if there are none.
+      better: the nearest sizes of the image along the dimension, below and above its size, at which no halo grows.
+        Empty if there are none.
     """
 
     name: str
@@ -64,8 +64,8 @@ class Unevenness:
     Attributes:
       image: {dimension: size} of the image.
       growing: for each dimension, the operation with the widest growing halo.
-      better: {dimension of the image: nearest size} under which at most `LIMIT` of the work is wasted; empty if less is
-        wasted already, or if there is no such size.
+      better: {dimension of the image: nearest size} at which at most `LIMIT` of the work is wasted; empty if less is
+        already wasted, or if there is no such size.
     """
 
     image: Mapping[str, int]
@@ -76,7 +76,7 @@ class Unevenness:
 def growing_halos(
     operations: Sequence[mtf.Operation], layout: Layout, image: Mapping[str, int]
 ) -> tuple[GrowingHalo, ...]:
-    """Returns, for each dimension, the operation with the widest halo of those that grow with the slice's number.
+    """Returns, for each dimension, the operation with the widest growing halo.
 
     Args:
       operations: the operations of the forward pass.
@@ -105,7 +105,7 @@ def growing_halos(
 
 
 def _nearest(image: int, windows: Collection[tuple[Window, int]], parts: int) -> tuple[int, ...]:
-    """Returns the nearest image sizes, below and above, without empty slices and without halos that grow."""
+    """Returns the nearest image sizes, below and above, without empty slices and growing halos."""
 
     def agrees(size: int) -> bool:
         if Slices(size, parts).empty:
@@ -122,7 +122,7 @@ def _nearest(image: int, windows: Collection[tuple[Window, int]], parts: int) ->
 
 
 def better_sizes(plan: Plan, image: Mapping[str, int]) -> Iterator[dict[str, int]]:
-    """Yields sizes of an image under which an estimate wastes at most `LIMIT` of the work, the nearest sizes first.
+    """Yields image sizes that waste an estimated `LIMIT` of the work at most, nearest sizes first.
 
     The estimate assumes that all levels of the network scale with the image.
 
@@ -137,7 +137,7 @@ def better_sizes(plan: Plan, image: Mapping[str, int]) -> Iterator[dict[str, int
             work[tuple(pair for pair in parse_shape(op.whole) if pair[0] in parts)] += op.useful_flops
 
     def stored(sizes: Mapping[str, int]) -> float:
-        """Returns the stored work per useful work."""
+        """Returns the ratio of stored work to useful work."""
         total = 0.0
         for shape, flops in work.items():
             scaled = {dim: max(1, -(-size * sizes[dim] // image[dim])) for dim, size in shape}

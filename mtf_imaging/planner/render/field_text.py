@@ -1,4 +1,4 @@
-"""What the network sees as text: the receptive field, the patch, and the costs of predicting a whole image."""
+"""The receptive field, the patch, and the costs of predicting a whole image, as text."""
 
 from collections.abc import Iterator
 from typing import Protocol
@@ -20,7 +20,7 @@ class Paint(Protocol):
 
 
 def field_lines(explained: Explained, paint: Paint) -> Iterator[str]:
-    """Yields the patch, the receptive field, what a voxel sees of the image, and notices about both."""
+    """Yields lines about the patch, the receptive field, the visible part of the image, and notices about both."""
     field, patch = explained.receptive_field, explained.patch
     if patch is not None:
         yield _patch_line(patch)
@@ -34,7 +34,7 @@ def field_lines(explained: Explained, paint: Paint) -> Iterator[str]:
 
 
 def field_notices(field: ReceptiveField) -> Iterator[str]:
-    """Yields notices about a field that is much smaller than its input, and about a patch that hides the image."""
+    """Yields notices about a field much smaller than its input, and a patch much smaller than the image."""
     what = "image" if field.patch is None else "patch"
     if field.narrow:
         wide = along({name: f"{field.voxels[name]} of {field.input[name]} voxels" for name in field.narrow})
@@ -54,7 +54,7 @@ def field_notices(field: ReceptiveField) -> Iterator[str]:
 
 
 def prediction_lines(patch: PatchCost, hardware: Hardware | None) -> Iterator[str]:
-    """Yields the costs of predicting a whole image with windows, and at once."""
+    """Yields the costs of predicting a whole image with windows and at once."""
     yield "prediction of one image"
     rows = {f"{_count(patch)}, step {patch.window_step:g}": patch.sliding, "whole image at once": patch.whole}
     width = max(map(len, rows))

@@ -1,4 +1,4 @@
-"""Pictures of a layout: the volume and its slices, one slice with its halo, and the memory of a device."""
+"""Pictures of a layout: the volume and its slices, one slice with its halo, and device memory."""
 
 import textwrap
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Geometry of the picture of a layout: slices and halos in voxels, and their projection in pixels."""
+"""Geometry of a layout picture: slices and halos in voxels, and their projection in pixels."""
 
 import dataclasses
 import itertools
@@ -20,7 +20,7 @@ class Cuts:
     Attributes:
       volume: 1 to 3 pairs (dimension, voxels).
       layout: the layout; rules for other dimensions do not cut the volume.
-      joined: {dimension: number of slices that are drawn as one}; default: 1.
+      joined: {dimension: number of slices drawn as one}; default: 1.
     """
 
     volume: tuple
@@ -59,7 +59,7 @@ class Cuts:
         return dataclasses.replace(self, joined=joined)
 
     def box(self, place: dict[str, int]) -> Box:
-        """Returns the voxel range of the box with number `place[dim]` along each dimension.
+        """Returns the voxel range of box number `place[dim]` along each dimension.
 
         >>> Cuts((("x", 9), ("y", 6)), Layout.parse("rows:2", "x:rows")).box({"x": 1, "y": 0})
         {'x': (5, 9), 'y': (0, 6)}
@@ -168,7 +168,7 @@ class Paper:
         return (right + back * _DEPTH[0]) * self.scale, (down + back * _DEPTH[1]) * self.scale
 
     def voxels(self, pixels: float) -> dict[str, float]:
-        """Returns the number of voxels of each dimension that measure a number of pixels across."""
+        """Returns the number of voxels along each dimension that span a number of pixels."""
         aslant = dict(zip([dim for dim, _ in self.volume], (1, 1, _DEPTH[1])))
         return {dim: pixels / self.scale / aslant[dim] for dim, _ in self.volume}
 
@@ -184,7 +184,7 @@ class Paper:
         return (*ranges, (0, 0))[:3]
 
     def faces(self, box: Box) -> dict[str, list[Point]]:
-        """Returns the corners of the visible faces: the front, and for a solid also the top and the right side."""
+        """Returns the corners of the visible faces: the front and, for a solid, the top and right side."""
         (top, bottom), (left, right), (front, back) = self.corners(box)
         seen = {"front": [(top, left, front), (top, right, front), (bottom, right, front), (bottom, left, front)]}
         if back > front:
@@ -193,7 +193,7 @@ class Paper:
         return {name: [self.point(*corner) for corner in corners] for name, corners in seen.items()}
 
     def outer_faces(self, box: Box) -> dict[str, list[Point]]:
-        """Returns the faces of a box on the surface of the whole drawing, where they are visible."""
+        """Returns the visible faces of a box, which lie on the surface of the whole drawing."""
         (top, _), (_, right), (front, _) = self.corners(box)
         on_surface = {"front": front == 0, "top": top == 0, "side": right == self._sizes[1]}
         return {name: corners for name, corners in self.faces(box).items() if on_surface[name]}

@@ -1,4 +1,4 @@
-"""The memory of a device as stacked bars, for the picture of a layout."""
+"""device memory as stacked bars, for a layout picture."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ _EDGE, _TEXT = "#24405c", "#222222"
 
 
 def memory_rows(kept: Sequence, recomputed: Sequence = ()) -> list[tuple[str, ...]]:
-    """Returns the rows of the table below the bars: the purpose and the bytes of each bar, and the total.
+    """Returns the rows of the table below the bars: the purpose and size of each bar, and the total.
 
     >>> memory_rows([("weights", 2**30), ("activations", 2**31)])
     [('weights', '1.0 GiB'), ('activations', '2.0 GiB'), ('total', '3.0 GiB')]
@@ -23,7 +23,7 @@ def memory_rows(kept: Sequence, recomputed: Sequence = ()) -> list[tuple[str, ..
 
 
 def draw_memory(axes, picture) -> None:
-    """Draws one bar for kept activations, one for recomputed activations, and a line at the memory of a device."""
+    """Draws one bar for kept activations, one for recomputed activations, and a line at the device memory."""
     width, height = axes.get_xlim()[1], axes.get_ylim()[1]
     axes.text(16, height - 6, "Memory per device in training", fontsize=10.5, fontweight="bold", va="top")
     bars = [("kept", dict(picture.memory)), ("recomputed", dict(picture.memory_recomputed))]

@@ -1,4 +1,4 @@
-"""The volume with its slices, and one slice with its halo, for the picture of a layout."""
+"""The volume with its slices, and one slice with its halo, for a layout picture."""
 
 import math
 
@@ -135,7 +135,7 @@ def _name_edges(axes, cuts, paper, at):
         x, y = (x0 + x1) / 2 + at[0] + away * dx, (y0 + y1) / 2 + at[1] + away * dy
         text = f"{dim}: {size} voxels, {which}"
         half, back = 2.8 * len(text), math.radians(angle)
-        # Keeps the names of short edges on the paper.
+        # Keeps the names of short edges within the picture.
         if dx > 0 and 2 * half > length:
             text, half = text.replace(", ", "\n"), half / 2
             x, y = x + 7 * dx, y + 7 * dy

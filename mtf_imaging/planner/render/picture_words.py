@@ -1,4 +1,4 @@
-"""The texts in the picture of a layout."""
+"""The texts in a layout picture."""
 
 import math
 
@@ -36,7 +36,7 @@ def describe_processors(cuts: Cuts) -> str:
 
 
 def describe_size(box: Box) -> str:
-    """Returns the number of voxels along each dimension.
+    """Describes the number of voxels along each dimension.
 
     >>> describe_size({"x": (4, 8), "y": (0, 6)})
     'x 4, y 6 voxels'
@@ -45,7 +45,7 @@ def describe_size(box: Box) -> str:
 
 
 def describe_halo(box: Box, halo: dict[str, tuple[int, int]], volume: tuple) -> list[str]:
-    """Returns the voxels that a slice needs from its neighbors, one line per dimension with a halo.
+    """Describes the halo of a slice, one line per dimension with a halo.
 
     >>> describe_halo({"x": (0, 4), "y": (0, 6)}, {"x": (1, 1)}, (("x", 8), ("y", 6)))
     ['x: 0 before, 1 after']

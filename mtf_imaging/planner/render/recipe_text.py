@@ -1,4 +1,4 @@
-"""The time and the cost of a training as text: lines for one layout, a table for several setups."""
+"""The time and cost of a training as text: lines for one layout, a table for several setups."""
 
 from collections.abc import Iterator, Mapping
 
@@ -18,10 +18,10 @@ _MEASURED = 2  # columns; the others follow from the measured step
 
 
 def recipe_lines(cost: RecipeCost, title: str = "training") -> Iterator[str]:
-    """Yields the lines of a training whose step time is computed.
+    """Yields the lines for a training with a modeled step time.
 
     Args:
-      cost: the time and the cost of the training.
+      cost: the time and cost of the training.
       title: the beginning of the first line.
     """
     yield f"{title} (computed from the time per step, not measured)"
@@ -39,10 +39,10 @@ def recipe_lines(cost: RecipeCost, title: str = "training") -> Iterator[str]:
 
 
 def recipe_table(costs: Mapping[str, RecipeCost]) -> Iterator[str]:
-    """Yields a table of trainings whose step times are measured, one line per setup.
+    """Yields a table of trainings with measured step times, one line per setup.
 
     Args:
-      costs: the time and the cost by the name of the setup; all have the same number of steps and the same price.
+      costs: the time and cost by setup name; all have the same number of steps and the same price.
     """
     first = next(iter(costs.values()))
     fields = [name for name in _COLUMNS if getattr(first, name) is not None]

@@ -1,4 +1,4 @@
-"""The result of a search as a table, with the reason why each layout is slower than the first."""
+"""The result of a search as a table, with the reason that each layout is slower than the first."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ _HEAD = ("", "mesh shape", "layout", _EQUAL, "step", "exchange", "memory", "why"
 def search_table(searched: Searched, top: int | None = None) -> str:
     """Returns a table of the first layouts, with the number of layouts that are not ranked.
 
-    Layouts that differ only by an exchange of axes share a row; see `equal_layouts`.
+    Layouts that differ only by swapped axes share a row; see `equal_layouts`.
 
     Args:
       searched: the result of the search.

@@ -139,7 +139,7 @@ def _assumed_links(plan, hardware):
 
 
 def _start_up_lines(explained, paint):
-    """Yields a table of what each mesh implementation needs to start, and a notice if placement needs too much."""
+    """Yields a table of the start-up costs of each mesh implementation, and a notice if placement costs too much."""
     every = explained.start_ups
     rows = {
         "nodes per process": [f"{start.nodes:,}" for start in every.values()],
@@ -177,7 +177,7 @@ def uneven_summary(plan: Plan) -> list[str]:
 
 
 def _uneven_lines(explained, paint):
-    """Yields the uneven slices, one notice if they waste much work, and one per dimension with growing halos."""
+    """Yields the uneven slices, a notice if they waste much work, and one per dimension with growing halos."""
     uneven = explained.unevenness
     lines = uneven_summary(explained.plan)
     if lines:
@@ -194,7 +194,7 @@ def _uneven_lines(explained, paint):
 
 
 def _fix(sizes, coarse):
-    """Returns the ways out of a notice; `coarse` is whether it concerns a coarse level of the network."""
+    """Returns the fixes for a notice; `coarse` states whether it concerns a coarse level of the network."""
     fixes = [f"use {sizes}"] if sizes else []
     fixes += ["use fewer processors"] + (["gather coarse levels with gather_below"] if coarse else [])
     return f"Fix: {', or '.join(fixes)}."
@@ -229,7 +229,7 @@ def _table(plan, verbose):
     rows, rest = [], []
     for name, ops in groups(plan).items():
         (rows if verbose or any(any(sum(h) for h in op.halo.values()) for op in ops) else rest).append((name, ops))
-    if not verbose and not rows:  # without halos, list the operations that compute most
+    if not verbose and not rows:  # without halos, list the operations that compute the most
         rows = sorted(rest, key=lambda group: -sum(op.flops for op in group[1]))[:20]
         rest = [group for group in rest if group not in rows]
     lines = [_HEAD, *(_row(plan, name, ops) for name, ops in rows)]

@@ -1,4 +1,4 @@
-"""Ranked layouts that differ only by an exchange of axes of equal size."""
+"""Ranked layouts that differ only by swapping axes of equal size."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -10,11 +10,11 @@ from mtf_imaging.planner.search.search import Found, Searched
 
 
 def equal_layouts(searched: Searched) -> list[tuple[Found, ...]]:
-    """Groups the ranked layouts that differ only by an exchange of axes.
+    """Groups the ranked layouts that differ only by swapped axes.
 
     Two layouts are equal if they split dimensions of the same size over the same mesh, and if each operation has the
     same cost and sends the same messages under both. The plans decide, because a network may treat dimensions of the
-    same size differently: by its kernels, pools or strides, or by an operation that works along one of them.
+    same size differently: it may have different kernels, pools or strides, or an operation along one of them.
 
     Args:
       searched: the result of a search.
@@ -47,10 +47,10 @@ def _are_equal(one: Found, other: Found, sizes: Mapping[str, int]) -> bool:
 
 
 def _splits(layout: Layout, sizes: Mapping[str, int]) -> list[tuple[bool, int, int]]:
-    """Returns (whether it is the batch, its size, the number of slices) for each split dimension."""
+    """Returns (is batch, size, number of slices) for each split dimension."""
     return [(dim == BATCH, sizes[dim], n) for dim, n in layout.slices_per_dimension.items()]
 
 
 def _op_costs(plan: Plan) -> list[OpCost]:
-    """Returns the costs of the operations, without the fields that tell the dimensions apart."""
+    """Returns the operation costs without the fields that distinguish the dimensions."""
     return [dataclasses.replace(op, slice=(), halo={}) for op in plan.ops]

@@ -6,10 +6,10 @@ from mtf_imaging.layout import Layout
 from mtf_imaging.planner.search.equal import equal_layouts
 from mtf_imaging.planner.search.search import Found, Searched
 
-STEP = 16  # voxels: other sizes give uneven slices at the coarse levels of most networks
+STEP = 16  # voxels; other sizes give uneven slices at the coarse levels of most networks
 _SIZES = (128, 256, 512, 1024, 64, 32, 16)  # starting sizes, tried in this order until a layout fits
 _FEW = 4
-_MARGIN = 1.15  # halos take a larger share of small cubes, so memory per voxel underestimates the largest size
+_MARGIN = 1.15  # halos take a larger share of small cubes, so their memory per voxel underestimates the largest size
 
 
 def largest_cube(
@@ -21,7 +21,7 @@ def largest_cube(
     tries the layouts that need the least memory, one of each group of equal layouts.
 
     Args:
-      search_at: a function (size, layouts, limit) -> `Searched`; it ranks up to `limit` layouts, None ranks all.
+      search_at: a function (size, layouts, limit) -> `Searched`; it ranks up to `limit` layouts, or all if None.
       every: the layouts to try.
       memory: bytes that a program can use on each device.
 

@@ -22,7 +22,7 @@ class Found:
       recompute: whether the backward pass recomputes activations.
       plan: the cost of a step.
       time: the duration of a step.
-      fits: whether the step fits in the memory of a device.
+      fits: whether the step fits in device memory.
     """
 
     layout: Layout
@@ -38,7 +38,7 @@ class Searched:
 
     Attributes:
       found: the ranked layouts: first the layouts that fit, by step time, then the others, by memory.
-      skipped: the reason for each layout that is not ranked: it leaves processors idle, or the network refuses it.
+      skipped: {layout that is not ranked: reason}, such as idle processors or a network that refuses the layout.
       sizes: {dimension: size} of the inputs.
     """
 
@@ -91,11 +91,11 @@ def search(
       every: the layouts to try.
       steps: the function that traces the step of a layout.
       hardware: the kind of device.
-      dtype: the dtype of the activations.
+      dtype: the activation dtype.
       memory: bytes that a program can use on each device.
       recompute: whether the job recomputes activations. If it does not and a layout does not fit, the search also tries
         the layout with recomputation.
-      only: the number of layouts to rank; default: all.
+      only: the maximum number of layouts to rank; default: all.
       num_hosts: the number of hosts, which must divide the number of devices.
       mesh_impl: "placement" or "collective"; see `make_plan`.
     """

@@ -1,4 +1,4 @@
-"""Chooses the workflow by the kind of data."""
+"""Chooses the workflow for a kind of data."""
 
 from pathlib import Path
 
@@ -12,12 +12,12 @@ KINDS = {demo: kind for kind in ALL.values() for demo in kind.demos}
 
 
 def choose_workflow(output_dir: Path, input_dir: Path | None, kind: str | None) -> Workflow:
-    """Returns the steps for synthetic data of a kind, or for the data of a folder.
+    """Returns the steps for a kind of synthetic data, or for the data in a folder.
 
     Args:
       output_dir: the folder for all files of the demo.
       input_dir: a folder of cases, photos or images with objects; None for synthetic data.
-      kind: the kind of synthetic data, of `KINDS`; None for livers.
+      kind: the kind of synthetic data, one of `KINDS`; None for livers.
 
     Raises:
       ConfigError: both a folder and a kind are given, or the folder is a file.

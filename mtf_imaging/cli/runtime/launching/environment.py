@@ -10,13 +10,13 @@ from mtf_imaging.processes.secret import SECRET, find_secret, make_secret
 from mtf_imaging.processes.servers import Server
 
 _HOST = "127.0.0.1"
-# Not TF_NUM_INTEROP_THREADS: with too few of these threads, an operation that waits for another process blocks the
-# operations that the other process waits for.
+# Not TF_NUM_INTEROP_THREADS: with too few of these threads, an operation that waits for another process blocks
+# operations that the other process needs.
 _THREADS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS")
 
 
 def build_environments(environ: Mapping[str, str], num: int, timeout: float | None) -> list[dict[str, str]]:
-    """Returns the environment variables of each process.
+    """Builds the environment variables of each process.
 
     TF_CONFIG contains the addresses of all processes, with ports that are free now. The processes share a new secret
     unless `environ` sets one. Each process uses an equal share of the cores unless `environ` sets the number of
@@ -40,7 +40,7 @@ def _num_cores() -> int:
 
 
 def _free_ports(num: int) -> list[int]:
-    """Returns different ports that are free for TCP and UDP: all stay open until the last one is chosen."""
+    """Returns distinct ports that are free for TCP and UDP; all stay open until the last one is chosen."""
     with contextlib.ExitStack() as probes:
         ports: list[int] = []
         while len(ports) < num:

@@ -19,7 +19,7 @@ from mtf_imaging.errors import ConfigError, reason
 GRACE = 10.0  # seconds between the first failure, SIGTERM and SIGKILL
 # Exit codes of a process that was asked to stop. Others may still save their files.
 STOPPED = (INTERRUPTED, 130)
-_TICK = 0.2  # seconds, the longest wait; signals and ends of processes end a wait at once
+_TICK = 0.2  # seconds of the longest wait; signals and exiting processes end a wait at once
 _PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
@@ -31,7 +31,7 @@ class End(NamedTuple):
 
     @property
     def exit_code(self) -> int:
-        """The exit code, as a shell has it."""
+        """The exit code, as a shell reports it."""
         return self.returncode if self.returncode >= 0 else 128 - self.returncode
 
     def __str__(self) -> str:
@@ -46,8 +46,8 @@ class End(NamedTuple):
 def run_group(program: Program, environments: Sequence[dict[str, str]], signals: Signals) -> End | None:
     """Runs a program in several processes until all have ended.
 
-    Signals are passed on to every process. When a process fails, the others have time to notice and to report it; after
-    that, they are ended. After a second signal, they have as much time.
+    Signals are passed on to every process. When a process fails, the others have time to notice and report it; then
+    they are ended. After a second signal, they have the same time.
 
     Args:
       program: the program.
@@ -78,7 +78,7 @@ def _start(program: Program, environ: dict[str, str], index: int, output: Output
     # A progress bar needs a terminal, so process 0 writes to ours.
     stdout, stderr = (None if index == 0 and os.isatty(target) else subprocess.PIPE for target in (1, 2))
     if stdout is not None:
-        # Python keeps output to a pipe back until there are kilobytes of it, which are lost if a signal kills it.
+        # Python buffers kilobytes of output to a pipe, which are lost if a signal kills it.
         environ = {"PYTHONUNBUFFERED": "1", **environ}
     try:
         process = program.start(
@@ -104,22 +104,22 @@ def _start(program: Program, environ: dict[str, str], index: int, output: Output
 
 
 def _die_with_parent() -> Callable[[], None]:
-    """Returns a function that a new process calls, so that SIGKILL ends it when this process dies, even by SIGKILL.
+    """Returns a function for a new process that makes the kernel kill it when this process dies, even by SIGKILL.
 
-    It does not hold for processes that the new process starts itself.
+    It does not apply to children of the new process.
     """
     libc, parent = ctypes.CDLL(None), os.getpid()
 
     def prepare() -> None:
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it died before the call
+        if os.getppid() != parent:  # this parent died before the call
             os.kill(os.getpid(), signal.SIGKILL)
 
     return prepare
 
 
 def _wait(processes: Sequence[subprocess.Popen], output: Output, signals: Signals) -> list[End]:
-    """Waits until all processes have ended, and returns their ends in order."""
+    """Waits until all processes have ended, and returns the ends in order."""
     ends: list[End] = []
     deadlines: list[tuple[float, int]] | None = None  # times and signals for the processes that outlive a failure
     is_hurried = False
@@ -148,17 +148,17 @@ def _wait(processes: Sequence[subprocess.Popen], output: Output, signals: Signal
 
 
 def _is_failure(end: End, signals: Signals) -> bool:
-    """Returns whether a process ended without success, and not because somebody stopped it."""
+    """Returns whether a process failed, rather than being stopped by a user."""
     return end.returncode not in (0, *STOPPED) and -end.returncode not in signals.received
 
 
 def _likely_cause(end: End) -> int:
-    """Orders processes that end at the same moment: a killed one makes the others fail, not vice versa."""
+    """Sort key for processes that end at the same moment: a killed process makes others fail, not vice versa."""
     return (end.returncode > 0) + (end.returncode in STOPPED)
 
 
 def _send(processes: Sequence[subprocess.Popen], number: int) -> None:
-    """Sends a signal to the processes that still run; SIGKILL also to the processes that they started."""
+    """Sends a signal to the running processes; SIGKILL goes to their children, too."""
     for process in processes:
         if process.poll() is None:
             with contextlib.suppress(ProcessLookupError):
@@ -166,7 +166,7 @@ def _send(processes: Sequence[subprocess.Popen], number: int) -> None:
 
 
 def _end(processes: Sequence[subprocess.Popen]) -> None:
-    """Ends the processes that still run after an error in this process."""
+    """Ends the running processes after an error in this process."""
     _send(processes, signal.SIGTERM)
     deadline = time.monotonic() + GRACE
     for process in processes:

@@ -8,19 +8,19 @@ import selectors
 import time
 
 _CHUNK = 1 << 16  # bytes; a longer line is written in pieces
-# Seconds to wait for output after all processes ended, and in total.
+# Seconds to wait for output after all processes have ended, and in total.
 _LAST, _LAST_IN_TOTAL = 0.2, 2.0
 
 
 class Output:
     """Copies the output of processes to file descriptors of this process.
 
-    Pipes are read when `copy` is called. Lines of different processes never mix. What a lost terminal cannot show is
-    dropped, so that the processes can save their files.
+    Pipes are read when `copy` is called. Lines of different processes never mix. Output that a lost terminal cannot
+    show is dropped, so that the processes can save their files.
 
     Attributes:
-      may_be_lost: whether to drop whatever cannot be written, for instance because a lost connection has also ended the
-        program that read the output.
+      may_be_lost: whether to drop output that cannot be written, for instance because a lost connection has also ended
+        its reader.
     """
 
     def __init__(self) -> None:
@@ -40,11 +40,11 @@ class Output:
         self._selector.register(pipe, selectors.EVENT_READ, _Stream(target, prefix))
 
     def wake_on(self, descriptor: int) -> None:
-        """Makes `copy` return early when a non-blocking file descriptor, which it empties, can be read."""
+        """Makes `copy` return early when a non-blocking file descriptor becomes readable; `copy` then empties it."""
         self._selector.register(descriptor, selectors.EVENT_READ, None)
 
     def copy(self, timeout: float) -> bool:
-        """Copies what the processes write. Waits up to `timeout` seconds for it. Returns whether anything arrived."""
+        """Copies available output, waiting up to `timeout` seconds for it. Returns whether anything arrived."""
         ready = self._selector.select(timeout)
         for key, _ in ready:
             with contextlib.suppress(BlockingIOError):
@@ -58,9 +58,9 @@ class Output:
         return bool(ready)
 
     def close(self) -> None:
-        """Copies the rest of the output, and closes the pipes.
+        """Copies the rest of the output and closes the pipes.
 
-        A program that a process left behind may keep a pipe open, so the end of the pipe may never come.
+        A child left running by a process may keep a pipe open, so its end may never come.
         """
         end = time.monotonic() + _LAST_IN_TOTAL
         try:
@@ -91,14 +91,14 @@ class _Stream:
         self.target, self._prefix, self._buffer = target, prefix, b""
 
     def feed(self, data: bytes) -> bytes:
-        """Returns what to write after more output."""
+        """Adds output and returns the text to write."""
         self._buffer += data
         end = max(self._buffer.rfind(b"\n"), -1 if self._prefix else self._buffer.rfind(b"\r")) + 1
         complete, self._buffer = self._buffer[:end], self._buffer[end:]
         return self._with_prefix(complete) + (self.rest() if len(self._buffer) > _CHUNK else b"")
 
     def rest(self) -> bytes:
-        """Returns what to write at the end of the output."""
+        """Returns the text to write at the end of the output."""
         rest, self._buffer = self._buffer, b""
         return self._with_prefix(rest)
 

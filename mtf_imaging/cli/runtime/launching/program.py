@@ -14,7 +14,7 @@ from mtf_imaging.spelling import did_you_mean
 
 
 def resolve_program(words: Sequence[str]) -> Program:
-    """Returns the program that some words start.
+    """Returns the program for the given words.
 
     Args:
       words: a command of mtf-imaging with its flags, with or without the word mtf-imaging; a Python file with its
@@ -41,7 +41,7 @@ def resolve_program(words: Sequence[str]) -> Program:
 
 
 def _check_command(words: Sequence[str]) -> None:
-    """Raises the error of a command line once, instead of in every process."""
+    """Raises errors of a command line once, instead of in every process."""
     if not words:
         raise ConfigError(f"{usage.PROGRAM} after -- has no command. {usage.command_list()}")
     name, *rest = words

@@ -1,4 +1,4 @@
-"""Processes that all start again after a failure."""
+"""Restarts all processes after a failure."""
 
 import os
 import sys
@@ -14,15 +14,15 @@ _WRONG_COMMAND_LINE = 2
 
 
 def run_with_restarts(program: Program, num: int, restarts: int, timeout: float | None) -> None:
-    """Runs a program in several local processes, and starts all of them again after a failure.
+    """Runs a program in several local processes, and restarts all of them after a failure.
 
-    A wrong command line fails again, and somebody who stops the program wants it to end, so neither is a reason to
-    start again.
+    A wrong command line would fail again, and a user who stops the program wants it to end, so neither causes a
+    restart.
 
     Args:
       program: the program.
       num: number of processes.
-      restarts: how often to start again.
+      restarts: the maximum number of restarts.
       timeout: seconds after which a process counts as lost, or None for the default.
 
     Raises:
@@ -37,7 +37,7 @@ def run_with_restarts(program: Program, num: int, restarts: int, timeout: float 
                 return
             is_final = bool(signals.received) or end.returncode in (_WRONG_COMMAND_LINE, *STOPPED)
             if is_final or restart == restarts:
-                # A process that was stopped has reported it.
+                # A stopped process has reported this itself.
                 raise ProgramFailed("" if end.returncode in STOPPED else f"{end}.", end.exit_code)
             print(
                 f"{PROGRAM}: {end}; starting all processes again, restart {restart + 1} of {restarts}",

@@ -1,4 +1,4 @@
-"""Signals to this process, recorded so that they can be passed on to its processes."""
+"""Records the signals that this process receives, so that it can pass them on to its children."""
 
 import os
 import select
@@ -18,7 +18,7 @@ class Signals:
 
     Attributes:
       received: the numbers of all signals that arrived.
-      wakeup: a file descriptor that can be read after a signal, and after the end of a child process.
+      wakeup: a file descriptor that becomes readable after a signal or the end of a child process.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Signals:
         self._before: dict[int, Any] = {}
 
     def take(self) -> list[int]:
-        """Returns the signals since the last call, in order."""
+        """Returns the signals received since the last call, in order."""
         taken, self._new = self._new, []
         return taken
 
@@ -53,7 +53,7 @@ class Signals:
             # its program ignore SIGHUP.
             if signal.getsignal(number) != signal.SIG_IGN:
                 self._before[number] = signal.signal(number, self._record)
-        self._before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)  # only wakes
+        self._before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)  # only wakes `wait`
         return self
 
     def __exit__(

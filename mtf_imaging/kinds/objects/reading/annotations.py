@@ -1,4 +1,4 @@
-"""Finds the images of a folder in the layout of COCO, with the annotations of their objects."""
+"""Finds the images in a folder with COCO's structure, with the annotations of their objects."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 _ANNOTATIONS, _PREFIX, _ENDING = "annotations", "instances_", ".json"
-_SHOWN = 5  # names in a message
+_SHOWN = 5  # names listed in a message
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,13 @@ class ObjectImage:
     """One image.
 
     Attributes:
-      key: the name of the image without its ending, unique in its split.
+      key: the image name without the ending, unique in its split.
       image: the file.
       image_id: the ID in the annotations.
-      height, width: the size of the image.
+      height, width: the image size.
       objects: the objects in the order of the file, including crowd regions; None in a folder without annotations.
-      orientation: how the stored pixels are turned for this image; see `upright_image`. The height, the width and the
-        objects are those of the turned image.
+      orientation: the rotation of the stored pixels for this image; see `upright_image`. The height, the width and the
+        objects refer to the turned image.
     """
 
     key: str
@@ -58,9 +58,9 @@ def find_object_images(
     description: ObjectDescription | None = None,
     need_annotations: bool = True,
 ) -> list[ObjectImage]:
-    """Lists the images of a folder.
+    """Lists the images in a folder.
 
-    A folder in the layout of COCO contains `annotations/instances_SPLIT.json` for each split:
+    A folder with COCO's structure contains `annotations/instances_SPLIT.json` for each split:
 
     - "images" is a list of objects with "id", "file_name", "height" and "width".
     - "categories" is a list of objects with "id" and "name". Class i of a network is the category with the i-th lowest
@@ -69,23 +69,24 @@ def find_object_images(
       optional keys are "segmentation" (polygons or a run-length encoding, compressed or not), "area" and "iscrowd".
 
     The images are in the folder `SPLIT`, `images/SPLIT`, `images`, or the folder itself: the first one that contains
-    the first image. They are JPEG, PNG or TIFF files with 8 bits per channel. Gray and palette images become red, green
-    and blue. As in COCO, sizes, boxes and masks refer to the stored pixels, whatever the EXIF orientation. Images
+    the first image. They are JPEG, PNG or TIFF files with 8 bits per channel. Grayscale and palette images are
+    converted to RGB. As in COCO, sizes, boxes and masks refer to the stored pixels, whatever the EXIF orientation.
+    Images
     without annotations are backgrounds, and boxes may exceed the image.
 
     Args:
-      folder: a folder in the layout of COCO; without `need_annotations`, also a folder of images or one image.
+      folder: a folder with COCO's structure; without `need_annotations`, also a folder of images or one image.
       split: the name of a split, such as "train2017". None for the only split.
       description: the categories of a run. None for the categories of the split.
-      need_annotations: whether the folder must have annotations. In a folder without them, the IDs of images are their
+      need_annotations: whether the folder must have annotations. In a folder without them, image IDs are the image
         names if all names are numbers, as in COCO, and 1, 2, ... otherwise.
 
     Returns:
       At least one image.
 
     Raises:
-      DataError: the folder has another layout, the split is not known, images are missing, the annotations are invalid,
-        or they have categories that `description` lacks.
+      DataError: the folder has another structure, the split is unknown, images are missing, the annotations are
+        invalid, or they have categories that are not in `description`.
     """
     folder = Path(folder)
     if not need_annotations and not has_annotations(folder):
@@ -103,12 +104,12 @@ def find_object_images(
 
 
 def has_annotations(folder: str | Path) -> bool:
-    """Returns whether a folder has annotations in the layout of COCO."""
+    """Returns whether a folder has annotations in COCO's structure."""
     return bool(splits(folder))
 
 
 def splits(folder: str | Path) -> tuple[str, ...]:
-    """Returns the names of the splits of a folder, sorted; () if it has none."""
+    """Returns the names of the splits of a folder, sorted; () if there are none."""
     folder = Path(folder)
     with access_named(folder):
         files = [path for path in (folder / _ANNOTATIONS).glob(f"{_PREFIX}*") if path.suffix.lower() == _ENDING]
@@ -116,14 +117,14 @@ def splits(folder: str | Path) -> tuple[str, ...]:
 
 
 def annotation_file(folder: str | Path, split: str | None = None) -> Path:
-    """Returns the annotations of a split.
+    """Returns the annotation file of a split.
 
     Args:
-      folder: a folder in the layout of COCO.
+      folder: a folder with COCO's structure.
       split: the name of the split. None for the only split.
 
     Raises:
-      DataError: the folder has no annotations, the split is not known, or `split` is None and there are several.
+      DataError: the folder has no annotations, the split is unknown, or `split` is None and there are several.
     """
     folder = Path(folder)
     names = splits(folder)
@@ -145,11 +146,11 @@ def object_description(folder: str | Path, split: str | None = None) -> ObjectDe
     """Returns the categories of a folder.
 
     Args:
-      folder: a folder in the layout of COCO.
+      folder: a folder with COCO's structure.
       split: the split whose categories are returned. None for the split with the smallest file.
 
     Raises:
-      DataError: the folder has no annotations, the split is not known, or its annotations are invalid.
+      DataError: the folder has no annotations, the split is unknown, or its annotations are invalid.
     """
     if split is None and splits(folder):
         path = min((annotation_file(folder, name) for name in splits(folder)), key=lambda path: path.stat().st_size)
@@ -176,7 +177,7 @@ def _fault_of_layout(folder: Path) -> str:
 
 
 def _classes(instances: Instances, description: ObjectDescription | None, path: Path) -> list[int] | None:
-    """Returns the class of each category of a file; None if they are 0, 1, ..."""
+    """Returns the class of each category of a file; None if they are already 0, 1, ..."""
     if description is None or description.categories == instances.categories:
         return None
     at = {category: number for number, category in enumerate(description.categories)}
@@ -198,7 +199,7 @@ def _renumbered(objects: tuple[Annotated, ...], classes: Sequence[int] | None) -
 
 
 def _keys(entries: Sequence[ImageEntry], path: Path) -> list[str]:
-    """Returns the names of the images without their endings."""
+    """Returns the image names without endings."""
     keys: dict[str, str] = {}
     for entry in entries:
         name = PurePosixPath(normalize_name(entry.file_name))
@@ -235,13 +236,13 @@ def _files(folder: Path, split: str, entries: Sequence[ImageEntry], path: Path) 
 
 
 def _exists(folder: Path, name: str) -> bool:
-    """Returns whether a folder has a file, whose name may have another form of Unicode."""
+    """Returns whether a folder has a file, even if its name uses another Unicode normalization."""
     file = folder / name
     return file.is_file() or normalize_name(file.name) in _names(file.parent)
 
 
 def _names(folder: Path) -> dict[str, str]:
-    """Returns the names of the files in a folder by their normal forms; there is one system call for many files."""
+    """Returns {normalized file name: file name} for a folder, with one system call for many files."""
     if not folder.is_dir():
         return {}
     with access_named(folder), os.scandir(folder) as entries:
@@ -250,7 +251,7 @@ def _names(folder: Path) -> dict[str, str]:
 
 
 def _plain_images(folder: Path, split: str | None) -> list[ObjectImage]:
-    """Lists the images of a folder without annotations, or one image."""
+    """Lists the images in a folder without annotations, or one image."""
     with access_named(folder):
         is_image = folder.is_file() and PHOTOS.stem(folder) is not None
     if split is not None or not (is_image or (folder.is_dir() and image_files(folder, PHOTOS, subfolders=False))):

@@ -1,7 +1,7 @@
 """Reads the pixels of images with objects, and turns images upright.
 
-Annotations and COCO results refer to the stored pixels of a file. A network sees images upright, as their EXIF
-orientation says, because most objects look different when they lie on their side.
+Annotations and COCO results refer to the stored pixels of a file. A network gets upright images, turned according to
+their EXIF orientation, because most objects look different when they lie on their side.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ def read_object_image(image: ObjectImage, region: Region = WHOLE) -> np.ndarray:
       uint8 `[height, width, 3]`.
 
     Raises:
-      DataError: the file is missing or damaged, or has another size than the annotations state.
+      DataError: the file is missing or damaged, or does not have the size in the annotations.
     """
     size, expected = photo_size(image.image), image.orientation.upright_size(image.height, image.width)
     if size != expected:
@@ -43,9 +43,9 @@ def read_object_image(image: ObjectImage, region: Region = WHOLE) -> np.ndarray:
 
 
 def upright_image(image: ObjectImage) -> ObjectImage:
-    """Returns an image as its EXIF orientation turns it, with its objects; an upright image is returned itself.
+    """Turns an image and its objects upright by its EXIF orientation; returns an upright image unchanged.
 
-    The polygons of turned objects become run lengths.
+    Polygons of turned objects are converted to run lengths.
 
     Raises:
       DataError: the file is missing or damaged, or a segmentation does not fit the image.
@@ -67,14 +67,14 @@ def upright_image(image: ObjectImage) -> ObjectImage:
 
 
 def stored_detections(detections: Detections, image: ObjectImage) -> Detections:
-    """Returns detections in an image of `upright_image` in the axes of the stored pixels."""
+    """Converts detections in an image from `upright_image` to stored pixel coordinates."""
     orientation, size = image.orientation, (image.height, image.width)
     boxes = orientation.turn_boxes_back(detections.boxes, *size)
     return _turned(detections, orientation, boxes, size, back=True)
 
 
 def upright_detections(detections: Detections, image: ObjectImage) -> Detections:
-    """Returns detections in the axes of the stored pixels in an image of `upright_image`."""
+    """Converts detections in stored pixel coordinates to an image from `upright_image`."""
     orientation, size = image.orientation, (image.height, image.width)
     boxes = orientation.turn_boxes(detections.boxes, *size)
     return _turned(detections, orientation, boxes, orientation.upright_size(*size), back=False)
@@ -83,7 +83,7 @@ def upright_detections(detections: Detections, image: ObjectImage) -> Detections
 def _turned(
     detections: Detections, orientation: Orientation, boxes: np.ndarray, size: tuple[int, int], back: bool
 ) -> Detections:
-    """Returns detections with other boxes, and with masks that are turned; `size` is that of the present masks."""
+    """Returns detections with the given boxes and turned masks; `size` is the current size of the masks."""
     if orientation == UPRIGHT:
         return detections
     masks = detections.masks

@@ -1,7 +1,7 @@
-"""Reads a file of instances in the format of COCO, such as `instances_train2017.json`.
+"""Reads an instance file in COCO's format, such as `instances_train2017.json`.
 
-The file for the training images of COCO has 450 MB. Polygons become arrays while the file is parsed, because lists of
-numbers take eight times the memory.
+COCO's file for the training images has 450 MB. Polygons are converted to arrays while the file is parsed, because lists
+of numbers need eight times the memory.
 """
 
 import contextlib
@@ -22,12 +22,12 @@ from mtf_imaging.files.json_file import read_json
 from mtf_imaging.files.reading import access_named
 from mtf_imaging.kinds.objects.description import ObjectDescription, is_integer
 
-# Polygons, each float64 [2 * points] of x and y in turn, or {"size": [height, width], "counts": ...}.
+# Polygons, each float64 [2 * points] of alternating x and y, or {"size": [height, width], "counts": ...}.
 Segmentation = tuple[np.ndarray, ...] | dict[str, Any]
 
 _LISTS = ("images", "annotations", "categories")
 _PROGRESS_AFTER = 2.0  # seconds
-# Six bits per character from "0" on; the highest bit of all but the last character of a number is set.
+# Six bits per character, starting at "0"; all characters of a number except the last have the highest bit set.
 _COMPRESSED = re.compile("(?:[0-o]*[0-O])?")
 
 
@@ -36,8 +36,8 @@ class Annotated(NamedTuple):
 
     Attributes:
       category: the class of a network, from 0 on.
-      box: y0, x0, y1, x1 in pixels of the image; may exceed the image.
-      segmentation: polygons or a run-length encoding, for `masks`; None if the file has none.
+      box: y0, x0, y1, x1 in pixels of the image; the box may exceed the image.
+      segmentation: polygons or a run-length encoding, for `masks`; None if the file does not have one.
       is_crowd: whether the region contains many objects. Training skips such regions, and the scores ignore detections
         in them.
       area: the area of the mask in pixels.
@@ -53,13 +53,13 @@ class Annotated(NamedTuple):
 
 
 class ImageEntry(NamedTuple):
-    """One image of a file of instances.
+    """One image in an instance file.
 
     Attributes:
       image_id: the ID in the file.
-      file_name: the name of the image, relative to the folder of images.
-      height, width: the size of the image.
-      objects: the objects in the order of the file.
+      file_name: the image name, relative to the image folder.
+      height, width: the image size.
+      objects: the objects in file order.
     """
 
     image_id: int
@@ -70,11 +70,11 @@ class ImageEntry(NamedTuple):
 
 
 class Instances(NamedTuple):
-    """A file of instances.
+    """The contents of an instance file.
 
     Attributes:
-      categories: pairs of the ID and the name of each category, sorted by ID. The index is the class.
-      images: the images in the order of the file.
+      categories: pairs (ID, name) of the categories, sorted by ID. The index is the class.
+      images: the images in file order.
     """
 
     categories: tuple[tuple[int, str], ...]
@@ -82,10 +82,10 @@ class Instances(NamedTuple):
 
 
 def read_instances(path: str | Path) -> Instances:
-    """Reads a file of instances; the two files that were read last are kept in memory.
+    """Reads an instance file; the last two files are kept in memory.
 
     Raises:
-      DataError: the file is missing or not valid JSON, or an entry is incomplete or refers to a missing one.
+      DataError: the file is missing or not valid JSON, or an entry is incomplete or refers to a missing entry.
     """
     path = Path(path)
     with access_named(path):
@@ -95,7 +95,7 @@ def read_instances(path: str | Path) -> Instances:
 
 @functools.lru_cache(maxsize=2)
 def _read(path: Path, changed: int, size: int) -> Instances:
-    """Reads a file; its time of change and its size identify its contents."""
+    """Reads a file; its modification time and size identify its contents in the cache."""
     with _progress(f"reading {path.name}") as bar:
         fields = read_json(path, "correct it, or fetch it again", lambda entry: _compact(entry, bar))
     for name in _LISTS:
@@ -109,12 +109,12 @@ def _read(path: Path, changed: int, size: int) -> Instances:
 
 
 def _progress(what: str, entries: Iterable | None = None) -> tqdm:
-    """Returns a progress bar that large files show."""
+    """Returns a progress bar, which only large files show."""
     return tqdm(entries, desc=what, unit="entry", dynamic_ncols=True, delay=_PROGRESS_AFTER)
 
 
 def _compact(fields: dict[str, Any], bar: tqdm) -> dict[str, Any]:
-    """Replaces the polygons of an annotation by arrays; invalid polygons remain, for a message later."""
+    """Replaces the polygons of an annotation with arrays; invalid polygons remain, for a later message."""
     bar.update()
     polygons = fields.get("segmentation")
     if isinstance(polygons, list):
@@ -124,7 +124,7 @@ def _compact(fields: dict[str, Any], bar: tqdm) -> dict[str, Any]:
 
 
 class _Entries:
-    """The entries of a list, with errors that name the entry.
+    """The entries of a list, with errors that name an entry.
 
     Args:
       path: the file.
@@ -142,7 +142,7 @@ class _Entries:
         return DataError(f"{self._path}: {self._name}[{number}]{shown} {what}. Fix: {fix}.")
 
     def check(self, number: int, entry: Any, keys: tuple[str, ...]) -> None:
-        """Raises DataError if an entry lacks a key, or if its ID is not an integer of its own."""
+        """Raises DataError if an entry lacks a key, or if its ID is not a unique integer."""
         if not isinstance(entry, Mapping):
             raise self.error(number, entry, f"is {_shown(entry)}, not an object", "write an object")
         for key in keys:
@@ -248,7 +248,7 @@ def _add_annotations(
 
 
 def _fault_of_segmentation(segmentation: Any, size: tuple[int, int]) -> tuple[str, str] | None:
-    """Returns what is wrong with a segmentation and the fix, or None."""
+    """Returns the fault of a segmentation with its fix, or None."""
     if isinstance(segmentation, tuple):
         for polygon in segmentation:
             if polygon.ndim != 1 or polygon.size < 6 or polygon.size % 2 or not math.isfinite(polygon.sum()):

@@ -1,4 +1,4 @@
-"""Masks of objects: decoded and encoded by pycocotools, cropped to their boxes, and pasted into images."""
+"""Object masks: decodes and encodes them with pycocotools, crops them to boxes, and pastes them into images."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,14 +12,14 @@ from mtf_imaging.kinds.objects.reading.interpolation import interpolate, neighbo
 
 
 def run_lengths(segmentation: Segmentation, height: int, width: int) -> dict[str, Any]:
-    """Returns a segmentation as a compressed run-length encoding for pycocotools, in the form of `encode_mask`.
+    """Returns a segmentation as a compressed run-length encoding for pycocotools; see `encode_mask`.
 
     Args:
-      segmentation: polygons, or a run-length encoding that is compressed or not.
-      height, width: the size of the image.
+      segmentation: polygons, or a run-length encoding, compressed or not.
+      height, width: the image size.
 
     Raises:
-      DataError: the encoding does not have the size of the image.
+      DataError: the encoding does not have the image size.
     """
     if not isinstance(segmentation, dict):
         return _as_json(coco_mask.merge(coco_mask.frPyObjects([*segmentation], height, width)))
@@ -32,7 +32,7 @@ def run_lengths(segmentation: Segmentation, height: int, width: int) -> dict[str
 
 def decode_mask(segmentation: Segmentation, height: int, width: int) -> np.ndarray:
     """Returns a segmentation as bool `[height, width]`; see `run_lengths`."""
-    # pycocotools.mask.decode would give the same, but it does not check the encoding, and it uses an interface of NumPy
+    # pycocotools.mask.decode has the same result, but does not check the encoding, and uses a NumPy interface
     # that will be removed.
     encoded = segmentation if isinstance(segmentation, dict) else run_lengths(segmentation, height, width)
     counts = encoded["counts"]
@@ -47,10 +47,10 @@ def encode_mask(mask: np.ndarray) -> dict[str, Any]:
 
 
 def crop_mask(mask: np.ndarray, box: tuple[float, float, float, float], size: int) -> np.ndarray:
-    """Returns the part of a mask in a box, with a fixed size, as the target of a network.
+    """Crops a mask to a box with a fixed size, as a training target.
 
-    The values at the centers of `size` x `size` bins are interpolated linearly between the centers of the pixels of the
-    mask, and those beyond the border of the mask are the nearest ones in it.
+    The values at the centers of `size` x `size` bins are interpolated linearly between the centers of the mask's
+    pixels. Beyond the border of the mask, the nearest values are used.
 
     Args:
       mask: `[height, width]`.
@@ -74,7 +74,7 @@ def paste_mask(
     width: int,
     threshold: float = 0.5,
 ) -> np.ndarray:
-    """Returns a predicted mask in its image.
+    """Pastes a predicted mask into its image.
 
     The mask is interpolated linearly at the centers of the pixels, between the centers of its bins and zeros around
     them, as in Detectron2's `paste_masks_in_image` (`grid_sample` with `align_corners=False`). torchvision and
@@ -83,8 +83,8 @@ def paste_mask(
     Args:
       probabilities: `[rows, columns]`, the mask within the box.
       box: y0, x0, y1, x1 in pixels of the image.
-      height, width: the size of the image.
-      threshold: the probability from which a pixel belongs to the object.
+      height, width: the image size.
+      threshold: the lowest probability at which a pixel belongs to the object.
 
     Returns:
       bool `[height, width]`. With a threshold of 0.5 or more, all pixels outside of the box are False.
@@ -92,7 +92,7 @@ def paste_mask(
     pasted = np.zeros((height, width), bool)
     ranges, around = [], []
     for low, high, length, count in zip(box[:2], box[2:], (height, width), probabilities.shape, strict=True):
-        margin = (high - low) / count / 2  # half a bin, in which the probability falls to 0
+        margin = (high - low) / count / 2  # half a bin, over which the probability falls to 0
         first, end = np.ceil(low - margin - 0.5), np.floor(high + margin - 0.5) + 1
         inside = np.arange(max(0, int(first)), min(length, int(end)))
         if not inside.size or high <= low:
@@ -110,10 +110,11 @@ def _as_json(encoded: dict[str, Any]) -> dict[str, Any]:
 
 
 def _runs(counts: str | bytes) -> list[int]:
-    """Returns the lengths of the runs of a compressed encoding.
+    """Returns the run lengths in a compressed encoding.
 
-    A number has five bits per character, the lowest ones first, and the sixth bit of a character says whether the
-    number continues. From the fourth number on, it is the difference from the number two before it.
+    A number has five bits per character, lowest bits first, and the sixth bit of a character states whether the
+    number continues. From the fourth number on, numbers are stored as the difference from the number two positions
+    earlier.
     """
     runs: list[int] = []
     value = shift = 0

@@ -1,4 +1,4 @@
-"""Scales whole images to the input of a network."""
+"""Scales whole images to the network input."""
 
 import numpy as np
 
@@ -9,16 +9,16 @@ from mtf_imaging.kinds.objects.reading.interpolation import interpolate, neighbo
 
 
 def fit_factor(height: int, width: int, size: tuple[int, int]) -> float:
-    """Returns the largest factor with which an image fits a size."""
+    """Returns the largest factor at which an image fits a size."""
     return min(size[0] / height, size[1] / width)
 
 
 def fit(
     pixels: np.ndarray, size: tuple[int, int], description: ObjectDescription
 ) -> tuple[np.ndarray, tuple[float, float]]:
-    """Returns an image as a network sees it in prediction: scaled to fit a size, and padded at the bottom and right.
+    """Returns the network input for prediction: an image scaled to fit a size, padded at the bottom and right.
 
-    This is what `Objects` yields without augmentation.
+    `Objects` yields the same without augmentation.
 
     Args:
       pixels: values in 0..255, `[height, width, 3]`.
@@ -26,11 +26,11 @@ def fit(
       description: the scaling of the values. Padding is 0 after the scaling.
 
     Returns:
-      The image, float32 `[*size, 3]`, and the factors of the height and the width. Due to rounding to whole pixels,
+      The image, float32 `[*size, 3]`, and the factors for the height and the width. Due to rounding to whole pixels,
       the two may differ slightly.
 
     Raises:
-      ShapeError: `pixels` has another shape.
+      ShapeError: `pixels` has the wrong shape.
     """
     if pixels.ndim != 3 or pixels.shape[2] != 3:
         raise ShapeError(f"an image of shape {pixels.shape} is not [height, width, 3]. Fix: pass red, green and blue.")

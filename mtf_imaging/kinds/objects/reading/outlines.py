@@ -13,7 +13,7 @@ def outline_polygons(mask: np.ndarray) -> list[list[int]]:
       mask: bool `[height, width]`, without holes.
 
     Returns:
-      Polygons of x and y in turn.
+      Polygons of alternating x and y.
     """
     return [_outline(part) for part in _parts(mask)]
 
@@ -29,10 +29,10 @@ def _parts(mask: np.ndarray) -> list[np.ndarray]:
 
 
 def _outline(part: np.ndarray) -> list[int]:
-    """Returns the outline of one connected part, with its pixels on the right of every edge."""
+    """Returns the outline of one connected part, with its pixels to the right of every edge."""
     padded = np.pad(part, 1)
     inside = padded[1:-1, 1:-1]
-    # {(x, y): the steps from there}. A corner at which two pixels touch has two steps.
+    # {(x, y): the steps from this corner}. A corner at which two pixels touch has two steps.
     steps: dict[tuple[int, int], list[tuple[int, int]]] = {}
     for neighbor, (x, y), step in (
         (padded[:-2, 1:-1], (0, 0), (1, 0)),

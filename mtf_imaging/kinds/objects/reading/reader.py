@@ -1,4 +1,4 @@
-"""Reads crops of images and their objects in a pipeline of `tf.data`."""
+"""Reads crops of images and their objects in a `tf.data` pipeline."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ from mtf_imaging.kinds.objects.reading.targets import make_targets, no_targets
 class ObjectReader:
     """Reads crops of images with their objects, padded to one size.
 
-    An image that cannot be read gives a crop of padding, and its error is stored.
+    An unreadable image results in a crop of padding, and its error is stored.
 
     Args:
       images: the images.
@@ -30,7 +30,7 @@ class ObjectReader:
 
     Attributes:
       images: the images.
-      errors: {number of the sample: error} of the images that could not be read.
+      errors: {sample number: error} of unreadable images.
     """
 
     def __init__(
@@ -50,12 +50,12 @@ class ObjectReader:
         """Returns the crop of a sample and its targets.
 
         Args:
-          sample: Tensor[] int64, the number of the sample.
+          sample: Tensor[] int64, the sample number.
           at: Tensor[] int64, the index of the image.
-          scale: Tensor[] float32, the factor of the image that fits the size.
+          scale: Tensor[] float32, the factor relative to the image that fits the size.
           places: Tensor[2] float32 in 0..1, the position of the crop.
           mirrored: Tensor[] bool, whether to mirror left and right.
-          colors: the changes of the colors.
+          colors: the color changes.
 
         Returns:
           The image, the boxes, the classes and, if there are any, the masks; see `Objects.batches`.
@@ -83,10 +83,10 @@ class ObjectReader:
             pixels = read_object_image(image, (rows.region, columns.region))
             targets = make_targets(image, rows, columns, bool(mirrored), self._max_boxes, self._mask_size)
         except MtfImagingError as error:
-            # The consumer raises it. If this function did, TensorFlow would log a traceback and replace the error.
+            # The consumer raises the error. If this function did, TensorFlow would log a traceback and replace it.
             self.errors[int(sample)] = error
             half = np.full(1, 0.5, np.float32)
             return np.zeros((1, 1, 3), np.uint8), half, half, *no_targets(self._max_boxes, self._mask_size)
-        # The mirrored crop is padded on the right like any other.
+        # The mirrored crop is padded on the right, like any other crop.
         across = columns.centers[::-1] if mirrored else columns.centers
         return pixels, rows.centers, np.ascontiguousarray(across), *map(np.ascontiguousarray, targets)

@@ -1,4 +1,4 @@
-"""The boxes, classes and masks of an image as the targets of a network."""
+"""The boxes, classes and masks of an image as training targets."""
 
 from typing import NamedTuple
 
@@ -41,9 +41,9 @@ def make_targets(
 ) -> Targets:
     """Returns the targets of a crop.
 
-    Crowd regions are skipped. Boxes are clipped to the crop, and boxes without area are dropped. If there are more than
-    `max_boxes`, those with the largest area in the crop remain, and of equal areas the first ones of the file. The
-    order of the boxes is that of the file.
+    Crowd regions are skipped. Boxes are clipped to the crop, and empty boxes are dropped. If there are more than
+    `max_boxes`, the boxes with the largest area in the crop remain; among equal areas, the first ones in the file. The
+    boxes are in file order.
 
     Args:
       image: the image with its objects.
@@ -53,7 +53,7 @@ def make_targets(
       mask_size: height and width of the masks; 0 for no masks.
 
     Raises:
-      DataError: masks are needed, and an object has none or an invalid one.
+      DataError: masks are needed, but an object has no mask or an invalid one.
     """
     objects = [one for one in image.objects or () if not one.is_crowd]
     targets = no_targets(max_boxes, mask_size)

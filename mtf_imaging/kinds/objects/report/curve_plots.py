@@ -1,4 +1,4 @@
-"""SVG plots of precision by recall."""
+"""SVG plots of precision against recall."""
 
 from collections.abc import Mapping
 
@@ -11,10 +11,10 @@ _TICKS = (0, 0.2, 0.4, 0.6, 0.8, 1)
 
 
 def precision_recall(curves: Mapping[str, np.ndarray], title: str) -> Markup:
-    """Plots precision by recall.
+    """Plots precision against recall.
 
     Args:
-      curves: the precision at evenly spaced recalls from 0 to 1, by the CSS class of the curve, such as "ap50".
+      curves: the precision at evenly spaced recalls from 0 to 1, by CSS class of the curve, such as "ap50".
       title: the title of the plot.
     """
     bottom, right = HEIGHT - BOTTOM, WIDTH - RIGHT
@@ -33,7 +33,7 @@ def precision_recall(curves: Mapping[str, np.ndarray], title: str) -> Markup:
     for name, values in curves.items():
         recalls = np.linspace(0, 1, len(values))
         changes = np.diff(values) != 0
-        is_corner = np.concatenate([[True], changes]) | np.concatenate([changes, [True]])  # the others are on a line
+        is_corner = np.concatenate([[True], changes]) | np.concatenate([changes, [True]])  # the others lie on a line
         points = zip(recalls[is_corner], values[is_corner], strict=True)
         path = "L".join(f"{number_text(x(recall))} {number_text(y(value))}" for recall, value in points)
         parts.append(tag("path", d=f"M{path}", class_=f"curve {name}"))
@@ -44,7 +44,7 @@ def curve_legend(names: Mapping[str, str]) -> Markup:
     """Returns the legend of the curves.
 
     Args:
-      names: the text of each curve by its CSS class.
+      names: the text of each curve by CSS class.
     """
     sample = {"viewBox": "0 0 24 16", "width": 24, "height": 16, "class_": "plot"}
     return join(

@@ -16,9 +16,9 @@ from mtf_imaging.kinds.objects.scoring.coco import Matches
 from mtf_imaging.kinds.objects.scoring.detections import Detections
 from mtf_imaging.kinds.output import jpeg, shown_size
 
-MAX_SIDE = 640  # pixels; larger images are made smaller
+MAX_SIDE = 640  # pixels; larger images are shrunk
 _QUALITY = 80
-# The state of an object or of a detection.
+# The state of an object or a detection.
 FOUND, WRONG, IGNORED = "found", "wrong", "ignored"
 
 
@@ -50,7 +50,7 @@ class ObjectLayers:
       size: height and width of the pictures.
       photo: the image as JPEG.
       objects: the objects of the image.
-      detections: the detections with at least the threshold of the report.
+      detections: the detections with scores of at least the report's threshold.
     """
 
     size: tuple[int, int]
@@ -68,14 +68,14 @@ def make_object_layers(
     description: ObjectDescription,
     max_side: int = MAX_SIDE,
 ) -> ObjectLayers:
-    """Makes the pictures of an image.
+    """Creates the pictures of an image.
 
     Args:
       pixels: uint8 `[height, width, 3]`.
       image: the objects.
       detections: the detections.
       matches: the pairs of objects and detections.
-      threshold: the score from which detections count.
+      threshold: the minimum score of detections that count.
       description: the categories.
       max_side: the largest height and width of the pictures.
     """

@@ -1,4 +1,4 @@
-"""The report of detections as one HTML page, in the same frame as the reports of volumes and photos."""
+"""The detection report as one HTML page, in the same frame as the reports of volumes and photos."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,11 +15,11 @@ from mtf_imaging.kinds.objects.scoring.coco import CURVES
 from mtf_imaging.kinds.objects.scoring.scores import ObjectScores, object_metrics, worst_first
 
 WORST, BEST = 30, 10  # images with pictures
-_MAX_OPEN = 12  # more curves of categories are folded away
+_MAX_OPEN = 12  # if there are more category curves, they are folded away
 
 
 def pictured(scores: ObjectScores) -> list[int]:
-    """Returns the numbers of the images that get pictures: those with the lowest and with the highest F1."""
+    """Returns the numbers of the images that get pictures: those with the lowest and highest F1."""
     order = [number for number in worst_first(scores.images) if scores.images[number].f1 is not None]
     without = [number for number in range(len(scores.images)) if scores.images[number].f1 is None]
     if len(order) <= WORST + BEST:
@@ -74,7 +74,7 @@ def object_report_html(
 
 
 def _mean_plot(scores: ObjectScores, kind: str) -> Markup:
-    """Returns the plot of the means over all categories."""
+    """Returns the plot of means over all categories."""
     curves = {name: by_category[""] for name, by_category in scores.by_kind[kind].curves.items() if "" in by_category}
     if not curves:
         return tag("p", "There are no objects.", class_="note")
@@ -94,12 +94,12 @@ def _category_plots(scores: ObjectScores, kinds: list[str], description: ObjectD
 
 
 def _category_style(number: int) -> str:
-    """Returns the CSS rules that hide the shapes of categories whose box is not checked."""
+    """Returns the CSS rules that hide the shapes of unchecked categories."""
     return "".join(f".hide-category{n} .shapes .category{n} {{ display: none; }}\n" for n in range(number))
 
 
 def _counted_text(scores: ObjectScores) -> str:
-    """Returns the sentences on the score from which detections count."""
+    """Returns the sentences about the minimum score of detections that count."""
     if scores.threshold is None:
         why = "No detection matches an object, so no score maximizes F1."
         return f"{why} In this and the following parts, all detections count."
@@ -108,7 +108,7 @@ def _counted_text(scores: ObjectScores) -> str:
 
 
 def _shown_text(count: int, shown: int) -> str:
-    """Returns the sentence on images without pictures, or "" if there are none."""
+    """Returns the sentence about images without pictures, or "" if there are none."""
     if shown >= count:
         return ""
     return f"Only {counted(shown, 'image')}, with the lowest and the highest F1, have pictures. "

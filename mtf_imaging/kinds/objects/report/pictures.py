@@ -1,4 +1,4 @@
-"""The pictures of an image as HTML: its objects, and the detections, over the same image."""
+"""The pictures of an image as HTML: its objects and detections, over the same image."""
 
 import base64
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ def object_section(number: int, score: ObjectScore, layers: ObjectLayers | None)
 
 
 def _views(key: str, layers: ObjectLayers) -> Markup:
-    """Returns the two pictures, which inherit the image as their background, so that the page stores it once."""
+    """Returns the two pictures, with the image as a shared background, which the page stores only once."""
     figures = (
         _figure(f"image {key}: {_CAPTIONS[who]}", who, layers.size, shapes)
         for who, shapes in (("reference", layers.objects), ("prediction", layers.detections))
@@ -60,7 +60,7 @@ def _figure(label: str, who: str, size: tuple[int, int], shapes: Sequence[Object
 
 
 def _shape(who: str, one: ObjectShape, size: tuple[int, int]) -> Markup:
-    """Returns the mask, the box and the label of an object or of a detection."""
+    """Returns the mask, box and label of an object or a detection."""
     y0, x0, y1, x1 = one.box
     font = max(size) / 45
     color = category_color(one.category)

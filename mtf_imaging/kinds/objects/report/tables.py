@@ -1,4 +1,4 @@
-"""The report's tables of objects: the twelve numbers of COCO, the categories, and a row per image."""
+"""The tables in the object report: COCO's twelve measures, the categories, and a row per image."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -54,7 +54,7 @@ def object_overview(metrics: Mapping[str, Any], kinds: Sequence[str]) -> Markup:
 
 
 def measure_table(metrics: Mapping[str, Any], kinds: Sequence[str]) -> Markup:
-    """Returns the table of the twelve numbers: a row for boxes, and one for masks."""
+    """Returns the table of the twelve measures, with a row for boxes and one for masks."""
     rows = []
     for kind in kinds:
         cells = (metric_cell(metrics[kind][name], f"{kind}.{name}", _WHY) for name in MEASURES)

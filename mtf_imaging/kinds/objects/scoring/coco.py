@@ -1,4 +1,4 @@
-"""The scores of COCO for boxes or masks, by pycocotools."""
+"""COCO scores for boxes or masks, computed by pycocotools."""
 
 import contextlib
 import copy
@@ -15,7 +15,7 @@ from mtf_imaging.errors import DataError
 from mtf_imaging.kinds.objects.description import ObjectDescription
 from mtf_imaging.kinds.objects.reading.annotations import ObjectImage
 
-# The twelve numbers of COCO, in the order of `COCOeval.stats`.
+# COCO's twelve measures, in the order of `COCOeval.stats`.
 MEASURES = (
     *("ap", "ap50", "ap75", "ap_small", "ap_medium", "ap_large"),
     *("ar1", "ar10", "ar100", "ar_small", "ar_medium", "ar_large"),
@@ -24,7 +24,7 @@ BOXES, MASKS = "boxes", "masks"
 _IOU_TYPES = {BOXES: "bbox", MASKS: "segm"}
 CURVES = {"ap50": "IoU 0.5", "ap75": "IoU 0.75", "ap": "mean of IoU 0.5 to 0.95"}
 _IOU_50, _IOU_75 = 0, 5  # positions of the thresholds 0.5 and 0.75 in `COCOeval.params.iouThrs`
-_ALL, _MAX_DETECTIONS = 0, 2  # positions of objects of all sizes, and of 100 detections in an image
+_ALL, _MAX_DETECTIONS = 0, 2  # positions of "objects of all sizes" and "100 detections per image"
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class Matches:
     """The pairs of objects and detections of an image at an IoU of 0.5.
 
     Attributes:
-      objects: {position in `ObjectImage.objects`: the position of its detection in the results of the image, or None}.
-        Crowd regions do not count, and are left out.
-      scores: {position of a detection: its score}. Detections of crowd regions do not count, and are left out.
+      objects: {position in `ObjectImage.objects`: the position of its detection in the image's results, or None}.
+        Crowd regions are excluded.
+      scores: {position of a detection: its score}. Detections of crowd regions are excluded.
     """
 
     objects: dict[int, int | None]
@@ -58,14 +58,14 @@ class Matches:
 
 @dataclass(frozen=True, eq=False)
 class CocoScores:
-    """The scores of the boxes or of the masks of all images.
+    """The box or mask scores of all images.
 
     Attributes:
-      measures: the twelve numbers of COCO by the names in `MEASURES`; None where there are no such objects.
-      categories: the same numbers for each category, and "objects", the number of its objects without crowd regions.
+      measures: COCO's twelve measures by the names in `MEASURES`; None if there are no such objects.
+      categories: the same measures for each category, and "objects", its number of objects without crowd regions.
       curves: the precision at the recalls 0, 0.01, ..., 1, float `[101]`, by the names in `CURVES` and the name of a
-        category, or "" for the mean of all categories. Categories without objects have no curves.
-      matches: the pairs of each image at an IoU of 0.5, in the order of the images.
+        category, or "" for the mean over all categories. Categories without objects have no curves.
+      matches: the pairs of each image at an IoU of 0.5, in image order.
     """
 
     measures: dict[str, float | None]
@@ -84,7 +84,7 @@ def score_objects(
 
     Args:
       images: the images with their objects.
-      results: the detections of all images in the format of COCO results.
+      results: the detections of all images in COCO's results format.
       description: the categories.
       what: `BOXES` or `MASKS`. Masks are small, medium or large by the area of the mask, as in COCO.
 
@@ -116,7 +116,7 @@ def score_objects(
 
 
 def _ground_truth(images: Sequence[ObjectImage], description: ObjectDescription) -> tuple[COCO, list[int]]:
-    """Returns the objects for pycocotools, without its index, and the position of each object in its image.
+    """Returns the objects for pycocotools, not yet indexed, and the position of each object in its image.
 
     The objects are numbered from 1, because pycocotools counts matches with the object 0 as errors.
     """
@@ -159,9 +159,9 @@ def _check_masks(images: Sequence[ObjectImage]) -> None:
 
 
 def _load(truth: COCO, results: Sequence[Mapping[str, Any]], what: str) -> COCO:
-    """Returns the detections for pycocotools, whose `loadRes` fails without any and takes the areas of boxes if it can.
+    """Returns the detections for pycocotools, whose `loadRes` fails without detections and prefers box areas.
 
-    The detections are numbered from 1 in their order.
+    Detections are numbered from 1, in order.
     """
     unused = "bbox" if what == MASKS else "segmentation"
     own = [{key: copy.copy(value) for key, value in result.items() if key != unused} for result in results]
@@ -174,7 +174,7 @@ def _load(truth: COCO, results: Sequence[Mapping[str, Any]], what: str) -> COCO:
 
 
 def _category_measures(evaluation: COCOeval, category: int) -> dict[str, float | None]:
-    """Returns the twelve numbers of one category, as `COCOeval.summarize` computes them for all."""
+    """Returns the twelve measures of one category, as `COCOeval.summarize` computes them for all categories."""
     precision = evaluation.eval["precision"][:, :, category]  # [IoUs, recalls, areas, max detections]
     recall = evaluation.eval["recall"][:, category]  # [IoUs, areas, max detections]
     small, medium, large = 1, 2, 3
@@ -191,7 +191,7 @@ def _category_measures(evaluation: COCOeval, category: int) -> dict[str, float |
 
 
 def _curves(evaluation: COCOeval, columns: Mapping[str, int]) -> dict[str, dict[str, np.ndarray]]:
-    """Returns the precision by recall of the categories with objects, whose columns are given, and their mean."""
+    """Returns the precision-recall curves of the given category columns, and their mean."""
     precision = evaluation.eval["precision"][..., _ALL, _MAX_DETECTIONS]  # [IoUs, recalls, categories]
     curves: dict[str, dict[str, np.ndarray]] = {}
     for curve, rows in {"ap50": precision[[_IOU_50]], "ap75": precision[[_IOU_75]], "ap": precision}.items():
@@ -202,7 +202,7 @@ def _curves(evaluation: COCOeval, columns: Mapping[str, int]) -> dict[str, dict[
 
 
 def _number(value: float) -> float | None:
-    """Returns a number of pycocotools, which writes -1 for an undefined one."""
+    """Converts a pycocotools number, which is -1 if undefined."""
     return None if value < 0 else float(value)
 
 
@@ -221,7 +221,7 @@ def _matches(
     """Returns the pairs of each image at an IoU of 0.5."""
     pairs = {image.image_id: Matches({}, {}) for image in images}
     counts: dict[int, int] = {}
-    places = []  # of each detection in the results of its image
+    places = []  # position of each detection in its image's results
     for result in results:
         place = counts.get(result["image_id"], 0)
         places.append(place)

@@ -1,4 +1,4 @@
-"""The detections of an image, and their form in a file of COCO results."""
+"""The detections of an image, and their form in a COCO results file."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,19 +7,19 @@ import numpy as np
 
 from mtf_imaging.kinds.objects.description import ObjectDescription
 
-BOX_DIGITS, SCORE_DIGITS = 3, 6  # after the decimal point, so that files, scores and pictures agree
+BOX_DIGITS, SCORE_DIGITS = 3, 6  # digits after the decimal point, so that files, scores and pictures agree
 
 
 @dataclass(frozen=True, eq=False)
 class Detections:
-    """The detections of one image on its own grid, in descending order of their scores.
+    """The detections of one image on its own grid, in descending score order.
 
     Attributes:
       boxes: float `[detections, 4]`: y0, x0, y1 and x1 in pixels.
       scores: float `[detections]`, from 0 to 1.
-      classes: int `[detections]`, the numbers of the categories in an `ObjectDescription`.
-      masks: the mask of each detection at the size of the image, run-length encoded as in pycocotools; None if the
-        network predicts no masks.
+      classes: int `[detections]`, the indices of the categories in an `ObjectDescription`.
+      masks: the mask of each detection at the image size, run-length encoded as in pycocotools; None if the
+        network does not predict masks.
     """
 
     boxes: np.ndarray
@@ -31,11 +31,11 @@ class Detections:
         return len(self.scores)
 
     def coco_results(self, image_id: int, description: ObjectDescription) -> list[dict[str, Any]]:
-        """Returns the detections in the format of COCO results.
+        """Returns the detections in COCO's results format.
 
         Args:
-          image_id: the number of the image.
-          description: the categories and their numbers in COCO.
+          image_id: the COCO ID of the image.
+          description: the categories and their COCO IDs.
 
         Returns:
           A dict for each detection: `image_id`, `category_id`, `bbox` (x, y, width, height), `score` and, with masks,

@@ -1,4 +1,4 @@
-"""The scores of all images: the numbers of COCO for boxes and masks, and the found and missed objects of each image."""
+"""The scores of all images: COCO measures for boxes and masks, and found and missed objects per image."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ class ObjectScore:
 
     Attributes:
       key: the key of the image.
-      image_id: its number in COCO.
+      image_id: its COCO ID.
       size: its height and width.
       found: the number of detections with an object.
       false: the number of detections without an object.
@@ -55,10 +55,10 @@ class ObjectScores:
 
     Attributes:
       boxes: the scores of the boxes.
-      masks: the scores of the masks; None if the network predicts none.
+      masks: the scores of the masks; None if the network does not predict masks.
       threshold: the score that maximizes F1 over all images; None if no detection matches an object, so that F1 is 0
         for any score.
-      images: the scores of each image, by its masks if there are any, else by its boxes.
+      images: the scores of each image, based on masks if there are any, else on boxes.
     """
 
     boxes: CocoScores
@@ -68,7 +68,7 @@ class ObjectScores:
 
     @property
     def counted_from(self) -> float:
-        """The score from which detections count in `images`: the threshold, or 0 if there is none."""
+        """The minimum score of detections that count in `images`: the threshold, or 0 without one."""
         return 0.0 if self.threshold is None else self.threshold
 
     @property
@@ -107,7 +107,7 @@ def score_images(
 
 
 def best_threshold(matches: Sequence[Matches]) -> float | None:
-    """Returns the score from which detections must count so that F1 over all images is largest; None without a match.
+    """Returns the minimum score of detections that maximizes F1 over all images; None without a match.
 
     >>> best_threshold([Matches({0: 0, 1: None}, {0: 0.9, 1: 0.5, 2: 0.1})])
     0.9
@@ -140,7 +140,7 @@ def object_metrics(scores: ObjectScores) -> dict[str, Any]:
       `{"boxes": {"ap": ..., "ap50": ..., ..., "categories": {name: {"ap": ..., ..., "objects": ...}}}, "masks": {...},
       "score_threshold": ..., "objects": ..., "found": ..., "false": ..., "missed": ..., "f1": ...,
       "images": {key: {"image_id": ..., "size": [height, width], "objects": ..., "found": ..., "false": ...,
-      "missed": ..., "f1": ...}}}`. The numbers of boxes and masks are `coco.MEASURES`; None where there are no such
+      "missed": ..., "f1": ...}}}`. The box and mask measures are `coco.MEASURES`; None if there are no such
       objects. "score_threshold" is None if no detection matches an object, and then all detections count. Without
       masks, the key "masks" is missing.
     """
@@ -166,7 +166,7 @@ def write_object_metrics(
 ) -> None:
     """Writes `metrics.json` and `metrics.csv` to a folder; each file is replaced atomically.
 
-    `metrics.csv` has a row for all categories and a row for each of them, for boxes and for masks; an undefined value
+    `metrics.csv` has one row for all categories and one for each category, for boxes and masks; an undefined value
     is an empty field.
     """
     metrics = object_metrics(scores)
@@ -178,7 +178,7 @@ def write_object_metrics(
 
 
 def scores_table(scores: ObjectScores) -> str:
-    """Returns a plain-text table of the average precision of each category, and of all."""
+    """Returns a plain-text table of the average precision for each category and for all."""
     names = ("ap", "ap50", "ap75", "ap_small", "ap_medium", "ap_large", "ar100")
     heads = ("AP", "AP50", "AP75", "small", "medium", "large", "AR100")
     width = max(len(name) for name in ("category", *scores.boxes.categories))

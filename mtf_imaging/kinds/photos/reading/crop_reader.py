@@ -1,4 +1,4 @@
-"""Reads crops of photos in a pipeline of `tf.data`."""
+"""Reads crops of photos in a `tf.data` pipeline."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ from mtf_imaging.kinds.photos.reading.label_images import read_labeled_photo
 class CropReader:
     """Reads crops of photos, padded to one size.
 
-    A photo that cannot be read gives a crop of padding, and its error is stored.
+    An unreadable photo results in a crop of padding, and its error is stored.
 
     Args:
       photos: the photos.
@@ -27,7 +27,7 @@ class CropReader:
 
     Attributes:
       photos: the photos.
-      errors: {number of the sample: error} of the photos that could not be read.
+      errors: {sample number: error} of unreadable photos.
     """
 
     def __init__(self, photos: Sequence[Photo], description: PhotoDescription, size: tuple[int, int]):
@@ -39,11 +39,11 @@ class CropReader:
         """Returns the crop of a sample.
 
         Args:
-          sample: Tensor[] int64, the number of the sample.
+          sample: Tensor[] int64, the sample number.
           at: Tensor[] int64, the index of the photo.
           scale: Tensor[] float32, the factor of the height and width.
           places: Tensor[2] float32 in 0..1, the position of the crop.
-          colors: the changes of the colors.
+          colors: the color changes.
 
         Returns:
           The image, Tensor[height, width, 3] float32, and the labels, Tensor[height, width] int32.
@@ -68,7 +68,7 @@ class CropReader:
             columns = crop_axis(width, float(scale), self._size[1], float(places[1]))
             pixels, labels = read_labeled_photo(photo, self._description, (rows.region, columns.region))
         except MtfImagingError as error:
-            # The consumer raises it. If this function did, TensorFlow would log a traceback and replace the error.
+            # The consumer raises the error. If this function did, TensorFlow would log a traceback and replace it.
             self.errors[int(sample)] = error
             half = np.full(1, 0.5, np.float32)
             return np.zeros((1, 1, 3), np.uint8), np.zeros((1, 1), np.uint8), half, half

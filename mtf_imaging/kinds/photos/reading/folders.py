@@ -1,6 +1,6 @@
-"""Finds the photos and label images of a folder, and the description of its classes.
+"""Finds the photos and label images in a folder, and the description of its classes.
 
-Four kinds of folders are known: PASCAL VOC's, Cityscapes', pairs (`images/` and `labels/`), and photos without labels.
+Supported folders are PASCAL VOC, Cityscapes, pairs (`images/` and `labels/`), and photos without labels.
 """
 
 from collections import Counter
@@ -31,8 +31,8 @@ _LABELED = (
 )
 _CITYSCAPES_PHOTO = "_leftImg8bit.png"
 _LABEL_IDS, _TRAIN_IDS = "_gtFine_labelIds.png", "_gtFine_labelTrainIds.png"
-_LIST = ".txt"  # the ending of a list of photos
-_SHOWN = 5  # names in a message
+_LIST = ".txt"  # the ending of a photo list
+_SHOWN = 5  # names listed in a message
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Photo:
     """The files of one photo.
 
     Attributes:
-      key: the name of the photo, unique in its folder. In a folder like Cityscapes', `CITY/NAME` without the ending.
+      key: the name of the photo, unique in its folder. In a Cityscapes folder, `CITY/NAME` without the ending.
       image: the photo.
       labels: the label image, or None.
     """
@@ -51,19 +51,19 @@ class Photo:
 
 
 def find_photos(folder: str | Path, split: str | None = None, need_labels: bool = True) -> list[Photo]:
-    """Lists the photos of a folder in the order of its list, or sorted by key if it has none.
+    """Lists the photos in a folder in the order of its list, or sorted by key without a list.
 
     Args:
       folder: a folder of one of the four kinds; without `need_labels`, also one photo.
-      split: the name of a list of the folder, such as "train", or of a folder in `leftImg8bit`; None for all photos. If
-        `need_labels` is set, all photos of a folder like PASCAL VOC's are those with a label image.
+      split: the name of a list in the folder, such as "train", or of a folder in `leftImg8bit`; None for all photos. If
+        `need_labels` is set, all photos of a PASCAL VOC folder means all photos with a label image.
       need_labels: whether every photo must have a label image. Otherwise, `labels` is None for photos without one.
 
     Returns:
       At least one photo.
 
     Raises:
-      DataError: the folder has no known form or no photos, the split is not known, or files are missing.
+      DataError: the folder has an unknown structure or no photos, the split is unknown, or files are missing.
     """
     folder = Path(folder)
     if not need_labels and split is None and _is_photo(folder):
@@ -87,20 +87,20 @@ def find_photos(folder: str | Path, split: str | None = None, need_labels: bool 
 
 
 def splits(folder: str | Path) -> tuple[str, ...]:
-    """Returns the names of the splits of a folder, sorted; () if it has none.
+    """Returns the names of the splits of a folder, sorted; () if there are none.
 
     Raises:
-      DataError: the folder has no known form.
+      DataError: the folder has an unknown structure.
     """
     folder = Path(folder)
     return _layout(folder).splits(folder)
 
 
 def photo_description(folder: str | Path) -> PhotoDescription:
-    """Returns the classes of a folder: those of `classes.json`, else of PASCAL VOC or Cityscapes by the folder's form.
+    """Returns the classes in `classes.json`, else the PASCAL VOC or Cityscapes classes, by folder structure.
 
     Raises:
-      DataError: the file is invalid; or it is missing, and the form of the folder does not tell the classes.
+      DataError: the file is invalid; or it is missing, and the folder structure does not imply the classes.
     """
     folder = Path(folder)
     path = folder / CLASSES_FILE
@@ -118,7 +118,7 @@ def photo_description(folder: str | Path) -> PhotoDescription:
 
 
 class _Lists:
-    """A folder with lists of keys: PASCAL VOC's, and pairs.
+    """A folder with lists of keys: PASCAL VOC or pairs.
 
     Attributes:
       image_folder, label_folder, list_folder: subfolders of the photos, the label images and the lists.
@@ -164,7 +164,7 @@ class _Lists:
         return [Photo(key, images[key], labels.get(key)) for key in keys]
 
     def _listed(self, folder: Path, split: str, images: dict[str, Path]) -> list[str]:
-        """Returns the keys of a list."""
+        """Returns the keys in a list."""
         path = folder / self.list_folder / f"{split}{_LIST}"
         if not path.exists():  # the ending may be in upper case
             path = path.with_suffix(_LIST.upper())
@@ -187,7 +187,7 @@ class _Cityscapes:
         return CITYSCAPES if self._label_ending(folder) == _LABEL_IDS else replace(CITYSCAPES, values=())
 
     def splits(self, folder: Path) -> tuple[str, ...]:
-        """Returns the names of the subfolders of `leftImg8bit`."""
+        """Returns the subfolder names in `leftImg8bit`."""
         return tuple(path.name for path in _subfolders(folder / self._image_folder))
 
     def photos(self, folder: Path, split: str | None, need_labels: bool) -> list[Photo]:
@@ -205,7 +205,7 @@ class _Cityscapes:
         return photos
 
     def _label_ending(self, folder: Path) -> str:
-        """Returns the ending of the label images: the ending of train IDs only if there are no label IDs."""
+        """Returns the ending of the label images: train IDs only if there are no label IDs."""
         for ending in (_LABEL_IDS, _TRAIN_IDS):
             if any((folder / self.label_folder).glob(f"*/*/*{ending}")):
                 return ending
@@ -218,11 +218,11 @@ class _PhotosOnly:
     label_folder = "labels"
 
     def description(self, folder: Path) -> PhotoDescription | None:
-        """Returns None, because such a folder does not tell the classes."""
+        """Returns None, because such a folder does not define classes."""
         return None
 
     def splits(self, folder: Path) -> tuple[str, ...]:
-        """Returns no names."""
+        """Returns an empty list."""
         return ()
 
     def photos(self, folder: Path, split: str | None, need_labels: bool) -> list[Photo]:
@@ -234,7 +234,7 @@ class _PhotosOnly:
         return [Photo(key, path, None) for key, path in sorted(files_by_stem(folder, PHOTOS).items())]
 
 
-# In the order in which they are recognized: {subfolder: form of the folder}
+# {subfolder: folder structure}, in the order in which they are recognized
 _LAYOUTS = {
     "JPEGImages": _Lists("JPEGImages", "SegmentationClass", "ImageSets/Segmentation", VOC, labels_select=True),
     "leftImg8bit": _Cityscapes(),
@@ -244,7 +244,7 @@ _Layout = _Lists | _Cityscapes | _PhotosOnly
 
 
 def _layout(folder: Path) -> _Layout:
-    """Returns the form of a folder."""
+    """Returns the structure of a folder."""
     layout = _layout_or_none(folder)
     if layout is not None:
         return layout
@@ -319,7 +319,7 @@ def _is_cityscapes_photo(name: str) -> bool:
 
 
 def _by_lower_name(folder: Path) -> dict[str, Path]:
-    """Returns the files of a folder by their names in lower case; {} without the folder."""
+    """Returns the files in a folder by lowercase name; {} without the folder."""
     with access_named(folder):
         files = sorted(path for path in folder.iterdir() if path.is_file()) if folder.is_dir() else []
     return {normalize_name(path.name).lower(): path for path in files}

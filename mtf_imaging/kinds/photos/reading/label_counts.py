@@ -18,11 +18,11 @@ def survey_photos(photos: Sequence[Photo], description: PhotoDescription, most: 
 
     Args:
       photos: the photos.
-      description: their classes.
-      most: the number of label images to read if there are more photos. They are spread evenly over the sequence.
+      description: the classes.
+      most: the maximum number of label images to read, spread evenly over the photos.
 
     Returns:
-      The number of pixels of each label, int64 `[256]`.
+      The number of pixels per label, int64 `[256]`.
 
     Raises:
       DataError: a label image is damaged.
@@ -47,7 +47,7 @@ def survey_photos(photos: Sequence[Photo], description: PhotoDescription, most: 
 
 
 def count_labels(photos: Sequence[Photo], description: PhotoDescription, most: int = MOST_IMAGES) -> np.ndarray:
-    """Returns the number of pixels of each label, int64 `[256]`; see `survey_photos`."""
+    """Returns the number of pixels per label, int64 `[256]`; see `survey_photos`."""
     return survey_photos(photos, description, most).counts
 
 

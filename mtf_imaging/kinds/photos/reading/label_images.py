@@ -14,12 +14,12 @@ from mtf_imaging.kinds.photos.reading.folders import Photo
 
 _IGNORED_COLOR = palette_color(255)
 _COLOR_BANDS = {"R", "G", "B", "C", "Y"}
-# Pillow maps gray values of fewer than 8 bits to 0..255.
+# Pillow maps gray values with fewer than 8 bits to 0..255.
 _STEPS = {"L;2": 85, "L;4": 17}
 
 
 def read_label_image(path: str | Path, description: PhotoDescription, region: Region = WHOLE) -> np.ndarray:
-    """Reads a label image: a palette PNG, whose colors have no meaning, or a gray PNG.
+    """Reads a label image: a palette PNG, whose colors have no meaning, or a grayscale PNG.
 
     Args:
       path: the file.
@@ -88,9 +88,9 @@ def read_labeled_photo(
 
 
 def write_label_image(path: str | Path, labels: np.ndarray, description: PhotoDescription) -> None:
-    """Writes labels atomically as a palette PNG, which `read_label_image` reads with the same description.
+    """Writes labels atomically as a palette PNG, which `read_label_image` can read with the same description.
 
-    If the description has `values`, the file stores these values, and the first one of a class with several values.
+    If the description has `values`, the file stores these values; for a class with several values, the first one.
 
     Args:
       path: the file.
@@ -98,7 +98,7 @@ def write_label_image(path: str | Path, labels: np.ndarray, description: PhotoDe
       description: the classes and their colors.
 
     Raises:
-      DataError: the labels have another shape or contain a value that is not a label.
+      DataError: the labels have the wrong shape or contain a value that is not a label.
     """
     labels = np.asarray(labels)
     if labels.ndim != 2 or labels.dtype.kind not in "iu":

@@ -1,4 +1,4 @@
-"""Pads whole photos to the sizes of a few programs, for inference at native size."""
+"""Pads whole photos to the input sizes of a few programs, for inference at native size."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from mtf_imaging.kinds.photos.description import PhotoDescription
 
 
 def padded_size(height: int, width: int, crop: tuple[int, int], multiple: int) -> tuple[int, int]:
-    """Returns the size that a photo is padded to, so that photos of many sizes need few programs.
+    """Returns the padded size of a photo, chosen so that photos of many sizes need few programs.
 
     An axis that fits into the crop is padded to the crop, and a longer axis to the next multiple.
 
@@ -16,7 +16,7 @@ def padded_size(height: int, width: int, crop: tuple[int, int], multiple: int) -
 
     Args:
       height, width: the size of the photo.
-      crop: height and width of the crops that the network was trained on.
+      crop: height and width of the training crops.
       multiple: the number that divides the size of a longer axis.
     """
     if multiple < 1:
@@ -30,7 +30,7 @@ def padded_size(height: int, width: int, crop: tuple[int, int], multiple: int) -
 def pad_photo(image: np.ndarray, size: tuple[int, int], description: PhotoDescription) -> np.ndarray:
     """Pads a photo at the bottom and on the right with the value that `PhotoDescription.scale` maps to 0.
 
-    The photo is padded before `scale` is applied, because it takes the values 0..255 of a file.
+    The photo is padded before `scale` is applied, which expects values in 0..255.
 
     Args:
       image: pixel values in 0..255 `[height, width, 3]`, of any dtype.

@@ -13,8 +13,8 @@ from mtf_imaging.kinds.photos.description import PhotoDescription
 from mtf_imaging.kinds.photos.pictures import WRONG, shrink, wrong_pixels
 from mtf_imaging.kinds.photos.scoring.scores import PhotoScore
 
-MAX_SIDE = 640  # pixels; larger photos are made smaller
-MAX_PHOTOS = 40  # in a report; their pictures take about 100 kB each
+MAX_SIDE = 640  # pixels; larger photos are shrunk
+MAX_PHOTOS = 40  # in a report; their pictures need about 100 kB each
 _QUALITY = 80
 _IGNORED = (128, 128, 128)
 
@@ -29,7 +29,7 @@ class PhotoLayers:
       layers: `{("reference", 0): PNG, ...}`: the pixels of each class in its color, the rest transparent. Classes
         without pixels are omitted.
       wrong: wrong pixels in red, as PNG; None if there are none.
-      ignored: pixels that do not count in gray, as PNG; None if there are none.
+      ignored: ignored pixels in gray, as PNG; None if there are none.
     """
 
     size: tuple[int, int]
@@ -46,7 +46,7 @@ def make_layers(
     description: PhotoDescription,
     max_side: int = MAX_SIDE,
 ) -> PhotoLayers:
-    """Makes the pictures of a photo.
+    """Creates the pictures of a photo.
 
     Args:
       photo: uint8 `[height, width, 3]`.
@@ -73,13 +73,13 @@ def make_layers(
 
 
 class WorstPhotos:
-    """Collects the pictures of the photos with the lowest mean IoU, while photos are scored one after the other.
+    """Collects the pictures of the photos with the lowest mean IoU while photos are scored one after the other.
 
     Args:
       limit: the number of photos.
 
     Attributes:
-      layers: the pictures by the key of the photo.
+      layers: the pictures by photo key.
     """
 
     def __init__(self, limit: int = MAX_PHOTOS) -> None:
@@ -96,7 +96,7 @@ class WorstPhotos:
         reference: np.ndarray,
         description: PhotoDescription,
     ) -> None:
-        """Makes the pictures of a photo if it is among the worst so far; the best photo beyond the limit loses its own.
+        """Adds a photo's pictures if it is among the worst so far; beyond the limit, the best photo's are dropped.
 
         Args:
           score: the scores of the photo.

@@ -1,4 +1,4 @@
-"""The report of photos as one HTML page, in the same frame as the report of volumes."""
+"""The photo report as one HTML page, in the same frame as the volume report."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -58,13 +58,13 @@ def _class_boxes(description: PhotoDescription) -> Markup:
 
 
 def _class_style(description: PhotoDescription) -> str:
-    """Returns the CSS rules that hide the layers of classes whose box is not checked."""
+    """Returns the CSS rules that hide the layers of unchecked classes."""
     labels = range(len(description.classes))
     return "".join(f".hide-class{label} .layer.class{label} {{ display: none; }}\n" for label in labels)
 
 
 def _shown_text(count: int, shown: int) -> str:
-    """Returns the sentence on photos without pictures, or "" if there are none."""
+    """Returns the sentence about photos without pictures, or "" if there are none."""
     if shown >= count:
         return ""
     if not shown:

@@ -32,7 +32,7 @@ def photo_section(number: int, score: PhotoScore, layers: PhotoLayers | None, de
 
 
 def class_ious(score: PhotoScore, description: PhotoDescription) -> str:
-    """Returns the IoU of each class of a photo, such as `sky 0.950, tree 0.710`; the largest class comes first."""
+    """Returns the IoU of each class in a photo, such as `sky 0.950, tree 0.710`; the largest class comes first."""
     counts = score.confusion
     present = [label for label in range(len(description.classes)) if counts.union[label]]
     present.sort(key=lambda label: -counts.union[label])
@@ -41,7 +41,7 @@ def class_ious(score: PhotoScore, description: PhotoDescription) -> str:
 
 
 def _views(key: str, layers: PhotoLayers) -> Markup:
-    """Returns the three pictures, which inherit the photo as their background, so that the page stores it once."""
+    """Returns the three pictures, with the photo as a shared background, which the page stores only once."""
     wrong = (("wrong", layers.wrong), ("ignored", layers.ignored))
     parts = {
         who: [(f"{who} class{label}", png) for (owner, label), png in layers.layers.items() if owner == who]

@@ -1,4 +1,4 @@
-"""The report's tables of photos: the classes, the confusion matrix, and a row per photo."""
+"""The tables in the photo report: the classes, the confusion matrix, and a row per photo."""
 
 import itertools
 import re
@@ -22,7 +22,7 @@ TITLES = {
     "predicted_pixels": ("predicted pixels", "pixels of the class in the prediction"),
     "photos": ("photos", "photos whose reference has the class"),
 }
-_RIGHT, _WRONG = "0 114 178", "213 94 0"  # red, green and blue of cells in the confusion matrix
+_RIGHT, _WRONG = "0 114 178", "213 94 0"  # red, green and blue of confusion matrix cells
 _STRONGEST = 0.7  # opacity of a cell with all pixels of its class; text stays readable in both color schemes
 
 
@@ -62,7 +62,7 @@ def swatch(description: PhotoDescription, label: int) -> Markup:
 
 
 def confusion_table(metrics: dict, description: PhotoDescription) -> Markup:
-    """Returns the confusion matrix: a row for each class of the reference, as shares of its pixels in percent."""
+    """Returns the confusion matrix: one row per reference class, as percentages of its pixels."""
     names = description.classes
     heads = (tag("span", swatch(description, label), name, class_="turned") for label, name in enumerate(names))
     rows = []
@@ -114,7 +114,7 @@ def photo_table(scores: Sequence[PhotoScore], metrics: dict, description: PhotoD
 
 
 def class_columns(description: PhotoDescription) -> dict[str, str]:
-    """Returns the name of the IoU of each class in the address of the report: letters, digits and underscores.
+    """Returns the name of each class's IoU in the report's address: letters, digits and underscores.
 
     >>> from mtf_imaging.kinds.photos.description import PhotoDescription
     >>> class_columns(PhotoDescription(("traffic sign", "traffic-sign"), ((0, 0, 0), (9, 9, 9))))

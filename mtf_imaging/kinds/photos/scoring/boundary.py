@@ -9,7 +9,7 @@ from mtf_imaging.errors import ConfigError
 
 TOLERANCE = 0.0075  # share of the image diagonal, as in the paper
 _ROUNDING = 1e-9  # bound on the rounding error of a distance in pixels
-_LOWER, _UPPER = slice(None, -1), slice(1, None)  # all pixels of an axis that have a next one, and those next ones
+_LOWER, _UPPER = slice(None, -1), slice(1, None)  # all pixels along an axis except the last, and their next neighbors
 
 
 def boundary_f(
@@ -21,17 +21,17 @@ def boundary_f(
 ) -> list[float | None]:
     """Returns the boundary F of each class in a photo.
 
-    The boundary of a class consists of its pixels with a neighbor above, below, left or right that is not of the class.
-    The edges of the photo are no boundaries. Pixels with the ignore label in the reference belong to no class in either
-    image. Precision is the share of the boundary pixels of the prediction whose distance to the boundary of the
-    reference is at most the tolerance, recall is the same with both images exchanged, and F = 2 P R / (P + R).
+    The boundary of a class consists of its pixels with a neighbor above, below, left or right in another class. The
+    edges of the photo do not count as boundaries. Pixels with the ignore label in the reference belong to no class in
+    either image. Precision is the share of predicted boundary pixels whose distance to the reference boundary is at
+    most the tolerance, recall is the same with both images exchanged, and F = 2 P R / (P + R).
 
     Args:
       prediction: classes `[height, width]`.
       reference: classes and the ignore label, `[height, width]`.
       num_classes: the number of classes.
-      ignore_label: the label of the reference whose pixels do not count.
-      tolerance: the largest distance of matching boundaries, as a share of the diagonal of the photo.
+      ignore_label: the reference label whose pixels do not count.
+      tolerance: the largest distance of matching boundaries, as a share of the photo's diagonal.
 
     Returns:
       A value for each class; None if the reference does not have the class.
@@ -56,13 +56,13 @@ def boundary_f(
             continue
         if len(first[label]) and len(second[label]):
             values[label] = _f(first[label], second[label], pixels)
-        else:  # a class without a boundary is missing or fills the photo
+        else:  # a class without a boundary is absent or fills the photo
             values[label] = float(areas[0][label] == areas[1][label] == reference.size)
     return values
 
 
 def _boundary_points(labels: np.ndarray, num_classes: int) -> list[np.ndarray]:
-    """Returns the boundary pixels of each class, `[points, 2]`: those whose label differs from that of a neighbor."""
+    """Returns the boundary pixels of each class, `[points, 2]`: pixels whose label differs from a neighbor's."""
     is_boundary = np.zeros(labels.shape, bool)
     for axis in range(2):
         lower, upper = (tuple(part if a == axis else slice(None) for a in range(2)) for part in (_LOWER, _UPPER))
@@ -81,6 +81,6 @@ def _f(prediction: np.ndarray, reference: np.ndarray, pixels: float) -> float:
 
 
 def _share_near(points: np.ndarray, others: np.ndarray, pixels: float) -> float:
-    """Returns the share of the points whose distance to the nearest other point is at most a number of pixels."""
-    distances, _ = spatial.cKDTree(others).query(points, distance_upper_bound=pixels + 1)  # inf beyond this bound
+    """Returns the share of points whose nearest point in the other set is at most this many pixels away."""
+    distances, _ = spatial.cKDTree(others).query(points, distance_upper_bound=pixels + 1)  # infinite beyond this bound
     return float((distances <= pixels + _ROUNDING).mean())

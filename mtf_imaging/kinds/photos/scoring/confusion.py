@@ -1,4 +1,4 @@
-"""Counts of pixels by class of the reference and of the prediction, and the measures that follow from them."""
+"""Pixel counts by reference class and predicted class, and the measures computed from them."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ from mtf_imaging.errors import DataError, ShapeError
 class Confusion:
     """Pixel counts `[classes, classes]`, reference x prediction; ignored pixels are not counted.
 
-    Confusions of several photos are added, and the measures are then computed once. An undefined value is NaN in an
+    The confusions of several photos are added up before the measures are computed. An undefined value is NaN in an
     array and None otherwise.
 
     Attributes:
@@ -22,7 +22,7 @@ class Confusion:
 
     @classmethod
     def empty(cls, num_classes: int) -> "Confusion":
-        """Returns the confusion of no pixels."""
+        """Returns a confusion without pixels."""
         return cls(np.zeros((num_classes, num_classes), np.int64))
 
     def __add__(self, other: "Confusion") -> "Confusion":
@@ -35,17 +35,17 @@ class Confusion:
 
     @property
     def reference(self) -> np.ndarray:
-        """The number of pixels of each class in the reference, int64 `[classes]`."""
+        """The number of pixels per class in the reference, int64 `[classes]`."""
         return self.counts.sum(axis=1)
 
     @property
     def prediction(self) -> np.ndarray:
-        """The number of pixels of each class in the prediction, int64 `[classes]`."""
+        """The number of pixels per class in the prediction, int64 `[classes]`."""
         return self.counts.sum(axis=0)
 
     @property
     def union(self) -> np.ndarray:
-        """The number of pixels of each class in the reference or in the prediction, int64 `[classes]`."""
+        """The number of pixels per class in the reference or the prediction, int64 `[classes]`."""
         return self.reference + self.prediction - self.correct
 
     @property
@@ -55,12 +55,12 @@ class Confusion:
 
     @property
     def accuracy(self) -> np.ndarray:
-        """Correct pixels / pixels of the reference for each class, float64 `[classes]`; NaN without a reference."""
+        """Correct pixels / reference pixels for each class, float64 `[classes]`; NaN without a reference."""
         return _ratio(self.correct, self.reference)
 
     @property
     def mean_iou(self) -> float | None:
-        """The mean IoU over the classes that the reference or the prediction has, as in `tf.keras.metrics.MeanIoU`.
+        """The mean IoU over classes in the reference or the prediction, as in `tf.keras.metrics.MeanIoU`.
 
         >>> Confusion(np.array([[4, 0, 0], [2, 2, 0], [0, 0, 0]])).mean_iou  # (4 / 6 + 2 / 4) / 2
         0.5833333333333333
@@ -69,7 +69,7 @@ class Confusion:
 
     @property
     def mean_class_accuracy(self) -> float | None:
-        """The mean accuracy over the classes of the reference."""
+        """The mean accuracy over the reference classes."""
         return _mean(self.accuracy)
 
     @property
@@ -80,7 +80,7 @@ class Confusion:
 
     @property
     def frequency_weighted_iou(self) -> float | None:
-        """The mean IoU over the classes, weighted by their pixels in the reference."""
+        """The mean IoU over the classes, weighted by their reference pixels."""
         total = int(self.counts.sum())
         return float(np.nansum(self.reference * self.iou)) / total if total else None
 
@@ -92,7 +92,7 @@ def confusion(prediction: np.ndarray, reference: np.ndarray, num_classes: int, i
       prediction: classes `[height, width]`.
       reference: classes and the ignore label, `[height, width]`.
       num_classes: the number of classes.
-      ignore_label: the label of the reference whose pixels do not count.
+      ignore_label: the reference label whose pixels do not count.
 
     Raises:
       ShapeError: the images have different sizes.

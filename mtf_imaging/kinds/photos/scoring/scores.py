@@ -1,4 +1,4 @@
-"""The scores of photos, of each and of all: `metrics.json`, `metrics.csv` and a plain-text table."""
+"""The scores of each photo and of all photos: `metrics.json`, `metrics.csv` and a plain-text table."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ class PhotoScore:
     Attributes:
       key: the key of the photo.
       size: its height and width.
-      confusion: the counts of its pixels.
+      confusion: its pixel counts.
       boundary_f: the boundary F of each class; None if the reference does not have the class.
       tolerance: the tolerance of the boundary F, as a share of the diagonal.
     """
@@ -61,7 +61,7 @@ def score_photo(
       prediction: classes `[height, width]`.
       reference: classes and the ignore label, `[height, width]`.
       description: the classes and the ignore label.
-      tolerance: the largest distance of matching boundaries, as a share of the diagonal of the photo.
+      tolerance: the largest distance of matching boundaries, as a share of the photo's diagonal.
 
     Raises:
       ShapeError: prediction and reference differ in size.
@@ -80,7 +80,7 @@ def worst_first(scores: Sequence[PhotoScore]) -> list[int]:
 
 
 def total_confusion(scores: Sequence[PhotoScore]) -> Confusion:
-    """Returns the counts of the pixels of all photos."""
+    """Returns the pixel counts of all photos."""
     return Confusion(np.sum([score.confusion.counts for score in scores], axis=0, dtype=np.int64))
 
 
@@ -96,7 +96,7 @@ def photo_metrics(scores: Sequence[PhotoScore], description: PhotoDescription) -
       "frequency_weighted_iou": ..., "boundary_f": ..., "classes": {name: {"iou": ..., "accuracy": ...,
       "boundary_f": ..., "pixels": ..., "predicted_pixels": ..., "photos": ...}}, "confusion": [[...], ...],
       "photos": {key: {"size": [height, width], "mean_iou": ..., ..., "classes": {name: {...}}}}}`. An undefined value
-      is None. A photo lists the classes that its reference or its prediction has.
+      is None. A photo lists the classes in its reference or prediction.
     """
     total = total_confusion(scores)
     by_class = list(zip(*(score.boundary_f for score in scores), strict=True))
