@@ -123,8 +123,8 @@ MUTANTS = [
         "tests/data/test_label_region.py",
         ("int(columns.max()) + 1)", "int(columns.max()))"),
         (
-            "    labels[inside] = description.to_labels(probabilities)[inside]",
-            "    labels[:] = description.to_labels(probabilities)",
+            "    labels[inside] = description.to_labels(resampled_region(probabilities, grid, spans, region))[inside]",
+            "    labels[:] = description.to_labels(resampled_region(probabilities, grid, spans, region))",
             "",
             _SAMPLING,
         ),

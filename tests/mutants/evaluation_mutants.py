@@ -138,7 +138,10 @@ MUTANTS = [
     *mutants(
         "mtf_imaging/evaluation/scoring/components.py",
         "tests/evaluation/test_scoring_slabs.py components or surface",
-        ("            self._touching.append(_pairs(self._last, pieces[0])[:2])\n", "            pass\n"),
+        (
+            "            self._touching += [_pairs(*planes)[:2] for planes in _shifted(self._last, pieces[0], self._full)]\n",
+            "            pass\n",
+        ),
         ("self._last = pieces[-1].copy()", "self._last = pieces[0].copy()"),
         ("        pieces[inside] += self._count\n", ""),
         ("np.add.at(sizes, numbers, np.concatenate(self._sizes))", "sizes[numbers] = np.concatenate(self._sizes)"),
