@@ -20,7 +20,6 @@ FOLDERS = {
 }
 
 
-
 def index_page(text: str, repository: str, version: str) -> str:
     """Returns the README for the page of the package index, which does not contain the files of the repository.
 
@@ -33,17 +32,23 @@ def index_page(text: str, repository: str, version: str) -> str:
       The text with absolute links to files and pictures. Without a repository, pictures are removed, and links to files
       become text.
     """
+    code = re.findall(r"(?ms)^```.*?^```|`[^`\n]+`", text)  # contains no links
+    for number, piece in enumerate(code):
+        text = text.replace(piece, f"\0{number}\0", 1)
     blob, raw = (f"{repository}/{kind}/v{version}/" for kind in ("blob", "raw"))
-    relative = r"(?![a-z][a-z+.-]*:|//|#)"
-    picture, link = rf"!\[([^\]]*)\]\({relative}([^)\s]+)\)", rf"(?<!!)\[((?:[^\[\]]|!?\[[^\]]*\])*)\]\({relative}([^)\s]+)\)"
-    source, target = rf'(<(?:img|source)\b[^>]*?\b(?:src|srcset)="){relative}', rf'(<a\b[^>]*?\bhref="){relative}'
+    path = r"(?![a-z][a-z+.-]*:|//|#)([^)\s\"]+)"
+    picture, link = rf"!\[([^\]]*)\]\({path}\)", rf"(?<!!)\[((?:[^\[\]]|!?\[[^\]]*\])*)\]\({path}\)"
+    html_picture, html_link = rf'(<(?:img|source)\b[^>]*?\b(?:src|srcset)="){path}', rf'(<a\b[^>]*?\bhref="){path}'
     if repository:
         text = re.sub(picture, rf"![\1]({raw}\2)", text)
         text = re.sub(link, rf"[\1]({blob}\2)", text)
-        return re.sub(target, rf"\1{blob}", re.sub(source, rf"\1{raw}", text))
-    text = re.sub(link, r"\1", re.sub(picture, "", text))
-    text = re.sub(rf"{source}[^>]*>", "", text)
-    return re.sub(rf"{target}[^>]*>(.*?)</a>", r"\2", text, flags=re.DOTALL)
+        text = re.sub(html_picture, rf"\1{raw}\2", text)
+        text = re.sub(html_link, rf"\1{blob}\2", text)
+    else:
+        text = re.sub(link, r"\1", re.sub(picture, "", text))
+        text = re.sub(rf"{html_picture}[^>]*>", "", text)
+        text = re.sub(rf"{html_link}[^>]*>(.*?)</a>", r"\3", text, flags=re.DOTALL)
+    return re.sub("\0(\\d+)\0", lambda match: code[int(match[1])], text)
 
 
 setup(

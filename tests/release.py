@@ -1,8 +1,8 @@
 """Builds and checks the files of a release, and prints its notes.
 
-    python -m tests.release dist                 # or make dist: builds into dist/, also between releases
-    python -m tests.release dist --tag v0.1.0    # also refuses a tag that the files do not agree with
-    python -m tests.release notes                # the section of CHANGELOG.md about this version
+python -m tests.release dist                 # or make dist: builds into dist/, also between releases
+python -m tests.release dist --tag v0.1.0    # also refuses a tag that the files do not agree with
+python -m tests.release notes                # the section of CHANGELOG.md about this version
 """
 
 import argparse
@@ -65,7 +65,9 @@ def build(out: Path, root: Path = ROOT) -> None:
         ("build", "--no-isolation", "--outdir", out, root),
         ("twine", "check", "--strict", f"{out}/*"),
     ):
-        done = subprocess.run([sys.executable, "-m", *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        done = subprocess.run(
+            [sys.executable, "-m", *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
         if done.returncode:
             print(done.stdout)
             sys.exit(f"python -m {words[0]} failed with exit status {done.returncode}")
