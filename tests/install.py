@@ -1,8 +1,8 @@
 """Installs packages into the environment of the Python that runs it, and shows the progress.
 
-Run `.venv/bin/python -m tests.install --editable ".[test]"`; the words are arguments of `pip install`. Needs no other package. Each
-line of the output starts with the elapsed time. Between large downloads, and while pip unpacks the packages, a line follows every
-15 seconds. Lines are never overwritten, so that logs of CI are readable.
+Run `.venv/bin/python -m tests.install --editable ".[test]"`; the words are arguments of `pip install`. No other package
+is needed. Each line of the output starts with the elapsed time. There is a line for each large download, and at least
+one every 15 seconds. Lines are never overwritten, so that logs of CI are readable.
 """
 
 import queue

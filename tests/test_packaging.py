@@ -45,7 +45,7 @@ print(json.dumps({
     "files": sorted(resources.shipped_files()),
     "models": sorted(modules),
     "gin-config": hasattr(gin, "configurable"),
-    "in the way": [name for name in ("models", "layouts", "tests") if importlib.util.find_spec(name)],
+    "in the way": [name for name in ("models", "layouts") if importlib.util.find_spec(name)],
     "version": mtf_imaging.__version__,
 }))
 """
@@ -129,15 +129,14 @@ def test_the_files_of_a_release(sources, wheel, tmp_path):
     assert metadata["License-Expression"] == "Apache-2.0"
     assert metadata["License-File"] == "LICENSE"
     assert len(metadata.get_payload()) > 1000  # the README
-    with pytest.raises(SystemExit, match="is not empty. Fix: remove"):
+    with pytest.raises(SystemExit, match="is not empty"):
         release.build(tmp_path / "dist", sources)
 
 
 def test_pip_refuses_an_unsupported_python(wheel, tmp_path):
-    command = [sys.executable, "-m", "pip", "install", "--dry-run", "--no-deps", "--target", tmp_path / "out"]
-    command += ["--only-binary", ":all:", "--python-version"]
-    call(*command, "3.13", wheel, cwd=tmp_path)
-    done = subprocess.run([*command, "3.14", wheel], capture_output=True, text=True)
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", wheel, "--dest"]
+    call(*command, tmp_path / "3.13", "--python-version", "3.13", cwd=tmp_path)
+    done = subprocess.run([*command, tmp_path / "3.14", "--python-version", "3.14"], capture_output=True, text=True)
     assert done.returncode != 0
     assert "'mtf-imaging' requires a different Python: 3.14" in done.stderr
 

@@ -19,8 +19,8 @@ from tests import install, release
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted(ROOT.glob(".github/workflows/*.yml"))
 SCHEMAS = {  # file: schema of check-jsonschema, which needs no network
-    **{path: "vendor.github-workflows" for path in WORKFLOWS},
-    **{path: "vendor.github-issue-forms" for path in ROOT.glob(".github/ISSUE_TEMPLATE/[!c]*.yml")},
+    **dict.fromkeys(WORKFLOWS, "vendor.github-workflows"),
+    **dict.fromkeys(ROOT.glob(".github/ISSUE_TEMPLATE/[!c]*.yml"), "vendor.github-issue-forms"),
     ROOT / ".github/ISSUE_TEMPLATE/config.yml": "vendor.github-issue-config",
     ROOT / ".github/dependabot.yml": "vendor.dependabot",
     ROOT / ".readthedocs.yaml": "vendor.readthedocs",
@@ -180,7 +180,8 @@ def test_links_of_the_page_on_the_index_are_absolute():
         "[![badge](https://example.org/b.svg)](https://example.org/own/blob/v1.2/LICENSE) [mail](mailto:a@example.org) "
         "[![p](https://example.org/own/raw/v1.2/docs/p.png)](https://example.org/own/blob/v1.2/docs/a.md)\n"
         '<a href="https://example.org/own/blob/v1.2/docs/a.md">html</a> '
-        '<img width="9" src="https://example.org/own/raw/v1.2/docs/p.png"/> <img src="https://example.org/q.png"> `a[0](b)`\n'
+        '<img width="9" src="https://example.org/own/raw/v1.2/docs/p.png"/> <img src="https://example.org/q.png"> '
+        "`a[0](b)`\n"
     )
 
 
