@@ -1,4 +1,4 @@
-# make demo              installs the package and runs the demo on synthetic CTs: 6 minutes on 2 cores, and 2 for the download
+# make demo              installs the package and runs the demo on synthetic CTs: 6 minutes on 2 cores, and 1 to 5 to install
 # make demo DATA=folder  runs the demo on a folder of LiTS cases (volume-N.nii.gz, segmentation-N.nii.gz)
 # make test              runs the tests that must pass before every commit: 6 minutes on 2 cores, 16 on slow ones
 # make test-changed      also runs the slow tests that a change can break, and an eighth of the others
@@ -54,10 +54,9 @@ test-references: .venv-references/installed
 .venv-references/installed: setup.py pyproject.toml $(wildcard tests/references/*.txt)
 	$(NEEDS_PYTHON)
 	$(PYTHON) -m venv .venv-references
-	.venv-references/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[test]" \
-	    --requirement tests/references/requirements.txt
-	.venv-references/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
-	    --requirement tests/references/without_dependencies.txt
+	@echo "Installing the other programs into .venv-references: 9 GB."
+	@.venv-references/bin/python -m tests.install --editable ".[test]" --requirement tests/references/requirements.txt
+	@.venv-references/bin/python -m tests.install --no-deps --requirement tests/references/without_dependencies.txt
 	touch $@
 
 audit: $(INSTALLED) .venv-audit/installed
@@ -66,14 +65,15 @@ audit: $(INSTALLED) .venv-audit/installed
 .venv-audit/installed:
 	$(NEEDS_PYTHON)
 	$(PYTHON) -m venv .venv-audit
-	.venv-audit/bin/python -m pip install --quiet --disable-pip-version-check "pip-audit>=2.9,<3"
+	@echo "Installing pip-audit into .venv-audit."
+	@.venv-audit/bin/python -m tests.install "pip-audit>=2.9,<3"
 	touch $@
 
 lint: $(INSTALLED)
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/python -m mypy
-	.venv/bin/codespell mtf_imaging models layouts gin tests benchmarks docs .ci *.md *.py Makefile
+	.venv/bin/codespell mtf_imaging models layouts gin tests benchmarks docs .ci .github *.md *.py *.cff Makefile Dockerfile
 
 bench: $(INSTALLED)
 	.venv/bin/python -m benchmarks.partition --resolution 64 --contenders 1x1,2x2,4x4,nohalo:2x2 --rounds 20
@@ -92,7 +92,8 @@ docs-links: .venv/installed-docs
 	$(SPHINX) --builder linkcheck docs $(SITE)/links
 
 .venv/installed-docs: $(INSTALLED)
-	.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[docs]"
+	@echo "Installing Sphinx into .venv."
+	@.venv/bin/python -m tests.install --editable ".[docs]"
 	touch $@
 
 # TAG is the tag of a release, whose files must agree with it.
@@ -107,7 +108,7 @@ NEEDS_PYTHON = $(if $(PYTHON),,$(error Python 3.11, 3.12 or 3.13 is needed. Fix:
 # What the demo needs.
 $(INSTALLED_PACKAGE): setup.py pyproject.toml
 	$(NEEDS_PYTHON)
-	@echo "Installing mtf_imaging, TensorFlow and 60 other packages into .venv (2 GB). The download takes the longest:"
+	@echo "Installing TensorFlow and 60 other packages into .venv: 2.5 GB, 1 to 5 minutes. The demo then takes 6 minutes."
 	@$(PYTHON) -m venv .venv
 	@.venv/bin/python -m tests.install --editable .
 	@touch $@
@@ -115,7 +116,7 @@ $(INSTALLED_PACKAGE): setup.py pyproject.toml
 # What the other targets need: also the programs of the tests.
 $(INSTALLED): setup.py pyproject.toml
 	$(NEEDS_PYTHON)
-	@echo "Installing mtf_imaging, TensorFlow and 200 other packages into .venv (4 GB). The download takes the longest:"
+	@echo "Installing TensorFlow and 200 other packages into .venv: 4 GB, 2 to 10 minutes."
 	@$(PYTHON) -m venv .venv
 	@.venv/bin/python -m tests.install --editable ".[test]"
 	@touch $(INSTALLED_PACKAGE) $@

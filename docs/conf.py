@@ -40,6 +40,7 @@ site_contents = [
     "concepts/index",
     "reference/index",
     "evidence/index",
+    "security",
     "contributing",
     "changelog",
     "releasing",

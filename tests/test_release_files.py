@@ -272,3 +272,14 @@ def test_a_silent_installation_is_not_silent():
     assert install.run([sys.executable, "-c", program], said.append, pause=0.2) == 3
     assert "downloading tensorflow, 577.0 MB" in said
     assert said[-1] == "unpacked 0 of 3 packages"
+
+
+def test_every_installation_shows_its_progress():
+    makefile = (ROOT / "Makefile").read_text()
+    assert "pip install" not in makefile
+    installs = re.findall(
+        r"^\t@echo \"Installing (.*)\"\n(?:.*\n)?\t@\S+/python -m tests\.install ", makefile, re.MULTILINE
+    )
+    assert len(installs) == 5
+    printed = subprocess.run(["make", "-n", "demo", "--always-make"], cwd=ROOT, capture_output=True, text=True).stdout
+    assert re.match(r'echo "Installing TensorFlow .*: .* minutes\. The demo then takes \d+ minutes\."\n', printed)
