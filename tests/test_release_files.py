@@ -1,7 +1,6 @@
 """The files of a release and of GitHub: valid, and in agreement with setup.py, the Makefile and each other."""
 
 import functools
-import json
 import re
 import shlex
 import subprocess
@@ -14,7 +13,7 @@ import yaml
 from packaging.specifiers import SpecifierSet
 
 import mtf_imaging
-from tests import install, release
+from tests import badges, install, release
 
 ROOT = Path(__file__).parents[1]
 WORKFLOWS = sorted(ROOT.glob(".github/workflows/*.yml"))
@@ -28,14 +27,7 @@ SCHEMAS = {  # file: schema of check-jsonschema, which needs no network
 }
 
 
-@functools.cache
-def setup():
-    """Returns the module setup.py with `arguments`, those of `setuptools.setup`."""
-    program = "import json, runpy, setuptools; setuptools.setup = lambda **words: print(json.dumps(words)); "
-    program += "runpy.run_path('setup.py')"
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+setup = functools.cache(badges.setup_arguments)
 
 
 @functools.cache
@@ -113,6 +105,16 @@ def test_every_supported_python_is_tested_and_named():
         assert sentence in (ROOT / name).read_text(), name
     (makefile,) = re.findall(r"for p in python3 (.*?);", (ROOT / "Makefile").read_text())
     assert makefile.split() == [f"python{version}" for version in reversed(pythons())]
+
+
+def test_badges_say_what_setup_says():
+    drawn = badges.badges(setup())
+    kept = {path.name: path.read_text() for path in badges.FOLDER.iterdir()}
+    assert kept == drawn, "run python -m tests.badges"
+    assert ">3.11 | 3.12 | 3.13<" in drawn["python.svg"]
+    assert ">Apache-2.0<" in drawn["license.svg"]
+    assert "Apache License" in (ROOT / "LICENSE").read_text()
+    assert (ROOT / "mtf_imaging/py.typed").is_file()
 
 
 def test_hooks_run_the_programs_of_make_lint():

@@ -22,6 +22,7 @@ READERS = {
     "tests/references/*": [],
     "docs/kubernetes/*": ["tests.hosts.pods"],
     "Dockerfile": ["tests.hosts.pods"],
+    "docs/pictures/badges/*": ["tests.test_release_files"],
     "docs/*.ipynb": ["tests.test_notebook"],
     "docs/*": ["tests.test_docs", "tests.test_docs_site", "tests.test_errors_page", "tests.upstream.functions_page"],
     ".github/*": ["tests.test_release_files"],
