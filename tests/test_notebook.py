@@ -64,6 +64,29 @@ def test_every_cell_prints_its_saved_output(path):
         assert len(pictures(again)) == len(pictures(cell))
 
 
+@by_name
+@pytest.mark.parametrize(
+    ("address", "clone", "expected"),
+    [
+        ("", False, "mtf-imaging"),
+        ("https://example.org/own", False, "git+https://example.org/own"),
+        ("https://example.org/own", True, "the clone"),
+    ],
+)
+def test_the_first_cell_installs_the_package_where_it_is_missing(path, address, clone, expected, tmp_path, monkeypatch):
+    first, *_ = cells(nbformat.read(path, as_version=4))
+    code = re.sub(r'REPOSITORY = ".*?"', f'REPOSITORY = "{address}"', first.source)
+    code = code.replace("%pip install --quiet {source}", "installed = source")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.chdir(tmp_path)
+    if clone:
+        (tmp_path / "mtf_imaging/mtf_imaging").mkdir(parents=True)
+        (tmp_path / "mtf_imaging/mtf_imaging/errors.py").touch()
+    names = {}
+    exec(code, names)
+    assert names["installed"] == (str(tmp_path / "mtf_imaging") if clone else expected)
+
+
 def test_an_error_in_a_cell_is_raised(tmp_path):
     broken = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1 / 0")])
     nbformat.write(broken, tmp_path / "broken.ipynb")

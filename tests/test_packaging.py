@@ -1,5 +1,6 @@
 """The wheel, the source archive and an editable installation all contain the same files."""
 
+import email
 import os
 import re
 import shlex
@@ -15,13 +16,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests import pages
+import mtf_imaging
+from tests import pages, release
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("gin", "layouts", "models", "mtf_imaging")
-FILES = ("LICENSE", "MANIFEST.in", "README.md", "pyproject.toml", "setup.py")
+FILES = (
+    "CHANGELOG.md",
+    "CITATION.cff",
+    "LICENSE",
+    "MANIFEST.in",
+    "README.md",
+    "SECURITY.md",
+    "pyproject.toml",
+    "setup.py",
+)
 
 # Prints the visible files and modules of an installation; runs in an empty folder.
 LOOK = """
@@ -35,7 +46,7 @@ print(json.dumps({
     "files": sorted(resources.shipped_files()),
     "models": sorted(modules),
     "gin-config": hasattr(gin, "configurable"),
-    "in the way": [name for name in ("models", "layouts", "tests") if importlib.util.find_spec(name)],
+    "in the way": [name for name in ("models", "layouts") if importlib.util.find_spec(name)],
     "version": mtf_imaging.__version__,
 }))
 """
@@ -104,15 +115,31 @@ def test_the_wheel_contains_only_the_package(wheel):
     assert "mtf_imaging/py.typed" in names
 
 
-def test_the_source_archive_builds_the_same_wheel(sources, wheel, tmp_path):
-    program = f"from setuptools import build_meta; build_meta.build_sdist({str(tmp_path)!r})"
-    call(sys.executable, "-c", program, cwd=sources)
-    (archive,) = tmp_path.glob("*.tar.gz")
+def test_the_files_of_a_release(sources, wheel, tmp_path):
+    """`make dist` builds the wheel from the source archive, and twine accepts the metadata and the page of both."""
+    release.build(tmp_path / "dist", sources)
+    (archive,), (again,) = (tmp_path / "dist").glob("*.tar.gz"), (tmp_path / "dist").glob("*.whl")
     with tarfile.open(archive) as tar:
-        tar.extractall(tmp_path / "unpacked", filter="data")
-    (unpacked,) = (tmp_path / "unpacked").iterdir()
-    again = build_wheel(unpacked, tmp_path)
+        names = {name.partition("/")[2] for name in tar.getnames()}
+    assert {*FILES} <= names
     assert set(zipfile.ZipFile(again).namelist()) == set(zipfile.ZipFile(wheel).namelist())
+    with zipfile.ZipFile(again) as built:
+        (name,) = [name for name in built.namelist() if name.endswith("/METADATA")]
+        metadata = email.message_from_string(built.read(name).decode())
+    assert metadata["Version"] == mtf_imaging.__version__
+    assert metadata["License-Expression"] == "Apache-2.0"
+    assert metadata["License-File"] == "LICENSE"
+    assert len(metadata.get_payload()) > 1000  # the README
+    with pytest.raises(SystemExit, match="is not empty"):
+        release.build(tmp_path / "dist", sources)
+
+
+def test_pip_refuses_an_unsupported_python(wheel, tmp_path):
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary", ":all:", wheel, "--dest"]
+    call(*command, tmp_path / "3.13", "--python-version", "3.13", cwd=tmp_path)
+    done = subprocess.run([*command, tmp_path / "3.14", "--python-version", "3.14"], capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "'mtf-imaging' requires a different Python: 3.14" in done.stderr
 
 
 def test_an_editable_installation_has_the_same_files(sources, wheel, tmp_path):
@@ -130,7 +157,9 @@ def test_the_installed_program_works_from_an_empty_folder(wheel, tmp_path):
     program = make_environment(tmp_path / "installed", wheel) / "mtf-imaging"
     empty = tmp_path / "empty"
     empty.mkdir()
+    assert call(program, "--version", cwd=empty).split()[:2] == ["mtf-imaging", mtf_imaging.__version__]
     assert "mtf-imaging COMMAND [flags]" in call(program, "--help", cwd=empty)
+    assert "--output_dir" in call(program, "demo", "--help", cwd=empty)
     call(program, "phantom", "--output_dir=cases", "--num_cases=1", cwd=empty)
     call(program, "convert", "--input_dir=cases", "--output_dir=records", "--resolution=16", cwd=empty)
     job = ("--gin_file=unet3d_demo", "--gin_file=2x2", "--num_steps=2")

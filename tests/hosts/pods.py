@@ -17,8 +17,9 @@ import yaml
 
 from tests import waiting
 
-FOLDER = Path(__file__).parents[2] / "docs/kubernetes"
-DOCKERFILE = FOLDER / "Dockerfile"
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "docs/kubernetes"
+DOCKERFILE = ROOT / "Dockerfile"
 _NAMESPACE = ("unshare", "--fork", "--pid", "--mount-proc")
 _ETC = Path("/etc/netns")  # `ip netns exec` mounts the files of a folder here over those of /etc
 

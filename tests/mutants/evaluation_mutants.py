@@ -139,8 +139,8 @@ MUTANTS = [
         "mtf_imaging/evaluation/scoring/components.py",
         "tests/evaluation/test_scoring_slabs.py components or surface",
         (
-            "            self._touching += [_pairs(*planes)[:2] for planes in _shifted(self._last, pieces[0], self._full)]\n",
-            "            pass\n",
+            "[_pairs(*planes)[:2] for planes in _shifted(self._last, pieces[0], self._full)]",
+            "[]",
         ),
         ("self._last = pieces[-1].copy()", "self._last = pieces[0].copy()"),
         ("        pieces[inside] += self._count\n", ""),

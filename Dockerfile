@@ -1,8 +1,9 @@
-# The image of a checkout. Build it in the top folder of the repository:
+# The image of a checkout, for CPUs or for NVIDIA GPUs. Build it in the top folder of the repository:
 #
-#   docker build --file docs/kubernetes/Dockerfile --tag mtf-imaging:0.1.0 .
+#   docker build --tag mtf-imaging:0.1.0 .
+#   docker build --tag mtf-imaging:0.1.0-gpu --build-arg EXTRA=gpu .
 #
-# For NVIDIA GPUs, add --build-arg EXTRA=gpu, which installs the CUDA libraries. The driver of the node is used.
+# EXTRA=gpu installs the CUDA libraries. The driver is that of the host.
 # BASE may be any image with Python 3.11 to 3.13 and the apt-get of Debian or Ubuntu.
 ARG BASE=docker.io/library/python:3.12-slim-bookworm
 
@@ -13,6 +14,9 @@ RUN python3 -m venv /opt/mtf_imaging \
     && /opt/mtf_imaging/bin/pip install --no-cache-dir "/source${EXTRA:+[${EXTRA}]}"
 
 FROM ${BASE}
+LABEL org.opencontainers.image.title="mtf_imaging" \
+      org.opencontainers.image.description="Convolutional networks on images too large for one device" \
+      org.opencontainers.image.licenses="Apache-2.0"
 # tini runs as process 1. It passes SIGTERM on, which the kernel discards for a process 1 without a handler.
 # hadolint ignore=DL3008
 RUN apt-get update \
