@@ -68,9 +68,8 @@ def test_train_equals_the_command(folder, tmp_path):
     assert facts[0] == facts[1]
     assert command.pop("configuration_sha256") == digest(tmp_path / "config.gin")
     assert job.pop("configuration_sha256") is None
-    assert (command.pop("layout"), job.pop("layout")) == ("x:rows,y:cols", "")
-    assert (command.pop("mesh_shape"), job.pop("mesh_shape")) == ("rows:2,cols:2", "")
     assert command == job
+    assert (command["mesh_shape"], command["layout"]) == ("rows:2,cols:2", "x:rows,y:cols")
 
 
 @pytest.mark.slow
