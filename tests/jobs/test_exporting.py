@@ -446,9 +446,7 @@ def test_the_program_of_a_model(folder, isolated, tmp_path, fault):
 @pytest.mark.slow
 def test_the_card_names_what_the_model_lacks(folder, tmp_path):
     card = export(LIVER, folder / "run", tmp_path / "model", cleanup=Cleanup(largest_liver=True))
-    assert card.notes[-1] == (
-        "The postprocessing of predict (largest_liver, lesions_in_liver) is not part of the model."
-    )
+    assert card.notes[-1] == "The postprocessing of predict (largest_liver) is not part of the model."
     assert card.notes[-1] in (tmp_path / "model/README.md").read_text().replace("\n", " ")
 
 
