@@ -45,7 +45,7 @@ def _normal_cdf(x: tf.Tensor) -> tf.Tensor:
 
 def _gelu(x: tf.Tensor) -> tf.Tensor:
     if is_portable():
-        # ONNX has no complement of the error function. TFLite has neither, but its converter knows TensorFlow's formula.
+        # ONNX has no complement of the error function. The converter of TFLite knows the formula of TensorFlow.
         is_tflite = widest_dtype() != tf.float64
         return tf.nn.gelu(x) if is_tflite else 0.5 * x * (1 + tf.math.erf(x * math.sqrt(0.5)))
     return x * _normal_cdf(x)
