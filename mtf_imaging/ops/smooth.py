@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
+from mtf_imaging.meshes.portable import is_portable, widest_dtype
 from mtf_imaging.ops.precision import master_dtype
 
 
@@ -42,6 +43,14 @@ def _normal_cdf(x: tf.Tensor) -> tf.Tensor:
     return 0.5 * tf.math.erfc(x * -math.sqrt(0.5))
 
 
+def _gelu(x: tf.Tensor) -> tf.Tensor:
+    if is_portable():
+        # ONNX has no complement of the error function. The converter of TFLite knows the formula of TensorFlow.
+        is_tflite = widest_dtype() != tf.float64
+        return tf.nn.gelu(x) if is_tflite else 0.5 * x * (1 + tf.math.erf(x * math.sqrt(0.5)))
+    return x * _normal_cdf(x)
+
+
 def _normal_density(x: tf.Tensor) -> tf.Tensor:
     return tf.exp(-0.5 * tf.square(x)) * math.sqrt(0.5 / math.pi)
 
@@ -64,7 +73,7 @@ def _silu_slope(x: tf.Tensor) -> tf.Tensor:
 
 
 _FUNCTIONS = {
-    "gelu": _Function(lambda x: x * _normal_cdf(x), lambda x: _normal_cdf(x) + x * _normal_density(x)),
+    "gelu": _Function(_gelu, lambda x: _normal_cdf(x) + x * _normal_density(x)),
     "gelu_tanh": _Function(lambda x: x * _tanh_cdf(x), _tanh_slope),
     "silu": _Function(lambda x: x * tf.sigmoid(x), _silu_slope),
 }

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import mtf_imaging as mi
+from mtf_imaging.meshes.portable import portable_operations
 from mtf_imaging.ops.smooth import Smooth, SmoothGrad
 from mtf_imaging.program.tracing import trace_only
 from tests.harness import Case, check
@@ -148,6 +149,20 @@ def test_derivatives_of_large_inputs_are_finite():
     values = mi.Program(fn, {"x": ("n:4", "float32")})(x=[-1e4, -100, 100, 1e4])
     for value, wanted in zip(values, [[0, 0, 100, 1e4]] * 3 + [[0, 0, 1, 1]] * 3 + [[0, 0, 0, 0]] * 3, strict=True):
         np.testing.assert_allclose(value, wanted, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("widest", [tf.float64, tf.float32], ids=["onnx", "tflite"])
+def test_gelu_can_be_converted(widest):
+    x = np.linspace(-4, 4, 8, dtype=np.float32)
+    with portable_operations(widest):
+        program = mi.Program(mi.ops.gelu, {"x": "n:8"})
+    np.testing.assert_allclose(program(x=x), tf.nn.gelu(x), atol=1e-6)
+    if widest == tf.float64:
+        assert "Erfc" not in {op.type for op in program.function.graph.get_operations()}
+        return
+    call = tf.function(lambda x: program(x=x), input_signature=[tf.TensorSpec([8])]).get_concrete_function()
+    model = tf.lite.TFLiteConverter.from_concrete_functions([call]).convert()
+    assert b"Flex" not in model
 
 
 @pytest.mark.parametrize(
