@@ -144,7 +144,7 @@ def _check_table(path: str, table: NameTable, shapes: Mapping[str, tuple[int, ..
 
 
 def _read(file: WeightFile, table: NameTable) -> dict[str, np.ndarray]:
-    """Returns the values of variables, by their names in this package."""
+    """Returns the values of variables by name in this package."""
     values = {}
     for name, conversion in _conversions(table).items():
         arrays = [_read_finite(file, own) for own in conversion.shapes]

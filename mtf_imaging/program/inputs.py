@@ -66,7 +66,7 @@ class Input:
             return tf.convert_to_tensor(array.astype(self._numpy_dtype, copy=False))
 
     def _array(self, value: Any) -> np.ndarray | tf.Tensor:
-        """Converts a value to an array or a tensor of its own dtype; a list gets the dtype that NumPy gives it."""
+        """Converts a value to an array or a tensor of its own dtype; a list gets NumPy's default dtype."""
         if isinstance(value, np.ma.MaskedArray):
             raise self._unusable("a masked array", "pass value.filled(x), with a number x for the masked elements")
         kind = type(value).__name__

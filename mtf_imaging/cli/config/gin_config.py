@@ -27,7 +27,7 @@ CIRCLE = "its files include each other in a circle. Fix: remove an include."
 
 
 def find_gin_file(name: str, folders: Iterable[Path] = (Path(),)) -> Path:
-    """Finds a gin file by its path, or a shipped gin file by its name, with or without its folder and `.gin`.
+    """Finds a gin file by path, or a shipped gin file by name, with or without its folder and `.gin`.
 
     Args:
       name: the path or name.

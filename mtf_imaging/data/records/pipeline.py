@@ -202,7 +202,7 @@ def _read(
         return samples(sample, case(sample))
 
     if augmentation is None or type(augmentation).__module__.partition(".")[0] == __name__.partition(".")[0]:
-        load = tf.autograph.experimental.do_not_convert(load)  # our code needs no autograph conversion, which is slow
+        load = tf.autograph.experimental.do_not_convert(load)  # our code does not need autograph conversion, which is slow
     cases = tf.data.Dataset.range(start * batch_size, tf.int64.max).map(case).batch(batch_size)
     if region.is_empty:
         return _empty_batches(cases, manifest, region)

@@ -55,7 +55,7 @@ class Keys:
     """The instance keys for the collectives in a program.
 
     TensorFlow identifies the messages of a collective by its group and its key, and remembers their shape. Programs
-    therefore have distinct keys. The calls of a program alternate between two sets of keys, because one process may
+    therefore have distinct keys. Calls to a program alternate between two sets of keys, because one process may
     start the next call while another one still works on this call.
 
     Args:

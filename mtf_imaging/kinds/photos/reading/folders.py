@@ -138,7 +138,7 @@ class _Lists:
         self.classes, self.labels_select = classes, labels_select
 
     def description(self, folder: Path) -> PhotoDescription | None:
-        """Returns the description of the classes without `classes.json`."""
+        """Returns the class description that applies without `classes.json`."""
         return self.classes
 
     def splits(self, folder: Path) -> tuple[str, ...]:
