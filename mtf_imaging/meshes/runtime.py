@@ -333,7 +333,7 @@ def rehearse(processes: Processes) -> Iterator[None]:
     The programs have the graphs of that process, but cannot be called.
 
     Args:
-      processes: the processes, and the number of the one to build for.
+      processes: the processes, with the number of the process for which to build.
     """
     global _runtime
     before, _runtime = _runtime, _Rehearsal(processes)

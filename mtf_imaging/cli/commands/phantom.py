@@ -17,7 +17,7 @@ _KINDS = ("large_lesions", "small_lesions", "brain", *PHANTOMS, _SCENES, _OBJECT
 
 @settings
 class _Flags(Settings):
-    """The settings that the command has flags for.
+    """The settings with flags in this command.
 
     Attributes:
       output_dir: folder for the cases or photos.

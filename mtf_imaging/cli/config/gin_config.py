@@ -119,7 +119,7 @@ def bind(files: Iterable[Path], bindings: Iterable[str], values: dict, import_mo
 
 
 def _macro_of(name: str) -> str | None:
-    """Returns the parameter of the macro that a parameter is bound to; None if it is not bound to a macro."""
+    """Returns the parameter of the macro to which a parameter is bound; None if it is not bound to a macro."""
     try:
         bound = gin.query_parameter(name)
     except ValueError:  # it is not bound

@@ -43,7 +43,7 @@ class Case:
       volume: path of the image, or of its first channel if each channel has a file.
       labels: path of the segmentation, or None.
       prediction_name: file name for a predicted segmentation, in the folder's naming scheme.
-      channels: paths of all files of the image: one per channel, or one file with all channels.
+      channels: paths of all image files: one per channel, or one file with all channels.
     """
 
     key: str

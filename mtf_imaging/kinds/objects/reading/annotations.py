@@ -109,7 +109,7 @@ def has_annotations(folder: str | Path) -> bool:
 
 
 def splits(folder: str | Path) -> tuple[str, ...]:
-    """Returns the names of the splits of a folder, sorted; () if there are none."""
+    """Returns the split names of a folder, sorted; () if there are none."""
     folder = Path(folder)
     with access_named(folder):
         files = [path for path in (folder / _ANNOTATIONS).glob(f"{_PREFIX}*") if path.suffix.lower() == _ENDING]
@@ -177,7 +177,7 @@ def _fault_of_layout(folder: Path) -> str:
 
 
 def _classes(instances: Instances, description: ObjectDescription | None, path: Path) -> list[int] | None:
-    """Returns the class of each category of a file; None if they are already 0, 1, ..."""
+    """Returns the class of each category in a file; None if they are already 0, 1, ..."""
     if description is None or description.categories == instances.categories:
         return None
     at = {category: number for number, category in enumerate(description.categories)}

@@ -87,7 +87,7 @@ def find_photos(folder: str | Path, split: str | None = None, need_labels: bool 
 
 
 def splits(folder: str | Path) -> tuple[str, ...]:
-    """Returns the names of the splits of a folder, sorted; () if there are none.
+    """Returns the split names of a folder, sorted; () if there are none.
 
     Raises:
       DataError: the folder has an unknown structure.
