@@ -174,7 +174,7 @@ def _unused(shapes: Mapping[str, Any], used: set[str]) -> tuple[tuple[str, ...],
 
 @contextlib.contextmanager
 def _folder_of_weights(folder: Path) -> Iterator[None]:
-    """Locks the output folder, which must be missing, empty, or contain imported weights."""
+    """Locks the output folder, which must be missing or empty, or contain imported weights."""
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{folder}: is a file, not a folder. Fix: give a new folder as output_dir.", ["output_dir"])
     others = sorted(p.name for p in folder.glob("*") if not is_partial(p) and not _OWN.fullmatch(p.name))

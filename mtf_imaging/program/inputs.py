@@ -82,7 +82,7 @@ class Input:
         return ShapeError(f"input '{self.name}' must be an array of {self.dtype.name}, not {what}. Fix: {fix}.")
 
     def _check_cast(self, array: np.ndarray | tf.Tensor) -> None:
-        """Checks that a cast to the dtype of the input does not change values, except for the rounding of floats."""
+        """Checks that a cast to the input's dtype does not change values, except by rounding floats."""
         source, target = _dtype(array), self._numpy_dtype
         if source == target:
             return

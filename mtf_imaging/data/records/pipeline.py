@@ -30,7 +30,7 @@ from mtf_imaging.errors import DataError
 from mtf_imaging.layout import TensorRegion
 
 _PREFETCH = 2  # batches
-# The regions of this process in the image and the labels of a batch, by the grid of the records.
+# The regions of this process in the image and the labels of a batch, by record grid.
 RegionsByGrid = Mapping[Grid, Mapping[str, TensorRegion]]
 
 
