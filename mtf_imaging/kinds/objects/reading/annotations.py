@@ -71,8 +71,7 @@ def find_object_images(
     The images are in the folder `SPLIT`, `images/SPLIT`, `images`, or the folder itself: the first one that contains
     the first image. They are JPEG, PNG or TIFF files with 8 bits per channel. Grayscale and palette images are
     converted to RGB. As in COCO, sizes, boxes and masks refer to the stored pixels, whatever the EXIF orientation.
-    Images
-    without annotations are backgrounds, and boxes may exceed the image.
+    Images without annotations are backgrounds, and boxes may exceed the image.
 
     Args:
       folder: a folder with COCO's structure; without `need_annotations`, also a folder of images or one image.
