@@ -27,7 +27,7 @@ def read_bars(page: str) -> dict[str, list[Bar]]:
 
 
 def _ratio(cell: str) -> tuple[float, tuple[float, float]]:
-    """Returns the numbers of a cell such as "0.92 (0.92-0.94)"."""
+    """Returns the numbers in a cell such as "0.92 (0.92-0.94)"."""
     ratio, low, high = map(float, re.fullmatch(r"([\d.]+) \(([\d.]+)-([\d.]+)\)", cell).groups())
     return ratio, (low, high)
 

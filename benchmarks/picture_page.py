@@ -12,7 +12,7 @@ def write_page(pictures, titles, width, output):
     """Writes a JPEG file.
 
     Args:
-      pictures: images, each with as many columns as there are titles; they are resized to the page width.
+      pictures: images, each with one column per title; they are resized to the page width.
       titles: the titles of the columns.
       width: the page width in pixels.
       output: the file.

@@ -60,7 +60,7 @@ class OutOfMemoryError(MtfImagingError):
 
 
 class ClusterError(MtfImagingError):
-    """A server or a process, perhaps on another host, that is missing, hangs, or has stopped."""
+    """A server or a process, possibly on another host, that is missing, hangs, or has stopped."""
 
 
 class Interrupted(MtfImagingError):

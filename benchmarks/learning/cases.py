@@ -12,7 +12,7 @@ def split(cases: Path, on: str, seed: int, output_dir: Path) -> Path:
     Args:
       cases: folder of all cases, in train/ and test/.
       on: "test" to score on the cases in test/, or "folds" to score on a third of the cases in train/, which the run
-        does not train on. Settings are chosen on folds, so that the scores on test/ remain scores on new cases.
+        does not train on. Settings are chosen on folds, so that test/ still consists of new cases.
       seed: the run's seed; three seeds in a row are scored on each case once.
       output_dir: folder for links to the cases of each fold.
     """

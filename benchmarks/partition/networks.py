@@ -41,7 +41,7 @@ class Step:
       base_filters: filters of the first block.
       depth: number of resolutions.
       convs: convolutions per block.
-      dtype: type of the activations.
+      dtype: the activation dtype.
       dropout: False omits the dropout of any network, because each contender draws its own masks.
       seed: seed of the weights and the batch.
     """

@@ -59,7 +59,7 @@ def measure(
 
     Args:
       output_dir: folder of the good data and the results.
-      only: names of commands; none for all.
+      only: names of commands; empty for all.
       again: whether kills with a result are repeated.
       minutes: no kill begins after this time; None for no limit.
       number: number of kills per command.
@@ -89,7 +89,7 @@ def measure(
 
 
 def kill_once(whole: Undisturbed, moment: Moment, place: Path) -> dict[str, object]:
-    """Kills a command once, repeats it in the same folder, and returns the row of the results."""
+    """Kills a command once, repeats it in the same folder, and returns the results row."""
     out, began = place / "out", time.monotonic()
     out.mkdir(parents=True)
     process = commands.start(whole.writer.words(whole.good, out), out)

@@ -11,7 +11,7 @@ def elements(dataset: tf.data.Dataset) -> Iterator[Any]:
     """Yields the elements of a dataset.
 
     Deleting the iterator of a dataset waits until its running functions return. Python's garbage collector can delete
-    it in a thread that runs such a function, which would then wait for itself. If another thread than the caller's
+    it in a thread that runs such a function, which would then wait for itself. If a thread other than the caller's
     deletes the iterator, the deletion therefore happens in a new thread, for which nothing waits.
     """
     caller, iterators = threading.get_ident(), [iter(dataset)]

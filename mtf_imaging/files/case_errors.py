@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 def case_errors(path: str | os.PathLike) -> Iterator[None]:
     """Converts any unexpected exception about a case into a DataError that names its file.
 
-    Errors of this package, of TensorFlow and of the machine, such as a full disk, stay as they are.
+    Errors from this package, TensorFlow and the machine, such as a full disk, are not converted.
 
     Args:
       path: the file of the case.

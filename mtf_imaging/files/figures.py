@@ -1,7 +1,7 @@
 """The parts of matplotlib that write pictures to files.
 
-They need no backend, so a notebook keeps its own. `MPLBACKEND` may name a backend that is not installed here: Jupyter
-sets the variable for every program that a cell starts. Importing matplotlib then fails.
+They do not need a backend, so a notebook keeps its own. `MPLBACKEND` may name a backend that is not installed here:
+Jupyter sets the variable for every program that a cell starts. Importing matplotlib then fails.
 """
 
 import os

@@ -22,7 +22,7 @@ def held(folder: str | Path, setting: str = "output_dir", needed: bool = False) 
 
     A missing folder is created, and deleted again if the block leaves it empty. The operating system releases the lock
     when the process ends, so a killed run does not block the folder. A lock file without a lock has no effect. Readers
-    of the folder need no lock.
+    of the folder do not need a lock.
 
     Args:
       folder: the folder.

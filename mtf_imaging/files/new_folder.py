@@ -28,7 +28,7 @@ def check_new_folder(path: str | Path, setting: str = "output") -> None:
 
 @contextlib.contextmanager
 def new_folder(path: str | Path, setting: str = "output") -> Iterator[Path]:
-    """Yields a temporary folder beside `path` and renames it to `path` if the block succeeds.
+    """Yields a temporary folder next to `path` and renames it to `path` if the block succeeds.
 
     If the block raises an error, the temporary folder is deleted. All files are flushed to disk before the rename.
 

@@ -16,7 +16,7 @@ _DIGITS = 8  # characters of a checksum in a name
 
 
 def partial_path(path: Path) -> Path:
-    """Returns a temporary path of this process beside `path`.
+    """Returns a temporary path of this process next to `path`.
 
     The name, such as `.partial-1f2e3d4c-<pid>-volume-3.nii.gz`, has at most the 255 bytes that file systems store. A
     longer name is truncated at the beginning.

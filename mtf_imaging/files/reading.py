@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from mtf_imaging.errors import DataError
 
-# Other kinds of paths than files, folders and links. Opening one of these can block forever.
+# Kinds of paths other than files, folders and links. Opening one of these can block forever.
 _SPECIAL = {
     stat.S_ISFIFO: "a named pipe",
     stat.S_ISSOCK: "a socket",

@@ -128,7 +128,7 @@ def worker_pool(
 
 def _begin(prepare: Callable[[], None] | None) -> None:
     """Prepares a worker."""
-    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # TensorFlow in a worker only reads and writes files and needs no GPU
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # TensorFlow in a worker only reads and writes files
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; only the parent reacts
     threading.Thread(target=end_with_parent, daemon=True).start()
     if prepare:

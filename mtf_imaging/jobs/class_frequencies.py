@@ -83,7 +83,7 @@ def labeled_masks(description: Any, frequencies: Sequence[float] | None) -> list
 
     Args:
       description: the description of the training data; None for a custom data set.
-      frequencies: the frequency of each output of the network; None if they were not counted.
+      frequencies: the frequency of each network output; None if they were not counted.
     """
     if not isinstance(description, Description):
         return []

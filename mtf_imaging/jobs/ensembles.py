@@ -15,7 +15,7 @@ _logger = logging.getLogger(__name__)
 
 
 def ensemble_runs(model_dir: str | Path, checkpoint: str) -> list[Path]:
-    """Returns the folders of the folds of a cross-validation, after checking that they form an ensemble.
+    """Returns the fold folders of a cross-validation, after checking that they form an ensemble.
 
     Args:
       model_dir: the output folder of `cross_validate`, or another folder with runs named `fold_0`, `fold_1`, ...

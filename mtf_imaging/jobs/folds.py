@@ -28,7 +28,7 @@ class FoldData:
 
     Attributes:
       data: the training data, with the fold's cases as held-out cases.
-      digest: a short hash of the keys of the training cases and the held-out cases.
+      digest: a short hash of the training and held-out case keys.
       splits: all folds.
       path: the file to which the folds are written, or None.
     """

@@ -51,9 +51,9 @@ class ImportedWeights:
 
 @takes(ImportWeightsSettings)
 def import_weights(own: ImportWeightsSettings) -> ImportedWeights:
-    """Reads the weights of a network from a file of another program, and writes them for training to start from.
+    """Reads network weights from another program's file, and writes them as initial weights for training.
 
-    The folder can be used as `initial_weights` of `train`. It has the format of a checkpoint of this package, and the
+    The folder can be used as `initial_weights` of `train`. It has this package's checkpoint format, and the
     result does not depend on a layout. Weights that the folder contains already are replaced.
 
     Raises:
@@ -139,7 +139,7 @@ def _check_table(path: str, table: NameTable, shapes: Mapping[str, tuple[int, ..
 
 
 def _read(file: WeightFile, table: NameTable) -> dict[str, np.ndarray]:
-    """Returns the values of variables, by their names in this package."""
+    """Returns the values of variables by name in this package."""
     values = {}
     for name, conversion in _conversions(table).items():
         arrays = [_read_finite(file, own) for own in conversion.shapes]

@@ -76,7 +76,7 @@ class JobPlan:
 
     @property
     def receptive_field(self) -> ReceptiveField | None:
-        """The part of a volume that an output voxel depends on; None if unknown."""
+        """The part of a volume on which an output voxel depends; None if unknown."""
         return self.alternatives[0].receptive_field
 
 

@@ -23,7 +23,7 @@ class _Stop(BaseException):
 class StopSignals:
     """Handles the signals that stop a run, within the block.
 
-    Until the first call of `reason`, a signal ends the run at once, because there is nothing to save. Afterwards,
+    Until the first call to `reason`, a signal ends the run at once, because there is nothing to save. Afterwards,
     `reason` returns the name of the signal, and `training.loop.train` checks it before each step. A second signal has
     the same effect as without this class, or calls `second`.
 
@@ -31,7 +31,7 @@ class StopSignals:
     so the class has no effect in other threads.
 
     Args:
-      stopped: the message of `Interrupted` for a signal before the first call of `reason`.
+      stopped: the message of `Interrupted` for a signal before the first call to `reason`.
       second: a function that is called with the number of a second signal, also by a block within this one; or None.
 
     Attributes:

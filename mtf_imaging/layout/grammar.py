@@ -224,7 +224,7 @@ def _items(string: str) -> Iterator[_Word]:
 
 
 def _on_one_line(string: str) -> str:
-    """Replaces every whitespace character by a plain space, so that carets line up."""
+    """Replaces every whitespace character with a plain space, so that carets line up."""
     return re.sub(r"\s", " ", string)
 
 

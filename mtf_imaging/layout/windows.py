@@ -61,7 +61,7 @@ class Window:
         """Returns the number of padding voxels (before, after) that VALID windows need; negative numbers crop.
 
         TensorFlow's SAME padding puts an odd voxel after. The number after is the one closest to 0 that gives the right
-        number of windows, so no voxels are added that the stride would skip.
+        number of windows, so padding does not add voxels that the stride would skip.
         """
         missing = self.span(self.output_size(size)) - size
         before = max(0, missing) // 2 if self.padding == "SAME" else self.explicit[0]
@@ -131,7 +131,8 @@ def plan_split(window: Window, size: int, parts: int) -> SplitPlan:
     is the same for every slice exactly when m = q s. Otherwise it grows with i.
 
     The last slices may own fewer voxels and windows, or none. Windows that do not exist have undefined results. A slice
-    without windows computes them at the position of the last slice with a window, so that it needs no halo of its own.
+    without windows computes them at the position of the last slice with a window, so that it does not need its own
+    halo.
     """
     outputs = window.output_size(size)
     m, q = -(-size // parts), -(-outputs // parts)

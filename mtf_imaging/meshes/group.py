@@ -75,7 +75,7 @@ class Group:
             self._joined.barrier()
 
     def gather(self, text: str) -> list[str]:
-        """Returns the texts of all processes, by their numbers."""
+        """Returns the texts of all processes, by process number."""
         return [text] if self._joined is None else self._joined.gather(text)
 
     def gather_numbers(self, numbers: Sequence[int]) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Laid-out tensors: the slices of all processors of a mesh, as one stack per device."""
+"""Laid-out tensors: the slices of all processors in a mesh, as one stack per device."""
 
 from collections.abc import Callable, Hashable, Iterable
 from typing import Self

@@ -1,4 +1,4 @@
-"""Computation of one device on its shard.
+"""Computes on one device's shard.
 
 A shard is a stack `[n] + slice_shape`, or `[1] + slice_shape` for a value that is stored once. `local` is the number of
 processors of the shard along each mesh dimension, and the stack is in row-major order of these processors. The grid

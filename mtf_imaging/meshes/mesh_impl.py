@@ -97,7 +97,7 @@ class ShardMeshImpl(_Protocol):
     # Communication; `mtf.MeshImpl` documents these methods.
 
     def _record(self, kind: str, mesh_axes: Collection[int], x: LaidOutTensor, distance: int = 0) -> None:
-        """Records an exchange of the slices of a laid-out tensor."""
+        """Records an exchange of a laid-out tensor's slices."""
         if mesh_axes:
             nbytes = math.prod(x.slice_shape) * x.dtype.size
             self.exchanged.append(Exchange(kind, tuple(sorted(set(mesh_axes))), nbytes, distance))

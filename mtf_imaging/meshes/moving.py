@@ -109,7 +109,7 @@ def _sizes(starts: np.ndarray, stops: np.ndarray, want: Sequence[Region]) -> np.
 def _sources(have: Sequence[Region], sizes: np.ndarray) -> np.ndarray:
     """Chooses which process sends to which, bool `[source, target]`, if several processes have the same region.
 
-    A process that has an element itself needs no message.
+    A process that already has an element does not need a message.
     """
     owners: dict[tuple[tuple[int, int], ...], list[int]] = {}
     for number, region in enumerate(have):

@@ -137,7 +137,7 @@ class Runtime:
         return self._gather(np.array([numbers], np.int32))[:, 0]
 
     def gather(self, text: str) -> list[str]:
-        """Returns the texts of all processes, by their numbers. If all texts are empty, this is one small exchange."""
+        """Returns the texts of all processes, by process number. If all texts are empty, this is one small exchange."""
         data = np.frombuffer(text.encode(), np.uint8)
         sizes = self._gather(np.array([[len(data)]], np.int32))[:, 0, 0]
         if not sizes.any():
@@ -227,7 +227,7 @@ class Runtime:
             )
 
     def _gather(self, rows: np.ndarray) -> np.ndarray:
-        """Returns the equal-shaped int32 arrays of all processes, stacked by their numbers."""
+        """Returns the equal-shaped int32 arrays of all processes, stacked by process number."""
         if rows.shape not in self._gathers:
             self._gathers[rows.shape] = self._make_gather(rows.shape)
         self._num_gathers += 1
@@ -333,7 +333,7 @@ def rehearse(processes: Processes) -> Iterator[None]:
     The programs have the graphs of that process, but cannot be called.
 
     Args:
-      processes: the processes, and the number of the one to build for.
+      processes: the processes, with the number of the process for which to build.
     """
     global _runtime
     before, _runtime = _runtime, _Rehearsal(processes)

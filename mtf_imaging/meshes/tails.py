@@ -92,9 +92,9 @@ def _filled(stack: tf.Tensor, masks: Mapping[int, np.ndarray], value: float) -> 
     """Fills the masked elements of a stack.
 
     A row is the contiguous memory of the dimensions after the last masked one. Writing the masked rows takes as long as
-    a copy of the stack, and needs no copy if no other operation reads the stack. A selection took twice as long on a
-    CPU. It is used if rows are so short that their indices would need as much memory as the rows, and for dtypes whose
-    rows TensorFlow (2.21) cannot write on a GPU.
+    a copy of the stack, and does not need a copy if no other operation reads the stack. A selection took twice as long
+    on a CPU. It is used if rows are so short that their indices would need as much memory as the rows, and for dtypes
+    whose rows TensorFlow (2.21) cannot write on a GPU.
     """
     last = max(masks)
     lead, inner = stack.shape.as_list()[: last + 2], math.prod(stack.shape[last + 2 :])

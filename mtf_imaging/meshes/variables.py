@@ -11,7 +11,7 @@ from mtf_imaging.meshes.shards import Shards
 
 
 class LaidOutVariable:
-    """The slices of a variable during one call of the program.
+    """The slices of a variable during one call to the program.
 
     Slices are not variables. Between calls the master is the only copy, so copies cannot diverge, and a checkpoint does
     not depend on the layout.

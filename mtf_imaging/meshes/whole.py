@@ -155,7 +155,7 @@ def true_box(
 
 
 def box_shape(sizes: Sequence[int], split: Sequence[int | None], grid: ShardGrid) -> list[int]:
-    """Returns the shape of the box of a shard."""
+    """Returns the box shape of a shard."""
     pairs = zip(sizes, split, strict=True)
     return [size if axis is None else -(-size // grid.mesh[axis]) * grid.local[axis] for size, axis in pairs]
 

@@ -97,12 +97,12 @@ class Peers:
 
     @property
     def is_in_call(self) -> bool:
-        """Whether this process is in a call of a program, where it may wait for others."""
+        """Whether this process is in a call to a program, where it may wait for others."""
         return self._inside > 0
 
     @contextlib.contextmanager
     def in_call(self) -> Iterator[None]:
-        """Marks a call of a program."""
+        """Marks a call to a program."""
         with self._lock:
             self._call_since = time.monotonic()
             self._begun += 1

@@ -37,7 +37,7 @@ def make_tag(data: bytes, secret: str) -> bytes:
 
 
 def find_doubt(data: bytes, tag: bytes, secret: str) -> str:
-    """Returns a description of the sender of a message with a wrong tag, or "" if the tag is right.
+    """Describes the sender of a message with a wrong tag, or "" if the tag is right.
 
     Args:
       data: the message.

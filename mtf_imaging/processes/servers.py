@@ -140,7 +140,7 @@ def stranger(server: Server, timeout: float) -> str | None:
 
 
 def _status_request(server: Server) -> bytes:
-    """Encodes a call of TensorFlow's `GetStatus`, without arguments, as HTTP/2 frames."""
+    """Encodes a call to TensorFlow's `GetStatus`, without arguments, as HTTP/2 frames."""
     fields = {
         ":method": "POST",
         ":scheme": "http",

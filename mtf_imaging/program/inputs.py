@@ -66,7 +66,7 @@ class Input:
             return tf.convert_to_tensor(array.astype(self._numpy_dtype, copy=False))
 
     def _array(self, value: Any) -> np.ndarray | tf.Tensor:
-        """Converts a value to an array or a tensor of its own dtype; a list gets the dtype that NumPy gives it."""
+        """Converts a value to an array or a tensor of its own dtype; a list gets NumPy's default dtype."""
         if isinstance(value, np.ma.MaskedArray):
             raise self._unusable("a masked array", "pass value.filled(x), with a number x for the masked elements")
         kind = type(value).__name__
@@ -82,7 +82,7 @@ class Input:
         return ShapeError(f"input '{self.name}' must be an array of {self.dtype.name}, not {what}. Fix: {fix}.")
 
     def _check_cast(self, array: np.ndarray | tf.Tensor) -> None:
-        """Checks that a cast to the dtype of the input does not change values, except for the rounding of floats."""
+        """Checks that a cast to the input's dtype does not change values, except by rounding floats."""
         source, target = _dtype(array), self._numpy_dtype
         if source == target:
             return

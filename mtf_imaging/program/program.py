@@ -195,7 +195,7 @@ class Program(tf.Module):
         """Runs the program on the slices of this process.
 
         Args:
-          index: number of the micro-batch of a program with `part_of`, else None.
+          index: micro-batch number for a program with `part_of`, else None.
           **slices: the `region` of each input, by keyword, as returned by `cut`.
 
         Returns:

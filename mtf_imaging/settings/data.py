@@ -52,7 +52,7 @@ class ConvertSettings(SpacingTableSettings, WorkerSettings, ProgressSettings):
       grids: with `spacing`: the largest number of different grids, for cases of different sizes. Each case gets the
         smallest grid that contains it, and train builds a network per grid, with the same weights. The grids are chosen
         for the fewest voxels in total.
-      multiple: with `spacing`: the number of which the sizes of the chosen grids are multiples. Default: 16.
+      multiple: with `spacing`: the chosen grid sizes are multiples of this number. Default: 16.
       record_format: file format of the records: zarr for folders in OME-Zarr 0.5, which napari, neuroglancer and any
         Zarr reader open, or tfrecord for one uncompressed file per record. Default: the format of the records in the
         output folder, or zarr.
@@ -86,11 +86,11 @@ class StudyCases(SpacingTableSettings, WorkerSettings, ProgressSettings):
         of which a sixth is held out.
       resolutions: resolutions, in voxels along each axis.
       seeds: seeds; the network is trained once per seed at every resolution, or for every contender.
-      phantoms: with `kind` context: the kinds of synthetic cases, each of which is a study of its own.
+      phantoms: with `kind` context: the kinds of synthetic cases, each of which is a separate study.
       contenders: with `kind` context: what to compare with whole volumes: patches of up to 96, 64 and 32 voxels along
         each axis, and whole volumes at half the resolution.
       spacing: with `kind` context and `input_dir`: voxel size in mm along x, y and z, as in convert.
-      multiple: with `kind` context: the number of which the sizes of the records are multiples, as in convert.
+      multiple: with `kind` context: record sizes are multiples of this number, as in convert.
     """
 
     kind: str = setting(default=RESOLUTION, choices=(RESOLUTION, CONTEXT), flag=True)
@@ -144,7 +144,7 @@ class ImportWeightsSettings(Settings):
 
     Attributes:
       checkpoint: a file of torch.save, of safetensors or of Keras (.keras, .h5); or the path of a TensorFlow checkpoint
-        without the ending .index, for instance model.ckpt-112603; or a folder, of which the last checkpoint is read.
+        without the ending .index, for instance model.ckpt-112603; or a folder, whose last checkpoint is read.
       output_dir: folder for the weights.
       formats: the formats of checkpoints, such as `mtf_imaging.models.resnet.WEIGHT_FORMATS`.
       file_format: names of the variables. tpu: tensorflow/tpu, conv2d_1/kernel. tf_slim: TF-Slim and DeepLab,

@@ -70,7 +70,7 @@ class HostSettings(Settings):
 
 @settings
 class HardwareSettings(HostSettings):
-    """The devices that a job is planned for.
+    """The devices for which a job is planned.
 
     Attributes:
       num_devices: number of devices; each computes one processor.

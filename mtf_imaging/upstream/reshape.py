@@ -20,7 +20,7 @@ from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 def _changes(op: mtf.Operation, mesh: ShardMeshImpl) -> dict[int, tuple[int | None, int | None]]:
     """Returns the mesh axes along which a reshape changes the split: {axis: (before, after)}.
 
-    `before` is the product of the sizes of all input dimensions that precede the dimension that the axis splits, or
+    `before` is the product of the sizes of all input dimensions before the one that the axis splits, or
     None if the axis splits no dimension. `after` is the same product for the output.
     """
     (x,), (y,) = op.inputs, op.outputs

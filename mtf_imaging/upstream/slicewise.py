@@ -74,7 +74,7 @@ def _sources(op: mtf.Operation) -> list[int]:
 def _argument(mesh: ShardMeshImpl, op: mtf.Operation, x: LaidOutTensor) -> LaidOutTensor:
     """Prepares a laid-out tensor as an argument of an operation's function, for differentiation.
 
-    If the layout splits any tensor of the operation, every processor gets a slice of its own, so that a gradient with
+    If the layout splits any tensor of the operation, every processor gets its own slice, so that a gradient with
     respect to the argument has a separate value for each processor. The stacks are new nodes in the graph. Otherwise,
     TensorFlow would return the sum of both gradients for two arguments that are the same tensor. It would also find no
     path to an argument if the function used the tensor from which the argument was reshaped.

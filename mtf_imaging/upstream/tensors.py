@@ -38,7 +38,7 @@ _REDUCTIONS: dict[np.ufunc, str] = {
 
 
 def _instead_of(function: str) -> str:
-    """Returns the fix for a call of a TensorFlow or NumPy function."""
+    """Returns the fix for a call to a TensorFlow or NumPy function."""
     for name, module in (("mi.ops", ops), ("mtf", mtf)):
         if inspect.isfunction(getattr(module, function, None)):
             return f"use {name}.{function}"

@@ -64,7 +64,7 @@ class BadInput:
         otherwise.
       environment: environment variables of the command.
       writes: the folder that the command may change, relative to the input folder.
-      values: further placeholders in the line, such as {name}, with their values.
+      values: additional placeholders in the line, such as {name}, with their values.
     """
 
     kind: str

@@ -61,7 +61,7 @@ def run_trial(training: Training, trial: Trial, place: Path) -> dict[str, object
 def _wait(group: Group, trial: Trial, marks: Mapping[int, Path], timeout: float) -> float:
     """Waits until the processes have ended or reached a limit, and returns the seconds since the first signal.
 
-    A process that was stopped continues after the pause of the trial.
+    A stopped process continues after the trial's pause.
     """
     began = time.monotonic()
     struck_at: dict[int, float] = {}

@@ -24,8 +24,8 @@ class Change:
 
     Attributes:
       program: the module to run, with the words that precede the command.
-      more: further words of the command.
-      environment: further variables.
+      more: additional words of the command.
+      environment: additional variables.
       folder: the working folder, or None for the group's folder.
     """
 

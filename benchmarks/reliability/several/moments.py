@@ -10,7 +10,7 @@ class Moment:
     Attributes:
       name: the activity of the process.
       points: places in the code, one of which is drawn: "module:function", or "module" for its import.
-      most_calls: the fault follows one of the first calls of the function.
+      most_calls: the fault follows one of the first calls to the function.
       longest_s: the longest delay after the call.
       has_stepped: whether the first step has begun, so that a signal makes all processes stop together.
     """

@@ -58,7 +58,7 @@ class Strike:
 
 
 class Finder(importlib.abc.MetaPathFinder):
-    """Strikes at the import of a module, or at a call of one of its functions.
+    """Strikes at the import of a module, or at a call to one of its functions.
 
     Args:
       strike: the strike.
@@ -97,7 +97,7 @@ class Finder(importlib.abc.MetaPathFinder):
 
 
 def wrap(owner: Any, name: str, strike: Strike) -> None:
-    """Makes a call of a function, or of a method "Class.method", start a strike.
+    """Makes a call to a function, or to a method "Class.method", start a strike.
 
     Args:
       owner: the module.

@@ -19,7 +19,7 @@ from mtf_imaging.settings.setting import changed, setting, settings
 
 @settings
 class _Flags(JobFolders, PatchSetting, RecipeSettings):
-    """The settings that the command has flags for.
+    """The settings with flags in this command.
 
     Attributes:
       setup: MESH/LAYOUT, for instance rows:2,cols:2/x:rows,y:cols; / for one processor; or a layout file, as 4x4; may

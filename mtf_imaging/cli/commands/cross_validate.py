@@ -17,7 +17,7 @@ from mtf_imaging.settings.training import CrossValidateSettings, FoldsSettings
 
 @settings
 class _Flags(FoldsSettings, CrossValidateSettings):
-    """The settings that the command has flags for.
+    """The settings with flags in this command.
 
     Attributes:
       data_dir: records folder that convert wrote.

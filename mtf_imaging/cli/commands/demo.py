@@ -14,7 +14,7 @@ from mtf_imaging.settings.setting import Settings, setting, settings
 
 @settings
 class _Flags(Settings):
-    """The settings that the command has flags for.
+    """The settings with flags in this command.
 
     Attributes:
       output_dir: folder for all files of the demo.

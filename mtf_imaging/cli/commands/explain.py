@@ -19,7 +19,7 @@ from mtf_imaging.settings.setting import changed, setting, settings
 
 @settings
 class _Flags(HardwareFlags, JobFolders, PatchSetting, RecipeSettings):
-    """The settings that the command has flags for.
+    """The settings with flags in this command.
 
     Attributes:
       num_devices: number of devices.

@@ -21,7 +21,7 @@ _FORMATS = ("tf_vision_retinanet", "tf_vision_mask_rcnn", "tpu", "tf_slim", "tf_
 
 @settings
 class _Flags(ImportWeightsSettings):
-    """The settings that the command has flags for."""
+    """The settings with flags in this command."""
 
     file_format: str | None = changed(ImportWeightsSettings, "file_format", choices=_FORMATS)
 

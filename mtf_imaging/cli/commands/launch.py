@@ -12,7 +12,7 @@ from mtf_imaging.settings.setting import Settings, setting, settings
 
 @settings
 class _Flags(Settings):
-    """The settings that the command has flags for.
+    """The settings with flags in this command.
 
     Attributes:
       num_processes: number of processes.

@@ -15,7 +15,7 @@ from mtf_imaging.spelling import did_you_mean
 
 @settings
 class _Flags(Settings):
-    """The settings that the command has flags for.
+    """The settings with flags in this command.
 
     Attributes:
       filter: word to search for; only parameters with all given words in their name or meaning are listed.

@@ -17,7 +17,7 @@ _KINDS = ("large_lesions", "small_lesions", "brain", *PHANTOMS, _SCENES, _OBJECT
 
 @settings
 class _Flags(Settings):
-    """The settings that the command has flags for.
+    """The settings with flags in this command.
 
     Attributes:
       output_dir: folder for the cases or photos.
@@ -27,9 +27,8 @@ class _Flags(Settings):
         small_lesions: 8 to 14 lesions per case, two in five of them below 10 mm, in voxels half as wide. brain: a tumor
         with edema, necrosis and an enhancing rim in two channels, T1gd and FLAIR, in about 108 x 122 x 99 voxels.
         marker, side, texture: bodies of 192 x 32 x 32 voxels with small structures of two labels, which show in a
-        marker 110 to 140 mm away, in a sign on one side as far away, or in the texture of the structures.
-        scenes: photos of textured shapes that overlap, 112 to 160 pixels a side, in the PASCAL VOC folder structure;
-          every
+        marker 110 to 140 mm away, in a sign on one side as far away, or in the texture of the structures. scenes:
+        photos of overlapping textured shapes, 112 to 160 pixels a side, in the PASCAL VOC folder structure; every
         fourth is in val.txt. objects: such photos with the boxes and masks of 1 to 6 shapes, crowd regions and empty
         photos, in the COCO layout; every fourth is in val.
       format: lits: volume-N.nii.gz and segmentation-N.nii.gz, the default for CTs. nnunet: imagesTr, with a file for

@@ -18,7 +18,7 @@ from mtf_imaging.settings.setting import setting, settings, values_of
 
 @settings
 class _Flags(HardwareFlags, PlanSettings):
-    """The settings that the command has flags for.
+    """The settings with flags in this command.
 
     Attributes:
       memory: memory of a device, for instance 40G. Default: the memory that `hardware` names.

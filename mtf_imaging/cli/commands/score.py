@@ -15,7 +15,7 @@ _TOLERANCE_MM = 1.0
 
 @settings
 class _Flags(SpacingTableSettings, WorkerSettings):
-    """The settings that the command has flags for.
+    """The settings with flags in this command.
 
     Attributes:
       reference_dir: folder of reference segmentations.

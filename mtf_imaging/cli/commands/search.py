@@ -14,7 +14,7 @@ from mtf_imaging.settings.setting import changed, setting, settings
 
 @settings
 class _Flags(HardwareFlags, PatchSetting, RecipeSettings):
-    """The settings that the command has flags for.
+    """The settings with flags in this command.
 
     Attributes:
       memory_limit: memory of a device that tensors may take, in GiB. Default: 75% of its memory, or the value in its

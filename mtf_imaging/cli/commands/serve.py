@@ -17,7 +17,7 @@ _LONGEST_WAIT = 60.0  # seconds
 
 @settings
 class _Flags(Settings):
-    """The settings that the command has flags for.
+    """The settings with flags in this command.
 
     Attributes:
       port: port to listen on, at every address of this host; 0 chooses a free port and prints it.

@@ -24,7 +24,7 @@ _JOB, _JOB_OF_CONTEXT = "unet3d_study", "unet3d_context"
 
 @settings
 class _Flags(StudyCases):
-    """The settings that the command has flags for.
+    """The settings with flags in this command.
 
     Attributes:
       num_steps: number of steps in each training. Default: the number in the job.

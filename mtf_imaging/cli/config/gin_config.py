@@ -27,7 +27,7 @@ CIRCLE = "its files include each other in a circle. Fix: remove an include."
 
 
 def find_gin_file(name: str, folders: Iterable[Path] = (Path(),)) -> Path:
-    """Finds a gin file by its path, or a shipped gin file by its name, with or without its folder and `.gin`.
+    """Finds a gin file by path, or a shipped gin file by name, with or without its folder and `.gin`.
 
     Args:
       name: the path or name.
@@ -119,7 +119,7 @@ def bind(files: Iterable[Path], bindings: Iterable[str], values: dict, import_mo
 
 
 def _macro_of(name: str) -> str | None:
-    """Returns the parameter of the macro that a parameter is bound to; None if it is not bound to a macro."""
+    """Returns the parameter of the macro to which a parameter is bound; None if it is not bound to a macro."""
     try:
         bound = gin.query_parameter(name)
     except ValueError:  # it is not bound

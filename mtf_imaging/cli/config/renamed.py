@@ -32,7 +32,7 @@ RENAMES = (
 
 
 def find_renamed(text: str) -> list[Rename]:
-    """Returns the renamed parameters and classes in a text of gin bindings.
+    """Returns the renamed parameters and classes in the text of a gin file.
 
     >>> [str(one) for one in find_renamed("job.task = @unet3d.Task()")]
     ['unet3d.Task is now unet3d.LiverTumorSegmentation']

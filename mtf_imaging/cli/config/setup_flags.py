@@ -27,7 +27,7 @@ class GinSettings(Settings):
     """The sources of a command's gin parameters.
 
     Attributes:
-      gin_file: gin file, by its path, or the name of a shipped file (unet3d_demo, 4x4); may be repeated.
+      gin_file: path of a gin file, or name of a shipped file (unet3d_demo, 4x4); may be repeated.
       gin_param: gin parameter, NAME=VALUE, for instance setup.batch_size=2; may be repeated. Short form:
         --gin.NAME=VALUE.
       import_modules: whether gin files may import modules that are not part of this package. The saved configuration of

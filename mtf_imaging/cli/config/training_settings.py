@@ -48,7 +48,7 @@ class Training(*TRAIN):
 
         Args:
           job: the job.
-          setup: the setup of the job.
+          setup: the job's setup.
           **folders: data_dir and eval_dir.
         """
         data_set = self.data or names.records(job.window, self.augmentation, setup.spacing)
@@ -96,7 +96,7 @@ def bound_step(setup: JobSetup, data_dir: str | None = None, sizes: tuple[int, .
     """Returns the training step of the bound job, for explain, search and bench.
 
     Args:
-      setup: the setup of the job.
+      setup: the job's setup.
       data_dir: the folder of the data, which sets the resolution if the setup does not.
       sizes: voxels along each dimension if neither the setup nor the data set the resolution. In that case, the step
         computes whole images.

@@ -257,7 +257,7 @@ def after_bench(values: flags.FlagValues, rows: "Iterable[Row]") -> str | None:
 
 
 def after_parameters(names: Iterable[str]) -> str:
-    """Suggests estimating the effect of a parameter of the U-Net, or listing the flags of train."""
+    """Suggests estimating the effect of a U-Net parameter, or listing the flags of train."""
     if any(name.endswith("UNet3D.base_filters") for name in names):
         return command_line("explain", resolution=_DEMO_RESOLUTION) + " --gin.UNet3D.base_filters=16"
     return command_line("train", help=True)

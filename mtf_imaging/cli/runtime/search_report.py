@@ -30,7 +30,7 @@ def ranking_text(
       hardware: the kind of device.
       memory: the bytes that tensors may occupy on each device.
       top: the number of rows to show.
-      recipe: the length of the training and the price of a device.
+      recipe: the training length and the device price.
     """
     volume = " x ".join(map(str, step.sizes))
     lines = [f"{_on(number, hardware, memory)}, {volume} voxels, batch {step.batch_size}, {step.dtype}:", ""]
@@ -63,7 +63,7 @@ def largest_text(
       number: the number of devices.
       hardware: the kind of device.
       memory: the bytes that tensors may occupy on each device.
-      recipe: the length of the training and the price of a device.
+      recipe: the training length and the device price.
     """
     if largest is None:
         fix = "Fix: more --num_devices, or a higher --memory_limit."

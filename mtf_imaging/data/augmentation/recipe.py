@@ -165,7 +165,7 @@ class Augmentation:
             sample that is a whole image.
 
         Returns:
-          Tensor[3, 2] int64, the start and stop voxels along x, y and z. An empty region needs no voxels. Around a
+          Tensor[3, 2] int64, the start and stop voxels along x, y and z. An empty region does not need voxels. Around a
           patch, the positions can be negative.
 
         Raises:

@@ -37,7 +37,7 @@ def shape_of(region: Region) -> Grid:
 
 
 def positions(region: Region) -> list[np.ndarray]:
-    """Returns the positions of the voxels of a region along x, y and z; a step selects every n-th voxel."""
+    """Returns the voxel positions of a region along x, y and z; a step selects every n-th voxel."""
     return [np.arange(along.start, along.stop, along.step) for along in region]
 
 

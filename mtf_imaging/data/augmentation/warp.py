@@ -26,7 +26,7 @@ def warp(image, labels, affine, translation, bends, beyond=0.0) -> tuple:
       labels: Tensor[x, y, z], taken from the nearest voxel.
       affine: Tensor[3, 3] float32.
       translation: Tensor[3] float32, in voxels.
-      bends: Tensor[points, points, points, 3] float32, displacements in voxels of the control points of a cubic
+      bends: Tensor[points, points, points, 3] float32, control point displacements, in voxels, of a cubic
         B-spline; None for no elastic displacement.
       beyond: the value outside the volume: a number, by default the low end of a window, or Tensor[channels].
 

@@ -44,7 +44,7 @@ class Case:
       volume: path of the image, or of its first channel if each channel has a file.
       labels: path of the segmentation, or None.
       prediction_name: file name for a predicted segmentation, in the folder's naming scheme.
-      channels: paths of all files of the image: one per channel, or one file with all channels.
+      channels: paths of all image files: one per channel, or one file with all channels.
     """
 
     key: str
@@ -325,7 +325,7 @@ def _names(folder: Path, image_format: ImageFormat, **options: Any) -> dict[Path
 
 
 def _schemes(path: Path, names: Mapping[Path, str], image_format: ImageFormat) -> tuple[Scheme, ...]:
-    """Returns the naming schemes to try; the masks beside a folder of images help to choose them."""
+    """Returns the naming schemes to try; the masks next to an image folder help to choose them."""
     folder = path.absolute() if path.is_dir() and not is_image_folder(path) else path.absolute().parent
     masks = folder.with_name(folder.name.replace(IMAGES, LABELS, 1))
     if masks != folder and masks.is_dir():

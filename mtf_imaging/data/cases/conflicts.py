@@ -19,7 +19,7 @@ def check_doubles(volumes: Mapping[str, tuple], others: Mapping[str, tuple]) -> 
       others: the same for images without channel numbers.
 
     Raises:
-      DataError: there is such an image.
+      DataError: an image has the same case name as images with channel numbers.
     """
     for key, (file, _) in others.items():
         if key in volumes:

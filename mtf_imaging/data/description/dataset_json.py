@@ -20,7 +20,7 @@ from mtf_imaging.files.text_file import read_regular
 
 FILE = "dataset.json"
 _IMAGE_FOLDERS = ("imagesTr", "imagesTs")
-_PARTS = re.compile("(images|labels)T[rs]")  # the folders beside dataset.json
+_PARTS = re.compile("(images|labels)T[rs]")  # the folders next to dataset.json
 _OF_RECORDS = {"format", "resolution", "cases"}  # the manifest of a records folder has the same name
 
 

@@ -36,7 +36,7 @@ def read_listed_cases(folder: str | Path) -> dict[str, ListedCase] | None:
       folder: the folder. Paths are absolute, or relative to it.
 
     Returns:
-      The cases by their names; None without the file or the field.
+      The cases by name; None if the file or the field does not exist.
 
     Raises:
       DataError: the file cannot be read, the field is malformed, a name cannot be part of a file name, or a file does

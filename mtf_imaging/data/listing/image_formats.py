@@ -30,7 +30,7 @@ class ImageFormat:
         return f"{', '.join(most)} or {last}" if most else last
 
     def stem(self, path: Path) -> str | None:
-        """Returns the name of an image of this format without its ending, or None for any other file or folder.
+        """Returns the name of an image in this format without its ending, or None for any other file or folder.
 
         The ending may be in upper case, as in names from Windows and scanners.
         """

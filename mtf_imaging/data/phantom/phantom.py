@@ -139,7 +139,7 @@ def _relative(folder: Path, paths: Iterable[Path]) -> set[str]:
 
 
 def _store(canonical: np.ndarray, spacing: Sequence[float], origin: np.ndarray, codes: str) -> nibabel.Nifti1Image:
-    """Returns an image of a canonical array, stored in the orientation `codes`."""
+    """Converts a canonical array to an image that is stored in the orientation `codes`."""
     affine = nibabel.affines.from_matvec(np.diag(spacing), origin)
     turn = orientations.ornt_transform(orientations.axcodes2ornt("RAS"), orientations.axcodes2ornt(codes))
     stored = orientations.apply_orientation(canonical, turn)

@@ -3,7 +3,7 @@
 A crop of a scaled photo needs only a region of the photo. `crop_axis` returns this region and the centers of the crop's
 pixels in it, and `bilinear` and `nearest` interpolate there. The result equals `tf.image.resize` (without antialias) of
 the whole photo, cropped afterward: exactly for labels, up to the last bits of float32 for photos. A crop of a large
-photo therefore needs no scaled copy of the photo.
+photo therefore does not need a scaled copy.
 """
 
 import tensorflow as tf

@@ -36,7 +36,7 @@ def choose_sampling(
       known: voxel sizes of files whose headers lack them.
       description: the channels of the images.
       grids: the largest number of grids.
-      multiple: the number of which all sizes are multiples.
+      multiple: all sizes are multiples of this number.
     """
     geometries = case_geometries(cases, known, description)
     volumes = [(geometry.shape, geometry.spacing) for geometry in geometries.values()]

@@ -83,12 +83,12 @@ def convert(
         short for the sizes of the cases.
       progress: whether to show a progress bar and print a summary.
       prepare: a function that each process calls before its first case if records are TFRecord files, for example to
-        import TensorFlow silently; records in Zarr need no TensorFlow.
+        import TensorFlow silently; Zarr records do not need TensorFlow.
       description: the channels, intensities, labels and masks; None for the folder's `dataset.json`, or LiTS
         if there is no such file.
       grids: the largest number of different grids. With several, each case gets the smallest grid that covers it. The
         grids are chosen for the fewest voxels in total; this requires a spacing, and no resolution.
-      multiple: the number of which all chosen grid sizes are multiples; None for 16.
+      multiple: all chosen grid sizes are multiples of this number; None for 16.
       record_format: the file format of the records, "zarr" for OME-Zarr folders or "tfrecord" for TFRecord files; None
         for the format of the records in the output folder, or Zarr if it has none.
       chunk: chunk size of a Zarr record in voxels, `64` or `x:64,y:64,z:32`; not larger than the grid. None means 64

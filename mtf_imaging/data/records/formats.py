@@ -30,7 +30,7 @@ def record_path(data_dir: str | os.PathLike, key: str, record_format: str = ZARR
 
 
 def list_records(data_dir: str | os.PathLike, record_format: str) -> list[Path]:
-    """Returns the paths of all records in a folder that have the given format."""
+    """Returns the paths of all records with a given format in a folder."""
     return list(Path(data_dir).glob(f"{_PREFIX}*{ENDINGS[record_format]}"))
 
 

@@ -211,7 +211,7 @@ def _check_mask(mask: VoxelSource, cropped: CroppedLabels, description: Descript
 
 
 def digest(case: Case) -> str:
-    """Returns a digest of the contents of a case's files; dates are ignored, because copying changes them."""
+    """Returns a digest of the contents of case files; dates are ignored, because copying changes them."""
     contents = hashlib.blake2b(digest_size=16)
     for path in (*case.channels, case.labels):
         for name in files_of_image(path):

@@ -48,7 +48,7 @@ class Source:
       spacing: voxel size of the volume in mm along x, y, z.
       affine: `[4, 4]`, canonical voxel index -> mm in RAS+.
       axis_codes: direction of each stored axis of the volume, for example `LPS`.
-      channels: paths of all files of an image with one file per channel; otherwise empty.
+      channels: paths of all files if the image has one file per channel; otherwise empty.
       statistics: the distribution of each channel in the whole case; empty for LiTS.
       grid: size of the record in voxels along x, y, z, if the records have several grids; otherwise empty.
     """

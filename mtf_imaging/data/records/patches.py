@@ -28,7 +28,8 @@ class Patches:
       centered: the share of patches that are centered on a labeled voxel, as in nnU-Net (Isensee et al. 2021).
         The label is drawn from the labels of the case, and the voxel from the voxels with that label. A patch never
         extends beyond the record, so it is moved inward at a border. In a case without labels, patches lie anywhere.
-      labels: {label: weight}, how often each label is drawn relative to the others; None for all labels alike.
+      labels: {label: weight}, the frequency with which each label is drawn, relative to the others; None for all labels
+        alike.
     """
 
     sizes: Grid

@@ -30,7 +30,7 @@ from mtf_imaging.errors import DataError
 from mtf_imaging.layout import TensorRegion
 
 _PREFETCH = 2  # batches
-# The regions of this process in the image and the labels of a batch, by the grid of the records.
+# The regions of this process in the image and the labels of a batch, by record grid.
 RegionsByGrid = Mapping[Grid, Mapping[str, TensorRegion]]
 
 
@@ -81,7 +81,7 @@ def training_batches(
 
     Yields:
       `{"image": Tensor[batch, x, y, z, channels] float32, "labels": Tensor[batch, x, y, z] int32, "cases": list of
-      keys}`: the regions of the tensors, and the keys of all cases of the batch. With `regions`, and if the records
+      keys}`: the regions of the tensors, and the keys of all cases in the batch. With `regions`, and if the records
       have several grids, also "sizes", the grid of the batch.
 
     Raises:
@@ -202,7 +202,7 @@ def _read(
         return samples(sample, case(sample))
 
     if augmentation is None or type(augmentation).__module__.partition(".")[0] == __name__.partition(".")[0]:
-        load = tf.autograph.experimental.do_not_convert(load)  # our code needs no autograph conversion, which is slow
+        load = tf.autograph.experimental.do_not_convert(load)  # our code does not need the slow conversion
     cases = tf.data.Dataset.range(start * batch_size, tf.int64.max).map(case).batch(batch_size)
     if region.is_empty:
         return _empty_batches(cases, manifest, region)

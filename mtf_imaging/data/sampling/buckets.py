@@ -130,7 +130,7 @@ def choose_grids(
       volumes: (shape, spacing in mm) of each volume.
       spacing: voxel size of the grids in mm.
       count: the largest number of grids.
-      multiple: the number of which all sizes are multiples.
+      multiple: all sizes are multiples of this number.
 
     Returns:
       The grids in order of increasing number of voxels. Each one is the smallest grid for at least one volume.

@@ -8,7 +8,7 @@ from mtf_imaging.layout import parse_shape
 AXIS_NAMES = ("x", "y", "z")
 PHOTO_AXES = ("height", "width")
 Grid = tuple[int, int, int]
-Region = tuple[slice, slice, slice]  # names of the axes of a grid
+Region = tuple[slice, slice, slice]  # axis names of a grid
 
 
 def parse_grid(resolution: str | int, dims: int = 3, names: Sequence[str] = AXIS_NAMES) -> Grid:
@@ -58,6 +58,6 @@ def format_grid(grid: Iterable[int], names: Sequence[str] = AXIS_NAMES) -> str:
 
 
 def whole_region(grid: Grid) -> Region:
-    """Returns the region of all voxels of a grid."""
+    """Returns the region that covers a grid."""
     x, y, z = (slice(0, size) for size in grid)
     return x, y, z

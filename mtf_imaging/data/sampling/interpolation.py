@@ -7,7 +7,7 @@ from mtf_imaging.data.sampling.sampling import Span, Spans
 
 
 def centers(span: Span) -> np.ndarray:
-    """Returns the center of each voxel of a span, float64 `[size]`, in coordinates of the reference axis."""
+    """Returns the voxel centers of a span, float64 `[size]`, in coordinates of the reference axis."""
     return span.start + (np.arange(span.size) + 0.5) * span.length / span.size
 
 

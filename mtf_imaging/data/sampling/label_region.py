@@ -75,7 +75,7 @@ def labels_of_region(
       grid: size of the whole grid in voxels along x, y, z.
       spans: the voxels of the whole volume along x, y, z, in grid coordinates.
       region: the region of the volume.
-      description: the labels or regions that the probabilities stand for.
+      description: the labels or regions that the probabilities represent.
 
     Returns:
       uint8 `[x, y, z]` with the shape of the region: the labels, 0 beyond the grid.

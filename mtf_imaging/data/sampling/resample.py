@@ -5,7 +5,7 @@ axis covers [0, n). Voxel i covers [i, i + 1), and its center is i + 0.5. A `Spa
 view has the centers (j + 0.5) n / g.
 
 Linear resampling multiplies by one sparse matrix per axis. If an axis shrinks, the kernel of linear interpolation is
-widened to the size of a voxel of the result, as in `tf.image.resize(..., antialias=True)`. Plain interpolation from 512
+widened to the size of a result voxel, as in `tf.image.resize(..., antialias=True)`. Plain interpolation from 512
 to 64 would read 2 of 8 voxels, keep all of the noise and miss small lesions.
 
 Voxels that overlap the volume are interpolated, with the outermost voxel of the volume repeated at the border. Voxels
@@ -128,7 +128,7 @@ def resample_to_labels(probabilities: np.ndarray, spans: Spans, description: Des
       probabilities: `[x, y, z, classes]` on the grid, or one per mask if the description has regions, any float type;
         computed in float32.
       spans: the voxels of the result along x, y, z, in grid coordinates.
-      description: the labels or regions that the probabilities stand for.
+      description: the labels or regions that the probabilities represent.
 
     Returns:
       uint8 `[x, y, z]` with the sizes of the spans: the labels, 0 beyond the grid.

@@ -158,7 +158,7 @@ def smallest_box(volumes: Iterable[tuple[Grid, Spacing]], spacing: Spacing, mult
     Args:
       volumes: (shape, spacing in mm) of each volume.
       spacing: voxel size of the box in mm.
-      multiple: a number other than 16 of which all sizes are multiples.
+      multiple: all sizes are multiples of this number.
     """
     widest = map(max, zip(*(voxels_to_cover(*volume, spacing) for volume in volumes), strict=True))
     return tuple(math.ceil(voxels / multiple) * multiple for voxels in widest)

@@ -44,7 +44,7 @@ class AveragedSlices:
     """The slices of one program that runs several times, with the mean of its predictions.
 
     Args:
-      slices: the `ImageSlices` of the program.
+      slices: the program's `ImageSlices`.
       runs: functions with the signature of `slices.predict`.
     """
 

@@ -23,7 +23,7 @@ _LEVEL = 1  # zlib level; labels compress well at any level
 class CompactLabels:
     """Labels in compressed chunks, written and read by region like an array.
 
-    A chunk with a single label needs no memory for its voxels, and other chunks need at most 1 byte per voxel. Voxels
+    A chunk with a single label does not store its voxels, and other chunks need at most 1 byte per voxel. Voxels
     that have not been written are 0.
 
     >>> labels = CompactLabels((64, 64, 64))

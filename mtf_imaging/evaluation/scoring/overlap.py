@@ -103,7 +103,7 @@ def scored_labels(
       description: the meaning of the labels.
 
     Returns:
-      The labels of the prediction and of the reference; the arguments themselves if no voxel is excluded.
+      The labels of the prediction and of the reference; the unchanged arguments if no voxel is excluded.
     """
     excluded = reference == description.ignore if description.ignore is not None else None
     if excluded is None or not excluded.any():

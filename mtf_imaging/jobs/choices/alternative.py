@@ -20,7 +20,7 @@ class Alternative:
       fitted: the choices.
       prediction: the cost of predicting one volume, with windows as large as the patch; None if unknown.
       windows: the number of windows; 1 for whole volumes.
-      receptive_field: the voxels that an output voxel depends on; None if unknown.
+      receptive_field: the voxels on which an output voxel depends; None if unknown.
     """
 
     fitted: Fitted

@@ -28,7 +28,7 @@ NNUNET = "Isensee et al. 2021"
 
 
 class Levels(NamedTuple):
-    """The shapes of the levels of a network, from the finest to the coarsest.
+    """The shapes of a network's levels, from the finest to the coarsest.
 
     Attributes:
       kernel_sizes: sizes of the kernels along x, y and z of each level.
@@ -196,7 +196,7 @@ def batch_sizes(num_cases: int) -> list[int]:
 def patch_batch_sizes(patches: float) -> list[int]:
     """Returns the batch sizes of more than 2 patches that a plan tries, largest first.
 
-    A batch has at most 5% of the voxels of all cases, as in nnU-Net.
+    A batch has at most 5% of all voxels, as in nnU-Net.
 
     >>> patch_batch_sizes(1000), patch_batch_sizes(100), patch_batch_sizes(20)
     ([8, 4], [4], [])

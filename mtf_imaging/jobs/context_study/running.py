@@ -37,7 +37,7 @@ class Trainings:
       budgets: {seed: budget in CPU seconds}; seeds that are not listed get the time of `num_steps` steps.
       make: a function that returns the training settings for a records folder; called once in the process.
       spacing_table: CSV file with voxel sizes of files whose headers lack them.
-      core: the core that the process runs on; None for any.
+      core: the core on which the process runs; None for any.
       progress: whether to print the scores of each training.
     """
 

@@ -44,8 +44,7 @@ def write_objects(
     Every fourth image is in the split "val", and the others are in the split "train". The second image of a split, and
     every tenth one after it, has a crowd region, and the image after each of these is empty. From 12 images on, both
     splits have both. The annotation of an object covers its visible part. To resume an interrupted call, call it again
-    with the
-    same arguments. Existing files are compared and never overwritten.
+    with the same arguments. Existing files are compared and never overwritten.
 
     Args:
       folder: folder for the images and annotations; created if it does not exist.

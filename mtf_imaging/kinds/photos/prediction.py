@@ -203,7 +203,7 @@ class Prediction(FileImages):
         return NextStep("open {}, the classes in color, or {}, their labels", (files.overlay, files.labels))
 
     def _segment(self, photos: Sequence[Photo], pixels: Sequence[np.ndarray], network: "Predict") -> list[np.ndarray]:
-        """Returns the classes of the pixels of each photo, uint8 `[height, width]`."""
+        """Returns the pixel classes of each photo, uint8 `[height, width]`."""
         options = self.description, self._size, self._multiple, self._scales, self._flips
         files = [photo.image for photo in photos]
         return [most_probable(own) for own in predict_photos(pixels, batch_network(network), *options, files)]

@@ -78,7 +78,7 @@ class Far(Step):
         return mesh.map_shards(join, _send(mesh, lines, _pieces(mesh, margin)))
 
     def narrow(self, mesh: ShardMeshImpl, dx: LaidOutTensor) -> LaidOutTensor:
-        """Adds the values in the margins to the voxels that they were copied from."""
+        """Adds the values in the margins to the voxels from which they were copied."""
         margin = self.margin
         lines = mesh.map_stacks(lambda stack: _add(_by_slice(mesh, stack, margin), margin), dx).tensor_list
         length = mesh.grid.local[margin.axis] * margin.size

@@ -16,7 +16,7 @@ from mtf_imaging.meshes.local import constant
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 from mtf_imaging.meshes.transport import Message
 
-# The number of voxels in a strip, and a function from the index of a shard of this process to its strip.
+# The number of voxels in a strip, and a function from a shard's index in this process to its strip.
 _Strips = tuple[int, Callable[[int], tf.Tensor]]
 
 
@@ -50,7 +50,7 @@ class Join(Step):
         return mesh.map_shards(join, slices, received)
 
     def narrow(self, mesh: ShardMeshImpl, dx: LaidOutTensor) -> LaidOutTensor:
-        """Adds the values in the margins to the voxels that they were copied from."""
+        """Adds the values in the margins to the voxels from which they were copied."""
         parts, margin = [], self.margin
         slices = _all_slices(mesh, dx)
         for stack, shard, device in zip(slices, mesh.transport.coordinates, mesh.devices, strict=True):

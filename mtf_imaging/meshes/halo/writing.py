@@ -32,7 +32,7 @@ class Write(Step):
         return x
 
     def narrow(self, mesh: ShardMeshImpl, dx: LaidOutTensor) -> LaidOutTensor:
-        """Adds the values in the margins to the voxels that they were copied from."""
+        """Adds the values in the margins to the voxels from which they were copied."""
         for m, piece, own in reversed(list(self._strips(mesh))):
             back = Piece(piece.voxels, -piece.distance, piece.target, piece.source)
             dx = _send(mesh, dx, m, back, own, 0, adds=True)
@@ -59,7 +59,7 @@ def _send(
 ) -> LaidOutTensor:
     """Writes a piece of each slice into the slice of a neighbor, or adds it to the values there.
 
-    Shards at the border that receive nothing stay as they are.
+    Shards at the border that do not receive anything are unchanged.
     """
     dim, axis, voxels, distance = margin.dim, margin.axis, piece.voxels, piece.distance
     n, local = mesh.grid.mesh[axis], mesh.grid.local[axis]

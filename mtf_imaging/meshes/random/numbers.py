@@ -21,7 +21,7 @@ from mtf_imaging.meshes.shards import Shards
 def _from_rows(
     mesh: Shards, shape: mtf.Shape, fn: Callable[[Rows], tf.Tensor], after: LaidOutTensor | None = None
 ) -> LaidOutTensor:
-    """Builds a laid-out tensor by calling `fn` for each shard on the `Rows` of all elements of its stack.
+    """Builds a laid-out tensor by calling `fn` for each shard on the `Rows` of all elements in its stack.
 
     Args:
       mesh: the `Shards`.

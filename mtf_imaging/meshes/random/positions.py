@@ -80,7 +80,7 @@ def slice_rows(
       begins: integer array `[slices, dims]`, the position of the first element of each slice.
       offsets: `{dimension number: tf.Tensor[] uint32}` to add to the begins of all slices.
       zero: a tensor that is 0, which TensorFlow's constant folding cannot detect. With constants alone, constant
-        folding would compute the positions of all elements of all operations before the first step and keep them in
+        folding would compute all element positions of all operations before the first step and keep them in
         memory.
     """
     inner = 0

@@ -92,7 +92,7 @@ class RandomState:
         return self.key(f"draw {self._drawn}")
 
     def rows(self, shape: mtf.Shape, slices: Sequence[int], begins: np.ndarray, device: str) -> Rows:
-        """Returns the elements of the slices of a tensor. Tensors with the same shape share them.
+        """Returns the elements in a tensor's slices. Tensors with the same shape share them.
 
         Args:
           shape: shape of the whole tensor, or of one micro-batch of it.

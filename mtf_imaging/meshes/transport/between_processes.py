@@ -55,7 +55,7 @@ class Keys:
     """The instance keys for the collectives in a program.
 
     TensorFlow identifies the messages of a collective by its group and its key, and remembers their shape. Programs
-    therefore have distinct keys. The calls of a program alternate between two sets of keys, because one process may
+    therefore have distinct keys. Calls to a program alternate between two sets of keys, because one process may
     start the next call while another one still works on this call.
 
     Args:
@@ -199,7 +199,7 @@ class BetweenProcesses(Transport):
             row = tf.concat(flat, 0) if len(flat) > 1 else flat[0]
         by_name = sorted(pair, key=lambda number: f"/task:{number}/")
         # An all-to-all also sends a row to this process itself, which nobody reads. Not a `tf.stack`: TensorFlow's
-        # graph optimizer (2.21) replaces a stack of equal outputs of a split by a stack of the first output.
+        # graph optimizer (2.21) replaces a stack of equal split outputs with a stack of the first output.
         rows = self._collective(
             tf.raw_ops.CollectiveAllToAllV2, tf.broadcast_to(row, [2, *row.shape]), self.pair_key(*pair), pair, key=key
         )

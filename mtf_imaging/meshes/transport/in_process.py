@@ -57,7 +57,7 @@ class InProcess(Transport):
     def exchange(self, messages: Sequence[Message], dtype: tf.DType) -> list[tf.Tensor | None]:
         results: list[tf.Tensor | None] = []
         for message in messages:
-            # On another device, TensorFlow would send the whole tensor that the message is cut from.
+            # On another device, TensorFlow would send the whole tensor from which the message is cut.
             with tf.device(self.devices[message.source]):
                 results.append(message.make(message.source))
         return results

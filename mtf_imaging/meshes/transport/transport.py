@@ -66,7 +66,7 @@ class Transport(abc.ABC):
         return []
 
     def watched(self) -> contextlib.AbstractContextManager[None]:
-        """Returns a context for calls of a program, in which a lost process raises an error that names it."""
+        """Returns a context for calls to a program, in which a lost process raises an error that names it."""
         return contextlib.nullcontext()
 
     def index(self, shard: int) -> int | None:

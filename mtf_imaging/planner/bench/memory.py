@@ -10,7 +10,7 @@ _STATUS = Path("/proc/self/status")
 
 
 def peak_above(act: Callable[[], object], devices: Sequence[str]) -> int | None:
-    """Calls `act` and returns the peak increase of memory in bytes, or None if it cannot be measured.
+    """Calls `act` and returns the peak memory increase in bytes, or None if it cannot be measured.
 
     Only the first step of a process gives a meaningful value, because later steps reuse memory that TensorFlow keeps.
 
@@ -31,7 +31,7 @@ def peak_above(act: Callable[[], object], devices: Sequence[str]) -> int | None:
 
 
 def tensors_above(act: Callable[[], object], devices: Sequence[str]) -> int | None:
-    """Calls `act` and returns the peak increase of tensor memory in bytes, or None if TensorFlow does not report it.
+    """Calls `act` and returns the peak tensor memory increase in bytes, or None if TensorFlow does not report it.
 
     On CPUs, TensorFlow counts tensors of 256 KiB and more; smaller tensors use an allocator without statistics.
 

@@ -28,7 +28,7 @@ class Explained:
       unevenness: the effects of uneven slices.
       batch: input bytes of a whole batch.
       recipe: the training length and the device price.
-      receptive_field: the part of the image that an output voxel depends on; None if unknown.
+      receptive_field: the part of the image on which an output voxel depends; None if unknown.
       patch: the patches of the image, and the costs of predicting the whole image; None for a step on whole images.
     """
 

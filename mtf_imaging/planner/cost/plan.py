@@ -265,7 +265,7 @@ class _PlannedMesh(ShardMeshImpl):
         self._slices, self._axes = {}, {}
 
     def exact(self):
-        """Returns a mesh whose slices have `n / N` elements, which need not be an integer."""
+        """Returns a mesh whose slices have `n / N` elements, which does not have to be an integer."""
         return _ExactMesh(self.shape, self.layout_rules, self.devices)
 
     def without(self, names):

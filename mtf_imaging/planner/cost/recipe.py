@@ -28,7 +28,7 @@ class RecipeCost:
     Attributes:
       steps_per_second: steps per second.
       images_per_second: images per second, summed over all devices.
-      devices: the number of devices that are paid for.
+      devices: the number of billed devices.
       num_steps: the number of steps; None if unknown.
       hours: the duration of all steps in hours; None without `num_steps`.
       device_hours: `hours` multiplied by `devices`.
@@ -55,7 +55,7 @@ def recipe_cost(recipe: Recipe, seconds: float, batch_size: int, devices: int) -
       recipe: the training length and the device price.
       seconds: the time of one step.
       batch_size: the number of images in a step, summed over all devices.
-      devices: the number of devices that are paid for.
+      devices: the number of billed devices.
     """
     steps, price = recipe.num_steps, recipe.price_per_hour
     step_hours = seconds / 3600

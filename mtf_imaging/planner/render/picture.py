@@ -16,7 +16,7 @@ _WIDTHS = {"volume": 520, "slice": 370, "memory": 400}
 
 
 def write_picture(path: str | Path, picture: LayoutPicture) -> None:
-    """Writes the picture of a layout as a PNG; an existing file is replaced atomically.
+    """Writes a layout picture as a PNG; an existing file is replaced atomically.
 
     Args:
       path: path of the PNG.

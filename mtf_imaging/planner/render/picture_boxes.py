@@ -36,7 +36,7 @@ class Cuts:
 
     @property
     def slices(self) -> dict[str, Slices]:
-        """The slices of each dimension of the volume."""
+        """The slices along each dimension of the volume."""
         parts = self.layout.slices_per_dimension
         return {dim: Slices(size, parts.get(dim, 1)) for dim, size in self.volume}
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from mtf_imaging.files.figures import Rectangle
 from mtf_imaging.program.memory import format_bytes
 
-# Okabe and Ito's palette without the colors of slices and halos; further parts are gray.
+# Okabe and Ito's palette without the colors of slices and halos; additional parts are gray.
 _COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#f0e442", "#999999")
 _EDGE, _TEXT = "#24405c", "#222222"
 

@@ -47,7 +47,7 @@ def run_group(program: Program, environments: Sequence[dict[str, str]], signals:
     """Runs a program in several processes until all have ended.
 
     Signals are passed on to every process. When a process fails, the others have time to notice and report it; then
-    they are ended. After a second signal, they have the same time.
+    they are ended. A second signal gives them the same time again.
 
     Args:
       program: the program.

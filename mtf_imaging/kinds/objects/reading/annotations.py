@@ -71,8 +71,7 @@ def find_object_images(
     The images are in the folder `SPLIT`, `images/SPLIT`, `images`, or the folder itself: the first one that contains
     the first image. They are JPEG, PNG or TIFF files with 8 bits per channel. Grayscale and palette images are
     converted to RGB. As in COCO, sizes, boxes and masks refer to the stored pixels, whatever the EXIF orientation.
-    Images
-    without annotations are backgrounds, and boxes may exceed the image.
+    Images without annotations are backgrounds, and boxes may exceed the image.
 
     Args:
       folder: a folder with COCO's structure; without `need_annotations`, also a folder of images or one image.
@@ -109,7 +108,7 @@ def has_annotations(folder: str | Path) -> bool:
 
 
 def splits(folder: str | Path) -> tuple[str, ...]:
-    """Returns the names of the splits of a folder, sorted; () if there are none."""
+    """Returns the split names of a folder, sorted; () if there are none."""
     folder = Path(folder)
     with access_named(folder):
         files = [path for path in (folder / _ANNOTATIONS).glob(f"{_PREFIX}*") if path.suffix.lower() == _ENDING]
@@ -177,7 +176,7 @@ def _fault_of_layout(folder: Path) -> str:
 
 
 def _classes(instances: Instances, description: ObjectDescription | None, path: Path) -> list[int] | None:
-    """Returns the class of each category of a file; None if they are already 0, 1, ..."""
+    """Returns the class of each category in a file; None if they are already 0, 1, ..."""
     if description is None or description.categories == instances.categories:
         return None
     at = {category: number for number, category in enumerate(description.categories)}

@@ -35,7 +35,7 @@ class Annotated(NamedTuple):
     """One object, or a region of many objects, of an image.
 
     Attributes:
-      category: the class of a network, from 0 on.
+      category: the network's class, from 0.
       box: y0, x0, y1, x1 in pixels of the image; the box may exceed the image.
       segmentation: polygons or a run-length encoding, for `masks`; None if the file does not have one.
       is_crowd: whether the region contains many objects. Training skips such regions, and the scores ignore detections

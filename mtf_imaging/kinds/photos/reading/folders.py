@@ -87,7 +87,7 @@ def find_photos(folder: str | Path, split: str | None = None, need_labels: bool 
 
 
 def splits(folder: str | Path) -> tuple[str, ...]:
-    """Returns the names of the splits of a folder, sorted; () if there are none.
+    """Returns the split names of a folder, sorted; () if there are none.
 
     Raises:
       DataError: the folder has an unknown structure.
@@ -138,7 +138,7 @@ class _Lists:
         self.classes, self.labels_select = classes, labels_select
 
     def description(self, folder: Path) -> PhotoDescription | None:
-        """Returns the description of the classes without `classes.json`."""
+        """Returns the class description that applies without `classes.json`."""
         return self.classes
 
     def splits(self, folder: Path) -> tuple[str, ...]:

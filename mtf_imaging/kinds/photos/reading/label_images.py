@@ -30,7 +30,7 @@ def read_label_image(path: str | Path, description: PhotoDescription, region: Re
       uint8 `[height, width]` of labels and `ignore_label`.
 
     Raises:
-      DataError: the file is missing or damaged, has colors, or contains a value that is not the label of a class.
+      DataError: the file is missing or damaged, has colors, or contains a value that is not a class label.
     """
     path = Path(path)
     with open_photo(path) as picture:
