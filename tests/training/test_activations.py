@@ -100,8 +100,8 @@ def test_images_of_other_sizes(run, image):
 
 
 def test_mistakes_have_fixes(run, whole, image):
-    with pytest.raises(ConfigError, match=r"no activation 'encoder/first1' \(did you mean 'encoder/first'\?\)"):
-        whole.activations(image, ["encoder/first1"])
+    with pytest.raises(ConfigError, match=r"no activation 'encoder/first_' \(did you mean 'encoder/first'\?\)"):
+        whole.activations(image, ["encoder/first_"])
     with pytest.raises(ShapeError, match="image"):
         whole.activations(image[:4], "encoder")
     sliding = _predictor(run, window=SlidingWindow((4, 4), (2, 2)))

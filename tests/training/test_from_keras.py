@@ -43,8 +43,7 @@ def networks(folder):
     for weight in model.weights:
         value = rng.normal(scale=0.3, size=weight.shape)
         weight.assign(1 + np.abs(value) if "variance" in weight.name or "gamma" in weight.name else value)
-    cases = [np.load(f"images/{number}.npz") for number in range(2)]
-    batch = {name: np.stack([case[name] for case in cases]) for name in ("image", "labels")}
+    batch = {name: np.load(f"images/{name}.npy")[:2] for name in ("image", "labels")}
     return model, runpy.run_path("unet.py")["UNet"](), batch
 
 
@@ -133,7 +132,7 @@ def test_exported_models_of_the_page(run, scripts):
         pytest.importorskip("tf2onnx")
     runpy.run_path(scripts[0])
     found = runpy.run_path(scripts[1])["probabilities"]
-    image = np.load("held_out/0.npz")["image"]
+    image = np.load("held_out/image.npy")[0]
     task = runpy.run_path("unet.py")["UNet"]()
     network = mi.training.prediction.predictor(task=task, sizes=(16, 16), model_dir="run")
     assert found.dtype == np.float32
