@@ -67,12 +67,13 @@ def network_of_run(
         yield group, network, chosen
 
 
-def provenance(own: InferenceSettings, idle: Collection[str] = ()) -> Provenance:
+def provenance(own: InferenceSettings, idle: Collection[str] = (), cleanup: list[str] | None = None) -> Provenance:
     """Returns the provenance of what a job computes with trained networks.
 
     Args:
       own: the settings of the job.
       idle: the settings that have no effect on its images.
+      cleanup: the names of the rules that the job applies to labels; None for those of the settings.
 
     Raises:
       ConfigError, CheckpointError: the same as in `trained_runs`.
@@ -80,6 +81,8 @@ def provenance(own: InferenceSettings, idle: Collection[str] = ()) -> Provenance
     """
     runs = tuple(trained_run(run, own.checkpoint) for run in trained_runs(own))
     used = {name: value for name, value in values_of(Inference, own).items() if name not in (*_NO_RULES, *idle)}
+    if "cleanup" in used and cleanup is not None:
+        used["cleanup"] = cleanup
     settings = {name: _as_rule(value) for name, value in used.items() if value is not None}
     rules = {"task": as_text(own.task), "dtype": own.dtype, "averages": bool(own.averages), **settings}
     layout = getattr(own, "layout", None)

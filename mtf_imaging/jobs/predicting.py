@@ -53,7 +53,7 @@ def predict(own: PredictSettings) -> list[Path]:
     pairs, images = planned.pairs, [image for image, _ in planned.pairs]
     files = subject.prediction_files(pairs, Path(own.input), Path(own.output))
     # A layout changes no predictions, so a folder may be completed under another one.
-    origin = dataclasses.replace(provenance(own, subject.idle), layout=None)
+    origin = dataclasses.replace(provenance(own, subject.idle, subject.cleanup.names), layout=None)
     record = PredictionRecord(files, _made_by(own, subject.cleanup), own.overwrite, origin)
     with network_of_run(subject, own, images, record.check) as (group, network, unfinished):
         faults = CaseFaults(group.num > 1, planned.faults)

@@ -330,6 +330,7 @@ def test_rules_for_components_are_chosen_on_all_folds(folder, tmp_path):
     mi.jobs.evaluate(**given, model_dir=run)
     metrics = json.loads((tmp_path / "scores/metrics.json").read_text())
     assert metrics["cleanup"] == {"applied": ["liver=min_volume:1e+06"]}
+    assert metrics["provenance"]["rules"]["cleanup"] == ["liver=min_volume:1e+06"]
     assert metrics["liver"]["dice_per_case"] == 0, "the rule removes everything"
 
 

@@ -62,7 +62,7 @@ class Provenance:
         >>> Provenance(Package("0.1.0", "33b0040c43707553"), (run,)).note
         'mtf_imaging 0.1.0+g33b0040c4 ckpt-400 3f2a9c1d4e5b cfg 1a2b3c4d5e6f'
         >>> Provenance(Package("0.1.0", "33b0040c43707553"), (run, run)).note
-        'mtf_imaging 0.1.0+g33b0040c4 2 runs 7bf15bd0c3a9'
+        'mtf_imaging 0.1.0+g33b0040c4 2 runs ee6c716eed95'
         """
         words = [self.package.text]
         if len(self.runs) == 1:
