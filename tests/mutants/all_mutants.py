@@ -5,12 +5,14 @@ from tests.mutants import (
     evaluation_mutants,
     format_mutants,
     kubernetes_mutants,
+    layer_mutants,
     layout_mutants,
     learning_mutants,
     mesh_mutants,
     ops_mutants,
     process_mutants,
     program_mutants,
+    result_mutants,
     slurm_mutants,
     training_mutants,
     upstream_mutants,
@@ -18,8 +20,8 @@ from tests.mutants import (
 )
 
 _MODULES = (
-    *(layout_mutants, mesh_mutants, ops_mutants, upstream_mutants),
-    *(program_mutants, training_mutants, learning_mutants, evaluation_mutants),
+    *(layout_mutants, mesh_mutants, ops_mutants, layer_mutants, upstream_mutants),
+    *(program_mutants, training_mutants, learning_mutants, evaluation_mutants, result_mutants),
     *(data_mutants, format_mutants, zarr_mutants, process_mutants, slurm_mutants, kubernetes_mutants),
 )
 MUTANTS = [mutant for module in _MODULES for mutant in module.MUTANTS]
