@@ -143,7 +143,7 @@ def test_operands_that_are_no_numbers_of_the_dtype_are_refused(fn, message):
             tf.nn.relu,
             "TensorFlow's function relu takes tf.Tensors, but the tensor 'x:0' [x:4,c:2] is an mtf",
         ),
-        (tf.nn.relu, "Fix: use mtf.relu."),
+        (tf.nn.relu, "Fix: use mi.ops.relu."),
         (tf.nn.leaky_relu, "Fix: use mi.ops.leaky_relu."),
         (tf.reduce_mean, "Fix: use mtf.reduce_mean."),
         (lambda x: tf.concat([x, x], 0), "Fix: use mtf.concat."),

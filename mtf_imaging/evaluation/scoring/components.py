@@ -49,7 +49,7 @@ class MaskComponents:
         numbers = (self.numbers if groups is None else groups[self.numbers]).astype(np.int32)
         first = 0
         for region in slabs(self.box):
-            pieces, count = ndimage.label(self.mask[region], _structure(self.full))
+            pieces, count = ndimage.label(self.mask[region], _structure(self.full, len(self.mask.shape)))
             yield np.concatenate([numbers[:1], numbers[first + 1 : first + count + 1]])[pieces]
             first += count
 
@@ -138,7 +138,7 @@ class _Pieces:
 
     def add(self, mask: np.ndarray) -> np.ndarray:
         """Adds a slab and returns the numbers of its pieces, int32, which are unique over all slabs."""
-        pieces, count = ndimage.label(mask, _structure(self._full))
+        pieces, count = ndimage.label(mask, _structure(self._full, mask.ndim))
         inside = pieces > 0
         self._sizes.append(np.bincount(pieces[inside], minlength=count + 1)[1:])
         pieces[inside] += self._count
@@ -162,18 +162,15 @@ class _Pieces:
         return MaskComponents(mask, box, numbers, sizes, self._full)
 
 
-def _structure(full: bool) -> np.ndarray | None:
+def _structure(full: bool, ndim: int) -> np.ndarray | None:
     """Returns the neighbors of a voxel for `ndimage.label`; None means faces."""
-    return np.ones((3, 3, 3), bool) if full else None
+    return np.ones((3,) * ndim, bool) if full else None
 
 
 def _shifted(first: np.ndarray, second: np.ndarray, full: bool) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yields two neighboring planes so that connected voxels are at the same place."""
-    steps = (-1, 0, 1) if full else (0,)
-    (rows, columns), whole = first.shape, slice(None)
-    before, after = (
-        {-1: slice(1, None), 0: whole, 1: slice(None, -1)},
-        {-1: slice(None, -1), 0: whole, 1: slice(1, None)},
-    )
-    for y, z in itertools.product(steps if rows > 1 else (0,), steps if columns > 1 else (0,)):
-        yield first[before[y], before[z]], second[after[y], after[z]]
+    before, after = slice(1, None), slice(None, -1)
+    moves = {-1: (before, after), 0: (slice(None), slice(None)), 1: (after, before)}
+    for steps in itertools.product(*((-1, 0, 1) if full and size > 1 else (0,) for size in first.shape)):
+        pairs = [moves[step] for step in steps]
+        yield first[tuple(a for a, _ in pairs)], second[tuple(b for _, b in pairs)]
