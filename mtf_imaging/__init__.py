@@ -35,7 +35,7 @@ _LAZY = {
     "layers": ("mtf_imaging.layers", None),
     "layout": ("mtf_imaging.layout", None),
     "meshes": ("mtf_imaging.meshes", None),
-    "mtf": ("mtf_imaging.compat", "mtf"),
+    "mtf": ("mtf_imaging.upstream", "mtf"),  # its corrections are applied
     "ops": ("mtf_imaging.ops", None),
     "program": ("mtf_imaging.program", None),
     "training": ("mtf_imaging.training", None),

@@ -1,6 +1,8 @@
 """Operators of `mtf.Tensor`, and errors about uses of a tensor that need its values."""
 
 import operator
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -218,3 +220,10 @@ def test_the_axes_of_a_constant_are_the_dimensions_of_its_shape_in_order(layout)
     np.testing.assert_array_equal(result, 1 + values)
     with pytest.raises(mi.ShapeError, match=r"^mtf.constant: the value is an array of shape \[3, 4\], but"):
         mi.Program(lambda x: mtf.constant(x.mesh, values.T, x.shape), {"x": "x:4,channels:3"})
+
+
+@pytest.mark.slow
+def test_functions_are_checked_before_there_is_a_program():
+    """A function of `mi.mtf` may be taken before any other part of the package is imported."""
+    code = "from mtf_imaging import mtf; assert mtf.less.__wrapped__"
+    subprocess.run([sys.executable, "-c", code], check=True)
