@@ -45,7 +45,7 @@ def measure(output_dir: Path, real_ct_dir: Path | None) -> None:
     demo_cases = output_dir / "demo_cases"
     if not demo_cases.is_dir():
         _command("phantom", "--output_dir", demo_cases, "--num_cases", "16", "--seed", "1")
-    job = ["--resolutions", "64", "--seeds", "1,2,3,4,5", "--gin_file"]
+    job = ["--resolutions", "64", "--seeds", "0,1,2,3,4,5", "--gin_file"]  # 0 is the seed of the demo
     studies = {"demo": ["--input_dir", demo_cases, *job, "unet3d_demo", "--gin_file", "4x4"]}
     studies["resolution"] = ["--resolutions", "32,64,96", "--seeds", "1,2,3,4,5"]
     for name, words in studies.items():

@@ -134,11 +134,13 @@ def test_held_out_cases_in_a_separate_folder(tmp_path, lines, capsys):
 
 def test_errors_are_reported(tmp_path, lines, capsys):
     out = tmp_path / "study"
-    for words in (["--resolutions", "32,a"], ["--resolutions", "32,32"], ["--seeds", "0"], ["--seeds", ""]):
-        assert run(out, *words) == 2
-        assert (
-            f"{words[0]}={words[1]}: needs different positive integers. Fix: for instance " in capsys.readouterr().err
-        )
+    for flag, value, kind in (
+        *(("resolutions", "32,a", "positive"), ("resolutions", "32,32", "positive"), ("resolutions", "0", "positive")),
+        *(("seeds", "-1", "non-negative"), ("seeds", "0,0", "non-negative"), ("seeds", "", "non-negative")),
+    ):
+        assert run(out, f"--{flag}={value}") == 2
+        message = f"--{flag}={value}: needs different {kind} integers. Fix: for instance --{flag}=1,2."
+        assert message in capsys.readouterr().err
     assert not out.exists()
     assert run(out, "--resolutions", "32", "--seeds", "1", "--num_steps", "5") == 0
     assert run(out, "--resolutions", "32", "--seeds", "1", "--num_steps", "6") == 2

@@ -118,8 +118,9 @@ class _CommandLines:
 
 
 def _check_numbers(name: str, words: list[str]) -> None:
-    numbers = [int(word) if word.strip().isdigit() else 0 for word in words]
-    if not numbers or min(numbers) < 1 or len(set(numbers)) < len(numbers):
+    numbers = [int(word) if word.strip().isdigit() else -1 for word in words]
+    least, kind = (0, "non-negative") if name == "seeds" else (1, "positive")
+    if not numbers or min(numbers) < least or len(set(numbers)) < len(numbers):
         raise ConfigError(
-            f"--{name}={','.join(words)}: needs different positive integers. Fix: for instance --{name}=1,2."
+            f"--{name}={','.join(words)}: needs different {kind} integers. Fix: for instance --{name}=1,2."
         )
