@@ -208,15 +208,16 @@ class Maps:
                 sliced = SlicedMaps(single, results[..., number : number + 1], geometry, sampling, [0])
                 self._every.append((sliced, (name,)))
 
-    def write(self, paths: Sequence[Path]) -> None:
+    def write(self, paths: Sequence[Path], note: str = "") -> None:
         """Writes the maps in process 0, while the other processes call `send`.
 
         Args:
           paths: the files, as returned by `MapChoice.paths`.
+          note: the description in the header of NIfTI files, ASCII; "" for that of the volume.
         """
-        order = self._geometry.plane_order
+        geometry = self._geometry.with_note(note)
         for path, (sliced, names) in zip(paths, self._every, strict=True):
-            write_map_slabs(path, sliced.slabs(order), self._geometry, names)
+            write_map_slabs(path, sliced.slabs(geometry.plane_order), geometry, names)
 
     def send(self) -> None:
         """Sends the maps of this process to process 0."""

@@ -301,7 +301,7 @@ def _segment_file(
     labels, maps = segment_with_maps(source, own.sampling, *options)
     write_segmentation(output, labels, source, own.cleanup, segments=own.segments, note=note)
     if maps is not None:
-        maps.write(own.maps.paths(output, into))
+        maps.write(own.maps.paths(output, into), note)
 
 
 def write_segmentation(
