@@ -20,7 +20,7 @@ def rules_section(rules: RulesReport) -> Markup:
         for name, before in choice.without.items():
             honest = shown(choice.cross_validated and choice.cross_validated[name])
             cells = (f"{before:.3f}", f"{choice.chosen[name]:.3f}", honest)
-            rows.append(tag("tr", tag("th", name), *(tag("td", cell) for cell in cells)))
+            rows.append(tag("tr", tag("th", name, scope="row"), *(tag("td", cell) for cell in cells)))
         head = ("mask", "without rules", "with rules", "cross-validated")
         parts.append(titled_table("Mean Dice of the cases", head, rows))
         note = (
