@@ -60,7 +60,7 @@ class RunSettings(Settings):
         the mean IoU of photos, and the average precision of the masks, or else of the boxes, of objects.
       trackers: experiment trackers that receive losses, scores and settings, separated by commas: mlflow, wandb. Their
         own environment variables name the server. Default: none, and nothing is sent anywhere.
-      tracking_project: the experiment of MLflow, or the project of Weights & Biases.
+      tracking_project: the MLflow experiment, or the Weights & Biases project.
       tracking_name: the name of the run in `trackers`. Default: the name of its folder.
       tracking_every: number of steps between steps that `trackers` receive. TensorBoard events contain every step.
     """

@@ -22,7 +22,7 @@ class Evaluation(Protocol):
         loss_batches(eval_dir, *, batch_size, sizes) -> iterator of dicts, as in `DataSet.batches`
 
     It yields all cases, in the same order on every call. If the last batch is incomplete, the first cases fill it up.
-    If the evaluation can read regions of the cases, it defines another method, which training calls instead:
+    If the evaluation can read regions of the cases, it also defines a second method, which training calls instead:
 
         loss_region_batches(eval_dir, *, batch_size, sizes, micro_batches, regions) -> iterator of dicts
 

@@ -1,4 +1,4 @@
-"""The weights that a training does not change."""
+"""The weights that training does not change."""
 
 import contextlib
 from collections.abc import Iterator, Sequence

@@ -168,7 +168,7 @@ class MicroBatches:
         """Computes one training step on the regions of this process; see `__call__`.
 
         Args:
-          parts: a list of dicts with the region of this process of each input of each micro-batch.
+          parts: a list with one dict per micro-batch, which contains this process's region of each input.
         """
         with tf.device(self.program.mesh_impl.host):  # sum on the device of the results, not on the default GPU
             whole, total = self._sums(parts), None

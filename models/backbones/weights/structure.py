@@ -98,7 +98,7 @@ class Structure:
 
 @dataclasses.dataclass(frozen=True)
 class Conversion:
-    """How a variable follows from arrays of a checkpoint.
+    """The conversion of a checkpoint's arrays to a variable.
 
     Attributes:
       shapes: the names of the arrays and their shapes, {name: shape}.
@@ -115,11 +115,11 @@ class NameTable:
 
     Attributes:
       title: the name of the network.
-      names: {name in this package: name in the checkpoint} of variables that are copied.
-      shapes: {name in this package: shape} of all variables.
+      names: {name in this package: name in the checkpoint} for copied variables.
+      shapes: {name in this package: shape} for all variables.
       settings: the settings of a `ResNetBackbone` that computes the same features, {name: value}.
-      notes: what else must agree, in sentences.
-      conversions: {name in this package: conversion} of variables that are converted.
+      notes: further requirements, in sentences.
+      conversions: {name in this package: conversion} for converted variables.
       network_settings: the settings of a network around the backbone, {"detection.RetinaNet.classes": value}.
     """
 

@@ -261,6 +261,6 @@ def _write(path: Path, result: Any, is_folder: bool) -> Path:
 
 
 def _plain(array: Any) -> np.ndarray:
-    """Returns an array in a dtype of NumPy; bfloat16 becomes float32."""
+    """Returns an array in a NumPy dtype; bfloat16 becomes float32."""
     array = np.asarray(array)
     return array if array.dtype.kind in "biuf" else array.astype(np.float32)

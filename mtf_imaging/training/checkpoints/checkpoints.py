@@ -150,7 +150,7 @@ class Checkpoints:
 
 
 class Restored(enum.Enum):
-    """What a checkpoint restores: all variables, the weights, or the averages of the weights if it has them."""
+    """The variables to restore: all variables, the weights, or the averages of the weights if there are any."""
 
     EVERYTHING = enum.auto()
     WEIGHTS = enum.auto()
@@ -163,7 +163,7 @@ def load_weights(directory: str | Path, program: Program, averages: bool = True)
     Args:
       directory: the folder of checkpoints.
       program: the `Program`.
-      averages: whether to use the averages of the weights that the checkpoint has.
+      averages: whether to use the averages of the weights in the checkpoint.
 
     Returns:
       The path of the checkpoint.

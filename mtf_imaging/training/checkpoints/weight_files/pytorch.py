@@ -70,7 +70,7 @@ class _Tensor:
 
 
 class _Opaque:
-    """Stands for an object of a class that does not describe tensors, such as the settings of a training."""
+    """Stands for an object of a class that does not describe tensors, such as training settings."""
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         pass
@@ -89,7 +89,7 @@ class _Opaque:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Reads a pickle without running code that it names: all unknown classes and functions become `_Opaque`."""
+    """Reads a pickle without running any code that it names: all unknown classes and functions become `_Opaque`."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == ("collections", "OrderedDict"):
@@ -123,7 +123,7 @@ class PyTorchFile:
 
     Attributes:
       path: the same path.
-      shapes: the shape of each tensor, by name. A prefix "module." of all names is left out.
+      shapes: the shape of each tensor, by name. A prefix "module." that all names share is left out.
 
     Raises:
       CheckpointError: it is not such a file, holds no tensors, or is damaged.
@@ -204,7 +204,7 @@ def _read_at(file: IO[bytes], position: int, length: int) -> bytes:
 
 
 def _state_dict(path: str, content: Any) -> Iterator[tuple[str, _Tensor]]:
-    """Yields the names and tensors of a `state_dict`, or of the one in a checkpoint of a training."""
+    """Yields the names and tensors of a `state_dict`, or of the `state_dict` in a training checkpoint."""
     found = _tensors(content)
     if not found and isinstance(content, dict):
         found = next((own for key in _HOLDERS if (own := _tensors(content.get(key)))), {})
