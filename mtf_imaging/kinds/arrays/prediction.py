@@ -1,4 +1,4 @@
-"""Prediction of arrays, which are prepared as the custom data set of a run prepares its images."""
+"""Prediction of arrays, prepared in the same way as the images of the run's custom data set."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -88,7 +88,7 @@ class Prediction(volumes.Prediction):
         super().__init__(run, facts, settings)
         self.description, self._facts = None, facts
         self._has_volumes = facts.axes == list(AXIS_NAMES)
-        self.kind = VOLUMES if self._has_volumes else ARRAYS  # what messages ask for
+        self.kind = VOLUMES if self._has_volumes else ARRAYS  # the kind that messages name
         resolution = facts.resolution if settings.resolution is None else settings.resolution
         if isinstance(resolution, str | int):
             resolution = parse_grids(resolution, len(facts.axes), facts.axes)[-1]
@@ -234,7 +234,7 @@ def _write(path: Path, result: Any, is_folder: bool) -> Path:
     Args:
       path: the file.
       result: the prediction.
-      is_folder: whether the file has the ending of the prediction; otherwise the ending must fit.
+      is_folder: whether the prediction sets the ending of the file; otherwise the ending must fit.
 
     Returns:
       The written file.

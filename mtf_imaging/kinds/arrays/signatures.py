@@ -15,7 +15,7 @@ PREDICTION = "prediction"  # the name of the output of a network that returns on
 
 
 class ArraySignatures(ExportedKind):
-    """The signatures of a network for arrays, as its data set makes them.
+    """The signatures of a network for arrays, in the form that its data set returns them.
 
     Args:
       networks: the trained networks.
