@@ -34,5 +34,5 @@ def evaluate(own: EvaluateSettings) -> list:
         if not group.is_first:
             subject.run_network(images, network)
             return []
-        cleanup = [] if own.choose_cleanup else subject.cleanup.names  # rules are chosen on labels without rules
+        cleanup = [] if own.choose_cleanup else subject.cleanup.names  # rules are chosen on labels before any cleanup
         return subject.evaluate(images, network, own, provenance(own, subject.idle, cleanup))

@@ -1,4 +1,4 @@
-"""Trained networks of one or several runs as functions of one image, as plain TensorFlow operations."""
+"""Trained networks of one or several runs, as functions of one image in plain TensorFlow operations."""
 
 import itertools
 import logging
@@ -20,7 +20,7 @@ from mtf_imaging.training.checkpoints.checkpoints import load_weights
 from mtf_imaging.training.task import Task, task_inputs
 
 _logger = logging.getLogger(__name__)
-# A network in the function that is being traced: an image [..., channels] to its prediction, without a batch dimension.
+# A network during tracing: maps an image [..., channels] to its prediction, without a batch dimension.
 Network = Callable[[tf.Tensor], Any]
 
 
@@ -43,7 +43,7 @@ class TrainedNetworks(tf.Module):
 
     Raises:
       CheckpointError: a run has no such checkpoint, or the checkpoint belongs to another network.
-      ConfigError: the network has other inputs than an image.
+      ConfigError: the network has inputs other than an image.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class TrainedNetworks(tf.Module):
         return _without_batch(self._graphs[sizes].image)
 
     def results(self, sizes: tuple[int, ...]) -> Any:
-        """Returns the shape and dtype of the prediction for such an image; a dict if it has several parts."""
+        """Returns the shape and dtype of the prediction for such an image; a dict if it has several outputs."""
         return tf.nest.map_structure(_without_batch, self._graphs[sizes].results)
 
     def result_dims(self, sizes: tuple[int, ...]) -> Any:
@@ -100,7 +100,7 @@ class TrainedNetworks(tf.Module):
 
         Args:
           classes: the number.
-          what: the noun for one class in the message.
+          what: the noun for a class in the message.
 
         Raises:
           ShapeError: it returns something else.
@@ -126,7 +126,7 @@ class TrainedNetworks(tf.Module):
             return run
 
         def network(weights: dict[str, tf.Variable]) -> Network:
-            # As a function of its own, so that networks run one after the other.
+            # As a separate function, so that networks run one after the other.
             @tf.function(autograph=False)
             def run(image: tf.Tensor) -> Any:
                 batch = tf.ensure_shape(tf.cast(image, graph.image.dtype)[tf.newaxis], graph.image.shape)
@@ -177,7 +177,7 @@ def _mean(computations: Sequence[Callable[[], tf.Tensor]]) -> tf.Tensor:
 
 
 def at_least_float32(x: tf.Tensor) -> tf.Tensor:
-    """Returns a tensor of a float type in float32 or a wider type."""
+    """Converts a floating-point tensor to float32 or a wider type."""
     return x if x.dtype in (tf.float32, tf.float64) else tf.cast(x, tf.float32)
 
 
