@@ -38,7 +38,7 @@ class UNet3D:
       kernel_size: size of the kernels in voxels along each dimension.
       norm: "batch", "instance", "group" or "none". Instance and group norm use the statistics of one case, so they are
         the same in training and prediction, and do not depend on micro-batches.
-      norm_groups: number of groups of channels of the group norm.
+      norm_groups: number of channel groups of the group norm.
       norm_momentum: fraction of the moving statistics that each update of a batch norm keeps.
       norm_epsilon: number that norms add to the variance.
       negative_slope: slope of the leaky ReLU for negative values. A slope of 0 is the ReLU.
@@ -62,8 +62,8 @@ class UNet3D:
       residual: whether the encoder consists of residual blocks: the input of a block is added to its last convolution,
         after the norm and before the leaky ReLU (He et al. 2016). Where a block changes the number of channels, a
         1 x 1 x 1 convolution with a norm changes it in the input as well.
-      class_biases: initial bias of each class. None for 0, or, in training, for the biases that follow from the
-        frequencies of the classes (`class_biases.softmax_biases`).
+      class_biases: initial bias of each class. None selects 0 or, in training, the biases that follow from the class
+          frequencies (`class_biases.softmax_biases`).
     """
 
     classes: int | None = None
@@ -136,7 +136,7 @@ class UNet3D:
                     skips.append(x)
                 x = again(functools.partial(self._down, level, is_training), x)
             for level in reversed(range(self.depth - 1)):
-                again = again if level else _call  # The backward pass uses the last block's activations at once.
+                again = again if level else _call  # The backward pass uses the last block's activations first.
                 x = again(functools.partial(self._up, level, is_training), x, skips.pop())
                 if is_training and 0 < level <= self._supervised:
                     coarser.insert(0, self._logits(x, f"classes{level}"))
@@ -229,7 +229,7 @@ class UNet3D:
         return mi.layers.Norm(self.norm, groups, self.norm_epsilon, is_training, self.norm_momentum, name)(x)
 
     def _check_levels(self):
-        """Checks the kernels, the pools and the cap on the filters; lists, as gin has them, become tuples."""
+        """Checks the kernels, the pools and the cap on the filters; converts lists from gin to tuples."""
         for field, owners, number in (("kernel_sizes", "levels", self.depth), ("pool_sizes", "pools", self.depth - 1)):
             if getattr(self, field) is not None:
                 sizes = levels.as_tuples(f"UNet3D.{field}", getattr(self, field), owners, number, self.depth)

@@ -1,4 +1,4 @@
-"""The structure of a residual network, its variables, and the table of their names in a checkpoint."""
+"""The structure of a residual network, its variables, and their names in a checkpoint."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
@@ -10,8 +10,8 @@ Shape = tuple[int, ...]
 
 _DEPTHS = {(3, 4, 6, 3): 50, (3, 4, 23, 3): 101, (3, 8, 36, 3): 152}
 _BASIC_DEPTHS = {(2, 2, 2, 2): 18, (3, 4, 6, 3): 34}
-_FILTERS = 64  # of the stem of published networks
-# The variables of a norm of this package, and their names in TensorFlow.
+_FILTERS = 64  # in the stem of published networks
+# The variables of a norm in this package, and their names in TensorFlow.
 _NORM = {"scale": "gamma", "offset": "beta", "moving_mean": "moving_mean", "moving_variance": "moving_variance"}
 
 
@@ -32,7 +32,7 @@ class Conv(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Structure:
-    """What the weights of a residual network determine.
+    """The structure of a residual network, which its weights determine.
 
     Attributes:
       blocks: number of blocks in each stage.
@@ -143,9 +143,9 @@ def name_table(
 
     Args:
       structure: the structure of its network.
-      kernels: for each convolution of the structure, by name, a pattern of the name of its kernel.
-      norms: the same for the variables of its norm, with "{}" in the place of "gamma", "beta" and so on.
-      settings: settings of the format, in addition to those of the structure.
+      kernels: {name of a convolution of the structure: pattern of its kernel's name}.
+      norms: the same for the variables of the norms, with "{}" in place of "gamma", "beta" and so on.
+      settings: settings of the format, in addition to the settings of the structure.
       notes: the notes of the table.
     """
     names = {}

@@ -15,8 +15,8 @@ class Padding:
     """The stored numbers of padding.
 
     Attributes:
-      lowest, highest: the range of these numbers. is_raw: whether they need bits outside the stored bits of the file.
-          Decoders clear these bits.
+      lowest, highest: the range of these numbers.
+      is_raw: whether they need bits outside the stored bits of the file. Decoders clear these bits.
     """
 
     lowest: int

@@ -26,7 +26,9 @@ _LENGTH = 8  # bytes of the description's length, a little-endian number
 
 
 class SafetensorsFile:
-    """A safetensors file. Args:
+    """A safetensors file.
+
+    Args:
       path: the path of the file.
 
     Attributes:
