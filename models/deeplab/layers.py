@@ -42,7 +42,7 @@ class Layers:
         return mi.ops.relu(self.conv_norm(x, name, filters, 1))
 
     def spatial(self, x, name, filters, rate=1):
-        """Computes a 3 x 3 convolution, a norm and a ReLU, or the same depthwise and then pointwise.
+        """Computes a 3 x 3 convolution, a norm and a ReLU, or a depthwise separable convolution instead.
 
         Args:
           x: Tensor[batch, height, width, channels]

@@ -43,7 +43,7 @@ class LevelAnchors:
 @gin.configurable(module="detection")
 @dataclasses.dataclass(frozen=True)
 class Anchors:
-    """The sizes and shapes of the anchors of each pixel of a feature map.
+    """The sizes and shapes of the anchors at each pixel of a feature map.
 
     Each pixel has an anchor for each pair of a scale and a ratio. The ratios of the first scale come first.
 
@@ -70,7 +70,7 @@ class Anchors:
 
     @property
     def per_cell(self):
-        """The number of anchors of each pixel."""
+        """The number of anchors at each pixel."""
         return len(self.scales) * len(self.ratios)
 
     def boxes(self, feature, stride, image_sizes):

@@ -44,7 +44,7 @@ def encode(anchors, boxes, weights=(1.0, 1.0, 1.0, 1.0)):
     """Computes the deltas from anchors to boxes (Girshick et al. 2014).
 
     The deltas are the distances of the centers along y and x, relative to the size of the anchor, and the logarithms of
-    the ratios of heights and widths.
+    the height and width ratios.
 
     Args:
       anchors: `LevelAnchors`, or Tensor[..., coords].
@@ -72,7 +72,7 @@ def decode(deltas, anchors, weights=(1.0, 1.0, 1.0, 1.0), clip=MAX_LOG_SCALE):
       deltas: Tensor[..., coords]
       anchors: `LevelAnchors`, or Tensor[..., coords], an anchor for each row of the deltas.
       weights: factors of the four deltas.
-      clip: upper limit of the logarithms of the ratios of heights and widths.
+      clip: upper limit of the logarithms of height and width ratios.
 
     Returns:
       Tensor[..., coords] with the shape of the deltas: y0, x0, y1, x1.

@@ -31,7 +31,7 @@ class FeaturePyramid:
       norm: whether each level has a batch norm.
       norm_momentum: fraction of the moving statistics that each update of a batch norm keeps.
       norm_epsilon: number that batch norms add to the variance.
-      gather_below: minimum size of a slice of a level in pixels. Dimensions with smaller slices are gathered, from the
+      gather_below: minimum size in pixels of a slice of a level. Dimensions with smaller slices are gathered, from the
         3 x 3 convolution of the level on. With 0, nothing is gathered.
     """
 
@@ -53,7 +53,7 @@ class FeaturePyramid:
         return range(self.min_level, self.max_level + 1)
 
     def select(self, backbone):
-        """Returns the positions of the features of a backbone that the pyramid needs.
+        """Returns the positions of the backbone features that the pyramid needs.
 
         Args:
           backbone: an object with `strides`, the strides of its features in ascending order.
@@ -125,7 +125,7 @@ def _gather_small(x, name, least):
 
 
 def check_levels(network):
-    """Checks the settings of the levels of a pyramid, or of a detector with a pyramid.
+    """Checks the level settings of a pyramid, or of a detector with a pyramid.
 
     Args:
       network: an object with `min_level`, `max_level`, `norm_momentum`, `norm_epsilon` and `gather_below`.

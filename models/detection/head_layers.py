@@ -1,4 +1,4 @@
-"""The layers of the heads of Mask R-CNN: convolutions and dense layers, each with a bias or a batch norm."""
+"""The layers of Mask R-CNN's heads: convolutions and dense layers, each with a bias or a batch norm."""
 
 import dataclasses
 import functools

@@ -47,14 +47,14 @@ class InstanceSegmentation:
       network: a `MaskRCNN`. If it leaves the number of classes open, the task chooses it.
       classes: number of classes without the background.
       max_boxes: largest number of objects in a training image.
-      mask_size: height and width of the mask of an object in pixels. The mask covers the box of the object.
+      mask_size: height and width of an object's mask in pixels. The mask covers the box of the object.
       channels: number of channels of an image.
       anchor_samples: number of anchors per image from which the region proposal network learns. At most half of them
         are positive.
       rois: number of regions of interest (RoIs) per image from which the heads learn.
       foreground: largest fraction of foreground among these RoIs. The mask head learns from foreground RoIs only.
       foreground_threshold: smallest intersection over union (IoU) of a foreground RoI with an object.
-      train_per_level: number of boxes of each level from which training chooses proposals.
+      train_per_level: number of boxes per level from which training chooses proposals.
       predict_per_level: the same number in prediction.
       proposals: number of proposals per image.
       proposal_threshold: a box is not proposed if its IoU with a better box of its level is above this number.

@@ -53,12 +53,12 @@ class MaskRCNN:
         with which they were trained.
       canonical_size: side in pixels of a square RoI that takes its features from level 4. Squares of half the size take
         them from level 3, and so on. Small images need a smaller size to use several levels.
-      box_size: number of features of the box head along each axis.
+      box_size: number of features along each axis in the box head.
       box_convs: number of 3 x 3 convolutions of the box head, before its dense layers.
       box_filters: number of filters of these convolutions.
       box_dense: number of dense layers of the box head.
-      box_units: number of channels of the dense layers of the box head.
-      mask_size: number of features of the mask head along each axis. Its masks have twice the size.
+      box_units: number of channels of the box head's dense layers.
+      mask_size: number of features along each axis in the mask head. Its masks have twice the size.
       mask_filters: number of filters of the mask head.
       mask_convs: number of 3 x 3 convolutions of the mask head.
       norm: whether batch norms follow the convolutions of the feature pyramid and the hidden layers of the heads. They
@@ -67,7 +67,7 @@ class MaskRCNN:
         scales and offsets do not change, which suits pretrained backbones and small batches.
       norm_momentum: fraction of the moving statistics that each update of a batch norm keeps.
       norm_epsilon: number that batch norms add to the variance.
-      gather_below: minimum size of a slice of a level in pixels. Dimensions with smaller slices are gathered, from the
+      gather_below: minimum size in pixels of a slice of a level. Dimensions with smaller slices are gathered, from the
         3 x 3 convolution of the level on. With 0, nothing is gathered.
     """
 

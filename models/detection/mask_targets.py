@@ -6,7 +6,7 @@ import mtf_imaging as mi
 
 
 def mask_targets(masks, objects, matches, rois, size):
-    """Crops the mask of the matched object of each RoI, and resizes it to `size` x `size` bins.
+    """Crops the matched object's mask to each RoI, and resizes it to `size` x `size` bins.
 
     The mask is interpolated linearly between the centers of its pixels. Outside the object's box, it is 0. The value of
     a bin is 1 if the mask is at least 1/2 at the center of the bin, and otherwise 0.

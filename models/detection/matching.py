@@ -43,7 +43,7 @@ def match(overlaps, classes, high=0.5, low=None, force=True):
       overlaps: Tensors[batch, ..., boxes], one for each level, such as the results of `boxes.intersection_over_union`.
       classes: int32 Tensor[batch, boxes]. Boxes of a class below 0 are padding.
       high: smallest overlap of positive anchors, above 0.
-      low: upper limit of the overlap of negative anchors, by default `high`.
+      low: upper limit of a negative anchor's overlap, by default `high`.
       force: whether the best anchor of each box is positive.
 
     Returns:

@@ -40,7 +40,7 @@ class RetinaNet:
       norm_momentum: fraction of the moving statistics that each update of a batch norm keeps, in the pyramid and in the
         heads.
       norm_epsilon: number that these batch norms add to the variance.
-      gather_below: minimum size of a slice of a level in pixels. Dimensions with smaller slices are gathered, from the
+      gather_below: minimum size in pixels of a slice of a level. Dimensions with smaller slices are gathered, from the
         3 x 3 convolution of the level on, and all processors along them compute the same heads. With 0, nothing is
         gathered, and some processors have no work at levels with fewer pixels than slices.
     """

@@ -31,7 +31,7 @@ def anchor_priorities(masks):
             along = mi.mtf.range(x.mesh, dim, tf.float64) * stride
             number = along if number is None else number + along
             stride *= dim.size
-        # The number of the anchor distinguishes equal random numbers, so a threshold selects exactly k anchors.
+        # The index of the anchor distinguishes equal random numbers, so a threshold selects exactly k anchors.
         priorities.append(random + (2.0**26 - 1 - first - number) * _UNIT)
         first += stride
     return priorities
@@ -170,7 +170,7 @@ def sample_rois(proposals, valid, boxes, classes, priorities, number=512, foregr
 
 
 def pairwise_iou(boxes, others):
-    """Returns the intersection over union of pairs of boxes: `[..., n, 4]` and `[..., m, 4]` -> `[..., n, m]`."""
+    """Returns the intersection over union of box pairs: `[..., n, 4]` and `[..., m, 4]` -> `[..., n, m]`."""
     a, b = boxes[..., :, None, :], others[..., None, :, :]
     overlap = tf.maximum(tf.minimum(a[..., 2:], b[..., 2:]) - tf.maximum(a[..., :2], b[..., :2]), 0)
     overlap = overlap[..., 0] * overlap[..., 1]

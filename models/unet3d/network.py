@@ -46,13 +46,12 @@ class UNet3D:
       gather_below: minimum size of a slice in voxels. If a level would have smaller slices along a dimension, the
         dimension is gathered for this level and all deeper levels. All processors along it then do the same work. With
         0, nothing is gathered, and in a level with fewer voxels than slices, some processors have no work.
-      double_before_pool: whether the last convolution of each block of the encoder doubles the number of filters, and
+      double_before_pool: whether the last convolution of each encoder block doubles the number of filters, and
         transposed convolutions keep it (Cicek et al. 2016, arXiv:1606.06650). If False, both change it with the level.
       recompute: whether the backward pass recomputes the activations of all blocks but the last, which saves memory at
         the cost of one more forward pass (`mi.ops.recompute`).
-      deep_supervision: number of coarser levels of the decoder that also return logits in training, each through a
-        1 x 1 x 1 convolution. True selects all `depth - 2` levels, and False selects none. Prediction does not use
-        these logits.
+      deep_supervision: number of coarser decoder levels that also return logits in training, each through a 1 x 1 x 1
+        convolution. True selects all `depth - 2` levels, and False selects none. Prediction does not use these logits.
       kernel_sizes: sizes of the kernels along x, y and z for each level, such as `((3, 3, 1), (3, 3, 3))` for 2 levels.
         They apply to the encoder and the decoder. None uses `kernel_size` everywhere. 2-D images use the sizes along x
         and y.

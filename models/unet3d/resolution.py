@@ -12,7 +12,7 @@ def pool(x, name, gather_below=0, strides=2):
     Args:
       x: Tensor[batch, x, y, z, channels]
       name: name of the operation.
-      gather_below: minimum size of a slice of the result in voxels. Dimensions with smaller slices are gathered. 0
+      gather_below: minimum size in voxels of a slice of the result. Dimensions with smaller slices are gathered. 0
         gathers no dimension.
       strides: sizes and strides of the windows: an int, or one for x, y and z. A dimension with a stride of 1 keeps its
         size and is not gathered.
@@ -50,7 +50,7 @@ def per_axis(x, sizes):
 
 
 def divisible_slices(x, strides):
-    """Returns the names of the dimensions of `x` whose slices their strides divide, and the names of the others.
+    """Returns the names of the dimensions of `x` whose stride divides their slices, and the names of the others.
 
     An operation with these strides then sends nothing along the dimensions of the first list. These dimensions are
     therefore gathered after it, where they have fewer voxels. The dimensions of the second list are gathered before it,
@@ -90,5 +90,5 @@ def grow(x, like, name, filters, strides=2):
 
 
 def _slice_size(x, dim):
-    """Returns the number of voxels in a slice of a dimension of `x`."""
+    """Returns the number of voxels in a slice of `x` along a dimension."""
     return -(-dim.size // mi.ops.slices_per_dimension(x)[dim.name])

@@ -70,7 +70,7 @@ class Segmentation(SegmentationTask):
 
 
 def _description(owner, channels, labels, regions, region_order, ignore):
-    """Returns the description of the arguments of `Segmentation`.
+    """Returns the description that the arguments of `Segmentation` define.
 
     Raises:
       ConfigError: an argument has an invalid value.

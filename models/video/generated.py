@@ -1,4 +1,4 @@
-"""Clips that are generated during training: a shape that moves, in random colors."""
+"""Clips that are generated during training: a moving shape in random colors."""
 
 import gin
 import tensorflow as tf

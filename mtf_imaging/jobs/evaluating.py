@@ -20,7 +20,7 @@ def evaluate(own: EvaluateSettings) -> list:
     process 0 writes and prints the results.
 
     Returns:
-      The scores of each case; an empty list in other processes than process 0.
+      The scores of each case; an empty list in all processes except process 0.
 
     Raises:
       CheckpointError: the run has no such checkpoint, or the checkpoint belongs to another network.

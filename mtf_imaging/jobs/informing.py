@@ -148,7 +148,7 @@ def _json(path: Path, what: str) -> Origin:
 
 
 def _predictions(folder: Path) -> list[Origin]:
-    """Returns each provenance of a folder of predictions, with the number of its files."""
+    """Returns each provenance in a folder of predictions, with its number of files."""
     record, found = read_record(folder), []
     for number, fields in enumerate(record.provenance):
         names = [name for name, entry in record.entries.items() if entry.get(FIELD) == number]

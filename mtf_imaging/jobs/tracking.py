@@ -49,7 +49,7 @@ def open_trackers(
 
 
 def _run_name(folder: Path) -> str:
-    """Returns the name of the folder of a run, with the name of its cross-validation.
+    """Returns the folder name of a run, including the name of its cross-validation.
 
     >>> _run_name(Path("runs/liver")), _run_name(Path("cv/fold_0"))
     ('liver', 'cv/fold_0')

@@ -140,7 +140,7 @@ class PredictionRecord:
         """Records an image's files, which the block writes.
 
         Args:
-          number: the number of the image.
+          number: the index of the image.
           result: a list to which the block appends further results of the prediction, as JSON.
         """
         image = self._files.images[number]

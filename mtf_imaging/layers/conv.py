@@ -37,7 +37,7 @@ class Conv(Layer):
         None.
       kernel_initializer: "he_normal", "glorot_uniform", "lecun_normal" or "zeros", or a TensorFlow initializer.
       bias_initializer: a number, a number for each filter, or a TensorFlow initializer.
-      output_name: name of the channel dimension of the result. The layers after this one need the name `channels`.
+      output_name: name of the result's channel dimension. The layers after this one need the name `channels`.
       name: see `Layer`.
     """
 

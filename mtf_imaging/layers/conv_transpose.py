@@ -29,12 +29,12 @@ class ConvTranspose(Layer):
       kernel_size: size of the kernel: an int, or one for each spatial dimension. With sizes for each dimension, the
         input may have several batch dimensions.
       strides: an int, or one for each spatial dimension. None uses `kernel_size`.
-      output_sizes: sizes of the spatial dimensions of the result. None multiplies the input sizes by the strides.
+      output_sizes: spatial sizes of the result. None multiplies the input sizes by the strides.
       padding: "same" or "valid", or a pair (before, after) for each spatial dimension.
       use_bias: whether to add a bias.
       activation: see `Conv`.
       kernel_initializer: see `Conv`. With "he_normal", the variance of the weights is 2 divided by the number of
-        weights in the sum of one value of the result.
+          weights that contribute to one value of the result.
       bias_initializer: see `Conv`.
       name: see `Layer`.
     """

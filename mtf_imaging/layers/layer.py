@@ -16,7 +16,7 @@ _NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*")  # the names that `tf.com
 
 
 class _Place(NamedTuple):
-    """The scope of the weights of a layer.
+    """The scope of a layer's weights.
 
     Attributes:
       parent: the scope in which the layer was first called.
@@ -44,7 +44,7 @@ class Layer(abc.ABC):
     A derived class defines `call`.
 
     Args:
-      name: name of the scope of the weights. Layers with the same name in the same scope share their weights.
+      name: scope of the weights. Layers with the same name in the same scope share their weights.
     """
 
     default_name: str  # the name of layers without a name, before its number

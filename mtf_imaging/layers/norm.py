@@ -12,7 +12,7 @@ KINDS = ("instance", "batch", "group", "layer")
 class Norm(Layer):
     """A normalization with a scale and an offset for each channel.
 
-    Every dimension may be split. The statistics are those of the whole tensor.
+    Every dimension may be split. The statistics cover the whole tensor.
 
     The weights are `NAME/scale` and `NAME/offset`, [channels]. A batch norm also has `NAME/moving_mean` and
     `NAME/moving_variance`.

@@ -49,7 +49,7 @@ class Residual(Layer):
 
     @property
     def strides(self) -> Sizes:
-        """The product of the strides of all layers, along all spatial dimensions or along each."""
+        """The product of all layers' strides: one int, or one for each spatial dimension."""
         product: Sizes = 1
         for layer in self.layers:
             product = _product(product, getattr(layer, "strides", 1))

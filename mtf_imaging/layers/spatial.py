@@ -1,4 +1,4 @@
-"""The spatial dimensions of the input of a layer, between the batch and the channels."""
+"""The spatial dimensions of a layer's input, between the batch and the channels."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

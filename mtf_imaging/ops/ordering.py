@@ -10,7 +10,7 @@ from mtf_imaging.meshes.portable import is_portable
 
 
 def key_dtype(dtype: tf.DType) -> tf.DType:
-    """Returns the dtype of the keys of scores; integer scores are their own keys."""
+    """Returns the dtype of keys for scores of a dtype; integer scores are their own keys."""
     if not dtype.is_floating:
         return dtype
     return tf.int64 if dtype == tf.float64 else tf.int32

@@ -1,8 +1,8 @@
 """Sums over a whole batch, for a training step that computes the batch in micro-batches.
 
-The gradient of a mean over examples is the mean of the gradients of the micro-batches (see
-`training/micro_batches.py`). The gradient of a function of sums over all examples, such as the Dice of a batch, needs
-these sums in every micro-batch. A first pass therefore computes the sums, and a second pass uses them.
+The gradient of a mean over examples is the mean of the micro-batch gradients (see `training/micro_batches.py`). The
+gradient of a function of sums over all examples, such as the Dice of a batch, needs these sums in every micro-batch. A
+first pass therefore computes the sums, and a second pass uses them.
 """
 
 import contextlib

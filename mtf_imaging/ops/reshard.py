@@ -129,7 +129,7 @@ def layout_changes(graph: mtf.Graph, mesh_impl: ShardMeshImpl) -> list[LayoutCha
 
 
 def slices_per_dimension(x: mtf.Tensor) -> dict[str, int]:
-    """Returns the number of slices of each dimension of a tensor under the program's layout.
+    """Returns a tensor's number of slices along each dimension under the program's layout.
 
     Args:
       x: Tensor[...]
@@ -154,7 +154,7 @@ def gather_slices(x: mtf.Tensor, names: str | Sequence[str], name: str | None = 
 
     Args:
       x: Tensor[...]
-      names: one or more names of dimensions of `x`. With an empty list, the function returns `x` itself.
+      names: one or more dimension names of `x`. With an empty list, the function returns `x` itself.
       name: name of the operation, which appears in reports.
 
     Returns:

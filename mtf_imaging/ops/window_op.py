@@ -26,7 +26,7 @@ class Geometry:
 
     Attributes:
       names: names of the spatial dimensions.
-      sizes: sizes of the spatial dimensions that the windows slide over, such as those of a convolution's input.
+      sizes: sizes of the spatial dimensions that the windows slide over, such as the sizes of a convolution's input.
       windows: the `Window` of each dimension.
       batch_ndims: number of dimensions before the spatial dimensions.
       pads_itself: whether the geometry pads slices even if no dimension is split, so that the local functions always

@@ -24,7 +24,7 @@ _RESULTS: dict[Callable[..., Any], Callable[[mtf.Tensor, mtf.Tensor], mtf.Tensor
 
 
 def average_name(name: str) -> str:
-    """Returns the name of the average of a variable in programs and checkpoints."""
+    """Returns the name of a variable's average in programs and checkpoints."""
     return f"{name}/{AVERAGE}"
 
 

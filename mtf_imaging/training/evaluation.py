@@ -1,4 +1,4 @@
-"""The protocol of evaluations of held-out cases; an evaluation does not have to derive from it."""
+"""The protocol for evaluations of held-out cases; an evaluation does not have to derive from it."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol

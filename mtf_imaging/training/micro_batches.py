@@ -59,7 +59,7 @@ class SumsOverBatch:
         return [tensors.pop(name) for name in self.specs]
 
     def cut(self, parts: Sequence[dict[str, Any]]) -> list[dict[str, tf.Tensor]]:
-        """Cuts the slices of this process out of the inputs of each micro-batch."""
+        """Cuts this process's slices out of each micro-batch's inputs."""
         return [self.program.cut(**inputs) for inputs in parts]
 
     def __call__(self, parts: Sequence[dict[str, tf.Tensor]]) -> dict[str, tf.Tensor]:

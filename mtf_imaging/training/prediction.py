@@ -212,7 +212,7 @@ class _Weights:
       program: the program.
 
     Attributes:
-      kept: the values of the step and of the variables of each set.
+      kept: the values of the step and the variables, for each set.
     """
 
     def __init__(self, program: Program) -> None:

@@ -22,7 +22,7 @@ BUILDING = "building the network"
 class ImageSlices(Protocol):
     """The slices of an image, and of its prediction, that the processes compute.
 
-    A region is a tuple of Python slices, one for each dimension: the spatial ones, then channels or classes. All
+    A region is a tuple of Python slices, one for each dimension: the spatial dimensions, then channels or classes. All
     processes make the same calls.
 
     Attributes:

@@ -19,7 +19,7 @@ class NamePatterns:
       setting: the name of the setting that contains them, for messages.
 
     Attributes:
-      patterns: the patterns, without empty ones.
+      patterns: the patterns, without empty strings.
 
     Raises:
       ConfigError: the patterns are not strings.

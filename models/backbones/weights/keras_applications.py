@@ -82,7 +82,7 @@ def _mean_without_bias(mean: str, bias: str, conv: Conv) -> Conversion:
 
 
 def _layer(name: str) -> str:
-    """Returns the common part of the names of a convolution and its norm in Keras, given the name in this package.
+    """Returns the common part of Keras's names for a convolution and its norm, given the name in this package.
 
     >>> _layer("resnet/stem"), _layer("resnet/stage0/block2/conv1"), _layer("resnet/stage1/block0/shortcut")
     ('conv1', 'conv2_block3_2', 'conv3_block1_0')

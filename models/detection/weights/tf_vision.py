@@ -58,7 +58,7 @@ class Table:
         self.levels, self.filters = self._add_pyramid()
 
     def shape(self, name: str) -> Shape:
-        """Returns the shape of a variable of the checkpoint, given its name without the ending.
+        """Returns the shape of a checkpoint variable, given its name without the ending.
 
         Raises:
           CheckpointError: it is missing.
@@ -68,7 +68,7 @@ class Table:
         return tuple(self._checkpoint[f"{name}{END}"])
 
     def count(self, prefix: str) -> int:
-        """Returns the number of layers of a list, such as "head/_cls_convs/"."""
+        """Returns the number of layers in a list, such as "head/_cls_convs/"."""
         pattern = re.compile(rf"{re.escape(prefix)}(\d+)/kernel{END}")
         return len([name for name in self._checkpoint if pattern.fullmatch(name)])
 

@@ -22,7 +22,7 @@ _ROUNDING = 1e-6  # the mean of equal members differs from them by float32 round
 
 
 def entropy(probabilities: np.ndarray, has_regions: bool = False) -> np.ndarray:
-    """Returns the entropy of the probabilities of each voxel, in nats.
+    """Returns the entropy of each voxel's probabilities, in nats.
 
     >>> entropy(np.array([[0.5, 0.5], [1.0, 0.0]])).tolist()
     [0.6931471824645996, 0.0]
@@ -79,7 +79,7 @@ def uncertainty(values: np.ndarray, has_regions: bool = False, several: bool = T
 
 
 def map_names(several: bool) -> tuple[str, ...]:
-    """Returns the names of the values of `uncertainty`."""
+    """Returns the names of the values that `uncertainty` returns."""
     return (ENTROPY, MUTUAL_INFORMATION) if several else (ENTROPY,)
 
 

@@ -37,7 +37,7 @@ class TrainedNetworks(tf.Module):
       averages: whether to use the averages of the weights, if the checkpoint has them.
 
     Attributes:
-      image_dims: the names of the dimensions of an image.
+      image_dims: the dimension names of an image.
       weights: for each run, its variables by name, and its step.
       steps: the step of each run's checkpoint.
 
@@ -92,14 +92,14 @@ class TrainedNetworks(tf.Module):
         return tf.nest.map_structure(_without_batch, self._graphs[sizes].results)
 
     def result_dims(self, sizes: tuple[int, ...]) -> Any:
-        """Returns the names of the dimensions of the prediction, in the structure of `results`."""
+        """Returns the dimension names of the prediction, in the structure of `results`."""
         return tf.nest.map_structure(lambda shape: tuple(shape.dimension_names[1:]), self._graphs[sizes].shapes)
 
     def check_probabilities(self, classes: int, what: str) -> None:
-        """Checks that the network returns the probabilities of a number of classes for each voxel or pixel.
+        """Checks that the network returns one probability per class for each voxel or pixel.
 
         Args:
-          classes: the number.
+          classes: the number of classes.
           what: the noun for a class in the message.
 
         Raises:

@@ -58,7 +58,7 @@ def choose_rules(
       run: the function that maps a function over the pairs, `workers.in_parallel` or `in_thread`.
       known: voxel sizes of files whose headers lack them.
       description: the meaning of the labels.
-      parts: the numbers of the cases of each fold; None divides them into 5 parts.
+      parts: the indices of the cases in each fold; None divides them into 5 parts.
 
     Raises:
       DataError: a file cannot be used.

@@ -1,4 +1,4 @@
-"""The mask components of a case, with the numbers that determine the Dice after removing some of them."""
+"""The mask components of a case, with the numbers that determine how removing them changes the Dice."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence

@@ -19,7 +19,7 @@ class TrainedRun:
     """The checkpoint of a run.
 
     Attributes:
-      name: the name of the folder of the run.
+      name: the folder name of the run.
       checkpoint: the name of the checkpoint, such as "ckpt-400".
       selection: "last" or "best".
       step: the number of training steps.

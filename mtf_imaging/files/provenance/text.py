@@ -16,7 +16,7 @@ Row = tuple[str, str]
 
 
 def provenance_rows(fields: Mapping[str, Any] | None) -> list[Row]:
-    """Returns the rows (name, text) of the provenance of a prediction, an evaluation or an export.
+    """Returns the provenance of a prediction, an evaluation or an export as rows (name, text).
 
     Args:
       fields: the result of `Provenance.as_json`, read from a file; None if the file has no provenance.

@@ -197,7 +197,7 @@ class Prediction(volumes.Prediction):
 
 
 def _find(path: Path) -> list[ArrayFile]:
-    """Returns the array of a file, or the arrays of a folder, in natural order; none if there are none."""
+    """Returns the array of a file, or the arrays of a folder in natural order; may be empty."""
     files = image_files(path, NPY, subfolders=False) if path.is_dir() else [path] if NPY.stem(path) is not None else []
     return sorted((ArrayFile(file.stem, file) for file in files), key=lambda array: natural_key(array.key))
 

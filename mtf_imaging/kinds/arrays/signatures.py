@@ -11,7 +11,7 @@ from mtf_imaging.evaluation.export.signature import ExportedKind, Field, Signatu
 from mtf_imaging.kinds.export import ExportedRun
 from mtf_imaging.kinds.facts import Facts
 
-PREDICTION = "prediction"  # the name of the output of a network that returns one tensor
+PREDICTION = "prediction"  # the output name of a network that returns one tensor
 
 
 class ArraySignatures(ExportedKind):

@@ -140,7 +140,7 @@ class HeldOutRecords:
                 yield {**batch, "sizes": grid}
 
     def _group(self, manifest: Manifest) -> dict[Grid, list[int]]:
-        """Returns the numbers of the cases by sample size, which is the size of the records or of their patches."""
+        """Returns the indices of the cases by sample size, the size of the records or of their patches."""
         if self.patches:
             return {self.patches.sizes: [*range(len(manifest.cases))]}
         return group_by_grid(manifest.grids)
@@ -148,7 +148,7 @@ class HeldOutRecords:
     def _batches(
         self, eval_dir: str | Path, manifest: Manifest, at: list[int], batch_size: int, **regions
     ) -> Iterator[dict]:
-        """Returns endless batches of some of the cases."""
+        """Returns endless batches of some cases."""
         cases = Subset(os.fspath(eval_dir), tuple(manifest.cases[number] for number in at))
         options = {"spacing": self.spacing, "window": self.window, "intensities": self.intensities}
         return training_batches(cases, batch_size, seed=0, shuffle=False, patches=self.patches, **options, **regions)
@@ -177,7 +177,7 @@ class HeldOutRecords:
         return overlaps if is_scored else None
 
     def _network_input(self, record: StoredRecord, region: Region, manifest: Manifest) -> np.ndarray:
-        """Returns a region of the image of a record as in training, float32 `[x, y, z, channels]`."""
+        """Returns a region of a record's image as in training, float32 `[x, y, z, channels]`."""
         image = record.image(region)
         if is_plain_lits(manifest.description) and not self.intensities:
             return apply_window(image, self.window)[..., np.newaxis]

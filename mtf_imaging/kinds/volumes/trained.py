@@ -50,7 +50,7 @@ def window_of_run(patch: Resolution | None, own: SlidingWindowSettings) -> Slidi
     """Returns the window that slides over volumes; None if the network computes a whole volume at once.
 
     Args:
-      patch: the size of the patches of the training, which is the default window; None for whole volumes.
+      patch: the patch size in training, which is the default window; None for whole volumes.
       own: the settings of the job.
 
     Raises:

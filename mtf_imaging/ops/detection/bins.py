@@ -13,13 +13,13 @@ from mtf_imaging.meshes.portable import multiply_no_nan
 
 
 class Pieces(NamedTuple):
-    """The slices of the feature maps of all levels, and their places in the table of a device.
+    """The slices of all levels' feature maps, and their positions in the table of a device.
 
     Attributes:
       extents: int64 [processors, levels, 2, 3], for the rows and the columns of a level: the size of the whole
           dimension, the first element of a slice, and its number of elements.
       sizes: (rows, columns) of the stored slices of each level.
-      starts: the place of the first slice of each level.
+      starts: the position of each level's first slice.
       steps: the distance between the slices of two processors for each level; 0 if all processors share one.
       strides: the pixels of the image for each pixel of a level.
       center: the center of the first pixel of a level, in pixels of the level.

@@ -315,8 +315,8 @@ def roi_align(
     Args:
       features: Tensor[batch, height, width, channels] for each level. Sizes and names of height and width may differ.
       boxes: Tensor[batch, rois, coords], with the coordinates y0, x0, y1, x1 in pixels of the image.
-      levels: int32 Tensor[batch, rois], the index in `features` of the level of each box. Smaller numbers select the
-          first level, larger numbers the last.
+      levels: int32 Tensor[batch, rois], the index in `features` of each box's level. Smaller numbers select the first
+          level, larger numbers the last.
       strides: pixels of the image for each pixel of a level, for each level.
       size: the number of bins along y and along x: an int for both, or a pair.
       name: name of the operation.

@@ -105,7 +105,7 @@ class TopK(mtf.Operation):
     def _choose(
         self, mesh: ShardMeshImpl, keys: tf.Tensor, firsts: tf.Tensor, *rows: tf.Tensor
     ) -> tuple[tf.Tensor, ...]:
-        """Returns the largest keys of the slices of a shard, their positions in the whole tensor, and their rows."""
+        """Returns the largest keys of each slice in a shard, their positions in the whole tensor, and their rows."""
         n, batch, *sizes = keys.shape
         best, chosen = tf.math.top_k(tf.reshape(keys, [n, batch, -1]), self._num_candidates(mesh))
         chosen = tf.cast(chosen, index_dtype())

@@ -68,7 +68,7 @@ class Resampling:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SlicePlan:
-    """The matrix of each slice of a dimension, which applies to the slice with its halo.
+    """One matrix for each slice of a dimension, which applies to the slice with its halo.
 
     Attributes:
       before, after: size of the halo on each side in voxels. All slices have the same halo, which may reach past the

@@ -49,7 +49,7 @@ class _BlockOperation(WindowOperation):
 
 
 class SpaceToDepth(_BlockOperation):
-    """`y[..., number of the block..., position in the block, channel] = x`."""
+    """`y[..., index of the block..., position in the block, channel] = x`."""
 
     def __init__(self, x: mtf.Tensor, geometry: Geometry, name: str | None) -> None:
         super().__init__("space_to_depth", [x], geometry, name)

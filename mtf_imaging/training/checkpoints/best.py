@@ -24,7 +24,7 @@ class BestCheckpoint:
         self._directory, self._program = Path(directory), program
 
     def keep(self, scores: Mapping[int, float]) -> int | None:
-        """Saves the program if its score is higher than that of the kept checkpoint. A NaN score never counts.
+        """Saves the program if its score is higher than the score of the kept checkpoint. A NaN score never counts.
 
         Args:
           scores: {step: score} of all evaluations of the run so far. A checkpoint of a step without a score is left

@@ -23,7 +23,7 @@ _Shapes = Mapping[str, tuple[int, ...]]
 
 @dataclasses.dataclass(frozen=True)
 class InitialWeights:
-    """The weights with which a network begins, instead of random ones.
+    """The weights with which a network begins, instead of random weights.
 
     Variables that both networks have are set; the others keep their usual initial values. If the weights have averages,
     the averages are used. Optimizers begin without any state of earlier steps.

@@ -32,14 +32,14 @@ class SlotChanges(NamedTuple):
 
     @classmethod
     def between(cls, saved: Collection[str], own: Collection[str]) -> "SlotChanges":
-        """Returns the slots that may differ between the variables of a checkpoint and those of a program.
+        """Returns the slots that may differ between the variables of a checkpoint and a program.
 
         A frozen weight has no slots. So either all slots of a weight are added or dropped, or none of them, and other
         weights have slots on both sides. All other differences come from another optimizer.
 
         Args:
-          saved: the names of the variables of the checkpoint.
-          own: the names of the variables of the program.
+          saved: the variable names in the checkpoint.
+          own: the variable names in the program.
         """
         return cls(_added(saved, own), _added(own, saved))
 

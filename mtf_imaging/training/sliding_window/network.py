@@ -28,7 +28,7 @@ class SlidingNetwork:
 
     Raises:
       ConfigError: the network has several outputs.
-      ShapeError: the network does not predict an array of the size of the window.
+      ShapeError: the network does not predict an array of the window's size.
     """
 
     def __init__(self, batch: ImageSlices, window: SlidingWindow) -> None:
@@ -118,8 +118,8 @@ def _in_image(parts: Sequence[Region], slot: int, window: Region) -> list[Region
     """Returns, for each process, the region of the image that it computes in one window of a batch; may be empty.
 
     Args:
-      parts: the region of the batch of each process.
-      slot: the number of the window within the batch.
+      parts: each process's region of the batch.
+      slot: the index of the window within the batch.
       window: the region of the image that the window covers.
     """
     regions = []

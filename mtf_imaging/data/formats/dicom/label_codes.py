@@ -53,7 +53,7 @@ _NEOPLASM = Code("SCT", "108369006", "Neoplasm")
 _LIVER_LABEL = LabelCodes(_ANATOMY, _LIVER)
 _LESION_LABEL = LabelCodes(_ABNORMAL, _NEOPLASM, _LIVER)
 
-# The codes of the labels of LiTS, whose lesions are tumors of the liver (CID 7150, 7159 and 7166 of DICOM PS3.16).
+# The codes of the LiTS labels; the lesions are liver tumors (CID 7150, 7159 and 7166 of DICOM PS3.16).
 _LIVER_NAME = "liver"
 _DEFAULTS = {_LIVER_NAME: _LIVER_LABEL, **dict.fromkeys(("lesion", "tumor", "tumour", "cancer"), _LESION_LABEL)}
 

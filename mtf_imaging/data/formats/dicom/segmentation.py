@@ -24,7 +24,7 @@ from mtf_imaging.files.reading import reading_named
 INSTALL = 'pip install "mtf-imaging[dicom-seg]"'
 _PROGRAM = "mtf_imaging"
 _SERIES_NUMBER = 900  # series from scanners have smaller numbers
-# Elements that DICOM-SEG copies from the series. DICOM requires the first ones; the others may be empty.
+# Elements that DICOM-SEG copies from the series. DICOM requires the first group; the others may be empty.
 _NEEDED = ("FrameOfReferenceUID", "StudyInstanceUID", "SeriesInstanceUID", "SOPInstanceUID")
 _MAY_BE_EMPTY = (
     "AccessionNumber",

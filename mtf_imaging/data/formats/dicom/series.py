@@ -62,7 +62,7 @@ class DicomSeries(Stored):
 
     @property
     def dtype(self) -> np.dtype:
-        """Type of the stored numbers; float64 if the planes are not uniform, because values are stored then."""
+        """Type of the stored numbers; float64 if the planes are not uniform and values are stored instead."""
         return self.planes[0].dtype if self.is_uniform else np.dtype(np.float64)
 
     @property

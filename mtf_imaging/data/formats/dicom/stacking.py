@@ -11,7 +11,7 @@ from mtf_imaging.data.formats.dicom.headers import Plane
 from mtf_imaging.errors import DataError
 
 _LPS_TO_RAS = np.diag([-1.0, -1.0, 1.0, 1.0])
-_SAME_DIRECTION = 1e-3  # of the components of unit vectors; headers round them to 4 to 6 digits
+_SAME_DIRECTION = 1e-3  # for components of unit vectors; headers round them to 4 to 6 digits
 _SAME_SIZE = 1e-3  # relative, for pixel sizes
 # In steps between planes. Headers round positions, so steps of 0.625 mm become 0.62 or 0.63 mm.
 _SAME_PLACE = 0.1

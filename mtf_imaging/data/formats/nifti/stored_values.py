@@ -23,7 +23,7 @@ class StoredValues(Stored):
     Attributes:
       image: an image of `[i, j, k]` or `[i, j, k, channels]`; its voxels have not been read, or are an array.
       path: path of the file, for messages.
-      channel: number of the channel.
+      channel: index of the channel.
     """
 
     image: nibabel.Nifti1Image

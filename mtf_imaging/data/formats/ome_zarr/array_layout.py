@@ -60,12 +60,12 @@ class ArrayLayout:
 
     @property
     def chunk(self) -> tuple[int, ...]:
-        """Number of voxels of a chunk along each axis."""
+        """Size of a chunk along each axis, in voxels."""
         return self.codec.shape
 
     @property
     def file_shape(self) -> tuple[int, ...]:
-        """Number of voxels of a file along each axis."""
+        """Size of a file along each axis, in voxels."""
         return self.codec.shape if self.shards is None else self.shards.shape
 
     @property

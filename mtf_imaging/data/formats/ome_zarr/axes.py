@@ -26,7 +26,7 @@ _UNITS = {
     "m": 1e3,
     "inch": 25.4,
 }
-# {direction in which an axis increases: (number of the axis in RAS+, sign)}, as in RFC-4 of OME-Zarr
+# {direction in which an axis increases: (index of the axis in RAS+, sign)}, as in RFC-4 of OME-Zarr
 _DIRECTIONS = {
     "left-to-right": (0, 1),
     "right-to-left": (0, -1),
@@ -46,7 +46,7 @@ class Axis:
       name: its name, for example "z".
       kind: "space", "channel" or "time".
       mm: millimeters per unit of the axis; None if the unit is not stated, or the axis is not in space.
-      direction: (number of the axis in RAS+, sign) in which it increases; None if it is not stated.
+      direction: (index of the axis in RAS+, sign) in which it increases; None if it is not stated.
     """
 
     name: str

@@ -39,7 +39,7 @@ class Frame:
         return tuple(SPACE.index(axis["name"]) for axis in self.axes)
 
     def label_attributes(self, name: str) -> dict[str, Any]:
-        """Returns the attributes of the group of a label image.
+        """Returns the group attributes of a label image.
 
         Args:
           name: name of the image.

@@ -58,7 +58,7 @@ def read_attributes(path: Path) -> Mapping[str, Any]:
 
 
 def array_folder(path: Path, name: str) -> Path:
-    """Returns the folder of an array of an image.
+    """Returns the folder of an image's array.
 
     Args:
       path: the folder of the image.

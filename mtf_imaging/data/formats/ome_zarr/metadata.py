@@ -79,7 +79,7 @@ class Multiscale:
 
 
 def parse_multiscale(path: Path, attributes: Mapping[str, Any]) -> Multiscale:
-    """Parses the attributes of the group of an image.
+    """Parses the group attributes of an image.
 
     Args:
       path: the folder of the image, for messages.

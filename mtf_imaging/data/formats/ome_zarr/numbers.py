@@ -17,7 +17,7 @@ class ZarrNumbers(Stored):
 
     Attributes:
       voxels: the array of the image.
-      channel: number of the channel.
+      channel: index of the channel.
     """
 
     voxels: ZarrVoxels

@@ -37,7 +37,7 @@ class ZarrVoxels:
 
     @property
     def chunk(self) -> tuple[int, int, int]:
-        """Number of voxels of a chunk along x, y, z."""
+        """Size of a chunk along x, y, z, in voxels."""
         return self._xyz(self.array.layout.chunk)
 
     @property
@@ -57,7 +57,7 @@ class ZarrVoxels:
 
         Args:
           region: a box of voxels along x, y, z.
-          channel: number of the channel.
+          channel: index of the channel.
 
         Returns:
           The stored numbers `[x, y, z]`.

@@ -41,7 +41,7 @@ class SpanTensor(NamedTuple):
         return first, tf.maximum(first, last)
 
     def part(self, first: tf.Tensor, end: tf.Tensor) -> "SpanTensor":
-        """Returns the span of a range of its voxels."""
+        """Returns the span of a voxel range."""
         size = end - first
         is_whole = tf.equal(size, self.size)
         start = self.start + tf.cast(first, tf.float64) * self.step
@@ -78,7 +78,7 @@ def grid_spans(
 
 
 def choose_grid(shape: Sequence[tf.Tensor], spacing: tf.Tensor, sampling: AnySampling) -> tf.Tensor:
-    """Returns the index of the grid of a volume, int32; see `Samplings.choose`.
+    """Returns the index of the grid for a volume, int32; see `Samplings.choose`.
 
     Args:
       shape: voxels of the volume along x, y and z, int64 scalars.
@@ -157,7 +157,7 @@ def _resample_axis(data: tf.Tensor, axis: tf.Tensor, span: SpanTensor) -> tf.Ten
             return number + 1, tf.ensure_shape(total + tf.reshape(weights[:, number], along) * values, any_size)
 
         start = tf.ensure_shape(tf.zeros(shape, tf.float32), any_size)
-        # One after the other, because parallel iterations would hold several tensors of the size of the result.
+        # One after the other, because parallel iterations would keep several tensors as large as the result.
         return tf.while_loop(
             lambda number, total: number < tf.shape(columns)[1],
             add,

@@ -129,7 +129,7 @@ def input_region(
     description: Description = LITS,
     statistics: Sequence[ChannelStatistics] = (),
 ) -> np.ndarray:
-    """Returns one region of the input of the network, and reads only the voxels that it needs.
+    """Returns one region of the network's input, and reads only the voxels that it needs.
 
     Args:
       source: the image, as returned by `open_case`.

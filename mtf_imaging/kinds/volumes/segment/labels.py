@@ -58,7 +58,7 @@ class SlicedLabels:
         return self._regions.index(self.region) == self._group.index and self._labels.size > 0
 
     def slabs(self, order: PlaneOrder) -> Iterator[np.ndarray]:
-        """Yields the labels of each slab of the volume; in other processes than process 0, empty arrays.
+        """Yields the labels of each slab of the volume; in all processes except process 0, empty arrays.
 
         Args:
           order: the order of the slabs.

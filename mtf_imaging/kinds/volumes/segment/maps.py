@@ -86,7 +86,7 @@ class OutputRegions(NamedTuple):
 
 
 def first_values(slices: "ImageSlices | OutputRegions", count: int) -> OutputRegions:
-    """Returns the slices of the first values of each voxel.
+    """Returns the slices of each voxel's first values.
 
     Args:
       slices: the slices of the processes.
@@ -132,7 +132,7 @@ class SlicedMaps:
     def slabs(self, order: PlaneOrder) -> Iterator[np.ndarray]:
         """Yields the values of each slab of the volume, float32 `[x, y, z, values]`.
 
-        In other processes than process 0, the arrays are empty.
+        In all processes except process 0, the arrays are empty.
 
         Args:
           order: the order of the slabs.

@@ -57,7 +57,7 @@ class KerasFile:
 
 
 def _datasets(file: h5py.File) -> Iterator[tuple[str, str]]:
-    """Yields the names of the variables of a file, and the paths of their datasets."""
+    """Yields the variable names in a file, and the paths of their datasets."""
     paths: list[str] = []
     file.visititems(lambda path, item: paths.append(path) if isinstance(item, h5py.Dataset) else None)
     for path in paths:

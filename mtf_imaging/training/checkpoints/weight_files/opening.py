@@ -10,7 +10,7 @@ from mtf_imaging.training.checkpoints.weight_files.safetensors import ENDING, Sa
 from mtf_imaging.training.checkpoints.weight_files.tensorflow_checkpoint import TensorFlowCheckpoint, find_checkpoint
 from mtf_imaging.training.checkpoints.weight_files.weight_file import WeightFile, damaged
 
-# The endings of other files than TensorFlow checkpoints, and the expected kind of file.
+# The endings of files that are not TensorFlow checkpoints, and the expected kind of file.
 _OTHERS = {
     **dict.fromkeys((".pt", ".pth"), "a file of torch.save"),
     **dict.fromkeys((".h5", ".hdf5", ".keras"), "a Keras file"),

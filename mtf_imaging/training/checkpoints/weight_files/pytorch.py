@@ -1,7 +1,7 @@
 """Files that `torch.save` wrote, which are read without PyTorch.
 
-Both formats consist of pickles, which contain the names and shapes of tensors, and of the bytes of the tensors. Since a
-pickle can run any code, only the few names that describe tensors are resolved (`_Unpickler`).
+Both formats consist of pickles with the names and shapes of tensors, and of the tensors' bytes. Since a pickle can run
+any code, only the few names that describe tensors are resolved (`_Unpickler`).
 """
 
 import collections
@@ -23,7 +23,7 @@ LEGACY_START = pickle.dumps(0x1950A86A20F9469CFC6C, protocol=2)
 _KIND = "a file of torch.save"
 _HOLDERS = ("model", "state_dict", "model_state_dict")  # the entries under which training programs save a model
 _SHOWN = 4
-_NUMBER = 8  # bytes of the number of elements of a storage, in the format before PyTorch 1.6
+_NUMBER = 8  # bytes of a storage's element count, in the format before PyTorch 1.6
 _PARALLEL = "module."  # the prefix of DistributedDataParallel
 _DTYPES = {
     "DoubleStorage": np.float64,

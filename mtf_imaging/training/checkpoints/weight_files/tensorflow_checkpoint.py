@@ -46,7 +46,7 @@ class TensorFlowCheckpoint:
 
 
 def find_checkpoint(checkpoint: str | Path) -> str:
-    """Returns the path of a checkpoint without endings, as TensorFlow takes it.
+    """Returns the path of a checkpoint in the form that TensorFlow takes, without endings.
 
     Args:
       checkpoint: the path of a checkpoint or of one of its files; or a folder, of which the last checkpoint is used.

@@ -35,7 +35,7 @@ def damaged(path: str, kind: str, error: Exception | str) -> CheckpointError:
 
     Args:
       path: the path of the file.
-      kind: what it should be, such as "a TensorFlow checkpoint".
+      kind: the expected kind, such as "a TensorFlow checkpoint".
       error: the reason.
     """
     why = error if isinstance(error, str) else reason(error)

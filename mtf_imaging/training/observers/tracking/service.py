@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-TRAIN, HELD_OUT = "train", "held_out"  # prefixes of the names of values
+TRAIN, HELD_OUT = "train", "held_out"  # prefixes of value names
 
 
 @dataclasses.dataclass(frozen=True)
