@@ -1,4 +1,4 @@
-"""The inputs of tasks for objects, and checks of their settings."""
+"""The inputs of detection tasks, and checks of their settings."""
 
 import math
 

@@ -15,8 +15,8 @@ from mtf_imaging.models.backbones.residual import ResNetBackbone
 class ResNet(ResNetBackbone):
     """A residual network for classification, which creates its weights when it is called on a tensor of a program.
 
-    It consists of a `ResNetBackbone` with other defaults, the mean over the image, and a dense layer. The default is
-    ResNet-18. ResNet-50 has `blocks` (3, 4, 6, 3) and bottlenecks.
+    It consists of a `ResNetBackbone` with different defaults, the mean over the image, and a dense layer. The default
+    is ResNet-18. ResNet-50 has `blocks` (3, 4, 6, 3) and bottlenecks.
 
     Attributes:
       classes: number of classes.

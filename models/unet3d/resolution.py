@@ -34,7 +34,7 @@ def pool(x, name, gather_below=0, strides=2):
 
 
 def max_pool(x, *args, **kwargs):
-    """Computes the max pool of as many dimensions as `x` has (`mi.ops.max_pool3d`)."""
+    """Computes a max pool over all spatial dimensions of `x` (`mi.ops.max_pool3d`)."""
     return getattr(mi.ops, f"max_pool{len(spatial_dims(x))}d")(x, *args, **kwargs)
 
 

@@ -232,7 +232,7 @@ class SegmentationTask:
 
 
 def _with_dims(x, dims):
-    """Returns a tensor with other dimensions for the same elements."""
+    """Returns a tensor with the same elements and different dimensions."""
     return x if dims == x.shape.dims else mi.mtf.reshape(x, mi.mtf.Shape(dims))
 
 

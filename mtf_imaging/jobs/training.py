@@ -207,7 +207,7 @@ def run_training(own: TrainSettings, watch: Watch | None = None) -> dict[str, fl
 
 
 def _lock(stack: contextlib.ExitStack, model_dir: str | Path) -> None:
-    """Locks the folder of a run until the stack is closed."""
+    """Locks a run folder until the stack is closed."""
     stack.enter_context(run.held(model_dir))
 
 

@@ -38,8 +38,8 @@ class Layer(abc.ABC):
 
     - that not all programs call, such as one that only the loss uses, because it would change the numbers of the
       others;
-    - that is created more than once in a program but has one set of weights. A `scope` around the network, which is
-      entered again, has the same effect for all layers in it.
+    - that is created more than once in a program but has one set of weights. A `scope` around the network that is
+      entered again has the same effect for all layers in it.
 
     A derived class defines `call`.
 

@@ -86,8 +86,9 @@ class CleanupSettings(Settings):
     Attributes:
       largest_liver: whether to keep only the largest component of the liver, lesions included.
       lesions_in_liver: whether to drop lesions that do not touch the liver.
-      cleanup_rules: the rules: stored, the rules that were chosen on held-out cases, unless one of the two settings
-          above is True; none; lits, the two settings above; or a list such as liver=largest,lesion=min_volume:0.1.
+      cleanup_rules: stored for the rules that were chosen on held-out cases, unless one of the two settings above is
+          True; none for no rules; lits for the two settings above; or a list such as
+          liver=largest,lesion=min_volume:0.1.
     """
 
     largest_liver: bool = setting(default=False, example="True")

@@ -56,8 +56,8 @@ class RunSettings(Settings):
         for a copy of all variables.
       eval_every: number of steps between evaluations of held-out cases. Default: `checkpoint_every`.
       monitor: the measure of held-out cases that selects the best checkpoint, which is kept in addition to the recent
-        ones; higher is better. Default: the Dice of the lesion in LiTS, the mean Dice of all masks in other records,
-        the mean IoU of photos, and the average precision of the masks, or else of the boxes, of objects.
+        ones; higher is better. Default: the lesion Dice for LiTS, the mean Dice of all masks for other records, the
+        mean IoU for photos, and the average precision of masks, or of boxes without masks, for objects.
       trackers: experiment trackers that receive losses, scores and settings, separated by commas: mlflow, wandb. Their
         own environment variables name the server. Default: none, and nothing is sent anywhere.
       tracking_project: the MLflow experiment, or the Weights & Biases project.

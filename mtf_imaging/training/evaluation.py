@@ -39,8 +39,8 @@ class Evaluation(Protocol):
     def open(self, eval_dir: str, sizes: tuple[int, ...] | None) -> Callable[[Predict], Evaluated]:
         """Returns a function that evaluates a network on the cases of a folder.
 
-        The function should call the network once per case. If the run is asked to stop, the call of the network raises
-        an exception that ends the evaluation.
+        The function should call the network once per case. If the run is asked to stop, calling the network raises an
+        exception that ends the evaluation.
 
         Args:
           eval_dir: the folder.

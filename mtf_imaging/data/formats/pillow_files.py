@@ -1,4 +1,4 @@
-"""Opens image files with Pillow, of any size.
+"""Opens image files of any size with Pillow.
 
 `PIL.Image.open` refuses images of more than 179 megapixels, because a small file can claim any size. Here, the file
 size and the memory of the machine bound the image size instead. Pillow's own limit, a variable of its module, does not

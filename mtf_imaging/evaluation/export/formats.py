@@ -15,7 +15,7 @@ class ModelFormat(NamedTuple):
       converter: the program that writes it, in messages.
       packages: the packages that write and load it.
       dtypes: the dtypes of activations that its runtime supports.
-      ending: the ending of its files, one for each signature; "" for a folder with all of them.
+      ending: the ending of its files, with one file per signature; "" if a folder contains all signatures.
     """
 
     name: str

@@ -59,7 +59,8 @@ class RulesReport:
 
     Attributes:
       applied: the rules that were applied to the predictions, as text.
-      choice: the rules that were chosen on the cases, whose predictions are without rules; None if none were chosen.
+      choice: the rules that were chosen on the cases, where the predictions are without rules; None if no rules were
+          chosen.
     """
 
     applied: tuple[str, ...] = ()

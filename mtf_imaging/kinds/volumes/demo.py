@@ -33,7 +33,7 @@ _LAYOUT, _ONE = "4x4", "single"
 
 
 class Demo(Workflow):
-    """The steps for cases, which are resampled to records."""
+    """The steps for cases that are resampled to records."""
 
     processors = 16
     compared_duration = "30 seconds"

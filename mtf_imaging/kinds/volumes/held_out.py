@@ -204,7 +204,7 @@ class HeldOutRecords:
 def _picture(
     group: "Group", record: StoredRecord, labels: SlicedLabels, overlaps: dict[str, Overlap], description: Description
 ) -> dict[str, np.ndarray]:
-    """Returns the picture of a case by its title in process 0; an empty dict in other processes."""
+    """Returns {title: picture} for a case in process 0; an empty dict in other processes."""
     if not group.is_first:
         labels.send(_RecordChannel.order)
         return {}

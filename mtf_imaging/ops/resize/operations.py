@@ -33,7 +33,7 @@ class Resampled(NamedTuple):
 
 
 def _order(r: Resampled) -> tuple[float, int]:
-    """Sorts by ratio. The last dimensions are the slowest to gather, so they come while the tensor is smallest."""
+    """Sorts by ratio. The last dimensions are the slowest to gather, so they come last, when the tensor is smallest."""
     return r.line.outputs / r.line.size, r.dim if r.line.outputs < r.line.size else -r.dim
 
 

@@ -1,7 +1,7 @@
 """The operations that move blocks of voxels to channels and back.
 
 A block is a window with a stride of its own size. Slices that cut blocks exchange halos, as in a convolution. Split
-channels are gathered, because a processor needs channels of all others.
+channels are gathered, because a processor needs the channels of all others.
 """
 
 import math

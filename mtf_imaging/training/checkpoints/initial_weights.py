@@ -1,4 +1,4 @@
-"""Training from the weights of another network, by the names of its variables."""
+"""Starts training from the weights of another network, by the names of the variables."""
 
 import dataclasses
 import logging
@@ -172,7 +172,7 @@ def _faults_of_numbers(saved: Iterable[str], own: Iterable[str]) -> list[str]:
 
 
 def _numbered_scopes(names: Iterable[str]) -> dict[str, set[int]]:
-    """Returns the numbers of numbered scopes by the name before the number, such as {"resnet/stage": {0, 1}}."""
+    """Returns the numbers of numbered scopes, by the name before the number, such as {"resnet/stage": {0, 1}}."""
     numbers: dict[str, set[int]] = {}
     for name in names:
         scopes = name.split("/")[:-1]

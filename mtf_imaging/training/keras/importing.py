@@ -119,7 +119,7 @@ def _own_name(name: str, names: Mapping[str, str | None]) -> str | None:
 
 
 def _faults(program: Program, values: Mapping[str, np.ndarray], partial: bool) -> list[str]:
-    """Returns the differences from the variables of a program."""
+    """Returns the differences between the values and a program's variables."""
     shapes = {name: tuple(variable.shape.as_list()) for name, variable in program.variables.items()}
     own = [name for name in shapes if owner(name, shapes) is None]  # without the slots of optimizers
     faults = []

@@ -16,7 +16,7 @@ _ABSENT, _FOUND = 0.01, 0.1  # soft Dice of a mask that is not predicted, and of
 _WINDOW = 20  # steps in the moving mean of the Dice, which differs between cases
 _FALLEN = 0.97  # a loss above this fraction of the first one has not fallen
 _SAMPLES = 200  # earlier steps whose learning rate a resumed run checks
-_DECAYED = 0.5  # a rate below this fraction of the highest one has decayed
+_DECAYED = 0.5  # a rate below this fraction of the highest rate has decayed
 
 _logger = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class EarlyWarnings(Observer):
                 del self._best[mask]
 
     def _note_rate(self, step: int) -> bool:
-        """Returns whether the learning rate has decayed in this step."""
+        """Returns whether the learning rate has decayed at this step."""
         rate = self._rate(step)
         self._highest = max(self._highest, rate)
         had, self._has_decayed = self._has_decayed, self._has_decayed or rate < _DECAYED * self._highest

@@ -1,4 +1,4 @@
-"""The numbers of a step that TensorBoard and experiment trackers show."""
+"""The values of a step that TensorBoard and experiment trackers show."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -17,7 +17,7 @@ _EMPTY_STREAMS = 1000  # consecutive streams without content; a file could hold 
 
 
 def open_gzip(path: Path) -> io.RawIOBase:
-    """Opens a gzip file of one or several streams; the content can be read and sought.
+    """Opens a gzip file of one or several streams; the result supports reading and seeking.
 
     Reads return all requested bytes and decompress no others, so the header of a file with a wrong checksum can be
     read.

@@ -26,7 +26,7 @@ class Shards:
     """Files with several chunks each.
 
     Attributes:
-      shape: number of voxels of a file along each axis.
+      shape: size of a file along each axis, in voxels.
       index_first: whether the chunk index is at the start of the file instead of the end.
       has_checksum: whether the index has a checksum.
     """
@@ -126,7 +126,7 @@ def refuse(where: Path, what: str, fix: str = WRITE_AGAIN) -> NoReturn:
 
 
 def shown(value: Any) -> str:
-    """Returns a value of the metadata for messages, shortened."""
+    """Shortens a metadata value for messages."""
     return reprlib.repr(value)
 
 

@@ -22,7 +22,7 @@ class Multiscale:
 
     Attributes:
       array: path of the full-resolution array in the folder.
-      axes: the axes of the array, in its order.
+      axes: the axes, in the order of the array.
       scale: distance between voxels along each axis, in units of the axis.
       translation: position of the first voxel along each axis, in units of the axis.
       ours: the affine `[4, 4]` in our attributes, voxel `[x, y, z]` -> mm in RAS+; None if there is none.

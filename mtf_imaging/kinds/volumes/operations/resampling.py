@@ -116,7 +116,7 @@ def resample_linear(data: tf.Tensor, spans: Sequence[SpanTensor], beyond: tf.Ten
 
 
 def resample_back(probabilities: tf.Tensor, spans: Sequence[SpanTensor], shape: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Resamples probabilities from a grid to its volume, before the choice of labels; see `resample_to_labels`.
+    """Resamples probabilities from a grid to its volume, before labels are chosen; see `resample_to_labels`.
 
     Args:
       probabilities: float32 `[x, y, z, classes]` on the grid.

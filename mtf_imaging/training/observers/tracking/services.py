@@ -1,4 +1,4 @@
-"""The tracking services by the name of their setting, and the packages that they need."""
+"""The tracking services by their names in settings, and the packages that they need."""
 
 import importlib.util
 import os
