@@ -131,7 +131,7 @@ def predictors(
         `predictor`.
       model_dirs: the folders of one or more runs.
       batch_size: the number of images that the method `predict_batch` of a network takes. A rule for `batch` is dropped
-        only if it is 1.
+          only if `batch_size` is 1.
 
     Returns:
       A function for each run, as `predictor` returns it. They must not be called at the same time.
