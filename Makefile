@@ -26,8 +26,8 @@ INSTALLED_PACKAGE := .venv/installed-package
 demo: $(INSTALLED_PACKAGE)
 	.venv/bin/mtf-imaging demo --output_dir demo $(if $(DATA),--input_dir "$(DATA)")
 
-# Three processes of up to 2 GiB each, because tests of several processes wait for each other. PYTHONDONTWRITEBYTECODE is
-# unset, so that the processes that tests start do not compile every module again.
+# Three processes of up to 2 GiB each, because multi-process tests spend time waiting. PYTHONDONTWRITEBYTECODE is unset,
+# so that the processes that tests start do not compile every module again.
 PYTEST := env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -m pytest --numprocesses 3
 
 # Each process takes neighboring tests, which share fixtures.
@@ -38,7 +38,7 @@ test: $(INSTALLED)
 test-all: $(INSTALLED)
 	$(PYTEST) --dist loadfile -m "not kill"
 
-# Without SINCE, changes are those since the newest commit that is a day older than the last one.
+# Without SINCE, compares with the newest commit that is a day older than the last one.
 test-changed: $(INSTALLED)
 	$(PYTEST) --dist loadfile -m "not kill" --changed-since "$(SINCE)"
 
@@ -96,7 +96,7 @@ docs-links: .venv/installed-docs
 	@.venv/bin/python -m tests.install --editable ".[docs]"
 	touch $@
 
-# TAG is the tag of a release, whose files must agree with it.
+# TAG is the tag of a release; the files must match it.
 dist: $(INSTALLED)
 	.venv/bin/python -m tests.release dist $(if $(TAG),--tag "$(TAG)")
 
@@ -105,7 +105,7 @@ figures: $(INSTALLED)
 
 NEEDS_PYTHON = $(if $(PYTHON),,$(error Python 3.11, 3.12 or 3.13 is needed. Fix: name one, for instance make $(or $(MAKECMDGOALS),demo) PYTHON=/path/to/python3.12))
 
-# What the demo needs.
+# The packages for the demo.
 $(INSTALLED_PACKAGE): setup.py pyproject.toml
 	$(NEEDS_PYTHON)
 	@echo "Installing TensorFlow and 60 other packages into .venv: 2.5 GB, 1 to 5 minutes. The demo then takes 6 minutes."
@@ -113,7 +113,7 @@ $(INSTALLED_PACKAGE): setup.py pyproject.toml
 	@.venv/bin/python -m tests.install --editable .
 	@touch $@
 
-# What the other targets need: also the programs of the tests.
+# The packages for the other targets, including the programs that the tests call.
 $(INSTALLED): setup.py pyproject.toml
 	$(NEEDS_PYTHON)
 	@echo "Installing TensorFlow and 200 other packages into .venv: 4 GB, 2 to 10 minutes."

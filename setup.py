@@ -12,7 +12,7 @@ from setuptools.command.sdist import sdist
 HERE = Path(__file__).parent
 VERSION = re.search(r'__version__ = "(.+)"', (HERE / "mtf_imaging/__init__.py").read_text()).group(1)
 README = HERE / "README.md"
-# The address of the repository, which every other file takes from here; "" before the repository is public.
+# The address of the repository, the single source for all other files; "" before the repository is public.
 REPOSITORY = tomllib.loads((HERE / "pyproject.toml").read_text())["tool"]["mtf_imaging"]["repository"].rstrip("/")
 
 # folder of the clone -> installed package; gin/ and layouts/ contain only data
@@ -26,7 +26,7 @@ COMMIT = runpy.run_path(str(HERE / "mtf_imaging/files/provenance/commit.py"))
 
 
 def write_commit(folder):
-    """Writes the commit of the sources, which results name, to the package in a folder."""
+    """Writes the commit of the sources, which results report, to the package in a folder."""
     if commit := COMMIT["read_commit"](HERE):
         (Path(folder) / "mtf_imaging" / COMMIT["FILE"]).write_text(f"{commit}\n")
 
@@ -34,7 +34,7 @@ def write_commit(folder):
 class BuildWithCommit(build_py):
     def run(self):
         super().run()
-        if not self.editable_mode:  # a clone knows its commit
+        if not self.editable_mode:  # in a clone, git reports the commit
             write_commit(self.build_lib)
 
 
@@ -45,18 +45,18 @@ class ArchiveWithCommit(sdist):
 
 
 def index_page(text: str, repository: str, version: str) -> str:
-    """Returns the README for the page of the package index, which does not contain the files of the repository.
+    """Returns the README for the package index, which does not contain the repository's files.
 
     Args:
       text: the Markdown of the README.
       repository: the address of the repository; "" if it has none.
-      version: the version of the package; files are linked as of its tag.
+      version: the version of the package; links to files use its tag.
 
     Returns:
       The text with absolute links to files and pictures. Without a repository, pictures are removed, and links to files
       become text.
     """
-    code = re.findall(r"(?ms)^```.*?^```|`[^`\n]+`", text)  # contains no links
+    code = re.findall(r"(?ms)^```.*?^```|`[^`\n]+`", text)  # code contains no links
     for number, piece in enumerate(code):
         text = text.replace(piece, f"\0{number}\0", 1)
     blob, raw = (f"{repository}/{kind}/v{version}/" for kind in ("blob", "raw"))
@@ -118,27 +118,27 @@ setup(
         "mtf_imaging": ["py.typed"],  # lets type checkers of other projects read the annotations
         "mtf_imaging.layouts": ["*.gin"],
         "mtf_imaging.gin": ["*.gin"],
-        "": ["*.html", "*.css", "*.js"],  # of reports
+        "": ["*.html", "*.css", "*.js"],  # for reports
     },
     entry_points={"console_scripts": ["mtf-imaging = mtf_imaging.cli.main:main"]},
     # The tests ran with both ends of each range.
     python_requires=">=3.11,<3.14",
     install_requires=[
         "absl-py>=2.1,<3",
-        "contourpy>=1.3.1,<2",  # outlines of the report
+        "contourpy>=1.3.1,<2",  # outlines in reports
         "gin-config>=0.5,<0.6",
-        "google-crc32c>=1.5,<2",  # checksums of the chunks of OME-Zarr images
-        "h5py>=3.11,<4",  # reads the weights of Keras; TensorFlow needs it as well
+        "google-crc32c>=1.5,<2",  # checksums of OME-Zarr chunks
+        "h5py>=3.11,<4",  # reads Keras weights; TensorFlow needs it as well
         "matplotlib>=3.10.8,<4",
         "mesh-tensorflow==0.1.21",
         "nibabel>=5.2,<6",
         "numcodecs>=0.16.5,<0.18",  # decodes the chunks of OME-Zarr images and records
         "numpy>=1.26,<3",
         "pillow>=11.3,<14",  # PNG, TIFF and JPEG images
-        "protobuf>=3.20.3,<8",  # the range of TensorFlow; errors of TFRecord files
+        "protobuf>=3.20.3,<8",  # TensorFlow's range; errors in TFRecord files
         "pycocotools>=2.0.10,<3",  # masks and scores of objects; older versions have no wheels for Python 3.13
         "scipy>=1.12,<2",
-        "tensorboard>=2.19,<2.23",  # versions below 2.21 need setuptools below 82; old TensorFlow versions pin them
+        "tensorboard>=2.19,<2.23",  # versions below 2.21, which old TensorFlow versions pin, need setuptools below 82
         "tensorflow>=2.19,<2.23",
         "tqdm>=4.66,<5",
         "zarr>=3.1.5,<4",  # writes records in OME-Zarr; versions below 3.1 can run code that an image contains
@@ -150,11 +150,11 @@ setup(
             "sphinx>=8.2,<10",
             "sphinx-copybutton>=0.5.2,<0.6",
         ],
-        "dicom": ["pydicom>=3.0.1,<4", "python-gdcm>=3.0.24,<4"],  # folders of DICOM files, compressed ones too
+        "dicom": ["pydicom>=3.0.1,<4", "python-gdcm>=3.0.24,<4"],  # folders of DICOM files, including compressed files
         # experiment trackers; without a server, MLflow needs alembic and SQLAlchemy for a database of its own
         "mlflow": ["alembic>=1.13,<2", "mlflow-skinny>=3.5,<4", "SQLAlchemy>=2,<3"],
         "wandb": ["wandb>=0.31,<0.32"],
-        # segmentations in DICOM-SEG
+        # DICOM-SEG segmentations
         "dicom-seg": ["highdicom>=0.26,<0.29", "pydicom>=3.0.1,<4", "python-gdcm>=3.0.24,<4"],
         "gpu": ["tensorflow[and-cuda]>=2.19,<2.23"],
         "itk": ["SimpleITK>=2.3,<3"],  # NRRD and MetaImage files
@@ -162,7 +162,7 @@ setup(
         "tflite": ["ai-edge-litert>=2.3,<3"],  # loads TFLite files, which TensorFlow writes
         "test": [
             "ai-edge-litert>=2.3,<3",
-            "alembic>=1.13,<2",  # a database of MLflow without a server
+            "alembic>=1.13,<2",  # an MLflow database without a server
             "build>=1.2,<2",  # builds the source archive and the wheel of a release
             "check-jsonschema>=0.33,<0.40",  # the schemas of GitHub, Read the Docs and CITATION.cff
             "codespell>=2.4,<3",
@@ -170,7 +170,7 @@ setup(
             "highdicom>=0.26,<0.29",
             "hypothesis>=6.100,<7",
             "ipykernel>=6.29,<8",  # runs the notebook of the documentation, with nbclient and nbformat
-            "kubernetes-validate>=1.34,<2",  # the schemas of Kubernetes; its version is that of the newest
+            "kubernetes-validate>=1.34,<2",  # the Kubernetes schemas; the package version is the newest schema version
             "mlflow-skinny>=3.5,<4",
             "mypy==2.4.*",
             "nbclient>=0.10,<0.12",
@@ -187,9 +187,9 @@ setup(
             "SimpleITK>=2.3,<3",  # also reads our NIfTI files, as other programs do
             "setuptools>=77",  # builds the wheel for the tests
             "tf2onnx>=1.17,<2",
-            "twine>=6.1,<7",  # checks the metadata and the page of a release
+            "twine>=6.1,<7",  # checks the metadata and the index page of a release
             "wandb>=0.31,<0.32",
-            # for layers_test of mesh_tensorflow
+            # for mesh_tensorflow's layers_test
             "mock>=5,<6",
             "tensorflow-probability>=0.24,<0.26",
             "tf-keras>=2.19,<2.23",

@@ -1,21 +1,21 @@
-"""The first biases of the class layer, from the frequencies of the classes.
+"""The initial biases of the class layer, computed from the class frequencies.
 
-With biases of zero, a network first predicts every class with the same probability, and spends its first steps on the
-frequencies of the classes. Meanwhile, the gradients of a class with one voxel in a thousand say little but that the
+With biases of zero, a network first predicts every class with the same probability, and spends its first steps on
+learning the class frequencies. Meanwhile, the gradients of a class with one voxel in a thousand mostly show that the
 class is rare, and some runs never find it. For the same reason, Lin et al. 2017, "Focal Loss for Dense Object
-Detection", section 4.1, start the rare class of their detector with its prior probability.
-docs/evidence/learning.md compares both starts.
+Detection", section 4.1, start the rare class of their detector with its prior probability. docs/evidence/learning.md
+compares both starts.
 """
 
 import math
 
 import mtf_imaging as mi
 
-_LEAST = 1e-6  # of a class without voxels, whose logarithm would be infinite
+_LEAST = 1e-6  # for a class without voxels, whose logarithm would be infinite
 
 
 def check_frequencies(frequencies, names):
-    """Checks the frequencies of the outputs of a network.
+    """Checks the output frequencies of a network.
 
     Args:
       frequencies: the fraction of the voxels or pixels that belong to each output.
@@ -33,7 +33,7 @@ def check_frequencies(frequencies, names):
 
 
 def check_biases(name, biases, classes):
-    """Raises ConfigError if initial biases are not None and there is not one for each class."""
+    """Raises ConfigError unless initial biases are None or there is one for each class."""
     if biases is not None and len(biases) != classes:
         raise mi.ConfigError(
             f"{name} = {tuple(biases)}: it has {len(biases)} values, but the network has {classes} classes. "
@@ -42,7 +42,7 @@ def check_biases(name, biases, classes):
 
 
 def softmax_biases(frequencies):
-    """Returns the biases with which a softmax predicts the frequencies of the classes, `log f` with a mean of zero.
+    """Returns the biases with which a softmax predicts the class frequencies, `log f` with a mean of zero.
 
     >>> [round(bias, 3) for bias in softmax_biases((0.8, 0.2))]
     [0.693, -0.693]

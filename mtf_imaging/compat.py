@@ -1,8 +1,8 @@
 """The adapter to TensorFlow and mesh_tensorflow, the only module that imports mesh_tensorflow and uses private names.
 
-mesh_tensorflow 0.1.21 was written for TensorFlow 2.5 or so, and needs two names that later versions of TensorFlow have
-removed. Each patch below restores one of them if it is missing. Nothing else changes, and TensorFlow 2 behavior stays
-enabled. All other modules import `mtf` from this module.
+mesh_tensorflow 0.1.21 was written for about TensorFlow 2.5, and needs two names that later TensorFlow versions removed.
+Each patch below restores one of them if it is missing. Nothing else changes, and TensorFlow 2 behavior stays enabled.
+All other modules import `mtf` from this module.
 
 `PRIVATE` lists the private names, and the public names that only TensorFlow 1 documents. All other modules use these
 names through the functions below, so a new version of either library requires changes only in this file.
@@ -124,7 +124,7 @@ PRIVATE = (
 
 
 class _Once(logging.Filter):
-    """Shows each notice of mesh_tensorflow once, and not for each variable and program."""
+    """Shows each notice of mesh_tensorflow only once, instead of for every variable and program."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -245,16 +245,16 @@ class _Dispatcher(tf.__internal__.dispatch.GlobalOpDispatcher):
         for value in [*args, *kwargs.values()]:
             for each in value if isinstance(value, list | tuple) else [value]:
                 if isinstance(each, mtf.Tensor):
-                    # Functions of several versions of TensorFlow have names such as conv2d_v2.
+                    # Functions with several versions have names such as conv2d_v2.
                     self.refuse(op.__name__.partition("_v2")[0], each)
         return self.NOT_SUPPORTED
 
 
 def refuse_in_tensorflow(refuse: Callable[[str, mtf.Tensor], None]) -> None:
-    """Makes failed calls of TensorFlow's functions with an `mtf.Tensor` call `refuse`.
+    """Makes failed calls of TensorFlow functions on an `mtf.Tensor` call `refuse`.
 
     Args:
-      refuse: a function of the name of TensorFlow's function and the tensor. It raises an error.
+      refuse: a function (name of the TensorFlow function, tensor) that raises an error.
     """
     _Dispatcher(refuse).register()
 
@@ -263,7 +263,7 @@ def refuse_in_tensorflow(refuse: Callable[[str, mtf.Tensor], None]) -> None:
 
 
 def replace_function(old: Callable[..., Any], new: Callable[..., Any]) -> None:
-    """Replaces a function of mesh_tensorflow in all its modules, which import names from each other."""
+    """Replaces a function in all mesh_tensorflow modules, because they import names from each other."""
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] == "mesh_tensorflow":
             for attribute in [key for key, value in vars(module).items() if value is old]:
@@ -306,7 +306,7 @@ def scalar(op: mtf.ScalarMultiplyOperation | mtf.ScalarAddOperation) -> Any:
 
 
 def is_own_function(fn: Callable[..., Any]) -> bool:
-    """Returns whether mesh_tensorflow defines a function; those that it passes to `mtf.cwise` are elementwise."""
+    """Returns whether mesh_tensorflow defines a function; functions that it passes to `mtf.cwise` are elementwise."""
     return getattr(fn, "__module__", None) == mtf.cwise.__module__
 
 
@@ -331,7 +331,7 @@ def reduction_kind(op: mtf.ReduceOperation) -> str:
 
 
 def is_sum(op: mtf.Operation) -> bool:
-    """Returns whether a reduction is a sum, and not a maximum or a minimum; True for other operations."""
+    """Returns whether a reduction is a sum instead of a maximum or a minimum; True for other operations."""
     return not isinstance(op, mtf.ReduceOperation) or reduction_kind(op) == "SUM"
 
 

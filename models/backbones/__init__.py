@@ -1,7 +1,7 @@
 """Backbones that classifiers, segmentation networks and detectors share.
 
 - Residual networks (He et al. 2016, "Deep Residual Learning for Image Recognition") and Xception-65 (Chollet 2017).
-- The names of published residual networks in their checkpoints (`WEIGHT_FORMATS`).
+- The variable names of published residual networks in their checkpoints (`WEIGHT_FORMATS`).
 """
 
 from mtf_imaging.models.backbones.backbone import Backbone

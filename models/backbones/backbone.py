@@ -18,7 +18,7 @@ class Backbone(abc.ABC):
     Images may have any size. Every operation can be split along height and width.
 
     Attributes:
-      base_filters: number of filters of the first convolution. The numbers of all other filters are multiples of it.
+      base_filters: number of filters of the first convolution. All other numbers of filters are multiples of it.
       padding: padding of strided convolutions. "fixed" does not depend on the size of the image, as in published
         networks; "same" is TensorFlow's "SAME".
       output_stride: largest stride of a feature, 8, 16 or 32. Stages that would exceed it keep the resolution, and

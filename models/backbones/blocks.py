@@ -1,7 +1,6 @@
 """Residual blocks (He et al. 2016). Every convolution is followed by a batch norm.
 
-If the result of a block has another shape than its input, a 1 x 1 convolution and a norm convert the input before the
-sum.
+If the result and the input of a block differ in shape, a 1 x 1 convolution and a norm convert the input before the sum.
 """
 
 import mtf_imaging as mi
@@ -33,7 +32,7 @@ def bottleneck_block(conv_norm, x, filters, stride=1, dilation=1, strided_conv="
       filters: number of filters of the first two convolutions. The third has four times as many.
       stride: stride of the block.
       dilation: dilation of the 3 x 3 convolution.
-      strided_conv: the convolution that has the stride: "3x3", or "1x1", the first one.
+      strided_conv: the convolution that has the stride: "3x3", or "1x1" for the first one.
 
     Returns:
       Tensor[batch, height / stride, width / stride, channels=4 filters], with sizes rounded up.

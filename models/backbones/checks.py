@@ -1,4 +1,4 @@
-"""Checks of the settings of networks. Messages start with the class and the name of a setting."""
+"""Checks of network settings. Messages start with the class and the name of a setting."""
 
 import mtf_imaging as mi
 

@@ -1,4 +1,4 @@
-"""Convolutions that a batch norm follows, and the settings that all of them share in a network."""
+"""Convolutions followed by a batch norm, and the settings that they share in a network."""
 
 import dataclasses
 
@@ -11,7 +11,7 @@ from mtf_imaging.models.backbones.padding import window_padding
 
 @dataclasses.dataclass(frozen=True)
 class ConvNorm:
-    """A convolution and a batch norm, which are created at each call.
+    """A convolution and a batch norm, created by each call.
 
     Attributes:
       is_training: whether norms use the statistics of the batch and update their moving statistics.
@@ -35,8 +35,8 @@ class ConvNorm:
           name: name of the scopes.
           filters: number of channels of the result.
           kernel_size: size of the kernel in pixels.
-          stride: distance between two windows in pixels.
-          dilation: distance between two pixels of a window.
+          stride: distance between neighboring windows in pixels.
+          dilation: distance between neighboring pixels of a window.
 
         Returns:
           Tensor[batch, height / stride, width / stride, channels=filters], with sizes rounded up.

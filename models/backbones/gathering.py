@@ -1,4 +1,4 @@
-"""Dimensions that are gathered where slices become small, and split again, in networks for images and clips.
+"""Gathers dimensions where slices become small, and splits them again, in networks for images and clips.
 
 The spatial dimensions between the batch and the channels, height and width or time, height and width, may have any
 names.
@@ -30,7 +30,7 @@ def gather_small_slices(x, name, stride, least):
 
 
 def split_like(x, like, name):
-    """Splits the dimensions of `x` again that are gathered in `x` but not in `like`.
+    """Splits the dimensions that are gathered in `x` but not in `like` again.
 
     Args:
       x: Tensor[batch, height, width, channels]

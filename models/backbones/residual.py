@@ -1,4 +1,4 @@
-"""The residual network without its classes: a stem, and stages of residual blocks at decreasing resolutions."""
+"""The residual network without its classifier: a stem, and stages of residual blocks at decreasing resolutions."""
 
 import dataclasses
 import functools
@@ -20,9 +20,9 @@ class ResNetBackbone(Backbone):
     """A residual network as a backbone, which creates its weights when `features` is called.
 
     - The stem reduces the image to a quarter of its size.
-    - Stage s has blocks of `base_filters 2^s` filters. The first block of every stage but the first halves the image,
-      and rounds its sizes up. In a bottleneck block, the 3 x 3 convolution has the stride by default. (`resnet_v1_beta`
-      of TF-Slim has it in the last block of the stage before; the weights are the same.)
+    - Stage s has blocks of `base_filters 2^s` filters. The first block of every stage but the first halves the sizes of
+      the image, rounded up. In a bottleneck block, the 3 x 3 convolution has the stride by default. (In TF-Slim's
+      `resnet_v1_beta`, the last block of the previous stage has the stride; the weights are the same.)
 
     The default is ResNet-50. ResNet-101 has `blocks` (3, 4, 23, 3), ResNet-152 (3, 8, 36, 3), and ResNet-18 has
     (2, 2, 2, 2) without bottlenecks.
@@ -36,10 +36,10 @@ class ResNetBackbone(Backbone):
         and the last has twice the filters. A 3 x 3 max pool with stride 2 follows.
       padding: padding of strided convolutions. "fixed" does not depend on the size of the image, as in published
         networks; "same" is TensorFlow's "SAME".
-      pool_padding: padding of the max pool, "same" or "fixed". Published networks differ here: those of TensorFlow have
-        "same", those of torchvision and of Keras applications have "fixed".
-      strided_conv: the convolution of a bottleneck block that has the stride: "3x3"; or "1x1", the first one, as in the
-        networks of Keras applications.
+      pool_padding: padding of the max pool, "same" or "fixed". Published networks differ: TensorFlow networks use
+          "same", torchvision and Keras Applications networks use "fixed".
+      strided_conv: the convolution of a bottleneck block that has the stride: "3x3"; or "1x1" for the first one, as in
+          the Keras Applications networks.
       output_stride: largest stride of a feature, 8, 16 or 32. Stages that would exceed it keep the resolution, and
         dilate their 3 x 3 convolutions by 2, 4 and so on instead. With None, no stage does so.
       multigrid: factors of the dilation in the blocks of the last stage, if `output_stride` dilates it.

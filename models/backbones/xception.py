@@ -21,8 +21,8 @@ class _Block(NamedTuple):
       stride: stride of the last separable convolution.
       shortcut: "conv" adds the input after a 1 x 1 convolution with the same stride, "sum" adds the input itself, and
         "none" adds nothing.
-      feature: what the block contributes to the features: "second", the result of its second separable convolution;
-        "result", its own result; or "", nothing.
+      feature: the contribution of the block to the features: "second", the result of its second separable convolution;
+          "result", its own result; or "", none.
     """
 
     name: str
@@ -50,15 +50,15 @@ class Xception(Backbone):
     """Xception-65 as a backbone, which creates its weights when `features` is called.
 
     - The stem has a 3 x 3 convolution with stride 2 and 32 filters, and one with 64 filters.
-    - Three entry blocks of 128, 256 and 728 filters halve the image each. `middle_blocks` blocks of 728 filters keep
-      its size. Two exit blocks with up to 1024 and 2048 filters follow, of which the first halves the image.
+    - Three entry blocks of 128, 256 and 728 filters each halve the image. `middle_blocks` blocks of 728 filters keep
+      its size. Two exit blocks with up to 1024 and 2048 filters follow; the first one halves the image.
     - A block has three separable convolutions: a 3 x 3 depthwise and a 1 x 1 convolution, each with a batch norm. The
       last depthwise convolution has the stride. A ReLU precedes each separable convolution. In the last exit block, a
       ReLU follows each norm instead.
 
     Attributes:
-      base_filters: number of filters of the first convolution. All others have the numbers above, times
-        `base_filters / 32` and rounded.
+      base_filters: number of filters of the first convolution. All others have the numbers above, multiplied by
+          `base_filters / 32` and rounded.
       middle_blocks: number of middle blocks.
       padding: padding of strided convolutions. "fixed" does not depend on the size of the image, as in the published
         network; "same" is TensorFlow's "SAME".
@@ -123,7 +123,7 @@ class Xception(Backbone):
         return [*_ENTRY, *middle, *_EXIT]
 
     def _filters(self, number):
-        """Returns a number of filters that is given for 32 `base_filters`."""
+        """Scales a number of filters that is given for 32 `base_filters`."""
         return max(1, round(number * self.base_filters / 32))
 
     def _stem(self, conv_norm, image):
@@ -132,7 +132,7 @@ class Xception(Backbone):
         return mi.ops.relu(conv_norm(x, "conv1", self._filters(64), 3))
 
     def _block(self, conv_norm, block, dilation, x):
-        """Returns the result of a block, and that of its second separable convolution if it is a feature."""
+        """Returns the result of a block, and the result of its second separable convolution if that is a feature."""
         x = conv_norm.gather(x, block.name, block.stride)
         with tf.compat.v1.variable_scope(block.name):
             y, results, relu_inside = x, [], block.shortcut == "none"

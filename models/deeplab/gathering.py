@@ -1,4 +1,4 @@
-"""The dimensions of a map that are gathered before dilated convolutions, whose halos may be as large as the map."""
+"""Gathers dimensions of a map before dilated convolutions, whose halos may be as large as the map."""
 
 import mtf_imaging as mi
 
@@ -12,7 +12,7 @@ def gather_small_slices(x, name, least, rates, filters, separable):
       least: minimum size of a slice in pixels. Dimensions with smaller slices are gathered. None gathers a dimension if
         this moves fewer values than the halos do (`halos_exceed_map`).
       rates: dilations of the convolutions, which have 3 taps along each dimension.
-      filters: number of channels of the results of the convolutions.
+      filters: number of output channels of each convolution.
       separable: whether the convolutions are depthwise separable.
 
     Returns:
@@ -34,7 +34,7 @@ def gather_small_slices(x, name, least, rates, filters, separable):
 def halos_exceed_map(size, parts, rates, channels, filters, separable=False):
     """Returns whether the halos of dilated convolutions along a dimension have more values than a gather moves.
 
-    Both numbers are sums over all processors along the dimension, per row of the map, and over the forward and the
+    Both numbers are per row of the map, summed over all processors along the dimension and over the forward and the
     backward pass:
 
     - The forward pass moves the `channels` of the map, once for each rate, or once for the gather.
@@ -55,7 +55,7 @@ def halos_exceed_map(size, parts, rates, channels, filters, separable=False):
 
 
 def _received(size, parts, reach):
-    """Returns the number of pixels that lie outside of a slice but within `reach` pixels of it, summed over slices."""
+    """Returns the number of pixels outside a slice but within `reach` pixels of it, summed over slices."""
     largest, received = -(-size // parts), 0
     for begin in range(0, size, largest):
         end = min(begin + largest, size)

@@ -42,7 +42,7 @@ class Layers:
         return mi.ops.relu(self.conv_norm(x, name, filters, 1))
 
     def spatial(self, x, name, filters, rate=1):
-        """Computes a 3 x 3 convolution, a norm and a ReLU, or the same depthwise and then pointwise.
+        """Computes a 3 x 3 convolution, a norm and a ReLU, or a depthwise separable convolution instead.
 
         Args:
           x: Tensor[batch, height, width, channels]
@@ -60,7 +60,7 @@ class Layers:
     def mean_over_map(self, x, name, filters):
         """Computes the mean over the whole map, a 1 x 1 convolution, a norm and a ReLU, and broadcasts the result.
 
-        The mean is float32 or larger. A resize of a map of one pixel, which the reference has here, is a broadcast.
+        The mean is float32 or larger. The reference resizes a map of one pixel here, which is a broadcast.
 
         Args:
           x: Tensor[batch, height, width, channels]

@@ -15,8 +15,8 @@ from mtf_imaging.models.deeplab import layers
 from mtf_imaging.models.deeplab.gathering import gather_small_slices
 from mtf_imaging.models.deeplab.layers import Layers
 
-_CLASSES = 21  # those of PASCAL VOC
-_RATES, _RATES_STRIDE = (6, 12, 18), 16  # the rates of the paper, and the output stride that they belong to
+_CLASSES = 21  # the classes of PASCAL VOC
+_RATES, _RATES_STRIDE = (6, 12, 18), 16  # the paper's rates, and the output stride to which they belong
 
 
 @gin.configurable(module="deeplab")
@@ -34,41 +34,41 @@ class DeepLab:
     Every convolution but the last one is followed by a batch norm over the whole batch and a ReLU. All resizes are
     linear. Images may have any size.
 
-    The weights of the backbone have the names that they have without DeepLab.
+    The weights of the backbone have the same names as without DeepLab.
 
-    Every layer can stay split: a halo may reach past the next slice. The rates of ASPP are large compared with its map,
-    however. A map of 33 x 33 in slices of 17 and 16 pixels has a rate of 18, and each of the three convolutions has a
-    halo of its own. `gather_below` gathers the map instead. All processors along a gathered dimension then compute the
-    same ASPP, and its result is split again, so the decoder stays split.
+    Every layer can stay split: a halo may reach past the next slice. However, the rates of ASPP are large compared with
+    its map. A map of 33 x 33 in slices of 17 and 16 pixels has a rate of 18, and each of the three convolutions has its
+    own halo. `gather_below` gathers the map instead. All processors along a gathered dimension then compute the same
+    ASPP, and its result is split again, so the decoder stays split.
 
     Attributes:
       backbone: an object with a method `features(image, is_training)`, which returns a tuple of
         Tensors[batch, height, width, channels], the first one at stride 4 and the last one at `backbone.output_stride`,
         an int.
       classes: number of classes. None selects the number that the task needs, or 21 without a task.
-      filters: number of filters of each convolution of ASPP.
+      filters: number of filters of each ASPP convolution.
       rates: dilations of the 3 x 3 convolutions of ASPP. None selects 6, 12 and 18 for an output stride of 16, and
         twice as much for an output stride of 8.
       low_level_filters: number of channels to which the decoder reduces the features at stride 4.
-      decoder_filters: number of filters of the 3 x 3 convolutions of the decoder.
+      decoder_filters: number of filters of the decoder's 3 x 3 convolutions.
       decoder_convs: number of 3 x 3 convolutions of the decoder.
-      dropout_rate: fraction of the results of ASPP that training drops.
-      separable: whether the 3 x 3 convolutions of ASPP and of the decoder are depthwise separable. The published
-        networks with an Xception backbone are, those with a ResNet backbone are not.
+      dropout_rate: fraction of ASPP's results that training drops.
+      separable: whether the 3 x 3 convolutions of ASPP and of the decoder are depthwise separable. They are in the
+          published networks with an Xception backbone, but not with a ResNet backbone.
       align_corners: whether resizes keep the centers of the pixels at the border, as in the published networks. If
         False, they keep the borders of the image, as in `official/vision` of tensorflow/models.
       norm_momentum: fraction of the moving statistics that each update of a batch norm keeps.
       norm_epsilon: number that batch norms add to the variance.
-      gather_below: minimum size of a slice of the map of ASPP in pixels. Dimensions with smaller slices are gathered
-        for ASPP. 0 gathers nothing. None chooses for each dimension: it gathers the dimension if this moves fewer
-        values between processors than the halos of all dilated convolutions (`gathering.halos_exceed_map`). This rule
-        depends on shapes only, not on devices. It does not count the arithmetic that the processors along a gathered
-        dimension repeat. That arithmetic grows with the batch, so 0 may be faster for batches of several images.
-        `explain` estimates both.
-      multiple: prediction pads images that are larger than the crops of the training to a multiple of this size in
-        pixels, so that images of similar sizes share a program.
-      class_biases: initial bias of each class. None for 0, or, in training, for the biases that follow from the
-        frequencies of the classes (`class_biases.softmax_biases`).
+      gather_below: minimum size in pixels of a slice of ASPP's map. Dimensions with smaller slices are gathered for
+        ASPP. 0 gathers nothing. None chooses for each dimension: it gathers the dimension if this moves fewer values
+        between processors than the halos of all dilated convolutions (`gathering.halos_exceed_map`). This rule depends
+        on shapes only, not on devices. It does not count the arithmetic that the processors along a gathered dimension
+        repeat. That arithmetic grows with the batch, so 0 may be faster for batches of several images. `explain`
+        estimates both.
+      multiple: prediction pads images that are larger than the training crops to a multiple of this size in pixels, so
+          that images of similar sizes share a program.
+      class_biases: initial bias of each class. None selects 0 or, in training, the biases that follow from the class
+          frequencies (`class_biases.softmax_biases`).
     """
 
     backbone: Any = None
@@ -113,8 +113,8 @@ class DeepLab:
 
         Args:
           image: Tensor[batch, height, width, channels]
-          is_training: whether norms use the statistics of the batch and update their moving statistics, and whether the
-            dropout drops.
+          is_training: whether norms use the statistics of the batch and update their moving statistics, and whether
+              dropout is active.
 
         Returns:
           logits Tensor[batch, height, width, classes], float32 or larger.

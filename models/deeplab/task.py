@@ -17,7 +17,7 @@ class SemanticSegmentation:
     Pixels with the ignore label contribute neither to the loss nor to the measures.
 
     `classes` and `ignore_label` make the task usable without a data set. `task.for_data(description)` replaces both by
-    those of a data set.
+    the values of a data set.
 
     Attributes:
       network: a function (image, is_training) -> logits Tensor[batch, height, width, classes]. If it has a method
@@ -52,7 +52,7 @@ class SemanticSegmentation:
           A task with the classes of the data set.
 
         Raises:
-          ConfigError: the description is not that of photos, or the network has another number of classes.
+          ConfigError: the description does not describe photos, or the network has a different number of classes.
         """
         names = getattr(description, "classes", None)
         if names is None:
@@ -67,7 +67,7 @@ class SemanticSegmentation:
         return task
 
     def with_class_frequencies(self, frequencies):
-        """Returns this task with a network whose first predictions are the frequencies of the classes.
+        """Returns this task with a network whose first predictions are the class frequencies.
 
         Args:
           frequencies: the fraction of the pixels that belong to each class.
@@ -87,16 +87,16 @@ class SemanticSegmentation:
         return task
 
     def check_network(self):
-        """Raises ConfigError if the network has another number of classes than the task."""
+        """Raises ConfigError if the numbers of classes of the network and the task differ."""
         classes = getattr(self._network(), "classes", None)
         if classes is not None:
             self._check_classes(classes)
 
     @property
     def multiple(self):
-        """Prediction pads images that are larger than the crops of the training to a multiple of this size in pixels.
+        """Prediction pads images that are larger than the training crops to a multiple of this size in pixels.
 
-        It is that of the network; 1 pads nothing.
+        The network defines the size; 1 pads nothing.
         """
         return getattr(self.network, "multiple", 1)
 
@@ -113,7 +113,7 @@ class SemanticSegmentation:
           A dict {name: (shape, dtype)}.
 
         Raises:
-          ConfigError: the network has another number of classes.
+          ConfigError: the network has a different number of classes.
           ShapeError: there are not 2 sizes.
         """
         if len(sizes) != 2:
@@ -143,7 +143,7 @@ class SemanticSegmentation:
         logits = self._logits(image, is_training=True)
         dim = logits.shape.dims[-1]
         counted = mi.mtf.cast(mi.mtf.not_equal(labels, self.ignore_label), logits.dtype)
-        # The ignore label is not a class, and its pixels must not have a loss that is not finite.
+        # The ignore label is not a class, and its pixels must not have an infinite or NaN loss.
         classes = mi.mtf.cast(mi.mtf.cast(labels, counted.dtype) * counted, labels.dtype)
         loss = mi.ops.weighted_cross_entropy(logits, classes, dim, mask=counted)
         correct = mi.mtf.cast(mi.mtf.equal(mi.mtf.argmax(logits, dim), classes), logits.dtype)

@@ -43,7 +43,7 @@ class LevelAnchors:
 @gin.configurable(module="detection")
 @dataclasses.dataclass(frozen=True)
 class Anchors:
-    """The sizes and shapes of the anchors of each pixel of a feature map.
+    """The sizes and shapes of the anchors at each pixel of a feature map.
 
     Each pixel has an anchor for each pair of a scale and a ratio. The ratios of the first scale come first.
 
@@ -70,14 +70,14 @@ class Anchors:
 
     @property
     def per_cell(self):
-        """The number of anchors of each pixel."""
+        """The number of anchors at each pixel."""
         return len(self.scales) * len(self.ratios)
 
     def boxes(self, feature, stride, image_sizes):
         """Returns the anchors of a feature map.
 
         The pixels of the map divide the image evenly, so the centers of the anchors are symmetric about the center of
-        the image, also where the stride does not divide its size. The sizes of the anchors depend on the stride only.
+        the image, even if the stride does not divide its size. The sizes of the anchors depend on the stride only.
 
         Args:
           feature: Tensor[batch, height, width, ...]. Only its dimensions and its dtype matter.
@@ -96,7 +96,7 @@ class Anchors:
         return LevelAnchors(y0, x0, y1, x1)
 
     def _sides(self, feature, dim, pixels, sizes):
-        """Returns both ends of the anchors along a dimension of an image of `pixels` pixels: Tensors[dim, anchors]."""
+        """Returns both ends of the anchors along an image dimension of `pixels` pixels: Tensors[dim, anchors]."""
         mesh, dtype = feature.mesh, mi.ops.master_dtype(feature.dtype)
         centers = (mi.mtf.range(mesh, dim, dtype) + 0.5) * (pixels / dim.size)
         anchors = mi.mtf.Dimension("anchors", self.per_cell)

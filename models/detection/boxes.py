@@ -11,7 +11,7 @@ import mtf_imaging as mi
 from mtf_imaging.models.detection.anchors import COORDS, LevelAnchors
 
 MAX_LOG_SCALE = math.log(1000 / 16)  # a predicted box is at most 62.5 times as large as its anchor
-_SMALLEST = 1e-8  # the size of empty boxes in pixels, which have no logarithm
+_SMALLEST = 1e-8  # a substitute in pixels for the size of empty boxes, which has no logarithm
 
 
 def intersection_over_union(anchors, boxes):
@@ -44,7 +44,7 @@ def encode(anchors, boxes, weights=(1.0, 1.0, 1.0, 1.0)):
     """Computes the deltas from anchors to boxes (Girshick et al. 2014).
 
     The deltas are the distances of the centers along y and x, relative to the size of the anchor, and the logarithms of
-    the ratios of heights and widths.
+    the height and width ratios.
 
     Args:
       anchors: `LevelAnchors`, or Tensor[..., coords].
@@ -72,7 +72,7 @@ def decode(deltas, anchors, weights=(1.0, 1.0, 1.0, 1.0), clip=MAX_LOG_SCALE):
       deltas: Tensor[..., coords]
       anchors: `LevelAnchors`, or Tensor[..., coords], an anchor for each row of the deltas.
       weights: factors of the four deltas.
-      clip: upper limit of the logarithms of the ratios of heights and widths.
+      clip: upper limit of the logarithms of height and width ratios.
 
     Returns:
       Tensor[..., coords] with the shape of the deltas: y0, x0, y1, x1.
@@ -93,14 +93,14 @@ def clip_to_image(boxes, height, width):
 
 
 def sides(boxes):
-    """Returns y0, x0, y1 and x1 of `LevelAnchors` or of a Tensor[..., coords], as separate tensors."""
+    """Returns y0, x0, y1 and x1 of `LevelAnchors` or a Tensor[..., coords] as separate tensors."""
     if isinstance(boxes, LevelAnchors):
         return [boxes.y0, boxes.x0, boxes.y1, boxes.x1]
     return mi.mtf.unstack(boxes, boxes.shape.dims[-1])
 
 
 def _centers(boxes):
-    """Returns the y and x of the centers, the heights and the widths."""
+    """Returns the y and x coordinates of the centers, the heights and the widths."""
     y0, x0, y1, x1 = sides(boxes)
     return (y0 + y1) / 2, (x0 + x1) / 2, y1 - y0, x1 - x0
 
@@ -108,7 +108,7 @@ def _centers(boxes):
 def _overlap(low, high, box_low, box_high):
     """Returns the length of the intersection of each anchor with each box along one dimension.
 
-    The dimensions are those of both, with the batch first and the boxes last.
+    The result has the dimensions of both, with the batch first and the boxes last.
     """
     batch, number = box_low.shape.dims
     shape = mi.mtf.Shape([batch, *(dim for dim in low.shape.dims if dim != batch), number])

@@ -1,4 +1,4 @@
-"""What tasks for objects have in common: their inputs, and checks of their settings."""
+"""The inputs of detection tasks, and checks of their settings."""
 
 import math
 
@@ -31,14 +31,14 @@ def image_sizes(image):
 
 
 def count_categories(task, description):
-    """Returns the number of classes of a data set of objects.
+    """Returns the number of classes in a data set of objects.
 
     Args:
       task: the task, whose class appears in messages.
       description: a description with the attribute `categories`.
 
     Raises:
-      ConfigError: the description is not that of objects.
+      ConfigError: the description does not describe objects.
     """
     categories = getattr(description, "categories", None)
     if categories is None:
@@ -60,7 +60,7 @@ def check_sizes(task, sizes):
 
 
 def check_classes(task, classes):
-    """Raises ConfigError if a network has another number of classes than the task."""
+    """Raises ConfigError if the numbers of classes of a network and the task differ."""
     if classes != task.classes:
         raise mi.ConfigError(
             f"{type(task).__name__}.network: the network has {classes} classes, but this task needs {task.classes}. "
@@ -69,7 +69,7 @@ def check_classes(task, classes):
 
 
 def check_number(task, name, most=math.inf, above=False):
-    """Raises ConfigError if the setting `name` of a task is not a number from 0 to `most`, or above 0 with `above`."""
+    """Raises ConfigError unless a task's setting `name` is a number from 0 to `most`, or above 0 with `above`."""
     value = getattr(task, name)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not (is_number and 0 <= value <= most and value < math.inf and (value > 0 or not above)):

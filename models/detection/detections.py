@@ -9,7 +9,7 @@ from mtf_imaging.models.detection.boxes import decode
 
 
 def candidates(logits, deltas, anchors, number):
-    """Returns the boxes of the `number` pairs of an anchor and a class with the highest scores of a level.
+    """Returns the boxes of a level's `number` pairs (anchor, class) with the highest scores.
 
     Only the anchors with the `number` highest scores of any class can be among these pairs, so only their predictions
     are gathered. Pairs with equal scores are ordered by the highest score of their anchor, then by row, column, anchor
@@ -23,7 +23,7 @@ def candidates(logits, deltas, anchors, number):
 
     Returns:
       Boxes Tensor[batch, top, coords] and scores Tensor[batch, top, classes], from 0 to 1. `top` has the size `number`,
-      or that of all anchors if there are fewer. The score of a pair is 0 if it is not one of the `number` highest.
+      or the number of anchors if that is smaller. The score of a pair is 0 if it is not one of the `number` highest.
     """
     each = mi.mtf.Shape(logits.shape.dims[:-1])
     best = mi.mtf.reduce_max(logits, output_shape=each)
@@ -44,7 +44,7 @@ def _highest_scores(logits, number):
 
 
 def non_maximum_suppression(boxes, scores, iou_threshold=0.5, score_threshold=0.05, number=100):
-    """Returns the boxes with the highest scores, without those that overlap a better box of the same class.
+    """Returns the boxes with the highest scores, without boxes that overlap a better box of the same class.
 
     Every processor computes it from the whole tensors, in float32. Only the batch may be split.
 
@@ -54,12 +54,12 @@ def non_maximum_suppression(boxes, scores, iou_threshold=0.5, score_threshold=0.
       iou_threshold: a box is left out if its intersection over union with a better box of its class is above this
         number.
       score_threshold: boxes with a score up to this number are left out.
-      number: number of detections of an image.
+      number: number of detections per image.
 
     Returns:
       A dict with "boxes", Tensor[batch, detections, coords]; "scores", Tensor[batch, detections] in descending order;
-      and "classes", int32 Tensor[batch, detections]. Images with fewer detections have boxes and scores of 0 and
-      classes of -1 after them.
+      and "classes", int32 Tensor[batch, detections]. If an image has fewer detections, the remaining entries have boxes
+      and scores of 0 and classes of -1.
     """
     batch, coords = boxes.shape.dims[0], boxes.shape.dims[-1]
     detections = mi.mtf.Dimension("detections", number)

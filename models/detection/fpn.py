@@ -18,11 +18,11 @@ class FeaturePyramid:
     - A 1 x 1 convolution reduces each feature of the backbone to `filters` channels. From the coarsest level to the
       finest, each pixel of a level is repeated twice along both dimensions and added to the next finer level. A 3 x 3
       convolution of the sum is the feature of the level.
-    - Levels that the backbone does not have are 3 x 3 convolutions with stride 2 of the level before, after a ReLU from
-      the second one on.
+    - Each level beyond the backbone is a 3 x 3 convolution with stride 2 of the previous level. From the second such
+      level on, a ReLU comes first.
     - With `norm`, a batch norm of each level follows.
 
-    Every level can be split, also if it has fewer pixels than slices.
+    Every level can be split, even if it has fewer pixels than slices.
 
     Attributes:
       filters: number of channels of each level.
@@ -31,7 +31,7 @@ class FeaturePyramid:
       norm: whether each level has a batch norm.
       norm_momentum: fraction of the moving statistics that each update of a batch norm keeps.
       norm_epsilon: number that batch norms add to the variance.
-      gather_below: minimum size of a slice of a level in pixels. Dimensions with smaller slices are gathered, from the
+      gather_below: minimum size in pixels of a slice of a level. Dimensions with smaller slices are gathered, from the
         3 x 3 convolution of the level on. With 0, nothing is gathered.
     """
 
@@ -53,14 +53,14 @@ class FeaturePyramid:
         return range(self.min_level, self.max_level + 1)
 
     def select(self, backbone):
-        """Returns the positions of the features of a backbone that the pyramid needs.
+        """Returns the positions of the backbone features that the pyramid needs.
 
         Args:
           backbone: an object with `strides`, the strides of its features in ascending order.
 
         Raises:
           ConfigError: the backbone lacks a feature for the finest level, skips a level, or has several features with
-            one stride.
+              the same stride.
         """
         strides = list(backbone.strides)
         wanted = [2**level for level in self.levels if 2**level <= strides[-1]]
@@ -76,8 +76,8 @@ class FeaturePyramid:
         """Computes the features of all levels.
 
         Args:
-          features: Tensors[batch, height, width, channels], the features of a backbone that `select` selects. Coarser
-            ones may be gathered.
+          features: Tensors[batch, height, width, channels], the backbone features that `select` selects. Coarser
+              features may be gathered.
           is_training: whether norms use the statistics of the batch and update their moving statistics.
 
         Returns:
@@ -125,7 +125,7 @@ def _gather_small(x, name, least):
 
 
 def check_levels(network):
-    """Checks the settings of the levels of a pyramid, or of a detector with a pyramid.
+    """Checks the level settings of a pyramid, or of a detector with a pyramid.
 
     Args:
       network: an object with `min_level`, `max_level`, `norm_momentum`, `norm_epsilon` and `gather_below`.

@@ -8,12 +8,13 @@ _OF_NORMS = ("scale", "offset", "moving_mean", "moving_variance")
 def frozen_features(backbone, image, is_training):
     """Computes the features of a backbone with the moving statistics of its batch norms, in training as well.
 
-    Neither the moving statistics nor the scales and offsets of the norms are trained. All other weights are.
+    The moving statistics, the scales and the offsets of the norms do not change. All other weights are trained.
 
     Args:
       backbone: an object with a method `features(image, is_training)`.
       image: Tensor[batch, height, width, channels]
-      is_training: whether the backbone trains its other weights. It then recomputes activations if it is set to.
+      is_training: whether the backbone trains its other weights. It then recomputes activations if it is configured to
+          do so.
 
     Returns:
       The result of `backbone.features`.

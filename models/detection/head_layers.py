@@ -1,4 +1,4 @@
-"""The layers of the heads of Mask R-CNN: convolutions and dense layers, each with a bias or a batch norm."""
+"""The layers of Mask R-CNN's heads: convolutions and dense layers, each with a bias or a batch norm."""
 
 import dataclasses
 import functools
@@ -33,8 +33,8 @@ class HeadLayers:
           name: scope of the weights. Calls with the same name share them.
           filters: number of channels of the result.
           kernel_size: size of the kernel in pixels.
-          stddev: standard deviation of the initial weights. None selects that of He et al. (2015) for the number of
-            results that an input affects.
+          stddev: standard deviation of the initial weights. None selects the value of He et al. (2015) for the number
+              of outputs that an input affects.
           norm_name: scope of the batch norm within the scope of the weights.
 
         Returns:

@@ -21,7 +21,7 @@ class RetinaHeads:
     Attributes:
       classes: number of classes.
       anchors: number of anchors of each pixel.
-      filters: number of filters of the convolutions with a norm.
+      filters: number of filters of each convolution with a norm.
       convs: number of these convolutions in each subnet.
       norm_momentum: fraction of the moving statistics that each update of a batch norm keeps.
       norm_epsilon: number that batch norms add to the variance.
@@ -39,7 +39,7 @@ class RetinaHeads:
 
         Args:
           x: Tensor[batch, height, width, channels]
-          level: number of the level, which selects the batch norms.
+          level: index of the level, which selects the batch norms.
           is_training: whether norms use the statistics of the batch and update their moving statistics.
 
         Returns:

@@ -33,29 +33,30 @@ _HUBER_DELTA = 1.0
 class InstanceSegmentation:
     """Detection of objects with their masks.
 
-    The loss is the sum of five losses: those of the scores and of the boxes of the region proposal network
-    (`rpn_losses`), the mean cross entropy of the classes of the RoIs, the mean Huber loss of the boxes of the
-    foreground RoIs, and the mean cross entropy of the pixels of their masks.
+    The loss is the sum of five losses: the score loss and the box loss of the region proposal network (`rpn_losses`),
+    the mean cross entropy of the RoI classes, the mean Huber loss of the foreground RoI boxes, and the mean cross
+    entropy of their mask pixels.
 
     Training chooses anchors and RoIs at random. The choice depends only on the seed, the step, and the position of an
-    image in the batch, but neither on the layout nor on the number of micro-batches.
+    image in the batch, and not on the layout or the number of micro-batches.
 
-    `classes` makes the task usable without a data set. `task.for_data(description)` replaces it by that of a data set.
+    `classes` makes the task usable without a data set. `task.for_data(description)` replaces it by the number of a data
+    set.
 
     Attributes:
       network: a `MaskRCNN`. If it leaves the number of classes open, the task chooses it.
       classes: number of classes without the background.
-      max_boxes: largest number of objects in an image of the training.
-      mask_size: height and width of the mask of an object in pixels. The mask covers the box of the object.
+      max_boxes: largest number of objects in a training image.
+      mask_size: height and width of an object's mask in pixels. The mask covers the box of the object.
       channels: number of channels of an image.
-      anchor_samples: number of anchors of an image from which the region proposal network learns. At most half of them
+      anchor_samples: number of anchors per image from which the region proposal network learns. At most half of them
         are positive.
-      rois: number of regions of interest (RoIs) of an image from which the heads learn.
-      foreground: largest fraction of these RoIs that is foreground. The mask head learns from foreground RoIs only.
+      rois: number of regions of interest (RoIs) per image from which the heads learn.
+      foreground: largest fraction of foreground among these RoIs. The mask head learns from foreground RoIs only.
       foreground_threshold: smallest intersection over union (IoU) of a foreground RoI with an object.
-      train_per_level: number of boxes of each level from which training chooses proposals.
+      train_per_level: number of boxes per level from which training chooses proposals.
       predict_per_level: the same number in prediction.
-      proposals: number of proposals of an image.
+      proposals: number of proposals per image.
       proposal_threshold: a box is not proposed if its IoU with a better box of its level is above this number.
       score_threshold: a detection has a score above this number.
       nms_threshold: a detection is left out if its IoU with a better detection of its class is above this number.
@@ -107,14 +108,14 @@ class InstanceSegmentation:
           A task with the classes of the data set.
 
         Raises:
-          ConfigError: the description is not that of objects, or the network has another number of classes.
+          ConfigError: the description does not describe objects, or the network has a different number of classes.
         """
         task = dataclasses.replace(self, classes=count_categories(self, description))
         task.check_network()
         return task
 
     def check_network(self):
-        """Raises ConfigError if the network has another number of classes than the task."""
+        """Raises ConfigError if the numbers of classes of the network and the task differ."""
         check_classes(self, self._network().classes)
 
     def inputs(self, batch_size, sizes, dtype=tf.float32, labels=True):
@@ -130,7 +131,7 @@ class InstanceSegmentation:
           A dict {name: (shape, dtype)}.
 
         Raises:
-          ConfigError: the network has another number of classes.
+          ConfigError: the network has a different number of classes.
           ShapeError: there are not 2 sizes.
         """
         check_sizes(self, sizes)
@@ -198,7 +199,7 @@ class InstanceSegmentation:
         return self.network.with_classes(self.classes)
 
     def _regions(self, network, features, image, is_training):
-        """Returns the logits of the scores, the deltas and the `LevelAnchors` of all levels."""
+        """Returns the score logits, the deltas and the `LevelAnchors` of all levels."""
         scores, deltas = network.region_scores(features, is_training)
         levels, sizes = zip(scores, network.strides), image_sizes(image)
         anchors = [network.level_anchors.boxes(x, stride, sizes) for x, stride in levels]
@@ -226,7 +227,7 @@ class InstanceSegmentation:
         deltas = mi.mtf.einsum([deltas, chosen], output_shape=boxes.shape)
         foreground = mi.mtf.cast(mi.mtf.greater(classes, 0), deltas.dtype)
         targets = mi.mtf.stop_gradient(encode(boxes, objects, _BOX_WEIGHTS))
-        # The boxes of RoIs that fill up the number are empty, and have no finite targets.
+        # The boxes of padding RoIs are empty, and have no finite targets.
         targets = mi.mtf.cwise(_finite, [targets])
         losses = mi.mtf.reduce_sum(huber_loss(deltas, targets, _HUBER_DELTA) * foreground)
         return {"class_loss": class_loss, "box_loss": mean_box_loss(losses, mi.mtf.reduce_sum(foreground))}

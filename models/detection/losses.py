@@ -10,10 +10,10 @@ import mtf_imaging as mi
 def focal_loss(logits, classes, alpha=0.25, gamma=1.5):
     """Computes the focal loss (Lin et al. 2017) of independent sigmoids, summed over all classes.
 
-    With the probability p of the right answer, present or absent, the loss of a class is `-(1 - p)^gamma log(p)`,
+    If p is the probability of the right answer, present or absent, the loss of a class is `-(1 - p)^gamma log(p)`,
     multiplied by `alpha` if the class is present and by `1 - alpha` if it is absent.
 
-    All dimensions but that of the classes may be split. Only the logits are kept for the gradient.
+    All dimensions except the classes may be split. Only the logits are kept for the gradient.
 
     Args:
       logits: Tensor[..., classes], float32 or larger.

@@ -16,7 +16,7 @@ from mtf_imaging.models.detection.roi_heads import BoxHead, MaskHead, RoIFeature
 from mtf_imaging.models.detection.rpn import RPNHead
 from mtf_imaging.models.detection.sampling import ROIS
 
-_CLASSES = 90  # those of COCO, whose categories are numbered from 1 to 90
+_CLASSES = 90  # the classes of COCO, whose categories are numbered from 1 to 90
 
 
 @gin.configurable(module="detection")
@@ -27,12 +27,12 @@ class MaskRCNN:
     - A backbone and a feature pyramid compute maps at several levels. Level l has a stride of 2^l pixels.
     - A region proposal network computes a score and a box for each anchor of each level. The boxes with the highest
       scores are the regions of interest (RoIs).
-    - The box head computes the class of each RoI and, for each class, a better box, from `box_size` x `box_size`
+    - The box head computes the class of each RoI and, for each class, a refined box, from `box_size` x `box_size`
       features within the RoI.
     - The mask head computes a mask for each class, from `mask_size` x `mask_size` features within a box.
 
-    Weights are created when a method is called on tensors of a program. The weights of the backbone have the names that
-    they have without Mask R-CNN.
+    Weights are created when a method is called on tensors of a program. The weights of the backbone have the same names
+    as without Mask R-CNN.
 
     All maps stay split along height and width, and so do the scores and boxes of the anchors. Features of RoIs are sums
     over the processors along these dimensions. The heads are split over RoIs if the layout has a rule for `rois`;
@@ -49,25 +49,25 @@ class MaskRCNN:
       rpn_filters: number of filters of the region proposal network.
       roi_max_level: the last level from which RoIs take their features.
       aligned: whether RoIAlign places the center of pixel i of a level at `(i + 1/2) 2^l` pixels of the image, as in
-        Detectron2. If False, it is at `i 2^l`, as in TensorFlow's model garden. Imported weights need the convention
+        Detectron2. If False, it is at `i 2^l`, as in the TensorFlow Model Garden. Imported weights need the convention
         with which they were trained.
       canonical_size: side in pixels of a square RoI that takes its features from level 4. Squares of half the size take
         them from level 3, and so on. Small images need a smaller size to use several levels.
-      box_size: number of features of the box head along each axis.
+      box_size: number of features along each axis in the box head.
       box_convs: number of 3 x 3 convolutions of the box head, before its dense layers.
       box_filters: number of filters of these convolutions.
       box_dense: number of dense layers of the box head.
-      box_units: number of channels of the dense layers of the box head.
-      mask_size: number of features of the mask head along each axis. Its masks have twice the size.
+      box_units: number of channels of the box head's dense layers.
+      mask_size: number of features along each axis in the mask head. Its masks have twice the size.
       mask_filters: number of filters of the mask head.
       mask_convs: number of 3 x 3 convolutions of the mask head.
-      norm: whether batch norms follow the convolutions of the feature pyramid and the hidden layers of the heads. With
-        a network that is not pretrained, they make training faster. The published networks have none.
+      norm: whether batch norms follow the convolutions of the feature pyramid and the hidden layers of the heads. They
+          speed up the training of networks without pretrained weights. The published networks have no such norms.
       train_norms: whether the norms of the backbone are trained. If False, they use their moving statistics, and their
         scales and offsets do not change, which suits pretrained backbones and small batches.
       norm_momentum: fraction of the moving statistics that each update of a batch norm keeps.
       norm_epsilon: number that batch norms add to the variance.
-      gather_below: minimum size of a slice of a level in pixels. Dimensions with smaller slices are gathered, from the
+      gather_below: minimum size in pixels of a slice of a level. Dimensions with smaller slices are gathered, from the
         3 x 3 convolution of the level on. With 0, nothing is gathered.
     """
 
@@ -131,12 +131,12 @@ class MaskRCNN:
         return self.pyramid([features[i] for i in self.pyramid.select(self.backbone)], is_training)
 
     def region_scores(self, features, is_training):
-        """Computes the logits of the scores and the boxes of all anchors; see `RPNHead`."""
+        """Computes the score logits and the boxes of all anchors; see `RPNHead`."""
         head = RPNHead(self._layers(is_training), self.rpn_filters, self.level_anchors.per_cell)
         return head(features, self.min_level)
 
     def classify(self, features, rois, is_training):
-        """Computes the logits of the classes of RoIs, and the boxes relative to the RoIs; see `BoxHead`.
+        """Computes the class logits of RoIs, and the boxes relative to the RoIs; see `BoxHead`.
 
         Args:
           features: the feature pyramid.
@@ -158,7 +158,7 @@ class MaskRCNN:
         return head(crops)
 
     def masks(self, features, boxes, classes, is_training):
-        """Computes the logits of the mask of one class within each box; see `MaskHead`.
+        """Computes the mask logits of one class within each box; see `MaskHead`.
 
         Args:
           features: the feature pyramid.

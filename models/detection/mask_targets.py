@@ -6,10 +6,10 @@ import mtf_imaging as mi
 
 
 def mask_targets(masks, objects, matches, rois, size):
-    """Crops the mask of the matched object of each RoI, and resizes it to `size` x `size` bins.
+    """Crops the matched object's mask to each RoI, and resizes it to `size` x `size` bins.
 
-    The mask is interpolated linearly between the centers of its pixels. Outside of the box of the object, it is 0. The
-    value of a bin is 1 if the mask is at least 1/2 at the center of the bin, and otherwise 0.
+    The mask is interpolated linearly between the centers of its pixels. Outside the object's box, it is 0. The value of
+    a bin is 1 if the mask is at least 1/2 at the center of the bin, and otherwise 0.
 
     Args:
       masks: Tensor[batch, boxes, mask_height, mask_width], the mask of each object within its box.
@@ -39,16 +39,16 @@ def mask_targets(masks, objects, matches, rois, size):
 
 
 def _bin_weights(objects, rois, size, pixels):
-    """Returns the weights of the pixels of a mask in each bin along one axis.
+    """Returns the weights of mask pixels in each bin along one axis.
 
     Args:
-      objects: `[batch, rois, 2]`, begin and end of the boxes of the masks.
+      objects: `[batch, rois, 2]`, begin and end of the mask boxes.
       rois: `[batch, rois, 2]`, begin and end of the RoIs.
       size: number of bins.
       pixels: number of pixels of a mask.
 
     Returns:
-      `[batch, rois, size, pixels]`, with at most two weights that are not 0 for each bin.
+      `[batch, rois, size, pixels]`, with at most two nonzero weights per bin.
     """
     dtype = rois.dtype
     centers = rois[..., :1] + (tf.range(size, dtype=dtype) + 0.5) / size * (rois[..., 1:] - rois[..., :1])

@@ -13,13 +13,13 @@ import mtf_imaging as mi
 class Match:
     """The boxes that are assigned to the anchors of a level.
 
-    The dimensions `...` are those of the anchors, usually height, width and anchors. The masks are 1 or 0, and have the
-    dtype of the overlaps.
+    The dimensions `...` are the dimensions of the anchors, usually height, width and anchors. The masks are 1 or 0, and
+    have the dtype of the overlaps.
 
     Attributes:
       index: int32 Tensor[batch, ...], the index of a box.
       positive: Tensor[batch, ...], 1 for anchors of the object in the box.
-      negative: Tensor[batch, ...], 1 for anchors without object. Anchors that are neither do not count.
+      negative: Tensor[batch, ...], 1 for anchors without an object. Anchors that are neither do not count.
     """
 
     index: mi.mtf.Tensor
@@ -30,20 +30,20 @@ class Match:
 def match(overlaps, classes, high=0.5, low=None, force=True):
     """Assigns a box to each anchor of all levels.
 
-    An anchor gets the box with the largest overlap, the first one of several. It is positive if the overlap is at least
-    `high`, and negative if the overlap is below `low`.
+    An anchor gets the box with the largest overlap; of equal overlaps, the first. It is positive if the overlap is at
+    least `high`, and negative if the overlap is below `low`.
 
     With `force`, the anchor with the largest overlap with a box is positive, and gets this box. If several anchors have
-    the largest overlap, this is the first one by level, row, column and number. If an anchor has the largest overlap
-    with several boxes, it gets the first of them. A box without overlap with any anchor gets none.
+    the largest overlap, the first one by level, row, column and number is positive. If an anchor has the largest
+    overlap with several boxes, it gets the first of them. A box that overlaps no anchor gets none.
 
     The anchors may be split along all dimensions. Each processor sends a number per box and level.
 
     Args:
-      overlaps: Tensors[batch, ..., boxes], one for each level, such as those of `boxes.intersection_over_union`.
+      overlaps: Tensors[batch, ..., boxes], one for each level, such as the results of `boxes.intersection_over_union`.
       classes: int32 Tensor[batch, boxes]. Boxes of a class below 0 are padding.
       high: smallest overlap of positive anchors, above 0.
-      low: upper limit of the overlap of negative anchors, by default `high`.
+      low: upper limit of a negative anchor's overlap, by default `high`.
       force: whether the best anchor of each box is positive.
 
     Returns:
@@ -101,7 +101,7 @@ def _positions(overlaps):
 def _first_position(overlap, peak, position, dtype):
     """Returns the first position at which the overlap with each box is `peak`: Tensor[batch, boxes].
 
-    It is the maximum of the dtype for boxes that have no such position, and for boxes without any overlap.
+    The position is the maximum of the dtype for boxes without such a position or without any overlap.
     """
 
     def local(overlap, peak, position):
@@ -142,6 +142,6 @@ def _thresholded(overlap, position, first, high, low):
 
 
 def _spread(per_box, overlap):
-    """Reshapes [batch, boxes] such that it broadcasts to [batch, ..., boxes]."""
+    """Reshapes [batch, boxes] so that it broadcasts to [batch, ..., boxes]."""
     between = [1] * (len(overlap.shape) - 2)
     return tf.reshape(per_box, [per_box.shape[0], *between, per_box.shape[1]])

@@ -11,9 +11,9 @@ PROPOSALS = "proposals"
 def propose(scores, deltas, anchors, image_sizes, per_level=2000, number=1000, threshold=0.7):
     """Selects the boxes with the highest scores that do not overlap.
 
-    Each level gives its `per_level` boxes with the highest scores, which are limited to the image. Non-maximum
-    suppression (NMS) then removes every box that overlaps with a box of its level with a higher score. The `number`
-    boxes of all levels with the highest scores remain. Boxes that have no area within the image are never proposed.
+    Each level contributes its `per_level` boxes with the highest scores, clipped to the image. Non-maximum suppression
+    (NMS) then removes every box that overlaps a box of its level with a higher score. Of all remaining boxes, the
+    `number` boxes with the highest scores are kept. Boxes that have no area within the image are never proposed.
 
     Scores and deltas may be split. Only the best boxes of each level are gathered.
 
@@ -22,7 +22,7 @@ def propose(scores, deltas, anchors, image_sizes, per_level=2000, number=1000, t
       deltas: Tensors[batch, height, width, anchors, coords], relative to the anchors.
       anchors: the `LevelAnchors` of each level.
       image_sizes: height and width of the image in pixels.
-      per_level: number of boxes of a level before NMS.
+      per_level: number of boxes per level before NMS.
       number: number of proposals.
       threshold: intersection over union above which NMS removes a box.
 
@@ -63,13 +63,13 @@ def _suppress(boxes, scores, number, threshold):
       number, threshold: see `propose`.
 
     Returns:
-      `[batch, min(n, number), 4]`, and the scores, which are the smallest number of their dtype for padding.
+      `[batch, min(n, number), 4]`, and the scores; padding has the smallest number of their dtype.
     """
     number = min(number, boxes.shape[1])
     has_area = tf.reduce_all(boxes[..., 2:] > boxes[..., :2], -1)
     kept, exists = [], []
     for image in range(boxes.shape[0]):
-        # The kernel has no float64. Scores without an area are below its threshold.
+        # The kernel does not support float64. Scores of boxes without an area are below its threshold.
         low = tf.where(has_area[image], tf.cast(scores[image], tf.float32), -float("inf"))
         positions, count = tf.raw_ops.NonMaxSuppressionV4(
             boxes=tf.cast(boxes[image], tf.float32),

@@ -1,4 +1,4 @@
-"""The network RetinaNet: a backbone, a feature pyramid, and heads that predict classes and boxes of anchors."""
+"""The network RetinaNet: a backbone, a feature pyramid, and heads that predict a class and a box for each anchor."""
 
 import dataclasses
 from typing import Any
@@ -11,7 +11,7 @@ from mtf_imaging.models.detection.anchors import Anchors
 from mtf_imaging.models.detection.fpn import FeaturePyramid, check_backbone, check_levels
 from mtf_imaging.models.detection.heads import RetinaHeads
 
-_CLASSES = 90  # those of COCO, including the numbers that it leaves out
+_CLASSES = 90  # the classes of COCO, including unused numbers
 
 
 @gin.configurable(module="detection")
@@ -20,19 +20,19 @@ class RetinaNet:
     """A network that detects objects in one stage (Lin et al. 2017, arXiv:1708.02002).
 
     - The backbone computes features at decreasing resolutions.
-    - A feature pyramid (`FeaturePyramid`) makes features of the same depth of them, at the levels `min_level` to
+    - A feature pyramid (`FeaturePyramid`) converts them to features of the same depth, at the levels `min_level` to
       `max_level`. Level l has a stride of 2^l pixels.
-    - Two heads (`RetinaHeads`) predict logits of all classes and a box for each anchor of each pixel of each level.
+    - Two heads (`RetinaHeads`) predict class logits and a box for each anchor of each pixel, at every level.
 
     Images may have any size. Every operation can be split along height and width, at every level.
 
-    The weights of the backbone have the names that they have without RetinaNet.
+    The weights of the backbone have the same names as without RetinaNet.
 
     Attributes:
       backbone: an object with a method `features(image, is_training)`, which returns Tensors[batch, height, width,
         channels], and with `strides`, the stride of each of them.
       classes: number of classes, without background. None selects the number that the task needs, or 90 without a task.
-      filters: number of channels of the levels, and of filters in the heads.
+      filters: number of channels of the levels, and number of filters in the heads.
       head_convs: number of convolutions with a norm in each head.
       min_level: the finest level.
       max_level: the coarsest level.
@@ -40,7 +40,7 @@ class RetinaNet:
       norm_momentum: fraction of the moving statistics that each update of a batch norm keeps, in the pyramid and in the
         heads.
       norm_epsilon: number that these batch norms add to the variance.
-      gather_below: minimum size of a slice of a level in pixels. Dimensions with smaller slices are gathered, from the
+      gather_below: minimum size in pixels of a slice of a level. Dimensions with smaller slices are gathered, from the
         3 x 3 convolution of the level on, and all processors along them compute the same heads. With 0, nothing is
         gathered, and some processors have no work at levels with fewer pixels than slices.
     """

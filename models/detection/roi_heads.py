@@ -1,4 +1,4 @@
-"""The heads that look at each region of interest (RoI): its class and box, and the mask of its object."""
+"""The heads for regions of interest (RoIs): class, box and mask of each object."""
 
 import dataclasses
 
@@ -19,7 +19,7 @@ class RoIFeatures:
       features: Tensors[batch, height, width, channels], one for each level.
       min_level: the first level. Level l has a stride of 2^l pixels.
       canonical_size: side in pixels of a square that belongs to level 4.
-      aligned: where the pixels of a level are; see `mi.ops.roi_align`.
+      aligned: the convention for the pixel centers of a level; see `mi.ops.roi_align`.
     """
 
     features: list

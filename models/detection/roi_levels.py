@@ -1,4 +1,4 @@
-"""The level of a feature pyramid from which the features of a region of interest (RoI) are taken."""
+"""The level of a feature pyramid from which a region of interest (RoI) takes its features."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""The region proposal network (RPN): scores and boxes of anchors, and the losses from which they learn."""
+"""The region proposal network (RPN): scores and boxes of anchors, and their losses."""
 
 import dataclasses
 
@@ -13,7 +13,7 @@ from mtf_imaging.models.detection.matching import match, select
 from mtf_imaging.models.detection.sampling import anchor_priorities, sample_anchors
 
 _HUBER_DELTA = 1 / 9
-_STDDEV = 0.01  # of the initial weights
+_STDDEV = 0.01  # for the initial weights
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,8 +58,8 @@ class AnchorSampling:
     Attributes:
       number: number of anchors per image.
       positive_fraction: largest fraction of positive anchors.
-      high: least intersection over union (IoU) with an object of positive anchors. The best anchor of each object is
-        positive with any IoU.
+      high: smallest intersection over union (IoU) of a positive anchor with an object. The best anchor of each object
+          is positive with any IoU.
       low: IoU below which an anchor is negative.
     """
 
@@ -72,11 +72,10 @@ class AnchorSampling:
 def rpn_losses(scores, deltas, anchors, boxes, classes, sampling):
     """Computes the losses of a region proposal network.
 
-    Both losses belong to random anchors, which `sampling` describes. The loss of the scores is the sum of the cross
-    entropies, divided by the number of anchors that an image should have. The loss of the boxes is a sum over levels:
-    each level adds the mean Huber loss of the boxes of its positive anchors, or 0 if it has none. The few positive
-    anchors of a coarse level therefore count as much as the many of a fine one. Everything with a value for each anchor
-    stays split.
+    Both losses cover random anchors, which `sampling` describes. The score loss is the sum of the cross entropies,
+    divided by the desired number of anchors. The box loss is a sum over levels: each level adds the mean Huber loss of
+    its positive anchors' boxes, or 0 if it has none. The few positive anchors of a coarse level therefore count as much
+    as the many positive anchors of a fine level. All tensors with a value per anchor stay split.
 
     Args:
       scores, deltas: the results of `RPNHead`.
@@ -86,7 +85,7 @@ def rpn_losses(scores, deltas, anchors, boxes, classes, sampling):
       sampling: an `AnchorSampling`.
 
     Returns:
-      The loss of the scores and the loss of the boxes, Tensors[].
+      The score loss and the box loss, Tensors[].
     """
     overlaps = [intersection_over_union(level, boxes) for level in anchors]
     matches = match(overlaps, classes, sampling.high, sampling.low)
@@ -111,7 +110,7 @@ def rpn_losses(scores, deltas, anchors, boxes, classes, sampling):
 
 
 def mean_box_loss(total, number):
-    """Divides the sum of the losses of the coordinates of boxes by their number, over all micro-batches of a batch.
+    """Divides the sum of box coordinate losses by the number of coordinates, over all micro-batches of a batch.
 
     Args:
       total: Tensor[], the sum over a micro-batch.

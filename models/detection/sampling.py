@@ -1,4 +1,4 @@
-"""Random samples of anchors and of regions of interest (RoIs), with a limited number of positive ones."""
+"""Random samples of anchors and of regions of interest (RoIs), with a limited number of positives."""
 
 import typing
 
@@ -13,7 +13,7 @@ _UNIT = 2.0**-50  # with 24 random bits above it, it leaves 26 bits for the numb
 
 
 def anchor_priorities(masks):
-    """Draws a random number for each anchor, from 0 to 1. No two anchors of an image have the same.
+    """Draws a random number from 0 to 1 for each anchor. No two anchors of an image have the same number.
 
     The numbers depend neither on the layout nor on the number of micro-batches.
 
@@ -31,16 +31,16 @@ def anchor_priorities(masks):
             along = mi.mtf.range(x.mesh, dim, tf.float64) * stride
             number = along if number is None else number + along
             stride *= dim.size
-        # The number of the anchor distinguishes equal random numbers, so a threshold selects exactly k anchors.
+        # The index of the anchor distinguishes equal random numbers, so a threshold selects exactly k anchors.
         priorities.append(random + (2.0**26 - 1 - first - number) * _UNIT)
         first += stride
     return priorities
 
 
 def sample_anchors(positives, negatives, priorities, number=256, positive_fraction=0.5):
-    """Selects anchors of each image at random.
+    """Randomly selects anchors of each image.
 
-    At most `number positive_fraction` of them are positive, and negative ones fill the rest. Only the largest
+    At most `number positive_fraction` of them are positive, and negative anchors fill the rest. Only the largest
     priorities of each level are gathered; the masks stay split.
 
     Args:
@@ -53,7 +53,7 @@ def sample_anchors(positives, negatives, priorities, number=256, positive_fracti
 
     Returns:
       Two lists of Tensors with the shapes and dtypes of `positives`: 1 for the selected positive anchors, and 1 for the
-      selected negative ones.
+      selected negative anchors.
     """
     most_positives = int(number * positive_fraction)
     # Positive numbers for the anchors that may be selected, and 0 for all others.
@@ -81,7 +81,7 @@ def sample_anchors(positives, negatives, priorities, number=256, positive_fracti
 
 
 def _threshold(priorities, counts):
-    """Returns the smallest of the `counts` largest positive priorities of each image, and the number of these.
+    """Returns the smallest of each image's `counts` largest positive priorities, and the number of these.
 
     Args:
       priorities: `[batch, anchors]`, at most 2.
@@ -104,7 +104,7 @@ class RoIs(typing.NamedTuple):
       classes: int32 Tensor[batch, rois]: 0 for the background, i + 1 for an object of class i.
       matches: int32 Tensor[batch, rois], the index of the matched object. It has no meaning for the background.
       objects: Tensor[batch, rois, coords], the boxes of the matched objects.
-      weights: Tensor[batch, rois], 1; or 0 for RoIs that fill up the number.
+      weights: Tensor[batch, rois], 1 for selected RoIs, and 0 for padding.
     """
 
     boxes: mi.mtf.Tensor
@@ -115,10 +115,10 @@ class RoIs(typing.NamedTuple):
 
 
 def sample_rois(proposals, valid, boxes, classes, priorities, number=512, foreground=128, threshold=0.5):
-    """Selects RoIs of each image from its proposals and the boxes of its objects at random.
+    """Randomly selects RoIs of each image from its proposals and the boxes of its objects.
 
     A candidate is foreground if its intersection over union (IoU) with an object is at least `threshold`; it matches
-    the object with the largest IoU. Foreground RoIs come first. Background RoIs follow, and then RoIs with weight 0, if
+    the object with the largest IoU. Foreground RoIs come first. Background RoIs follow, then RoIs with weight 0 if
     there are too few candidates. An object whose box has no area does not count.
 
     Args:
@@ -127,10 +127,10 @@ def sample_rois(proposals, valid, boxes, classes, priorities, number=512, foregr
       boxes: Tensor[batch, boxes, coords], the boxes of the objects.
       classes: int32 Tensor[batch, boxes], -1 for padding.
       priorities: Tensor[batch, candidates], from 0 up, one for each proposal and then one for each object. The
-        candidates with the largest priorities are selected; the first of them if priorities are equal.
+          candidates with the largest priorities are selected; of equal priorities, the first.
       number: number of RoIs.
       foreground: largest number of foreground RoIs.
-      threshold: least IoU of foreground RoIs.
+      threshold: smallest IoU of foreground RoIs.
 
     Returns:
       `RoIs`. No gradients flow through them.
@@ -170,7 +170,7 @@ def sample_rois(proposals, valid, boxes, classes, priorities, number=512, foregr
 
 
 def pairwise_iou(boxes, others):
-    """Returns the intersection over union of pairs of boxes: `[..., n, 4]` and `[..., m, 4]` -> `[..., n, m]`."""
+    """Returns the intersection over union of box pairs: `[..., n, 4]` and `[..., m, 4]` -> `[..., n, m]`."""
     a, b = boxes[..., :, None, :], others[..., None, :, :]
     overlap = tf.maximum(tf.minimum(a[..., 2:], b[..., 2:]) - tf.maximum(a[..., :2], b[..., :2]), 0)
     overlap = overlap[..., 0] * overlap[..., 1]
@@ -179,7 +179,7 @@ def pairwise_iou(boxes, others):
 
 
 def _largest(priorities, mask, k):
-    """Returns the positions of the k largest priorities within a mask, in descending order, and how many exist."""
+    """Returns the positions of the k largest priorities within a mask, in descending order, and their number."""
     values, positions = tf.math.top_k(
         tf.where(mask, priorities, tf.constant(-1.0, priorities.dtype)), min(k, mask.shape[1])
     )
@@ -187,5 +187,5 @@ def _largest(priorities, mask, k):
 
 
 def _take(rows, positions):
-    """Returns `rows[:, positions]` for each image, with positions limited to those that exist."""
+    """Returns `rows[:, positions]` for each image, with positions clipped to the existing rows."""
     return tf.gather(rows, tf.clip_by_value(positions, 0, rows.shape[1] - 1), batch_dims=1)

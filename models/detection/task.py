@@ -35,7 +35,8 @@ class ObjectDetection:
 
     Matching, losses and decoding are float32 or larger.
 
-    `classes` makes the task usable without a data set. `task.for_data(description)` replaces it by that of a data set.
+    `classes` makes the task usable without a data set. `task.for_data(description)` replaces it by the number of a data
+    set.
 
     Attributes:
       network: a function (image, is_training) -> a list with a pair of class logits and box deltas for each level, such
@@ -44,13 +45,13 @@ class ObjectDetection:
         classes that it needs.
       classes: number of classes, without background.
       channels: number of channels of an image.
-      max_boxes: largest number of objects in an image of the training.
+      max_boxes: largest number of objects in a training image.
       match_threshold: smallest intersection over union of positive anchors, above 0 and up to 1.
       focal_alpha: weight of the classes that are present in the class loss, from 0 to 1.
       focal_gamma: exponent of the class loss, at least 0.
       huber_delta: error of a delta at which the box loss becomes linear, above 0.
       box_loss_weight: weight of the box loss, at least 0.
-      candidates: number of candidates of each level, pairs of an anchor and a class.
+      candidates: number of candidates per level; a candidate is a pair of an anchor and a class.
       score_threshold: smallest score of a detection.
       nms_threshold: a detection is left out if its intersection over union with a better detection of its class is
         above this number.
@@ -102,7 +103,7 @@ class ObjectDetection:
           A task with the classes of the data set.
 
         Raises:
-          ConfigError: the description is not that of objects, or the network has another number of classes.
+          ConfigError: the description does not describe objects, or the network has a different number of classes.
         """
         task = copy.copy(self)
         task.classes = count_categories(self, description)
@@ -110,7 +111,7 @@ class ObjectDetection:
         return task
 
     def check_network(self):
-        """Raises ConfigError if the network has another number of classes than the task."""
+        """Raises ConfigError if the numbers of classes of the network and the task differ."""
         classes = getattr(self._network(), "classes", None)
         if classes is not None:
             check_classes(self, classes)
@@ -128,7 +129,7 @@ class ObjectDetection:
           A dict {name: (shape, dtype)}.
 
         Raises:
-          ConfigError: the network has another number of classes.
+          ConfigError: the network has a different number of classes.
           ShapeError: there are not 2 sizes.
         """
         check_sizes(self, sizes)
@@ -141,7 +142,7 @@ class ObjectDetection:
         Args:
           image: Tensor[batch, height, width, channels]
           boxes: Tensor[batch, boxes, coords], the boxes of the objects: y0, x0, y1, x1 in pixels.
-          classes: int32 Tensor[batch, boxes], the classes of the objects, -1 where there is none.
+          classes: int32 Tensor[batch, boxes], the classes of the objects, -1 for padding.
 
         Returns:
           The loss, Tensor[], and a dict with "class_loss" and "box_loss", Tensors[]. All are float32 or larger.
@@ -189,7 +190,7 @@ class ObjectDetection:
         )
 
     def _level_sums(self, logits, deltas, anchors, matched, boxes, classes):
-        """Returns the number of positive anchors, the sum of the class losses and that of the box losses of a level."""
+        """Returns a level's number of positive anchors, its total class loss and its total box loss."""
         positive = matched.positive
         present = mi.mtf.cast(select(classes, matched.index), positive.dtype) * positive + (positive - 1)
         class_losses = focal_loss(logits, mi.mtf.cast(present, tf.int32), self.focal_alpha, self.focal_gamma)

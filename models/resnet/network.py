@@ -15,8 +15,8 @@ from mtf_imaging.models.backbones.residual import ResNetBackbone
 class ResNet(ResNetBackbone):
     """A residual network for classification, which creates its weights when it is called on a tensor of a program.
 
-    It consists of a `ResNetBackbone` with other defaults, the mean over the image, and a dense layer. The default is
-    ResNet-18. ResNet-50 has `blocks` (3, 4, 6, 3) and bottlenecks.
+    It consists of a `ResNetBackbone` with different defaults, the mean over the image, and a dense layer. The default
+    is ResNet-18. ResNet-50 has `blocks` (3, 4, 6, 3) and bottlenecks.
 
     Attributes:
       classes: number of classes.
@@ -28,10 +28,10 @@ class ResNet(ResNetBackbone):
         and the last has twice the filters. A 3 x 3 max pool with stride 2 follows.
       padding: padding of strided convolutions. "fixed" does not depend on the size of the image, as in published
         networks; "same" is TensorFlow's "SAME".
-      pool_padding: padding of the max pool, "same" or "fixed". Published networks differ here: those of TensorFlow have
-        "same", those of torchvision and of Keras applications have "fixed".
-      strided_conv: the convolution of a bottleneck block that has the stride: "3x3"; or "1x1", the first one, as in the
-        networks of Keras applications.
+      pool_padding: padding of the max pool, "same" or "fixed". Published networks differ: TensorFlow networks use
+          "same", torchvision and Keras Applications networks use "fixed".
+      strided_conv: the convolution of a bottleneck block that has the stride: "3x3"; or "1x1" for the first one, as in
+          the Keras Applications networks.
       output_stride: largest stride of a stage, 8, 16 or 32. Stages that would exceed it keep the resolution, and dilate
         their 3 x 3 convolutions by 2, 4 and so on instead. With None, no stage does so.
       multigrid: factors of the dilation in the blocks of the last stage, if `output_stride` dilates it.

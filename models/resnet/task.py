@@ -19,8 +19,8 @@ class Classification:
     Attributes:
       network: a function (image, is_training) -> logits Tensor[batch, classes]. The default is a `ResNet`.
       channels: number of channels of an image.
-      dims: names of the spatial dimensions of an image, for example `("time", "height", "width")` for video. They are
-        the names that a layout splits. The network must support their number.
+      dims: names of the spatial dimensions of an image, for example `("time", "height", "width")` for video. Layout
+          rules use these names. The network must support their number.
     """
 
     def __init__(self, network: Callable | None = None, channels=3, dims: tuple[str, ...] = IMAGE_DIMS):
@@ -65,7 +65,7 @@ class Classification:
         """Computes the loss to minimize, and the accuracy.
 
         Args:
-          image: Tensor[batch, height, width, channels], with `dims` in the place of height and width.
+          image: Tensor[batch, height, width, channels], with `dims` in place of height and width.
           labels: int32 Tensor[batch], the index of each class.
 
         Returns:

@@ -1,6 +1,6 @@
 """The 3D U-Net and its tasks.
 
-The network is that of Hou et al. 2019, "High Resolution Medical Image Analysis with Spatial Partitioning".
+The network follows Hou et al. 2019, "High Resolution Medical Image Analysis with Spatial Partitioning".
 """
 
 from mtf_imaging.models.unet3d.lits import LiverTumorSegmentation

@@ -1,4 +1,4 @@
-"""The kernels, pools and filters of the levels of a U-Net: their checks, and the strides that follow from them."""
+"""Checks of the kernels, pools and filters of U-Net levels, and the strides that follow from them."""
 
 import math
 

@@ -72,7 +72,7 @@ class LiverTumorSegmentation(SegmentationTask):
 
 
 def _training_targets(description):
-    """Returns what training depends on: two data sets with equal targets can train the same network."""
+    """Returns the training targets of a description: data sets with equal targets can train the same network."""
     masks = {name: tuple(values) for name, values in description.masks.items()}
     return len(description.channels), dict(description.labels), masks, description.has_regions, description.ignore
 

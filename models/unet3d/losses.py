@@ -14,7 +14,7 @@ BACKGROUND = 0
 
 @dataclasses.dataclass(frozen=True)
 class Overlap:
-    """A probability and its target, whose Dice is a loss or a measure.
+    """A probability and its target, to compute a Dice loss or measure.
 
     Attributes:
       probability: Tensor[batch, x, y, z], 0 for the voxels that do not count.
@@ -93,7 +93,7 @@ class SoftmaxLoss(Loss):
         probability = self.probabilities(logits)
         classes = labels
         if counted is not None:
-            # The ignore label is not a class, and its voxels must not have a loss that is not finite.
+            # The ignore label is not a class, and its voxels must not have an infinite or NaN loss.
             classes = mi.mtf.cast(mi.mtf.cast(labels, counted.dtype) * counted, labels.dtype)
             probability = probability * counted
         overlaps = self._overlaps(probability, labels)
@@ -150,7 +150,7 @@ class RegionLoss(Loss):
 
 
 def _union(overlaps):
-    """Returns the overlap of a mask, given those of its labels, which exclude each other."""
+    """Returns the overlap of a mask, given the overlaps of its labels, which exclude each other."""
     return Overlap(_sum(overlap.probability for overlap in overlaps), _sum(overlap.target for overlap in overlaps))
 
 

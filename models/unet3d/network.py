@@ -38,7 +38,7 @@ class UNet3D:
       kernel_size: size of the kernels in voxels along each dimension.
       norm: "batch", "instance", "group" or "none". Instance and group norm use the statistics of one case, so they are
         the same in training and prediction, and do not depend on micro-batches.
-      norm_groups: number of groups of channels of the group norm.
+      norm_groups: number of channel groups of the group norm.
       norm_momentum: fraction of the moving statistics that each update of a batch norm keeps.
       norm_epsilon: number that norms add to the variance.
       negative_slope: slope of the leaky ReLU for negative values. A slope of 0 is the ReLU.
@@ -46,13 +46,12 @@ class UNet3D:
       gather_below: minimum size of a slice in voxels. If a level would have smaller slices along a dimension, the
         dimension is gathered for this level and all deeper levels. All processors along it then do the same work. With
         0, nothing is gathered, and in a level with fewer voxels than slices, some processors have no work.
-      double_before_pool: whether the last convolution of each block of the encoder doubles the number of filters, and
+      double_before_pool: whether the last convolution of each encoder block doubles the number of filters, and
         transposed convolutions keep it (Cicek et al. 2016, arXiv:1606.06650). If False, both change it with the level.
       recompute: whether the backward pass recomputes the activations of all blocks but the last, which saves memory at
         the cost of one more forward pass (`mi.ops.recompute`).
-      deep_supervision: number of coarser levels of the decoder that also return logits in training, each through a
-        1 x 1 x 1 convolution. True selects all `depth - 2` levels, and False selects none. Prediction does not use
-        these logits.
+      deep_supervision: number of coarser decoder levels that also return logits in training, each through a 1 x 1 x 1
+        convolution. True selects all `depth - 2` levels, and False selects none. Prediction does not use these logits.
       kernel_sizes: sizes of the kernels along x, y and z for each level, such as `((3, 3, 1), (3, 3, 3))` for 2 levels.
         They apply to the encoder and the decoder. None uses `kernel_size` everywhere. 2-D images use the sizes along x
         and y.
@@ -62,8 +61,8 @@ class UNet3D:
       residual: whether the encoder consists of residual blocks: the input of a block is added to its last convolution,
         after the norm and before the leaky ReLU (He et al. 2016). Where a block changes the number of channels, a
         1 x 1 x 1 convolution with a norm changes it in the input as well.
-      class_biases: initial bias of each class. None for 0, or, in training, for the biases that follow from the
-        frequencies of the classes (`class_biases.softmax_biases`).
+      class_biases: initial bias of each class. None selects 0 or, in training, the biases that follow from the class
+          frequencies (`class_biases.softmax_biases`).
     """
 
     classes: int | None = None
@@ -136,7 +135,7 @@ class UNet3D:
                     skips.append(x)
                 x = again(functools.partial(self._down, level, is_training), x)
             for level in reversed(range(self.depth - 1)):
-                again = again if level else _call  # The backward pass uses the last block's activations at once.
+                again = again if level else _call  # The backward pass uses the last block's activations first.
                 x = again(functools.partial(self._up, level, is_training), x, skips.pop())
                 if is_training and 0 < level <= self._supervised:
                     coarser.insert(0, self._logits(x, f"classes{level}"))
@@ -229,7 +228,7 @@ class UNet3D:
         return mi.layers.Norm(self.norm, groups, self.norm_epsilon, is_training, self.norm_momentum, name)(x)
 
     def _check_levels(self):
-        """Checks the kernels, the pools and the cap on the filters; lists, as gin has them, become tuples."""
+        """Checks the kernels, the pools and the cap on the filters; converts lists from gin to tuples."""
         for field, owners, number in (("kernel_sizes", "levels", self.depth), ("pool_sizes", "pools", self.depth - 1)):
             if getattr(self, field) is not None:
                 sizes = levels.as_tuples(f"UNet3D.{field}", getattr(self, field), owners, number, self.depth)

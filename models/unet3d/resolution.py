@@ -1,4 +1,4 @@
-"""Changes of resolution in a U-Net, with layouts that follow them.
+"""Changes of resolution in a U-Net, with layouts that adapt to them.
 
 Images have three spatial dimensions, or only x and y.
 """
@@ -7,12 +7,12 @@ import mtf_imaging as mi
 
 
 def pool(x, name, gather_below=0, strides=2):
-    """Divides each size of `x` by a stride with a max pool, rounded up, and gathers dimensions with small slices.
+    """Divides each size of `x` by a stride with a max pool, rounds up, and gathers dimensions with small slices.
 
     Args:
       x: Tensor[batch, x, y, z, channels]
       name: name of the operation.
-      gather_below: minimum size of a slice of the result in voxels. Dimensions with smaller slices are gathered. 0
+      gather_below: minimum size in voxels of a slice of the result. Dimensions with smaller slices are gathered. 0
         gathers no dimension.
       strides: sizes and strides of the windows: an int, or one for x, y and z. A dimension with a stride of 1 keeps its
         size and is not gathered.
@@ -34,7 +34,7 @@ def pool(x, name, gather_below=0, strides=2):
 
 
 def max_pool(x, *args, **kwargs):
-    """Computes the max pool of as many dimensions as `x` has (`mi.ops.max_pool3d`)."""
+    """Computes a max pool over all spatial dimensions of `x` (`mi.ops.max_pool3d`)."""
     return getattr(mi.ops, f"max_pool{len(spatial_dims(x))}d")(x, *args, **kwargs)
 
 
@@ -50,11 +50,11 @@ def per_axis(x, sizes):
 
 
 def divisible_slices(x, strides):
-    """Returns the names of the dimensions of `x` whose slices their strides divide, and the names of the others.
+    """Returns the names of the dimensions of `x` whose stride divides their slices, and the names of the others.
 
-    An operation with these strides then sends nothing along the dimensions of the first list. They are therefore
-    gathered after it, where they have fewer voxels. Those of the second list are gathered before it, which sends their
-    voxels once.
+    An operation with these strides then sends nothing along the dimensions of the first list. These dimensions are
+    therefore gathered after it, where they have fewer voxels. The dimensions of the second list are gathered before it,
+    which sends their voxels only once.
 
     Args:
       x: a tensor.
@@ -67,7 +67,7 @@ def divisible_slices(x, strides):
 
 
 def grow(x, like, name, filters, strides=2):
-    """Multiplies each size of `x` with a transposed convolution, and splits dimensions again that are split in `like`.
+    """Multiplies each size of `x` with a transposed convolution, and splits the dimensions that are split in `like`.
 
     Args:
       x: Tensor[batch, x / 2, y / 2, z / 2, channels] with sizes rounded up, computed from the result of `pool(like)`.
@@ -90,5 +90,5 @@ def grow(x, like, name, filters, strides=2):
 
 
 def _slice_size(x, dim):
-    """Returns the number of voxels in a slice of a dimension of `x`."""
+    """Returns the number of voxels in a slice of `x` along a dimension."""
     return -(-dim.size // mi.ops.slices_per_dimension(x)[dim.name])

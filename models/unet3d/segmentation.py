@@ -12,15 +12,15 @@ from mtf_imaging.models.unet3d.task import SegmentationTask
 class Segmentation(SegmentationTask):
     """Segmentation of an image into labels that exclude each other, or into regions that may overlap.
 
-    Labels are predicted with a softmax over the background and the labels. Regions are predicted with a sigmoid each.
-    The loss is `(1 - dice_weight) weighted cross entropy + dice_weight Dice loss`. If the network returns logits at
-    several resolutions (`UNet3D.deep_supervision`), the loss is the weighted mean of the losses of all resolutions
+    Labels are predicted with a softmax over the background and the labels. Each region is predicted with a sigmoid. The
+    loss is `(1 - dice_weight) weighted cross entropy + dice_weight Dice loss`. If the network returns logits at several
+    resolutions (`UNet3D.deep_supervision`), the loss is the weighted mean of the losses of all resolutions
     (`supervision.level_weights`). Voxels with the ignore label contribute to none of these losses.
 
-    Images of one plane (z = 1), such as those of PNG and TIFF files, are computed by a network in 2-D.
+    The network processes images of one plane (z = 1), such as PNG and TIFF files, in 2-D.
 
     `channels`, `labels`, `regions`, `region_order` and `ignore` make the task usable without a data set.
-    `task.for_data(description)` replaces all of them by those of a data set.
+    `task.for_data(description)` replaces all of them by the values of a data set.
 
     Attributes:
       network: a function (image, is_training) -> logits. In training, it may return a list of logits: each has half
@@ -70,7 +70,7 @@ class Segmentation(SegmentationTask):
 
 
 def _description(owner, channels, labels, regions, region_order, ignore):
-    """Returns the description of the arguments of `Segmentation`.
+    """Returns the description that the arguments of `Segmentation` define.
 
     Raises:
       ConfigError: an argument has an invalid value.

@@ -1,4 +1,4 @@
-"""Deep supervision: the labels and the loss weights of the coarser levels of the decoder."""
+"""Deep supervision: the labels and the loss weights of the coarser decoder levels."""
 
 import mtf_imaging as mi
 from mtf_imaging.models.unet3d import resolution
@@ -31,7 +31,7 @@ def labels_of_level(labels, logits, strides, level):
       logits: Tensor[batch, x / p, y / q, z / r, classes] with sizes rounded up, in which dimensions may be gathered
         (`mi.ops.gather_slices`).
       strides: strides of the level along x, y and z, relative to `labels`.
-      level: number of the level, for names. Level 0 has the resolution of `labels`.
+      level: index of the level, for names. Level 0 has the resolution of `labels`.
 
     Returns:
       int32 Tensor[batch, x / p, y / q, z / r] with sizes rounded up and the dimension names of the logits.

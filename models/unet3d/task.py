@@ -79,7 +79,7 @@ class SegmentationTask:
         return task
 
     def with_class_frequencies(self, frequencies):
-        """Returns this task with a network whose first predictions are the frequencies of the classes.
+        """Returns this task with a network whose first predictions are the class frequencies.
 
         Args:
           frequencies: the fraction of the voxels that belong to each output of the network: to the background and each
@@ -101,7 +101,7 @@ class SegmentationTask:
         return task
 
     def check_channels(self, description):
-        """Raises ConfigError if a description has no channels, as that of photos."""
+        """Raises ConfigError if a description has no channels, like the description of photos."""
         if not hasattr(description, "channels"):
             raise mi.ConfigError(
                 f"{type(self).__name__}: this task trains on volumes, but the data set has a "
@@ -217,7 +217,7 @@ class SegmentationTask:
         return with_classes(self.description.num_outputs) if with_classes else self.network
 
     def _to_float32(self, logits):
-        """Checks the number of classes, and casts the logits to float32 or larger, which sums over a volume need."""
+        """Checks the number of classes, and casts the logits to at least float32, which sums over a volume need."""
         classes, names = logits.shape.dims[-1].size, self._output_names()
         if classes != len(names):
             raise mi.ConfigError(
@@ -232,7 +232,7 @@ class SegmentationTask:
 
 
 def _with_dims(x, dims):
-    """Returns a tensor with other dimensions for the same elements."""
+    """Returns a tensor with the same elements and different dimensions."""
     return x if dims == x.shape.dims else mi.mtf.reshape(x, mi.mtf.Shape(dims))
 
 

@@ -1,4 +1,4 @@
-"""Clips that are generated during training: a shape that moves, in random colors."""
+"""Clips that are generated during training: a moving shape in random colors."""
 
 import gin
 import tensorflow as tf
@@ -16,7 +16,7 @@ class GeneratedClips:
     Every clip is used once, so the training accuracy is the accuracy on unseen clips. A clip shows a shape that moves
     left, right, up or down, or turns clockwise or counterclockwise, with noise. Its label is the motion. The form, the
     size, the colors, the stripes, the first position, the first angle and the speed are random and do not depend on the
-    label. A single frame does not tell the label, because its distribution is the same for all labels: see
+    label. A single frame does not reveal the label, because its distribution is the same for all labels: see
     `moving_shape`. Clip i depends only on i and the seed, not on the batch size or the first step of a run.
 
     Attributes:

@@ -1,9 +1,9 @@
 """A moving shape: its position and angle in each frame, and the frames that show it.
 
-The image is a torus: what leaves it at one edge enters at the opposite edge. A shape starts at a position and an angle
-that are uniformly distributed. A motion adds a constant to them in every frame, modulo the size or a full turn, so they
-are uniformly distributed in every frame of every class. A single frame therefore has the same distribution for all
-classes, and only several frames tell the class.
+The image is a torus: a shape that leaves at one edge enters at the opposite edge. A shape starts at a position and an
+angle that are uniformly distributed. A motion adds a constant to them in every frame, modulo the size or a full turn,
+so they are uniformly distributed in every frame of every class. A single frame therefore has the same distribution for
+all classes, and only several frames reveal the class.
 """
 
 import math
@@ -40,7 +40,7 @@ def paint(poses, numbers, sizes):
     """Returns frames of a shape with 2 or 3 lobes and stripes, before a plain background.
 
     Args:
-      poses: float32 [frames, 3], as from `poses`.
+      poses: float32 [frames, 3], as returned by `poses`.
       numbers: float32 [NUM_NUMBERS], uniform random numbers from 0 to 1. Numbers 4 to 15 give the size, the lobes, the
         stripes and the colors.
       sizes: frames, height and width of the clip.

@@ -1,4 +1,4 @@
-"""R(2+1)D: a residual network over clips whose convolutions are split into a spatial and a temporal one."""
+"""R(2+1)D: a residual network for clips, with each convolution factorized into a spatial and a temporal one."""
 
 import dataclasses
 
@@ -23,11 +23,11 @@ class R2Plus1D:
       it has about as many weights as a 3 x d x d convolution.
     - The stem is a factorized convolution, a norm and a ReLU.
     - A block computes a factorized convolution with d = 3, a norm, a ReLU, a second factorized convolution and a norm.
-      It adds its input and applies a ReLU. If the input has another shape, a 1 x 1 x 1 convolution and a norm convert
-      it first.
+      It adds its input and applies a ReLU. If the input has a different shape, a 1 x 1 x 1 convolution and a norm
+      convert it first.
     - Stage s has `base_filters 2^s` filters. Every stage but the first halves height and width and divides the time by
       `time_stride`, and rounds the sizes up.
-    - The mean over all frames and pixels and a dense layer give the logits.
+    - The logits are a dense layer of the mean over all frames and pixels.
 
     All paddings are explicit pairs. The default is R(2+1)D-18 with the 400 classes of Kinetics, with 33.4 million
     weights (33.3 million in the paper). With `stem_middle=45` and `middle_per_block=True`, it has the 31,505,325
@@ -40,9 +40,9 @@ class R2Plus1D:
       stem_kernel: kernel size of the stem's spatial convolution in pixels.
       stem_stride: stride of the stem's spatial convolution in pixels.
       stem_middle: number of filters of the stem's spatial convolution. None computes M.
-      middle_per_block: whether M of the first factorized convolution of a block is also that of the second.
+      middle_per_block: whether the second factorized convolution of a block uses the M of the first.
       time_stride: stride in frames of each stage but the first.
-      causal: whether temporal convolutions use the present frame and the two before it, instead of the present frame
+      causal: whether temporal convolutions use the current frame and the two before it, instead of the current frame
         and one on either side. Features then do not depend on later frames, except through the statistics that norms
         use in training.
       norm_momentum: fraction of the moving statistics that each update of a batch norm keeps.
@@ -154,7 +154,7 @@ class R2Plus1D:
         # TensorFlow's SAME padding depends on the size of the clip where the stride is above 1; this padding does not.
         padding = [((size - 1) // 2, size // 2) for size in kernel_size]
         if self.causal:
-            padding[0] = (kernel_size[0] - 1, 0)  # a window ends with the present frame
+            padding[0] = (kernel_size[0] - 1, 0)  # a window ends with the current frame
         x = mi.layers.Conv(filters, kernel_size, strides, padding, use_bias=False, name=name)(x)
         return mi.ops.batch_norm(x, is_training, self.norm_momentum, self.norm_epsilon, name=f"{name}_norm")
 
@@ -163,6 +163,6 @@ class R2Plus1D:
 
 
 def _middle_filters(x, filters, kernel_size=SPACE_KERNEL):
-    """Returns M, the number of channels between a spatial and a temporal convolution, and at least 1."""
+    """Returns M, the number of channels between a spatial and a temporal convolution, at least 1."""
     channels, window = x.shape.dims[-1].size, kernel_size**2
     return max(1, TIME_KERNEL * window * channels * filters // (window * channels + TIME_KERNEL * filters))

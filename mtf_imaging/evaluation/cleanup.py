@@ -1,7 +1,7 @@
-"""Rules for a segmentation: those of LiTS, one liver and no lesions outside it, and rules for any labels.
+"""Cleanup rules for a segmentation: the LiTS rules (one liver, no lesions outside it) and rules for any labels.
 
 Rules are off by default, unless they were chosen on held-out cases, because they remove labels that the network
-predicted. The voxels of a component are connected through faces in the rules of LiTS, as in the challenge's scorer. The
+predicted. In the LiTS rules, the voxels of a component are connected through faces, as in the challenge's scorer. The
 functions read the labels in slabs, as scoring does.
 """
 
@@ -41,7 +41,7 @@ class Cleanup(CleanupSettings):
     rules: tuple[Rule, ...] = field(default=(), metadata={"added": True})
 
     def check(self, description: Description) -> None:
-        """Raises ConfigError if a rule is chosen and the labels are not those of LiTS."""
+        """Raises ConfigError if a LiTS rule is set for other labels."""
         chosen = [name for name in ("largest_liver", "lesions_in_liver") if getattr(self, name)]
         if chosen and description.labels != LITS.labels:
             raise ConfigError(
@@ -171,7 +171,7 @@ def drop_lesions_outside(labels: Labels) -> Labels:
 
 
 def _near_liver(labels: Labels, region: Region) -> np.ndarray:
-    """Returns the voxels of a region that belong to the liver or share a face with it, bool."""
+    """Returns a mask of the voxels in a region that belong to the liver or share a face with it, bool."""
     wide = tuple(slice(max(at.start - 1, 0), min(at.stop + 1, n)) for at, n in zip(region, labels.shape, strict=True))
     near = ndimage.binary_dilation(labels[wide] == 1)
     return near[tuple(slice(at.start - w.start, at.stop - w.start) for at, w in zip(region, wide, strict=True))]

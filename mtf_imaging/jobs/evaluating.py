@@ -20,7 +20,7 @@ def evaluate(own: EvaluateSettings) -> list:
     process 0 writes and prints the results.
 
     Returns:
-      The scores of each case; an empty list in other processes than process 0.
+      The scores of each case; an empty list in all processes except process 0.
 
     Raises:
       CheckpointError: the run has no such checkpoint, or the checkpoint belongs to another network.
@@ -34,5 +34,5 @@ def evaluate(own: EvaluateSettings) -> list:
         if not group.is_first:
             subject.run_network(images, network)
             return []
-        cleanup = [] if own.choose_cleanup else subject.cleanup.names  # rules are chosen on labels without rules
+        cleanup = [] if own.choose_cleanup else subject.cleanup.names  # rules are chosen on labels before any cleanup
         return subject.evaluate(images, network, own, provenance(own, subject.idle, cleanup))

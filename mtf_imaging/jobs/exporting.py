@@ -21,7 +21,7 @@ from mtf_imaging.settings.values import DTYPES
 if TYPE_CHECKING:
     from mtf_imaging.evaluation.export.card import ModelCard
 
-_IN_CARD = [one.name for one in settings_of(Inference) if one.name != "flips"]  # stated by other fields of the card
+_IN_CARD = [one.name for one in settings_of(Inference) if one.name != "flips"]  # other fields of the card state these
 _CLEANUP = "The postprocessing of predict ({}) is not part of the model."
 
 
@@ -29,22 +29,22 @@ _CLEANUP = "The postprocessing of predict ({}) is not part of the model."
 def export(own: ExportSettings) -> "ModelCard":
     """Writes a trained network and its preprocessing as a model, which other programs run without this package.
 
-    The model is a SavedModel of TensorFlow, or a file in the format ONNX or TFLite for each signature. A signature that
-    the converter does not accept is left out with a warning; the default one must be accepted.
+    The model is a TensorFlow SavedModel, or one ONNX or TFLite file per signature. If the converter does not accept a
+    signature, it is left out with a warning; the default signature must be accepted.
 
-    The model computes what `predict` computes on one processor. Its folder also contains `input.json` and `README.md`,
-    which state the inputs and outputs. A SavedModel for volumes also has `segment.py`, a program that segments NIfTI
-    files without this package. With `ensemble`, the model contains the networks of all folds. For photos and objects,
-    several sizes separated by "|" in `resolution` give a signature each. The model does not contain the postprocessing
-    of `cleanup`; its card then lists the rules.
+    The model returns the same results as `predict` on one processor. Its folder also contains `input.json` and
+    `README.md`, which state the inputs and outputs. A SavedModel for volumes also has `segment.py`, a program that
+    segments NIfTI files without this package. With `ensemble`, the model contains the networks of all folds. For photos
+    and objects, each of several sizes in `resolution`, separated by "|", becomes a signature. The model does not
+    contain the postprocessing of `cleanup`; its card then lists the rules.
 
     Returns:
-      The card of the model: its signatures, and what their inputs must be.
+      The card of the model: its signatures, and the requirements for their inputs.
 
     Raises:
       CheckpointError: the run has no such checkpoint, or the checkpoint belongs to another network.
-      ConfigError: a setting is invalid, the model cannot contain it, TensorFlow cannot load a model from the output,
-        the format needs a package that is not installed, or its converter does not accept the network.
+      ConfigError: a setting is invalid or not supported in a model, TensorFlow cannot load a model from the output
+          path, the format needs a package that is not installed, or its converter does not accept the network.
       DataError: the output exists, or the facts of the run are damaged.
     """
     check_new_folder(own.output)
@@ -86,7 +86,7 @@ def export(own: ExportSettings) -> "ModelCard":
 
 
 def _cleanup_notes(own: ExportSettings, run: Path, kind: str) -> list[str]:
-    """Returns a note about the rules that predict applies to the labels of volumes, if there are any."""
+    """Returns a note about the rules that `predict` applies to the labels of volumes, if there are any."""
     if kind != VOLUMES:
         return []
     from mtf_imaging.kinds.volumes.trained import description_of_run  # imports NumPy

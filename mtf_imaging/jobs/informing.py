@@ -1,4 +1,4 @@
-"""States what a run or a result comes from."""
+"""Reports the origin of a run or a result."""
 
 import os
 from collections.abc import Mapping
@@ -20,10 +20,10 @@ _NIFTI = (".nii", ".nii.gz")
 
 
 class Origin(NamedTuple):
-    """What a file or folder comes from.
+    """The origin of a file or folder.
 
     Attributes:
-      title: what the file or folder is, with its path.
+      title: the kind of file or folder, with its path.
       rows: names and texts, as `mtf-imaging info` prints them.
       fields: the same as JSON values.
     """
@@ -34,19 +34,20 @@ class Origin(NamedTuple):
 
 
 def info(path: str | Path) -> list[Origin]:
-    """Returns what a run or a result comes from: the program, the networks, the rules and the files.
+    """Returns the origin of a run or a result: the program, the networks, the rules and the files.
 
-    Nothing is computed, and TensorFlow is not imported. What an earlier release did not record is "not recorded".
+    Nothing is computed, and TensorFlow is not imported. Fields that an earlier release did not record are "not
+    recorded".
 
     Args:
       path: the folder of a run or of a cross-validation; the folder of an evaluation, its `metrics.json` or its report;
-        an exported model; a folder of predictions; or a prediction: a NIfTI file, or another file of such a folder.
+        an exported model; a folder of predictions; or a prediction: a NIfTI file, or another file in such a folder.
 
     Returns:
-      An entry for each run of the folder, and for its scores, its model or its predictions.
+      An entry for each run in the folder, and for its scores, model or predictions.
 
     Raises:
-      DataError: the path does not exist, is none of these, or a file is damaged.
+      DataError: the path does not exist or has another kind, or a file is damaged.
     """
     path = Path(path)
     check_not_special(path)
@@ -88,7 +89,7 @@ def _of_file(path: Path) -> list[Origin]:
 
 
 def _beside(path: Path) -> list[Origin]:
-    """Returns the origin of a prediction that the record of a folder above it names; [] if there is none."""
+    """Returns the origin of a prediction from the record in a parent folder; [] if there is none."""
     for folder in list(path.absolute().parents)[:2]:  # overlays are in a subfolder
         name = path.absolute().relative_to(folder).as_posix()
         record = read_record(folder)
@@ -99,8 +100,8 @@ def _beside(path: Path) -> list[Origin]:
 
 
 def _scored(path: Path) -> list[Origin]:
-    """Returns the origin of a prediction of `evaluate`, whose digest is in the scores above it; [] if there is none."""
-    for folder in list(path.absolute().parents)[:3]:  # names of photos may have a folder
+    """Returns the origin of an `evaluate` prediction from the scores in a parent folder; [] if there is none."""
+    for folder in list(path.absolute().parents)[:3]:  # photo names may include a folder
         own = _json(folder / METRICS, "scores") if (folder / METRICS).is_file() else None
         files = own.fields.get("files") if own else None
         if own is None or not isinstance(files, Mapping):
@@ -147,7 +148,7 @@ def _json(path: Path, what: str) -> Origin:
 
 
 def _predictions(folder: Path) -> list[Origin]:
-    """Returns each provenance of a folder of predictions, with the number of its files."""
+    """Returns each provenance in a folder of predictions, with its number of files."""
     record, found = read_record(folder), []
     for number, fields in enumerate(record.provenance):
         names = [name for name, entry in record.entries.items() if entry.get(FIELD) == number]
@@ -163,7 +164,7 @@ def _predictions(folder: Path) -> list[Origin]:
 
 
 def _recorded(folder: Path, name: str) -> tuple[list[Row], dict[str, Any]]:
-    """Returns the rows and the fields of a file that the record of a folder names."""
+    """Returns the rows and the fields of a file in the record of a folder."""
     record, now = read_record(folder), digest(folder / name)
     fields, then = record.provenance_of(name, now), record.entries[name].get("sha256")
     if then != now:

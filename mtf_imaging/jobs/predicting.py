@@ -16,7 +16,7 @@ from mtf_imaging.settings.inference import MapSettings, PredictSettings
 from mtf_imaging.settings.patches import SlidingWindowSettings
 from mtf_imaging.settings.setting import settings_of, takes, values_of
 
-_ADDED = {  # to the records of earlier releases
+_ADDED = {  # added to the records of earlier releases
     one.name: one.default for added in (SlidingWindowSettings, MapSettings) for one in settings_of(added)
 }
 # settings that predict does not have
@@ -25,14 +25,14 @@ _OF_EVALUATION = ("fold", "splits_file", "split", "choose_cleanup", "eval_batch_
 
 @takes(PredictSettings)
 def predict(own: PredictSettings) -> list[Path]:
-    """Segments one image or all images of a folder, or detects their objects, each in its original geometry.
+    """Segments one image or all images in a folder, or detects their objects, each in its original geometry.
 
     The images are volumes, photos if the run was trained on `Photos`, or images with objects if it was trained on
     `Objects`. Settings without effect on them are refused.
 
-    A folder that this function has written to is completed: predictions of the same network with the same settings are
-    kept, and the others are made. `predictions.jsonl` there records how they were made. With `overwrite`, all are made
-    again.
+    If this function has already written to the folder, it completes the folder: predictions of the same network with
+    the same settings are kept, and the missing ones are made. The file `predictions.jsonl` records how they were made.
+    With `overwrite`, all predictions are made again.
 
     If the program runs as several processes, every process makes the same call. All of them compute the network, and
     process 0 writes the files.
@@ -43,7 +43,7 @@ def predict(own: PredictSettings) -> list[Path]:
     Raises:
       CheckpointError: the run has no such checkpoint, or the checkpoint belongs to another network.
       ConfigError, LayoutError: an argument is invalid.
-      DataError: a file is invalid; or a prediction exists that another network or other settings made, or that this
+      DataError: a file is invalid; or there is a prediction by another network, with other settings, or that this
         function did not write. Images that cannot be read, or whose predictions cannot be written, raise this error
         after the others are done.
     """
@@ -52,7 +52,7 @@ def predict(own: PredictSettings) -> list[Path]:
         planned = subject.plan_predictions(own.input, own.output, own.overwrite)
     pairs, images = planned.pairs, [image for image, _ in planned.pairs]
     files = subject.prediction_files(pairs, Path(own.input), Path(own.output))
-    # A layout changes no predictions, so a folder may be completed under another one.
+    # A layout changes no predictions, so a folder may be completed under another layout.
     origin = dataclasses.replace(provenance(own, subject.idle, subject.cleanup.names), layout=None)
     record = PredictionRecord(files, _made_by(own, subject.cleanup), own.overwrite, origin)
     with network_of_run(subject, own, images, record.check) as (group, network, unfinished):
@@ -68,7 +68,7 @@ def predict(own: PredictSettings) -> list[Path]:
 
 
 def _made_by(own: PredictSettings, cleanup: Any) -> dict[str, str]:
-    """Returns what predictions depend on besides the images; a layout changes none of them.
+    """Returns everything besides the images that determines the predictions. A layout does not.
 
     Args:
       own: the settings.

@@ -1,4 +1,4 @@
-"""The experiment trackers of a training."""
+"""The experiment trackers of a training run."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -22,12 +22,12 @@ from mtf_imaging.training.observers.tracking.tracker import Tracker
 def open_trackers(
     own: TrainSettings, layout: Layout, texts: Mapping[str, str], learning_rate: Callable[[int], float]
 ) -> list[Tracker]:
-    """Returns the trackers of a training, which connect to their services when they begin.
+    """Returns the trackers of a training run, which connect to their services when the run begins.
 
     Args:
-      own: the settings of the training.
+      own: the training settings.
       layout: the layout.
-      texts: the texts about the run by the name of their file.
+      texts: the texts about the run, by file name.
       learning_rate: a function that maps the step number to the learning rate.
     """
     folder = Path(own.model_dir)
@@ -49,7 +49,7 @@ def open_trackers(
 
 
 def _run_name(folder: Path) -> str:
-    """Returns the name of the folder of a run, with the name of its cross-validation.
+    """Returns the folder name of a run, including the name of its cross-validation.
 
     >>> _run_name(Path("runs/liver")), _run_name(Path("cv/fold_0"))
     ('liver', 'cv/fold_0')
@@ -59,7 +59,7 @@ def _run_name(folder: Path) -> str:
 
 
 def _parameters(own: TrainSettings, layout: Layout) -> dict[str, str]:
-    """Returns the settings of a training as flat text, such as {"optimizer": "Adam", "optimizer.clip_norm": "1.0"}."""
+    """Returns the training settings as flat text, such as {"optimizer": "Adam", "optimizer.clip_norm": "1.0"}."""
     listed = [one for cls in (NetworkSettings, BatchSettings, PatchSettings, RunSettings) for one in settings_of(cls)]
     own_settings = {one.name for one in settings_of(RunSettings) if one.name.startswith("track")}
     flat = {"layout": str(layout)}

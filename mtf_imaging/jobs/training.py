@@ -59,7 +59,7 @@ from mtf_imaging.training.task import Task
 _logger = logging.getLogger(__name__)
 
 
-# Returns an observer of a training, given its program, its step and its layout.
+# Returns an observer of a training run, given its program, its step and its layout.
 Watch = Callable[[Program, TrainingStep, Layout], Observer]
 
 
@@ -87,7 +87,7 @@ def train(own: TrainSettings) -> dict[str, float]:
 
 
 def run_training(own: TrainSettings, watch: Watch | None = None) -> dict[str, float]:
-    """Does the same as `train`, with another observer, which `watch` returns and which is called last."""
+    """Does the same as `train`, with an additional observer from `watch`, which is called last."""
     check_class_frequencies(own.class_frequencies)
     model_dir, stop = Path(own.model_dir), own.stop or (lambda: None)
     devices = as_devices(own.devices)
@@ -141,7 +141,7 @@ def run_training(own: TrainSettings, watch: Watch | None = None) -> dict[str, fl
 
         program, every = built.program, own.eval_every or own.checkpoint_every
         checkpoints = Checkpoints(model_dir, program, own.checkpoint_every, own.checkpoints_kept, own.checkpoint_async)
-        observers: list[Observer] = []  # in process 0, they write files
+        observers: list[Observer] = []  # in process 0, observers write files
         if group.is_first:
             tables = {"every": [own.checkpoint_every, every], "num_steps": own.num_steps, "best_by": monitor}
             names = model_dir / curves.NAME, model_dir / "losses.csv", model_dir / EVAL / "scores.csv"
@@ -207,12 +207,12 @@ def run_training(own: TrainSettings, watch: Watch | None = None) -> dict[str, fl
 
 
 def _lock(stack: contextlib.ExitStack, model_dir: str | Path) -> None:
-    """Locks the folder of a run until the stack is closed."""
+    """Locks a run folder until the stack is closed."""
     stack.enter_context(run.held(model_dir))
 
 
 def training_step(own: TrainSettings | CrossValidateSettings, task: Task, sizes: tuple[int, ...]) -> TrainingStep:
-    """Returns the step of a training on images of some sizes."""
+    """Returns the training step for images of the given sizes."""
     return TrainingStep(
         task,
         own.optimizer or Adam(),

@@ -1,4 +1,4 @@
-"""What the export of a trained network needs from its run and its settings, whatever the kind of the data."""
+"""The information from a run and its settings that every export of a trained network needs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -40,7 +40,7 @@ class ExportedRun(NamedTuple):
         return (tuple(int(size) for size in resolution),)
 
     def check_no_flips(self) -> None:
-        """Raises ConfigError if there are axes to flip, for images whose predictions are not averaged."""
+        """Raises ConfigError if flips are set for images whose predictions are not averaged."""
         if self.flips:
             raise ConfigError(
                 f"flips = {self.flips!r} has no effect: only the probabilities of volumes and photos are averaged. "
@@ -49,7 +49,7 @@ class ExportedRun(NamedTuple):
             )
 
     def check_no_spacing(self) -> None:
-        """Raises ConfigError if there is a voxel size, for images that have none."""
+        """Raises ConfigError if a voxel size is set for images without one."""
         if self.own.spacing is not None:
             raise ConfigError(
                 f"spacing = {self.own.spacing!r} has no effect: images of this run have no voxel size. "
@@ -58,7 +58,7 @@ class ExportedRun(NamedTuple):
             )
 
     def check_no_window(self) -> None:
-        """Raises ConfigError if a window is to slide over images that are computed as a whole."""
+        """Raises ConfigError if a sliding window is set for images that are computed as a whole."""
         for name in ("sliding_window", "window_step"):
             value, default = getattr(self.own, name), getattr(SlidingWindowSettings, name)
             if value != default:

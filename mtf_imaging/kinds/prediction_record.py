@@ -1,7 +1,7 @@
-"""The record of a prediction: which files of a folder are complete, and how they were made.
+"""The record of a prediction: the complete files of a folder, and how they were made.
 
-`predict` writes `predictions.jsonl` into the folder of the predictions. If it is interrupted, or if there are more
-images later, the same command keeps the complete predictions and makes the others. It never mixes predictions of two
+`predict` writes `predictions.jsonl` to the folder of the predictions. If it is interrupted, or if images are added
+later, the same command keeps the complete predictions and makes the missing ones. It never mixes the predictions of two
 networks, and never replaces a file that it did not write.
 """
 
@@ -31,7 +31,7 @@ class ImageFiles(NamedTuple):
 
     Attributes:
       inputs: the files or folders of the image.
-      outputs: the files or folders of its prediction; those of other forms of the prediction may stay missing.
+      outputs: the possible files or folders of its prediction; only the files of one form need to exist.
     """
 
     inputs: tuple[Path, ...]
@@ -53,14 +53,14 @@ class PredictionFiles(NamedTuple):
 
 
 class PredictionRecord:
-    """What `predict` has written to a folder.
+    """The record of the files that `predict` has written to a folder.
 
-    Each line of the file is a JSON object. The first one states how the predictions were made. Before `predict` writes
-    the files of an image, it adds a line with their names; afterwards, it adds another one with their digests.
+    Each line of the file is a JSON object. The first line states how the predictions were made. Before `predict` writes
+    the files of an image, it adds a line with their names; afterwards, it adds a line with their digests.
 
     Args:
       files: the files of the prediction.
-      made_by: what the predictions depend on besides the images, such as the checkpoint, as texts by name.
+      made_by: everything besides the images that determines the predictions, such as the checkpoint, as texts by name.
       overwrite: whether to predict all images again.
       provenance: the provenance of the files that this call writes; None for none.
 
@@ -89,7 +89,7 @@ class PredictionRecord:
 
         Raises:
           DataError: a prediction was made by another network, with other settings or from another image; or a file
-            exists that `predict` did not write, or that was changed since.
+              exists that `predict` did not write, or that has changed since.
         """
         folder = self._files.folder
         if folder is None:
@@ -115,12 +115,12 @@ class PredictionRecord:
 
     @contextlib.contextmanager
     def open(self) -> Iterator[None]:
-        """Writes the record within the block, in which this process has locked the folder."""
+        """Writes the record within the block, while this process holds the lock of the folder."""
         folder = self._files.folder
         if folder is None:
             yield
             return
-        if self._overwrite:  # files that the user allows to replace count as begun, if this run is interrupted
+        if self._overwrite:  # if this run is interrupted, files that may be replaced count as begun
             written = (path for image in self._files.images for path in image.outputs)
             existing = (path for path in (*written, *self._files.shared) if os.path.lexists(path))
             self._entries |= {self._name(path): {} for path in existing}
@@ -137,11 +137,11 @@ class PredictionRecord:
 
     @contextlib.contextmanager
     def writing(self, number: int, result: list[Any] | None = None) -> Iterator[None]:
-        """Records the files of an image that the block writes.
+        """Records an image's files, which the block writes.
 
         Args:
-          number: the number of the image.
-          result: a list to which the block adds what else is kept of the prediction, as JSON.
+          number: the index of the image.
+          result: a list to which the block appends further results of the prediction, as JSON.
         """
         image = self._files.images[number]
         with self._recording(image.outputs, image.inputs, result):
@@ -154,7 +154,7 @@ class PredictionRecord:
             yield
 
     def result(self, number: int) -> list[Any]:
-        """Returns what else was kept of the prediction for an image."""
+        """Returns the further results of an image's prediction."""
         return [*self._entries[self._name(self._files.images[number].outputs[0])].get("result", ())]
 
     @contextlib.contextmanager
@@ -180,7 +180,7 @@ class PredictionRecord:
         with about(self._files.folder / FILE):
             self._file.write("".join(f"{json.dumps({'file': name, **one})}\n" for name, one in entries.items()))
             self._file.flush()
-            os.fsync(self._file.fileno())  # a file never gets its name before the record has it
+            os.fsync(self._file.fileno())  # the record contains a file before the file gets its name
         self._entries |= entries
 
     def _name(self, path: Path) -> str:
@@ -191,7 +191,7 @@ class PredictionRecord:
         """Returns whether the files of a prediction are complete.
 
         Raises:
-          DataError: they cannot be kept, and must not be replaced.
+          DataError: they can neither be kept nor replaced.
         """
         entries = [self._entries.get(self._name(path)) for path in outputs]
         complete = True
@@ -227,12 +227,12 @@ class PredictionRecord:
 
 
 def has_record(folder: Path) -> bool:
-    """Returns whether a folder holds the record of a prediction."""
+    """Returns whether a folder contains a prediction record."""
     return (folder / FILE).is_file()
 
 
 def _stamp(path: Path) -> list[int]:
-    """Returns the size and the time of the last change of a file, or of all files of a folder."""
+    """Returns the size and the modification time of a file, or of all files in a folder."""
     if not path.is_dir():
         facts = path.stat()
         return [facts.st_size, facts.st_mtime_ns]

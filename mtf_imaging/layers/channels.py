@@ -43,7 +43,7 @@ def rename_channels(x: mtf.Tensor, name: str) -> mtf.Tensor:
 
 
 def free_name(x: mtf.Tensor, name: str, other: str) -> str:
-    """Returns the name of the output dimension of a weight: `name`, or `other` if the channels of `x` have it."""
+    """Returns the name of a weight's output dimension: `name`, or `other` if the channels of `x` have that name."""
     return other if name == x.shape.dims[-1].name else name
 
 

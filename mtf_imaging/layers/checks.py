@@ -1,4 +1,4 @@
-"""Checks of the arguments of layers."""
+"""Checks of layer arguments."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -19,7 +19,7 @@ FILTERS = "filters"
 class Conv(Layer):
     """A convolution in 1 to 3 spatial dimensions, with a bias and an activation.
 
-    The number of spatial dimensions is that of the input. Every dimension may be split (`mi.ops.conv3d`).
+    The input determines the number of spatial dimensions. Every dimension may be split (`mi.ops.conv3d`).
 
     The weights are `NAME/filter`, [kernel..., channels / groups, filters], and `NAME/bias`, [filters].
 
@@ -30,14 +30,14 @@ class Conv(Layer):
       strides: an int, or one for each spatial dimension.
       padding: "same" or "valid", or a pair (before, after) for each spatial dimension.
       dilation: distance between the taps of the kernel: an int, or one for each spatial dimension.
-      groups: number of groups, which divides the numbers of channels of the input and of the result. A convolution with
-        as many groups as channels is depthwise. In one spatial dimension, there are no groups.
+      groups: number of groups, which must divide the input channels and the filters. A convolution with as many groups
+          as channels is depthwise. 1D convolutions do not support groups.
       use_bias: whether to add a bias.
       activation: "relu", "leaky_relu", "gelu", "silu", "sigmoid", "tanh" or "softmax", a function of the result, or
         None.
-      kernel_initializer: "he_normal", "glorot_uniform", "lecun_normal" or "zeros", or an initializer of TensorFlow.
-      bias_initializer: a number, a number for each filter, or an initializer of TensorFlow.
-      output_name: name of the channel dimension of the result. The layers after this one need the name `channels`.
+      kernel_initializer: "he_normal", "glorot_uniform", "lecun_normal" or "zeros", or a TensorFlow initializer.
+      bias_initializer: a number, a number for each filter, or a TensorFlow initializer.
+      output_name: name of the result's channel dimension. The layers after this one need the name `channels`.
       name: see `Layer`.
     """
 

@@ -29,12 +29,12 @@ class ConvTranspose(Layer):
       kernel_size: size of the kernel: an int, or one for each spatial dimension. With sizes for each dimension, the
         input may have several batch dimensions.
       strides: an int, or one for each spatial dimension. None uses `kernel_size`.
-      output_sizes: sizes of the spatial dimensions of the result. None multiplies those of the input by the strides.
+      output_sizes: spatial sizes of the result. None multiplies the input sizes by the strides.
       padding: "same" or "valid", or a pair (before, after) for each spatial dimension.
       use_bias: whether to add a bias.
       activation: see `Conv`.
       kernel_initializer: see `Conv`. With "he_normal", the variance of the weights is 2 divided by the number of
-        weights in the sum of one value of the result.
+          weights that contribute to one value of the result.
       bias_initializer: see `Conv`.
       name: see `Layer`.
     """
@@ -85,8 +85,8 @@ class ConvTranspose(Layer):
     def _initializer(self, dims: list[mtf.Dimension]) -> Any:
         if self.kernel_initializer != "he_normal":
             return initializer(self.kernel_initializer)
-        # The last dimension of the filter has the channels of the input, so the "fan_out" of TensorFlow is the number
-        # of weights that one input voxel is multiplied with for one filter. A voxel of the result is the sum of
-        # fewer products, because only one of `strides` taps along each dimension reaches it.
+        # The last dimension of the filter has the channels of the input, so TensorFlow's "fan_out" is the number of
+        # weights by which one input voxel is multiplied for one filter. A voxel of the result is the sum of fewer
+        # products, because only one of `strides` taps along each dimension reaches it.
         scale = 2.0 * math.prod(per_dim(dims, self.strides))
         return tf.compat.v1.variance_scaling_initializer(scale, "fan_out")

@@ -26,7 +26,7 @@ class Dense(Layer):
       activation: see `Conv`.
       kernel_initializer: see `Conv`.
       bias_initializer: see `Conv`.
-      output_name: name of the last dimension of the result. The layers after this one need the name `channels`.
+      output_name: name of the result's last dimension. The layers after this one need the name `channels`.
       name: see `Layer`.
     """
 

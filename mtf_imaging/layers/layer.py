@@ -16,7 +16,7 @@ _NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*")  # the names that `tf.com
 
 
 class _Place(NamedTuple):
-    """The scope of the weights of a layer.
+    """The scope of a layer's weights.
 
     Attributes:
       parent: the scope in which the layer was first called.
@@ -28,22 +28,23 @@ class _Place(NamedTuple):
 
 
 class Layer(abc.ABC):
-    """A function of tensors with weights, which it creates on its first call in a program.
+    """A function of tensors that creates its weights on its first call in a program.
 
-    Further calls in the same program share the weights. In another program, such as that of the predictions, a layer
+    Further calls in the same program share the weights. In another program, such as the prediction program, a layer
     creates the same names again, so both programs can share a checkpoint.
 
     Without a name, a layer is numbered in the order of first calls within its scope: `conv`, `conv_1`, `conv_2` and so
     on. Give a name to a layer
 
-    - that not all programs call, such as one that only the loss uses, because it would change the numbers of others;
-    - that is created more than once in a program but has one set of weights. A `scope` around the network, which is
-      entered again, has the same effect for all layers in it.
+    - that not all programs call, such as one that only the loss uses, because it would change the numbers of the
+      others;
+    - that is created more than once in a program but has one set of weights. A `scope` around the network that is
+      entered again has the same effect for all layers in it.
 
     A derived class defines `call`.
 
     Args:
-      name: name of the scope of the weights. Layers with the same name in the same scope share their weights.
+      name: scope of the weights. Layers with the same name in the same scope share their weights.
     """
 
     default_name: str  # the name of layers without a name, before its number
@@ -60,7 +61,7 @@ class Layer(abc.ABC):
 
         Args:
           x: Tensor[batch, spatial..., channels]
-          name: name of the layer, in whose scope its weights belong.
+          name: name of the layer, which is the scope of its weights.
 
         Returns:
           Tensor[batch, spatial..., channels]
@@ -118,6 +119,6 @@ def _check_name(title: str, name: object) -> None:
 
 
 def _number(name: str) -> str:
-    """Returns a name that no scope in the current one has: the name itself, or the name with a number."""
+    """Returns a name that is free in the current scope: the name itself, or the name with a number."""
     with tf.compat.v1.variable_scope(None, default_name=name, auxiliary_name_scope=False) as numbered:
         return numbered.name.rpartition("/")[2]

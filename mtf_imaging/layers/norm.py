@@ -12,16 +12,16 @@ KINDS = ("instance", "batch", "group", "layer")
 class Norm(Layer):
     """A normalization with a scale and an offset for each channel.
 
-    Every dimension may be split. The statistics are those of the whole tensor.
+    Every dimension may be split. The statistics cover the whole tensor.
 
     The weights are `NAME/scale` and `NAME/offset`, [channels]. A batch norm also has `NAME/moving_mean` and
     `NAME/moving_variance`.
 
     Args:
-      kind: "instance", the volume of one case and one channel (`mi.ops.instance_norm`); "batch", all voxels of one
-        channel (`mi.ops.batch_norm`); "group", a group of channels of one case (`mi.ops.group_norm`); or "layer", all
-        channels of one voxel (`mi.ops.layer_norm`).
-      groups: number of groups of channels of a group norm.
+      kind: the values that share statistics: "instance", one channel of one case (`mi.ops.instance_norm`); "batch", one
+          channel of the whole batch (`mi.ops.batch_norm`); "group", a group of channels of one case
+          (`mi.ops.group_norm`); or "layer", all channels of one voxel (`mi.ops.layer_norm`).
+      groups: for a group norm, the number of channel groups.
       epsilon: a number that is added to the variance. None selects 1e-6.
       is_training: for a batch norm, whether to use the statistics of the batch and to update the moving statistics.
       momentum: for a batch norm, the fraction of the moving statistics that an update keeps.

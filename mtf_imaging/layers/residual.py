@@ -16,14 +16,14 @@ from mtf_imaging.layers.spatial import Sizes
 class Residual(Layer):
     """Calls layers one after the other, and adds the input to the result (He et al. 2016, arXiv:1512.03385).
 
-    If the result has another number of channels or the layers have strides, a convolution with a kernel size of 1 and
-    the same strides first converts the input. Its weights are `NAME/shortcut/filter` and `NAME/shortcut/bias`. The
+    If the result has a different number of channels or the layers have strides, a convolution with a kernel size of 1
+    and the same strides first converts the input. Its weights are `NAME/shortcut/filter` and `NAME/shortcut/bias`. The
     layers within the residual layer are numbered within the scope `NAME`.
 
     Args:
       *layers: layers, or functions of a tensor.
       activation: activation of the sum, see `Conv`.
-      shortcut: a layer or a function that converts the input instead. It is called in any case.
+      shortcut: a layer or a function that converts the input instead. It is always called.
       name: see `Layer`.
     """
 
@@ -49,7 +49,7 @@ class Residual(Layer):
 
     @property
     def strides(self) -> Sizes:
-        """The product of the strides of all layers, along all spatial dimensions or along each."""
+        """The product of all layers' strides: one int, or one for each spatial dimension."""
         product: Sizes = 1
         for layer in self.layers:
             product = _product(product, getattr(layer, "strides", 1))

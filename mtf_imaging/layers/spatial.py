@@ -1,4 +1,4 @@
-"""The spatial dimensions of the input of a layer, between the batch and the channels."""
+"""The spatial dimensions of a layer's input, between the batch and the channels."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,9 +16,9 @@ _AXES = {1: ("x",), 2: ("x", "y"), 3: ("x", "y", "z")}
 def spatial_dims(title: str, x: mtf.Tensor, *sizes: Any) -> list[mtf.Dimension]:
     """Returns the spatial dimensions of a tensor.
 
-    They are the dimensions between the first and the last one. If an argument of the layer has one size for each
-    spatial dimension, such as a kernel size of (3, 3), they are as many dimensions before the last one instead, and all
-    dimensions before them belong to the batch.
+    By default, they are the dimensions between the first and the last one. If an argument of the layer has one size for
+    each spatial dimension, such as a kernel size of (3, 3), they are that many dimensions before the channels, and all
+    earlier dimensions belong to the batch.
 
     Args:
       title: the layer, for error messages.
@@ -60,5 +60,5 @@ def per_dim(dims: Sequence[mtf.Dimension], size: Sizes) -> list[int]:
 
 
 def upper(padding: Padding) -> Padding:
-    """Returns a padding as operations take it, in which names have upper-case letters."""
+    """Returns a padding in the form that operations take, with names in upper case."""
     return padding.upper() if isinstance(padding, str) else padding

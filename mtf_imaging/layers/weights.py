@@ -10,7 +10,7 @@ from mtf_imaging.errors import ShapeError
 from mtf_imaging.ops import bias
 from mtf_imaging.ops.precision import master_dtype
 
-# Functions without arguments, such that each variable has its own initializer.
+# Functions without arguments, so that each variable has its own initializer.
 INITIALIZERS: dict[str, Callable[[], Any]] = {
     # He et al. 2015, arXiv:1502.01852
     "he_normal": lambda: tf.compat.v1.variance_scaling_initializer(2.0, "fan_in"),
@@ -26,7 +26,7 @@ def initializer(value: Any) -> Any:
     """Returns an initializer of TensorFlow.
 
     Args:
-      value: a key of `INITIALIZERS`, a number, a sequence of numbers, or an initializer of TensorFlow.
+      value: a key of `INITIALIZERS`, a number, a sequence of numbers, or a TensorFlow initializer.
     """
     if isinstance(value, str):
         return INITIALIZERS[value]()
@@ -34,7 +34,7 @@ def initializer(value: Any) -> Any:
 
 
 def variable(x: mtf.Tensor, name: str, dims: Sequence[mtf.Dimension], initializer: Any) -> mtf.Tensor:
-    """Creates a weight in the current scope, or returns the weight that has this name already.
+    """Creates a weight in the current scope, or returns the weight that already has this name.
 
     The weight is float32 if `x` has fewer bits, and is cast to the dtype of `x`. Its gradient is therefore float32 or
     larger, too.
@@ -43,7 +43,7 @@ def variable(x: mtf.Tensor, name: str, dims: Sequence[mtf.Dimension], initialize
       x: the tensor that the weight is used with.
       name: name of the weight.
       dims: the dimensions of the weight.
-      initializer: an initializer of TensorFlow, which is called with the shape and the dtype.
+      initializer: a TensorFlow initializer, which is called with the shape and the dtype.
 
     Returns:
       Tensor[dims...] with the dtype of `x`.
@@ -66,7 +66,7 @@ def add_bias(x: mtf.Tensor, initial: Any) -> mtf.Tensor:
 
     Args:
       x: Tensor[..., channels]
-      initial: a number, a number for each channel, or an initializer of TensorFlow.
+      initial: a number, a number for each channel, or a TensorFlow initializer.
 
     Returns:
       Tensor[..., channels]

@@ -11,7 +11,7 @@ from mtf_imaging.meshes.local import elementwise, reshape
 
 
 class AddBias(mtf.Operation):
-    """`y = x + bias`, lowered such that TensorFlow can fuse it with the convolution before and the activation after."""
+    """`y = x + bias`, lowered so that TensorFlow can fuse it with the convolution before and the activation after."""
 
     kind = "add_bias"
 

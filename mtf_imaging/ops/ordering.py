@@ -1,6 +1,6 @@
-"""The order of scores, also of those that are not finite, as an order of integers.
+"""The order of scores, including scores that are not finite, as an order of integers.
 
-TensorFlow's kernels order NaN by its place. As integers, all scores have the same order under every layout: NaN is
+TensorFlow's kernels order NaN by its position. As integers, all scores have the same order under every layout: NaN is
 larger than infinity, and the first of equal scores comes first.
 """
 
@@ -10,19 +10,19 @@ from mtf_imaging.meshes.portable import is_portable
 
 
 def key_dtype(dtype: tf.DType) -> tf.DType:
-    """Returns the dtype of the keys of scores: that of integer scores themselves."""
+    """Returns the dtype of keys for scores of a dtype; integer scores are their own keys."""
     if not dtype.is_floating:
         return dtype
     return tf.int64 if dtype == tf.float64 else tf.int32
 
 
 def keys(scores: tf.Tensor) -> tf.Tensor:
-    """Returns integers in the order of scores; for floating-point scores, none of them is the smallest integer.
+    """Returns integers in the order of scores; the key of a floating-point score is never the smallest integer.
 
-    The tails of slices get the smallest integer, so that they come after scores of minus infinity. The bits of positive
-    numbers are in their order, those of negative numbers in the reverse order. Only bitwise operations are used,
-    because TensorFlow computes many other operations on int32 on the host of a GPU. Portable operations compare the
-    scores themselves.
+    The tails of slices get the smallest integer, so that they come after scores of minus infinity. Read as integers,
+    the bits of positive numbers have the order of the numbers, and the bits of negative numbers the reverse order. Only
+    bitwise operations are used, because TensorFlow computes many other operations on int32 on the host of a GPU.
+    Portable operations compare the scores themselves.
     """
     if not scores.dtype.is_floating:
         return scores

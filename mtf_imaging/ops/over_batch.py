@@ -1,8 +1,8 @@
 """Sums over a whole batch, for a training step that computes the batch in micro-batches.
 
-The gradient of a mean over examples is the mean of the gradients of the micro-batches (see
-`training/micro_batches.py`). The gradient of a function of sums over all examples, such as the Dice of a batch, needs
-these sums in every micro-batch. A first pass therefore computes the sums, and a second pass uses them.
+The gradient of a mean over examples is the mean of the micro-batch gradients (see `training/micro_batches.py`). The
+gradient of a function of sums over all examples, such as the Dice of a batch, needs these sums in every micro-batch. A
+first pass therefore computes the sums, and a second pass uses them.
 """
 
 import contextlib
@@ -143,8 +143,8 @@ def over_batch(x: mtf.Tensor) -> mtf.Tensor:
     """Returns the sum of `x` over all micro-batches of a training step.
 
     A loss that is a function of sums over examples, such as the Dice of a batch, passes each sum through this function.
-    The task then trains the same with any number of micro-batches, at the cost of one more forward pass. A loss that is
-    a mean over examples does not need this function.
+    Training then gives the same result with any number of micro-batches, at the cost of one more forward pass. A loss
+    that is a mean over examples does not need this function.
 
     Args:
       x: Tensor[...], a sum over the examples of a micro-batch. It must not depend on another result of `over_batch`.
@@ -154,7 +154,7 @@ def over_batch(x: mtf.Tensor) -> mtf.Tensor:
 
     Raises:
       NotSupportedError: `x` depends on another result of `over_batch` or is in a loop, or a second derivative passes
-        through `x`. All of them are detected only if a step has several micro-batches.
+        through `x`. These errors are detected only if a step has several micro-batches.
     """
     current = _passes.get()
     return current.sum(x) if current else x

@@ -1,9 +1,9 @@
-"""The precision of variables, statistics and losses, and the order of the kinds of numbers."""
+"""The precision of variables, statistics and losses, and the rank of each kind of number."""
 
 import numpy as np
 import tensorflow as tf
 
-# The keys are NumPy's codes of the kinds of numbers.
+# The keys are NumPy's kind codes.
 _RANKS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 INTEGERS = 1  # the rank of integers
 
@@ -30,7 +30,7 @@ def master_dtype(dtype: tf.DType | str) -> tf.DType:
 def rank(dtype: np.dtype | tf.DType) -> int | None:
     """Returns 0 for bool, 1 for integers, 2 for floats, 3 for complex numbers, and None for any other dtype.
 
-    A cast to a dtype of lower rank changes numbers, such as 1.5 in an integer dtype.
+    A cast to a dtype of lower rank changes values, such as 1.5 cast to an integer dtype.
     """
     dtype = np.dtype(dtype.as_numpy_dtype) if isinstance(dtype, tf.DType) else dtype
     return _RANKS.get("f" if dtype == tf.bfloat16.as_numpy_dtype else dtype.kind)

@@ -69,7 +69,7 @@ def recompute(fn: Callable[..., Any], *inputs: mtf.Tensor) -> Any:
 
     Only the inputs and the results of `fn` stay in memory, at the cost of one more forward pass of `fn`. Values and
     gradients do not change: dropout draws the same masks again, and assignments, such as the updates of batch-norm
-    statistics, run once. The values of random operations of mesh_tensorflow, such as `mtf.random_uniform`, and the
+    statistics, run once. The values of mesh_tensorflow's random operations, such as `mtf.random_uniform`, and the
     results of loops stay in memory.
 
     Args:

@@ -31,7 +31,7 @@ class ProgramMesh(mtf.Mesh):
       layout: pairs (tensor dimension, mesh dimension).
 
     Attributes:
-      slices_per_dimension: {name: number of slices} of the dimensions with a rule.
+      slices_per_dimension: {name: number of slices} for the dimensions with a rule.
       asked: whether a network read these numbers. Its graph is then valid for this layout only.
       gradients: the gradients of weights, which only the update reads.
     """
@@ -81,7 +81,7 @@ class Reshard(mtf.Operation):
 
 
 class ReshardGrad(Reshard):
-    """The gradient of a `Reshard`, as a class that `layout_changes` can tell apart."""
+    """The gradient of a `Reshard`, as a class of its own that `layout_changes` can recognize."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,7 +112,7 @@ class LayoutChange:
 
 
 def layout_changes(graph: mtf.Graph, mesh_impl: ShardMeshImpl) -> list[LayoutChange]:
-    """Returns the layout changes in the forward pass of a graph, without those that the layout has no rule for."""
+    """Returns the layout changes in the forward pass of a graph for which the layout has a rule."""
     changes = {}  # by name, because a recomputed operation is in the graph twice
     for op in all_operations(graph):
         if type(op) is not Reshard:
@@ -129,7 +129,7 @@ def layout_changes(graph: mtf.Graph, mesh_impl: ShardMeshImpl) -> list[LayoutCha
 
 
 def slices_per_dimension(x: mtf.Tensor) -> dict[str, int]:
-    """Returns the number of slices of each dimension of a tensor under the program's layout.
+    """Returns a tensor's number of slices along each dimension under the program's layout.
 
     Args:
       x: Tensor[...]
@@ -154,7 +154,7 @@ def gather_slices(x: mtf.Tensor, names: str | Sequence[str], name: str | None = 
 
     Args:
       x: Tensor[...]
-      names: one or more names of dimensions of `x`. With an empty list, the function returns `x` itself.
+      names: one or more dimension names of `x`. With an empty list, the function returns `x` itself.
       name: name of the operation, which appears in reports.
 
     Returns:

@@ -28,7 +28,7 @@ class _Function:
     slope: Callable[[tf.Tensor], tf.Tensor]
 
     def derivative(self, x: tf.Tensor, order: int) -> tf.Tensor:
-        """Returns the derivative of an order. Derivatives above the first one are those of `slope`."""
+        """Returns the derivative of a given order. Derivatives above the first one are derivatives of `slope`."""
         if order < 2:
             return self.slope(x) if order else self.value(x)
         with tf.GradientTape() as tape:
@@ -45,7 +45,7 @@ def _normal_cdf(x: tf.Tensor) -> tf.Tensor:
 
 def _gelu(x: tf.Tensor) -> tf.Tensor:
     if is_portable():
-        # ONNX has no complement of the error function. The converter of TFLite knows the formula of TensorFlow.
+        # ONNX has no complement of the error function. The TFLite converter knows TensorFlow's formula.
         is_tflite = widest_dtype() != tf.float64
         return tf.nn.gelu(x) if is_tflite else 0.5 * x * (1 + tf.math.erf(x * math.sqrt(0.5)))
     return x * _normal_cdf(x)
@@ -130,7 +130,7 @@ def gelu(x: mtf.Tensor, approximate: bool = False, name: str | None = None) -> m
     """Computes the Gaussian error linear unit (Hendrycks and Gimpel 2016, arXiv:1606.08415), like `tf.nn.gelu`.
 
     `y = x P(X <= x)`, where X is a standard normal number. Every dimension may be split. In float64, the result is
-    accurate to 16 digits; that of `tf.nn.gelu` has the 8 digits of its constants.
+    accurate to 16 digits; `tf.nn.gelu` is accurate to the 8 digits of its constants.
 
     Args:
       x: Tensor[...]

@@ -26,11 +26,11 @@ class Geometry:
 
     Attributes:
       names: names of the spatial dimensions.
-      sizes: sizes of the spatial dimensions that the windows slide over, such as those of a convolution's input.
+      sizes: sizes of the spatial dimensions that the windows slide over, such as the sizes of a convolution's input.
       windows: the `Window` of each dimension.
       batch_ndims: number of dimensions before the spatial dimensions.
       pads_itself: whether the geometry pads slices even if no dimension is split, so that the local functions always
-        have VALID padding. It does so in any case if TensorFlow has no padding that gives the same windows.
+          have VALID padding. It always does so if TensorFlow has no padding that gives the same windows.
     """
 
     names: tuple[str, ...]
@@ -148,7 +148,7 @@ class Geometry:
         return halo.narrow(mesh, dx, self.margins(mesh))
 
     def narrowing(self, mesh: ShardMeshImpl, dx: mtf.Tensor, shape: mtf.Shape | None = None) -> Round:
-        """Returns the exchanges of `narrowed`; `shape` is that of the narrowed tensor if it differs from `dx.shape`."""
+        """Returns the exchanges of `narrowed`; `shape` is the narrowed tensor's shape if it differs from `dx.shape`."""
         slice_shape = mesh.slice_shape(shape or dx.shape)
         return Round(halo.exchanges(mesh, self.margins(mesh), slice_shape, dx.dtype.size, adjoint=True))
 

@@ -19,7 +19,7 @@ from mtf_imaging.settings.step import (
 )
 from mtf_imaging.settings.values import MODEL_FORMATS, ONE_SCALE, Resolution
 
-STORED = "stored"  # cleanup rules that the run, or the folder of its folds, contains
+STORED = "stored"  # the cleanup rules in the folder of the run or of its folds
 
 
 @settings
@@ -27,12 +27,12 @@ class TrainedRunSettings(Settings):
     """The trained network of a job.
 
     Attributes:
-      model_dir: folder of the run, which train wrote; with `ensemble`, of cross_validate.
+      model_dir: folder of the run, which train wrote; with `ensemble`, the output folder of cross_validate.
       checkpoint: the checkpoint to use: the last, or the best on the held-out cases of the training.
       averages: whether to use the averages of the weights, if the run has them (train.average_decay), instead of the
         weights of the last step.
       ensemble: whether to average the probabilities of all folds in `model_dir`, the output folder of cross_validate.
-        More folds take more time, but no more memory of the devices. Detections of objects cannot be averaged.
+        More folds take more time, but not more device memory. Detections of objects cannot be averaged.
     """
 
     model_dir: str | Path = setting(flag=True)
@@ -46,7 +46,7 @@ class WindowSettings(Settings):
     """The intensities of a CT.
 
     Attributes:
-      window: the intensity window (low, high) in HU to which images of LiTS are clipped, the same as in training. For
+      window: the intensity window (low, high) in HU to which LiTS images are clipped, the same as in training. For
         other data, the intensity schemes of the training are used.
     """
 
@@ -55,7 +55,7 @@ class WindowSettings(Settings):
 
 @settings
 class FlipSettings(Settings):
-    """The flips of an image whose predictions are averaged.
+    """Test-time flips of an image; their predictions are averaged.
 
     Attributes:
       flips: axes to flip, for instance ("x", "y", "z"), or ("width",) of photos and of images with objects.
@@ -68,7 +68,7 @@ class FlipSettings(Settings):
 
 @settings
 class ScaleSettings(Settings):
-    """The sizes of an image whose predictions are averaged.
+    """Test-time scales of an image; their predictions are averaged.
 
     Attributes:
       scales: factors by which photos and images with objects are enlarged, for instance (0.5, 1.0, 1.5). Probabilities
@@ -86,8 +86,9 @@ class CleanupSettings(Settings):
     Attributes:
       largest_liver: whether to keep only the largest component of the liver, lesions included.
       lesions_in_liver: whether to drop lesions that do not touch the liver.
-      cleanup_rules: the rules: stored for those that were chosen on held-out cases, unless one of the two settings
-        above is True; none; lits for the two settings above; or a list such as liver=largest,lesion=min_volume:0.1.
+      cleanup_rules: stored for the rules that were chosen on held-out cases, unless one of the two settings above is
+          True; none for no rules; lits for the two settings above; or a list such as
+          liver=largest,lesion=min_volume:0.1.
     """
 
     largest_liver: bool = setting(default=False, example="True")
@@ -130,8 +131,8 @@ class OutputFormatSettings(Settings):
     """The files of segmentations.
 
     Attributes:
-      output_format: the file format of segmentations of volumes; dicom-seg is only for predict and DICOM series.
-        Default: the ending of the output for one volume, otherwise the format of the volume, and nifti for DICOM.
+      output_format: the file format of volume segmentations; dicom-seg is only for predict and DICOM series. Default:
+        the ending of the output for one volume, otherwise the format of the volume, and nifti for DICOM.
     """
 
     output_format: str | None = setting(default=None, choices=tuple(OUTPUT_FORMATS), flag=True)
@@ -139,11 +140,11 @@ class OutputFormatSettings(Settings):
 
 @settings
 class MapSettings(Settings):
-    """What `predict` writes besides the labels of a volume.
+    """The files that `predict` writes in addition to the labels of a volume.
 
     Attributes:
-      label_codes: JSON file with the codes of the labels for output_format dicom-seg. Default: codes of liver and
-        lesion for data with the labels of LiTS.
+      label_codes: JSON file with the label codes for output_format dicom-seg. Default: codes of liver and lesion for
+          data with LiTS labels.
       probabilities: whether to write the probabilities of each class, on the voxels of the volume, as float32.
       uncertainty: whether to write the entropy of the probabilities and, with `ensemble` or `flips`, the mutual
         information, which is 0 where all networks and flips agree.
@@ -165,13 +166,13 @@ class EvaluateSettings(InferenceSettings, PlacementSettings, OutputFormatSetting
       output_dir: folder for metrics.json, report.html, pictures and predictions.
       fold: evaluate only the held-out cases of this fold, counted from 0. Default: all cases.
       splits_file: file of the folds. Default: the file in `model_dir`, which train wrote.
-      cases: the images to evaluate. Default: all in `input_dir`, or those of the fold or split.
+      cases: the images to evaluate. Default: all images in `input_dir`, or the images of the fold or split.
       num_pictures: number of images to draw pictures of.
       choose_cleanup: whether to choose the rules of `cleanup` on these cases and store them in `model_dir`, where
-        predict and evaluate find them. The cases must be held out, and must not be those of a final test.
+          predict and evaluate find them. The cases must be held out, and must not belong to a final test set.
       eval_batch_size: number of photos, or of images with objects, that the network computes together. It changes speed
-        and memory, never results. Photos that are padded to different sizes, and those of an `ensemble`, are computed
-        one at a time.
+          and memory, never results. Photos that are padded to different sizes, and all photos with an `ensemble`, are
+          computed one at a time.
     """
 
     input_dir: str | Path = setting(flag=True, shared=False)

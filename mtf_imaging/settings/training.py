@@ -47,22 +47,22 @@ class RunSettings(Settings):
         statistics. Default: all weights are trained.
       average_decay: decay of exponential moving averages of the weights, such as 0.9998. Held-out scores, evaluate,
         predict and export then use the averages. Default: no averages.
-      class_frequencies: frequencies of the classes that a new network predicts before its first step: data for those of
-        the labels of the training data, a fraction for each output of the network, or None to start from biases of 0.
-        The run keeps the fractions. Networks without the method with_class_biases start from their own biases.
+      class_frequencies: frequencies of the classes that a new network predicts before its first step: data for the
+        frequencies of the training labels, a fraction for each output of the network, or None to start from biases of
+        0. The run keeps the fractions. Networks without the method with_class_biases start from their own biases.
       checkpoint_every: number of steps between checkpoints.
       checkpoints_kept: number of most recent checkpoints to keep.
       checkpoint_async: whether to write checkpoints in the background, while the next steps run. This takes host memory
         for a copy of all variables.
       eval_every: number of steps between evaluations of held-out cases. Default: `checkpoint_every`.
       monitor: the measure of held-out cases that selects the best checkpoint, which is kept in addition to the recent
-        ones; higher is better. Default: the Dice of the lesion in LiTS, the mean Dice of all masks in other records,
-        the mean IoU of photos, and the average precision of the masks, or else of the boxes, of objects.
+        ones; higher is better. Default: the lesion Dice for LiTS, the mean Dice of all masks for other records, the
+        mean IoU for photos, and the average precision of masks, or of boxes without masks, for objects.
       trackers: experiment trackers that receive losses, scores and settings, separated by commas: mlflow, wandb. Their
         own environment variables name the server. Default: none, and nothing is sent anywhere.
-      tracking_project: the experiment of MLflow, or the project of Weights & Biases.
+      tracking_project: the MLflow experiment, or the Weights & Biases project.
       tracking_name: the name of the run in `trackers`. Default: the name of its folder.
-      tracking_every: number of steps between steps that `trackers` receive. TensorBoard events contain every step.
+      tracking_every: interval, in steps, at which `trackers` receive values. TensorBoard events contain every step.
     """
 
     num_steps: int = setting(default=1000, unit="steps", least=1, flag=True)
@@ -106,7 +106,8 @@ class FoldSettings(FoldsSettings):
     Attributes:
       fold: hold out this fold of the records in `data_dir`, counted from 0, and score it during training. Replaces
         `eval_dir`.
-      fold_digest: digest of the fold that the run began with. Default: the one that the run has stored, if it has one.
+      fold_digest: digest of the fold with which the run began. Default: the digest that the run has stored, if there is
+          one.
     """
 
     fold: int | None = setting(default=None, least=0, flag=True)

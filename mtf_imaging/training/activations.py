@@ -43,7 +43,7 @@ class TrainedNetwork:
 
     @property
     def activation_names(self) -> tuple[str, ...]:
-        """The names of all activations, in the order in which the network computes them."""
+        """The names of all activations, in the order of their computation."""
         return self._activations(self._sizes).names
 
     def activations(self, image: np.ndarray, names: str | Sequence[str]) -> Any:
@@ -71,7 +71,7 @@ class Activations:
 
     @functools.cached_property
     def names(self) -> tuple[str, ...]:
-        """The names of all activations, in the order in which the network computes them."""
+        """The names of all activations, in the order of their computation."""
         return tuple(_activations(trace_only(self._predict, self._inputs, self._program.layout).graph, self._inputs))
 
     def compute(self, image: np.ndarray, names: str | Sequence[str]) -> Any:
@@ -82,7 +82,7 @@ class Activations:
           names: a name, or several names.
 
         Returns:
-          The array of the activation without the dimension `batch`; for several names, a dict of such arrays by name.
+          The activation as an array without the dimension `batch`; for several names, a dict of such arrays by name.
 
         Raises:
           ConfigError: an activation does not exist.
@@ -121,7 +121,7 @@ class Activations:
 
 
 def _activations(graph: mtf.Graph, inputs: Collection[str]) -> dict[str, mtf.Tensor]:
-    """Returns the activations of a graph by name; a scope has the last one in it."""
+    """Returns the activations of a graph by name; a scope stands for the last activation in it."""
     found: dict[str, mtf.Tensor] = {}
     for op in graph.operations:
         tensors = [tensor for tensor in op.outputs if _BATCH in tensor.shape.dimension_names]
@@ -143,7 +143,7 @@ def _batch_first(x: mtf.Tensor) -> mtf.Tensor:
 
 
 def _plain(tensor: tf.Tensor) -> np.ndarray:
-    """Returns the array of the first image, in a dtype of NumPy."""
+    """Returns the array of the first image, in a NumPy dtype."""
     tensor = tensor[0]
     return tf.cast(tensor, tf.float32).numpy() if tensor.dtype in (tf.bfloat16, tf.float16) else tensor.numpy()
 

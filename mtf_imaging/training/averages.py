@@ -24,7 +24,7 @@ _RESULTS: dict[Callable[..., Any], Callable[[mtf.Tensor, mtf.Tensor], mtf.Tensor
 
 
 def average_name(name: str) -> str:
-    """Returns the name of the average of a variable in programs and checkpoints."""
+    """Returns the name of a variable's average in programs and checkpoints."""
     return f"{name}/{AVERAGE}"
 
 
@@ -34,7 +34,7 @@ def averages_in(names: Collection[str]) -> dict[str, str]:
 
 
 def check_decay(decay: float | None) -> None:
-    """Raises ConfigError unless a decay is None or a number between 0 and 1."""
+    """Raises ConfigError unless the decay is None or a number between 0 and 1."""
     is_number = isinstance(decay, int | float) and not isinstance(decay, bool)
     if decay is not None and not (is_number and 0 < decay < 1):
         raise ConfigError(
@@ -53,7 +53,7 @@ def apply_update(
     """Updates variables once, and then their averages.
 
     After step t = 1, 2, ..., `average = d average + (1 - d) value` with `d = min(average_decay, (1 + t) / (10 + t))`,
-    as in `tf.train.ExponentialMovingAverage` with `num_updates=t`. An average is the initial value at first.
+    as in `tf.train.ExponentialMovingAverage` with `num_updates=t`. An average starts at the initial value.
 
     Args:
       optimizer: the optimizer.

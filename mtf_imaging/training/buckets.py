@@ -16,7 +16,7 @@ Sizes = tuple[int, ...]
 
 
 def batch_sizes(batch: Mapping[str, Any]) -> Sizes:
-    """Returns the voxels of the images of a batch along their spatial dimensions.
+    """Returns the sizes of a batch's images along their spatial dimensions, in voxels.
 
     Args:
       batch: the inputs of a step: `image` [batch, spatial dimensions..., channels], or a list of micro-batches `parts`.
@@ -57,8 +57,8 @@ class Buckets:
           layout: the layout.
           mesh_impl: the mesh implementation, as in `Program`.
           devices: device strings, as in `Program`.
-          report: a function that is called after each step is built, with the step, its programs and the seconds that
-            this took.
+          report: a function that is called after each step is built, with the step, its programs and the build time in
+              seconds.
         """
         built: dict[Sizes, BuiltStep] = {}
         shared: Program | None = None
@@ -75,7 +75,7 @@ class Buckets:
         """Checks batches, and groups micro-batches into the inputs of a step.
 
         Args:
-          batches: an endless iterable of batches; with micro-batches, of as many small batches of one size per step.
+          batches: an endless iterable of batches; with micro-batches, that many small batches of one size per step.
             Each batch contains the regions of this process, and "sizes", the sizes of the whole images.
           start: number of the first step.
           title: description of the source of the batches, for error messages.
@@ -95,7 +95,7 @@ class Buckets:
 
 
 class BuiltBuckets:
-    """A `BuiltStep` that calls the program for the size of the images of a batch.
+    """A `BuiltStep` that calls the program for the image size of a batch.
 
     Args:
       built: the programs of each size, which share their variables. The first program holds them.

@@ -16,8 +16,8 @@ def building(what: str, bar: tqdm | None = None, progress: bool = True) -> Itera
 
     Args:
       what: the description, for instance "building the network".
-      bar: a progress bar that shows the description after its title; the time of the block does not count in its rate.
-        None shows a separate line, which disappears at the end of the block.
+      bar: a progress bar that shows the description after its title; its rate does not count the time of the block.
+          None shows a separate line, which disappears at the end of the block.
       progress: whether to show anything.
     """
     if not progress or (bar is not None and bar.disable):

@@ -65,7 +65,7 @@ class RegionDataSet(Protocol):
         start_step: int,
         regions: Mapping[str, TensorRegion],
     ) -> Iterator[dict]:
-        """Yields the same batches as `DataSet.batches`, but only the region of this process of each input.
+        """Yields the same batches as `DataSet.batches`, but only this process's region of each input.
 
         Training calls this method instead of `batches`, also if the process runs alone and its regions are whole.
 

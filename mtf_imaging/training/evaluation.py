@@ -1,4 +1,4 @@
-"""The protocol of evaluations of held-out cases; an evaluation does not have to derive from it."""
+"""The protocol for evaluations of held-out cases; an evaluation does not have to derive from it."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -22,7 +22,7 @@ class Evaluation(Protocol):
         loss_batches(eval_dir, *, batch_size, sizes) -> iterator of dicts, as in `DataSet.batches`
 
     It yields all cases, in the same order on every call. If the last batch is incomplete, the first cases fill it up.
-    If the evaluation can read regions of the cases, it defines another method, which training calls instead:
+    If the evaluation can read regions of the cases, it also defines a second method, which training calls instead:
 
         loss_region_batches(eval_dir, *, batch_size, sizes, micro_batches, regions) -> iterator of dicts
 
@@ -39,8 +39,8 @@ class Evaluation(Protocol):
     def open(self, eval_dir: str, sizes: tuple[int, ...] | None) -> Callable[[Predict], Evaluated]:
         """Returns a function that evaluates a network on the cases of a folder.
 
-        The function should call the network once per case. If the run is asked to stop, the call of the network raises
-        an exception that ends the evaluation.
+        The function should call the network once per case. If the run is asked to stop, calling the network raises an
+        exception that ends the evaluation.
 
         Args:
           eval_dir: the folder.

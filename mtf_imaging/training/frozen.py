@@ -1,4 +1,4 @@
-"""The weights that a training does not change."""
+"""The weights that training does not change."""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ class Frozen:
     """Freezes the weights of a task whose names match.
 
     Args:
-      patterns: patterns of the names of variables; see `NamePatterns`.
+      patterns: patterns of variable names; see `NamePatterns`.
 
     Raises:
       ConfigError: the patterns are not strings.
@@ -50,7 +50,7 @@ NOTHING_FROZEN = Frozen()
 
 
 def describe_frozen(program: Program) -> str:
-    """Returns the number of frozen weights of a program as text; "" if none are frozen."""
+    """Returns a program's number of frozen weights as text; "" if none are frozen."""
     values = sum(program.variables[name].shape.num_elements() for name in program.frozen)
     number = len(program.frozen)
     return f"{values:,} weights in {number} variable{'s' * (number > 1)} are frozen" if number else ""

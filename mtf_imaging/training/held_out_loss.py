@@ -50,7 +50,7 @@ class HeldOutLoss:
 
     @property
     def regions(self) -> dict[str, TensorRegion]:
-        """The region of each input of a micro-batch that this process computes."""
+        """This process's region of each input of a micro-batch."""
         return input_regions(self._program, self._inputs)
 
     def __call__(self, batches: Iterable[Any]) -> float:

@@ -59,7 +59,7 @@ class SumsOverBatch:
         return [tensors.pop(name) for name in self.specs]
 
     def cut(self, parts: Sequence[dict[str, Any]]) -> list[dict[str, tf.Tensor]]:
-        """Cuts the slices of this process out of the inputs of each micro-batch."""
+        """Cuts this process's slices out of each micro-batch's inputs."""
         return [self.program.cut(**inputs) for inputs in parts]
 
     def __call__(self, parts: Sequence[dict[str, tf.Tensor]]) -> dict[str, tf.Tensor]:
@@ -168,7 +168,7 @@ class MicroBatches:
         """Computes one training step on the regions of this process; see `__call__`.
 
         Args:
-          parts: a list of dicts with the region of this process of each input of each micro-batch.
+          parts: a list with one dict per micro-batch, which contains this process's region of each input.
         """
         with tf.device(self.program.mesh_impl.host):  # sum on the device of the results, not on the default GPU
             whole, total = self._sums(parts), None

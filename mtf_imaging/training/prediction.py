@@ -54,14 +54,14 @@ def predictor(
       checkpoint: "last", or "best" for the checkpoint with the best score on held-out cases.
       dtype: dtype of images and activations.
       layout: the layout, as in `Program`. It may differ from the layout in training. A rule for `batch` is dropped,
-        except with a window: then each processor along `batch` computes other windows.
+          except with a window: then each processor along `batch` computes different windows.
       mesh_shape: the mesh of processors, as in `Program`.
       mesh_impl: the mesh implementation, as in `Program`.
       progress: whether to show progress on stderr while the network is built.
       other_sizes: further sizes of images, or None for any sizes. For each of them, a program with the same weights is
         built when an image of this size first occurs.
-      window: the window that slides over images of any size, for which the only program is built; None to compute a
-        whole image at once.
+      window: the window that slides over images of any size; then only the program for the window is built. None
+          computes a whole image at once.
       averages: whether to use the averages of the weights, if the checkpoint has them.
 
     Returns:
@@ -122,16 +122,16 @@ def predictors(
     """Builds one network for several runs of the same task, such as the folds of a cross-validation.
 
     All functions share one program, so the devices need memory for one network, and the graph is built only once. The
-    weights of all runs are read once and stay in host memory; they are small compared with the activations. A function
-    copies its weights to the devices if another function was called before it. A run that is still training therefore
-    does not change the results.
+    weights of all runs are read once and stay in host memory; they are small compared with the activations, and a run
+    that is still training does not change them. A function copies its weights to the devices if another function was
+    called before it.
 
     Args:
       task, sizes, checkpoint, dtype, layout, mesh_impl, progress, other_sizes, window, averages: the same as in
         `predictor`.
       model_dirs: the folders of one or more runs.
       batch_size: the number of images that the method `predict_batch` of a network takes. A rule for `batch` is dropped
-        only if it is 1.
+          only if `batch_size` is 1.
 
     Returns:
       A function for each run, as `predictor` returns it. They must not be called at the same time.
@@ -206,13 +206,13 @@ def _predictors(
 
 
 class _Weights:
-    """Several sets of weights of one program in host memory, one of which is in its variables.
+    """Several sets of weights for one program in host memory; the variables of the program hold one of them.
 
     Args:
       program: the program.
 
     Attributes:
-      kept: the values of the step and of the variables of each set.
+      kept: the values of the step and the variables, for each set.
     """
 
     def __init__(self, program: Program) -> None:
@@ -221,7 +221,7 @@ class _Weights:
         self._current = -1
 
     def keep(self) -> None:
-        """Adds the present weights of the program as another set."""
+        """Adds the current weights of the program as another set."""
         self._current = len(self.kept)
         self.kept.append([variable.numpy() for variable in self._variables])
 

@@ -65,9 +65,10 @@ def check_takes(thing: object, name: str, where: str, by_place: Iterable[str], b
 
 
 def replaces(thing: object, name: str, other: str) -> bool:
-    """Returns whether an object has method `name`, which is to be called instead of method `other`.
+    """Returns whether an object has the method `name`, which should be called instead of the method `other`.
 
-    If a derived class defines only `other`, the inherited method `name` does not know its changes and is not called.
+    If a derived class overrides only `other`, the inherited method `name` does not reflect the change and is not
+    called.
 
     Args:
       thing: the object.

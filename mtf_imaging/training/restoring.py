@@ -1,4 +1,4 @@
-"""Restores the weights of a run into a program, for programs other than those of training and prediction."""
+"""Restores the weights of a run into a program, for programs other than the training and prediction programs."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def restore_run(model_dir: str | Path, program: Program, checkpoint: str = "last
       The step of the checkpoint.
 
     Raises:
-      CheckpointError: there is no checkpoint, or it lacks a variable of the program or has it in another shape.
+      CheckpointError: there is no checkpoint, or a variable of the program is missing from it or has another shape.
     """
     load_weights(weights_folder(model_dir, checkpoint), program, averages)
     return int(program.step)

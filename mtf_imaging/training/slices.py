@@ -22,7 +22,7 @@ BUILDING = "building the network"
 class ImageSlices(Protocol):
     """The slices of an image, and of its prediction, that the processes compute.
 
-    A region is a tuple of Python slices, one for each dimension: the spatial ones, then channels or classes. All
+    A region is a tuple of Python slices, one for each dimension: the spatial dimensions, then channels or classes. All
     processes make the same calls.
 
     Attributes:
@@ -67,7 +67,7 @@ class ProgramNetwork:
         """Returns the prediction for each image of a batch, in every process.
 
         Args:
-          images: `[images, ...]`, at most as many as the batch of the program, which the last image fills up.
+          images: `[images, ...]`, at most the batch size of the program; the last image fills up a smaller batch.
         """
         missing = max(region[0].stop for region in self._batch.inputs) - len(images)
         filled = np.concatenate([images, np.repeat(images[-1:], missing, axis=0)]) if missing else images
@@ -87,7 +87,7 @@ class ProgramNetwork:
 class ProgramBatch:
     """The network of a program for batches of images, of which each process computes a slice.
 
-    The attributes are those of `ImageSlices`. Their regions have the batch as an additional first dimension.
+    It has the attributes of `ImageSlices`, whose regions have the batch as an additional first dimension.
 
     Args:
       program: a program with the input `image`.
@@ -104,7 +104,7 @@ class ProgramBatch:
         return self.run(lambda: self._program.call_slices(image=image))
 
     def run(self, call: Callable[[], Any]) -> Any:
-        """Calls the program; returns its results as arrays."""
+        """Calls the program and returns its results as arrays."""
         # TensorFlow optimizes the graph in the first call.
         with building(BUILDING, progress=self._progress):
             arrays = tf.nest.map_structure(lambda tensor: tensor.numpy(), call())
@@ -121,8 +121,8 @@ class NetworkBySize:
     """A network for images of several sizes.
 
     Args:
-      build: a function that returns the network for the voxels along the spatial dimensions. It is called when an image
-        of this size first occurs.
+      build: a function that returns the network for the given sizes of the spatial dimensions. It is called when an
+          image of these sizes first occurs.
     """
 
     def __init__(self, build: Callable[[tuple[int, ...]], ImageNetwork]) -> None:

@@ -22,7 +22,7 @@ from mtf_imaging.training.task import Inputs, Task, loss_of, task_inputs
 class BuiltStep(Protocol):
     """A callable training step, which maps the inputs of a batch to the loss and the task's measures.
 
-    A call takes whole inputs. `call_slices` takes the region of this process of each input, so that no process holds a
+    A call takes whole inputs. `call_slices` takes only this process's region of each input, so that no process holds a
     whole batch.
 
     Attributes:
@@ -46,7 +46,7 @@ class TracedStep(NamedTuple):
     Attributes:
       traced: the graph.
       phases: {operation: FORWARD, BACKWARD or UPDATE} for all operations that the step needs, in graph order.
-      parts: number of passes through the network per step: one for each micro-batch.
+      parts: number of passes through the network per step, one for each micro-batch.
       forward_passes: number of forward passes for each backward pass.
     """
 

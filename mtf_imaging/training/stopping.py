@@ -1,4 +1,4 @@
-"""When several processes stop: all of them after the same step, even if only one was asked to."""
+"""Stops several processes after the same step, even if only one of them was asked to stop."""
 
 import time
 from collections.abc import Callable

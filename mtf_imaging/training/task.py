@@ -37,7 +37,7 @@ class Task(Protocol):
     def predict(self, **inputs: mtf.Tensor) -> mtf.Tensor | dict[str, mtf.Tensor]:
         """Returns the prediction for an image; for a segmentation, probabilities Tensor[batch, x, y, z, classes].
 
-        A prediction of several parts is a dict of Tensors by name, each with the first dimension `batch`.
+        A prediction with several outputs is a dict of Tensors by name, each with the first dimension `batch`.
         `training.prediction` passes `image`, Tensor[batch, x, y, z, channels], with one to three spatial dimensions.
         """
 

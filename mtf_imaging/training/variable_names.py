@@ -1,4 +1,4 @@
-"""Patterns of the names of variables, by which settings select scopes of a network."""
+"""Patterns of variable names, with which settings select scopes of a network."""
 
 import fnmatch
 from collections.abc import Iterable, Sequence
@@ -8,18 +8,18 @@ from mtf_imaging.spelling import did_you_mean
 
 
 class NamePatterns:
-    """Selects variables by patterns of their names.
+    """Selects variables by name patterns.
 
     A pattern matches a variable if it matches its whole name or one of its scopes. `resnet/stem` selects the variables
     in this scope, and `resnet/stem*` those in `resnet/stem` and `resnet/stem_norm`. `*` stands for any characters,
     slashes included, `?` for one character, and `[01]` for one of several.
 
     Args:
-      patterns: the patterns, or a string of patterns that are separated by commas.
+      patterns: the patterns, or a string of comma-separated patterns.
       setting: the name of the setting that contains them, for messages.
 
     Attributes:
-      patterns: the patterns, without empty ones.
+      patterns: the patterns, without empty strings.
 
     Raises:
       ConfigError: the patterns are not strings.
@@ -46,7 +46,7 @@ class NamePatterns:
 
         Args:
           names: the names of all variables.
-          owner: what has these variables, for the message.
+          owner: the owner of these variables, for the message.
 
         Raises:
           ConfigError: a pattern matches no variable.

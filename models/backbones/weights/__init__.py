@@ -1,7 +1,7 @@
 """Checkpoints of reference ResNets as weights of `ResNetBackbone`: a name table for each format.
 
-A table maps the names of the variables of a `ResNetBackbone` to those of a checkpoint. It follows from the names and
-shapes of the checkpoint alone, which show the number of blocks, the stem and the number of filters.
+A table maps the variable names of a `ResNetBackbone` to the names in a checkpoint. It depends only on the names and
+shapes in the checkpoint, which reveal the number of blocks, the stem and the number of filters.
 """
 
 from mtf_imaging.models.backbones.weights.keras_applications import KerasApplications

@@ -1,4 +1,4 @@
-"""The names of the ResNets of Keras applications, in `.keras` and HDF5 files."""
+"""The variable names of the Keras Applications ResNets, in `.keras` and HDF5 files."""
 
 import re
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ _V2 = "conv2_block1_preact_bn"
 
 
 class KerasApplications:
-    """Weights of ResNet50, ResNet101 and ResNet152 of Keras applications: `conv2_block1_1_conv`.
+    """Weights of ResNet50, ResNet101 and ResNet152 from Keras Applications: `conv2_block1_1_conv`.
 
     Attributes:
       name: the name of the format.
@@ -44,7 +44,7 @@ class KerasApplications:
           shapes: the variables of the file, {name: shape}.
 
         Raises:
-          CheckpointError: the file has other blocks than a `ResNetBackbone`.
+          CheckpointError: the blocks in the file differ from a `ResNetBackbone`.
         """
         if any(name.startswith(f"{_V2}/") for name in shapes):
             raise mi.CheckpointError(
@@ -77,12 +77,12 @@ class KerasApplications:
 
 
 def _mean_without_bias(mean: str, bias: str, conv: Conv) -> Conversion:
-    """Returns the conversion of the mean of a norm after a convolution with a bias."""
+    """Returns the conversion of a norm's mean after a convolution with a bias."""
     return Conversion({mean: (conv.outputs,), bias: (conv.outputs,)}, lambda value, bias: value - bias)
 
 
 def _layer(name: str) -> str:
-    """Returns the common part of the names of a convolution and its norm in Keras, given the name in this package.
+    """Returns the common part of Keras's names for a convolution and its norm, given the name in this package.
 
     >>> _layer("resnet/stem"), _layer("resnet/stage0/block2/conv1"), _layer("resnet/stage1/block0/shortcut")
     ('conv1', 'conv2_block3_2', 'conv3_block1_0')

@@ -1,4 +1,4 @@
-"""The structure of a residual network, its variables, and the table of their names in a checkpoint."""
+"""The structure of a residual network, its variables, and their names in a checkpoint."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping
@@ -10,8 +10,8 @@ Shape = tuple[int, ...]
 
 _DEPTHS = {(3, 4, 6, 3): 50, (3, 4, 23, 3): 101, (3, 8, 36, 3): 152}
 _BASIC_DEPTHS = {(2, 2, 2, 2): 18, (3, 4, 6, 3): 34}
-_FILTERS = 64  # of the stem of published networks
-# The variables of a norm of this package, and their names in TensorFlow.
+_FILTERS = 64  # in the stem of published networks
+# The variables of a norm in this package, and their names in TensorFlow.
 _NORM = {"scale": "gamma", "offset": "beta", "moving_mean": "moving_mean", "moving_variance": "moving_variance"}
 
 
@@ -32,7 +32,7 @@ class Conv(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Structure:
-    """What the weights of a residual network determine.
+    """The structure of a residual network, which its weights determine.
 
     Attributes:
       blocks: number of blocks in each stage.
@@ -98,7 +98,7 @@ class Structure:
 
 @dataclasses.dataclass(frozen=True)
 class Conversion:
-    """How a variable follows from arrays of a checkpoint.
+    """The conversion of a checkpoint's arrays to a variable.
 
     Attributes:
       shapes: the names of the arrays and their shapes, {name: shape}.
@@ -115,11 +115,11 @@ class NameTable:
 
     Attributes:
       title: the name of the network.
-      names: {name in this package: name in the checkpoint} of variables that are copied.
-      shapes: {name in this package: shape} of all variables.
+      names: {name in this package: name in the checkpoint} for copied variables.
+      shapes: {name in this package: shape} for all variables.
       settings: the settings of a `ResNetBackbone` that computes the same features, {name: value}.
-      notes: what else must agree, in sentences.
-      conversions: {name in this package: conversion} of variables that are converted.
+      notes: further requirements, in sentences.
+      conversions: {name in this package: conversion} for converted variables.
       network_settings: the settings of a network around the backbone, {"detection.RetinaNet.classes": value}.
     """
 
@@ -143,9 +143,9 @@ def name_table(
 
     Args:
       structure: the structure of its network.
-      kernels: for each convolution of the structure, by name, a pattern of the name of its kernel.
-      norms: the same for the variables of its norm, with "{}" in the place of "gamma", "beta" and so on.
-      settings: settings of the format, in addition to those of the structure.
+      kernels: {name of a convolution of the structure: pattern of its kernel's name}.
+      norms: the same for the variables of the norms, with "{}" in place of "gamma", "beta" and so on.
+      settings: settings of the format, in addition to the settings of the structure.
       notes: the notes of the table.
     """
     names = {}

@@ -1,4 +1,4 @@
-"""The names of TF-Slim's ResNets, which DeepLab and the Object Detection API of TensorFlow also use."""
+"""The variable names of TF-Slim's ResNets, which DeepLab and TensorFlow's Object Detection API also use."""
 
 import re
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ _VALUES = {
 
 
 class TFSlim:
-    """Checkpoints of `resnet_v1_50`, `resnet_v1_101` and `resnet_v1_152`, and of the variant "beta" of DeepLab.
+    """Checkpoints of `resnet_v1_50`, `resnet_v1_101` and `resnet_v1_152`, and of DeepLab's "beta" variants.
 
     Attributes:
       name: the name of the format.
@@ -44,7 +44,8 @@ class TFSlim:
           shapes: the variables of the checkpoint, {name: shape}.
 
         Raises:
-          CheckpointError: the checkpoint has other blocks than a `ResNetBackbone`, or several networks.
+          CheckpointError: the blocks in the checkpoint differ from a `ResNetBackbone`, or the checkpoint has several
+              networks.
         """
         units = [match for name in sorted(shapes) if (match := _UNIT.fullmatch(name))]
         scopes = sorted({match[1] for match in units})

@@ -1,4 +1,4 @@
-"""The names of the ResNets of github.com/tensorflow/models/tree/master/official/vision, which are Keras models."""
+"""The names of the ResNets in github.com/tensorflow/models/tree/master/official/vision, which are Keras models."""
 
 import re
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from mtf_imaging.models.backbones.weights.structure import NameTable, Shape, Str
 # modeling/backbones/resnet_deeplab.py) has three convolutions with norms.
 _END = "/.ATTRIBUTES/VARIABLE_VALUE"
 _BLOCK = re.compile(rf"(.*?)layer_with_weights-(\d+)/_conv1/kernel{_END}")
-_EXTRA = re.compile(r"layer_with_weights-\d+/(_shortcut1|_squeeze_excitation)/")  # of ResNet-D and ResNet-RS
+_EXTRA = re.compile(r"layer_with_weights-\d+/(_shortcut1|_squeeze_excitation)/")  # in ResNet-D and ResNet-RS
 _STEMS = {"7x7": ("resnet/stem",), "v1-beta": ("resnet/stem0", "resnet/stem1", "resnet/stem2")}
 _FIRST_BLOCK = 2
 _CONVS = {"shortcut": ("_shortcut", "_norm0"), "conv0": ("_conv1", "_norm1")}
@@ -31,7 +31,7 @@ _VARIANT = "Fix: use a checkpoint of ResNet-50, ResNet-101 or ResNet-152 without
 
 
 class TFVision:
-    """Checkpoints of TensorFlow's model garden: `backbone/layer_with_weights-2/_conv1/kernel/.ATTRIBUTES/...`.
+    """Checkpoints of the TensorFlow Model Garden: `backbone/layer_with_weights-2/_conv1/kernel/.ATTRIBUTES/...`.
 
     Attributes:
       name: the name of the format.
@@ -52,7 +52,7 @@ class TFVision:
           shapes: the variables of the checkpoint, {name: shape}.
 
         Raises:
-          CheckpointError: the checkpoint has other blocks than a `ResNetBackbone`.
+          CheckpointError: the blocks in the checkpoint differ from a `ResNetBackbone`.
         """
         found: dict[str, list[int]] = {}
         for name in shapes:

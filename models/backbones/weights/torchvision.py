@@ -1,4 +1,4 @@
-"""The names of torchvision's ResNets, in files of PyTorch or of safetensors."""
+"""The variable names of torchvision's ResNets, in PyTorch or safetensors files."""
 
 import re
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ class TorchVision:
           shapes: the tensors of the file, {name: shape}.
 
         Raises:
-          CheckpointError: the file has other blocks than a `ResNetBackbone`, or several networks.
+          CheckpointError: the blocks in the file differ from a `ResNetBackbone`, or the file has several networks.
         """
         convs = [match for name in sorted(shapes) if (match := _CONV.fullmatch(name))]
         prefixes = sorted({match[1] for match in convs})
@@ -67,13 +67,13 @@ class TorchVision:
 
 
 def torch_filter(name: str, conv: Conv) -> Conversion:
-    """Returns the conversion of a filter of PyTorch, whose axes are outputs, inputs, height and width."""
+    """Returns the conversion of a PyTorch filter, whose axes are outputs, inputs, height and width."""
     shape = (conv.outputs, conv.inputs, conv.kernel_size, conv.kernel_size)
     return Conversion({name: shape}, lambda value: value.transpose(2, 3, 1, 0))
 
 
 def _structure(shapes: Mapping[str, Shape], prefix: str, numbers: list[tuple[int, int]]) -> Structure:
-    """Returns the structure of a network, given the numbers of the stage and of the block of each block."""
+    """Returns the structure of a network, given the stage number and the block number of each block."""
     stages = max(stage for stage, _ in numbers)
     blocks = tuple(
         1 + max((block for own, block in numbers if own == stage), default=0) for stage in range(1, stages + 1)
@@ -96,7 +96,7 @@ def _structure(shapes: Mapping[str, Shape], prefix: str, numbers: list[tuple[int
 
 
 def _layers(conv: Conv) -> tuple[str, str]:
-    """Returns the names of a convolution and of its norm in torchvision.
+    """Returns torchvision's names of a convolution and its norm.
 
     >>> _layers(Conv("resnet/stage0/block2/conv1", 3, 64, 64))
     ('layer1.2.conv2', 'layer1.2.bn2')

@@ -1,4 +1,4 @@
-"""The names of the ResNets of github.com/tensorflow/tpu, whose layers are numbered in the order of their creation."""
+"""The names of the ResNets in github.com/tensorflow/tpu, whose layers are numbered in the order of their creation."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -43,7 +43,7 @@ class TPU:
           shapes: the variables of the checkpoint, {name: shape}.
 
         Raises:
-          CheckpointError: a layer is missing, or the checkpoint has other blocks than a `ResNetBackbone`.
+          CheckpointError: a layer is missing, or the blocks in the checkpoint differ from a `ResNetBackbone`.
         """
         by_scope = _numbered(shapes, _KERNEL)
         scope = max(sorted(by_scope), key=lambda own: len(by_scope[own]))
@@ -86,7 +86,7 @@ def _in_order(names: Mapping[int, str], layer: str, variable: str, scope: str) -
 
 
 def _parse(kernels: Sequence[str], shapes: Mapping[str, Shape]) -> tuple[Structure, list[str]]:
-    """Returns the structure of a network, and the name of each of its convolutions in this package.
+    """Returns the structure of a network, and this package's name for each of its convolutions.
 
     Args:
       kernels: the names of the kernels in the order of their creation.

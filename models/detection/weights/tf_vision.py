@@ -1,4 +1,4 @@
-"""The parts that detectors of official/vision share: the names of a ResNet, a feature pyramid and layers of heads."""
+"""The shared parts of official/vision detectors: the names of a ResNet, a feature pyramid and head layers."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ _PYRAMIDS = {
     (2, 6): ("lateral5", "lateral4", "lateral3", "lateral2", "level5", "level2", "level3", "level4", "level6"),
 }
 _LAST_OF_BACKBONE = 5
-# The numbers of COCO's categories reach from 1 to 90, but these have no category. Number 0 is the background.
+# COCO's category numbers range from 1 to 90, but these numbers are unused. Number 0 is the background.
 _COCO_CLASSES = 91
 _COCO_UNUSED = (12, 26, 29, 30, 45, 66, 68, 69, 71, 83)
 COCO_NOTE = (
@@ -31,7 +31,7 @@ COCO_NOTE = (
 
 
 def kept_classes(number: int) -> list[int]:
-    """Returns the classes of a checkpoint with `number` classes that are imported. Class 0 is the background."""
+    """Returns the imported classes of a checkpoint with `number` classes. Class 0 is the background."""
     return [i for i in range(number) if number != _COCO_CLASSES or i not in _COCO_UNUSED]
 
 
@@ -47,7 +47,7 @@ class Table:
       filters: number of channels of the pyramid.
 
     Raises:
-      CheckpointError: the backbone is not a `ResNetBackbone`, or the pyramid has other levels.
+      CheckpointError: the backbone is not a `ResNetBackbone`, or the pyramid has different levels.
     """
 
     def __init__(self, shapes: Mapping[str, Shape]) -> None:
@@ -58,7 +58,7 @@ class Table:
         self.levels, self.filters = self._add_pyramid()
 
     def shape(self, name: str) -> Shape:
-        """Returns the shape of a variable of the checkpoint, given its name without the ending.
+        """Returns the shape of a checkpoint variable, given its name without the ending.
 
         Raises:
           CheckpointError: it is missing.
@@ -68,12 +68,12 @@ class Table:
         return tuple(self._checkpoint[f"{name}{END}"])
 
     def count(self, prefix: str) -> int:
-        """Returns the number of layers of a list, such as "head/_cls_convs/"."""
+        """Returns the number of layers in a list, such as "head/_cls_convs/"."""
         pattern = re.compile(rf"{re.escape(prefix)}(\d+)/kernel{END}")
         return len([name for name in self._checkpoint if pattern.fullmatch(name)])
 
     def copy(self, own: str, name: str, shape: Shape) -> None:
-        """Adds a variable that is copied."""
+        """Adds a copied variable."""
         self._names[own], self._shapes[own] = f"{name}{END}", shape
 
     def reshape(self, own: str, name: str, source: Shape, shape: Shape) -> None:
@@ -81,7 +81,7 @@ class Table:
         self.convert(own, name, source, shape, lambda value: value.reshape(shape))
 
     def convert(self, own: str, name: str, source: Shape, shape: Shape, convert: Callable[..., Any]) -> None:
-        """Adds a variable that is computed from one of the checkpoint with the shape `source`."""
+        """Adds a variable that is computed from a checkpoint variable with the shape `source`."""
         self._conversions[own], self._shapes[own] = Conversion({f"{name}{END}": source}, convert), shape
 
     def conv(self, own: str, name: str, shape: Shape) -> None:
@@ -96,7 +96,7 @@ class Table:
           own: its scope in this package.
           name: its scope in the checkpoint.
           size: number of channels.
-          bias: the bias of the layer before, which has none here. It is subtracted from the mean.
+          bias: the bias of the previous layer, which has no bias in this package. It is subtracted from the mean.
         """
         for ours, theirs in _NORM.items():
             self.copy(f"{own}/{ours}", f"{name}/{theirs}", (size,))
@@ -115,10 +115,10 @@ class Table:
         """Returns the table.
 
         Args:
-          title: the name of the detector, which precedes that of the backbone.
+          title: the name of the detector, which precedes the name of the backbone.
           norm: the momentum and the epsilon of all norms.
           settings: the settings of the network around the backbone.
-          notes: the notes, in addition to those of the backbone.
+          notes: the notes, in addition to the backbone's notes.
         """
         return NameTable(
             f"{title} with {self.backbone.title}",

@@ -1,4 +1,4 @@
-"""The names of Mask R-CNN in official/vision of tensorflow/models."""
+"""The variable names of Mask R-CNN in official/vision of tensorflow/models."""
 
 import re
 from collections.abc import Mapping
@@ -41,8 +41,8 @@ class TFVisionMaskRCNN:
           shapes: the variables of the checkpoint, {name: shape}.
 
         Raises:
-          CheckpointError: the checkpoint lacks a head, has several box heads, or another backbone or pyramid than
-            `MaskRCNN`.
+          CheckpointError: the checkpoint lacks a head or has several box heads, or its backbone or pyramid differs from
+              `MaskRCNN`.
         """
         rpn, box, mask = (_prefix(name, shapes) for name in _HEADS)
         table = Table(shapes)
@@ -62,7 +62,7 @@ class TFVisionMaskRCNN:
 
 
 def _prefix(layer: str, shapes: Mapping[str, Shape]) -> str:
-    """Returns what precedes the attributes of a head, such as "rpn_head/", given the name of one of its layers."""
+    """Returns the prefix of a head's attributes, such as "rpn_head/", given the name of one of its layers."""
     prefixes = sorted({match[1] for name in shapes if (match := _HEADS[layer].fullmatch(name))}, key=len)
     if not prefixes:
         raise mi.CheckpointError(
@@ -141,8 +141,8 @@ def _add_outputs(
       table: the table.
       own, name: the scope in this package and in the checkpoint.
       source: the shape of the kernel in the checkpoint.
-      outputs: the shape of its last axis as several dimensions.
-      kept: the indices of the first of these dimensions that are imported. None imports all.
+      outputs: the shape of its last axis, as several dimensions.
+      kept: the indices along the first of these dimensions to import. None imports all.
     """
     shape = outputs if kept is None else (len(kept), *outputs[1:])
 

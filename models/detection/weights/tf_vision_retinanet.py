@@ -1,4 +1,4 @@
-"""The names of RetinaNet in official/vision of tensorflow/models."""
+"""The variable names of RetinaNet in official/vision of tensorflow/models."""
 
 import re
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ class TFVisionRetinaNet:
           shapes: the variables of the checkpoint, {name: shape}.
 
         Raises:
-          CheckpointError: the checkpoint has another backbone or pyramid than `RetinaNet`.
+          CheckpointError: the backbone or the pyramid in the checkpoint differs from `RetinaNet`.
         """
         head = next(match[1] for name in shapes if (match := _HEAD.fullmatch(name)))
         table = Table(shapes)
@@ -79,6 +79,6 @@ class TFVisionRetinaNet:
 
 
 def _selected(value: Any, anchors: int, classes: int, kept: list[int]) -> Any:
-    """Selects classes of each anchor, on the last axis."""
+    """Selects the classes of each anchor along the last axis."""
     outer = value.shape[:-1]
     return value.reshape(*outer, anchors, classes)[..., kept].reshape(*outer, anchors * len(kept))

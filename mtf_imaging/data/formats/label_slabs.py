@@ -1,4 +1,4 @@
-"""The slabs of a segmentation or map that is to be written, checked against its volume."""
+"""The slabs of a segmentation or map to write, checked against its volume."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path

@@ -32,7 +32,7 @@ def open_stored(path: Path, channels: tuple[str, ...] | None = None) -> tuple[li
 
 
 def _open(path: Path, channels: tuple[str, ...] | None) -> tuple[list[Stored], Geometry]:
-    """Returns the image that the ending of the path selects."""
+    """Opens the image in the format that the path's ending selects."""
     if is_zarr(path):
         from mtf_imaging.data.formats.ome_zarr.numbers import open_numbers  # takes time to import
 

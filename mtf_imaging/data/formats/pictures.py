@@ -1,6 +1,6 @@
 """Reads and writes PNG and TIFF images as volumes of one plane.
 
-The columns of a picture are x, and its rows are y from top to bottom. Voxels have 1 mm.
+The columns of a picture are x, and its rows are y from top to bottom. The voxel size is 1 mm.
 """
 
 from pathlib import Path

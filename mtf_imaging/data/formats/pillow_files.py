@@ -1,8 +1,8 @@
-"""Opens image files with Pillow, of any size.
+"""Opens image files of any size with Pillow.
 
-`PIL.Image.open` refuses images of more than 179 megapixels, because a small file can claim any size. Here, the size of
-the file and the memory of the machine bound the size of the image instead. The limit of Pillow itself, which is a
-variable of its module, stays as it is for the rest of the program.
+`PIL.Image.open` refuses images of more than 179 megapixels, because a small file can claim any size. Here, the file
+size and the memory of the machine bound the image size instead. Pillow's own limit, a variable of its module, does not
+change for the rest of the program.
 """
 
 import math
@@ -21,28 +21,28 @@ from PIL.TiffImagePlugin import TiffImageFile
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.reading import memory_named, reading_named
 
-# What Pillow raises for damaged files, besides MemoryError.
+# The errors that Pillow raises for damaged files, besides MemoryError.
 PILLOW_ERRORS = (
     *(Image.DecompressionBombError, UnidentifiedImageError, OSError, SyntaxError, ValueError, TypeError, LookupError),
     *(ArithmeticError, AttributeError, EOFError, RuntimeError, struct.error, zlib.error),
 )
-_SMALL = 1 << 26  # pixels; `Image.crop` has the limit of Pillow
+_SMALL = 1 << 26  # pixels; `Image.crop` has Pillow's limit
 _ORIENTATION, _TURNED = 0x0112, range(5, 9)  # the tag of a TIFF file, and the values that swap height and width
 
 
 class _LargeTiff(TiffImageFile):
-    """A TIFF file without the limit of Pillow, which applies when the pixels are loaded."""
+    """A TIFF file without Pillow's limit, which would apply when the pixels are loaded."""
 
     def load_prepare(self) -> None:
         if self.tag_v2.get(_ORIENTATION) in _TURNED:
-            super().load_prepare()  # the size of the stored picture is not that of the image
+            super().load_prepare()  # the stored picture and the image differ in size
         else:
             ImageFile.ImageFile.load_prepare(self)
 
 
-# By the first bytes of a file: the function that opens it, and the most pixels of one byte. A byte of a PNG file
-# stands for at most 1032 bytes, each of 8 pixels; a JPEG file stores a bit for at least every block of 8 x 8 pixels and
-# its frequencies; TIFF has formats that store empty rows in a bit.
+# By the first bytes of a file: the function that opens it, and the largest number of pixels per byte. A byte of a PNG
+# file expands to at most 1032 bytes of 8 pixels each. A JPEG file stores at least one bit per block of 8 x 8 pixels.
+# Some TIFF formats store an empty row in one bit.
 _FORMATS: tuple[tuple[tuple[bytes, ...], Callable[[Path], Image.Image], int], ...] = (
     ((b"\x89PNG\r\n\x1a\n",), PngImageFile, 8 * 1032),
     ((b"\xff\xd8\xff",), jpeg_factory, 8 * 1032),
@@ -55,7 +55,7 @@ _LONGEST = 8  # bytes of these signatures
 def open_picture_file(path: Path) -> Iterator[Image.Image]:
     """Yields an open image; its pixels are read when they are needed.
 
-    Files in other formats than PNG, JPEG and TIFF are opened with the limit of Pillow.
+    Files in formats other than PNG, JPEG and TIFF are opened with Pillow's limit.
 
     Raises:
       DataError: the path does not name a file, the file is too small for the size that it declares, or the image does
@@ -100,7 +100,7 @@ def _check_size(picture: Image.Image, path: Path, most: int) -> None:
             f"{path}: {shown}, but the file has {size} bytes, which is too few. The file is truncated or damaged. "
             "Fix: fetch it again."
         )
-    # Pillow stores up to 4 bytes per pixel, and its copies and the result have up to 3 each.
+    # Pillow stores up to 4 bytes per pixel; its copies and the result need up to 3 bytes each.
     needed, memory = 10 * picture.width * picture.height, _memory()
     if needed > memory:
         raise DataError(

@@ -15,14 +15,15 @@ from mtf_imaging.files.atomic import atomic_path
 
 
 def check_writable(path: Path, volume: Path) -> None:
-    """Checks that a segmentation can have a format, before it is computed.
+    """Checks that a segmentation can be written in a format, before it is computed.
 
     Args:
       path: the file or folder to write.
       volume: the volume of the segmentation.
 
     Raises:
-      DataError: a package that writes the format is missing, or the volume is not a DICOM series, as DICOM-SEG needs.
+      DataError: a package that writes the format is missing, or the volume is not a DICOM series, which DICOM-SEG
+          requires.
     """
     if is_dicom_seg(path):
         from mtf_imaging.data.formats.dicom.segmentation import check_series
@@ -52,7 +53,7 @@ def write_label_slabs(
       slabs: the labels, uint8 `[x, y, z]` in canonical axes, in slabs of any thickness in the order of
         `geometry.plane_order`.
       geometry: geometry of the volume.
-      segments: the codes of the labels 1, 2, ..., by the name of the label; needed for a .dcm file.
+      segments: the codes of the labels 1, 2, ..., by label name; required for a .dcm file.
 
     Raises:
       DataError: the shapes of the labels and the volume differ, or a package that writes the format is missing.

@@ -32,7 +32,7 @@ def mean_of(runs: Sequence[Callable[[], np.ndarray]]) -> np.ndarray:
 
 
 def several_parts(parts: Iterable[str]) -> ConfigError:
-    """Returns the error about predictions with several outputs, which cannot be averaged."""
+    """Returns the error for predictions with several outputs, which cannot be averaged."""
     return ConfigError(
         f"ensemble: predictions of several parts ({', '.join(parts)}) cannot be averaged. Fix: give the folder "
         "of one run as model_dir, without ensemble.",

@@ -1,7 +1,7 @@
 """The uncertainty of a prediction, from the probabilities of several networks or flips.
 
-The networks of an ensemble, and the flips of an image, are members whose probabilities are averaged. For the mean p of
-their probabilities p_m, in nats:
+The members, whose probabilities are averaged, are the networks of an ensemble and the flips of an image. For the mean p
+of their probabilities p_m, in nats:
 
     entropy             H(p) = -sum over classes of p * log(p)         how uncertain the prediction is
     mutual information  H(p) - mean over members of H(p_m)             how much the members disagree
@@ -18,18 +18,18 @@ import numpy as np
 from scipy.special import entr
 
 ENTROPY, MUTUAL_INFORMATION = "entropy", "mutual_information"
-_ROUNDING = 1e-6  # the mean of equal members differs from them by the rounding errors of float32
+_ROUNDING = 1e-6  # the mean of equal members differs from them by float32 rounding errors
 
 
 def entropy(probabilities: np.ndarray, has_regions: bool = False) -> np.ndarray:
-    """Returns the entropy of the probabilities of each voxel, in nats.
+    """Returns the entropy of each voxel's probabilities, in nats.
 
     >>> entropy(np.array([[0.5, 0.5], [1.0, 0.0]])).tolist()
     [0.6931471824645996, 0.0]
 
     Args:
-      probabilities: `[..., classes]`, or `[..., masks]` of masks that do not exclude each other.
-      has_regions: whether the probabilities are of masks. The entropy is then the sum of the entropies of each mask.
+      probabilities: `[..., classes]`, or `[..., masks]` for masks that do not exclude each other.
+      has_regions: whether the probabilities belong to masks. The entropy is then the sum of the entropies of all masks.
 
     Returns:
       float32 `[...]`.
@@ -42,9 +42,9 @@ def entropy(probabilities: np.ndarray, has_regions: bool = False) -> np.ndarray:
 
 
 def with_entropy(network: Callable, has_regions: bool = False) -> Callable:
-    """Returns a network that appends the entropy of its probabilities to them.
+    """Returns a network that appends the entropy to its probabilities.
 
-    If such networks are averaged over members, the last value is the mean of the entropies of the members.
+    If such networks are averaged over members, the last value is the mean entropy of the members.
 
     Args:
       network: a network, image `[x, y, z, channels]` -> probabilities `[x, y, z, classes]`.
@@ -62,12 +62,12 @@ def uncertainty(values: np.ndarray, has_regions: bool = False, several: bool = T
     """Returns the entropy and the mutual information of each voxel.
 
     Args:
-      values: `[x, y, z, classes + 1]`: the mean of the probabilities, then the mean of the entropies of the members.
+      values: `[x, y, z, classes + 1]`: the mean probabilities, then the mean entropy of the members.
       has_regions: see `entropy`.
       several: whether there are several members; otherwise, there is no mutual information.
 
     Returns:
-      float32 `[x, y, z, 2]`, or `[x, y, z, 1]` with the entropy only.
+      float32 `[x, y, z, 2]`, or `[x, y, z, 1]` with only the entropy.
     """
     result = np.empty((*values.shape[:-1], 2 if several else 1), np.float32)
     for x, plane in enumerate(values):
@@ -79,7 +79,7 @@ def uncertainty(values: np.ndarray, has_regions: bool = False, several: bool = T
 
 
 def map_names(several: bool) -> tuple[str, ...]:
-    """Returns the names of the values of `uncertainty`."""
+    """Returns the names of the values that `uncertainty` returns."""
     return (ENTROPY, MUTUAL_INFORMATION) if several else (ENTROPY,)
 
 
@@ -103,7 +103,7 @@ class _WithEntropy:
 
 
 class _SlicesWithEntropy(_WithEntropy):
-    """The same for a network whose processes each compute a slice."""
+    """Does the same for a network whose processes each compute a slice."""
 
     def slices(self, sizes: Sequence[int]) -> "_Slices":
         return _Slices(self._network.slices(sizes), self._has_regions)  # type: ignore[attr-defined]

@@ -1,1 +1,1 @@
-"""The frame of exported networks: SavedModels, which TensorFlow runs without this package."""
+"""Exported networks: SavedModels that TensorFlow runs without this package, and the files of other formats."""

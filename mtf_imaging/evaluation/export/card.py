@@ -1,4 +1,4 @@
-"""The card of an exported network: which input it wants, as JSON and as text."""
+"""The card of an exported network, which describes its inputs and outputs as JSON and as text."""
 
 import dataclasses
 import json
@@ -22,11 +22,11 @@ _NEEDS = {
 
 @dataclasses.dataclass(frozen=True)
 class ModelCard:
-    """What a user of an exported network must know.
+    """The information that a user of an exported network needs.
 
     Attributes:
       kind: "volumes", "photos", "objects" or "arrays".
-      source: the run, or the folder of the runs of an ensemble.
+      source: the run, or the folder that contains the runs of an ensemble.
       provenance: the networks of the runs, and the version of this package.
       checkpoint: "last" or "best".
       dtype: the dtype of activations.
@@ -54,7 +54,7 @@ class ModelCard:
         return tuple((run.name, run.step) for run in self.provenance.runs)
 
     def file(self, signature: Signature) -> str:
-        """Returns the name of the file of a signature; "" for a folder with all signatures."""
+        """Returns the file name of a signature; "" for a folder with all signatures."""
         return f"{signature.name}{self.model_format.ending}" if self.model_format.ending else ""
 
     def as_json(self) -> str:

@@ -7,7 +7,7 @@ from mtf_imaging.meshes.portable import is_portable
 
 
 def divisor(value: npt.ArrayLike, dtype: tf.DType = tf.float32) -> tf.Tensor:
-    """Returns a number, or several ones, to divide by.
+    """Returns a divisor, or several divisors.
 
     TensorFlow replaces a division by a constant with a multiplication by its reciprocal, which differs in the last bit.
     It keeps a division by a placeholder, whose default is the number. Converters to other formats need a constant.

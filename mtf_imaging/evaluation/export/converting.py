@@ -16,7 +16,7 @@ from mtf_imaging.evaluation.export.signature import DEFAULT, Signature
 from mtf_imaging.meshes.portable import portable_operations
 from mtf_imaging.training.building import building
 
-OPSET = 18  # the newest that tf2onnx writes; ONNX Runtime reads it since version 1.14
+OPSET = 18  # the newest one that tf2onnx writes; ONNX Runtime reads it since version 1.14
 _logger = logging.getLogger(__name__)
 _UNSUPPORTED = re.compile(r"Tensorflow op \[.*: (\w+)\] is not supported|Failed to convert node '.*OP=(\w+)", re.DOTALL)
 _FLOAT64 = re.compile(r"tensor<(?:[?\d]+x)*f64>")
@@ -24,7 +24,7 @@ _MLIR_OPS = re.compile(r"'tf\.(\w+)' op|operation 'tf\.(\w+)'")
 
 
 class RefusedGraphError(Exception):
-    """A graph that a converter or a runtime does not accept; its text names the operations."""
+    """The error for a graph that a converter or a runtime does not accept; its text names the operations."""
 
 
 class Converted(NamedTuple):
@@ -32,8 +32,8 @@ class Converted(NamedTuple):
 
     Attributes:
       signatures: the signatures that have a file.
-      files: the contents of the files by their names.
-      refused: the reason why a signature has none, by its name.
+      files: the contents of the files, by name.
+      refused: the reasons why signatures have no file, by signature name.
     """
 
     signatures: tuple[Signature, ...]
@@ -43,7 +43,7 @@ class Converted(NamedTuple):
 
 @contextlib.contextmanager
 def portable_unless_saved(model_format: ModelFormat) -> Iterator[None]:
-    """Builds networks and signatures within a `with` block for the converter of a format, if it has one."""
+    """Makes networks and signatures within a `with` block suitable for the converter of a format, if it has one."""
     if not model_format.ending:
         yield
         return
@@ -108,7 +108,7 @@ def _to_onnx(function: tf.types.experimental.ConcreteFunction) -> bytes:
                 opset=OPSET,
                 tensors_to_rename=names,
             )
-        except Exception as error:  # tf2onnx raises errors of many types for operations that it does not know
+        except Exception as error:  # tf2onnx raises errors of many types for unknown operations
             raise RefusedGraphError(_operations(_UNSUPPORTED, errors) or str(error)) from error
     if unsupported := _operations(_UNSUPPORTED, errors):
         raise RefusedGraphError(unsupported)
@@ -116,7 +116,7 @@ def _to_onnx(function: tf.types.experimental.ConcreteFunction) -> bytes:
         onnx.checker.check_model(proto)
         data = proto.SerializeToString()
         onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
-    except Exception as error:  # so do the checks of a file
+    except Exception as error:  # the file checks raise errors of many types, too
         raise RefusedGraphError(f"ONNX Runtime cannot load it ({_first_line(error)})") from error
     return data
 
@@ -129,7 +129,7 @@ def _to_tflite(function: tf.types.experimental.ConcreteFunction) -> bytes:
             data = tf.lite.TFLiteConverter.from_concrete_functions([function], tf.Module()).convert()
         except Exception as error:  # ConverterError is not a public name
             reason = "it does not compute in float64" if _FLOAT64.search(str(error)) else ""
-            # Without its cause, whose text is the whole graph.
+            # Omit the cause, whose text is the whole graph.
             raise RefusedGraphError(reason or _operations(_MLIR_OPS, [str(error)]) or _first_line(error)) from None
         try:
             Interpreter(model_content=data)
@@ -139,7 +139,7 @@ def _to_tflite(function: tf.types.experimental.ConcreteFunction) -> bytes:
 
 
 def _operations(pattern: re.Pattern[str], messages: Sequence[str]) -> str:
-    """Names the operations in messages of a converter; "" if there are none."""
+    """Returns the names of the operations in a converter's messages; "" if there are none."""
     names = {name for message in messages for groups in pattern.findall(message) for name in groups if name}
     return f"it has no equivalent of {', '.join(sorted(names))}" if names else ""
 
@@ -150,7 +150,7 @@ def _first_line(error: Exception) -> str:
 
 @contextlib.contextmanager
 def _without_stderr() -> Iterator[None]:
-    """Discards what libraries write to stderr: for a refused graph, the converter prints all of it."""
+    """Discards the output of libraries on stderr, because the converter prints the whole graph if it refuses one."""
     sys.stderr.flush()
     kept = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -165,7 +165,7 @@ def _without_stderr() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _errors_of(name: str) -> Iterator[list[str]]:
-    """Yields the list of the errors that a package logs within the block, which shows none of its messages."""
+    """Yields the list of errors that a package logs within the block, and hides all of its messages."""
     logger, errors = logging.getLogger(name), []
 
     class Collector(logging.Handler):

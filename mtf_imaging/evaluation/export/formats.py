@@ -1,4 +1,4 @@
-"""The formats of exported networks: the packages and dtypes that each needs, before TensorFlow is imported."""
+"""The formats of exported networks, and their packages and dtypes. The module does not import TensorFlow."""
 
 import importlib.util
 from typing import NamedTuple
@@ -14,8 +14,8 @@ class ModelFormat(NamedTuple):
       title: its name in texts.
       converter: the program that writes it, in messages.
       packages: the packages that write and load it.
-      dtypes: the dtypes of activations that its runtime computes.
-      ending: the ending of its files, one for each signature; "" for a folder with all of them.
+      dtypes: the dtypes of activations that its runtime supports.
+      ending: the ending of its files, with one file per signature; "" if a folder contains all signatures.
     """
 
     name: str
@@ -32,7 +32,7 @@ class ModelFormat(NamedTuple):
           dtype: the dtype of its activations.
 
         Raises:
-          ConfigError: a package is missing, or the runtime does not compute in the dtype.
+          ConfigError: a package is missing, or the runtime does not support the dtype.
         """
         missing = [package for package in self.packages if importlib.util.find_spec(package) is None]
         if missing:

@@ -1,4 +1,4 @@
-"""Trained networks of one or several runs as functions of one image, as plain TensorFlow operations."""
+"""Trained networks of one or several runs, as functions of one image in plain TensorFlow operations."""
 
 import itertools
 import logging
@@ -20,7 +20,7 @@ from mtf_imaging.training.checkpoints.checkpoints import load_weights
 from mtf_imaging.training.task import Task, task_inputs
 
 _logger = logging.getLogger(__name__)
-# A network in the function that is being traced: an image [..., channels] to its prediction, without a batch dimension.
+# A network during tracing: maps an image [..., channels] to its prediction, without a batch dimension.
 Network = Callable[[tf.Tensor], Any]
 
 
@@ -37,13 +37,13 @@ class TrainedNetworks(tf.Module):
       averages: whether to use the averages of the weights, if the checkpoint has them.
 
     Attributes:
-      image_dims: the names of the dimensions of an image.
+      image_dims: the dimension names of an image.
       weights: for each run, its variables by name, and its step.
       steps: the step of each run's checkpoint.
 
     Raises:
       CheckpointError: a run has no such checkpoint, or the checkpoint belongs to another network.
-      ConfigError: the network has other inputs than an image.
+      ConfigError: the network has inputs other than an image.
     """
 
     def __init__(
@@ -88,19 +88,19 @@ class TrainedNetworks(tf.Module):
         return _without_batch(self._graphs[sizes].image)
 
     def results(self, sizes: tuple[int, ...]) -> Any:
-        """Returns the shape and dtype of the prediction for such an image; a dict if it has several parts."""
+        """Returns the shape and dtype of the prediction for such an image; a dict if it has several outputs."""
         return tf.nest.map_structure(_without_batch, self._graphs[sizes].results)
 
     def result_dims(self, sizes: tuple[int, ...]) -> Any:
-        """Returns the names of the dimensions of the prediction, in the structure of `results`."""
+        """Returns the dimension names of the prediction, in the structure of `results`."""
         return tf.nest.map_structure(lambda shape: tuple(shape.dimension_names[1:]), self._graphs[sizes].shapes)
 
     def check_probabilities(self, classes: int, what: str) -> None:
-        """Checks that the network returns the probabilities of a number of classes for each voxel or pixel.
+        """Checks that the network returns one probability per class for each voxel or pixel.
 
         Args:
-          classes: the number.
-          what: the noun for one class in the message.
+          classes: the number of classes.
+          what: the noun for a class in the message.
 
         Raises:
           ShapeError: it returns something else.
@@ -126,7 +126,7 @@ class TrainedNetworks(tf.Module):
             return run
 
         def network(weights: dict[str, tf.Variable]) -> Network:
-            # As a function of its own, so that networks run one after the other.
+            # As a separate function, so that networks run one after the other.
             @tf.function(autograph=False)
             def run(image: tf.Tensor) -> Any:
                 batch = tf.ensure_shape(tf.cast(image, graph.image.dtype)[tf.newaxis], graph.image.shape)
@@ -177,7 +177,7 @@ def _mean(computations: Sequence[Callable[[], tf.Tensor]]) -> tf.Tensor:
 
 
 def at_least_float32(x: tf.Tensor) -> tf.Tensor:
-    """Returns a tensor of a float type in float32 or a wider type."""
+    """Converts a floating-point tensor to float32 or a wider type."""
     return x if x.dtype in (tf.float32, tf.float64) else tf.cast(x, tf.float32)
 
 

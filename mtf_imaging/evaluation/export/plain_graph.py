@@ -1,4 +1,4 @@
-"""The graph of a program as plain TensorFlow operations, without devices, which any weights can use."""
+"""The graph of a program as plain TensorFlow operations, without devices, for use with any weights."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -28,7 +28,7 @@ class PlainGraph:
         function = program.function
         names = {id(variable.handle): name for name, variable in program.variables.items()}
         names[id(program.step.handle)] = STEP
-        # {name of a tensor: the variable or the constant that it stands for}
+        # {name of a tensor: the variable or the constant that it represents}
         self._variables: dict[str, str] = {}
         self._constants: dict[str, Any] = {}
         for source, inner in function.graph.captures:
@@ -63,13 +63,13 @@ class PlainGraph:
         return self._add(handles, image)
 
     def with_constants(self, image: tf.Tensor, variables: Mapping[str, tf.Variable]) -> Any:
-        """Adds the operations with constants instead of variables; otherwise as `__call__`."""
+        """Adds the operations like `__call__`, but with constants instead of variables."""
         with tf.init_scope():
             values = {inner: variables[name].numpy() for inner, name in self._variables.items()}
         return self._add({inner: tf.constant(value) for inner, value in values.items()}, image)
 
     def _add(self, inputs: dict[str, tf.Tensor], image: tf.Tensor) -> Any:
-        """Adds the operations to the function that is being traced; `inputs` has the handles or values of variables."""
+        """Adds the operations to the function being traced; `inputs` contains the handles or values of variables."""
         is_constant = all(value.dtype != tf.resource for value in inputs.values())
         graph_def = _with_constants(self._graph_def) if is_constant else self._graph_def
         inputs |= {inner: tf.constant(value) for inner, value in self._constants.items()}

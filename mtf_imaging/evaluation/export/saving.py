@@ -22,13 +22,14 @@ def save_model(
 
     Args:
       output: the folder, which must be new or empty.
-      networks: the networks whose variables the signatures use, for a SavedModel; None if `files` has the networks.
-      card: the signatures, and what a user must know.
-      files: the contents of more files by their names.
+      networks: for a SavedModel, the networks whose variables the signatures use; None if `files` contains the
+          networks.
+      card: the signatures, and the information for users.
+      files: the contents of additional files, by name.
       progress: whether to show progress on stderr.
 
     Raises:
-      DataError: the folder exists already.
+      DataError: the folder already exists.
     """
     with building("writing the model", progress=progress), new_folder(output) as folder:
         if networks is not None:

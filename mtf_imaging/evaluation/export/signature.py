@@ -1,4 +1,4 @@
-"""The signatures of an exported network: what it takes and returns."""
+"""The signatures of an exported network: its inputs and outputs."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from mtf_imaging.meshes.portable import ensure_shape, is_portable
 
-DEFAULT = "serving_default"  # the signature that TensorFlow's tools use unless another one is named
+DEFAULT = "serving_default"  # the signature that TensorFlow's tools use by default
 
 
 class Field(NamedTuple):
@@ -18,7 +18,7 @@ class Field(NamedTuple):
       dtype: its dtype.
       shape: its sizes; None for a size that may differ between calls.
       dims: the names of the dimensions.
-      meaning: what it is, a sentence.
+      meaning: its meaning, a sentence.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Signature(NamedTuple):
 
     Attributes:
       name: its name in the SavedModel.
-      meaning: what it computes, a sentence.
+      meaning: the result that it computes, a sentence.
       inputs, outputs: its inputs and outputs.
       compute: a function of the inputs, Tensors by name, that returns the outputs, Tensors by name.
     """
@@ -89,7 +89,7 @@ class Signature(NamedTuple):
 
 
 def checked(x: tf.Tensor, condition: tf.Tensor, message: str, value: tf.Tensor) -> tf.Tensor:
-    """Returns a tensor, unless a condition is false when the model runs; the error then has a message and a value.
+    """Returns a tensor; if a condition is false when the model runs, raises an error with a message and a value.
 
     Other formats have no such checks.
     """
@@ -100,11 +100,11 @@ def checked(x: tf.Tensor, condition: tf.Tensor, message: str, value: tf.Tensor) 
 
 
 def _with_checked_shape(field: Field, x: tf.Tensor) -> tf.Tensor:
-    """Returns an input, unless its shape in a call is not that of its field."""
+    """Returns an input, after checking that its shape in a call matches its field."""
     if is_portable():  # other formats check the shapes of arguments
         return x
     # Calls do not check the shapes of arguments, and TensorFlow removes checks that the declared shapes imply. It keeps
-    # those of a placeholder with a default, whose name is part of the error.
+    # the checks of a placeholder with a default, whose name is part of the error.
     x = tf.compat.v1.placeholder_with_default(x, shape=None, name=f"input_{field.name}")
     x = tf.ensure_shape(x, field.shape)
     sizes = tf.shape(x)
@@ -131,7 +131,7 @@ def with_default(by_size: dict[tuple[int, ...], Signature]) -> list[Signature]:
 
 
 class ExportedKind(Protocol):
-    """The signatures of a network for one kind of images, with the facts that the card states."""
+    """The signatures of a network for one kind of image, with the facts for the card."""
 
     def signatures(self) -> list[Signature]:
         """Returns all signatures, the default one first."""
@@ -143,5 +143,5 @@ class ExportedKind(Protocol):
         """Returns sentences about the input."""
 
     def files(self) -> dict[str, bytes]:
-        """Returns the contents of more files for the folder of the model by their names."""
+        """Returns the contents of additional files for the model folder, by name."""
         return {}

@@ -11,7 +11,7 @@ from mtf_imaging.training.sliding_window.windows import SlidingWindow, Windows
 
 
 def slide(network: Network, sizes: Sequence[int], window: SlidingWindow, result: tf.TensorSpec) -> Network:
-    """Returns a network for images of some size, which computes one window after the other.
+    """Returns a network for images of the given size, which computes one window after the other.
 
     Args:
       network: the network for one window.
@@ -38,7 +38,7 @@ def slide(network: Network, sizes: Sequence[int], window: SlidingWindow, result:
 
         def add(number: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
             begin = tf.concat([tf.constant(starts)[number], [0]], 0)
-            # In float64, because TensorFlow multiplies in another order than NumPy.
+            # In float64, because TensorFlow and NumPy multiply in different orders.
             product = functools.reduce(tf.multiply, [tf.constant(own)[number] for own in weights])
             weighted = tf.cast(network(tf.slice(image, begin, inputs)), dtype) * tf.cast(product, dtype)
             value = tf.slice(total, begin, result.shape) + weighted

@@ -1,1 +1,1 @@
-"""Rules that remove components of the masks of any segmentation, and their choice on held-out cases."""
+"""Rules that remove mask components from any segmentation, and their choice on held-out cases."""

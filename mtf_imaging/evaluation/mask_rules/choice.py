@@ -1,4 +1,4 @@
-"""Chosen rules and their Dice, as `cleanup.json`, `metrics.json` and the report contain them."""
+"""Chosen rules and their Dice, for `cleanup.json`, `metrics.json` and the report."""
 
 import dataclasses
 from typing import Any
@@ -17,8 +17,8 @@ class Choice:
       num_cases: the number of held-out cases.
       without: the Dice without rules.
       chosen: the Dice with the rules. It is optimistic, because the rules were chosen on the same cases.
-      cross_validated: the Dice of each part of the cases with rules that were chosen on the other parts; None if there
-        is one case.
+      cross_validated: the Dice when each part of the cases uses rules that were chosen on the other parts; None if
+          there is only one case.
     """
 
     rules: tuple[Rule, ...]
@@ -55,11 +55,12 @@ class Choice:
 
 @dataclasses.dataclass(frozen=True)
 class RulesReport:
-    """What `metrics.json` and the report say about rules.
+    """The information about rules in `metrics.json` and the report.
 
     Attributes:
       applied: the rules that were applied to the predictions, as text.
-      choice: the rules that were chosen on the cases, to whose predictions no rules were applied; None without.
+      choice: the rules that were chosen on the cases, where the predictions are without rules; None if no rules were
+          chosen.
     """
 
     applied: tuple[str, ...] = ()
@@ -67,7 +68,7 @@ class RulesReport:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The entry of `metrics.json`; without rules, there is none."""
+        """The entry of `metrics.json`; empty without rules."""
         applied = {"applied": [*self.applied]} if self.applied else {}
         fields = applied | ({} if self.choice is None else {"chosen": self.choice.fields})
         return {"cleanup": fields} if fields else {}

@@ -1,9 +1,9 @@
 """The choice of rules on held-out cases.
 
 As in the postprocessing of nnU-Net (Isensee et al. 2021, https://doi.org/10.1038/s41592-020-01008-z), a rule is chosen
-only if it increases the mean Dice of the held-out cases, and if the Dice of no mask falls. nnU-Net has one rule, the
-largest component of the foreground or of a class. Here, small components and those outside another mask may be removed
-as well.
+only if it increases the mean Dice of the held-out cases and does not decrease the Dice of any mask. nnU-Net has one
+rule, the largest component of the foreground or of a class. Here, rules may also remove small components and components
+outside another mask.
 """
 
 import functools
@@ -24,7 +24,7 @@ from mtf_imaging.evaluation.scoring.overlap import mean
 from mtf_imaging.files.workers import default_workers, in_parallel
 
 VOLUMES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # mL, the candidates of min_volume
-_GAIN = 1e-6  # of the mean Dice; a smaller one is a tie, for which there is no rule
+_GAIN = 1e-6  # of the mean Dice; a smaller gain is a tie, for which no rule is chosen
 _ROUNDING = 1e-9
 _NUM_PARTS = 5  # of a cross-validation without folds
 
@@ -50,15 +50,15 @@ def choose_rules(
 ) -> Choice:
     """Chooses rules for the masks of held-out cases.
 
-    The union of all masks comes first, then one mask after the other. Each time, the rule with the highest mean Dice
-    is chosen, given the rules that are chosen already.
+    The union of all masks comes first, then one mask after the other. At each step, the rule with the highest mean Dice
+    is chosen, given the rules chosen before.
 
     Args:
-      pairs: the held-out cases with their predictions, to which no rules have been applied.
+      pairs: the held-out cases with their predictions, before any rules.
       run: the function that maps a function over the pairs, `workers.in_parallel` or `in_thread`.
       known: voxel sizes of files whose headers lack them.
       description: the meaning of the labels.
-      parts: the numbers of the cases of each fold; None divides them into 5 parts.
+      parts: the indices of the cases in each fold; None divides them into 5 parts.
 
     Raises:
       DataError: a file cannot be used.
@@ -80,7 +80,7 @@ def choose_rules(
 
 
 class _Measured:
-    """The tables of all cases, which are computed once for each list of rules."""
+    """The tables of all cases, computed once for each list of rules."""
 
     def __init__(self, pairs: Sequence[Pair], run: Run, known: SpacingTable, description: Description) -> None:
         self._pairs, self._run, self._known, self._description = pairs, run, known, description
@@ -119,7 +119,7 @@ class _Measured:
 
 
 def _best(cases: Sequence[CaseTables], candidates: Iterable[Rule]) -> Rule | None:
-    """Returns the rule with the highest mean Dice; None if no rule increases it without lowering that of a mask."""
+    """Returns the rule with the highest mean Dice; None if no rule increases it without lowering any mask's Dice."""
     before = _means([case.dice() for case in cases])
     best, highest = None, mean(before.values()) + _GAIN
     for rule in candidates:
@@ -131,7 +131,7 @@ def _best(cases: Sequence[CaseTables], candidates: Iterable[Rule]) -> Rule | Non
 
 
 def _candidates(description: Description) -> list[list[Rule]]:
-    """Returns the candidates: for the union of all masks if none of them is the union, and for each mask."""
+    """Returns the candidates for each mask, and for the union of all masks unless one mask is the union."""
     masks = description.masks
     groups = []
     everything = {value for values in masks.values() for value in values}

@@ -1,6 +1,6 @@
-"""Rules that remove connected components of a mask: all but the largest, small ones, and those outside another mask.
+"""Rules that remove components of a mask: all but the largest, small ones, or components outside another mask.
 
-Voxels that share a face, an edge or a corner are connected (26 neighbors), as with `ndimage.label` and a structure of
+Voxels that share a face, an edge or a corner are connected (26 neighbors), as in `ndimage.label` with a structure of
 ones. Labels are read in slabs, as in scoring.
 """
 
@@ -31,7 +31,7 @@ class Rule:
 
     Attributes:
       kind: "largest" keeps the largest component; "min_volume" keeps components of at least `volume`; "inside" keeps
-        components that touch the rest of the mask `container`, which are its voxels outside the masks of the rule.
+          components that touch the rest of the mask `container`: its voxels outside the masks of the rule.
       masks: the names of the masks.
       labels: the labels of these masks.
       container: the name of the other mask, for "inside".
@@ -57,11 +57,11 @@ class Rule:
         return {"kind": self.kind, "masks": [*self.masks], **value}
 
     def keeps(self, volumes: np.ndarray, touches: np.ndarray) -> np.ndarray:
-        """Returns which components stay.
+        """Returns a mask of the components to keep.
 
         Args:
           volumes: `[components]`, in mL, in the order of the first voxels.
-          touches: bool `[components]`, whether each of them touches the container.
+          touches: bool `[components]`, whether each component touches the container.
 
         Returns:
           bool `[components]`.
@@ -100,7 +100,7 @@ class Rule:
 def make_rule(
     kind: str, masks: Collection[str], description: Description, container: str = "", volume: float = 0.0
 ) -> Rule:
-    """Returns a rule for the masks of a description.
+    """Returns a rule for masks of a description.
 
     Args:
       kind: "largest", "min_volume" or "inside".
@@ -172,7 +172,7 @@ def rule_of_fields(fields: Mapping[str, Any], description: Description) -> Rule:
     """Returns the rule that `Rule.fields` describes.
 
     Raises:
-      KeyError, TypeError, ValueError: the fields are not those of a rule for this description.
+      KeyError, TypeError, ValueError: the fields do not describe a rule for this description.
     """
     if fields["kind"] not in KINDS:
         raise ValueError(f"unknown kind {fields['kind']!r}")
@@ -186,7 +186,7 @@ def voxel_ml(spacing: tuple[float, float, float]) -> float:
 
 
 def is_one_of(labels: np.ndarray, values: Collection[int]) -> np.ndarray:
-    """Returns where an array has one of several labels, bool of the same shape."""
+    """Returns a mask of the voxels with one of several labels, bool of the same shape."""
     mask = np.zeros(labels.shape, bool)
     for value in values:
         mask |= labels == value
@@ -194,7 +194,7 @@ def is_one_of(labels: np.ndarray, values: Collection[int]) -> np.ndarray:
 
 
 def near(labels: np.ndarray | CompactLabels, region: Region, values: Collection[int]) -> np.ndarray:
-    """Returns the voxels of a region that have one of several labels, or a neighbor that has one, bool."""
+    """Returns a mask of the voxels in a region that have, or neighbor, one of several labels, bool."""
     wide = tuple(slice(max(at.start - 1, 0), min(at.stop + 1, n)) for at, n in zip(region, labels.shape, strict=True))
     grown = ndimage.binary_dilation(is_one_of(labels[wide], values), np.ones((3, 3, 3), bool))
     return grown[tuple(slice(at.start - w.start, at.stop - w.start) for at, w in zip(region, wide, strict=True))]

@@ -1,4 +1,4 @@
-"""The components of the masks of a case, with all that decides how the Dice changes if one of them is removed."""
+"""The mask components of a case, with the numbers that determine how removing them changes the Dice."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -20,9 +20,9 @@ class MaskTable:
 
     Attributes:
       volumes: `[components]`, in mL.
-      prediction: int64 `[components, masks]`, the scored voxels of each mask of the description in each component.
-      intersection: int64 `[components, masks]`, those of them that the reference shares.
-      touches: {mask: bool `[components]`}, which components touch the rest of the mask.
+      prediction: int64 `[components, masks]`, the number of scored voxels of each mask in each component.
+      intersection: int64 `[components, masks]`, the number of these voxels that the reference shares.
+      touches: {mask: bool `[components]`}, whether each component touches the rest of the mask.
     """
 
     volumes: np.ndarray
@@ -44,7 +44,7 @@ class CaseTables:
     tables: Mapping[Masks, MaskTable]
 
     def dice(self, rule: Rule | None = None) -> dict[str, float]:
-        """Returns the Dice of each mask if a rule is applied."""
+        """Returns the Dice of each mask after applying a rule."""
         if rule is None:
             return {name: one.dice for name, one in self.overlaps.items()}
         table = self.tables[rule.masks]
@@ -63,7 +63,7 @@ def case_tables(
     description: Description,
     rules: Sequence[Rule],
 ) -> CaseTables:
-    """Returns the tables of a case for the rules that are candidates.
+    """Returns the tables of a case for the candidate rules.
 
     Args:
       prediction: the labels, uint8 `[x, y, z]`; an array or `CompactLabels`.
@@ -88,7 +88,7 @@ def _table(
     description: Description,
     rules: Sequence[Rule],
 ) -> MaskTable:
-    """Returns the components of the masks of some rules."""
+    """Returns the mask components for some rules."""
     labels = rules[0].labels
     components = mask_components(
         VoxelView(prediction.shape, lambda region: is_one_of(prediction[region], labels)), True

@@ -1,1 +1,1 @@
-"""Provenance of results: the program, the network, its training, the rules and the files that they come from."""
+"""Provenance of results: the program, the network, its training, the rules and the input files."""

@@ -5,8 +5,8 @@ import re
 import subprocess
 from pathlib import Path
 
-FILE = "commit.txt"  # in the package of a wheel or source archive, which `setup.py` writes
-MODIFIED = "-dirty"  # the end of a commit whose files were changed since
+FILE = "commit.txt"  # in the package of a wheel or source archive, where `setup.py` writes it
+MODIFIED = "-dirty"  # marks a commit whose files have changed since
 _COMMIT = re.compile(rf"[0-9a-f]{{40}}(?:{MODIFIED})?")
 _TIMEOUT = 10  # seconds
 
@@ -18,8 +18,8 @@ def read_commit(root: str | Path) -> str | None:
       root: the folder that contains the package: a clone, a source archive, or a folder of installed packages.
 
     Returns:
-      The commit, 40 hexadecimal digits, with `MODIFIED` if tracked files were changed since. None if it is not known,
-      for instance because git is missing.
+      The commit, 40 hexadecimal digits, followed by `MODIFIED` if tracked files have changed since. None if it is
+      unknown, for instance because git is missing.
     """
     root = Path(root)
     found = _stored(root / "mtf_imaging" / FILE) or _described(root)
@@ -34,15 +34,15 @@ def _stored(path: Path) -> str:
 
 
 def _described(root: Path) -> str:
-    """Returns what git says about a clone; "" if the folder is none, or git fails."""
-    if not (root / ".git").exists():  # a folder above may be the repository of another project
+    """Returns the commit of a clone from git; "" if the folder is not a clone, or git fails."""
+    if not (root / ".git").exists():  # a parent folder may be the repository of another project
         return ""
     commit = _git(root, "rev-parse", "HEAD")
     return f"{commit}{MODIFIED}" if commit and _git(root, "status", "-s", "-uno") else commit
 
 
 def _git(root: Path, *words: str) -> str:
-    """Returns what a command of git prints about a folder; "" if it fails."""
+    """Returns the output of a git command in a folder; "" if it fails."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment["GIT_OPTIONAL_LOCKS"] = "0"  # git writes nothing
     try:

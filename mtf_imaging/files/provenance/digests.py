@@ -8,7 +8,7 @@ SHOWN = 16  # hexadecimal digits in texts; JSON files contain all 64
 
 
 def digest(path: Path) -> str | None:
-    """Returns the SHA-256 of a file, or of all files of a folder with their names; None if there is none."""
+    """Returns the SHA-256 of a file, or of all files in a folder with their names; None if the path does not exist."""
     if path.is_dir():
         whole = hashlib.sha256()
         for part in sorted(part for part in path.rglob("*") if part.is_file()):

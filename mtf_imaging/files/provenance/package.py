@@ -9,7 +9,7 @@ from mtf_imaging import __version__
 from mtf_imaging.files.provenance.commit import MODIFIED, read_commit
 
 NAME = "mtf_imaging"
-_SHORT = 9  # digits of a commit
+_SHORT = 9  # digits of a commit in texts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Package:
 
     Attributes:
       version: the version.
-      commit: the commit, as `read_commit` returns it; None if it is not known.
+      commit: the commit, as returned by `read_commit`; None if it is unknown.
     """
 
     version: str

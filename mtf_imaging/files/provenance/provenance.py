@@ -15,14 +15,14 @@ _NOTE_DIGITS = 12
 
 @dataclasses.dataclass(frozen=True)
 class Provenance:
-    """What predictions or scores come from. It contains no paths and no times, so equal results have equal provenance.
+    """The origin of predictions or scores. It contains no paths and no times, so equal results have equal provenance.
 
     Attributes:
       package: the version of this package that computed them.
-      runs: the networks; none if only files were scored.
+      runs: the networks; empty if only files were scored.
       rules: the rules of prediction and scoring, JSON values by name.
       layout: "mesh_shape" and "layout" of the computation; None if it had no layout.
-      files: the digests of the evaluated files by case, and for each case by what the file is, such as "labels".
+      files: the digests of the evaluated files, by case and by the role of the file, such as "labels".
     """
 
     package: Package = dataclasses.field(default_factory=this_package)
@@ -32,14 +32,14 @@ class Provenance:
     files: Mapping[str, Mapping[str, str | None]] = dataclasses.field(default_factory=dict)
 
     def with_files(self, files: Mapping[str, Mapping[str, str | None]], **rules: Any) -> "Provenance":
-        """Returns the provenance with the digests of evaluated files, and with more rules."""
+        """Returns a copy with the digests of evaluated files and additional rules."""
         return dataclasses.replace(self, files=files, rules={**self.rules, **rules})
 
     def as_json(self, lists_cases: bool = True) -> dict[str, Any]:
         """Returns the fields for JSON.
 
         Args:
-          lists_cases: whether to list the training cases, not only their digest.
+          lists_cases: whether to list the training cases in addition to their digest.
         """
         runs = [run.as_json() for run in self.runs]
         if not lists_cases:
@@ -56,7 +56,7 @@ class Provenance:
 
     @property
     def note(self) -> str:
-        """The provenance in at most 79 ASCII characters, for headers of images.
+        """The provenance in at most 79 ASCII characters, for image headers.
 
         >>> run = TrainedRun("run", "ckpt-400", "last", 400, "3f2a9c1d4e5b6a7f", "1a2b3c4d5e6f7a8b")
         >>> Provenance(Package("0.1.0", "33b0040c43707553"), (run,)).note
@@ -77,5 +77,5 @@ class Provenance:
 
 
 def file_digests(**files: Path | None) -> dict[str, str | None]:
-    """Returns the digest of each file or folder by what it is; paths that are None are left out."""
+    """Returns the digest of each file or folder, by role; paths that are None are left out."""
     return {what: digest(path) for what, path in files.items() if path is not None}

@@ -1,4 +1,4 @@
-"""Reads `predictions.jsonl`, the record of a folder of predictions."""
+"""Reads `predictions.jsonl`, the record in a folder of predictions."""
 
 import json
 from pathlib import Path
@@ -13,9 +13,10 @@ class Record(NamedTuple):
     """The contents of a record.
 
     Attributes:
-      made_by: what the predictions depend on besides the images, texts by name; None if there is no readable record.
-      provenance: the provenance of each call of `predict` that wrote files; none in the records of earlier releases.
-      entries: by the name of a file in the folder: "sha256", and as "provenance" the index of its provenance.
+      made_by: everything besides the images that determines the predictions, as texts by name; None if there is no
+          readable record.
+      provenance: the provenance of each `predict` call that wrote files; empty in the records of earlier releases.
+      entries: {file name in the folder: entry with "sha256", and "provenance", the index of its provenance}.
     """
 
     made_by: dict[str, str] | None
@@ -30,7 +31,7 @@ class Record(NamedTuple):
           sha256: its digest.
 
         Returns:
-          The provenance; None if it is not recorded, or the file was changed since.
+          The provenance; None if it is not recorded, or the file has changed since.
         """
         entry = self.entries.get(name, {})
         number = entry.get(FIELD)
@@ -40,7 +41,7 @@ class Record(NamedTuple):
 
 
 def read_record(folder: str | Path) -> Record:
-    """Returns the record of a folder of predictions; an empty one if there is none, or if it is damaged."""
+    """Returns the record in a folder of predictions; an empty record if there is none, or if it is damaged."""
     path = Path(folder) / FILE
     made_by, provenance, entries = None, [], {}
     try:

@@ -1,4 +1,4 @@
-"""The provenance of a trained network: its checkpoint, its configuration, and its training as `run.json` states it."""
+"""The provenance of a trained network: its checkpoint, its configuration, and its training according to `run.json`."""
 
 import dataclasses
 import os
@@ -19,7 +19,7 @@ class TrainedRun:
     """The checkpoint of a run.
 
     Attributes:
-      name: the name of the folder of the run.
+      name: the folder name of the run.
       checkpoint: the name of the checkpoint, such as "ckpt-400".
       selection: "last" or "best".
       step: the number of training steps.
@@ -50,7 +50,7 @@ class TrainedRun:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> "TrainedRun":
-        """Returns the run that `as_json` describes.
+        """Returns the run from the fields of `as_json`.
 
         Raises:
           KeyError, TypeError, ValueError: the fields are incomplete.
@@ -103,12 +103,12 @@ def read_training(model_dir: str | Path) -> dict[str, Any] | None:
 def training_provenance(
     model_dir: str | Path, cases: Mapping[str, str | None], step: int, mesh_shape: str, layout: str
 ) -> dict[str, Any]:
-    """Returns the provenance of a training for `run.json`, when `train` starts and `config.gin` is saved.
+    """Returns the provenance of a training run for `run.json`, when `train` starts and `config.gin` is saved.
 
     Args:
       model_dir: the folder of the run; the starts in its `run.json` are kept.
-      cases: the digest of the files of each training case, None if it is not known; empty for custom data sets.
-      step: the step that the training starts with.
+      cases: {training case: digest of its files, or None if it is unknown}; empty for custom data sets.
+      step: the first step of this start.
       mesh_shape, layout: the layout of the training, as strings.
 
     Returns:

@@ -8,18 +8,18 @@ from mtf_imaging.files.provenance.digests import SHOWN
 from mtf_imaging.files.provenance.package import Package
 
 UNKNOWN = "not recorded"
-_LISTED = 500  # more training cases are only counted
-_VALUE = 120  # characters of a rule; JSON files contain all
+_LISTED = 500  # longer lists of training cases are only counted
+_VALUE = 120  # characters of a rule; JSON files contain the full text
 _WIDTH = 120
 
 Row = tuple[str, str]
 
 
 def provenance_rows(fields: Mapping[str, Any] | None) -> list[Row]:
-    """Returns the rows (name, text) of the provenance of a prediction, an evaluation or an export.
+    """Returns the provenance of a prediction, an evaluation or an export as rows (name, text).
 
     Args:
-      fields: the result of `Provenance.as_json`, read from a file; None if the file has none.
+      fields: the result of `Provenance.as_json`, read from a file; None if the file has no provenance.
     """
     if not fields:
         return [("program", UNKNOWN)]
@@ -38,7 +38,7 @@ def provenance_rows(fields: Mapping[str, Any] | None) -> list[Row]:
 
 
 def run_rows(run: Mapping[str, Any]) -> list[Row]:
-    """Returns the rows of the checkpoint of a run; see `TrainedRun.as_json`."""
+    """Returns the rows for a run's checkpoint; see `TrainedRun.as_json`."""
     selected = f"{run.get('checkpoint')} ({run.get('selection')})"
     return [
         ("run", str(run.get("name"))),
@@ -49,7 +49,7 @@ def run_rows(run: Mapping[str, Any]) -> list[Row]:
 
 
 def training_rows(training: object) -> list[Row]:
-    """Returns the rows of the training of a run, as `run.json` states it; see `runs.training_provenance`."""
+    """Returns the rows for a run's training, from `run.json`; see `runs.training_provenance`."""
     fields = _map(training)
     rows = []
     starts = _maps(fields.get("starts"))

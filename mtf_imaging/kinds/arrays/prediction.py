@@ -1,4 +1,4 @@
-"""Prediction of arrays, which are prepared as the custom data set of a run prepares its images."""
+"""Prediction of arrays, prepared in the same way as the images of the run's custom data set."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -88,7 +88,7 @@ class Prediction(volumes.Prediction):
         super().__init__(run, facts, settings)
         self.description, self._facts = None, facts
         self._has_volumes = facts.axes == list(AXIS_NAMES)
-        self.kind = VOLUMES if self._has_volumes else ARRAYS  # what messages ask for
+        self.kind = VOLUMES if self._has_volumes else ARRAYS  # the kind that messages name
         resolution = facts.resolution if settings.resolution is None else settings.resolution
         if isinstance(resolution, str | int):
             resolution = parse_grids(resolution, len(facts.axes), facts.axes)[-1]
@@ -197,7 +197,7 @@ class Prediction(volumes.Prediction):
 
 
 def _find(path: Path) -> list[ArrayFile]:
-    """Returns the array of a file, or the arrays of a folder, in natural order; none if there are none."""
+    """Returns the array of a file, or the arrays of a folder in natural order; may be empty."""
     files = image_files(path, NPY, subfolders=False) if path.is_dir() else [path] if NPY.stem(path) is not None else []
     return sorted((ArrayFile(file.stem, file) for file in files), key=lambda array: natural_key(array.key))
 
@@ -234,7 +234,7 @@ def _write(path: Path, result: Any, is_folder: bool) -> Path:
     Args:
       path: the file.
       result: the prediction.
-      is_folder: whether the file has the ending of the prediction; otherwise the ending must fit.
+      is_folder: whether the prediction sets the ending of the file; otherwise the ending must fit.
 
     Returns:
       The written file.
@@ -261,6 +261,6 @@ def _write(path: Path, result: Any, is_folder: bool) -> Path:
 
 
 def _plain(array: Any) -> np.ndarray:
-    """Returns an array in a dtype of NumPy; bfloat16 becomes float32."""
+    """Returns an array in a NumPy dtype; bfloat16 becomes float32."""
     array = np.asarray(array)
     return array if array.dtype.kind in "biuf" else array.astype(np.float32)

@@ -11,11 +11,11 @@ from mtf_imaging.evaluation.export.signature import ExportedKind, Field, Signatu
 from mtf_imaging.kinds.export import ExportedRun
 from mtf_imaging.kinds.facts import Facts
 
-PREDICTION = "prediction"  # the name of the output of a network that returns one tensor
+PREDICTION = "prediction"  # the output name of a network that returns one tensor
 
 
 class ArraySignatures(ExportedKind):
-    """The signatures of a network for arrays, as its data set makes them.
+    """The signatures of a network for arrays, in the form that its data set returns them.
 
     Args:
       networks: the trained networks.

@@ -11,10 +11,10 @@ class Kind(NamedTuple):
     """Synthetic cases and their job.
 
     Attributes:
-      cases: what the cases are, for messages.
+      cases: a description of the cases, for messages.
       job: the gin file of the job.
-      phantom: flags of phantom.
-      duration: the time that phantom takes on 2 CPU cores.
+      phantom: flags of the command `phantom`.
+      duration: the time that `phantom` takes on 2 CPU cores.
     """
 
     cases: str
@@ -33,7 +33,7 @@ _LAYOUT, _ONE = "4x4", "single"
 
 
 class Demo(Workflow):
-    """The steps for cases, which are resampled to records."""
+    """The steps for cases that are resampled to records."""
 
     processors = 16
     compared_duration = "30 seconds"
@@ -113,12 +113,12 @@ class Demo(Workflow):
 
 
 def _kind_of_folder(folder: Path) -> str:
-    """Returns the kind of cases whose job takes those of a folder."""
+    """Returns the kind of cases whose job accepts the cases of a folder."""
     from mtf_imaging.data.description.dataset_json import find_description
     from mtf_imaging.data.description.description import LITS_RULES
 
     description = find_description(folder)[0]
-    return "liver" if description is None or description.rules == LITS_RULES else "brain"  # this job takes any labels
+    return "liver" if description is None or description.rules == LITS_RULES else "brain"  # this job accepts any labels
 
 
 def _dice_row(label: str, scores: dict, key: str, masks: Sequence[str], width: int) -> str:

@@ -65,9 +65,9 @@ def evaluate(
       input_dir: folder of labeled cases.
       output_dir: folder to write to, created if missing.
       sampling: the voxel grid of the network, or its grids.
-      predict_probabilities: the network, image `[x, y, z, channels]` -> probabilities `[x, y, z, classes]`, or of the
-        masks if the description has regions.
-      window: (low, high) in HU, as in training, for LiTS; other descriptions contain the intensity schemes.
+      predict_probabilities: the network, image `[x, y, z, channels]` -> probabilities `[x, y, z, classes]`, or one
+          probability per mask if the description has regions.
+      window: for LiTS, (low, high) in HU, as in training; other descriptions contain the intensity schemes.
       num_pictures: the number of cases that get a picture.
       progress: whether to show a progress bar and print the tables.
       cleanup: rules that the predicted labels must obey before they are scored and written.
@@ -76,8 +76,8 @@ def evaluate(
       description: the meaning of the labels and of the channels, and the rules of the scores.
       surface_tolerance: the tolerance of the surface Dice in mm.
       provenance: the network and the rules of the predictions; None if they are not known.
-      store_rules: the folder in which rules that are chosen on these cases are stored; None chooses none. The
-        predictions and scores are then those without rules.
+      store_rules: the folder for rules that are chosen on these cases; None chooses no rules. If rules are chosen, the
+          predictions and scores are computed without rules.
 
     Returns:
       The scores.
@@ -85,7 +85,7 @@ def evaluate(
     Raises:
       DataError: `cases_to_evaluate` refuses the folders, or a case cannot be used.
       ConfigError: another process is writing to the output folder, the tolerance is not positive, or `cleanup` has
-        rules of livers for other labels.
+          liver rules for other labels.
     """
     check_tolerance(surface_tolerance)
     cleanup = AS_FOUND if store_rules else cleanup.resolve(description)
@@ -150,15 +150,15 @@ def cases_to_evaluate(
       only: the keys of the cases to evaluate, for instance the held-out cases of a fold; None selects all cases.
       known: voxel sizes of files whose headers lack them.
       description: the channels and labels of the network.
-      output_format: the file format of the predictions, a key of `OUTPUT_FORMATS` but DICOM-SEG; None for the format
-        of each volume.
+      output_format: the file format of the predictions, a key of `OUTPUT_FORMATS` other than DICOM-SEG; None for the
+          format of each volume.
 
     Returns:
       The cases.
 
     Raises:
-      DataError: the input is missing; the header of a volume cannot be read; or the output folder holds results of
-        other cases, lies in the input folder, or is the folder of a run.
+      DataError: the input is missing; the header of a volume cannot be read; or the output folder contains results of
+          other cases, is inside the input folder, or is the folder of a run.
       ConfigError: there is no such output format, or predictions of this format cannot be scored.
     """
     check_read_back(output_format)
@@ -181,7 +181,7 @@ def _select_cases(cases: list[Case], only: Collection[str], input_dir: str | Pat
 
 
 def _check_output(output_dir: Path, input_dir: Path, cases: list[Case]) -> None:
-    """Raises DataError if the output folder holds references, a run, or results of other cases."""
+    """Raises DataError if the output folder contains references, a run, or results of other cases."""
     check_outside(output_dir, input_dir)
     check_no_run(output_dir)
     ours = {contained(output_dir, PREDICTIONS, case.prediction_name) for case in cases}

@@ -39,7 +39,7 @@ from mtf_imaging.layout import TensorRegion
 if TYPE_CHECKING:
     from mtf_imaging.meshes.group import Group
 
-MEAN = "mean"  # the name of the mean Dice of all masks
+MEAN = "mean"  # the name of the mean Dice over all masks
 
 
 @dataclass(frozen=True)
@@ -47,16 +47,16 @@ class HeldOutRecords:
     """Mean Dice of each mask over the records in a folder, for `mtf_imaging.training.evaluation`.
 
     Scores are computed on the grid of the records. `mtf_imaging.kinds.volumes.evaluate` applies the same rules at the
-    cases' own resolution.
+    original resolution of the cases.
 
     Attributes:
       window: (low, high) in HU, as in training; see `resolve_intensities`.
       spacing: the spacing that the records must have, in the format of `open_records`.
       progress: whether to show a progress bar.
-      description: the channels and labels of the training. Records with others are refused.
+      description: the channels and labels of the training. Records with other channels or labels are refused.
       intensities: {channel: intensity scheme}, as in training; see `Records`.
-      patches: the patches of the training, of which the batches for the held-out loss consist, one of each case; None
-        for whole records.
+      patches: the patches of the training. Batches for the held-out loss contain one patch per case. None uses whole
+          records.
     """
 
     window: Window = DEFAULT_WINDOW
@@ -68,7 +68,7 @@ class HeldOutRecords:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """The names of the masks; for other data than LiTS, also their mean."""
+        """The names of the masks; for data other than LiTS, also the mean."""
         return (*self.description.masks, *([] if self.description.rules == LITS_RULES else [MEAN]))
 
     def open(self, eval_dir: str | Path, sizes: Grid | None) -> Callable:
@@ -82,8 +82,8 @@ class HeldOutRecords:
           A function of the network that returns the mean Dice by mask and a picture of the first case.
 
         Raises:
-          DataError: the folder does not hold finished records of this sampling, or they have other channels or labels
-            than the training.
+          DataError: the folder has no finished records of this sampling, or their channels or labels differ from the
+              training.
         """
         manifest = self._open(eval_dir, sizes)
         found = differences(manifest.description, self.description)
@@ -125,7 +125,7 @@ class HeldOutRecords:
         micro_batches: int,
         regions: Callable[[Grid], Mapping[str, TensorRegion]],
     ) -> Iterator[dict]:
-        """Returns an iterator over the regions of this process of the batches of `loss_batches`.
+        """Returns an iterator over the batches of `loss_batches`, limited to the regions of this process.
 
         Args:
           eval_dir, batch_size, sizes: the same as in `loss_batches`.
@@ -140,7 +140,7 @@ class HeldOutRecords:
                 yield {**batch, "sizes": grid}
 
     def _group(self, manifest: Manifest) -> dict[Grid, list[int]]:
-        """Returns the numbers of the cases by the size of the samples: of the records, or of their patches."""
+        """Returns the indices of the cases by sample size, the size of the records or of their patches."""
         if self.patches:
             return {self.patches.sizes: [*range(len(manifest.cases))]}
         return group_by_grid(manifest.grids)
@@ -148,7 +148,7 @@ class HeldOutRecords:
     def _batches(
         self, eval_dir: str | Path, manifest: Manifest, at: list[int], batch_size: int, **regions
     ) -> Iterator[dict]:
-        """Returns endless batches of some of the cases."""
+        """Returns endless batches of some cases."""
         cases = Subset(os.fspath(eval_dir), tuple(manifest.cases[number] for number in at))
         options = {"spacing": self.spacing, "window": self.window, "intensities": self.intensities}
         return training_batches(cases, batch_size, seed=0, shuffle=False, patches=self.patches, **options, **regions)
@@ -177,7 +177,7 @@ class HeldOutRecords:
         return overlaps if is_scored else None
 
     def _network_input(self, record: StoredRecord, region: Region, manifest: Manifest) -> np.ndarray:
-        """Returns a region of the image of a record as in training, float32 `[x, y, z, channels]`."""
+        """Returns a region of a record's image as in training, float32 `[x, y, z, channels]`."""
         image = record.image(region)
         if is_plain_lits(manifest.description) and not self.intensities:
             return apply_window(image, self.window)[..., np.newaxis]
@@ -185,10 +185,10 @@ class HeldOutRecords:
         return apply_intensities(image[..., np.newaxis] if record.has_hu else image, schemes, record.statistics)
 
     def _overlaps(self, group: "Group", labels: SlicedLabels, record: StoredRecord) -> tuple[dict[str, Overlap], bool]:
-        """Returns the overlaps of all processes, each of which reads the reference in its own region.
+        """Returns the overlaps over all processes, each of which reads the reference in its own region.
 
         Returns:
-          The overlaps, and whether any voxel has another label than the ignore label.
+          The overlaps, and whether any voxel has a label other than the ignore label.
         """
         counts, scored = [0] * (3 * len(self.description.masks)), False
         if labels.is_counted:
@@ -204,7 +204,7 @@ class HeldOutRecords:
 def _picture(
     group: "Group", record: StoredRecord, labels: SlicedLabels, overlaps: dict[str, Overlap], description: Description
 ) -> dict[str, np.ndarray]:
-    """Returns the picture of a case by its title in process 0; an empty dict in other processes."""
+    """Returns {title: picture} for a case in process 0; an empty dict in other processes."""
     if not group.is_first:
         labels.send(_RecordChannel.order)
         return {}
@@ -222,7 +222,7 @@ class _Shape(NamedTuple):
 
 
 class _RecordChannel:
-    """The first channel of a record, as far as `read_planes` needs a `VoxelSource`."""
+    """The first channel of a record, with the parts of `VoxelSource` that `read_planes` needs."""
 
     order = ALONG_Z
 

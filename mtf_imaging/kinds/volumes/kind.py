@@ -15,7 +15,7 @@ class VolumeKind(Kind):
     demos = ("liver", "brain")
 
     def holds(self, path: Path, need_labels: bool = False) -> bool:
-        """Returns whether a path is a volume, or a folder with one or with a `dataset.json`."""
+        """Returns whether a path is a volume, or a folder that contains a volume or a `dataset.json`."""
         from mtf_imaging.data.description.dataset_json import FILE
         from mtf_imaging.data.listing.image_files import image_files
         from mtf_imaging.data.listing.image_formats import VOLUME_FORMATS

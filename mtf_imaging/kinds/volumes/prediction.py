@@ -52,8 +52,8 @@ class Prediction(PredictedImages):
       settings: the settings of the job.
 
     Raises:
-      ConfigError: a setting is invalid or has no effect on volumes, or there is a file of folds but no fold.
-      DataError: the file of facts of the run is damaged, or the fold does not exist.
+      ConfigError: a setting is invalid or has no effect on volumes, or there is a folds file but no fold.
+      DataError: the facts file of the run is damaged, or the fold does not exist.
     """
 
     kind = VOLUMES
@@ -162,7 +162,7 @@ class Prediction(PredictedImages):
         )
 
     def next_step(self, pairs: list[tuple[Case, Path]], input_path: Path, output_path: Path) -> NextStep:
-        """Returns the command that scores the segmentations if the cases have references, else how to view one."""
+        """Returns the command that scores the segmentations if the cases have references; else how to view one."""
         references = {case.labels.parent if case.labels else None for case, _ in pairs}
         predictions = {output.parent for _, output in pairs}
         if len(references) == len(predictions) == 1 and None not in references and not self._settings.submission:

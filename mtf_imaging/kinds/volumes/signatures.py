@@ -49,11 +49,11 @@ _PROGRAM_NOTE = (
 class VolumeSignatures(ExportedKind):
     """The signatures of a network that segments volumes.
 
-    There is one signature for each grid of the network, which returns probabilities, and one that takes a volume at its
-    own voxel size, and returns its labels.
+    There is one signature for each grid of the network, which returns probabilities, and one signature that takes a
+    volume at its own voxel size and returns its labels.
 
     Args:
-      networks: the trained networks, for the grids of the sampling, or for the sliding window.
+      networks: the trained networks, for the grids of the sampling or for the sliding window.
       sampling: the voxel grid of the network, or its grids.
       description: the channels of the image, and the labels or regions that the network predicts.
       window: (low, high) in HU for LiTS; other descriptions contain the intensity schemes.
@@ -151,7 +151,7 @@ class VolumeSignatures(ExportedKind):
         network: Network,
         statistics: tuple[tf.Tensor, tf.Tensor] | None,
     ) -> tf.Tensor:
-        """Returns the labels of a volume on its own voxels, by the network for one grid."""
+        """Returns the labels of a volume on its own voxels, computed by the network for one grid."""
         channels = self._description.channels
         beyond = tf.constant([value_beyond(name) for name in channels], tf.float32)
         spans = resampling.grid_spans(shape, spacing, grid, self._sampling.spacing)
@@ -168,7 +168,7 @@ class VolumeSignatures(ExportedKind):
         return image[..., tf.newaxis] if self._num_channels == 1 else image
 
     def _labels(self, probabilities: tf.Tensor) -> tf.Tensor:
-        """Returns the labels of probabilities, uint8; see `Description.to_labels`."""
+        """Converts probabilities to labels, uint8; see `Description.to_labels`."""
         order = self._description.region_order
         if order is None:
             return tf.cast(tf.argmax(probabilities, axis=-1, output_type=tf.int32), tf.uint8)
@@ -244,7 +244,7 @@ class VolumeSignatures(ExportedKind):
         ]
 
     def files(self) -> dict[str, bytes]:
-        return {} if is_portable() else {_PROGRAM.name: _PROGRAM.read_bytes()}  # it loads a SavedModel
+        return {} if is_portable() else {_PROGRAM.name: _PROGRAM.read_bytes()}  # the program loads a SavedModel
 
 
 def volume_intensities(description: Description, window: Window | None) -> tuple[Intensity, ...]:

@@ -1,4 +1,4 @@
-"""What a network for volumes was trained on."""
+"""The training data and settings of a network for volumes."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def description_of_run(model_dir: str | Path) -> Description:
     """Returns the description of the data that a run was trained on, with the intensity schemes of the training.
 
     Raises:
-      DataError: the file of facts is damaged.
+      DataError: the facts file is damaged.
     """
     facts = read_facts(model_dir)
     if facts is None or facts.description is None:
@@ -50,7 +50,7 @@ def window_of_run(patch: Resolution | None, own: SlidingWindowSettings) -> Slidi
     """Returns the window that slides over volumes; None if the network computes a whole volume at once.
 
     Args:
-      patch: the size of the patches of the training, which is the default window; None for whole volumes.
+      patch: the patch size in training, which is the default window; None for whole volumes.
       own: the settings of the job.
 
     Raises:

@@ -41,7 +41,7 @@ class Training(TrainingImages):
     def description(self, data_dir: Folder) -> Description | None:
         """Returns the description of the records, with the intensity schemes of the training.
 
-        The window of the data set applies to LiTS, so the description of LiTS does not contain it.
+        The window of the data set applies to LiTS only, so the LiTS description does not contain it.
 
         Returns:
           The description; None for records that do not exist yet, which a dry run accepts.

@@ -145,8 +145,8 @@ def conv3d(
 
     Every dimension may be split, except the kernel dimensions of the filter. Processors exchange halos along split
     spatial dimensions, and sum their results if `in` is split. With n voxels in the input and o voxels in the output,
-    slices have ceil(n / N) and ceil(o / N) voxels over N processors. Halos are smallest if the former is `s` times the
-    latter. Otherwise they grow with the number of the processor.
+    slices have ceil(n / N) and ceil(o / N) voxels over N processors. Halos are smallest if an input slice has `s` times
+    as many voxels as an output slice. Otherwise they grow with the index of the processor.
 
     With groups, an output channel o is computed from the `in / groups` input channels of group `o // (out / groups)`,
     as in `tf.nn.conv2d`. The convolution is depthwise if `groups` is the size of `in`. The dimensions `in` and `out`

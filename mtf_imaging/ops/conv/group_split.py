@@ -1,9 +1,9 @@
 """How a layout splits the groups of a convolution over processors.
 
 Every processor computes whole groups, so it needs the same groups of input channels and output channels. The groups are
-split over the mesh dimension that splits the output channels or, if they are not split, the input channels. If a tensor
-has all channels in every slice, each processor takes those of its groups, and results are gathered. If the channels of
-a tensor are split over another mesh dimension, or into slices that cut groups, they are gathered first.
+split over the mesh dimension that splits the output channels or, if they are not split, the input channels. If every
+slice of a tensor has all channels, each processor takes the channels of its groups, and results are gathered. If the
+channels of a tensor are split over another mesh dimension, or into slices that cut groups, they are gathered first.
 
 A convolution with a single group does none of this. It sums over the processors that split its input channels.
 """
@@ -24,13 +24,13 @@ from mtf_imaging.ops.window_op import first_axis
 
 
 class _Move(NamedTuple):
-    """A change of the slices of a tensor along its channels, from its own layout to that of the groups.
+    """A conversion of channel slices from a tensor's own layout to the layout of the groups.
 
     Attributes:
       old: the mesh axis that splits the channels of the tensor, or None.
       new: the mesh axis that splits the groups, or None.
       size: number of channels.
-      padded: number of channels for which the processors along `new` have room together.
+      padded: number of channels for which all processors along `new` have room together.
     """
 
     old: int | None
@@ -45,8 +45,8 @@ class GroupSplit:
 
     Attributes:
       inputs: the channels of the input.
-      filter_inputs: the filter's input channels: those of one group, under another name. Equal to `inputs` if there is
-        only one group.
+      filter_inputs: the filter's input channels, which are the channels of one group under another name. Equal to
+          `inputs` if there is only one group.
       outputs: the channels of the output, which are the last dimension of the filter.
     """
 
@@ -71,7 +71,7 @@ class GroupSplit:
         return self.number if axis is None else -(-self.number // mesh.shape[axis].size)
 
     def split_shape(self, mesh: ShardMeshImpl, shape: mtf.Shape) -> mtf.Shape:
-        """Returns the shape of a tensor whose last dimension, its channels, is split like the groups.
+        """Returns the shape of a tensor whose channels, its last dimension, are split like the groups.
 
         Every processor has room for the channels of `per_processor` groups.
         """
@@ -85,7 +85,7 @@ class GroupSplit:
         return mtf.Shape([*dims, mtf.Dimension(split_dim.name, size)])
 
     def _move(self, mesh: ShardMeshImpl, channels: mtf.Dimension) -> _Move | None:
-        """Returns how the slices of a tensor change so that they have the channels of the groups; None if not."""
+        """Returns the conversion of a tensor's slices to the channels of the groups; None if they do not change."""
         if self.number == 1:
             return None
         own, groups = mtf.Shape([channels]), self.split_shape(mesh, mtf.Shape([channels]))
@@ -95,7 +95,7 @@ class GroupSplit:
         return _Move(old, new, channels.size, groups.dims[0].size)
 
     def split(self, mesh: ShardMeshImpl, x: LaidOutTensor, channels: mtf.Dimension) -> LaidOutTensor:
-        """Returns the slices of a tensor, whose last dimension is `channels`, with the channels of the groups."""
+        """Converts the slices of a tensor, whose last dimension is `channels`, to the channels of the groups."""
         move, last = self._move(mesh, channels), len(x.slice_shape) - 1
         if move is None:
             return x
@@ -141,7 +141,7 @@ class GroupSplit:
 
 
 def _gathering(slice_shape: Sequence[int], itemsize: int, axis: int | None) -> list[Round]:
-    """Returns the exchanges of gathering slices of a given shape along a mesh axis, or [] for None."""
+    """Returns the exchanges that gather slices of a given shape along a mesh axis, or [] for None."""
     if axis is None:
         return []
     return [Round([Exchange("gather", (axis,), math.prod(slice_shape) * itemsize)])]

@@ -1,19 +1,18 @@
 """Grouped convolution and its two gradients on one device, for 2 and 3 spatial dimensions.
 
-The functions have the arguments of those in `local`, but filters are `[kernel..., in / groups, out]`, which gives the
-number of groups. Output channel o belongs to group `o // (out / groups)`, as in `tf.nn.conv2d`. With one channel of
-`in` per group, the convolution is depthwise.
+The functions take the same arguments as the functions in `local`, but filters are `[kernel..., in / groups, out]`,
+which determines the number of groups. Output channel o belongs to group `o // (out / groups)`, as in `tf.nn.conv2d`.
+With one input channel per group, the convolution is depthwise.
 
 TensorFlow's CPU kernels (2.19 to 2.22) support groups only in 2D; in float64 and without oneDNN, they have no
-gradients. The kernels of depthwise convolutions are 2D as well. They need equal strides, and their gradients fail for
-dilations.
+gradients. The depthwise kernels are 2D as well. They need equal strides, and their gradients fail with dilations.
 
-A 3D convolution is therefore a sum of 2D convolutions, one for each tap along the first dimension, with this dimension
-as part of the batch. For a 3^3 kernel and 32^3 voxels with 16 channels in float32 (2 cores, TensorFlow 2.21), a
-depthwise convolution and each of its gradients takes 1.3 ms, a dense convolution with a block-diagonal filter 2.7 ms,
-one convolution per channel 8 ms, and products of voxels with one tap at a time 16 ms. With 4 to 64 groups of 64
-channels, it is as fast as one convolution per group or up to 9 times faster. A dense convolution would also multiply an
-infinite voxel with the zeros of other groups.
+A 3D convolution is therefore a sum of 2D convolutions, one for each tap along the first dimension, which becomes part
+of the batch. For a 3^3 kernel and 32^3 voxels with 16 channels in float32 (2 cores, TensorFlow 2.21), a depthwise
+convolution and each of its gradients takes 1.3 ms, a dense convolution with a block-diagonal filter 2.7 ms, one
+convolution per channel 8 ms, and products of voxels with one tap at a time 16 ms. With 4 to 64 groups of 64 channels,
+it is as fast as one convolution per group or up to 9 times faster. A dense convolution would also multiply an infinite
+voxel with the zeros of other groups.
 """
 
 from collections.abc import Sequence
@@ -25,7 +24,7 @@ from mtf_imaging.ops.conv.local import Taps
 
 
 def _by_group(dtype: tf.DType, inputs: int) -> bool:
-    """Returns whether each group is convolved on its own, because TensorFlow has no gradient of groups."""
+    """Returns whether each group is convolved on its own, because TensorFlow has no gradient for groups."""
     return inputs > 1 and not local.has_all_gradients(dtype)
 
 

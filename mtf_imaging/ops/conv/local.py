@@ -3,7 +3,7 @@
 The convolution operations call these functions on their slices. Tensors are `[batch, spatial..., channels]`, and
 filters are `[kernel..., in, out]`.
 
-TensorFlow has no kernels for one spatial dimension, so these convolutions get a second one of size 1 in front.
+TensorFlow has no kernels for one spatial dimension, so 1D convolutions get a second dimension of size 1 in front.
 
 TensorFlow's kernels fail for some windows. For these, the taps along one dimension are convolved one at a time. Each
 tap is convolved with only the voxels that it reads, so the convolution has stride 1 and no dilation along that
@@ -25,8 +25,8 @@ from mtf_imaging.layout.windows import Window
 def has_all_gradients(dtype: tf.DType) -> bool:
     """Returns whether TensorFlow's kernels support dilation and the gradients of groups for a dtype.
 
-    Those of GPUs do, except in float64. On CPUs, only those of oneDNN do. By default, TensorFlow uses oneDNN only on
-    CPUs with instructions for neural networks, and oneDNN supports 16-bit dtypes only on some of them. So a small
+    GPU kernels do, except in float64. On CPUs, only oneDNN kernels do. By default, TensorFlow uses oneDNN only on CPUs
+    with instructions for neural networks, and oneDNN supports 16-bit dtypes only on some of them. So a small
     convolution is tried.
     """
     if dtype == tf.float64 or tf.config.get_visible_devices("GPU"):
@@ -186,7 +186,7 @@ class Taps:
     def conv_input_grad(
         self, grad: Callable[..., tf.Tensor], shape: Sequence[int], f: tf.Tensor, dy: tf.Tensor
     ) -> tf.Tensor:
-        """Returns the gradient of `conv` with respect to `x`; `grad` is that of a single tap."""
+        """Returns the gradient of `conv` with respect to `x`; `grad` is the gradient for a single tap."""
         read = _replaced(shape, self.axis, self.outputs)
         gradients = [grad(read, self.one_tap(f, tap), dy, *self.rest) for tap in self.numbers]
         return self.unpadded(tf.add_n([self.spread(dx, tap) for tap, dx in enumerate(gradients)]))
@@ -194,7 +194,7 @@ class Taps:
     def conv_filter_grad(
         self, grad: Callable[..., tf.Tensor], x: tf.Tensor, shape: Sequence[int], dy: tf.Tensor
     ) -> tf.Tensor:
-        """Returns the gradient of `conv` with respect to `f`; `grad` is that of a single tap."""
+        """Returns the gradient of `conv` with respect to `f`; `grad` is the gradient for a single tap."""
         x, tap_shape = self.padded(x), _replaced(shape, self.axis - 1, 1)
         gradients = [grad(self.read(x, tap), tap_shape, dy, *self.rest) for tap in self.numbers]
         return tf.concat(gradients, self.axis - 1)

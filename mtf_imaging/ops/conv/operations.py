@@ -276,8 +276,7 @@ class ConvFilterGrad(_ConvOperation):
     def _pieces(self, mesh: ShardMeshImpl, by_voxels: bool) -> list[list[Piece]] | None:
         """Returns the slices of `x` and `y` without tails, for each shard; None if there are no tails.
 
-        A zero in a tail is not enough: its product with a NaN or infinite voxel that only a true window, or no window,
-        reads would be NaN.
+        Zeros in the tails are not enough, because the product of 0 and a NaN or infinite voxel is NaN.
         """
         geometry, fixed = self.geometry, self.inputs[0 if by_voxels else 1]
         uneven = tails.tails_of(mesh, fixed.shape, geometry.names)

@@ -1,4 +1,4 @@
-"""Operations of detectors: features of regions of interest, and the objects with the highest scores."""
+"""Operations for detectors: RoI features, and the objects with the highest scores."""
 
 from mtf_imaging.ops.detection.roi_align import roi_align
 from mtf_imaging.ops.detection.top_k import top_k

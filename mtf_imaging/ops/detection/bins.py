@@ -1,4 +1,4 @@
-"""The bins of regions of interest as weighted rows of a table, which holds the pixels of one device.
+"""RoI bins as weighted rows of a table that holds the pixels of one device.
 
 Each bin has one sample at its center. The sample interpolates the four pixels around it. A processor knows the samples
 of all bins, but only the pixels of its own slices; all other pixels get a weight of 0.
@@ -13,13 +13,13 @@ from mtf_imaging.meshes.portable import multiply_no_nan
 
 
 class Pieces(NamedTuple):
-    """The slices of the feature maps of all levels, and their places in the table of a device.
+    """The slices of all levels' feature maps, and their positions in the table of a device.
 
     Attributes:
       extents: int64 [processors, levels, 2, 3], for the rows and the columns of a level: the size of the whole
-        dimension, the first element of a slice, and the number of its elements.
+          dimension, the first element of a slice, and its number of elements.
       sizes: (rows, columns) of the stored slices of each level.
-      starts: the place of the first slice of each level.
+      starts: the position of each level's first slice.
       steps: the distance between the slices of two processors for each level; 0 if all processors share one.
       strides: the pixels of the image for each pixel of a level.
       center: the center of the first pixel of a level, in pixels of the level.
@@ -49,7 +49,7 @@ class Corner(NamedTuple):
 def _taps(
     low: tf.Tensor, high: tf.Tensor, stride: tf.Tensor, extent: tf.Tensor, center: float, bins: int
 ) -> list[tuple[tf.Tensor, tf.Tensor, tf.Tensor]]:
-    """Returns (element of the slice, whether the slice has it, weight) of both neighbors of the samples of one axis."""
+    """Returns (slice element, whether the slice has it, weight) for both neighbors of each sample along one axis."""
     dtype = low.dtype
     # Not tf.unstack, which TFLite lacks for int64.
     whole, first, count = (extent[..., part : part + 1] for part in range(3))

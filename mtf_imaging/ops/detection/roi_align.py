@@ -1,8 +1,8 @@
 """RoIAlign: features of regions of interest, sampled from split feature maps without gathering them.
 
 A bilinear sample is a sum over pixels: a contraction of the map with two sparse matrices, one along y and one along x.
-Each processor sums over the pixels of its own slices, and one sum over the processors completes the result. The
-gradient adds each sample to the pixels of the own slice, so it needs no exchange.
+Each processor sums over the pixels of its own slices, and one sum over the processors completes the result. In the
+gradient, each processor adds the samples to the pixels of its own slices, so no exchange is needed.
 """
 
 import itertools
@@ -26,12 +26,12 @@ _CORNERS = 4  # pixels around a sample
 
 
 def _offsets(sizes: Sequence[int]) -> list[int]:
-    """Returns the places of consecutive parts of these sizes."""
+    """Returns the positions of consecutive parts of these sizes."""
     return [0, *itertools.accumulate(sizes)][:-1]
 
 
 class _Division:
-    """The division of the work of a RoIAlign over the processors of a mesh.
+    """The division of a RoIAlign's work among the processors of a mesh.
 
     Args:
       mesh: the mesh.
@@ -41,7 +41,7 @@ class _Division:
     Attributes:
       summed: the mesh axes that split the height or the width of a map, over which samples are summed.
       gathered: {mesh axis: dimension of the crops} for the splits of the crops that the work does not follow. All
-        processors along these axes compute the same.
+          processors along these axes do the same work.
       over_rois: the mesh axis that splits the RoIs, if each processor computes its own; else None.
       num_slices: the number of slices in each stack: 1 if the layout splits no tensor.
     """
@@ -92,7 +92,7 @@ class _Division:
         return extents if self.num_slices > 1 else self._mesh.map_stacks(lambda x: x[:1], extents)
 
     def gather_boxes(self, tensors: Sequence[tuple[mtf.Tensor, LaidOutTensor]]) -> list[LaidOutTensor]:
-        """Returns boxes and levels with the RoIs of the own work, and with a slice for each processor."""
+        """Returns the boxes and levels of the RoIs that each processor computes, as one slice per processor."""
         results = []
         for tensor, value in tensors:
             value = tails.gather(self._mesh, value, self.rois_axis, {1: tensor.shape.dims[1].size})
@@ -315,13 +315,13 @@ def roi_align(
     Args:
       features: Tensor[batch, height, width, channels] for each level. Sizes and names of height and width may differ.
       boxes: Tensor[batch, rois, coords], with the coordinates y0, x0, y1, x1 in pixels of the image.
-      levels: int32 Tensor[batch, rois], the index in `features` of the level of each box. Lower numbers stand for the
-        first level, higher numbers for the last.
+      levels: int32 Tensor[batch, rois], the index in `features` of each box's level. Smaller numbers select the first
+          level, larger numbers the last.
       strides: pixels of the image for each pixel of a level, for each level.
       size: the number of bins along y and along x: an int for both, or a pair.
       name: name of the operation.
       aligned: whether the centers of pixels are half a pixel from the border of the image. `False` is the convention of
-        the networks of TensorFlow's model garden.
+          the TensorFlow Model Garden.
 
     Returns:
       Tensor[batch, rois, crop_height, crop_width, channels] with the dtype of the features.

@@ -1,4 +1,4 @@
-"""Non-maximum suppression on one device, also for converters that know it without classes only."""
+"""Non-maximum suppression on one device, also for converters that support it only without classes."""
 
 import tensorflow as tf
 
@@ -12,12 +12,12 @@ def combined_non_max_suppression(
     iou_threshold: float,
     score_threshold: float,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Suppresses the boxes of each class that overlap a better box of this class.
+    """Suppresses boxes that overlap a better box of the same class.
 
     Args:
       boxes: float32 `[batch, boxes, classes, 4]`; `[batch, boxes, 1, 4]` for boxes that all classes share.
       scores: float32 `[batch, boxes, classes]`.
-      number: the number of detections of an image.
+      number: the number of detections per image.
       iou_threshold: a box is left out if its intersection over union with a better box is above this number.
       score_threshold: boxes with a score up to this number are left out.
 
@@ -43,11 +43,11 @@ def combined_non_max_suppression(
 def _one_image(
     boxes: tf.Tensor, scores: tf.Tensor, number: int, iou_threshold: float, score_threshold: float
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Suppresses the boxes of one class after the other, and chooses the best ones of all classes."""
+    """Suppresses boxes class by class, and chooses the best boxes of all classes."""
     candidates: list[tuple[tf.Tensor, tf.Tensor]] = []
     for label in range(scores.shape[1]):
         own, values = boxes[:, min(label, boxes.shape[1] - 1)], scores[:, label]
-        # A result of a fixed size, as TFLite needs it; places after the last detection have the index 0.
+        # TFLite needs a result of a fixed size; entries after the last detection have the index 0.
         selected, valid = tf.raw_ops.NonMaxSuppressionV4(
             boxes=own,
             scores=values,

@@ -1,6 +1,6 @@
-"""The elements with the highest scores of a tensor that is split along any dimensions.
+"""The elements with the highest scores in a tensor that may be split along any dimensions.
 
-Each processor chooses among its own slice, gathers the choices of the others, and chooses again. No processor moves
+Each processor chooses among its own slice, gathers the choices of the others, and chooses again. No processor sends
 more than the elements that it has chosen.
 """
 
@@ -29,7 +29,7 @@ def _strides(sizes: Sequence[int]) -> list[int]:
 class TopK(mtf.Operation):
     """Outputs the k largest scores of each example, and the elements of other tensors at their positions.
 
-    Nothing is differentiated: a choice has no gradient, and callers treat what it chooses as constants.
+    Nothing is differentiated: a choice has no gradient, and callers treat the chosen elements as constants.
     """
 
     kind = "top_k"
@@ -94,7 +94,7 @@ class TopK(mtf.Operation):
             lowering.set_tensor_lowering(y, value if axis is None else tails.scatter(mesh, value, {axis: 1}))
 
     def _firsts(self, mesh: ShardMeshImpl) -> LaidOutTensor:
-        """Returns the position in the whole tensor of the first element of each slice."""
+        """Returns, for each slice, the position of its first element in the whole tensor."""
         _, *dims = self.inputs[0].shape.dims
         (_, *axes), (_, *sizes) = mesh.split_axes(self.inputs[0].shape), mesh.slice_shape(self.inputs[0].shape)
         parts = list(zip(axes, sizes, _strides([dim.size for dim in dims]), strict=True))
@@ -105,7 +105,7 @@ class TopK(mtf.Operation):
     def _choose(
         self, mesh: ShardMeshImpl, keys: tf.Tensor, firsts: tf.Tensor, *rows: tf.Tensor
     ) -> tuple[tf.Tensor, ...]:
-        """Returns the largest keys of the slices of a shard, their positions in the whole tensor, and their rows."""
+        """Returns the largest keys of each slice in a shard, their positions in the whole tensor, and their rows."""
         n, batch, *sizes = keys.shape
         best, chosen = tf.math.top_k(tf.reshape(keys, [n, batch, -1]), self._num_candidates(mesh))
         chosen = tf.cast(chosen, index_dtype())

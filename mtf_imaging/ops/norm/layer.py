@@ -1,4 +1,4 @@
-"""Layer normalization: the statistics of all channels of one voxel."""
+"""Layer normalization, with statistics over all channels of each voxel."""
 
 from collections.abc import Sequence
 
@@ -195,7 +195,7 @@ def layer_norm(x: mtf.Tensor, epsilon: float = 1e-6, name: str | None = None) ->
 
     `y = (x - mean) / sqrt(variance + epsilon) scale + offset`
 
-    The mean and the (biased) variance are those of all channels of one voxel, in training and in evaluation, as in
+    The mean and the (biased) variance are computed over all channels of one voxel, in training and in evaluation, as in
     `keras.layers.LayerNormalization` and in ConvNeXt (Liu et al. 2022, arXiv:2201.03545). The function creates the
     variables `scale` (initially 1) and `offset` (initially 0), with one value for each channel. They are float32 if `x`
     has fewer bits.

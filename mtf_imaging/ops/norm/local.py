@@ -4,16 +4,17 @@
 `[channels]`.
 
 TensorFlow's fused kernels do the work for the dtypes that they support. They are a few times faster than elementwise
-operations, and they do not convert whole tensors to the dtype of the statistics. They only support statistics of each
-channel, the last dimension. Several cases are therefore passed as additional channels, at the cost of one copy of `x`.
+operations, and they do not convert whole tensors to the dtype of the statistics. They only support per-channel
+statistics, where the channels are the last dimension. Several cases are therefore passed as additional channels, at the
+cost of one copy of `x`.
 
-On a CPU, these kernels compute one row of `[rows, channels]` after the other. This has two effects (measured):
+On a CPU, these kernels process `[rows, channels]` row by row. This has two effects (measured):
 
-- They add values one by one. The sum of a channel of 128^3 voxels, 2 million float32 values, is off by 1e-3 of its
-  value.
+- They add values one by one. The sum of a channel of 128^3 voxels, 2 million float32 values, has a relative error of
+  1e-3.
 - They are slow for short rows. In bfloat16, rows of 8 channels take 20 times as long as rows of 32,768 values.
 
-`_Columns` therefore joins the channels of many voxels to one row. For sums, there are about as many columns as rows,
+`_Columns` therefore joins the channels of many voxels into one row. For sums, there are about as many columns as rows,
 and the column sums are added in float64, which reduces the error to 1e-6.
 """
 
@@ -25,8 +26,8 @@ from mtf_imaging.meshes.portable import is_portable
 
 FUSED_DTYPES = (tf.float32, tf.bfloat16, tf.float16)
 
-_ROW = 32768  # values of a row at most: the fastest on average, measured with `python -m benchmarks.norm_kernels`
-_VECTOR = 16  # values that the kernels of oneDNN compute at once; in 16 bits, other rows take 20 times as long
+_ROW = 32768  # maximum values per row: the fastest on average, measured with `python -m benchmarks.norm_kernels`
+_VECTOR = 16  # values that oneDNN kernels compute at once; in 16 bits, other rows take 20 times as long
 
 
 class _Columns:
@@ -85,7 +86,7 @@ class _Columns:
 
 
 def _divisor(number: int, most: int) -> int:
-    """Returns the largest divisor of a number that is at most `most`, or 1.
+    """Returns the largest divisor of a number up to `most`, or 1.
 
     >>> _divisor(96 * 96, 50), _divisor(7, 6), _divisor(4, 0)
     (48, 1, 1)

@@ -24,8 +24,8 @@ def batch_norm(
 
     `y = (x - mean) / sqrt(variance + epsilon) scale + offset`
 
-    In training, the mean and the (biased) variance of a channel are those of the whole batch and volume. The function
-    creates four variables with one value for each channel. They are float32 if `x` has fewer bits.
+    In training, the mean and the (biased) variance of a channel are computed over the whole batch and volume. The
+    function creates four variables with one value for each channel. They are float32 if `x` has fewer bits.
 
     - `scale` (initially 1) and `offset` (initially 0) are trained.
     - `moving_mean` (initially 0) and `moving_variance` (initially 1) are not trained. Every training call updates them:
@@ -68,8 +68,8 @@ def instance_norm(x: mtf.Tensor, epsilon: float = 1e-6, name: str | None = None)
 
     `y = (x - mean) / sqrt(variance + epsilon) scale + offset`
 
-    The mean and the (biased) variance are those of one channel over the whole volume of one case, in training and in
-    evaluation. There are no moving statistics. The variables and the exchanges are those of `group_norm`.
+    The mean and the (biased) variance are computed for each channel over the whole volume of one case, in training and
+    in evaluation. There are no moving statistics. The variables and the exchanges are the same as in `group_norm`.
 
     Args:
       x: Tensor[batch, x, y, z, channels]. The dimensions between the first and the last one are the volume.
@@ -90,9 +90,9 @@ def group_norm(x: mtf.Tensor, groups: int, epsilon: float = 1e-6, name: str | No
 
     `y = (x - mean) / sqrt(variance + epsilon) scale + offset`
 
-    The mean and the (biased) variance are those of `channels / groups` consecutive channels over the whole volume of
-    one case, in training and in evaluation. The function creates the variables `scale` (initially 1) and `offset`
-    (initially 0), with one value for each channel. They are float32 if `x` has fewer bits.
+    The mean and the (biased) variance are computed for each group of `channels / groups` consecutive channels over the
+    whole volume of one case, in training and in evaluation. The function creates the variables `scale` (initially 1)
+    and `offset` (initially 0), with one value for each channel. They are float32 if `x` has fewer bits.
 
     Every dimension may be split. Processors exchange two sums per channel and case in the forward pass, and two in the
     backward pass, in as many messages as for `batch_norm`. If the layout splits the channels within a group, they also

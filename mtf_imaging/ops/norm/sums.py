@@ -1,7 +1,7 @@
 """Sums over the values that share statistics, on all processors: the whole batch or one case.
 
-If slices are uneven, the sums cover the elements of a shard without its tails. No number in the tails would do: between
-values far from 0, zeros are outliers, and sums of squares lose the digits of the variance.
+If slices are uneven, the sums cover the elements of a shard without its tails. No fill value would do: among values far
+from 0, zeros are outliers, and sums of squares lose the digits of the variance.
 """
 
 import abc
@@ -31,7 +31,7 @@ class Sums(abc.ABC):
       shape: shape of the tensors that are summed, `[cases, ..., channels]`.
 
     Attributes:
-      by_case: whether functions of slices get and return `cases`.
+      by_case: whether functions of slices take and return the dimension `cases`.
     """
 
     by_case: bool
@@ -87,7 +87,7 @@ class Sums(abc.ABC):
     def _sums_of_slices(
         self, fn: Callable[..., tf.Tensor], tensors: Sequence[LaidOutTensor], statistics: Sequence[LaidOutTensor]
     ) -> LaidOutTensor:
-        """Implements `sums` if the dimensions that are summed have no tails."""
+        """Implements `sums` if the summed dimensions have no tails."""
 
     @abc.abstractmethod
     def map(

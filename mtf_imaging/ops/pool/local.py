@@ -2,9 +2,9 @@
 
 The pool operations call these functions on their slices, which are `[batch, spatial..., channels]`. TensorFlow has no
 float64 3D pools on the CPU, and TFLite has no 3D pools at all. For these, each tap of the window is read as a strided
-slice. TensorFlow has no pools of one spatial dimension, so these get a second one of size 1 in front. On the CPU, pools
-of 16-bit dtypes are computed in float32: TensorFlow has no float16 3D pools there, and its other kernels add 16-bit
-numbers, which loses the summands of large windows.
+slice. TensorFlow has no 1D pools, so these get a second dimension of size 1 in front. On the CPU, pools of 16-bit
+dtypes are computed in float32: TensorFlow has no float16 3D pools there, and its other kernels add in 16 bits, which
+loses summands of large windows.
 """
 
 import functools
@@ -84,7 +84,7 @@ def max_pool_grad(x: tf.Tensor, dy: tf.Tensor, ksize: Sequence[int], strides: Se
         dx = max_pool_grad(tf.expand_dims(x, 1), tf.expand_dims(dy, 1), [1, *ksize], [1, *strides])
         return tf.squeeze(dx, [1])
     if _needs_float32(x.dtype):
-        # Without this dependency, TensorFlow merges the copy with that of the pool, and keeps it until this gradient.
+        # Without this dependency, TensorFlow merges this copy with the pool's copy, and keeps it until this gradient.
         with tf.control_dependencies([dy]):
             wide_x = tf.cast(x, tf.float32)
         return tf.cast(max_pool_grad(wide_x, tf.cast(dy, tf.float32), ksize, strides), x.dtype)

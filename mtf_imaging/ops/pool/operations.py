@@ -103,7 +103,7 @@ class TakeLargest(_PoolOperation):
 
 
 class AvgPool(_PoolOperation):
-    """The mean of the voxels of each window, without those beyond the border: linear in `x`."""
+    """The mean of each window over its voxels within the border: linear in `x`."""
 
     def __init__(self, kind: str, x: mtf.Tensor, geometry: Geometry, name: str | None) -> None:
         super().__init__(kind, [x], geometry, name)

@@ -114,8 +114,7 @@ def avg_pool2d(
 ) -> mtf.Tensor:
     """Computes a 2D average pool, like `tf.nn.avg_pool2d` on the whole tensor.
 
-    The mean of a window does not include voxels beyond the border. The dimensions that may be split are those of
-    `max_pool3d`.
+    The mean of a window does not include voxels beyond the border. The same dimensions may be split as in `max_pool3d`.
 
     Args:
       x: Tensor[batch..., x, y, channels]
@@ -138,8 +137,7 @@ def avg_pool3d(
 ) -> mtf.Tensor:
     """Computes a 3D average pool, like `tf.nn.avg_pool3d` on the whole tensor.
 
-    The mean of a window does not include voxels beyond the border. The dimensions that may be split are those of
-    `max_pool3d`.
+    The mean of a window does not include voxels beyond the border. The same dimensions may be split as in `max_pool3d`.
 
     Args:
       x: Tensor[batch..., x, y, z, channels]

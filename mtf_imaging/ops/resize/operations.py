@@ -33,15 +33,15 @@ class Resampled(NamedTuple):
 
 
 def _order(r: Resampled) -> tuple[float, int]:
-    """Sorts by ratio. The last dimensions are the slowest to gather, so they come while the tensor is smallest."""
+    """Sorts by ratio. The last dimensions are the slowest to gather, so they come last, when the tensor is smallest."""
     return r.line.outputs / r.line.size, r.dim if r.line.outputs < r.line.size else -r.dim
 
 
 class _ResampleOperation(mtf.Operation):
     """Base class of a resampling and its adjoint: `x[..., sizes..., channels]`, `y[..., outputs..., channels]`.
 
-    One copy widens a slice in all dimensions. The dimensions are then resampled one at a time, and the ones that shrink
-    the most come first.
+    One copy widens a slice in all dimensions. The dimensions are then resampled one at a time, starting with the one
+    that shrinks the most.
     """
 
     def __init__(self, kind: str, x: mtf.Tensor, resampled: Sequence[Resampled], name: str) -> None:
@@ -65,7 +65,8 @@ class _ResampleOperation(mtf.Operation):
     def _margins(self, mesh: ShardMeshImpl) -> list[halo.Margin]:
         """Returns the margins of the split dimensions, in the order of the dimensions.
 
-        Slices that share a device exchange their first dimensions first (see `gathering`), so other processors should.
+        Slices that share a device exchange their first dimensions first (see `gathering`), so other processors should
+        do the same.
         """
         margins = [
             halo.Margin(r.dim, -(-r.line.size // mesh.shape[axis].size), plan.before, plan.after, axis)

@@ -33,7 +33,7 @@ class Padding(Resampling):
         inside = np.clip(rows, 0, self.size - 1)
         if self.mode == "constant":  # Zeros have the position of the nearest voxel, which adds nothing to the halo.
             return Taps(inside[np.newaxis].astype(np.int32), (rows == inside)[np.newaxis].astype(np.float64))
-        # A reflection excludes the border voxel itself, a symmetric one includes it.
+        # "reflect" excludes the border voxel itself, "symmetric" includes it.
         border = 0 if self.mode == "reflect" else 1
         beyond = rows - inside
         positions = (inside - beyond + border * np.sign(beyond))[np.newaxis]

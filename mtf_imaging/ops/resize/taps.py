@@ -1,4 +1,4 @@
-"""Resampling along one dimension as a sparse matrix, which is divided into one matrix for each slice.
+"""Resampling along one dimension as a sparse matrix, which is divided into one matrix per slice.
 
 The module uses only NumPy. Each row of the matrix computes one voxel of the result, as a weighted sum of input voxels:
 the taps of the row. All rows have the same number of taps; unused taps have a weight of 0. The transposed matrix is the
@@ -49,7 +49,7 @@ class Taps:
 
 @dataclasses.dataclass(frozen=True)
 class Resampling:
-    """Base class of the maps from the voxels of a dimension to those of the result.
+    """Base class of the maps from the input voxels of a dimension to the output voxels.
 
     Subclasses define `taps`.
 
@@ -68,7 +68,7 @@ class Resampling:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SlicePlan:
-    """The matrix of each slice of a dimension, which applies to the slice with its halo.
+    """One matrix for each slice of a dimension, which applies to the slice with its halo.
 
     Attributes:
       before, after: size of the halo on each side in voxels. All slices have the same halo, which may reach past the

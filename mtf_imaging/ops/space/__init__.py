@@ -1,1 +1,1 @@
-"""Rearrangements of blocks of voxels to channels and back."""
+"""Rearrangements of voxel blocks into channels and back."""

@@ -46,8 +46,8 @@ def space_to_depth(x: mtf.Tensor, block_size: Ints, name: str | None = None) -> 
 def depth_to_space(x: mtf.Tensor, block_size: Ints, name: str | None = None) -> mtf.Tensor:
     """Moves channels to blocks of voxels, like `tf.nn.depth_to_space` (pixel shuffle), in 1 to 3 spatial dimensions.
 
-    It is the inverse of `space_to_depth`. The order of the channels is that of TensorFlow's "NHWC" format;
-    `PixelShuffle` of PyTorch has the channels of the result before the position in the block.
+    It is the inverse of `space_to_depth`. The channels are in the order of TensorFlow's "NHWC" format; PyTorch's
+    `PixelShuffle` puts the channels of the result before the position in the block.
 
     Every dimension may be split. Processors exchange halos where slices of the result cut blocks. If the channels are
     split, they are gathered.

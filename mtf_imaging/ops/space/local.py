@@ -1,4 +1,4 @@
-"""Rearrangements of blocks of voxels on one device, in any number of spatial dimensions.
+"""Rearrangements of voxel blocks on one device, in any number of spatial dimensions.
 
 The channels of the blocks are in the order of `tf.nn.space_to_depth`: the position within the block, in row-major
 order, and then the channel of the voxel.

@@ -1,7 +1,7 @@
 """The operations that move blocks of voxels to channels and back.
 
-A block is a window with a stride of its own size. Slices that cut blocks exchange halos, as those of a convolution. If
-the channels are split, they are gathered, because a processor would otherwise need channels of all others.
+A block is a window with a stride of its own size. Slices that cut blocks exchange halos, as in a convolution. Split
+channels are gathered, because a processor needs the channels of all others.
 """
 
 import math
@@ -49,7 +49,7 @@ class _BlockOperation(WindowOperation):
 
 
 class SpaceToDepth(_BlockOperation):
-    """`y[..., number of the block..., position in the block, channel] = x`."""
+    """`y[..., index of the block..., position in the block, channel] = x`."""
 
     def __init__(self, x: mtf.Tensor, geometry: Geometry, name: str | None) -> None:
         super().__init__("space_to_depth", [x], geometry, name)
@@ -77,7 +77,7 @@ class SpaceToDepth(_BlockOperation):
 
 
 class DepthToSpace(_BlockOperation):
-    """The inverse of `SpaceToDepth`; the geometry is that of the result."""
+    """The inverse of `SpaceToDepth`; the geometry describes the result."""
 
     def __init__(self, x: mtf.Tensor, geometry: Geometry, name: str | None) -> None:
         super().__init__("depth_to_space", [x], geometry, name)

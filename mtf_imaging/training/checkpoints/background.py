@@ -48,7 +48,7 @@ class Background:
 
 
 class Snapshot(tf.Module):
-    """A copy of the variables of a program in host memory, with the same names in a checkpoint.
+    """A copy of a program's variables in host memory, with the same names in a checkpoint.
 
     Args:
       variables: the values of the variables, by name.

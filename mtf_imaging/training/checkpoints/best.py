@@ -24,11 +24,11 @@ class BestCheckpoint:
         self._directory, self._program = Path(directory), program
 
     def keep(self, scores: Mapping[int, float]) -> int | None:
-        """Saves the program if its score is higher than that of the kept checkpoint. A score that is NaN never counts.
+        """Saves the program if its score is higher than the score of the kept checkpoint. A NaN score never counts.
 
         Args:
-          scores: {step: score} of all evaluations of the run so far. A checkpoint of a step without a score is a
-            leftover of a run that was started over, and is deleted.
+          scores: {step: score} of all evaluations of the run so far. A checkpoint of a step without a score is left
+              over from a run that was restarted from the beginning, and is deleted.
 
         Returns:
           The step of the best checkpoint, or None if there is no checkpoint.

@@ -29,9 +29,9 @@ def options() -> tf.train.CheckpointOptions:
 class Checkpoints:
     """The checkpoints of a program in a folder, named `ckpt-STEP`.
 
-    The files are the same as those of `tf.train.Checkpoint(program=program)`, and `tf.train.latest_checkpoint` returns
-    the last one. If a run is killed while it writes a checkpoint, or if the disk is full, the previous checkpoint
-    remains the last. The class lists the folder each time, so it tolerates files that a user deletes.
+    The files are the same as from `tf.train.Checkpoint(program=program)`, and `tf.train.latest_checkpoint` returns the
+    last one. If a run is killed while it writes a checkpoint, or if the disk is full, the previous checkpoint remains
+    the last. The class lists the folder each time, so it tolerates files that a user deletes.
 
     If several processes have joined, all of them call the same methods. Process 0 writes; all processes restore the
     checkpoint that process 0 chooses, from a file system that they share.
@@ -119,8 +119,8 @@ class Checkpoints:
 
     def _write(self, checkpoint: tf.train.Checkpoint, step: int) -> None:
         try:
-            # TensorFlow counts the saves of a run. Store the step instead, so that the files of an interrupted run are
-            # equal to those of an uninterrupted one.
+            # TensorFlow counts the saves of a run. Store the step instead, so that interrupted and uninterrupted runs
+            # write the same files.
             checkpoint.save_counter.assign(step)
             checkpoint_files.write(self._directory, step, lambda path: checkpoint.write(path, options()))
         except (tf.errors.OpError, OSError) as error:
@@ -150,7 +150,7 @@ class Checkpoints:
 
 
 class Restored(enum.Enum):
-    """What a checkpoint restores: all variables, the weights, or the averages of the weights if it has them."""
+    """The variables to restore: all variables, the weights, or the averages of the weights if there are any."""
 
     EVERYTHING = enum.auto()
     WEIGHTS = enum.auto()
@@ -163,7 +163,7 @@ def load_weights(directory: str | Path, program: Program, averages: bool = True)
     Args:
       directory: the folder of checkpoints.
       program: the `Program`.
-      averages: whether to use the averages of the weights that the checkpoint has.
+      averages: whether to use the averages of the weights in the checkpoint.
 
     Returns:
       The path of the checkpoint.

@@ -59,7 +59,7 @@ def check_contents(path: str, shapes: Mapping[str, Sequence[int]], program: Prog
 
 
 def variable_keys(keys: Iterable[str]) -> dict[str, str]:
-    """Returns the keys of the variables of a program in its checkpoint, {name: key}.
+    """Returns the checkpoint keys of a program's variables, {name: key}.
 
     Args:
       keys: all keys of the checkpoint.

@@ -59,7 +59,7 @@ def write(directory: Path, step: int, write_to: Callable[[str], object]) -> None
         (temporary / _STATE).write_text(f'model_checkpoint_path: "{name}"\nall_model_checkpoint_paths: "{name}"\n')
         for path in temporary.iterdir():
             sync(path)
-        (directory / f"{name}.index").unlink(missing_ok=True)  # of a damaged checkpoint of the same step
+        (directory / f"{name}.index").unlink(missing_ok=True)  # from a damaged checkpoint of the same step
         for path in sorted(temporary.glob(f"{name}.*")):  # data, then index
             if path.suffix == ".index":
                 sync(directory)

@@ -1,4 +1,4 @@
-"""Training from the weights of another network, by the names of its variables."""
+"""Starts training from the weights of another network, by the names of the variables."""
 
 import dataclasses
 import logging
@@ -23,10 +23,10 @@ _Shapes = Mapping[str, tuple[int, ...]]
 
 @dataclasses.dataclass(frozen=True)
 class InitialWeights:
-    """The weights with which a network begins, instead of random ones.
+    """The weights with which a network begins, instead of random weights.
 
-    The variables that both networks have are set; the others keep their usual initial values. If the weights have
-    averages, the averages are used. Optimizers begin without a memory of earlier steps.
+    Variables that both networks have are set; the others keep their usual initial values. If the weights have averages,
+    the averages are used. Optimizers begin without any state of earlier steps.
 
     Attributes:
       path: the folder of imported weights, the folder of a run, or the path of a checkpoint; see `find_weights`.
@@ -46,7 +46,7 @@ class InitialWeights:
         Weights(find_weights(self.path))
 
     def check(self, program: Program) -> None:
-        """Checks that the weights fit a program, and logs how many variables of each they have.
+        """Checks that the weights fit a program, and logs how many variables they share.
 
         Args:
           program: the `Program`.
@@ -114,7 +114,7 @@ class InitialWeights:
         faults = different_numbers + faults
         if (
             weights.title and not different_numbers
-        ):  # a part of a network; all of it has a place in a network of the same kind
+        ):  # a part of a network; all of its variables have a place in a network of the same kind
             faults += [
                 f"'{name}' {list(shape)} is missing from the network"
                 for name, shape in saved.items()
@@ -151,12 +151,12 @@ def _assign(program: Program, weights: Weights | str, names: list[str]) -> str:
 
 
 def _without_slots(shapes: _Shapes) -> dict[str, tuple[int, ...]]:
-    """Returns the variables that are not slots of an optimizer, whose names begin with that of another variable."""
+    """Returns the variables that are not slots; the name of a slot begins with the name of another variable."""
     return {name: shape for name, shape in shapes.items() if owner(name, shapes) is None}
 
 
 def _source(name: str, shapes: _Shapes) -> str:
-    """Returns the variable of the weights that a variable is set to: its average, if there is one."""
+    """Returns the variable in the weights to which a variable is set: its average, if there is one."""
     average = average_name(name)
     return average if average in shapes else name
 
@@ -172,7 +172,7 @@ def _faults_of_numbers(saved: Iterable[str], own: Iterable[str]) -> list[str]:
 
 
 def _numbered_scopes(names: Iterable[str]) -> dict[str, set[int]]:
-    """Returns the numbers of numbered scopes by what precedes the number, such as {"resnet/stage": {0, 1}}."""
+    """Returns the numbers of numbered scopes, by the name before the number, such as {"resnet/stage": {0, 1}}."""
     numbers: dict[str, set[int]] = {}
     for name in names:
         scopes = name.split("/")[:-1]

@@ -1,4 +1,4 @@
-"""The slots in a checkpoint: what the optimizer keeps for each weight, and the averages of the weights."""
+"""The slots in a checkpoint: the optimizer state of each weight, and the averages of the weights."""
 
 import logging
 from collections.abc import Collection, Mapping, Sequence
@@ -10,7 +10,7 @@ import tensorflow as tf
 from mtf_imaging.training.averages import AVERAGE, average_name
 
 _logger = logging.getLogger(__name__)
-_SEPARATORS = ("/", "_slot_")  # between the name of a variable and that of its slot; Adafactor uses the second
+_SEPARATORS = ("/", "_slot_")  # between the names of a variable and its slot; Adafactor uses the second
 
 
 def owner(name: str, names: Collection[str]) -> str | None:
@@ -23,8 +23,8 @@ class SlotChanges(NamedTuple):
     """The slots that a run lacks or no longer needs, because other weights are frozen or averaged than before.
 
     Attributes:
-      begun: slots of the program that the checkpoint does not have. They begin at zero, and averages at the weights.
-      dropped: slots of the checkpoint that the program does not have.
+      begun: slots of the program that the checkpoint lacks. They begin at zero, and averages begin at the weights.
+      dropped: slots of the checkpoint that the program lacks.
     """
 
     begun: tuple[str, ...] = ()
@@ -32,14 +32,14 @@ class SlotChanges(NamedTuple):
 
     @classmethod
     def between(cls, saved: Collection[str], own: Collection[str]) -> "SlotChanges":
-        """Returns the slots that may differ between the variables of a checkpoint and those of a program.
+        """Returns the slots that may differ between the variables of a checkpoint and a program.
 
-        A frozen weight has no slots. So either all slots of a weight are added or dropped, or none of them, and
-        other weights have slots on both sides. All other differences are those of another optimizer.
+        A frozen weight has no slots. So either all slots of a weight are added or dropped, or none of them, and other
+        weights have slots on both sides. All other differences come from another optimizer.
 
         Args:
-          saved: the names of the variables of the checkpoint.
-          own: the names of the variables of the program.
+          saved: the variable names in the checkpoint.
+          own: the variable names in the program.
         """
         return cls(_added(saved, own), _added(own, saved))
 
@@ -54,7 +54,7 @@ class SlotChanges(NamedTuple):
 
 
 def _log(names: Sequence[str], averages: str, slots: str) -> None:
-    """Logs what happens to averages and to slots of the optimizer."""
+    """Logs the changes to averages and optimizer slots."""
     of_averages = [name for name in names if name.rpartition("/")[2] == AVERAGE]
     of_optimizer = [name for name in names if name not in of_averages]
     if of_averages:
@@ -64,7 +64,7 @@ def _log(names: Sequence[str], averages: str, slots: str) -> None:
 
 
 def _added(before: Collection[str], after: Collection[str]) -> tuple[str, ...]:
-    """Returns the slots of weights without slots before, and the averages of weights without an average before."""
+    """Returns the slots of weights that had no slots before, and the averages of weights that had no average before."""
     had, have = _weights_with_slots(before), _weights_with_slots(after)
     added = []
     for name in sorted({*after} - {*before}):
@@ -77,6 +77,6 @@ def _added(before: Collection[str], after: Collection[str]) -> tuple[str, ...]:
 
 
 def _weights_with_slots(names: Collection[str]) -> set[str]:
-    """Returns the variables that have slots of the optimizer."""
+    """Returns the variables that have optimizer slots."""
     owners = {name: owner(name, names) for name in names}
     return {weight for name, weight in owners.items() if weight is not None and name != average_name(weight)}

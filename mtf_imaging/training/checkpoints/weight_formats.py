@@ -1,4 +1,4 @@
-"""The interfaces through which weights of other programs are read: names of variables in their checkpoints."""
+"""The interfaces for reading weights of other programs, by the names of variables in their checkpoints."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -7,7 +7,7 @@ import numpy as np
 
 
 class Conversion(Protocol):
-    """How a variable follows from arrays of a checkpoint.
+    """The conversion of a checkpoint's arrays to a variable.
 
     Attributes:
       shapes: the names of the arrays and their shapes, {name: shape}.
@@ -26,13 +26,13 @@ class NameTable(Protocol):
 
     Attributes:
       title: the name of the network.
-      names: {name in this package: name in the checkpoint} of variables that are copied.
-      shapes: {name in this package: shape} of all variables.
-      conversions: {name in this package: conversion} of variables that are converted. A table may lack this attribute.
+      names: {name in this package: name in the checkpoint} for copied variables.
+      shapes: {name in this package: shape} for all variables.
+      conversions: {name in this package: conversion} for converted variables. A table may lack this attribute.
       settings: the settings of a backbone that computes the same features, {name: value}.
       network_settings: the settings of a network around the backbone, {"detection.RetinaNet.classes": value}. A table
         may lack this attribute.
-      notes: what else must agree, in sentences.
+      notes: further requirements, in sentences.
     """
 
     @property
@@ -56,7 +56,7 @@ class WeightFormat(Protocol):
 
     Attributes:
       name: the name of the format.
-      title: the source of such checkpoints, with the name of a variable.
+      title: the source of such checkpoints, with an example of a variable name.
     """
 
     name: str

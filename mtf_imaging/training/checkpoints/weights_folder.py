@@ -46,7 +46,7 @@ def writing_folder(folder: Path) -> Iterator[None]:
 
 
 def write_weights(folder: str | Path, values: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
-    """Writes weights to a folder, in the format of a checkpoint of step 0.
+    """Writes weights to a folder, in the format of a step-0 checkpoint.
 
     Args:
       folder: the folder, which is created if it is missing.
@@ -68,7 +68,7 @@ def write_weights(folder: str | Path, values: Mapping[str, np.ndarray], facts: M
 
 
 class Weights:
-    """The variables of a checkpoint of this package.
+    """The variables of a checkpoint that this package wrote.
 
     Args:
       path: path of the checkpoint, without the ending `.index`.
@@ -76,7 +76,7 @@ class Weights:
     Attributes:
       path: the same path.
       shapes: the shape of each variable, by name.
-      title: the name of the network of imported weights, which `weights.json` contains; "" for a checkpoint of a run.
+      title: for imported weights, the name of the network in `weights.json`; "" for a checkpoint of a run.
 
     Raises:
       CheckpointError: the checkpoint is damaged, or belongs to another program.

@@ -25,7 +25,7 @@ def import_weights(
     output_dir: str | Path | None = None,
     partial: bool = False,
 ) -> dict[str, np.ndarray]:
-    """Converts the weights of a Keras model, and sets the variables of a program or writes them for a training.
+    """Converts the weights of a Keras model, and sets a program's variables or writes a folder for training.
 
     A Keras layer `encoder/conv2d` sets the variables of the layer of `mi.layers` with the same name: `mi.layers.Conv`
     with the name `conv2d` in `mi.layers.scope("encoder")`. These layers are known: Conv1D to Conv3D, their transposed
@@ -39,8 +39,8 @@ def import_weights(
       program: the program whose variables to set. The weights must then fit its variables.
       names: {name in Keras: name in this package} of layers whose names differ. None as a name leaves a layer out. The
         name of a nested model stands for all of its layers.
-      output_dir: the folder to write, for the setting `initial_weights` of a training. Weights that the folder contains
-        already are replaced.
+      output_dir: the folder to write, for the setting `initial_weights`. Weights that the folder already contains are
+          replaced.
       partial: whether variables of the program that the model does not set may keep their values.
 
     Returns:
@@ -119,7 +119,7 @@ def _own_name(name: str, names: Mapping[str, str | None]) -> str | None:
 
 
 def _faults(program: Program, values: Mapping[str, np.ndarray], partial: bool) -> list[str]:
-    """Returns what does not fit the variables of a program."""
+    """Returns the differences between the values and a program's variables."""
     shapes = {name: tuple(variable.shape.as_list()) for name, variable in program.variables.items()}
     own = [name for name in shapes if owner(name, shapes) is None]  # without the slots of optimizers
     faults = []

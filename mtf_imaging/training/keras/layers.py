@@ -48,7 +48,7 @@ def _separable(weights: Arrays) -> dict[str, np.ndarray]:
 def _norm(weights: Arrays) -> dict[str, np.ndarray]:
     some = next(iter(weights.values()))
     return {
-        "scale": weights.get("gamma", np.ones_like(some)),  # a norm with scale=False or center=False has no such weight
+        "scale": weights.get("gamma", np.ones_like(some)),  # a norm with scale=False or center=False lacks one
         "offset": weights.get("beta", np.zeros_like(some)),
         **{name: weights[name] for name in ("moving_mean", "moving_variance") if name in weights},
     }
@@ -81,7 +81,7 @@ def layers_with_weights(model: Any, scope: str = "") -> Iterator[tuple[str, Any]
 
 
 def class_name(layer: Any) -> str:
-    """Returns the class of `LAYERS` that a layer has or is derived from; else the name of its own class."""
+    """Returns the name of the `LAYERS` class that a layer has or derives from; otherwise the name of its own class."""
     own = type(layer)
     return next((each.__name__ for each in own.__mro__ if each.__name__ in LAYERS), own.__name__)
 

@@ -1,4 +1,4 @@
-"""Warnings about a training that learns nothing, while there is time to change it."""
+"""Warnings about a run that learns nothing, while there is still time to change it."""
 
 import collections
 import logging
@@ -12,17 +12,17 @@ from mtf_imaging.training.observers.step_table import read_rows
 
 _FEWEST = 50  # steps before any warning; fewer say little
 _MOST_UNTIL_MASK, _MOST_UNTIL_LOSS = 2000, 1000  # steps, in long runs
-_ABSENT, _FOUND = 0.01, 0.1  # soft Dice of a mask that is not predicted, and of one that is
-_WINDOW = 20  # steps of a moving mean of the Dice, which differs between cases
+_ABSENT, _FOUND = 0.01, 0.1  # soft Dice of a mask that is not predicted, and of a predicted mask
+_WINDOW = 20  # steps in the moving mean of the Dice, which differs between cases
 _FALLEN = 0.97  # a loss above this fraction of the first one has not fallen
-_SAMPLES = 200  # earlier steps whose learning rate a resumed run looks at
-_DECAYED = 0.5  # a rate below this fraction of the highest one has decayed
+_SAMPLES = 200  # earlier steps whose learning rate a resumed run checks
+_DECAYED = 0.5  # a rate below this fraction of the highest rate has decayed
 
 _logger = logging.getLogger(__name__)
 
 
 class EarlyWarnings(Observer):
-    """Warns once about each sign of a training that learns nothing.
+    """Warns once about each sign of a run that learns nothing.
 
     - The soft Dice of a labeled mask is still about 0 after half of the steps, or after 2000 steps.
     - The loss has not fallen after a quarter of the steps, or after 1000 steps.
@@ -32,10 +32,10 @@ class EarlyWarnings(Observer):
 
     Args:
       losses: the `losses.csv` of the run, with the steps of earlier calls.
-      masks: the measures that are the soft Dice of a mask with a label in the training data. Names that are not
-        measures of the task are left out.
+      masks: the measures that are the soft Dice of a mask with a label in the training data. Names without a measure of
+          the task are ignored.
       num_steps: number of steps of the run.
-      learning_rate: the rate by the number of the step.
+      learning_rate: a function that maps the step number to the learning rate.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class EarlyWarnings(Observer):
                 del self._best[mask]
 
     def _note_rate(self, step: int) -> bool:
-        """Returns whether the learning rate has decayed in this step."""
+        """Returns whether the learning rate has decayed at this step."""
         rate = self._rate(step)
         self._highest = max(self._highest, rate)
         had, self._has_decayed = self._has_decayed, self._has_decayed or rate < _DECAYED * self._highest

@@ -39,7 +39,7 @@ class Evaluator(Observer):
     If several processes have joined, every one of them has an evaluator, because all of them compute the predictions.
     Only process 0 writes files.
 
-    If the program has averages of the weights, they are evaluated in the place of the last weights.
+    If the program has averages of the weights, they are evaluated instead of the last weights.
 
     Args:
       folder: folder of `scores.csv` and the events.
@@ -51,8 +51,8 @@ class Evaluator(Observer):
       best_by: the measure that selects the best checkpoint; higher is better.
       every: number of steps between evaluations. The last step is always evaluated.
       num_steps: total number of steps of the run.
-      stop: the stop function, as in `loop.train`. It is called before each case, and an evaluation that it ends leaves
-        no row.
+      stop: the stop function, as in `loop.train`. It is called before each case. An interrupted evaluation writes no
+          row.
       loss: a function that returns the held-out loss, or None to skip it. Its argument is a function that it must call
         before each batch.
     """
@@ -121,7 +121,7 @@ class Evaluator(Observer):
             _logger.info("step %d: the evaluation is postponed until the run resumes: %s", step, why)
             return
         scores = loss | scores
-        self._checkpoints.wait()  # the previous best checkpoint is deleted only after this step can be resumed from
+        self._checkpoints.wait()  # delete the previous best checkpoint only after the run can resume from this step
         self._scores[step] = float(scores[self._best_by])
         best = self._group.first(lambda: self._write(step, scores, pictures))
         shown = ", ".join(f"{name} {value:.{4 if name == LOSS else 3}f}" for name, value in scores.items())

@@ -1,4 +1,4 @@
-"""TensorBoard event files that hide the steps which a killed run made after its last checkpoint."""
+"""TensorBoard event files that hide the steps that a killed run made after its last checkpoint."""
 
 import os
 import socket
@@ -18,7 +18,7 @@ class EventFile:
     """Writes scalars, pictures and texts for TensorBoard; the first of them creates the file.
 
     An event file is a TFRecord file of `Event`s. TensorFlow 2's own writer cannot mark the step at which a run resumes,
-    and it writes tensors, which some readers cannot read. This class marks the step, and writes plain numbers and
+    and it writes tensors, which some programs cannot read. This class marks the step, and writes plain numbers and
     images.
 
     Args:

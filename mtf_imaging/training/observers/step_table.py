@@ -17,7 +17,7 @@ def read_rows(path: str | Path, step: int) -> list[dict[str, str]]:
     """Returns the complete rows of a table for the steps before `step`, dicts of strings by column.
 
     Args:
-      path: the file; without it, there are no rows.
+      path: the file; if it is missing, there are no rows.
       step: number of the first step that is left out.
     """
     if not Path(path).is_file():

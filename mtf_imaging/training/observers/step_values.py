@@ -1,4 +1,4 @@
-"""The numbers of a step that TensorBoard and experiment trackers show."""
+"""The values of a step that TensorBoard and experiment trackers show."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,7 +16,7 @@ class StepValues:
         self._learning_rate, self._batch_size = learning_rate, batch_size
 
     def __call__(self, step: int, values: Mapping[str, Any], seconds: float, waited: float) -> dict[str, Any]:
-        """Returns the numbers by name. The arguments are those of `Observer.after`."""
+        """Returns the numbers by name. It takes the arguments of `Observer.after`."""
         return {
             **values,
             "learning_rate": self._learning_rate(step),

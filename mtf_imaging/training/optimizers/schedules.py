@@ -43,15 +43,14 @@ class StepDecay:
 class MilestoneDecay:
     """Decay at given steps: `initial factor^(number of milestones up to step)`.
 
-    The default factor is that of the reference recipes of RetinaNet and Mask R-CNN. `StepDecay` decays at equal
-    intervals.
+    The reference recipes of RetinaNet and Mask R-CNN use the default factor. `StepDecay` decays at equal intervals.
 
     >>> [MilestoneDecay(1.0, milestones=(10, 15), factor=0.5)(step) for step in (9, 10, 20)]
     [1.0, 0.5, 0.25]
 
     Attributes:
       initial: learning rate before the first milestone.
-      milestones: the steps from which on the learning rate is multiplied by `factor`, in ascending order.
+      milestones: the steps at which the learning rate is multiplied by `factor`, in ascending order.
       factor: factor by which each milestone multiplies the learning rate.
     """
 
@@ -138,7 +137,7 @@ class CosineDecay:
 class PolyDecay:
     """Polynomial decay: `initial (1 - step / steps)^power`.
 
-    From step `steps` on, the learning rate is 0. The default power is that of nnU-Net (Isensee et al. 2021,
+    From step `steps` on, the learning rate is 0. nnU-Net uses the default power (Isensee et al. 2021,
     `PolyLRScheduler`).
 
     >>> PolyDecay(1.0, steps=10, power=2)(5)

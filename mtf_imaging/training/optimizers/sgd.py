@@ -14,13 +14,13 @@ class SGD(Optimizer):
     With `nesterov`, `variable -= learning_rate (gradient + momentum velocity)` with the new velocity: Nesterov's
     accelerated gradient as in Sutskever et al. 2013 ("On the importance of initialization and momentum in deep
     learning"), in the form of `tf.compat.v1.train.MomentumOptimizer(use_nesterov=True)`. `tf.keras.optimizers.SGD`
-    multiplies the gradients by the learning rate before it adds them to the velocity, so it computes the same as long
-    as the learning rate is constant.
+    multiplies the gradients by the learning rate before it adds them to the velocity, so the two are equivalent only
+    while the learning rate is constant.
 
-    With `weight_decay`, `gradient + weight_decay variable` takes the place of the gradient of each variable with at
-    least two dimensions: kernels, but not biases and norms. This is the gradient of a term
-    `weight_decay / 2 sum(variable^2)` in the loss (Krogh and Hertz 1992), which the reported loss does not include. The
-    decay passes through the velocity and the learning rate, in contrast to the decoupled decay of AdamW.
+    With `weight_decay`, `gradient + weight_decay variable` replaces the gradient of each variable with at least two
+    dimensions: kernels, but not biases and norms. This corresponds to a term `weight_decay / 2 sum(variable^2)` in the
+    loss (Krogh and Hertz 1992), which the reported loss does not include. The decay passes through the velocity and the
+    learning rate, in contrast to the decoupled decay of AdamW.
 
     mesh_tensorflow's momentum optimizer instead applies the velocity of the previous step.
 

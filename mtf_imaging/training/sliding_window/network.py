@@ -19,16 +19,16 @@ class SlidingNetwork:
 
     The prediction is the weighted sum of the predictions of all windows, whose weights sum to 1 at each voxel. It has
     the dtype of the network's results, but at least float32. If there are several processes, each of them passes and
-    receives a slab of the image along its first axis. The processes exchange what they compute, and add the windows in
-    the same order as one process.
+    receives a slab of the image along its first axis. The processes exchange their results, and add the windows in the
+    same order as one process.
 
     Args:
       batch: the slices of a batch of windows: regions `[batch, x, y, z, channels]` and `[batch, x, y, z, classes]`.
       window: the window.
 
     Raises:
-      ConfigError: the network predicts several parts.
-      ShapeError: the network does not predict an array of the size of the window.
+      ConfigError: the network has several outputs.
+      ShapeError: the network does not predict an array of the window's size.
     """
 
     def __init__(self, batch: ImageSlices, window: SlidingWindow) -> None:
@@ -86,7 +86,7 @@ class _SlidingSlices:
         return total
 
     def _cut(self, image: np.ndarray, chosen: range) -> np.ndarray:
-        """Returns what this process computes of a batch of windows; the last window is repeated to fill the batch."""
+        """Returns this process's result for a batch of windows; the last window is repeated to fill the batch."""
         own = self._batch.inputs[self.group.index]
         images = np.empty(region_shape(own), image.dtype)
         for slot in range(self._batch_size):
@@ -115,11 +115,11 @@ class _SlidingSlices:
 
 
 def _in_image(parts: Sequence[Region], slot: int, window: Region) -> list[Region]:
-    """Returns the region of the image that each process computes of one window of a batch; empty for none.
+    """Returns, for each process, the region of the image that it computes in one window of a batch; may be empty.
 
     Args:
-      parts: the region of the batch of each process.
-      slot: the number of the window within the batch.
+      parts: each process's region of the batch.
+      slot: the index of the window within the batch.
       window: the region of the image that the window covers.
     """
     regions = []

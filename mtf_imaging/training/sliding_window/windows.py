@@ -12,17 +12,17 @@ import numpy as np
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.layout.regions import Region
 
-STEP = 0.5  # the distance of neighboring windows, as a share of their size
-_SIGMA = 1 / 8  # of the Gaussian, as a share of the size of the window, as in nnU-Net (Isensee et al. 2021)
+STEP = 0.5  # the distance between neighboring windows, as a fraction of their size
+_SIGMA = 1 / 8  # of the Gaussian, as a fraction of the window size, as in nnU-Net (Isensee et al. 2021)
 
 
 @dataclasses.dataclass(frozen=True)
 class SlidingWindow:
-    """The size of windows, and how far apart they are.
+    """The size of the windows and the distance between them.
 
     Attributes:
       size: voxels along each spatial dimension.
-      step: the largest distance of neighboring windows, as a share of their size.
+      step: the largest distance between neighboring windows, as a fraction of their size.
     """
 
     size: tuple[int, ...]
@@ -69,7 +69,7 @@ def axis_windows(size: int, window: int, step: float = STEP) -> AxisWindows:
     Args:
       size: voxels of the image, at least `window`.
       window: voxels of the window.
-      step: the largest distance of neighboring windows, as a share of `window`; at least one voxel.
+      step: the largest distance between neighboring windows, as a fraction of `window`; at least one voxel.
     """
     span = size - window
     intervals = math.ceil(span / max(1, round(step * window)))
@@ -95,8 +95,8 @@ def _rounded(number: int, span: int, intervals: int) -> int:
 class Windows:
     """The windows of an image, in the order of their starts; the last axis varies fastest.
 
-    The sum over a grid of windows of products of weights is the product of the sums along the axes. Weights that sum to
-    1 along each axis therefore sum to 1 in the image, and a weighted sum needs no division at the end.
+    The weight of a voxel in a window is the product of its weights along the axes. Since the weights sum to 1 along
+    each axis, they also sum to 1 in the image, and a weighted sum needs no division at the end.
 
     Args:
       sizes: voxels of the image along each spatial dimension.

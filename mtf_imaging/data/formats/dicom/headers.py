@@ -13,8 +13,8 @@ from mtf_imaging.files.reading import reading_named
 
 _DEFERRED_BYTES = 1024  # longer elements, such as pixels, are skipped
 _BITS = (8, 16, 32)  # of a stored number
-_MOST_BYTES = 1 << 28  # of the pixels of a compressed plane
-_MOST_RATIO = 10_000  # of larger compressed planes; compressed planes of one value reach it
+_MOST_BYTES = 1 << 28  # the limit for the pixels of a compressed plane
+_MOST_RATIO = 10_000  # of larger compressed planes; compressed planes of a single value reach this ratio
 _TAGS = (
     "BitsAllocated",
     "BitsStored",
@@ -59,8 +59,8 @@ class Plane:
       along_row: `[3]` float64 unit vector, the direction in which the column number increases.
       along_column: `[3]` float64 unit vector, the direction in which the row number increases.
       pixel_size: distance in mm between neighboring (columns, rows).
-      thickness: distance in mm to the next plane, as the header states it; None if it does not.
-      tilt: tilt of the gantry in degrees, as the header states it; 0 if it does not.
+      thickness: distance in mm to the next plane according to the header; None if the header lacks it.
+      tilt: gantry tilt in degrees according to the header; 0 if the header lacks it.
       dtype: the type of the stored numbers.
       scale: (slope, intercept); a stored number stands for `slope * number + intercept`.
       padding: the stored numbers of pixels outside the image; None if the header states none.
@@ -97,8 +97,8 @@ def read_plane(path: Path) -> Plane:
     """Reads the header of a file.
 
     Raises:
-      DataError: the file cannot be read, has no pixels, several frames, colors or no position in space, or nothing on
-        this machine can decompress its pixels.
+      DataError: the file cannot be read; it has no pixels, several frames, colors or no position in space; or no
+          installed package can decompress its pixels.
     """
     pydicom = import_pydicom(path)
     try:
@@ -137,7 +137,7 @@ def _check_pixels(path: Path, header: Any) -> None:
             "Fix: convert it to NIfTI, for example with dcm2niix."
         )
     samples, colors = int(header.get("SamplesPerPixel") or 1), header.get("PhotometricInterpretation") or ""
-    # Programs disagree on whether MONOCHROME1, a picture that is shown with inverted gray values, has inverted values.
+    # Programs disagree on whether MONOCHROME1, which is displayed with inverted gray values, has inverted values.
     if samples > 1 or colors != "MONOCHROME2":
         raise DataError(
             f"{path}: has {samples} sample(s) per pixel of the kind '{colors}', but only one of the kind 'MONOCHROME2' "

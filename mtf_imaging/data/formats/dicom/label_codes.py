@@ -1,4 +1,4 @@
-"""Codes of labels in DICOM: which structure each label is, in terms of SNOMED CT or another terminology."""
+"""DICOM label codes: the structure of each label as a term of SNOMED CT or another terminology."""
 
 import dataclasses
 import json
@@ -13,7 +13,7 @@ _KEYS = ("category", "type", "region")
 _EXAMPLE = (
     '{"spleen": {"category": ["SCT", "91723000", "Anatomical Structure"], "type": ["SCT", "78961009", "Spleen"]}}'
 )
-_MOST_CHARACTERS = {"scheme": 16, "value": 16, "meaning": 64}  # of the types SH and LO of DICOM
+_MOST_CHARACTERS = {"scheme": 16, "value": 16, "meaning": 64}  # the limits of the DICOM types SH and LO
 _SETTING = "label_codes"
 
 
@@ -36,7 +36,7 @@ class LabelCodes:
     """The codes of a label.
 
     Attributes:
-      category: what kind of property the label is, such as an anatomical structure.
+      category: the kind of property that the label stands for, such as an anatomical structure.
       type: the structure.
       region: the part of the body that contains the structure; None if the type states it.
     """
@@ -53,7 +53,7 @@ _NEOPLASM = Code("SCT", "108369006", "Neoplasm")
 _LIVER_LABEL = LabelCodes(_ANATOMY, _LIVER)
 _LESION_LABEL = LabelCodes(_ABNORMAL, _NEOPLASM, _LIVER)
 
-# The codes of the labels of LiTS, whose lesions are tumors of the liver (CID 7150, 7159 and 7166 of DICOM PS3.16).
+# The codes of the LiTS labels; the lesions are liver tumors (CID 7150, 7159 and 7166 of DICOM PS3.16).
 _LIVER_NAME = "liver"
 _DEFAULTS = {_LIVER_NAME: _LIVER_LABEL, **dict.fromkeys(("lesion", "tumor", "tumour", "cancer"), _LESION_LABEL)}
 
@@ -62,8 +62,8 @@ def codes_of_labels(labels: Mapping[str, int], stated: Mapping[str, LabelCodes] 
     """Returns the codes of each label, in the order of the labels.
 
     Args:
-      labels: {name: value} of the labels. The codes of a liver and its lesions need not be stated.
-      stated: the codes that the user states; see `read_label_codes`.
+      labels: {name: value} of the labels. A liver and its lesions need no stated codes.
+      stated: the codes from the user; see `read_label_codes`.
 
     Raises:
       ConfigError: a label has no codes.
@@ -84,7 +84,7 @@ def codes_of_labels(labels: Mapping[str, int], stated: Mapping[str, LabelCodes] 
 
 
 def read_label_codes(path: str | Path, labels: Iterable[str]) -> dict[str, LabelCodes]:
-    """Reads the codes of labels from a JSON file.
+    """Reads label codes from a JSON file.
 
     The file is an object with an entry for each label. An entry has `category`, `type` and, optionally, `region`, each
     a list of the scheme, the value and the meaning of a code.

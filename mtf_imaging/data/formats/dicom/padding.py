@@ -7,7 +7,7 @@ import numpy as np
 
 from mtf_imaging.data.modality import CT, value_beyond
 
-_TISSUE_HU = (-1000, 2000)  # values between those of air and of metal
+_TISSUE_HU = (-1000, 2000)  # values between air and metal
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Padding:
 
     Attributes:
       lowest, highest: the range of these numbers.
-      is_raw: whether they need bits that the file does not count as stored. Decoders clear these bits.
+      is_raw: whether they need bits outside the stored bits of the file. Decoders clear these bits.
     """
 
     lowest: int
@@ -24,7 +24,7 @@ class Padding:
     is_raw: bool
 
     def mask(self, numbers: np.ndarray) -> np.ndarray:
-        """Returns which stored numbers are padding; they include all bits if `is_raw`."""
+        """Returns a mask of the stored numbers that are padding; the numbers include all bits if `is_raw`."""
         return (numbers >= self.lowest) & (numbers <= self.highest)
 
 
@@ -51,15 +51,15 @@ def padding_value(modality: str) -> int:
 
 
 def is_tissue(hu: float) -> bool:
-    """Returns whether a HU may be that of a patient, so that it is a doubtful choice for padding."""
+    """Returns whether a HU value can occur in a patient and is therefore a doubtful choice for padding."""
     return _TISSUE_HU[0] < hu < _TISSUE_HU[1]
 
 
 def _number(header: Any, tag: str, dtype: np.dtype) -> int | None:
     """Returns a stored number of the header in the type of the pixels.
 
-    Files often state the type of this number wrongly, for example -2000 as the unsigned 63536, and encodings without
-    types leave it open. Only its bits are certain.
+    Files often state a wrong type for this number, for example -2000 as the unsigned 63536, and some encodings state no
+    type. Only the bits are certain.
     """
     value = header.get(tag)
     if value is None or value == "":

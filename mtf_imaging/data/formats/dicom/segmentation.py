@@ -23,8 +23,8 @@ from mtf_imaging.files.reading import reading_named
 
 INSTALL = 'pip install "mtf-imaging[dicom-seg]"'
 _PROGRAM = "mtf_imaging"
-_SERIES_NUMBER = 900  # series of scanners have smaller numbers
-# Elements that DICOM-SEG copies from the series. DICOM requires the first ones; the others may be empty.
+_SERIES_NUMBER = 900  # series from scanners have smaller numbers
+# Elements that DICOM-SEG copies from the series. DICOM requires the first group; the others may be empty.
 _NEEDED = ("FrameOfReferenceUID", "StudyInstanceUID", "SeriesInstanceUID", "SOPInstanceUID")
 _MAY_BE_EMPTY = (
     "AccessionNumber",
@@ -60,21 +60,21 @@ def import_highdicom(what: object) -> ModuleType:
 def write_dicom_seg(
     path: str | Path, slabs: Iterable[np.ndarray], geometry: Geometry, segments: Mapping[str, LabelCodes]
 ) -> None:
-    """Writes a segmentation as one DICOM-SEG object that refers to the files of its series.
+    """Writes a segmentation as one DICOM-SEG object, which refers to the files of its series.
 
-    Each label is a binary segment. Frames without voxels of a label are left out. All labels are in memory, in 2 bytes
-    per voxel. The object and its series get new UIDs each time. The write is atomic.
+    Each label is a binary segment. Frames without voxels of a label are left out. All labels are held in memory, at 2
+    bytes per voxel. Each call creates new UIDs for the object and its series. The write is atomic.
 
     Args:
       path: the .dcm file to write or replace.
       slabs: the labels, uint8 `[x, y, z]` in canonical axes, in slabs of any thickness in the order of
         `geometry.plane_order`.
       geometry: geometry of the series.
-      segments: the codes of the labels 1, 2, ..., by the name of the label.
+      segments: the codes of the labels 1, 2, ..., by label name.
 
     Raises:
-      DataError: highdicom is missing; the volume is not a DICOM series, or its files lack needed elements; or the
-        shapes of the labels and the volume differ.
+      DataError: highdicom is missing; the volume is not a DICOM series, or its files lack required elements; or the
+          shapes of the labels and the volume differ.
     """
     highdicom = import_highdicom(path)
     if not isinstance(geometry, DicomGeometry):
@@ -112,7 +112,7 @@ def check_series(path: str | Path, volume: Path) -> None:
       volume: the volume.
 
     Raises:
-      DataError: highdicom is missing, the volume is not a DICOM series, or its files lack needed elements.
+      DataError: highdicom is missing, the volume is not a DICOM series, or its files lack required elements.
     """
     import_highdicom(path)
     first = first_dicom_file(volume) if volume.is_dir() and not is_zarr(volume) else None
@@ -180,7 +180,7 @@ def _descriptions(highdicom: ModuleType, segments: Mapping[str, LabelCodes]) -> 
 
 @contextlib.contextmanager
 def _quiet():
-    """Silences the warning of highdicom about segmentations without voxels, which are allowed."""
+    """Silences highdicom's warning about segmentations without voxels, which are allowed."""
     log = logging.getLogger("highdicom")
     level = log.level
     log.setLevel(logging.ERROR)

@@ -38,7 +38,7 @@ class DicomSeries(Stored):
     Attributes:
       path: the folder.
       planes: the headers of the files, ordered along the last axis.
-      geometry: the place of the voxels, with a header for segmentations in NIfTI.
+      geometry: the position of the voxels, with a header for NIfTI segmentations.
     """
 
     path: Path
@@ -62,7 +62,7 @@ class DicomSeries(Stored):
 
     @property
     def dtype(self) -> np.dtype:
-        """Type of the stored numbers; float64 if the planes are not uniform, whose values are then stored."""
+        """Type of the stored numbers; float64 if the planes are not uniform and values are stored instead."""
         return self.planes[0].dtype if self.is_uniform else np.dtype(np.float64)
 
     @property
@@ -101,7 +101,7 @@ class SeriesPlanes:
 
 
 def open_series(folder: str | Path) -> DicomSeries:
-    """Reads the headers of the DICOM files of a folder, and checks that they are one volume.
+    """Reads the headers of the DICOM files in a folder, and checks that they form one volume.
 
     Args:
       folder: a folder with the files of one series. Its subfolders are not read, and other files are skipped.
@@ -128,7 +128,7 @@ def open_series(folder: str | Path) -> DicomSeries:
 
 
 def _values(plane: Plane, pixels: np.ndarray) -> np.ndarray:
-    """Returns the values of the stored numbers of a plane, float64; padding becomes air in a CT, and 0 otherwise."""
+    """Converts the stored numbers of a plane to values, float64; padding becomes air in a CT, and 0 otherwise."""
     slope, intercept = plane.scale
     values = pixels * np.float64(slope) + intercept
     if plane.padding is not None:
@@ -155,11 +155,11 @@ def _warn_of_padding(folder: Path, planes: Sequence[Plane]) -> None:
 
 
 def read_pixels(plane: Plane, all_bits: bool = False) -> np.ndarray:
-    """Reads the pixels of a file, `[rows, columns]` of the type of the header.
+    """Reads the pixels of a file, `[rows, columns]` in the type that the header states.
 
     Args:
       plane: the header of the file.
-      all_bits: whether to keep the bits that the header does not count as stored.
+      all_bits: whether to keep the bits outside the stored bits of the header.
 
     Raises:
       DataError: the file cannot be read, or its pixels are damaged.

@@ -1,4 +1,4 @@
-"""Finds series whose files lie in several folders, each of which would be read as a volume of its own."""
+"""Finds series whose files are in several folders, each of which would be read as a separate volume."""
 
 import logging
 from collections import defaultdict
@@ -14,14 +14,14 @@ _log = logging.getLogger(__name__)
 
 
 def check_series_apart(folders: Iterable[Path]) -> None:
-    """Checks that no two folders hold parts of one series; warns if they hold one series twice.
+    """Checks that no two folders hold parts of the same series; warns if two folders hold the same series.
 
     Args:
-      folders: folders of DICOM files, each an image. Only the first file of each is read, unless it has the series of
-        another folder. A folder with a damaged file is skipped, because its case reports the file.
+      folders: folders of DICOM files, each an image. Only the first file of each is read, unless it has the same series
+          as another folder. A folder with a damaged file is skipped here; reading its case reports the file.
 
     Raises:
-      DataError: the planes of several folders have the UID of one series, and are one volume together.
+      DataError: the planes in several folders have the same series UID, and form one volume together.
     """
     by_series: dict[str, list[Path]] = defaultdict(list)
     for folder in folders:
@@ -52,7 +52,7 @@ def _check_shared(series: str, parts: dict[Path, list[Plane]]) -> None:
 
 
 def _series(folder: Path) -> str:
-    """Returns the UID of the series of the first file of a folder; "" if the file cannot be read or states none."""
+    """Returns the series UID of the first file in a folder; "" if the file cannot be read or lacks it."""
     try:
         file = first_dicom_file(folder)
         return "" if file is None else read_plane(file).series
@@ -61,7 +61,7 @@ def _series(folder: Path) -> str:
 
 
 def _planes(folder: Path) -> list[Plane]:
-    """Returns the headers of the files of a folder; none if a file cannot be read."""
+    """Returns the headers of the files in a folder; none if a file cannot be read."""
     try:
         return [read_plane(file) for file in dicom_files(folder)]
     except DataError:

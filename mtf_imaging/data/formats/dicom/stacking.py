@@ -1,4 +1,4 @@
-"""Stacks planes to a volume: checks that they belong together, orders them and derives the affine."""
+"""Stacks planes into a volume: checks that they belong together, orders them and derives the affine."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -11,9 +11,9 @@ from mtf_imaging.data.formats.dicom.headers import Plane
 from mtf_imaging.errors import DataError
 
 _LPS_TO_RAS = np.diag([-1.0, -1.0, 1.0, 1.0])
-_SAME_DIRECTION = 1e-3  # of the components of unit vectors; headers round them to 4 to 6 digits
+_SAME_DIRECTION = 1e-3  # for components of unit vectors; headers round them to 4 to 6 digits
 _SAME_SIZE = 1e-3  # relative, for pixel sizes
-# In steps between planes. Headers round positions, so that steps of 0.625 mm become 0.62 or 0.63 mm.
+# In steps between planes. Headers round positions, so steps of 0.625 mm become 0.62 or 0.63 mm.
 _SAME_PLACE = 0.1
 _MISSING = 1.5
 # In pixels, or in steps. Rounding stays below it, and a gantry tilt of one degree exceeds it within a few planes.
@@ -79,7 +79,7 @@ def _check_same(
     shown: Callable[[_Value], str],
     equal: Callable[[_Value, _Value], bool],
 ) -> None:
-    """Raises DataError if a value of the planes differs, and names the files that differ from most others."""
+    """Raises DataError if a value differs between planes, and names the files that differ from the majority."""
     groups: list[list[Plane]] = []
     for plane in planes:
         group = next((group for group in groups if equal(value(group[0]), value(plane))), None)
@@ -114,7 +114,7 @@ def _step(folder: Path, ordered: Sequence[Plane], normal: np.ndarray) -> float:
     steps = np.diff(heights)
     usual = float(np.median(steps))
     pairs = list(zip(itertools.pairwise(ordered), steps.tolist(), strict=True))
-    # With two files of every plane, half of the steps are 0 and so may be their median.
+    # With two files per plane, half of the steps are 0, so their median may be 0.
     least = _SAME_PLACE * (usual or float(steps.max()))
     same = [pair for pair, step in pairs if step <= least]
     if same:

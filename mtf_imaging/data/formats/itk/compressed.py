@@ -1,4 +1,4 @@
-"""Checks compressed voxels of NRRD and MetaImage files, whose damage SimpleITK does not report."""
+"""Checks compressed voxels in NRRD and MetaImage files, because SimpleITK does not report damage."""
 
 import bz2
 import zlib
@@ -10,7 +10,7 @@ from mtf_imaging.files.reading import reading_named
 
 _ZLIB_OR_GZIP = 32 + zlib.MAX_WBITS
 _BLOCK_BYTES = 1 << 20
-_SKIPS = ("byteskip", "lineskip")  # other files than ours before the voxels
+_SKIPS = ("byteskip", "lineskip")  # fields that skip data before the voxels; our files lack them
 
 
 def check_compressed(header: ItkHeader, num_bytes: int) -> None:
@@ -18,7 +18,7 @@ def check_compressed(header: ItkHeader, num_bytes: int) -> None:
 
     Args:
       header: the header of the file; nothing is checked if its voxels are not compressed.
-      num_bytes: the number of bytes of the voxels.
+      num_bytes: the size of the voxels in bytes.
 
     Raises:
       DataError: the voxels are truncated or damaged.

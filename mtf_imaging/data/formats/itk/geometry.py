@@ -13,12 +13,12 @@ _LPS_TO_RAS = np.array([-1.0, -1.0, 1.0])
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """How ITK states the place of a volume, in LPS.
+    """The position of a volume as ITK states it, in LPS.
 
     Attributes:
       origin: position of the first voxel in mm.
       spacing: distance in mm between voxels along each axis.
-      direction: the matrix whose columns are the directions of the axes, row by row.
+      direction: the matrix whose columns are the directions of the axes, in row-major order.
     """
 
     origin: tuple[float, ...]
@@ -39,7 +39,7 @@ class ItkGeometry(MadeGeometry):
     """Geometry of a NRRD or MetaImage file.
 
     Attributes:
-      place: the place of the file; its segmentation states the same numbers.
+      place: the position that the file states; its segmentation states the same numbers.
     """
 
     place: Place
@@ -50,14 +50,14 @@ def itk_geometry(shape: tuple[int, int, int], place: Place, **options: Any) -> I
 
     Args:
       shape: number of voxels along each stored axis.
-      place: the place that the file states.
+      place: the position that the file states.
       **options: `doubt` and `has_size` of `MadeGeometry`.
     """
     return ItkGeometry(**made_fields(shape, place.affine), place=place, **options)
 
 
 def place_of(geometry: Geometry) -> Place:
-    """Returns the place of a segmentation with the geometry of its volume, whose format may be any."""
+    """Returns the position of a segmentation with the geometry of its volume, which may have any format."""
     if isinstance(geometry, ItkGeometry) and np.array_equal(geometry.affine, geometry.place.affine):
         return geometry.place
     matrix = _LPS_TO_RAS[:, np.newaxis] * geometry.affine[:3, :3]

@@ -8,7 +8,7 @@ INSTALL = 'pip install "mtf-imaging[itk]"'
 
 
 def import_simpleitk(what: object) -> ModuleType:
-    """Returns the module SimpleITK, whose warnings are switched off.
+    """Returns the module SimpleITK, with its warnings switched off.
 
     Args:
       what: the file to read or write, for the message.
@@ -22,5 +22,5 @@ def import_simpleitk(what: object) -> ModuleType:
         raise DataError(
             f"{what}: NRRD and MetaImage files need the package SimpleITK, which is not installed. Fix: run {INSTALL}"
         ) from error
-    SimpleITK.ProcessObject.SetGlobalWarningDisplay(False)  # errors are raised in any case
+    SimpleITK.ProcessObject.SetGlobalWarningDisplay(False)  # errors are still raised
     return SimpleITK

@@ -1,7 +1,7 @@
 """The stored numbers of a NRRD or MetaImage file.
 
-SimpleITK reads single planes of an uncompressed MetaImage file only. Other files are read as a whole by the first call,
-and stay in memory until the reader is closed.
+SimpleITK can read single planes only from uncompressed MetaImage files. The first call reads other files as a whole,
+and they stay in memory until the reader is closed.
 """
 
 import contextlib
@@ -103,8 +103,8 @@ def open_itk(path: Path) -> tuple[ItkNumbers, ItkGeometry]:
       path: a .nrrd, .nhdr, .mha or .mhd file.
 
     Raises:
-      DataError: SimpleITK is missing; the file is missing, damaged or truncated; or it is not one volume of plain
-        numbers in millimeters.
+      DataError: SimpleITK is missing; the file is missing, damaged or truncated; or it is not a single volume of plain
+          numbers in millimeters.
     """
     simpleitk = import_simpleitk(path)
     header = read_itk_header(path)
@@ -135,7 +135,7 @@ def _reader(simpleitk: Any, path: Path) -> Any:
 
 
 def _types(simpleitk: Any) -> dict[int, np.dtype]:
-    """Returns the types of NumPy by the numbers of SimpleITK's types."""
+    """Returns {SimpleITK type number: NumPy type}."""
     return {getattr(simpleitk, f"sitk{name}"): dtype for name, dtype in _TYPES.items()}
 
 
@@ -179,7 +179,7 @@ def _check_room(header: ItkHeader, shape: tuple[int, ...], dtype: np.dtype) -> N
 
 @contextlib.contextmanager
 def damage_named(path: Path) -> Iterator[None]:
-    """Converts errors of SimpleITK about a damaged file into a DataError that names the file."""
+    """Converts SimpleITK's errors about a damaged file into a DataError that names the file."""
     try:
         with reading_named(path):
             yield

@@ -14,10 +14,10 @@ from mtf_imaging.files.atomic import atomic_path
 
 
 def write_itk_labels(path: str | Path, slabs: Iterable[np.ndarray], geometry: Geometry) -> None:
-    """Writes a segmentation as compressed NRRD or MetaImage in the place of its volume.
+    """Writes a segmentation as compressed NRRD or MetaImage, in the position of its volume.
 
-    The write is atomic: the file gets its name only when it is complete. SimpleITK needs all labels in memory, twice:
-    2 bytes per voxel.
+    The write is atomic: the file gets its name only when it is complete. SimpleITK needs two copies of all labels in
+    memory: 2 bytes per voxel.
 
     Args:
       path: the .nrrd or .mha file to write or replace.

@@ -1,7 +1,7 @@
 """Decompresses gzip files.
 
-The gzip module of Python reads zeros after the last stream one by one, and refuses files with other bytes after it,
-which the program gzip ignores with a warning.
+Python's gzip module reads zeros after the last stream one by one, and refuses files with other bytes after it. The
+program gzip ignores such bytes with a warning.
 """
 
 import io
@@ -11,16 +11,16 @@ from pathlib import Path
 from mtf_imaging.data.images.voxel_values import warn_once
 
 GZIP = b"\x1f\x8b"  # the first bytes of every gzip stream
-_FORMAT = 16 + zlib.MAX_WBITS  # of zlib: a gzip stream with its checksum
+_FORMAT = 16 + zlib.MAX_WBITS  # for zlib: a gzip stream with its checksum
 _BLOCK_BYTES = 1 << 17
-_EMPTY_STREAMS = 1000  # without content, one after the other; a file could hold millions of them
+_EMPTY_STREAMS = 1000  # consecutive streams without content; a file could hold millions of them
 
 
 def open_gzip(path: Path) -> io.RawIOBase:
-    """Opens a gzip file of one or several streams; the content can be read and sought.
+    """Opens a gzip file of one or several streams; the result supports reading and seeking.
 
-    Reads return all bytes that are asked for, and decompress no more than these: a wrong checksum does not prevent that
-    the header is read.
+    Reads return all requested bytes and decompress no others, so the header of a file with a wrong checksum can be
+    read.
 
     Zeros after the last stream are skipped. Other bytes after it are ignored, with a warning. Reading raises `EOFError`
     if a stream is truncated, and `zlib.error` if it is damaged or its checksum is wrong.
@@ -95,7 +95,7 @@ class _Content(io.RawIOBase):
         return b""
 
     def _next_stream(self) -> None:
-        """Goes to the next stream, or to the end if none follows."""
+        """Moves to the next stream, or to the end if there is none."""
         rest = self._input.lstrip(b"\0")
         while not rest and (block := self._file.read(_BLOCK_BYTES)):
             rest = block.lstrip(b"\0")

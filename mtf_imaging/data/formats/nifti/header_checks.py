@@ -13,12 +13,12 @@ from mtf_imaging.data.images.voxel_values import warn_once
 from mtf_imaging.errors import DataError
 
 _SAME_SIZE = 1e-3  # relative; headers round sizes to 3 or more digits
-_PLAUSIBLE_MM = (0.01, 50)  # of voxels of patients
+_PLAUSIBLE_MM = (0.01, 50)  # plausible voxel sizes of patients
 _UNIT_NAMES = {1: "meter", 3: "micron"}
 
 
 def check_numbers(header: nibabel.Nifti1Header, path: Path) -> None:
-    """Checks where the voxels start and how they are scaled; call it before nibabel interprets the header.
+    """Checks the offset and the scale of the voxels; call it before nibabel interprets the header.
 
     Raises:
       DataError: the offset of the voxels or their scale cannot be used.
@@ -40,7 +40,7 @@ def check_numbers(header: nibabel.Nifti1Header, path: Path) -> None:
 
 
 def warn_of_conflicts(geometry: Geometry, path: Path) -> None:
-    """Warns about an unusual unit, and about a sform that contradicts the qform or the voxel sizes in pixdim.
+    """Warns about an unusual unit, and about an sform that contradicts the qform or the voxel sizes in pixdim.
 
     Args:
       geometry: the geometry of a file whose header defines the axes.

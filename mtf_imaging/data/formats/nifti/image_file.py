@@ -1,6 +1,6 @@
 """Opens NIfTI files by their content.
 
-File names can be wrong about compression, and headers about sizes.
+File names may be wrong about compression, and headers about sizes.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ _HEADER_BYTES = 540  # the longer of the two headers
 
 
 def is_compressed(path: Path) -> bool:
-    """Returns whether a file starts with the signature of gzip."""
+    """Returns whether a file starts with the gzip signature."""
     with open(path, "rb") as file:
         return file.read(len(GZIP)) == GZIP
 
@@ -44,7 +44,7 @@ def open_image(path: Path) -> nibabel.Nifti1Image:
     """Reads the header of a NIfTI file; `StoredValues` reads its voxels.
 
     Raises:
-      DataError: the file cannot be read, is damaged or is not NIfTI, or its header has numbers that cannot be used.
+      DataError: the file cannot be read, is damaged or is not NIfTI, or its header has unusable numbers.
     """
     with damage_named(path), opened(path) as file:
         start = file.read(_HEADER_BYTES)
@@ -79,13 +79,13 @@ def check_room(image: nibabel.Nifti1Image, path: Path) -> None:
 
 @contextlib.contextmanager
 def damage_named(path: Path) -> Iterator[None]:
-    """Converts errors of nibabel, gzip and NumPy about a damaged file into a DataError that names the file."""
+    """Converts nibabel, gzip and NumPy errors about a damaged file into a DataError that names the file."""
     try:
         with reading_named(path):
             yield
     except DataError:
         raise
-    # NumPy raises ValueError if an uncompressed file is too short, and numbers of a header can be too large for Python.
+    # NumPy raises ValueError if an uncompressed file is too short, and header values can be too large for Python.
     except (*_NIBABEL_ERRORS, OSError, EOFError, zlib.error, ValueError, OverflowError) as error:
         raise DataError(
             f"{path}: cannot be read as NIfTI: it is damaged or has another format ({error}). Fix: fetch the file "

@@ -20,8 +20,8 @@ def open_file(path: Path, channels: tuple[str, ...] | None = None) -> tuple[niba
 
     Args:
       path: a .nii, .nii.gz, .png, .tif or .tiff file.
-      channels: the names of the channels that the file must have along its fourth axis, or along its fifth, as ITK
-        writes vectors; None for a single volume.
+      channels: the names of the channels that the file must have along its fourth axis, or along its fifth axis as in
+          ITK vector images; None for a single volume.
 
     Raises:
       DataError: the file is missing, damaged, of another format or has another number of channels, or its affine is
@@ -80,7 +80,7 @@ def check_num_channels(path: Path, count: int, shape: tuple[int, ...], channels:
       channels: the names of the expected channels; None for a single volume.
 
     Raises:
-      DataError: the number differs.
+      DataError: the number of channels differs.
     """
     if channels is None and count != 1:
         raise DataError(

@@ -13,7 +13,7 @@ from mtf_imaging.data.images.stored import Stored
 from mtf_imaging.data.images.voxel_values import warn_once
 
 _BLOCK_BYTES = 1 << 21
-_SURPLUS_BYTES = 1 << 26  # after the voxels; a compressed file can hold a thousand times its size
+_SURPLUS_BYTES = 1 << 26  # after the voxels; a compressed file can expand to a thousand times its size
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,7 @@ class StoredValues(Stored):
     Attributes:
       image: an image of `[i, j, k]` or `[i, j, k, channels]`; its voxels have not been read, or are an array.
       path: path of the file, for messages.
-      channel: number of the channel.
+      channel: index of the channel.
     """
 
     image: nibabel.Nifti1Image
@@ -32,7 +32,7 @@ class StoredValues(Stored):
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Number of voxels along each stored axis, without the axis of the channels."""
+        """Number of voxels along each stored axis, without the channel axis."""
         return tuple(int(n) for n in self.image.shape[:3])
 
     @property
@@ -49,12 +49,12 @@ class StoredValues(Stored):
 
     @property
     def in_memory(self) -> bool:
-        """Whether the voxels are in memory, as those of a PNG file."""
+        """Whether the voxels are in memory, as for a PNG file."""
         return isinstance(self.image.dataobj, np.ndarray)
 
     @property
     def is_last(self) -> bool:
-        """Whether no other channel follows in the file."""
+        """Whether this is the last channel in the file."""
         return self.channel == int(np.prod(self.image.shape[3:])) - 1
 
     @property
@@ -66,10 +66,9 @@ class StoredValues(Stored):
 
 
 class StoredPlanes:
-    """Reads planes of stored numbers from a file, which stays open in between.
+    """Reads planes of stored numbers from a file, which stays open between calls.
 
-    Compressed files are read fastest in increasing order. To reach an earlier plane, they are decompressed from the
-    start.
+    Read compressed files in increasing order: an earlier plane requires decompression from the start.
     """
 
     def __init__(self, stored: StoredValues) -> None:

@@ -14,7 +14,7 @@ from mtf_imaging.files.atomic import atomic_path
 
 
 def write_nifti_labels(path: str | Path, slabs: Iterable[np.ndarray], geometry: Geometry) -> None:
-    """Writes a segmentation as NIfTI in the place of its volume.
+    """Writes a segmentation as NIfTI, in the position of its volume.
 
     The write is atomic: the file gets its name only when it is complete.
 
@@ -44,7 +44,7 @@ def _empty_image(geometry: Geometry) -> nibabel.Nifti1Image:
     shape = header.get_data_shape()
     if np.prod(shape) != np.prod(geometry.stored_shape):
         shape = geometry.stored_shape
-        header["intent_code"] = 0  # for example vectors, whose components were the channels
+        header["intent_code"] = 0  # for example of vectors, whose components were the channels
     image_class = nibabel.Nifti2Image if isinstance(header, nibabel.Nifti2Header) else nibabel.Nifti1Image
     image = image_class(np.broadcast_to(np.uint8(0), shape), geometry.label_affine, header)
     image.update_header()

@@ -19,10 +19,10 @@ _COPY_BYTES = 1 << 20
 
 
 def write_nifti_maps(path: str | Path, slabs: Iterable[np.ndarray], geometry: Geometry, count: int) -> None:
-    """Writes maps as float32 in the place of their volume; see `write_map_slabs`.
+    """Writes maps as float32, in the position of their volume; see `write_map_slabs`.
 
-    A file stores one map after the other, but a slab has a part of each of them. They are therefore written to a file
-    without compression first, which is then compressed.
+    A file stores one map after the other, but a slab contains a part of each map. The maps are therefore written to an
+    uncompressed file first, which is then compressed.
 
     Args:
       path: the .nii or .nii.gz file to write or replace.
@@ -44,7 +44,7 @@ def write_nifti_maps(path: str | Path, slabs: Iterable[np.ndarray], geometry: Ge
 
 @contextlib.contextmanager
 def _plain_file(path: Path) -> Iterator[BinaryIO]:
-    """Opens a file at any place of which the block writes; a name that ends in .gz is compressed afterwards."""
+    """Opens a file in which the block writes at any position, and compresses it afterwards if its name ends in .gz."""
     if path.suffix != ".gz":
         with open(path, "w+b") as file:
             yield file

@@ -1,4 +1,4 @@
-"""The layout of a Zarr array: what its metadata state, checked before a chunk is read."""
+"""The layout of a Zarr array according to its metadata, checked before any chunk is read."""
 
 import dataclasses
 import math
@@ -14,7 +14,7 @@ from mtf_imaging.errors import DataError
 
 WRITE_AGAIN = "write the image again, for example with chunks of 64 x 64 x 64 voxels and the codec blosc or zstd"
 _MAX_CHUNK_BYTES = (1 << 31) - 1  # the limit of Blosc
-_MAX_PADDED_BYTES = 1 << 28  # of a chunk that is larger than its array
+_MAX_PADDED_BYTES = 1 << 28  # for a chunk that is larger than its array
 MAX_VOXELS = 1 << 40
 _MAX_CHUNKS_OF_SHARD = 1 << 22
 _NUMBERS = "iufb"
@@ -26,8 +26,8 @@ class Shards:
     """Files with several chunks each.
 
     Attributes:
-      shape: number of voxels of a file along each axis.
-      index_first: whether the index of the chunks is at the start of the file; otherwise it is at the end.
+      shape: size of a file along each axis, in voxels.
+      index_first: whether the chunk index is at the start of the file instead of the end.
       has_checksum: whether the index has a checksum.
     """
 
@@ -42,10 +42,10 @@ class ArrayLayout:
 
     Attributes:
       shape: number of voxels along each axis.
-      codec: the shape of a chunk, and how it is stored.
-      fill_value: the value of the voxels of missing chunks.
-      prefix: the first part of the name of each file, such as "c"; "" if there is none.
-      separator: "/" or ".", between the parts of the name of a file.
+      codec: the shape and the encoding of a chunk.
+      fill_value: the value of voxels in missing chunks.
+      prefix: the first part of each file name, such as "c"; "" if there is none.
+      separator: "/" or ".", between the parts of a file name.
       shards: the files, if they contain several chunks; otherwise None.
       attributes: the attributes of the array.
     """
@@ -60,12 +60,12 @@ class ArrayLayout:
 
     @property
     def chunk(self) -> tuple[int, ...]:
-        """Number of voxels of a chunk along each axis."""
+        """Size of a chunk along each axis, in voxels."""
         return self.codec.shape
 
     @property
     def file_shape(self) -> tuple[int, ...]:
-        """Number of voxels of a file along each axis."""
+        """Size of a file along each axis, in voxels."""
         return self.codec.shape if self.shards is None else self.shards.shape
 
     @property
@@ -74,7 +74,7 @@ class ArrayLayout:
         return tuple(-(-size // step) for size, step in zip(self.shape, self.file_shape, strict=True))
 
     def key(self, at: tuple[int, ...]) -> str:
-        """Returns the name of the file with a position in the grid of files."""
+        """Returns the name of the file at a position in the grid of files."""
         return self.separator.join([*([self.prefix] if self.prefix else []), *map(str, at)])
 
 
@@ -86,7 +86,7 @@ def check_layout(where: Path, layout: ArrayLayout) -> ArrayLayout:
       layout: the layout.
 
     Raises:
-      DataError: the sizes contradict each other, or are beyond what an image can have.
+      DataError: the sizes contradict each other, or are too large for an image.
     """
     shape, chunk = layout.shape, layout.chunk
     if min(shape) < 1:
@@ -115,7 +115,7 @@ def check_layout(where: Path, layout: ArrayLayout) -> ArrayLayout:
 
 
 def refuse(where: Path, what: str, fix: str = WRITE_AGAIN) -> NoReturn:
-    """Raises the DataError of an array that is not read.
+    """Raises the DataError for an array that cannot be read.
 
     Args:
       where: the file of the metadata.
@@ -126,7 +126,7 @@ def refuse(where: Path, what: str, fix: str = WRITE_AGAIN) -> NoReturn:
 
 
 def shown(value: Any) -> str:
-    """Returns a value of the metadata for messages, shortened."""
+    """Shortens a metadata value for messages."""
     return reprlib.repr(value)
 
 
@@ -168,7 +168,7 @@ def parse_dtype(where: Path, value: Any, name: str | None) -> np.dtype:
 
 
 def parse_fill_value(where: Path, value: Any, dtype: np.dtype) -> np.generic:
-    """Returns the value of the voxels of missing chunks.
+    """Returns the value of voxels in missing chunks.
 
     Args:
       where: the file of the metadata, for messages.
@@ -206,14 +206,14 @@ def parse_fill_value(where: Path, value: Any, dtype: np.dtype) -> np.generic:
 
 
 def parse_compressor(where: Path, name: Any) -> str:
-    """Returns the name of a compressor without the prefix that Zarr gives those of numcodecs.
+    """Returns the name of a compressor without Zarr's prefix for numcodecs.
 
     Args:
       where: the file of the metadata, for messages.
       name: the name.
 
     Raises:
-      DataError: chunks of this codec are not decoded.
+      DataError: this package does not decode the codec.
     """
     plain = name.removeprefix("numcodecs.") if isinstance(name, str) else name
     if not isinstance(plain, str) or plain not in COMPRESSORS:

@@ -9,7 +9,7 @@ from typing import Any
 from mtf_imaging.errors import DataError
 
 SPACE = ("x", "y", "z")
-# Millimeters in a unit. OME-Zarr uses the names of UDUNITS-2; some programs write the symbols.
+# Millimeters per unit. OME-Zarr uses UDUNITS-2 names; some programs write the symbols.
 _UNITS = {
     "nanometer": 1e-6,
     "nm": 1e-6,
@@ -26,7 +26,7 @@ _UNITS = {
     "m": 1e3,
     "inch": 25.4,
 }
-# {direction in which an axis increases: (number of the axis in RAS+, sign)}, as in RFC-4 of OME-Zarr
+# {direction in which an axis increases: (index of the axis in RAS+, sign)}, as in RFC-4 of OME-Zarr
 _DIRECTIONS = {
     "left-to-right": (0, 1),
     "right-to-left": (0, -1),
@@ -45,8 +45,8 @@ class Axis:
     Attributes:
       name: its name, for example "z".
       kind: "space", "channel" or "time".
-      mm: millimeters in a unit of the axis; None if the unit is not stated, and for other axes than space.
-      direction: (number of the axis in RAS+, sign) in which it increases; None if it is not stated.
+      mm: millimeters per unit of the axis; None if the unit is not stated, or the axis is not in space.
+      direction: (index of the axis in RAS+, sign) in which it increases; None if it is not stated.
     """
 
     name: str
@@ -64,8 +64,8 @@ def parse_axes(path: Path, entries: Any, version: str) -> tuple[Axis, ...]:
       version: the version of OME-Zarr, for messages.
 
     Raises:
-      DataError: the list is malformed; an axis has an unknown type, unit or direction; or there are other axes in
-        space than x, y and z.
+      DataError: the list is malformed; an axis has an unknown type, unit or direction; or there are axes in space other
+          than x, y and z.
     """
     if not isinstance(entries, list) or not all(isinstance(entry, Mapping) and "name" in entry for entry in entries):
         raise DataError(
@@ -94,7 +94,7 @@ def parse_axes(path: Path, entries: Any, version: str) -> tuple[Axis, ...]:
 
 def _parse_axis(path: Path, entry: Mapping[str, Any]) -> Axis:
     name = str(entry["name"])
-    # The type is optional; without it, the name tells.
+    # The type is optional; without it, the name determines it.
     kind = entry.get("type") or {"c": "channel", "t": "time"}.get(name, "space")
     if kind not in ("space", "channel", "time"):
         raise DataError(
@@ -104,7 +104,7 @@ def _parse_axis(path: Path, entry: Mapping[str, Any]) -> Axis:
     if kind != "space":
         return Axis(name, kind)
     unit, stated = entry.get("unit"), _stated_direction(entry)
-    if unit is not None and unit not in tuple(_UNITS):  # a tuple, because any value of JSON can be compared
+    if unit is not None and unit not in tuple(_UNITS):  # a tuple, because JSON values may be unhashable
         raise DataError(
             f"{path}: axis {name} has the unit {reprlib.repr(unit)}, which is not a known length. Fix: state one of "
             f"{', '.join(unit for unit in _UNITS if len(unit) > 2)}."

@@ -1,6 +1,6 @@
 """Decodes the chunks of Zarr arrays into buffers of the declared size.
 
-Only the codecs of this table are decoded. Others may run code (pickle), or have no bound on the size of their result.
+Only the codecs in this table are decoded. Other codecs may run code (pickle), or their results have no bounded size.
 """
 
 import bz2
@@ -18,7 +18,7 @@ _BLOSC_HEADER = 16
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _GZIP, _ZLIB = 31, 15  # for `wbits` of zlib
 _CHECKSUM_BYTES = 4
-_SLACK = 1 << 16  # bytes that compression adds at most, in addition to an eighth
+_SLACK = 1 << 16  # the most bytes that compression adds, in addition to an eighth
 
 
 def decompress_blosc(data: bytes, size: int) -> np.ndarray:
@@ -53,7 +53,7 @@ def _decompress_zstd(data: bytes, size: int) -> np.ndarray:
 
 
 def _zstd_size(data: bytes) -> int | None:
-    """Returns the size that the header of a frame states, or None if it states none."""
+    """Returns the size in a frame's header, or None if the header states none."""
     if not data.startswith(_ZSTD_MAGIC) or len(data) < 6:
         raise ValueError("it does not begin with a frame of zstd")
     descriptor = data[4]
@@ -76,7 +76,7 @@ def _inflate(data: bytes, size: int, wbits: int) -> np.ndarray:
     result = b""
     while True:
         stream = zlib.decompressobj(wbits)
-        result += stream.decompress(data, size - len(result) + 1)  # one more byte shows a longer result
+        result += stream.decompress(data, size - len(result) + 1)  # one more byte reveals a longer result
         data = stream.unused_data
         if not stream.eof or len(result) >= size or not data:  # gzip files may consist of several members
             return _exact(result, stream.eof, size)
@@ -109,7 +109,7 @@ COMPRESSORS: dict[str, Callable[[bytes, int], np.ndarray]] = {
 
 @dataclass(frozen=True)
 class ChunkCodec:
-    """How the voxels of a chunk are stored.
+    """The encoding of a chunk's voxels.
 
     Attributes:
       shape: shape of a chunk; chunks at the border are padded to it.
@@ -127,12 +127,12 @@ class ChunkCodec:
 
     @functools.cached_property
     def size(self) -> int:
-        """Number of bytes of the voxels."""
+        """Size of the voxels in bytes."""
         return math.prod(self.shape) * self.dtype.itemsize
 
     @functools.cached_property
     def largest(self) -> int:
-        """The largest number of bytes that a chunk can take on disk."""
+        """The largest size of a chunk on disk in bytes."""
         return self.size + self.size // 8 + _SLACK
 
     def decode(self, data: bytes) -> np.ndarray:
@@ -142,7 +142,7 @@ class ChunkCodec:
           data: the stored bytes.
 
         Raises:
-          ValueError, RuntimeError, OSError, zlib.error: the bytes are damaged, or not those of such a chunk.
+          ValueError, RuntimeError, OSError, zlib.error: the bytes are damaged, or do not belong to such a chunk.
         """
         before, after = self.checksums
         for _ in range(after):
@@ -167,7 +167,7 @@ def checked(data: bytes) -> bytes:
     """Returns bytes without the checksum (crc32c) at their end.
 
     Raises:
-      ValueError: the checksum is not that of the bytes.
+      ValueError: the checksum does not match the bytes.
     """
     content, checksum = data[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
     if google_crc32c.value(content).to_bytes(_CHECKSUM_BYTES, "little") != checksum:

@@ -1,4 +1,4 @@
-"""The geometry of OME-Zarr images, and the attributes of label images with the same place."""
+"""The geometry of OME-Zarr images, and the attributes of label images in the same position."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -11,16 +11,16 @@ from mtf_imaging.data.formats.ome_zarr.axes import ALONG_RAS, SPACE
 from mtf_imaging.data.formats.ome_zarr.metadata import OURS, Multiscale
 from mtf_imaging.data.images.made_geometry import MadeGeometry, made_fields
 
-LEVEL = "0"  # path of the array of full resolution
+LEVEL = "0"  # path of the full-resolution array
 _VERSION = "0.5"
 
 
 @dataclasses.dataclass(frozen=True)
 class Frame:
-    """How OME-Zarr states the place of an array.
+    """The position of an array as OME-Zarr states it.
 
     Attributes:
-      axes: the objects of the axes in space, in the order of the array.
+      axes: the metadata objects of the axes in space, in the order of the array.
       scale: distance between voxels along these axes, in their units.
       translation: position of the first voxel along these axes, in their units.
       affine: `[4, 4]`, voxel `[x, y, z]` -> mm in RAS+; None if only scale and translation are known.
@@ -39,7 +39,7 @@ class Frame:
         return tuple(SPACE.index(axis["name"]) for axis in self.axes)
 
     def label_attributes(self, name: str) -> dict[str, Any]:
-        """Returns the attributes of the group of a label image.
+        """Returns the group attributes of a label image.
 
         Args:
           name: name of the image.
@@ -59,7 +59,7 @@ class ZarrGeometry(MadeGeometry):
     """Geometry of an OME-Zarr image, whose stored axes are x, y, z.
 
     Attributes:
-      frame: how the image states its place; its segmentation states the same.
+      frame: the position that the image states; its segmentation states the same.
     """
 
     frame: Frame
@@ -86,7 +86,7 @@ def zarr_geometry(multiscale: Multiscale, shape: tuple[int, int, int]) -> ZarrGe
 
 
 def canonical_frame(affine: np.ndarray) -> Frame:
-    """Returns the frame of a canonical array, stored in the order z, y, x that OME-Zarr recommends.
+    """Returns the frame of a canonical array, stored in the axis order z, y, x that OME-Zarr recommends.
 
     Args:
       affine: `[4, 4]`, canonical voxel index -> mm in RAS+. OME-Zarr 0.5 cannot state the rotation of an oblique image,

@@ -1,7 +1,7 @@
 """Reads the metadata of Zarr groups and arrays, without Zarr.
 
-Zarr itself creates the codecs that the metadata of an array name, and some of these run code from the chunks.
-Consolidated metadata, which repeat those of the files, are not read.
+Zarr itself creates all codecs that the array metadata name, and some of these run code from the chunks. Consolidated
+metadata, which repeat the metadata of the files, are not read.
 """
 
 import os
@@ -58,14 +58,14 @@ def read_attributes(path: Path) -> Mapping[str, Any]:
 
 
 def array_folder(path: Path, name: str) -> Path:
-    """Returns the folder of an array of an image.
+    """Returns the folder of an image's array.
 
     Args:
       path: the folder of the image.
       name: the path of the array in it, as its metadata state it.
 
     Raises:
-      DataError: the path leads out of the image, or there is no array.
+      DataError: the path is outside the image, or there is no array.
     """
     if not _NAME.fullmatch(name) or {".", ".."} & {*name.split("/")}:
         refuse(path, f"its metadata names the array {shown(name)}, which is not a path in this folder", _FETCH)
@@ -89,7 +89,7 @@ def read_layout(folder: Path) -> ArrayLayout:
       folder: the folder of the array.
 
     Raises:
-      DataError: the folder is not an array, its metadata are damaged, or they name a codec that is not decoded.
+      DataError: the folder is not an array, its metadata are damaged, or they name an unsupported codec.
     """
     with access_named(folder):
         is_v3, is_v2 = (os.path.lexists(folder / name) for name in (_V3, _V2_ARRAY))

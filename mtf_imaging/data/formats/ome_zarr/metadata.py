@@ -18,15 +18,15 @@ _SAME = 1e-3  # relative, for voxel sizes
 
 @dataclasses.dataclass(frozen=True)
 class Multiscale:
-    """The metadata of an image, for its full resolution.
+    """The metadata of an image at full resolution.
 
     Attributes:
-      array: path of the array of full resolution in the folder.
-      axes: the axes of the array, in its order.
+      array: path of the full-resolution array in the folder.
+      axes: the axes, in the order of the array.
       scale: distance between voxels along each axis, in units of the axis.
       translation: position of the first voxel along each axis, in units of the axis.
-      ours: the affine `[4, 4]` of our attributes, voxel `[x, y, z]` -> mm in RAS+; None if there is none.
-      entries: the objects of the axes, as stated; labels of this image state the same ones.
+      ours: the affine `[4, 4]` in our attributes, voxel `[x, y, z]` -> mm in RAS+; None if there is none.
+      entries: the metadata objects of the axes; labels of this image state the same objects.
       is_label: whether the image consists of labels.
       has_size: whether the voxel size is stated.
     """
@@ -41,11 +41,11 @@ class Multiscale:
     has_size: bool = True
 
     def position(self, name: str) -> int:
-        """Returns the position in the array of an axis in space."""
+        """Returns the array position of an axis in space."""
         return next(number for number, axis in enumerate(self.axes) if (axis.name, axis.kind) == (name, "space"))
 
     def number_of(self, kind: str) -> int | None:
-        """Returns the position in the array of the axis of a type, such as "channel"; None if there is none."""
+        """Returns the array position of the axis of a type, such as "channel"; None if there is none."""
         return next((number for number, axis in enumerate(self.axes) if axis.kind == kind), None)
 
     @property
@@ -79,7 +79,7 @@ class Multiscale:
 
 
 def parse_multiscale(path: Path, attributes: Mapping[str, Any]) -> Multiscale:
-    """Parses the attributes of the group of an image.
+    """Parses the group attributes of an image.
 
     Args:
       path: the folder of the image, for messages.
@@ -162,8 +162,8 @@ def _composed(
 def _check_directions(path: Path, found: Multiscale) -> None:
     """Checks that the voxel size and the directions do not contradict each other.
 
-    A negative scale mirrors an axis. With stated directions, the place of every voxel is certain. Otherwise, the
-    directions are inferred from the voxels, which shows no mirrored axis.
+    A negative scale mirrors an axis. With stated directions, the position of every voxel is certain. Otherwise, the
+    directions are inferred from the voxels, which cannot reveal a mirrored axis.
     """
     if found.ours is not None:
         return
@@ -199,7 +199,7 @@ def _steps(path: Path, holder: Mapping[str, Any]) -> list[tuple[str, np.ndarray]
 
 
 def _our_affine(path: Path, attributes: Mapping[str, Any], found: Multiscale) -> np.ndarray | None:
-    """Returns the affine of our attributes, or None.
+    """Returns the affine in our attributes, or None.
 
     Raises:
       DataError: its voxel sizes differ from the scale, for instance because another program has resampled the array.
@@ -225,7 +225,7 @@ def _numbers(value: Any) -> np.ndarray:
     is_list = isinstance(value, list) and all(type(number) in (int, float) for number in value)
     try:
         return np.array(value if is_list else (), np.float64)
-    except OverflowError:  # of an integer with hundreds of digits
+    except OverflowError:  # for an integer with hundreds of digits
         return np.empty(0)
 
 

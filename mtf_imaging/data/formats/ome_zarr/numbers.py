@@ -17,7 +17,7 @@ class ZarrNumbers(Stored):
 
     Attributes:
       voxels: the array of the image.
-      channel: number of the channel.
+      channel: index of the channel.
     """
 
     voxels: ZarrVoxels
@@ -40,7 +40,7 @@ class ZarrNumbers(Stored):
 
 
 class ZarrPlanes:
-    """Reads planes along z; see `Planes`. Keeps the last layer of chunks, so that consecutive slabs read it once."""
+    """Reads planes along z; see `Planes`. Keeps the last layer of chunks, so consecutive slabs read it only once."""
 
     def __init__(self, stored: ZarrNumbers) -> None:
         self._stored = stored

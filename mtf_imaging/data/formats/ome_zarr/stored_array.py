@@ -1,7 +1,7 @@
 """Reads the chunks of a Zarr array, each into a buffer of the declared size.
 
-The work is bounded by the files that exist, not by the sizes that the metadata declare: missing chunks are neither
-listed nor looked for one by one.
+The work is bounded by the existing files, not by the sizes in the metadata: missing chunks are neither listed nor
+searched for one by one.
 """
 
 import itertools
@@ -43,7 +43,7 @@ class StoredArray:
 
     @cached_property
     def stored(self) -> frozenset[int]:
-        """The positions of the files that exist, as numbers in the grid of files."""
+        """The positions of the existing files, as numbers in the grid of files."""
         counts = self.layout.counts
         steps = [math.prod(counts[axis + 1 :]) for axis in range(len(counts))]
         return frozenset(sum(map(int.__mul__, at, steps)) for at in self._list())
@@ -119,7 +119,7 @@ class StoredArray:
                 _copy(chunk, corner, region, result)
 
     def _overlapping(self, region: Sequence[slice]) -> Iterator[Position]:
-        """Yields the positions of the files that exist and overlap a region."""
+        """Yields the positions of the existing files that overlap a region."""
         shape = self.layout.file_shape
         ranges = [range(part.start // size, -(-part.stop // size)) for part, size in zip(region, shape, strict=True)]
         counts = self.layout.counts
@@ -141,7 +141,7 @@ class StoredArray:
         return tuple(reversed(at))
 
     def _list(self) -> Iterator[Position]:
-        """Yields the positions of the files that exist."""
+        """Yields the positions of the existing files."""
         prefix, counts = self.layout.prefix, self.layout.counts
         if self.layout.separator == "/":
             yield from self._list_folder(self.folder / prefix, (), counts)
@@ -156,7 +156,7 @@ class StoredArray:
 
     def _list_folder(self, folder: Path, at: Position, counts: Sequence[int]) -> Iterator[Position]:
         """Yields the positions of the files in the folder of the first axes."""
-        if folder != self.folder and folder.is_symlink():  # a link to a folder above would repeat its files without end
+        if folder != self.folder and folder.is_symlink():  # a link to a parent folder would repeat its files endlessly
             raise DataError(f"{folder}: is a link to a folder of chunks. Fix: copy the folder in its place.")
         for name in _names(folder):
             number = _number(name, counts[0])
@@ -179,7 +179,7 @@ def _names(folder: Path) -> Iterator[str]:
 
 
 def _number(name: str, count: int) -> int | None:
-    """Returns the number that a name states, if it is below `count` and written without leading zeros."""
+    """Returns the number in a name, if it is below `count` and has no leading zeros."""
     if not name.isascii() or not name.isdigit() or len(name) > len(str(count)) or name != str(int(name)):
         return None
     return int(name) if int(name) < count else None
@@ -188,7 +188,7 @@ def _number(name: str, count: int) -> int | None:
 def _touched(
     first: Sequence[int], size: Sequence[int], step: Sequence[int], region: Sequence[slice]
 ) -> Iterator[range]:
-    """Yields the numbers of the chunks of a file, along each axis, that overlap a region."""
+    """Yields the positions of the chunks in a file that overlap a region."""
     for edge, whole, part, at in zip(first, size, step, region, strict=True):
         start, stop = max(at.start - edge, 0), min(at.stop - edge, whole)
         yield range(start // part, -(-stop // part))

@@ -13,12 +13,12 @@ from mtf_imaging.data.sampling.grid import Region
 from mtf_imaging.errors import DataError
 
 _SHOWN = 3  # chunks in a message
-_SPARSEST = 1000  # chunks of an image for each one that is stored
+_SPARSEST = 1000  # chunks of an image per stored chunk
 
 
 @dataclasses.dataclass(frozen=True)
 class ZarrVoxels:
-    """The array of full resolution of an OME-Zarr image. Its stored axes are x, y, z, in any order on disk.
+    """The full-resolution array of an OME-Zarr image. Its stored axes are x, y, z, in any order on disk.
 
     Attributes:
       path: the folder of the image.
@@ -37,12 +37,12 @@ class ZarrVoxels:
 
     @property
     def chunk(self) -> tuple[int, int, int]:
-        """Number of voxels of a chunk along x, y, z."""
+        """Size of a chunk along x, y, z, in voxels."""
         return self._xyz(self.array.layout.chunk)
 
     @property
     def num_channels(self) -> int:
-        """Number of channels; 1 without an axis of channels."""
+        """Number of channels; 1 without a channel axis."""
         axis = self.multiscale.number_of("channel")
         return 1 if axis is None else self.array.layout.shape[axis]
 
@@ -57,7 +57,7 @@ class ZarrVoxels:
 
         Args:
           region: a box of voxels along x, y, z.
-          channel: number of the channel.
+          channel: index of the channel.
 
         Returns:
           The stored numbers `[x, y, z]`.
@@ -88,7 +88,7 @@ def open_ome_zarr(path: str | Path) -> ZarrVoxels:
 
     Raises:
       DataError: the folder is missing or is not an OME-Zarr image of version 0.4 or 0.5, its metadata is malformed, it
-        has several points in time, its voxels are not plain numbers, or its chunks have a codec that is not decoded.
+        has several points in time, its voxels are not plain numbers, or its chunks have an unsupported codec.
     """
     path = Path(path)
     found = parse_multiscale(path, read_attributes(path))
@@ -110,7 +110,7 @@ def open_ome_zarr(path: str | Path) -> ZarrVoxels:
 
 
 def check_chunks(voxels: ZarrVoxels) -> str | None:
-    """Checks that the chunks of an image exist. Masks may lack the chunks of the background, so do not check these.
+    """Checks that the chunks of an image exist. Do not check masks, which may lack background chunks.
 
     Args:
       voxels: the image.

@@ -18,7 +18,7 @@ _CHUNK = 64  # voxels along each axis
 
 
 def write_zarr_labels(path: str | Path, slabs: Iterable[np.ndarray], geometry: Geometry) -> None:
-    """Writes a segmentation as an OME-Zarr label image in the place of its volume.
+    """Writes a segmentation as an OME-Zarr label image, in the position of its volume.
 
     The segmentation of an OME-Zarr image has its axes, scale and translation. Other segmentations are stored in
     canonical axes. The write is atomic: the folder gets its name only when it is complete.
@@ -48,7 +48,7 @@ def write_zarr_labels(path: str | Path, slabs: Iterable[np.ndarray], geometry: G
         layers = Layers(shape, np.dtype(np.uint8), chunk, emit)
         axis, is_ascending = geometry.plane_order.axis, geometry.plane_order.ascending
         for start, slab in numbered_slabs(path, slabs, geometry):
-            if is_like_volume:  # planes follow each other along the last stored axis, in increasing order
+            if is_like_volume:  # planes are in increasing order along the last stored axis
                 layers.add(geometry.to_stored(slab), start, 2)
             else:
                 first = start if is_ascending else geometry.shape[axis] - start - slab.shape[axis]
@@ -67,5 +67,5 @@ def _create_array(
         compressors=BloscCodec(cname="zstd", clevel=5, shuffle="noshuffle"),
         fill_value=0,
         dimension_names=[SPACE[axis] for axis in frame.order],
-        config={"write_empty_chunks": True},  # a lost chunk can then be noticed
+        config={"write_empty_chunks": True},  # so that a lost chunk is noticed
     )

@@ -20,13 +20,13 @@ _CHUNK = 64  # voxels along each axis
 
 
 def write_zarr_maps(path: str | Path, slabs: Iterable[np.ndarray], geometry: Geometry, names: Sequence[str]) -> None:
-    """Writes maps as an OME-Zarr image of float32 in the place of their volume; see `write_map_slabs`.
+    """Writes maps as a float32 OME-Zarr image, in the position of their volume; see `write_map_slabs`.
 
     Args:
       path: the folder to write or replace.
       slabs: the values, float32 `[x, y, z, maps]`.
       geometry: geometry of the volume.
-      names: the names of the maps, which the attribute `maps` of `mtf_imaging` repeats.
+      names: the names of the maps, which the attribute `maps` of `mtf_imaging` stores.
     """
     path = Path(path)
     is_like_volume = isinstance(geometry, ZarrGeometry)
@@ -44,7 +44,7 @@ def write_zarr_maps(path: str | Path, slabs: Iterable[np.ndarray], geometry: Geo
             compressors=BloscCodec(cname="zstd", clevel=5, shuffle="shuffle"),
             fill_value=0,
             dimension_names=[*([] if is_single else ["c"]), *(SPACE[axis] for axis in frame.order)],
-            config={"write_empty_chunks": True},  # a lost chunk can then be noticed
+            config={"write_empty_chunks": True},  # so that a lost chunk is noticed
         )
 
         def emit(axis: int, start: int, layer: np.ndarray) -> None:
@@ -67,7 +67,7 @@ def write_zarr_maps(path: str | Path, slabs: Iterable[np.ndarray], geometry: Geo
 
 
 def _attributes(frame: Frame, name: str, names: Sequence[str]) -> dict[str, Any]:
-    """Returns the attributes of a label image with the same place, changed to those of an image of maps."""
+    """Returns the attributes of an image of maps, derived from the attributes of a label image in the same position."""
     attributes = frame.label_attributes(name)
     del attributes["ome"]["image-label"]
     if len(names) > 1:

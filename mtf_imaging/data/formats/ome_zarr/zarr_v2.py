@@ -27,7 +27,7 @@ def parse_v2(where: Path, fields: Mapping[str, Any]) -> ArrayLayout:
       fields: its contents.
 
     Raises:
-      DataError: the metadata are malformed, or name a codec that is not decoded.
+      DataError: the metadata are malformed, or name an unsupported codec.
     """
     if fields.get("zarr_format") != FORMAT:
         refuse(where, f"its zarr_format is {shown(fields.get('zarr_format'))}, not {FORMAT}", "fetch the image again")

@@ -83,7 +83,7 @@ def _is_optional(value: Any) -> bool:
 
 
 def _named(where: Path, what: str, value: Any) -> tuple[str, Mapping[str, Any]]:
-    """Returns the name and the configuration of an object in the metadata, which may also be its name only."""
+    """Returns the name and the configuration of a metadata object, which may also be a bare name."""
     if isinstance(value, str):
         return value, {}
     if isinstance(value, Mapping):
@@ -94,7 +94,7 @@ def _named(where: Path, what: str, value: Any) -> tuple[str, Mapping[str, Any]]:
 
 
 def _parse_keys(where: Path, value: Any) -> tuple[str, str]:
-    """Returns the prefix and the separator of the names of files."""
+    """Returns the prefix and the separator of file names."""
     name, configuration = _named(where, "chunk_key_encoding", value)
     if name in ("default", "v2"):
         separator = configuration.get("separator", "/" if name == "default" else ".")
@@ -112,7 +112,7 @@ def _codec_list(where: Path, value: Any) -> list[tuple[str, Mapping[str, Any]]]:
 def _parse_sharding(
     where: Path, files: tuple[int, ...], codecs: list[tuple[str, Mapping[str, Any]]]
 ) -> tuple[Shards, tuple[int, ...], list[tuple[str, Mapping[str, Any]]]]:
-    """Returns the shards, the shape of their chunks, and the codecs of these."""
+    """Returns the shards, and the shape and the codecs of their chunks."""
     if len(codecs) > 1:
         names = [name for name, _ in codecs]
         refuse(where, f"its codecs are {shown(names)}, but {_SHARDING} is supported as the only one")
@@ -132,7 +132,7 @@ def _parse_sharding(
 def _parse_codecs(
     where: Path, chunk: tuple[int, ...], dtype: np.dtype, codecs: list[tuple[str, Mapping[str, Any]]]
 ) -> ChunkCodec:
-    """Returns the codec of chunks: perhaps a transpose, then bytes, then perhaps compression and checksums."""
+    """Returns the chunk codec: an optional transpose, bytes, then optional compression and checksums."""
     names = [name for name, _ in codecs]
     order = tuple(range(len(chunk)))
     if names[0] == "transpose":
@@ -140,7 +140,7 @@ def _parse_codecs(
         if sorted(order) != [*range(len(chunk))]:
             refuse(where, f"its codec transpose has the order {order}, but a chunk has the shape {chunk}")
         codecs = codecs[1:]
-    for name, _ in codecs:  # an unknown codec is named first
+    for name, _ in codecs:  # report an unknown codec first
         if name not in ("bytes", _CHECKSUM):
             parse_compressor(where, name)
     if not codecs or codecs[0][0] != "bytes":

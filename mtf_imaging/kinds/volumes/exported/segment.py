@@ -1,7 +1,7 @@
 """Segments a NIfTI file with the exported network in the folder of this program.
 
-It needs TensorFlow, NumPy and nibabel, but not mtf_imaging. It repairs, names and refuses the same faults of a file as
-`mtf-imaging predict`, so that both write the same labels.
+It needs TensorFlow, NumPy and nibabel, but not mtf_imaging. It repairs, reports and refuses the same file faults as
+`mtf-imaging predict`, so both write the same labels.
 
     python segment.py volume.nii.gz segmentation.nii.gz
 """
@@ -21,11 +21,11 @@ from nibabel.filebasedimages import ImageFileError
 
 AIR_HU, MAX_HU = -1024, 32767
 NO_AIR_HU = -200  # a CT without lower values shows no air
-LEAST_SPAN = 20  # HU; a CT with fractions that span less was normalized
-LOWEST_WRAPPED = -4096  # the lowest HU that wide unsigned numbers may stand for
+LEAST_SPAN = 20  # HU; a CT with fractional values over a smaller range was normalized
+LOWEST_WRAPPED = -4096  # the lowest HU that wide unsigned numbers can represent
 WHOLE = 1e-3  # bound on the rounding error that scaling adds to integers
 BONE_HU, BODY_HU = 250, -300
-CLEARLY = 0.08  # of the depth of the body, from its center to that of bone
+CLEARLY = 0.08  # the distance between the centers of the body and of bone, as a fraction of the body's depth
 SHEAR = 0.1  # degrees
 UNITS_MM = {0: 1.0, 1: 1000.0, 2: 1.0, 3: 1e-3}  # by the code in xyzt_units
 RAS = np.array([[0, 1], [1, 1], [2, 1]])
@@ -109,7 +109,7 @@ def _stored_channels(path: Path, image: nibabel.Nifti1Image, count: int) -> list
 
 
 def _values(path: Path, numbers: np.ndarray, name: str, scale: tuple[float, float]) -> np.ndarray:
-    """Returns the values of a channel, float32: HU of a CT, otherwise finite numbers."""
+    """Returns the values of a channel, float32: HU for a CT, otherwise finite numbers."""
     is_scaled = scale != (1.0, 0.0)
     if name.casefold() == "ct":
         return _hounsfield(path, numbers, scale, is_scaled)
@@ -197,7 +197,7 @@ def _inferred_affine(
     spacing: Sequence[float] | None,
     channels: dict[str, np.ndarray],
 ) -> np.ndarray:
-    """Returns the affine of a file whose header lacks one: the spine of a CT shows which way up it lies."""
+    """Returns the affine of a file whose header lacks one: the spine of a CT determines the orientation."""
     turned = any(_y_points_back(values) for name, values in channels.items() if name.casefold() == "ct")
     pixdim = [abs(float(size)) * unit for size in image.header["pixdim"][1:4]]
     sizes = spacing or [mm if np.isfinite(mm) and mm > 0 else 1.0 for mm in pixdim]
@@ -209,7 +209,7 @@ def _inferred_affine(
 
 
 def _y_points_back(hu: np.ndarray) -> bool:
-    """Returns whether bone, most of which is the spine, is clearly nearer to the high end of the second axis."""
+    """Returns whether bone, which is mostly the spine, is clearly nearer to the high end of the second axis."""
     body, bone = (np.count_nonzero(hu > level, axis=(0, 2)) for level in (BODY_HU, BONE_HU))
     if not bone.any():
         return False

@@ -1,4 +1,4 @@
-"""Intensity schemes as TensorFlow operations; the arithmetic is that of `data.intensities`, in float32."""
+"""Intensity schemes as TensorFlow operations, with the arithmetic of `data.intensities` in float32."""
 
 import math
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from mtf_imaging.data.intensities import (
 from mtf_imaging.data.modality import AIR_HU, MAX_HU, is_ct, value_beyond
 from mtf_imaging.evaluation.export.constants import divisor
 
-#: What the inputs `offset` and `scale` of a channel are, by the kind of its scheme.
+#: The meaning of a channel's inputs `offset` and `scale`, by the kind of its scheme.
 STATISTICS = {
     Z_SCORE: ("the mean of all voxels of the image", "their standard deviation"),
     NONZERO_Z_SCORE: ("the mean of the voxels of the image that are not 0", "their standard deviation"),
@@ -27,7 +27,7 @@ _EXTREMES = ("the minimum of the image", "the maximum minus the minimum")
 
 
 def repair_values(values: tf.Tensor, channels: Sequence[str]) -> tf.Tensor:
-    """Replaces values that no image has, as `predict` does when it reads a file; see `data.images.repairs`.
+    """Replaces impossible values, as `predict` does when it reads a file; see `data.images.repairs`.
 
     Args:
       values: float32 `[..., channels]`.
@@ -49,7 +49,7 @@ def round_hu(values: tf.Tensor, channels: Sequence[str]) -> tf.Tensor:
 
 
 def statistics_meaning(intensity: Intensity) -> tuple[str, str]:
-    """Returns what `offset` and `scale` of a channel with this scheme are."""
+    """Returns the meaning of `offset` and `scale` for a channel with this scheme."""
     if not intensity.needs_statistics:
         return "any number", "any number; the scheme needs none"
     return STATISTICS.get(intensity.kind, _EXTREMES)

@@ -2,7 +2,7 @@
 
 Sizes and voxel sizes are tensors here, because they are known only when the exported network runs. Each voxel is the
 sum of the same float32 products in the same order as in `resample_linear`. A custom or a sparse operation would sum in
-an order of its own.
+a different order.
 """
 
 from collections.abc import Sequence
@@ -34,14 +34,14 @@ class SpanTensor(NamedTuple):
         return self.length / tf.cast(self.size, tf.float64)
 
     def inside(self, n: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Returns the first and the end of the voxels that overlap a reference axis of `n` voxels."""
+        """Returns the start and the end of the voxels that overlap a reference axis of `n` voxels."""
         first = tf.floor(-self.start / self.step + SLIVER)
         last = tf.math.ceil((tf.cast(n, tf.float64) - self.start) / self.step - SLIVER)
         first, last = (tf.clip_by_value(tf.cast(j, tf.int64), 0, self.size) for j in (first, last))
         return first, tf.maximum(first, last)
 
     def part(self, first: tf.Tensor, end: tf.Tensor) -> "SpanTensor":
-        """Returns the span of a range of its voxels."""
+        """Returns the span of a voxel range."""
         size = end - first
         is_whole = tf.equal(size, self.size)
         start = self.start + tf.cast(first, tf.float64) * self.step
@@ -78,7 +78,7 @@ def grid_spans(
 
 
 def choose_grid(shape: Sequence[tf.Tensor], spacing: tf.Tensor, sampling: AnySampling) -> tf.Tensor:
-    """Returns the index of the grid of a volume, int32; see `Samplings.choose`.
+    """Returns the index of the grid for a volume, int32; see `Samplings.choose`.
 
     Args:
       shape: voxels of the volume along x, y and z, int64 scalars.
@@ -88,7 +88,7 @@ def choose_grid(shape: Sequence[tf.Tensor], spacing: tf.Tensor, sampling: AnySam
     own, mm = tf.cast(tf.stack(shape), tf.float64), divisor(sampling.spacing, tf.float64)
     needed = tf.cast(tf.math.ceil(own * spacing / mm - SLIVER), tf.int64)
     covered = tf.reduce_prod(tf.minimum(tf.constant(sampling.grids, tf.int64), needed), axis=1)
-    return tf.argmax(covered, output_type=tf.int32)  # the first, which is the smallest, of equal ones
+    return tf.argmax(covered, output_type=tf.int32)  # of equal grids, the first and therefore smallest one
 
 
 def resample_linear(data: tf.Tensor, spans: Sequence[SpanTensor], beyond: tf.Tensor) -> tf.Tensor:
@@ -109,14 +109,14 @@ def resample_linear(data: tf.Tensor, spans: Sequence[SpanTensor], beyond: tf.Ten
     order = tf.argsort(tf.cast(sizes, tf.float64) / tf.cast(shape, tf.float64), stable=True)
     fields = [tf.stack(values) for values in zip(*spans, strict=True)]
     result = data
-    for number in range(3):  # the axis that shrinks most comes first
+    for number in range(3):  # the axis that shrinks the most comes first
         axis = order[number]
         result = _resample_axis(result, axis, SpanTensor(*(field[axis] for field in fields)))
     return tf.where(_overlap(spans, shape)[..., tf.newaxis], result, beyond)
 
 
 def resample_back(probabilities: tf.Tensor, spans: Sequence[SpanTensor], shape: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Resamples probabilities from a grid to its volume, before the choice of labels; see `resample_to_labels`.
+    """Resamples probabilities from a grid to its volume, before labels are chosen; see `resample_to_labels`.
 
     Args:
       probabilities: float32 `[x, y, z, classes]` on the grid.
@@ -141,7 +141,7 @@ def resample_back(probabilities: tf.Tensor, spans: Sequence[SpanTensor], shape: 
 
 
 def _resample_axis(data: tf.Tensor, axis: tf.Tensor, span: SpanTensor) -> tf.Tensor:
-    """Resamples one axis of `[x, y, z, channels]`, unless its voxels are those of the span."""
+    """Resamples one axis of `[x, y, z, channels]`, unless its voxels already match the span."""
     n = tf.shape(data, tf.int64)[axis]
     is_same = (span.start == 0.0) & (span.length == tf.cast(n, tf.float64)) & (span.size == n)
     shape = tf.tensor_scatter_nd_update(tf.shape(data, tf.int64), [[axis]], [span.size])
@@ -157,7 +157,7 @@ def _resample_axis(data: tf.Tensor, axis: tf.Tensor, span: SpanTensor) -> tf.Ten
             return number + 1, tf.ensure_shape(total + tf.reshape(weights[:, number], along) * values, any_size)
 
         start = tf.ensure_shape(tf.zeros(shape, tf.float32), any_size)
-        # One after the other, because parallel iterations would hold several tensors of the size of the result.
+        # One after the other, because parallel iterations would keep several tensors as large as the result.
         return tf.while_loop(
             lambda number, total: number < tf.shape(columns)[1],
             add,
@@ -170,7 +170,7 @@ def _resample_axis(data: tf.Tensor, axis: tf.Tensor, span: SpanTensor) -> tf.Ten
 
 
 def _resample_constant_axis(data: tf.Tensor, axis: int, span: SpanTensor) -> tf.Tensor:
-    """Resamples an axis that is known when the graph is traced, by a product with a matrix of weights."""
+    """Resamples an axis of a size that is known during tracing, as a product with a weight matrix."""
     shape = tf.shape(data, tf.int64)
     radius, centers = _radius_and_centers(shape[axis], span)
     distances = tf.abs(tf.cast(tf.range(shape[axis]), tf.float64) + 0.5 - centers[:, tf.newaxis])
@@ -183,7 +183,7 @@ def _resample_constant_axis(data: tf.Tensor, axis: int, span: SpanTensor) -> tf.
 
 
 def _radius_and_centers(n: tf.Tensor, span: SpanTensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the reach of the weights of a voxel of a span, and the centers of its voxels, float64 `[size]`."""
+    """Returns the reach of a voxel's weights in a span, and the centers of the span's voxels, float64 `[size]`."""
     places = tf.cast(tf.range(span.size), tf.float64) + 0.5
     centers = span.start + places * span.length / tf.cast(span.size, tf.float64)
     return tf.maximum(tf.ones([], tf.float64), span.step), tf.clip_by_value(centers, 0.0, tf.cast(n, tf.float64))
@@ -202,7 +202,7 @@ def _weights(n: tf.Tensor, span: SpanTensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 
 def _overlap(spans: Sequence[SpanTensor], shape: tf.Tensor) -> tf.Tensor:
-    """Returns which voxels of spans overlap a volume, bool `[x, y, z]`."""
+    """Returns a mask of the span voxels that overlap a volume, bool `[x, y, z]`."""
     masks = []
     for axis, span in enumerate(spans):
         first, end = span.inside(shape[axis])

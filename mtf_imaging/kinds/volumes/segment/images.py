@@ -32,11 +32,11 @@ _PLANES = 32  # planes of a channel to read at a time
 
 
 def find_cases_of(path: str | Path, description: Description, need_labels: bool = True) -> list[Case]:
-    """Finds the cases of a folder, for a network that was trained on data of a description.
+    """Finds the cases in a folder for a network that was trained on data with the given description.
 
     Args:
       path: a folder, or the file of one image if `need_labels` is False; see `find_cases`. Its `dataset.json`, if there
-        is one, must name the same channels and, for scores, the same labels, masks, ignore label and rules.
+          is one, must name the same channels and, for scoring, the same labels, masks, ignore label and rules.
       description: the description of the training data.
       need_labels: whether the cases are scored, so that they need a segmentation.
 
@@ -61,7 +61,7 @@ def read_case(case: Case, known: SpacingTable = NO_TABLE, description: Descripti
 
 
 def open_case(case: Case, known: SpacingTable = NO_TABLE, description: Description = LITS) -> ImageSource:
-    """Opens the image of a case, whose voxels are read region by region; see `read_case`."""
+    """Opens the image of a case to read its voxels region by region; see `read_case`."""
     if is_plain_lits(description):
         return open_volume(case.volume, known)
     return open_image_source(case.channels, description, known)
@@ -112,8 +112,8 @@ def network_input(
     Args:
       image: the image, as returned by `read_case`.
       sampling: the voxel grid of the network, or its grids.
-      window: (low, high) in HU of a CT of LiTS, which is mapped to 0..1.
-      description: the channels and, for other data sets than LiTS, their intensity schemes.
+      window: for a LiTS CT, the range (low, high) in HU, which is mapped to 0..1.
+      description: the channels and, for data sets other than LiTS, their intensity schemes.
     """
     geometry, source = image.geometry, as_source(image)
     grid = sampling.choose(geometry.shape, geometry.spacing).grid
@@ -129,7 +129,7 @@ def input_region(
     description: Description = LITS,
     statistics: Sequence[ChannelStatistics] = (),
 ) -> np.ndarray:
-    """Returns one region of the input of the network, and reads only the voxels that it needs.
+    """Returns one region of the network's input, and reads only the voxels that it needs.
 
     Args:
       source: the image, as returned by `open_case`.
@@ -146,7 +146,7 @@ def input_region(
     for number, (channel, name) in enumerate(zip(source.channels, source.names, strict=True)):
         options = value_beyond(name), channel.order
         values = resample_linear_region(channel.read, geometry.shape, spans, region, *options)
-        if is_ct(name):  # records store whole HU, so rounding makes the image equal to that of training
+        if is_ct(name):  # records store whole HU, so rounding gives the same image as in training
             np.rint(values, out=values)
         if len(source.channels) == 1:
             result = values[..., np.newaxis]
@@ -160,14 +160,14 @@ def input_region(
 
 
 def source_statistics(source: ImageSource, description: Description = LITS) -> list[ChannelStatistics]:
-    """Returns the distribution of each channel; an empty list if no intensity scheme needs them."""
+    """Returns the distribution of each channel; an empty list if no intensity scheme needs it."""
     if is_plain_lits(description) or not any(scheme.needs_statistics for scheme in description.intensities):
         return []
     return [_statistics(channel) for channel in source.channels]
 
 
 def _statistics(channel: VoxelSource) -> ChannelStatistics:
-    """Returns the distribution of the values of a channel, which is read in slabs."""
+    """Returns the distribution of a channel's values; reads the channel in slabs."""
     everything, distribution = whole_region(channel.geometry.shape), Distribution()
     for slab in channel.order.parts(everything, _PLANES):
         distribution.add(channel.read(slab))

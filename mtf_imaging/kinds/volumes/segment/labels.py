@@ -1,4 +1,4 @@
-"""Labels of a volume, of which each process computes a region from its slice of the probabilities."""
+"""Labels of a volume; each process computes a region from its slice of the probabilities."""
 
 import itertools
 import math
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from mtf_imaging.meshes.group import Group
     from mtf_imaging.training.slices import ImageSlices
 
-_SLAB_VOXELS = 16 << 20  # labels that process 0 receives at a time
+_SLAB_VOXELS = 16 << 20  # labels that process 0 receives at once
 _NOTHING = (slice(0, 0),) * 3
 
 
 class SlicedLabels:
-    """The labels of a volume, of which each process has a region.
+    """The labels of a volume; each process has a region.
 
     All processes call the methods in the same order.
 
     Args:
       group: the processes.
-      regions: the region of the volume of each process.
+      regions: each process's region of the volume.
       labels: the labels in the region of this process, uint8 `[x, y, z]`.
       shape: number of voxels of the volume along x, y, z.
     """
@@ -54,11 +54,11 @@ class SlicedLabels:
 
     @property
     def is_counted(self) -> bool:
-        """Whether this process is the first one with its region, and the region is not empty."""
+        """Whether this process is the first one with its region, which is not empty."""
         return self._regions.index(self.region) == self._group.index and self._labels.size > 0
 
     def slabs(self, order: PlaneOrder) -> Iterator[np.ndarray]:
-        """Yields the labels of each slab of the volume; in other processes than process 0, empty arrays.
+        """Yields the labels of each slab of the volume; in all processes except process 0, empty arrays.
 
         Args:
           order: the order of the slabs.
@@ -108,8 +108,8 @@ def sliced_labels(
 
     Args:
       slices: the slices of the processes.
-      probabilities: `[x, y, z, classes]` of this process, on the grid of `sampling`, of any float type; of the masks if
-        the description has regions.
+      probabilities: `[x, y, z, classes]` of this process, or `[x, y, z, masks]` if the description has regions, on the
+          grid of `sampling`, of any float type.
       geometry: the geometry of the volume.
       sampling: the voxel grid of the network, or its grids.
       path: path of the volume, for messages.
@@ -177,14 +177,14 @@ def grid_labels(
 
 
 def _rounds(regions: Sequence[Region], grid: tuple[int, ...], back: Spans, classes: int) -> Iterator[list[Region]]:
-    """Yields a slab of the region of each process, until all of them are computed; some may be empty."""
+    """Yields one slab of each process's region at a time, until all are computed; some slabs may be empty."""
     slabs = [label_slabs(grid, back, region, classes) for region in regions]
     for each in itertools.zip_longest(*slabs, fillvalue=_NOTHING):
         yield list(each)
 
 
 def _outward(region: Region, origin: Region) -> Region:
-    """Returns a region in coordinates of the array that contains `origin`; the inverse of `moved`."""
+    """Returns a region in the coordinates of the array that contains `origin`; the inverse of `moved`."""
     return tuple(slice(at.start + o.start, at.stop + o.start) for at, o in zip(region, origin, strict=True))
 
 

@@ -1,4 +1,4 @@
-"""Maps of a volume that are written besides its labels: probabilities, entropy and mutual information."""
+"""Maps of a volume that are written in addition to its labels: probabilities, entropy and mutual information."""
 
 import dataclasses
 import math
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mtf_imaging.training.slices import ImageSlices
 
 PROBABILITIES = "probabilities"
-_SLAB_BYTES = 32 << 20  # of the values of a slab; a few slabs exist at a time
+_SLAB_BYTES = 32 << 20  # values of a slab; a few slabs exist at a time
 _NOTHING = (slice(0, 0),) * 3
 
 
@@ -45,7 +45,7 @@ class MapChoice:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the maps, each of which is a file."""
+        """The names of the maps; each map is a file."""
         uncertain = map_names(self.several) if self.uncertainty else ()
         return (*([PROBABILITIES] if self.probabilities else []), *uncertain)
 
@@ -61,8 +61,8 @@ class MapChoice:
 
         Args:
           output: the segmentation.
-          into: the folder of the segmentations, whose subfolders have the names of the maps; None for a single
-            segmentation, next to which the maps are.
+          into: the folder of the segmentations, with one subfolder per map; None for a single segmentation, whose maps
+              are next to it.
         """
         formats = (*OUTPUT_FORMATS.values(), OME_ZARR)
         stem = next((stem for each in formats if (stem := each.stem(output)) is not None), output.name)
@@ -78,7 +78,7 @@ NO_MAPS = MapChoice()
 
 
 class OutputRegions(NamedTuple):
-    """The regions of `training.slices.ImageSlices`, for some of the values that a network returns."""
+    """The regions of `training.slices.ImageSlices`, for some of a network's output values."""
 
     group: "Group"
     inputs: Sequence[Region]
@@ -86,7 +86,7 @@ class OutputRegions(NamedTuple):
 
 
 def first_values(slices: "ImageSlices | OutputRegions", count: int) -> OutputRegions:
-    """Returns the slices of the first values of each voxel.
+    """Returns the slices of each voxel's first values.
 
     Args:
       slices: the slices of the processes.
@@ -97,10 +97,10 @@ def first_values(slices: "ImageSlices | OutputRegions", count: int) -> OutputReg
 
 
 class SlicedMaps:
-    """Values on the voxels of a volume, of which each process has a slice on the grid of the network.
+    """Values on the voxels of a volume; each process has a slice on the grid of the network.
 
-    All processes call the methods in the same order. A slab is interpolated when it is needed, so that no process has
-    all values at the resolution of the volume.
+    All processes call the methods in the same order. Slabs are interpolated on demand, so no process has all values at
+    the resolution of the volume.
 
     Args:
       slices: the slices of the processes, whose outputs have these values.
@@ -132,7 +132,7 @@ class SlicedMaps:
     def slabs(self, order: PlaneOrder) -> Iterator[np.ndarray]:
         """Yields the values of each slab of the volume, float32 `[x, y, z, values]`.
 
-        In other processes than process 0, the arrays are empty.
+        In all processes except process 0, the arrays are empty.
 
         Args:
           order: the order of the slabs.

@@ -42,19 +42,19 @@ def plan_predictions(
       overwrite: whether to replace existing segmentations.
       submission: whether to write a submission to the LiTS challenge.
       known: voxel sizes of files whose headers lack them.
-      description: the channels and labels of the network that will segment them.
-      output_format: a key of `OUTPUT_FORMATS`; None for the ending of the path to write, or for the format of each
-        volume.
-      maps: the maps to write besides the labels.
-      label_codes: the file of the codes of the labels, for DICOM-SEG; see `read_label_codes`.
+      description: the channels and labels of the network.
+      output_format: a key of `OUTPUT_FORMATS`; None selects the format by the ending of the path to write, or uses the
+          format of each volume.
+      maps: the maps to write in addition to the labels.
+      label_codes: the file of label codes, for DICOM-SEG; see `read_label_codes`.
 
     Returns:
       The cases and the files to write.
 
     Raises:
-      DataError: the input is missing; the header of a volume cannot be read; the output already exists, would
-        overwrite the input, or lies in the folder of the cases or of a run; or `submission` is set and the input is
-        not a folder of test cases; or a volume is not a DICOM series, as DICOM-SEG needs.
+      DataError: the input is missing; the header of a volume cannot be read; the output already exists, would overwrite
+        the input, or is in the folder of the cases or of a run; or `submission` is set and the input is not a folder of
+        test cases; or a volume is not a DICOM series, as DICOM-SEG needs.
       ConfigError: there is no such output format, or a submission cannot have it; or a label has no codes for
         DICOM-SEG.
     """
@@ -84,10 +84,10 @@ def label_segments(
     Args:
       pairs: the cases and their files.
       description: the labels.
-      label_codes: the file of the codes; see `read_label_codes`.
+      label_codes: the file of label codes; see `read_label_codes`.
 
     Raises:
-      ConfigError: a label has no codes, or there is a file of codes but no DICOM-SEG.
+      ConfigError: a label has no codes, or there is a file of label codes but no DICOM-SEG.
     """
     if not any(is_dicom_seg(output) for _, output in pairs):
         if label_codes is not None:
@@ -136,7 +136,7 @@ def prediction_files(
     """Returns the files that the segmentation of cases reads and writes.
 
     Args:
-      pairs: the cases and their files, of `plan_predictions`.
+      pairs: the cases and their files, from `plan_predictions`.
       input_path, output_path, maps: the same as in `plan_predictions`.
     """
     into = output_path if writes_folder(input_path, output_path) else None
@@ -145,7 +145,7 @@ def prediction_files(
 
 
 def writes_folder(input_path: Path, output_path: Path) -> bool:
-    """Returns whether segmentations are files of a folder, not a single file."""
+    """Returns whether segmentations are files in a folder instead of a single file."""
     return _is_folder_of_cases(input_path) or _is_output_folder(output_path)
 
 
@@ -154,5 +154,5 @@ def _is_folder_of_cases(path: Path) -> bool:
 
 
 def _is_output_folder(path: Path) -> bool:
-    """Returns whether a path is an existing folder for segmentations, not a segmentation in OME-Zarr."""
+    """Returns whether a path is an existing folder for segmentations, and not an OME-Zarr segmentation."""
     return path.is_dir() and not is_zarr(path)

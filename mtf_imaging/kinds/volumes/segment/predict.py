@@ -83,7 +83,7 @@ def segment_source(
     window: Window = DEFAULT_WINDOW,
     description: Description = LITS,
 ) -> SlicedLabels:
-    """Segments one volume, of which each process computes a slice.
+    """Segments one volume; each process computes a slice.
 
     The volume is resampled to the grid of the network, and its intensities are mapped as in training. The probabilities
     are resampled back to the volume's own voxels, and each voxel gets the most probable class. Voxels outside the
@@ -93,7 +93,7 @@ def segment_source(
       source: the volume, as returned by `open_case`. Each process reads the voxels that its slice needs.
       sampling: the voxel grid of the network, or its grids.
       predict_probabilities: the network. If it is an `ImageNetwork`, all processes make the same call.
-      window: (low, high) in HU, for LiTS; other descriptions contain the intensity schemes.
+      window: for LiTS, (low, high) in HU; other descriptions contain the intensity schemes.
       description: the channels of the image, and the labels or regions that the network predicts.
 
     Returns:
@@ -115,7 +115,7 @@ def segment_with_maps(
     description: Description = LITS,
     maps: MapChoice = NO_MAPS,
 ) -> tuple[SlicedLabels, Maps | None]:
-    """Segments one volume and also returns the maps to write besides its labels.
+    """Segments one volume, and also returns the maps to write in addition to its labels.
 
     Args:
       source, sampling, window, description: the same as in `segment_source`.
@@ -142,7 +142,7 @@ def _predicted(
     description: Description,
     num_outputs: int,
 ) -> tuple["ImageSlices", np.ndarray]:
-    """Returns the slices of the processes, and the result of the network in the slice of this process."""
+    """Returns the slices of the processes, and the network's result in this process's slice."""
     geometry = source.geometry
     grid = sampling.choose(geometry.shape, geometry.spacing).grid
     slices = image_slices(predict_probabilities, grid, len(source.channels), num_outputs)
@@ -178,15 +178,15 @@ def predict_cases(
     maps: MapChoice = NO_MAPS,
     label_codes: str | Path | None = None,
 ) -> list[Path]:
-    """Segments one file or all volumes of a folder, each in its own geometry.
+    """Segments one file or all volumes in a folder, each in its own geometry.
 
     Args:
       input_path: a volume, as a NIfTI, NRRD or MetaImage file, an OME-Zarr folder or a folder of DICOM files, or a
         folder of cases; segmentations are not needed.
-      output_path: for one volume, a path to write whose ending is that of a format, or an existing folder; for a
-        folder, a folder that receives `segmentation-N.nii.gz` or another format for each `volume-N`.
+      output_path: for one volume, a path whose ending selects a format, or an existing folder; for a folder, a folder
+          that receives `segmentation-N.nii.gz` or another format for each `volume-N`.
       sampling: the voxel grid of the network, or its grids.
-      predict_probabilities: the network; None if all segmentations of a record are complete.
+      predict_probabilities: the network; None if all segmentations of `record` are complete.
       window: (low, high) in HU.
       progress: whether to show a progress bar and print how to submit.
       overwrite: whether to replace existing segmentations.
@@ -196,10 +196,10 @@ def predict_cases(
       known: voxel sizes of files whose headers lack them.
       planned: the result of `plan_predictions` for these arguments; None calls `plan_predictions`.
       description: the labels or regions that the network predicts.
-      record: what is left to predict, and where complete segmentations are recorded; None segments all cases.
+      record: the record of complete segmentations and of the cases left to predict; None segments all cases.
       faults: receives the errors of single cases; None raises them after the other cases are done.
-      maps: the maps to write besides the labels; the network must fit, see `segment_with_maps`.
-      label_codes: the file of the codes of the labels, for DICOM-SEG; see `read_label_codes`.
+      maps: the maps to write in addition to the labels; the network must fit, see `segment_with_maps`.
+      label_codes: the file of label codes, for DICOM-SEG; see `read_label_codes`.
 
     Returns:
       The paths of the segmentations.
@@ -207,7 +207,7 @@ def predict_cases(
     Raises:
       DataError: `plan_predictions` refuses the paths, or a volume cannot be read. Cases whose segmentations cannot be
         written raise this error after the others are done.
-      ConfigError: another process is writing to the output folder, or `cleanup` has rules of livers for other labels.
+      ConfigError: another process is writing to the output folder, or `cleanup` has liver rules for other labels.
     """
     cleanup = cleanup.resolve(description)
     input_path, output_path = Path(input_path), Path(output_path)
@@ -245,7 +245,7 @@ def run_network(
     description: Description = LITS,
     maps: MapChoice = NO_MAPS,
 ) -> None:
-    """Segments the slices of this process of each case, and sends them to process 0, which calls `predict_cases`.
+    """Segments this process's slice of each case, and sends it to process 0, which calls `predict_cases`.
 
     Args:
       cases: the cases that process 0 segments, in the same order.
@@ -266,7 +266,7 @@ def run_network(
 
 
 class _Settings(NamedTuple):
-    """What the segmentations of all cases share; see `predict_cases`."""
+    """The arguments that the segmentations of all cases share; see `predict_cases`."""
 
     sampling: AnySampling
     window: Window
@@ -292,8 +292,8 @@ def _segment_file(
       output: the segmentation to write.
       into: the folder of all segmentations; None for a single one.
       predict_probabilities: the network.
-      own: what all cases share.
-      note: the description in the header of a NIfTI file, ASCII; "" for that of the volume.
+      own: the arguments that all cases share.
+      note: the description in the header of a NIfTI file, ASCII; "" keeps the volume's description.
     """
     source = open_case(case, own.known, own.description)
     warn_of_cropped_volume(case.volume, source.geometry, own.sampling)
@@ -321,8 +321,8 @@ def write_segmentation(
       source: the volume.
       cleanup: rules that the labels must obey before they are written.
       keep: whether to return the labels.
-      note: the description in the header of a NIfTI file, ASCII; "" for that of the volume.
-      segments: the codes of the labels, for DICOM-SEG.
+      note: the description in the header of a NIfTI file, ASCII; "" keeps the volume's description.
+      segments: the label codes, for DICOM-SEG.
 
     Returns:
       The written labels, or None.

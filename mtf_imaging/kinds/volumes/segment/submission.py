@@ -12,7 +12,7 @@ _TEST_VOLUME = re.compile(r"test-volume-(0|[1-9]\d*)\.nii(\.gz)?")
 
 
 def submission_names(folder: Path, volumes: Iterable[Path]) -> list[str]:
-    """Returns the file names of the segmentations of test volumes.
+    """Returns the file names for segmentations of test volumes.
 
     >>> submission_names(Path("test"), [Path("test/test-volume-3.nii.gz"), Path("test/test-volume-12.nii")])
     ['test-segmentation-3.nii', 'test-segmentation-12.nii']

@@ -1,4 +1,4 @@
-"""Functions of a whole image as networks whose processes each compute a slice: here, one process computes all of it."""
+"""Whole-image functions with the interface of networks that are split over processes; one process computes all."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ class WholeImage:
       predict: the function, image `[x, y, z, channels]` -> probabilities `[x, y, z, classes]`.
       sizes: voxels of the image along x, y and z.
       num_channels: number of channels of the image.
-      num_outputs: number of classes, or of masks, of the probabilities.
+      num_outputs: number of classes or masks in the probabilities.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Files of Keras: `.keras` archives, `.weights.h5` files, and the HDF5 files of Keras 2."""
+"""Keras files: `.keras` archives, `.weights.h5` files, and the HDF5 files of Keras 2."""
 
 import io
 import zipfile
@@ -12,14 +12,14 @@ from mtf_imaging.training.checkpoints.weight_files.weight_file import damaged, d
 HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 KERAS_MEMBER = "model.weights.h5"
 _KIND = "a Keras file"
-_VARS = "vars"  # the group of the variables of a layer in Keras 3, which are numbered
+_VARS = "vars"  # the group with a layer's numbered variables in Keras 3
 
 
 class KerasFile:
     """A file in which Keras stored a model or its weights.
 
-    Keras 2 names variables, such as `conv1_conv/kernel`. Keras 3 numbers those of a layer, such as `conv1_conv/0`, and
-    stores the name of the layer beside them.
+    Keras 2 names variables, such as `conv1_conv/kernel`. Keras 3 numbers the variables of a layer, such as
+    `conv1_conv/0`, and stores the name of the layer next to them.
 
     Args:
       path: the path of the file.
@@ -57,7 +57,7 @@ class KerasFile:
 
 
 def _datasets(file: h5py.File) -> Iterator[tuple[str, str]]:
-    """Yields the names of the variables of a file, and the paths of their datasets."""
+    """Yields the variable names in a file, and the paths of their datasets."""
     paths: list[str] = []
     file.visititems(lambda path, item: paths.append(path) if isinstance(item, h5py.Dataset) else None)
     for path in paths:
@@ -66,5 +66,5 @@ def _datasets(file: h5py.File) -> Iterator[tuple[str, str]]:
             layer = file[group].attrs.get("name", group.removesuffix(f"/{_VARS}").rpartition("/")[2])
             yield f"{layer}/{name}", path
         else:
-            # The group of a layer precedes the name of the variable, which begins with that of the layer as well.
+            # The group of a layer precedes the name of the variable, which itself begins with the name of the layer.
             yield f"{group.rpartition('/')[2]}/{name.partition(':')[0]}", path

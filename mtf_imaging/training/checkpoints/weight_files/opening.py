@@ -1,4 +1,4 @@
-"""Opens a file with weights by its contents."""
+"""Opens a weight file according to its contents."""
 
 import zipfile
 from pathlib import Path
@@ -10,7 +10,7 @@ from mtf_imaging.training.checkpoints.weight_files.safetensors import ENDING, Sa
 from mtf_imaging.training.checkpoints.weight_files.tensorflow_checkpoint import TensorFlowCheckpoint, find_checkpoint
 from mtf_imaging.training.checkpoints.weight_files.weight_file import WeightFile, damaged
 
-# The endings of files that are no TensorFlow checkpoints, and what such a file should be.
+# The endings of files that are not TensorFlow checkpoints, and the expected kind of file.
 _OTHERS = {
     **dict.fromkeys((".pt", ".pth"), "a file of torch.save"),
     **dict.fromkeys((".h5", ".hdf5", ".keras"), "a Keras file"),
@@ -22,7 +22,7 @@ def open_weights(checkpoint: str | Path) -> WeightFile:
     """Opens a file with weights.
 
     Args:
-      checkpoint: a file that `torch.save` wrote, a `.safetensors` file, a `.keras` or HDF5 file of Keras, the path of a
+      checkpoint: a file that `torch.save` wrote, a `.safetensors` file, a Keras `.keras` or HDF5 file, the path of a
         TensorFlow checkpoint, or a folder of TensorFlow checkpoints, of which the last is opened.
 
     Raises:

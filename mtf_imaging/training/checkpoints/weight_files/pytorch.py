@@ -1,7 +1,7 @@
 """Files that `torch.save` wrote, which are read without PyTorch.
 
-Both formats consist of pickles, which contain the names and shapes of tensors, and of the bytes of the tensors. Since a
-pickle can run any code, only the few names that describe tensors are resolved (`_Unpickler`).
+Both formats consist of pickles with the names and shapes of tensors, and of the tensors' bytes. Since a pickle can run
+any code, only the few names that describe tensors are resolved (`_Unpickler`).
 """
 
 import collections
@@ -23,7 +23,7 @@ LEGACY_START = pickle.dumps(0x1950A86A20F9469CFC6C, protocol=2)
 _KIND = "a file of torch.save"
 _HOLDERS = ("model", "state_dict", "model_state_dict")  # the entries under which training programs save a model
 _SHOWN = 4
-_NUMBER = 8  # bytes of the number of elements of a storage, in the format before PyTorch 1.6
+_NUMBER = 8  # bytes of a storage's element count, in the format before PyTorch 1.6
 _PARALLEL = "module."  # the prefix of DistributedDataParallel
 _DTYPES = {
     "DoubleStorage": np.float64,
@@ -70,7 +70,7 @@ class _Tensor:
 
 
 class _Opaque:
-    """Stands for an object of a class that does not describe tensors, such as the settings of a training."""
+    """Stands for an object of a class that does not describe tensors, such as training settings."""
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         pass
@@ -89,7 +89,7 @@ class _Opaque:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Reads a pickle without running code that it names: all unknown classes and functions become `_Opaque`."""
+    """Reads a pickle without running any code that it names: all unknown classes and functions become `_Opaque`."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == ("collections", "OrderedDict"):
@@ -123,7 +123,7 @@ class PyTorchFile:
 
     Attributes:
       path: the same path.
-      shapes: the shape of each tensor, by name. A prefix "module." of all names is left out.
+      shapes: the shape of each tensor, by name. A prefix "module." that all names share is left out.
 
     Raises:
       CheckpointError: it is not such a file, holds no tensors, or is damaged.
@@ -204,7 +204,7 @@ def _read_at(file: IO[bytes], position: int, length: int) -> bytes:
 
 
 def _state_dict(path: str, content: Any) -> Iterator[tuple[str, _Tensor]]:
-    """Yields the names and tensors of a `state_dict`, or of the one in a checkpoint of a training."""
+    """Yields the names and tensors of a `state_dict`, or of the `state_dict` in a training checkpoint."""
     found = _tensors(content)
     if not found and isinstance(content, dict):
         found = next((own for key in _HOLDERS if (own := _tensors(content.get(key)))), {})

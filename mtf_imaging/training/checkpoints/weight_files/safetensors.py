@@ -1,4 +1,4 @@
-"""Files of safetensors: a length, a description in JSON, and the bytes of the tensors."""
+"""Safetensors files: a length, a description in JSON, and the bytes of the tensors."""
 
 import json
 from pathlib import Path
@@ -22,18 +22,18 @@ _DTYPES = {
     "U8": np.uint8,
     "BOOL": np.bool_,
 }
-_LENGTH = 8  # bytes of the length of the description, a little-endian number
+_LENGTH = 8  # bytes of the description's length, a little-endian number
 
 
 class SafetensorsFile:
-    """A file of safetensors.
+    """A safetensors file.
 
     Args:
       path: the path of the file.
 
     Attributes:
       path: the same path.
-      shapes: the shape of each tensor, by name. Tensors of other dtypes than numbers of 8 to 64 bits are left out.
+      shapes: the shape of each tensor, by name. Only tensors of numbers with 8 to 64 bits are included.
 
     Raises:
       CheckpointError: it is not such a file, or is damaged.

@@ -1,4 +1,4 @@
-"""Checkpoints of TensorFlow, of both of its formats."""
+"""TensorFlow checkpoints, in both formats."""
 
 import os
 from pathlib import Path
@@ -46,7 +46,7 @@ class TensorFlowCheckpoint:
 
 
 def find_checkpoint(checkpoint: str | Path) -> str:
-    """Returns the path of a checkpoint without endings, as TensorFlow takes it.
+    """Returns the path of a checkpoint in the form that TensorFlow takes, without endings.
 
     Args:
       checkpoint: the path of a checkpoint or of one of its files; or a folder, of which the last checkpoint is used.
@@ -74,7 +74,7 @@ def find_checkpoint(checkpoint: str | Path) -> str:
     for ending in _ENDINGS:
         name = name.removesuffix(ending)
     name = name.partition(".data-")[0]
-    # TensorFlow's first format of checkpoints is a single file.
+    # TensorFlow's first checkpoint format is a single file.
     if Path(f"{name}.index").is_file() or Path(name).is_file():
         return name
     raise CheckpointError(

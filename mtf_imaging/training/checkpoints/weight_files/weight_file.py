@@ -1,4 +1,4 @@
-"""The interface of a file with weights, and the error of files that cannot be read."""
+"""The interface of a weight file, and the errors for files that cannot be read."""
 
 from typing import Protocol
 
@@ -31,11 +31,11 @@ class WeightFile(Protocol):
 
 
 def damaged(path: str, kind: str, error: Exception | str) -> CheckpointError:
-    """Returns the error of a file that is damaged or of another kind.
+    """Returns the error for a file that is damaged or of another kind.
 
     Args:
       path: the path of the file.
-      kind: what it should be, such as "a TensorFlow checkpoint".
+      kind: the expected kind, such as "a TensorFlow checkpoint".
       error: the reason.
     """
     why = error if isinstance(error, str) else reason(error)
@@ -46,7 +46,7 @@ def damaged(path: str, kind: str, error: Exception | str) -> CheckpointError:
 
 
 def damaged_array(path: str, name: str, error: Exception | str) -> CheckpointError:
-    """Returns the error of an array that cannot be read."""
+    """Returns the error for an array that cannot be read."""
     why = error if isinstance(error, str) else reason(error)
     return CheckpointError(
         f"{path}: '{name}' cannot be read: {why}. Fix: download or copy all of its files again.",

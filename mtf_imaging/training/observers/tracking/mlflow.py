@@ -10,12 +10,12 @@ from typing import Any
 
 from mtf_imaging.training.observers.tracking.service import HELD_OUT, TRAIN, Row, RunInfo
 
-_MOST_METRICS, _MOST_PARAMETERS = 1000, 100  # of one request, the limits of MLflow's REST API
-_MOST_CHARACTERS = 500  # of a parameter, the limit of MLflow before version 2.8
+_MOST_METRICS, _MOST_PARAMETERS = 1000, 100  # per request, the limits of MLflow's REST API
+_MOST_CHARACTERS = 500  # per parameter, the limit before MLflow 2.8
 
 
 class Mlflow:
-    """Runs of MLflow. MLFLOW_TRACKING_URI names the server, folder or database."""
+    """MLflow runs. MLFLOW_TRACKING_URI names the server, folder or database."""
 
     title = "MLflow"
 

@@ -1,23 +1,23 @@
-"""What a tracker needs of a tracking service."""
+"""The interface between a tracker and a tracking service."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-TRAIN, HELD_OUT = "train", "held_out"  # prefixes of the names of values
+TRAIN, HELD_OUT = "train", "held_out"  # prefixes of value names
 
 
 @dataclasses.dataclass(frozen=True)
 class RunInfo:
-    """What a tracking service stores about a run besides its values.
+    """The information that a tracking service stores about a run, in addition to its values.
 
     Attributes:
-      project: the experiment of MLflow, or the project of Weights & Biases.
+      project: the MLflow experiment, or the Weights & Biases project.
       name: the name of the run.
       folder: the folder of the run.
       parameters: the settings of the run by name.
       version: the version of the package.
-      texts: texts by the name of their file, such as "config.gin".
+      texts: texts by file name, such as "config.gin".
     """
 
     project: str
@@ -43,7 +43,7 @@ class Row(NamedTuple):
 
     @property
     def named(self) -> dict[str, float]:
-        """The values by the name that the service shows, such as "train/loss"."""
+        """The values by displayed name, such as "train/loss"."""
         return {f"{self.group}/{name}": value for name, value in self.values.items()}
 
 
@@ -63,7 +63,7 @@ class Service(Protocol):
         """Creates a run, or continues the run with this id.
 
         Returns:
-          The id of the run, and the last step that the service has of each group, as far as it can tell.
+          The id of the run, and the last step of each group that the service has, as far as it knows.
         """
 
     def log(self, rows: Sequence[Row]) -> None:

@@ -1,4 +1,4 @@
-"""The tracking services by the name of their setting, and the packages that they need."""
+"""The tracking services by their names in settings, and the packages that they need."""
 
 import importlib.util
 import os
@@ -42,7 +42,7 @@ def check_trackers(names: Sequence[str]) -> None:
     """Checks that trackers can be used, without connecting to a server.
 
     Args:
-      names: the names, of `parse_trackers`.
+      names: the names, as returned by `parse_trackers`.
 
     Raises:
       ConfigError: a package is not installed, or Weights & Biases has no account.
@@ -59,7 +59,7 @@ def check_trackers(names: Sequence[str]) -> None:
 
 
 def _check_account() -> None:
-    """Raises ConfigError if Weights & Biases has no key, which it would otherwise ask for during the training."""
+    """Raises ConfigError if Weights & Biases has no API key; it would otherwise ask for the key during the training."""
     import wandb
 
     wandb.setup(wandb.Settings(silent=True))

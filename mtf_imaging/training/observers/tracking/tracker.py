@@ -19,7 +19,7 @@ from mtf_imaging.training.observers.step_values import StepValues
 from mtf_imaging.training.observers.tracking.service import HELD_OUT, TRAIN, Row, RunInfo, Service
 
 _logger = logging.getLogger(__name__)
-_MOST_WAITING = 100_000  # rows; a service that falls further behind is given up
+_MOST_WAITING = 100_000  # rows; the tracker gives up on a service that falls further behind
 _BATCH = 500  # rows that are sent together
 _CLOSE_SECONDS = 60.0  # how long the end of a run waits for the service
 
@@ -30,17 +30,17 @@ class Tracker(Observer):
     The training never waits for the service: a thread connects, sends and retries. If the service fails, the tracker
     warns once, and the training continues without it.
 
-    The state file stores the id of the service's run and the last steps that it has received. A resumed run continues
-    the same run of the service. Steps that it lacks are read from `losses.csv` and `scores.csv`; steps that it has are
-    not sent again. A tracker that is added to a run later therefore receives the earlier steps as well.
+    The state file stores the id of the service's run and the last steps that the service has received. A resumed run
+    continues the same run of the service. Steps that it lacks are read from `losses.csv` and `scores.csv`; steps that
+    it has are not sent again. A tracker that is added to a run later therefore receives the earlier steps as well.
 
     Args:
       service: the tracking service.
-      info: what the service stores about the run.
+      info: the information to store about the run.
       state: the file for the state of the tracker, in the folder of the run.
       losses, scores: the `losses.csv` and the `scores.csv` of the run.
       step_values: returns the values of a step.
-      every: number of steps between steps that are sent. The last step is always sent.
+      every: interval between steps that are sent, in steps. The last step is always sent.
       num_steps: number of steps of the run.
     """
 
@@ -107,7 +107,7 @@ class Tracker(Observer):
             )
 
     def _send_all(self, rows: list[Row]) -> None:
-        """Sends the earlier rows, and then those of the queue until the run ends."""
+        """Sends the earlier rows, then the rows from the queue until the run ends."""
         try:
             state = self._open()
             last: dict[str, int] = state["last"]
@@ -123,7 +123,7 @@ class Tracker(Observer):
             self._fail(error or type(error).__name__)
 
     def _next_batch(self) -> list[Row | None]:
-        """Waits for a row, and returns it with those that wait behind it."""
+        """Waits for a row, and returns it together with the rows queued behind it."""
         batch = [self._queue.get()]
         while len(batch) < _BATCH and batch[-1] is not None:
             try:

@@ -9,18 +9,18 @@ from typing import Any
 from mtf_imaging.training.observers.tracking.service import Row, RunInfo
 
 OFFLINE = ("offline", "dryrun", "disabled")  # modes of WANDB_MODE that need no account
-_FINISH_SECONDS = 50  # less than a tracker waits at the end of a run
+_FINISH_SECONDS = 50  # less than the time that a tracker waits at the end of a run
 
 
 def current_mode() -> Any:
-    """Returns the mode, such as "offline", of WANDB_MODE or of the settings file of W&B."""
+    """Returns the mode, such as "offline", from WANDB_MODE or the W&B settings file."""
     import wandb
 
     return os.environ.get("WANDB_MODE") or wandb.setup().settings.mode
 
 
 class Wandb:
-    """Runs of Weights & Biases. WANDB_MODE, WANDB_BASE_URL and other variables choose the server."""
+    """Weights & Biases runs. WANDB_MODE, WANDB_BASE_URL and other variables choose the server."""
 
     title = "Weights & Biases"
 
@@ -28,7 +28,7 @@ class Wandb:
         self._run: Any = None
 
     def connect(self, info: RunInfo) -> str:
-        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # reports on crashes of wandb itself
+        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # crash reports of wandb itself
         import wandb
 
         return f"{wandb.setup().settings.base_url} {os.environ.get('WANDB_ENTITY', '')} {info.project}"
@@ -51,7 +51,7 @@ class Wandb:
             settings=settings,
         )
         run.config.update({**info.parameters, "mtf_imaging_version": info.version}, allow_val_change=True)
-        # W&B drops values of an earlier step than its own. Its own step therefore only counts rows.
+        # W&B drops values for steps before its own step counter. The counter therefore only counts rows.
         run.define_metric("step")
         run.define_metric("*", step_metric="step")
         for name, text in info.texts.items():
