@@ -16,6 +16,7 @@ LEAST = {
     "processes": 15,
     "meshes": 25,
     "ops": 20,
+    "layers": 5,
     "upstream": 10,
     "program": 8,
     "training": 15,
