@@ -46,10 +46,10 @@ def from_partition_dims(
     Args:
       partition_dims: for a single input, a list with the number of slices along each dimension. For several inputs, a
         list with one entry per input: such a list, a dict of such lists, or None. An input with None, or with only
-        dims: names of the dimensions, such as "batch,x,y,channels". An input with fewer dimensions, such as labels, has
-      the first of these. If the inputs have different dimensions, pass a list with one such string per input, or None
-      for an input that is not split.
-        that is not split.
+        ones, follows the other inputs.
+      dims: names of the dimensions, such as "batch,x,y,channels". An input with fewer dimensions, such as labels, has
+        the first of these. If the inputs have different dimensions, pass a list with one such string per input, or None
+        for an input that is not split.
       num_cores_per_replica: number of slices of one image, only used to check the product of the numbers.
       num_replicas: number of replicas that the batch is split over. It multiplies the number of processors.
 
