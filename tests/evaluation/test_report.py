@@ -18,6 +18,7 @@ from mtf_imaging.evaluation.report.histogram import histogram
 from mtf_imaging.kinds.volumes.evaluate import evaluate
 from tests.evaluation.html_tree import parse
 from tests.evaluation.test_evaluate import GRID, HU_OF_LABEL, oracle, store
+from tests.scores import without_provenance
 
 SHAPE = (20, 16, 12)
 AFFINE = np.diag([1.5, 1.5, 3.0, 1.0])
@@ -74,11 +75,6 @@ def page(scored):
 @pytest.fixture(scope="module")
 def metrics(scored):
     return json.loads((scored / "metrics.json").read_text())
-
-
-def without_provenance(text):
-    """Returns a page without the table of its provenance, in which `evaluate` and `score` differ."""
-    return re.sub(r'<details id="provenance">.*?</details>', "", text, flags=re.DOTALL)
 
 
 def rows_of(page):
