@@ -6,12 +6,14 @@ from pathlib import Path
 
 from mtf_imaging.errors import DataError
 from mtf_imaging.files import lock
-from mtf_imaging.files.partial import is_partial, remove
+from mtf_imaging.files.partial import is_partial, remove, remove_leftovers
 
 
 @contextlib.contextmanager
 def writing_to(output_dir: str | Path, *subfolders: str) -> Iterator[None]:
     """Locks an output folder for this process and deletes unfinished files and folders of killed processes.
+
+    They are also deleted at the end, because a worker that is terminated after an error may leave some.
 
     Args:
       output_dir: the folder. A missing folder is created.
@@ -20,11 +22,16 @@ def writing_to(output_dir: str | Path, *subfolders: str) -> Iterator[None]:
     Raises:
       ConfigError: another process is writing to the folder.
     """
+    folders = [Path(output_dir), *(Path(output_dir) / name for name in subfolders)]
     with lock.held(output_dir):
-        for folder in (Path(output_dir), *(Path(output_dir) / name for name in subfolders)):
+        for folder in folders:
             for path in filter(is_partial, folder.glob("*")):
                 remove(path)
-        yield
+        try:
+            yield
+        finally:
+            for folder in folders:
+                remove_leftovers(folder)
 
 
 def check_outside(output_dir: Path, input_dir: Path) -> None:

@@ -59,7 +59,7 @@ def test_a_step_of_training_equals_the_whole(network, shape, layout):
     def step(image):
         loss, gradients = _loss_and_gradients(network, image)
         for variable in loss.graph.trainable_variables:
-            mtf.assign_sub(variable.outputs[0], gradients[variable.name] * 0.1)
+            mtf.assign_sub(variable.outputs[0], gradients[variable.name] * 1e-3)
         return loss
 
     inputs, values = {"image": (shape, "float64")}, _values(shape)
