@@ -137,8 +137,8 @@ DIFFERENTIATED = [
     (
         "layer_norm",
         "",
-        lambda x: mi.ops.layer_norm(x, 1e-3, "norm"),
-        lambda x, scale, offset: layer_norm(x, 1e-3, scale, offset),
+        lambda x: mi.ops.layer_norm(x, 0.1, "norm"),
+        lambda x, scale, offset: layer_norm(x, 0.1, scale, offset),
         {"x": _VOLUME},
         {"norm/scale": 4, "norm/offset": 4},
     ),
