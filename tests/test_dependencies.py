@@ -41,10 +41,12 @@ def project(requirement: str) -> str:
     return re.sub(r"[-_.]+", "-", re.match(r"[\w.-]+", requirement)[0]).lower()
 
 
+@functools.cache
 def required() -> set[str]:
     return {project(text) for text in ast.literal_eval(keywords()["install_requires"])}
 
 
+@functools.cache
 def optional() -> set[str]:
     extras = ast.literal_eval(keywords()["extras_require"])
     names = ("dicom", "dicom-seg", "itk", "mlflow", "onnx", "tflite", "wandb")

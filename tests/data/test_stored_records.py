@@ -281,7 +281,15 @@ def test_chunks_of_zeros_are_files(tmp_path):
     assert_same(read_record(tmp_path / NAMES[0]), record)
 
 
-@pytest.mark.parametrize(("chunk", "expected"), [(None, GRID), ((64, 4, 5), (7, 4, 5)), ((1, 1, 1), (1, 1, 1))])
+@pytest.mark.parametrize(("chunk", "expected"), [(None, GRID), ((64, 4, 5), (7, 4, 5))])
 def test_chunks_are_not_larger_than_the_grid(tmp_path, chunk, expected):
     write_record(tmp_path / NAMES[0], make(), chunk)
     assert open_record(tmp_path / NAMES[0]).chunk == expected
+
+
+def test_a_chunk_may_be_a_single_voxel(tmp_path):
+    record = make()
+    small = dataclasses.replace(record, hu=record.hu[:3, :2, :2], labels=record.labels[:3, :2, :2])
+    write_record(tmp_path / NAMES[0], small, (1, 1, 1))
+    assert open_record(tmp_path / NAMES[0]).chunk == (1, 1, 1)
+    assert_same(read_record(tmp_path / NAMES[0]), small)

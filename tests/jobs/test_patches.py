@@ -60,7 +60,10 @@ def assert_same_run(run, expected):
         np.testing.assert_allclose(weights(run)[name], value, rtol=1e-9, atol=1e-9, err_msg=name)
 
 
-@pytest.mark.parametrize("name", LAYOUTS)
+# The fast run that resumes has the other two layouts.
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name != "uneven")) for name in LAYOUTS]
+)
 def test_a_layout_changes_no_result(folder, name):
     mi.jobs.train(**settings(folder), model_dir=folder / name, layout=LAYOUTS[name])
     assert_same_run(folder / name, folder / "run")
@@ -88,6 +91,7 @@ def test_patches_change_the_result(folder):
     assert not np.allclose(losses(folder / "anywhere"), losses(folder / "run"))
 
 
+@pytest.mark.slow
 def test_one_program_serves_all_grids(folder):
     grids = open_records(folder / "several_grids").sampling.grids
     assert len(grids) == 2
@@ -122,6 +126,7 @@ def test_the_held_out_loss_is_that_of_one_patch_of_each_case(folder):
         np.testing.assert_array_equal(batch["image"], other["image"])
 
 
+@pytest.mark.slow
 def test_cross_validation_of_patches(folder):
     own = {name: value for name, value in settings(folder).items() if name != "data"}
     data = mi.jobs.TrainingData(folder / "records", num_folds=2)

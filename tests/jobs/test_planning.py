@@ -269,6 +269,7 @@ def test_a_device_without_bfloat16_computes_in_float32():
     assert planned.receptive_field.covers_image
 
 
+@pytest.mark.slow
 def test_a_large_volume_on_a_small_device_is_planned_on_patches():
     data = fingerprint(*[((512, 512, 512), (0.8, 0.8, 0.8))] * 12)
     device = dataclasses.replace(HARDWARE["rtx4090"], memory=6 * 2**30)

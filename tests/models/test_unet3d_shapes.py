@@ -69,7 +69,7 @@ def test_values_and_gradients_equal_plain_tensorflow(name):
     assert_equal(numbers(program(**given)), numbers(want), 1e-9)
 
 
-@pytest.mark.mostly_slow(fast=0.2)
+@pytest.mark.mostly_slow(fast=0.1)
 @pytest.mark.parametrize(("layout", "sizes"), [*((layout, UNEVEN) for layout in LAYOUTS), ("xy", (8, 8, 4))], ids=str)
 def test_values_and_gradients_do_not_depend_on_the_layout(layout, sizes):
     want = whole(dataclasses.replace(ALL, recompute=False), sizes)

@@ -52,14 +52,22 @@ def data(tmp_path_factory):
     return folder
 
 
+def train(data, name, steps):
+    words = ["--data_dir", data / "records", "--model_dir", data / name, "--batch_size", 3, "--seed", 3]
+    assert run("train", *words, *TINY, *LAYOUTS[name], "--num_steps", steps) == 0
+    return data / name
+
+
 @pytest.fixture(scope="module")
-def runs(data):
+def placement(data):
+    return train(data, "placement", 4)
+
+
+@pytest.fixture(scope="module")
+def runs(data, placement):
     """Trains four steps under each layout. The run "whole" stops after two and resumes with its saved configuration."""
-    common = ["--data_dir", data / "records", "--batch_size", 3]
-    for name, layout in LAYOUTS.items():
-        steps = 2 if name == "whole" else 4
-        model_dir = ["--model_dir", data / name]
-        assert run("train", *common, *model_dir, *TINY, *layout, "--num_steps", steps, "--seed", 3) == 0
+    train(data, "stacked", 4)
+    train(data, "whole", 2)
     assert run("train", "--data_dir", data / "records", "--model_dir", data / "whole", "--num_steps", 4) == 0
     return data
 
@@ -106,15 +114,15 @@ def test_a_dry_run_prints_slices_and_writes_nothing(data, capsys):
     assert not (data / "dry").exists()
 
 
-def test_the_configuration_is_saved_and_a_change_is_logged(runs, caplog):
-    text = (runs / "stacked/config.gin").read_text()
+def test_the_configuration_is_saved_and_a_change_is_logged(placement, data, caplog):
+    text = (placement / "config.gin").read_text()
     for binding in (
-        "setup.layout = 'x:rows,y:cols,batch:cores'",
+        "setup.layout = 'z:rows,batch:cores'",
         f"setup.resolution = '{SIZES}'",
         "train.seed = 3",
     ):
         assert binding in text
-    arguments = ["train", "--data_dir", runs / "records", "--model_dir", runs / "stacked"]
+    arguments = ["train", "--data_dir", data / "records", "--model_dir", placement]
     assert run(*arguments, "--gin.Adam.learning_rate=0.5") == 0
     assert "the run resumes with a changed configuration: Adam.learning_rate = 0.5" in caplog.text
 
@@ -133,12 +141,12 @@ def contents(folder):
         (["--resolution", "32"], ", not x:32,y:32,z:32"),
     ],
 )
-def test_mistakes_are_reported_without_a_traceback_and_do_not_change_the_run(runs, change, text, capsys):
-    before = contents(runs / "placement")
-    arguments = ["train", "--data_dir", runs / "records", "--model_dir", runs / "placement", "--num_steps", 6]
+def test_mistakes_are_reported_without_a_traceback_and_do_not_change_the_run(placement, data, change, text, capsys):
+    before = contents(placement)
+    arguments = ["train", "--data_dir", data / "records", "--model_dir", placement, "--num_steps", 6]
     assert run(*arguments, *change) in (1, 2)
     assert text in capsys.readouterr().err
-    assert contents(runs / "placement") == before
+    assert contents(placement) == before
 
 
 def test_a_folder_with_other_files_is_refused(data, capsys):
