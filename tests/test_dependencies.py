@@ -60,17 +60,15 @@ def imports(path: Path, at_start: bool) -> set[str]:
       path: the file.
       at_start: whether to leave out the imports within functions.
     """
-    tree = ast.parse(path.read_text())
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    later = {id(node) for function in functions for node in ast.walk(function)} if at_start else set()
-    names = set()
-    for node in ast.walk(tree):
-        if id(node) in later:
-            continue
+    nodes, names = [ast.parse(path.read_text())], set()
+    while nodes:
+        node = nodes.pop()
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and not node.level:
             names.add(node.module)
+        elif not (at_start and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)):
+            nodes += [child for child in ast.iter_child_nodes(node) if not isinstance(child, ast.expr)]
     return {name.split(".")[0] for name in names} - OWN - sys.stdlib_module_names
 
 
