@@ -101,9 +101,9 @@ class CleanupSetting(Settings):
     """The postprocessing of a segmentation.
 
     Attributes:
-      cleanup: rules that remove components of the segmentation, a `Cleanup` or its `cleanup_rules`: stored, none, lits,
-        or a list such as liver=largest,lesion=min_volume:0.1 (mL). Default: stored, the rules that were chosen on
-        held-out cases.
+      cleanup: which components to remove from the segmentation of a volume: none; lits for the two rules of the LiTS
+        challenge; stored for the rules that choose_cleanup or cross_validate stored in model_dir, if any; or rules such
+        as liver=largest,lesion=min_volume:0.1 (mL). Default: stored.
     """
 
     cleanup: CleanupSettings | str | None = setting(default=None, flag=True)

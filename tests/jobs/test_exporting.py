@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import shutil
 
 import nibabel
 import numpy as np
@@ -21,7 +22,9 @@ from mtf_imaging.data.sampling.resample import resample_linear
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.data.statistics import channel_statistics
 from mtf_imaging.errors import ConfigError, DataError
-from mtf_imaging.evaluation.cleanup import Cleanup
+from mtf_imaging.evaluation.mask_rules.choice import Choice
+from mtf_imaging.evaluation.mask_rules.rule import parse_rules
+from mtf_imaging.evaluation.mask_rules.stored import save_rules
 from mtf_imaging.kinds.networks import task_for, trained_network
 from mtf_imaging.kinds.objects.data_set import Objects
 from mtf_imaging.kinds.objects.infer import predict_objects
@@ -444,10 +447,32 @@ def test_the_program_of_a_model(folder, isolated, tmp_path, fault):
 
 
 @pytest.mark.slow
-def test_the_card_names_what_the_model_lacks(folder, tmp_path):
-    card = export(LIVER, folder / "run", tmp_path / "model", cleanup=Cleanup(largest_liver=True))
-    assert card.notes[-1] == "The postprocessing of predict (largest_liver) is not part of the model."
+@pytest.mark.parametrize("cleanup", ["stored", "lits"])
+def test_the_program_of_a_model_applies_the_rules_of_predict(folder, isolated, tmp_path, cleanup):
+    run = tmp_path / "run"
+    shutil.copytree(folder / "run", run)
+    rules = parse_rules("liver=largest,lesion=min_volume:3000,lesion=inside:liver", LITS)
+    save_rules(run, Choice(rules, 1, {}, {}, None))
+    options = {"cleanup": None if cleanup == "stored" else cleanup}
+    card = export(LIVER, run, tmp_path / "model", **options)
+    names = [*map(str, rules)] if cleanup == "stored" else ["largest_liver", "lesions_in_liver"]
+    assert card.notes[-1] == (
+        f"predict applies these rules to the components of its labels: {', '.join(names)}. The signatures do not apply "
+        "them; the entry 'cleanup' of input.json describes them. segment.py applies them, which needs SciPy, unless it "
+        "is called with --no_cleanup."
+    )
     assert card.notes[-1] in (tmp_path / "model/README.md").read_text().replace("\n", " ")
+    assert [rule["rule"] for rule in json.loads((tmp_path / "model/input.json").read_text())["cleanup"]] == names
+    shared = {"task": LIVER, "model_dir": run, "input": folder / "cases/volume-1.nii.gz", "progress": False}
+    labels = []
+    for name, words, cleanup in (("clean", (), options["cleanup"]), ("raw", ("--no_cleanup",), "none")):
+        path = tmp_path / f"{name}.nii.gz"
+        isolated.run(tmp_path / "model/segment.py", shared["input"], path, *words)
+        (written,) = mi.jobs.predict(**shared, output=tmp_path / f"{name}_expected.nii.gz", cleanup=cleanup)
+        labels.append(np.asarray(nibabel.load(path).dataobj))
+        np.testing.assert_array_equal(labels[-1], nibabel.load(written).dataobj)
+    assert (labels[0] != labels[1]).any()
+    assert labels[0].any()
 
 
 class TwoInputs(LiverTumorSegmentation):
