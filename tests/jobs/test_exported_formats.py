@@ -201,11 +201,11 @@ def test_a_missing_package_is_named(tmp_path, monkeypatch):
         ({"model_format": "onx"}, r"model_format = 'onx' is not known. Did you mean 'onnx'\? Fix: choose one of"),
         (
             {"model_format": "onnx", "dtype": "bfloat16"},
-            "dtype = 'bfloat16': ONNX networks compute in float32 or float64. Fix: use dtype = 'float32'",
+            "dtype = 'bfloat16': ONNX networks compute in float32 or float64. Fix: use dtype = 'float32', which reads",
         ),
         (
             {"model_format": "tflite", "dtype": "float64"},
-            "dtype = 'float64': TFLite networks compute in float32. Fix: use dtype = 'float32'",
+            "dtype = 'float64': TFLite networks compute in float32. Fix: train with dtype = 'float32' or use",
         ),
     ],
 )

@@ -22,6 +22,7 @@ from mtf_imaging.data.sampling.resample import resample_linear
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.data.statistics import channel_statistics
 from mtf_imaging.errors import ConfigError, DataError
+from mtf_imaging.evaluation.cleanup import Cleanup
 from mtf_imaging.evaluation.mask_rules.choice import Choice
 from mtf_imaging.evaluation.mask_rules.rule import parse_rules
 from mtf_imaging.evaluation.mask_rules.stored import save_rules
@@ -447,15 +448,14 @@ def test_the_program_of_a_model(folder, isolated, tmp_path, fault):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cleanup", ["stored", "lits"])
+@pytest.mark.parametrize("cleanup", [None, Cleanup(largest_liver=True)], ids=["stored", "largest_liver"])
 def test_the_program_of_a_model_applies_the_rules_of_predict(folder, isolated, tmp_path, cleanup):
     run = tmp_path / "run"
     shutil.copytree(folder / "run", run)
     rules = parse_rules("liver=largest,lesion=min_volume:3000,lesion=inside:liver", LITS)
     save_rules(run, Choice(rules, 1, {}, {}, None))
-    options = {"cleanup": None if cleanup == "stored" else cleanup}
-    card = export(LIVER, run, tmp_path / "model", **options)
-    names = [*map(str, rules)] if cleanup == "stored" else ["largest_liver", "lesions_in_liver"]
+    card = export(LIVER, run, tmp_path / "model", cleanup=cleanup)
+    names = ["largest_liver"] if cleanup else [*map(str, rules)]
     assert card.notes[-1] == (
         f"predict applies these rules to the components of its labels: {', '.join(names)}. The signatures do not apply "
         "them; the entry 'cleanup' of input.json describes them. segment.py applies them, which needs SciPy, unless it "
@@ -465,10 +465,10 @@ def test_the_program_of_a_model_applies_the_rules_of_predict(folder, isolated, t
     assert [rule["rule"] for rule in json.loads((tmp_path / "model/input.json").read_text())["cleanup"]] == names
     shared = {"task": LIVER, "model_dir": run, "input": folder / "cases/volume-1.nii.gz", "progress": False}
     labels = []
-    for name, words, cleanup in (("clean", (), options["cleanup"]), ("raw", ("--no_cleanup",), "none")):
+    for name, words, own in (("clean", (), cleanup), ("raw", ("--no_cleanup",), "none")):
         path = tmp_path / f"{name}.nii.gz"
         isolated.run(tmp_path / "model/segment.py", shared["input"], path, *words)
-        (written,) = mi.jobs.predict(**shared, output=tmp_path / f"{name}_expected.nii.gz", cleanup=cleanup)
+        (written,) = mi.jobs.predict(**shared, output=tmp_path / f"{name}_expected.nii.gz", cleanup=own)
         labels.append(np.asarray(nibabel.load(path).dataobj))
         np.testing.assert_array_equal(labels[-1], nibabel.load(written).dataobj)
     assert (labels[0] != labels[1]).any()
@@ -509,6 +509,7 @@ class Parts(LiverTumorSegmentation):
         ({"resolution": "x:8"}, DataError, "resolution 'x:8': needs a positive size for x, y and z."),
         ({"spacing": "-1"}, DataError, "spacing '-1': needs a positive size in mm along x, y and z."),
         ({"window": (3, 3)}, DataError, "window (3.0, 3.0): the lower bound must be below the upper bound."),
+        ({"dtype": "float64"}, mi.CheckpointError, "is float32 in the checkpoint, but float64 in the network"),
         ({"task": LiverTumorSegmentation(UNet3D(base_filters=3, depth=2))}, mi.CheckpointError, "another network"),
         (
             {"task": TwoClasses(NETWORK)},

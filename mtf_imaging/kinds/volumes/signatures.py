@@ -46,8 +46,8 @@ _PROGRAM_NOTE = (
     "nibabel, too."
 )
 _RULES_NOTE = (
-    "predict applies rules to the components of its labels: {}. The signatures do not apply them; the entry 'cleanup' "
-    "of input.json describes them."
+    "predict applies these rules to the components of its labels: {}. The signatures do not apply them; the entry "
+    "'cleanup' of input.json describes them."
 )
 _APPLIED_NOTE = f"{_PROGRAM.name} applies them, which needs SciPy, unless it is called with --no_cleanup."
 
