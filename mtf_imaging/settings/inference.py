@@ -101,9 +101,9 @@ class CleanupSetting(Settings):
     """The postprocessing of a segmentation.
 
     Attributes:
-      cleanup: which components to remove from the segmentation of a volume: none; lits for the two rules of the LiTS
-        challenge; stored for the rules that choose_cleanup or cross_validate stored in model_dir, if any; or rules such
-        as liver=largest,lesion=min_volume:0.1 (mL). Default: stored.
+      cleanup: rules that remove components from the segmentation of a volume, such as
+        liver=largest,lesion=min_volume:0.1 (mL); or lits, one liver and no lesions outside it; or none; or stored, the
+        rules that evaluate or cross_validate chose on held-out cases and stored in `model_dir`. Default: stored.
     """
 
     cleanup: CleanupSettings | str | None = setting(default=None, flag=True)

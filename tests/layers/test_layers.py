@@ -226,8 +226,8 @@ ERRORS = [
     ),
     (
         lambda x: layers.Conv(3, kernel_initializer=0.1),
-        "mi.layers.Conv: kernel_initializer = 0.1 is not a TensorFlow initializer. Fix: use a TensorFlow initializer, or "
-        "one of 'he_normal', 'glorot_uniform', 'lecun_normal', 'zeros'.",
+        "mi.layers.Conv: kernel_initializer = 0.1 is not a TensorFlow initializer. Fix: use a TensorFlow initializer, "
+        "or one of 'he_normal', 'glorot_uniform', 'lecun_normal', 'zeros'.",
     ),
     (
         lambda x: layers.Conv(6, groups=3)(x),
