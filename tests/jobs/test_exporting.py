@@ -458,8 +458,7 @@ def test_the_program_of_a_model_applies_the_rules_of_predict(folder, isolated, t
     names = ["largest_liver"] if cleanup else [*map(str, rules)]
     assert card.notes[-1] == (
         f"predict applies these rules to the components of its labels: {', '.join(names)}. The signatures do not apply "
-        "them; the entry 'cleanup' of input.json describes them. segment.py applies them, which needs SciPy, unless it "
-        "is called with --no_cleanup."
+        "them; the entry 'cleanup' of input.json describes them. segment.py applies them by default, which needs SciPy."
     )
     assert card.notes[-1] in (tmp_path / "model/README.md").read_text().replace("\n", " ")
     assert [rule["rule"] for rule in json.loads((tmp_path / "model/input.json").read_text())["cleanup"]] == names

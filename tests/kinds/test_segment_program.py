@@ -1,7 +1,6 @@
 """The program of an exported network reads, repairs and refuses files as predict does, without this package."""
 
 import ast
-import importlib.util
 import json
 import logging
 import subprocess
@@ -295,8 +294,8 @@ RULES = as_cleanup("liver=largest,lesion=min_volume:0.1").resolve(LITS).resolved
 def test_rules_that_cannot_be_applied_are_refused_unless_they_are_turned_off(
     tmp_path, monkeypatch, capsys, rules, missing, message
 ):
-    find_spec = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in missing else find_spec(name))
+    find_spec = segment.find_spec
+    monkeypatch.setattr(segment, "find_spec", lambda name: None if name in missing else find_spec(name))
     applied = []
     monkeypatch.setattr(segment, "segment", lambda model, volume, rules: applied.append(rules) or volume.image)
     (tmp_path / "input.json").write_text(json.dumps({"channels": ["CT"], "cleanup": rules}))
@@ -313,7 +312,7 @@ def test_rules_that_cannot_be_applied_are_refused_unless_they_are_turned_off(
 
 @pytest.mark.parametrize("cleanup", [{}, {"cleanup": None}])
 def test_a_card_without_rules_needs_no_scipy(tmp_path, monkeypatch, cleanup):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(segment, "find_spec", lambda name: None)
     monkeypatch.setattr(segment, "segment", lambda model, volume, rules: volume.image)
     (tmp_path / "input.json").write_text(json.dumps({"channels": ["CT"], **cleanup}))
     words = [str(tmp_path), str(save(tmp_path / "volume.nii", ct())), str(tmp_path / "out.nii.gz")]

@@ -49,7 +49,7 @@ _RULES_NOTE = (
     "predict applies these rules to the components of its labels: {}. The signatures do not apply them; the entry "
     "'cleanup' of input.json describes them."
 )
-_APPLIED_NOTE = f"{_PROGRAM.name} applies them, which needs SciPy, unless it is called with --no_cleanup."
+_APPLIED_NOTE = f"{_PROGRAM.name} applies them by default, which needs SciPy."
 
 
 class VolumeSignatures(ExportedKind):

@@ -8,12 +8,12 @@ The rules are the entry `cleanup` of `input.json`. If there are any, it also nee
 """
 
 import argparse
-import importlib.util
 import itertools
 import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -321,7 +321,7 @@ def _check_rules(rules: Sequence[Mapping[str, Any]]) -> None:
                 f"the rule {rule['rule']} has the kind '{rule['kind']}', but this program knows {', '.join(KINDS)}. "
                 "Fix: use the segment.py of the model, or write labels without rules with --no_cleanup."
             )
-    if rules and importlib.util.find_spec("scipy") is None:
+    if rules and find_spec("scipy") is None:
         raise FileFault(
             f"the rules {', '.join(rule['rule'] for rule in rules)} need SciPy, which is not installed. Fix: run pip "
             "install scipy, or write labels without rules with --no_cleanup."
