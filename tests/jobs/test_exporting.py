@@ -342,6 +342,8 @@ def test_photos(isolated, tmp_path):
         export(task, tmp_path / "run", tmp_path / "other", flips=("x",))
     with pytest.raises(ConfigError, match=r"spacing = 2 has no effect: images of this run have no voxel size"):
         export(task, tmp_path / "run", tmp_path / "other", spacing=2)
+    with pytest.raises(ConfigError, match="cleanup = 'lits' has no effect: its rules are for the labels of"):
+        export(task, tmp_path / "run", tmp_path / "other", cleanup="lits")
     assert not (tmp_path / "other").exists()
 
 
