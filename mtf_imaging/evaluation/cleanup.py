@@ -9,14 +9,14 @@ import functools
 import logging
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy import ndimage
 
 from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.evaluation.mask_rules.rule import Rule, parse_rules
+from mtf_imaging.evaluation.mask_rules.rule import INSIDE, LARGEST, Rule, parse_rules
 from mtf_imaging.evaluation.mask_rules.stored import read_rules
 from mtf_imaging.evaluation.scoring.compact_labels import CompactLabels
 from mtf_imaging.evaluation.scoring.components import mask_components
@@ -26,6 +26,10 @@ from mtf_imaging.settings.setting import documented
 
 Labels = TypeVar("Labels", np.ndarray, CompactLabels)  # uint8 [x, y, z]
 NONE = "none"
+_LITS_RULES = {  # {setting: the rule as `Rule.resolved` describes it}
+    "largest_liver": {"kind": LARGEST, "labels": [1, 2], "neighbors": 6},
+    "lesions_in_liver": {"kind": INSIDE, "labels": [2], "neighbors": 6, "container_labels": [1]},
+}
 _log = logging.getLogger(__name__)
 
 
@@ -42,7 +46,7 @@ class Cleanup(CleanupSettings):
 
     def check(self, description: Description) -> None:
         """Raises ConfigError if a LiTS rule is set for other labels."""
-        chosen = [name for name in ("largest_liver", "lesions_in_liver") if getattr(self, name)]
+        chosen = self._lits_rules
         if chosen and description.labels != LITS.labels:
             raise ConfigError(
                 f"{chosen[0]} = True: this rule is for the labels {', '.join(LITS.labels)}, but the labels are "
@@ -77,8 +81,17 @@ class Cleanup(CleanupSettings):
     @property
     def names(self) -> list[str]:
         """The rules as text, such as ["liver=largest"]."""
-        chosen = [name for name in ("largest_liver", "lesions_in_liver") if getattr(self, name)]
-        return [*chosen, *map(str, self.rules)]
+        return [*self._lits_rules, *map(str, self.rules)]
+
+    @property
+    def resolved(self) -> list[dict[str, Any]]:
+        """The rules as JSON values that name labels instead of masks, for programs without the description."""
+        lits = [{"rule": name, **_LITS_RULES[name]} for name in self._lits_rules]
+        return [*lits, *(rule.resolved for rule in self.rules)]
+
+    @property
+    def _lits_rules(self) -> list[str]:
+        return [name for name in _LITS_RULES if getattr(self, name)]
 
     def __call__(self, labels: Labels, spacing: tuple[float, float, float], path: Path) -> Labels:
         """Applies the rules and logs how many voxels each one removes.

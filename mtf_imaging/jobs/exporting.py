@@ -1,9 +1,7 @@
 """Exports a trained network to a format that other programs run without this package."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mtf_imaging.evaluation.cleanup import as_cleanup
 from mtf_imaging.evaluation.export.formats import FORMATS
 from mtf_imaging.files.literal import check_literal
 from mtf_imaging.files.new_folder import check_new_folder
@@ -12,7 +10,6 @@ from mtf_imaging.jobs.ensembles import trained_runs
 from mtf_imaging.jobs.inference import provenance
 from mtf_imaging.kinds.all_kinds import kind_of_facts, read_facts
 from mtf_imaging.kinds.export import ExportedRun
-from mtf_imaging.kinds.facts import VOLUMES
 from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.settings.inference import ExportSettings
 from mtf_imaging.settings.setting import check_choice, settings_of, takes
@@ -22,7 +19,6 @@ if TYPE_CHECKING:
     from mtf_imaging.evaluation.export.card import ModelCard
 
 _IN_CARD = [one.name for one in settings_of(Inference) if one.name != "flips"]  # other fields of the card state these
-_CLEANUP = "The postprocessing of predict ({}) is not part of the model."
 
 
 @takes(ExportSettings)
@@ -32,11 +28,11 @@ def export(own: ExportSettings) -> "ModelCard":
     The model is a TensorFlow SavedModel, or one ONNX or TFLite file per signature. If the converter does not accept a
     signature, it is left out with a warning; the default signature must be accepted.
 
-    The model returns the same results as `predict` on one processor. Its folder also contains `input.json` and
-    `README.md`, which state the inputs and outputs. A SavedModel for volumes also has `segment.py`, a program that
-    segments NIfTI files without this package. With `ensemble`, the model contains the networks of all folds. For photos
-    and objects, each of several sizes in `resolution`, separated by "|", becomes a signature. The model does not
-    contain the postprocessing of `cleanup`; its card then lists the rules.
+    The model returns the same results as `predict` on one processor, except that its signatures do not apply the rules
+    of `cleanup`. Its folder also contains `input.json` and `README.md`, which state the inputs, the outputs and these
+    rules. A SavedModel for volumes also has `segment.py`, a program that segments NIfTI files without this package and
+    applies the rules. With `ensemble`, the model contains the networks of all folds. For photos and objects, each of
+    several sizes in `resolution`, separated by "|", becomes a signature.
 
     Returns:
       The card of the model: its signatures, and the requirements for their inputs.
@@ -77,20 +73,9 @@ def export(own: ExportSettings) -> "ModelCard":
         dtype=own.dtype,
         flips=run.flips,
         facts=model.facts(),
-        notes=(*notes, *_cleanup_notes(own, runs[0], kind.name)),
+        notes=tuple(notes),
         signatures=signatures,
         model_format=model_format,
     )
     save_model(own.output, None if model_format.ending else networks, card, files, own.progress)
     return card
-
-
-def _cleanup_notes(own: ExportSettings, run: Path, kind: str) -> list[str]:
-    """Returns a note about the rules that `predict` applies to the labels of volumes, if there are any."""
-    if kind != VOLUMES:
-        return []
-    from mtf_imaging.kinds.volumes.trained import description_of_run  # imports NumPy
-
-    folder = Path(own.model_dir) if own.ensemble else run
-    names = as_cleanup(own.cleanup).resolve(description_of_run(run), folder).names
-    return [_CLEANUP.format(", ".join(names))] if names else []

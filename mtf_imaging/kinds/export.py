@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mtf_imaging.data.sampling.buckets import parse_grids
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.evaluation.cleanup import AS_FOUND, as_cleanup
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.networks import task_for
 from mtf_imaging.settings.inference import ExportSettings
@@ -55,6 +56,15 @@ class ExportedRun(NamedTuple):
                 f"spacing = {self.own.spacing!r} has no effect: images of this run have no voxel size. "
                 "Fix: leave spacing out.",
                 ["spacing"],
+            )
+
+    def check_no_cleanup(self) -> None:
+        """Raises ConfigError if rules for components are set for images that are not volumes."""
+        if as_cleanup(self.own.cleanup) != AS_FOUND:
+            raise ConfigError(
+                f"cleanup = {self.own.cleanup!r} has no effect: its rules are for the labels of volumes. "
+                "Fix: leave cleanup out.",
+                ["cleanup"],
             )
 
     def check_no_window(self) -> None:

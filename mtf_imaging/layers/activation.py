@@ -37,7 +37,8 @@ def check_activation(title: str, activation: Activation) -> None:
     Raises:
       ConfigError: it is something else.
     """
-    check_function(title, "activation", activation, list(ACTIVATIONS))
+    if activation is not None:
+        check_function(title, "activation", activation, ACTIVATIONS)
 
 
 def activate(x: mtf.Tensor, activation: Activation) -> mtf.Tensor:

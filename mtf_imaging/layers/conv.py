@@ -8,7 +8,7 @@ from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
 from mtf_imaging.layers.activation import Activation, activate, check_activation
 from mtf_imaging.layers.channels import CHANNELS, free_name, rename_channels
-from mtf_imaging.layers.checks import check_count, check_initializer, check_sizes
+from mtf_imaging.layers.checks import check_count, check_function
 from mtf_imaging.layers.layer import Layer
 from mtf_imaging.layers.spatial import Padding, Sizes, kernel_dims, operation, spatial_dims, upper
 from mtf_imaging.layers.weights import INITIALIZERS, add_bias, initializer, variable
@@ -62,9 +62,9 @@ class Conv(Layer):
         check_count(self._title, "filters", filters)
         check_count(self._title, "groups", groups)
         for argument, value in (("kernel_size", kernel_size), ("strides", strides), ("dilation", dilation)):
-            check_sizes(self._title, argument, value)
+            check_count(self._title, argument, value, per_dimension=True)
         check_activation(self._title, activation)
-        check_initializer(self._title, "kernel_initializer", kernel_initializer, list(INITIALIZERS))
+        check_function(self._title, "kernel_initializer", kernel_initializer, INITIALIZERS, "a TensorFlow initializer")
         self.filters, self.kernel_size, self.strides, self.padding = filters, kernel_size, strides, upper(padding)
         self.dilation, self.groups, self.use_bias, self.activation = dilation, groups, use_bias, activation
         self.kernel_initializer, self.bias_initializer = kernel_initializer, bias_initializer

@@ -7,7 +7,7 @@ import tensorflow as tf
 from mtf_imaging.compat import mtf
 from mtf_imaging.layers.activation import Activation, activate, check_activation
 from mtf_imaging.layers.channels import CHANNELS, free_name, rename_channels
-from mtf_imaging.layers.checks import check_count, check_initializer
+from mtf_imaging.layers.checks import check_count, check_function
 from mtf_imaging.layers.layer import Layer
 from mtf_imaging.layers.weights import INITIALIZERS, add_bias, initializer, variable
 
@@ -45,7 +45,7 @@ class Dense(Layer):
         super().__init__(name)
         check_count(self._title, "units", units)
         check_activation(self._title, activation)
-        check_initializer(self._title, "kernel_initializer", kernel_initializer, list(INITIALIZERS))
+        check_function(self._title, "kernel_initializer", kernel_initializer, INITIALIZERS, "a TensorFlow initializer")
         self.units, self.use_bias, self.activation = units, use_bias, activation
         self.kernel_initializer, self.bias_initializer = kernel_initializer, bias_initializer
         self.output_name = output_name

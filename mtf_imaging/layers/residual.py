@@ -44,7 +44,8 @@ class Residual(Layer):
                     "function of a tensor, and name arguments such as activation='relu'."
                 )
         check_activation(self._title, activation)
-        check_function(self._title, "shortcut", shortcut, [])
+        if shortcut is not None:
+            check_function(self._title, "shortcut", shortcut, needed="a layer or a function")
         self.layers, self.activation, self.shortcut = layers, activation, shortcut
 
     @property

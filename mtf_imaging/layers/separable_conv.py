@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.layers.activation import Activation, activate, check_activation
-from mtf_imaging.layers.checks import check_count, check_initializer, check_sizes
+from mtf_imaging.layers.checks import check_count, check_function
 from mtf_imaging.layers.conv import Conv
 from mtf_imaging.layers.layer import Layer
 from mtf_imaging.layers.spatial import Padding, Sizes
@@ -57,9 +57,9 @@ class SeparableConv(Layer):
         check_count(self._title, "filters", filters)
         check_count(self._title, "depth_multiplier", depth_multiplier)
         for argument, value in (("kernel_size", kernel_size), ("strides", strides), ("dilation", dilation)):
-            check_sizes(self._title, argument, value)
+            check_count(self._title, argument, value, per_dimension=True)
         check_activation(self._title, activation)
-        check_initializer(self._title, "kernel_initializer", kernel_initializer, list(INITIALIZERS))
+        check_function(self._title, "kernel_initializer", kernel_initializer, INITIALIZERS, "a TensorFlow initializer")
         self.filters, self.kernel_size, self.strides, self.padding = filters, kernel_size, strides, padding
         self.dilation, self.use_bias, self.activation = dilation, use_bias, activation
         self.depth_multiplier, self.kernel_initializer = depth_multiplier, kernel_initializer

@@ -1,7 +1,7 @@
 """The layer that enlarges images."""
 
 from mtf_imaging.compat import mtf
-from mtf_imaging.layers.checks import check_choice, check_sizes
+from mtf_imaging.layers.checks import check_choice, check_count
 from mtf_imaging.layers.layer import Layer
 from mtf_imaging.layers.spatial import Sizes, operation, per_dim, spatial_dims
 
@@ -23,7 +23,7 @@ class UpSample(Layer):
 
     def __init__(self, factor: Sizes = 2, method: str = "nearest", name: str | None = None) -> None:
         super().__init__(name)
-        check_sizes(self._title, "factor", factor)
+        check_count(self._title, "factor", factor, per_dimension=True)
         check_choice(self._title, "method", method, METHODS)
         self.factor, self.method = factor, method
 

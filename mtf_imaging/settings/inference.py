@@ -101,9 +101,9 @@ class CleanupSetting(Settings):
     """The postprocessing of a segmentation.
 
     Attributes:
-      cleanup: rules that remove components of the segmentation, a `Cleanup` or its `cleanup_rules`: stored, none, lits,
-        or a list such as liver=largest,lesion=min_volume:0.1 (mL). Default: stored, the rules that were chosen on
-        held-out cases.
+      cleanup: rules that remove components from the segmentation of a volume, such as
+        liver=largest,lesion=min_volume:0.1 (mL); or lits, one liver and no lesions outside it; or none; or stored, the
+        rules that evaluate or cross_validate chose on held-out cases and stored in `model_dir`. Default: stored.
     """
 
     cleanup: CleanupSettings | str | None = setting(default=None, flag=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mtf_imaging.layout import ONE_PROCESSOR, Layout
-from mtf_imaging.settings.inference import CleanupSetting, FlipSettings, WindowSettings
+from mtf_imaging.settings.inference import CleanupSetting, CleanupSettings, FlipSettings, WindowSettings
 from mtf_imaging.settings.patches import PatchSettings, SlidingWindowSettings
 from mtf_imaging.settings.setting import Settings, changed, documented, setting, settings
 from mtf_imaging.settings.step import (
@@ -195,6 +195,9 @@ class CrossValidateSettings(
       output_dir: folder for the folds and the pooled results. It can contain one cross-validation.
       folds: folds to train, counted from 0, for instance 0,2. Default: all. The pooled results cover all finished folds
         in the folder.
+      cleanup: rules that remove components from the segmentations of volumes, such as
+        liver=largest,lesion=min_volume:0.1 (mL); or lits, one liver and no lesions outside it; or none. Default: rules
+        are chosen on the held-out cases and stored in `output_dir`.
       save_configuration: function that process 0 calls once per fold, with the fold, facts about the data and the
         layout. It writes the configuration to the folder of the run and returns its text for TensorBoard.
     """
@@ -203,6 +206,7 @@ class CrossValidateSettings(
     input_dir: str | Path = setting(flag=True, shared=False)
     output_dir: str | Path = setting(flag=True)
     folds: Sequence[int] | None = setting(default=None, unit="folds", flag=True)
+    cleanup: CleanupSettings | str | None = changed(CleanupSetting, "cleanup")
     layout: Layout | str = changed(TrainSettings, "layout")
     stop: Callable[[], str | None] | None = changed(TrainSettings, "stop")
     handle_signals: bool = changed(TrainSettings, "handle_signals")

@@ -140,7 +140,7 @@ def test_out_of_memory(monkeypatch, capsys, configurables, words, written):
         "  - more processors: use a larger mesh_shape on more devices, or a layout that splits more dimensions\n"
         "  - less work at once: use a smaller batch_size or more micro_batches\n"
         "  - smaller tensors: use a lower resolution, or halve the bytes with dtype='bfloat16'\n"
-        f"""On the command line: {written}, --gin.job.dtype='"bfloat16"'.\n"""
+        f"""On the command line: {written}, --gin.job.dtype='"DTYPE"'.\n"""
     )
 
 

@@ -167,8 +167,9 @@ def test_results_equal_those_of_the_saved_model(runs, tmp_path, kind, model_form
     for package in FORMATS[model_format].packages:
         pytest.importorskip(package)
     run = runs(kind)
-    expected_card = export(kind, run, tmp_path / "saved")
-    card = export(kind, run, tmp_path / "model", model_format=model_format)
+    options = {"cleanup": "lits"} if kind == "volumes" else {}
+    expected_card = export(kind, run, tmp_path / "saved", **options)
+    card = export(kind, run, tmp_path / "model", model_format=model_format, **options)
     names = [one.name for one in expected_card.signatures]
     refused = ["volume"] if (kind, model_format) == ("volumes", "tflite") else []
     assert [one.name for one in card.signatures] == [name for name in names if name not in refused]
@@ -182,6 +183,10 @@ def test_results_equal_those_of_the_saved_model(runs, tmp_path, kind, model_form
     assert stored["format"] == model_format
     files = {one["file"] for one in stored["signatures"].values()}
     assert files | {"input.json", "README.md"} == {path.name for path in (tmp_path / "model").iterdir()}
+    if kind == "volumes":
+        assert [rule["rule"] for rule in stored["cleanup"]] == ["largest_liver", "lesions_in_liver"]
+        (note,) = (note for note in stored["notes"] if "largest_liver, lesions_in_liver" in note)
+        assert note.endswith("The signatures do not apply them; the entry 'cleanup' of input.json describes them.")
     if refused:
         assert "There is no signature 'volume': it does not compute in float64." in stored["notes"]
 
@@ -201,11 +206,11 @@ def test_a_missing_package_is_named(tmp_path, monkeypatch):
         ({"model_format": "onx"}, r"model_format = 'onx' is not known. Did you mean 'onnx'\? Fix: choose one of"),
         (
             {"model_format": "onnx", "dtype": "bfloat16"},
-            "dtype = 'bfloat16': ONNX networks compute in float32 or float64. Fix: use dtype = 'float32'",
+            "dtype = 'bfloat16': ONNX networks compute in float32 or float64. Fix: use dtype = 'float32', which reads",
         ),
         (
             {"model_format": "tflite", "dtype": "float64"},
-            "dtype = 'float64': TFLite networks compute in float32. Fix: use dtype = 'float32'",
+            "dtype = 'float64': TFLite networks compute in float32. Fix: train with dtype = 'float32' or use",
         ),
     ],
 )

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import shutil
 
 import nibabel
 import numpy as np
@@ -22,6 +23,9 @@ from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.data.statistics import channel_statistics
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.evaluation.cleanup import Cleanup
+from mtf_imaging.evaluation.mask_rules.choice import Choice
+from mtf_imaging.evaluation.mask_rules.rule import parse_rules
+from mtf_imaging.evaluation.mask_rules.stored import save_rules
 from mtf_imaging.kinds.networks import task_for, trained_network
 from mtf_imaging.kinds.objects.data_set import Objects
 from mtf_imaging.kinds.objects.infer import predict_objects
@@ -338,6 +342,8 @@ def test_photos(isolated, tmp_path):
         export(task, tmp_path / "run", tmp_path / "other", flips=("x",))
     with pytest.raises(ConfigError, match=r"spacing = 2 has no effect: images of this run have no voxel size"):
         export(task, tmp_path / "run", tmp_path / "other", spacing=2)
+    with pytest.raises(ConfigError, match="cleanup = 'lits' has no effect: its rules are for the labels of"):
+        export(task, tmp_path / "run", tmp_path / "other", cleanup="lits")
     assert not (tmp_path / "other").exists()
 
 
@@ -444,10 +450,30 @@ def test_the_program_of_a_model(folder, isolated, tmp_path, fault):
 
 
 @pytest.mark.slow
-def test_the_card_names_what_the_model_lacks(folder, tmp_path):
-    card = export(LIVER, folder / "run", tmp_path / "model", cleanup=Cleanup(largest_liver=True))
-    assert card.notes[-1] == "The postprocessing of predict (largest_liver) is not part of the model."
+@pytest.mark.parametrize("cleanup", [None, Cleanup(largest_liver=True)], ids=["stored", "largest_liver"])
+def test_the_program_of_a_model_applies_the_rules_of_predict(folder, isolated, tmp_path, cleanup):
+    run = tmp_path / "run"
+    shutil.copytree(folder / "run", run)
+    rules = parse_rules("liver=largest,lesion=min_volume:3000,lesion=inside:liver", LITS)
+    save_rules(run, Choice(rules, 1, {}, {}, None))
+    card = export(LIVER, run, tmp_path / "model", cleanup=cleanup)
+    names = ["largest_liver"] if cleanup else [*map(str, rules)]
+    assert card.notes[-1] == (
+        f"predict applies these rules to the components of its labels: {', '.join(names)}. The signatures do not apply "
+        "them; the entry 'cleanup' of input.json describes them. segment.py applies them by default, which needs SciPy."
+    )
     assert card.notes[-1] in (tmp_path / "model/README.md").read_text().replace("\n", " ")
+    assert [rule["rule"] for rule in json.loads((tmp_path / "model/input.json").read_text())["cleanup"]] == names
+    shared = {"task": LIVER, "model_dir": run, "input": folder / "cases/volume-1.nii.gz", "progress": False}
+    labels = []
+    for name, words, own in (("clean", (), cleanup), ("raw", ("--no_cleanup",), "none")):
+        path = tmp_path / f"{name}.nii.gz"
+        isolated.run(tmp_path / "model/segment.py", shared["input"], path, *words)
+        (written,) = mi.jobs.predict(**shared, output=tmp_path / f"{name}_expected.nii.gz", cleanup=own)
+        labels.append(np.asarray(nibabel.load(path).dataobj))
+        np.testing.assert_array_equal(labels[-1], nibabel.load(written).dataobj)
+    assert (labels[0] != labels[1]).any()
+    assert labels[0].any()
 
 
 class TwoInputs(LiverTumorSegmentation):
@@ -484,6 +510,7 @@ class Parts(LiverTumorSegmentation):
         ({"resolution": "x:8"}, DataError, "resolution 'x:8': needs a positive size for x, y and z."),
         ({"spacing": "-1"}, DataError, "spacing '-1': needs a positive size in mm along x, y and z."),
         ({"window": (3, 3)}, DataError, "window (3.0, 3.0): the lower bound must be below the upper bound."),
+        ({"dtype": "float64"}, mi.CheckpointError, "is float32 in the checkpoint, but float64 in the network"),
         ({"task": LiverTumorSegmentation(UNet3D(base_filters=3, depth=2))}, mi.CheckpointError, "another network"),
         (
             {"task": TwoClasses(NETWORK)},

@@ -1,6 +1,7 @@
 """The program of an exported network reads, repairs and refuses files as predict does, without this package."""
 
 import ast
+import json
 import logging
 import subprocess
 import sys
@@ -11,12 +12,13 @@ import numpy as np
 import pytest
 from nibabel import orientations
 
-from mtf_imaging.data.description.description import Description
+from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.images import orientation, repairs
 from mtf_imaging.data.modality import AIR_HU, MAX_HU
 from mtf_imaging.data.reading.channels import read_image
 from mtf_imaging.data.reading.images import read_volume
 from mtf_imaging.errors import DataError
+from mtf_imaging.evaluation.cleanup import as_cleanup
 from mtf_imaging.kinds.volumes.exported import segment
 
 SHAPE = (6, 10, 7)
@@ -190,13 +192,14 @@ def test_the_rules_have_the_same_constants():
         assert all(getattr(segment, name) == getattr(module, f"_{name}") for name in names)
 
 
-def test_it_needs_only_tensorflow_numpy_and_nibabel(tmp_path):
+def test_it_needs_only_tensorflow_numpy_nibabel_and_scipy(tmp_path):
     path = Path(segment.__file__)
     nodes = [*ast.walk(ast.parse(path.read_text()))]
     imported = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
     imported |= {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
     packages = {name.partition(".")[0] for name in imported} - {*sys.stdlib_module_names}
-    assert packages == {"nibabel", "numpy", "tensorflow"}
+    assert packages == {"nibabel", "numpy", "scipy", "tensorflow"}
+    assert not [name for name in ("scipy", "tensorflow") if hasattr(segment, name)]  # imported only where needed
     copy = tmp_path / "segment.py"
     copy.write_bytes(path.read_bytes())
     words = [sys.executable, "-I", copy, "--help"]
@@ -238,3 +241,78 @@ def test_shear_is_refused_where_predict_refuses_it(tmp_path, shear):
         except error:
             outcomes.append("refused")
     assert outcomes[0] == outcomes[1] == {0.0005: "read", 0.1: "refused"}.get(shear, outcomes[1])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "lits",
+        "liver=largest",
+        "liver+lesion=largest",
+        "lesion=min_volume:0.05",
+        "lesion=inside:liver",
+        "lesion=inside:liver,liver=largest,lesion=min_volume:0.05",
+        "lesion=min_volume:0.05,lesion=inside:liver,liver=largest",
+    ],
+)
+def test_rules_remove_the_components_that_predict_removes(tmp_path, capsys, text):
+    spacing = (2.5, 2.0, 5.0)  # 0.025 mL, so two voxels have the least volume
+    cleanup = as_cleanup(text).resolve(LITS)
+    rules = json.loads(json.dumps(cleanup.resolved))
+    assert [rule["rule"] for rule in rules] == cleanup.names
+    for seed in range(3):
+        labels = np.random.default_rng(seed).choice(3, (8, 7, 6), p=[0.9, 0.05, 0.05]).astype(np.uint8)
+        found = segment.apply_rules(labels, rules, spacing)
+        np.testing.assert_array_equal(found, cleanup(labels, spacing, tmp_path))
+        assert found.dtype == np.uint8
+        assert (found != labels).any()
+    assert f"segment.py: the rule {rules[0]['rule']} removed " in capsys.readouterr().err
+    empty = np.zeros((3, 3, 3), np.uint8)
+    np.testing.assert_array_equal(segment.apply_rules(empty, rules, spacing), empty)
+    assert capsys.readouterr().err == ""
+
+
+def test_of_equal_components_predict_and_the_program_keep_the_same():
+    labels = np.zeros((2, 3, 5), np.uint8)
+    labels[0, 2, 0] = labels[1, 0, 2] = labels[0, 0, 4] = 1
+    cleanup = as_cleanup("liver=largest").resolve(LITS)
+    found = segment.apply_rules(labels, cleanup.resolved, (1.0, 1.0, 1.0))
+    np.testing.assert_array_equal(found, cleanup(labels, (1.0, 1.0, 1.0), Path()))
+    assert np.argwhere(found).tolist() == [[0, 0, 4]]
+
+
+RULES = as_cleanup("liver=largest,lesion=min_volume:0.1").resolve(LITS).resolved
+
+
+@pytest.mark.parametrize(
+    ("rules", "missing", "message"),
+    [
+        (RULES, ["scipy"], "the rules liver=largest, lesion=min_volume:0.1 need SciPy, which is not installed. Fix: "),
+        ([RULES[0] | {"kind": "round"}], [], "has the kind 'round', but this program knows largest, min_volume, ins"),
+    ],
+)
+def test_rules_that_cannot_be_applied_are_refused_unless_they_are_turned_off(
+    tmp_path, monkeypatch, capsys, rules, missing, message
+):
+    monkeypatch.setattr(segment, "find_spec", lambda name: None if name in missing else object())
+    applied = []
+    monkeypatch.setattr(segment, "segment", lambda model, volume, rules: applied.append(rules) or volume.image)
+    (tmp_path / "input.json").write_text(json.dumps({"channels": ["CT"], "cleanup": rules}))
+    words = [str(tmp_path), str(save(tmp_path / "volume.nii", ct())), str(tmp_path / "out.nii.gz")]
+    assert segment.main(words) == 1
+    text = capsys.readouterr().err
+    assert message in text
+    assert "--no_cleanup" in text
+    assert not (tmp_path / "out.nii.gz").exists()
+    assert segment.main([*words, "--no_cleanup"]) == 0
+    assert applied == [[]]
+    assert (tmp_path / "out.nii.gz").exists()
+
+
+@pytest.mark.parametrize("cleanup", [{}, {"cleanup": None}])
+def test_a_card_without_rules_needs_no_scipy(tmp_path, monkeypatch, cleanup):
+    monkeypatch.setattr(segment, "find_spec", lambda name: None)
+    monkeypatch.setattr(segment, "segment", lambda model, volume, rules: volume.image)
+    (tmp_path / "input.json").write_text(json.dumps({"channels": ["CT"], **cleanup}))
+    words = [str(tmp_path), str(save(tmp_path / "volume.nii", ct())), str(tmp_path / "out.nii.gz")]
+    assert segment.main(words) == 0

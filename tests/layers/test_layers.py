@@ -216,7 +216,7 @@ ERRORS = [
     ),
     (
         lambda x: layers.Dense(3, activation=7),
-        f"mi.layers.Dense: activation = 7 is not a function. Fix: use a function, None, or one of {CHOICES}.",
+        f"mi.layers.Dense: activation = 7 is not a function. Fix: use a function, or one of {CHOICES}.",
     ),
     (lambda x: layers.Conv(0), "mi.layers.Conv: filters = 0: it must be an int of at least 1."),
     (
@@ -226,8 +226,8 @@ ERRORS = [
     ),
     (
         lambda x: layers.Conv(3, kernel_initializer=0.1),
-        "mi.layers.Conv: kernel_initializer = 0.1 is not an initializer. Fix: use an initializer of TensorFlow, or one "
-        "of 'he_normal', 'glorot_uniform', 'lecun_normal', 'zeros'.",
+        "mi.layers.Conv: kernel_initializer = 0.1 is not a TensorFlow initializer. Fix: use a TensorFlow initializer, "
+        "or one of 'he_normal', 'glorot_uniform', 'lecun_normal', 'zeros'.",
     ),
     (
         lambda x: layers.Conv(6, groups=3)(x),
@@ -250,6 +250,10 @@ ERRORS = [
         "mi.layers.Residual: the input has the shape Shape[batch=2, x=7, y=5, channels=4] and the result of the layers "
         "Shape[batch=2, x=5, y=3, channels=4], so they cannot be added. Fix: use layers with padding 'same', or a "
         "shortcut that returns a tensor of the second shape.",
+    ),
+    (
+        lambda x: layers.Residual(layers.Conv(4), shortcut="pool"),
+        "mi.layers.Residual: shortcut = 'pool' is not a layer or a function. Fix: use a layer or a function.",
     ),
     (
         lambda x: layers.Residual(layers.Conv(4), "relu"),

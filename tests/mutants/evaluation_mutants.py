@@ -18,6 +18,10 @@ MUTANTS = [
         ("values[faults] = 0", "values[faults] = 1"),
         ("if above > wide.size // 2:", "if False:"),
         ("axis=(0, 2)", "axis=(1, 2)"),
+        ("np.argmax(sizes[1:])", "np.argmin(sizes[1:])"),
+        ('>= rule["volume_ml"]', '> rule["volume_ml"]'),
+        ('NEIGHBORS[rule["neighbors"]]', "1"),
+        ("math.prod(spacing) / 1000", "math.prod(spacing) / 100"),
     ),
     *mutants(
         "mtf_imaging/evaluation/scoring/overlap.py",

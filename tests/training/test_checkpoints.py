@@ -245,6 +245,30 @@ def test_a_checkpoint_of_another_network_is_refused(tmp_path, optimizer, task, t
         np.testing.assert_array_equal(program.variables[name], value)
 
 
+class InFloat32(linear.Linear):
+    def inputs(self, batch_size, sizes=None, labels=True):
+        return {name: (shape, tf.float32) for name, (shape, _) in super().inputs(batch_size, sizes, labels).items()}
+
+
+@pytest.mark.parametrize(("saved", "own"), [("float32", "float64"), ("float64", "float32")])
+def test_a_checkpoint_of_another_dtype_is_refused(tmp_path, saved, own, caplog):
+    tasks = {"float32": InFloat32(), "float64": linear.Linear()}
+    Checkpoints(tmp_path, linear.program(Adam(0.1), task=tasks[saved])).save()
+    program = linear.program(Adam(0.1), task=tasks[own])
+    before = weights(program)
+    for restore in (Checkpoints(tmp_path, program).restore, lambda: load_weights(tmp_path, program)):
+        with pytest.raises(CheckpointError) as error:
+            restore()
+        assert str(error.value) == (
+            f"{tmp_path}/ckpt-0: the variable 'linear/weights' is {saved} in the checkpoint, but {own} in the network, "
+            f"and 2 more variables differ. Fix: use the dtype of the training, here dtype = '{saved}', or another "
+            "model_dir."
+        )
+        assert error.value.settings == ("dtype", "model_dir")
+    np.testing.assert_array_equal(weights(program), before)
+    assert not caplog.records
+
+
 def test_names_with_dots_and_slashes_are_read_back(tmp_path):
     program = linear.program(SGD(0.1), task=linear.Linear(name="a.b/c"))
     Checkpoints(tmp_path, program).save()

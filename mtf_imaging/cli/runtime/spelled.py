@@ -21,7 +21,7 @@ FLAGS = {
     if one.flag not in ("", one.name)
 }
 # {setting without a flag: its gin parameter with an example value, quoted for a shell}
-PARAMETERS = examples()
+PARAMETERS = {**examples(), "dtype": """job.dtype='"DTYPE"'"""}  # messages need different dtypes
 # {setting: a note that replaces the flag}
 NOTES = {
     "hardware": "--hardware (for instance h200, or a gin file; see docs/guides/gpus.md)",

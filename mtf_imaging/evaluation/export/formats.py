@@ -43,9 +43,11 @@ class ModelFormat(NamedTuple):
                 ["model_format"],
             )
         if dtype not in self.dtypes:
+            weights = "use {}, which reads the same weights," if dtype == "bfloat16" else "train with {}"
+            fix = weights.format(f"dtype = {self.dtypes[0]!r}")
             raise ConfigError(
                 f"dtype = {dtype!r}: {self.title} networks compute in {' or '.join(self.dtypes)}. "
-                f"Fix: use dtype = {self.dtypes[0]!r}, which reads the same weights, or model_format = 'saved_model'.",
+                f"Fix: {fix} or use model_format = 'saved_model'.",
                 ["dtype", "model_format"],
             )
 

@@ -56,6 +56,13 @@ class Rule:
         value = {INSIDE: {"container": self.container}, MIN_VOLUME: {"volume_ml": self.volume}}.get(self.kind, {})
         return {"kind": self.kind, "masks": [*self.masks], **value}
 
+    @property
+    def resolved(self) -> dict[str, Any]:
+        """The rule as JSON values that name labels instead of masks, for programs without the description."""
+        value = {INSIDE: {"container_labels": [*self.container_labels]}, MIN_VOLUME: {"volume_ml": self.volume}}
+        fields = {"rule": str(self), "kind": self.kind, "labels": [*self.labels], "neighbors": 26}
+        return fields | value.get(self.kind, {})
+
     def keeps(self, volumes: np.ndarray, touches: np.ndarray) -> np.ndarray:
         """Returns a mask of the components to keep.
 

@@ -72,6 +72,7 @@ def exported(run: ExportedRun, facts: Facts) -> tuple[TrainedNetworks, ArraySign
     run.check_no_flips()
     run.check_no_spacing()
     run.check_no_window()
+    run.check_no_cleanup()
     sizes = run.sizes(facts)
     networks = run.networks(sizes, None)
     return networks, ArraySignatures(networks, sizes)

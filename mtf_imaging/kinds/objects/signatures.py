@@ -126,6 +126,7 @@ def exported(run: ExportedRun, facts: Facts) -> tuple[TrainedNetworks, ObjectSig
     run.check_no_flips()
     run.check_no_spacing()
     run.check_no_window()
+    run.check_no_cleanup()
     if run.own.scales != ONE_SCALE:
         raise ConfigError(
             f"scales = {run.own.scales!r}: an exported model detects the objects of an image at one size. "

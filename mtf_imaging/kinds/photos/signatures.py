@@ -108,6 +108,7 @@ def exported(run: ExportedRun, facts: Facts) -> tuple[TrainedNetworks, PhotoSign
     check_flips(run.flips, axis_names=PHOTO_AXES)
     run.check_no_spacing()
     run.check_no_window()
+    run.check_no_cleanup()
     description = photo_description_from_fields(facts.description, str(run.runs[0] / FACTS))
     sizes = run.sizes(facts)
     networks = run.networks(sizes, description)

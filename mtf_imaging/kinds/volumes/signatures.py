@@ -15,6 +15,7 @@ from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid
 from mtf_imaging.data.sampling.sampling import format_spacing
 from mtf_imaging.data.window import Window
 from mtf_imaging.evaluation.averaging.flips import check_flips
+from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup, as_cleanup
 from mtf_imaging.evaluation.export.networks import (
     Network,
     TrainedNetworks,
@@ -44,6 +45,11 @@ _PROGRAM_NOTE = (
     f"{_PROGRAM.name} segments a NIfTI file, whose header and values it repairs or refuses as predict does. It needs "
     "nibabel, too."
 )
+_RULES_NOTE = (
+    "predict applies these rules to the components of its labels: {}. The signatures do not apply them; the entry "
+    "'cleanup' of input.json describes them."
+)
+_APPLIED_NOTE = f"{_PROGRAM.name} applies them by default, which needs SciPy."
 
 
 class VolumeSignatures(ExportedKind):
@@ -59,6 +65,7 @@ class VolumeSignatures(ExportedKind):
       window: (low, high) in HU for LiTS; other descriptions contain the intensity schemes.
       flips: names of the axes to flip.
       sliding_window: the window that slides over the grids; None to compute a whole grid at once.
+      cleanup: the rules that `predict` applies to the labels; the card describes them.
 
     Raises:
       ConfigError: the window is larger than a grid.
@@ -73,9 +80,10 @@ class VolumeSignatures(ExportedKind):
         window: Window | None = None,
         flips: Sequence[str] = (),
         sliding_window: SlidingWindow | None = None,
+        cleanup: Cleanup = AS_FOUND,
     ) -> None:
         self._sampling, self._description = sampling, description
-        self._sliding_window = sliding_window
+        self._sliding_window, self._cleanup = sliding_window, cleanup
         self.intensities = volume_intensities(description, window)
         networks.check_probabilities(description.num_outputs, "regions" if description.has_regions else "classes")
         axes = [AXIS_NAMES.index(name) for name in flips]
@@ -219,6 +227,7 @@ class VolumeSignatures(ExportedKind):
             "labels": dict(own.labels),
             "regions": {name: list(values) for name, values in own.masks.items()} if own.has_regions else None,
             "sliding_window": None if self._sliding_window is None else dataclasses.asdict(self._sliding_window),
+            "cleanup": self._cleanup.resolved or None,
         }
 
     def notes(self) -> list[str]:
@@ -236,11 +245,15 @@ class VolumeSignatures(ExportedKind):
         if self._sliding_window is not None:
             size = " x ".join(map(str, self._sliding_window.size))
             window = [f"The network computes windows of {size} voxels, which slide over the grid as in predict."]
+        rules = [_RULES_NOTE.format(", ".join(self._cleanup.names))] if self._cleanup.names else []
+        if rules and not is_portable():
+            rules[0] += f" {_APPLIED_NOTE}"
         return [
             place,
             *window,
             f"The signature '{VOLUME}' resamples an image to the grid, and the probabilities back, as predict does.",
             *([] if is_portable() else [_PROGRAM_NOTE]),
+            *rules,
         ]
 
     def files(self) -> dict[str, bytes]:
@@ -260,5 +273,7 @@ def exported(run: ExportedRun, facts: Facts | None) -> tuple[TrainedNetworks, Vo
     sampling = sampling_of_run(run.runs[0], run.own.resolution, run.own.spacing)
     description = description_of_run(run.runs[0])
     window = window_of_run(None if facts is None else facts.patch, run.own)
+    rules_folder = Path(run.own.model_dir) if run.own.ensemble else run.runs[0]  # the folds of an ensemble share rules
+    cleanup = as_cleanup(run.own.cleanup).resolve(description, rules_folder)
     networks = run.networks(sampling.grids if window is None else [window.size], description)
-    return networks, VolumeSignatures(networks, sampling, description, run.own.window, run.flips, window)
+    return networks, VolumeSignatures(networks, sampling, description, run.own.window, run.flips, window, cleanup)

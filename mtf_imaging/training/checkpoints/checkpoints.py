@@ -15,7 +15,7 @@ from mtf_imaging.program.program import Program
 from mtf_imaging.training.averages import averages_in, use_averages
 from mtf_imaging.training.checkpoints import files as checkpoint_files
 from mtf_imaging.training.checkpoints.background import Background, Snapshot
-from mtf_imaging.training.checkpoints.contents import check_contents, variable_keys
+from mtf_imaging.training.checkpoints.contents import check_contents, check_dtypes, variable_keys
 
 _logger = logging.getLogger(__name__)
 _TRIES = 3
@@ -170,7 +170,7 @@ def load_weights(directory: str | Path, program: Program, averages: bool = True)
 
     Raises:
       CheckpointError: there is no checkpoint, all checkpoints are damaged, or a variable of the program is missing from
-        the last intact checkpoint or has another shape there.
+        the last intact checkpoint or has another shape or dtype there.
     """
     what = Restored.AVERAGES if averages else Restored.WEIGHTS
     path = restore_last(Path(directory), tf.train.Checkpoint(program=program), program, what)
@@ -259,6 +259,7 @@ def _restore(path: str, checkpoint: tf.train.Checkpoint, program: Program, what:
         reader = tf.train.load_checkpoint(prefix)
         shapes = reader.get_variable_to_shape_map()
         changes = check_contents(path, shapes, program, everything=what is Restored.EVERYTHING)
+        check_dtypes(path, reader.get_variable_to_dtype_map(), program)
         checkpoint.restore(prefix, options()).expect_partial()
         if what is Restored.EVERYTHING:
             changes.apply(program.variables)

@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+import tensorflow as tf
+
 from mtf_imaging.errors import CheckpointError
 from mtf_imaging.program.program import Program
 from mtf_imaging.training.checkpoints.slots import SlotChanges
@@ -56,6 +58,31 @@ def check_contents(path: str, shapes: Mapping[str, Sequence[int]], program: Prog
             settings=_SETTINGS,
         )
     return changes
+
+
+def check_dtypes(path: str, dtypes: Mapping[str, tf.DType], program: Program) -> None:
+    """Checks that the variables of a checkpoint have the dtypes of a program, because TensorFlow does not cast them.
+
+    Args:
+      path: path of the checkpoint.
+      dtypes: the dtype of each variable by its key, as returned by TensorFlow's checkpoint reader.
+      program: the `Program`.
+
+    Raises:
+      CheckpointError: a dtype differs; the message names the first variable.
+    """
+    saved = {name: dtypes[key] for name, key in variable_keys(dtypes).items()}
+    own = {name: variable.dtype for name, variable in program.variables.items()}
+    differing = [name for name in own if own[name] != saved.get(name, own[name])]
+    if differing:
+        name, *others = differing
+        more = f", and {len(others)} more variables differ" if others else ""
+        raise CheckpointError(
+            f"{path}: the variable '{name}' is {saved[name].name} in the checkpoint, but {own[name].name} in the "
+            f"network{more}. Fix: use the dtype of the training, here dtype = '{saved[name].name}', or another "
+            "model_dir.",
+            settings=("dtype", "model_dir"),
+        )
 
 
 def variable_keys(keys: Iterable[str]) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """Segments a NIfTI file with the exported network in the folder of this program.
 
 It needs TensorFlow, NumPy and nibabel, but not mtf_imaging. It repairs, reports and refuses the same file faults as
-`mtf-imaging predict`, so both write the same labels.
+`mtf-imaging predict`, and then applies the same rules to the components of the labels, so both write the same labels.
+The rules are the entry `cleanup` of `input.json`. If there are any, it also needs SciPy.
 
     python segment.py volume.nii.gz segmentation.nii.gz
 """
@@ -9,10 +10,12 @@ It needs TensorFlow, NumPy and nibabel, but not mtf_imaging. It repairs, reports
 import argparse
 import itertools
 import json
+import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import nibabel
 import numpy as np
@@ -29,10 +32,12 @@ CLEARLY = 0.08  # the distance between the centers of the body and of bone, as a
 SHEAR = 0.1  # degrees
 UNITS_MM = {0: 1.0, 1: 1000.0, 2: 1.0, 3: 1e-3}  # by the code in xyzt_units
 RAS = np.array([[0, 1], [1, 1], [2, 1]])
+KINDS = ("largest", "min_volume", "inside")
+NEIGHBORS = {6: 1, 26: 3}  # {number of neighbors: the connectivity of `ndimage.generate_binary_structure`}
 
 
 class FileFault(Exception):
-    """A file that cannot be segmented."""
+    """A file that cannot be segmented, or rules that cannot be applied."""
 
 
 class Volume(NamedTuple):
@@ -218,8 +223,45 @@ def _y_points_back(hu: np.ndarray) -> bool:
     return bool(np.average(rows, weights=bone) - np.average(rows, weights=body) > CLEARLY * depth)
 
 
-def segment(model_dir: Path, volume: Volume) -> nibabel.Nifti1Image:
-    """Returns the labels of a volume, uint8, along the axes of its file."""
+def apply_rules(labels: np.ndarray, rules: Sequence[Mapping[str, Any]], spacing: Sequence[float]) -> np.ndarray:
+    """Returns the labels without the components that rules remove, and reports the number of removed voxels.
+
+    Args:
+      labels: uint8 `[x, y, z]`, along the canonical axes.
+      rules: the rules, in the order in which they are applied. Each one is for the components of the voxels with one of
+          its `labels`, where a voxel has 6 or 26 `neighbors`. Its `kind` is "largest", which keeps the largest
+          component; "min_volume", which keeps components of at least `volume_ml`; or "inside", which keeps components
+          with a voxel that neighbors one of the `container_labels`.
+      spacing: voxel size in mm.
+    """
+    for rule in rules:
+        remaining = _apply_rule(labels, rule, math.prod(spacing) / 1000)
+        count = np.count_nonzero(labels) - np.count_nonzero(remaining)
+        if count:
+            _warn(f"the rule {rule['rule']} removed {count} voxels, {count * math.prod(spacing):.0f} mm^3.")
+        labels = remaining
+    return labels
+
+
+def _apply_rule(labels: np.ndarray, rule: Mapping[str, Any], voxel_ml: float) -> np.ndarray:
+    from scipy import ndimage
+
+    neighbors = ndimage.generate_binary_structure(3, NEIGHBORS[rule["neighbors"]])
+    numbers, count = ndimage.label(np.isin(labels, rule["labels"]), neighbors)
+    sizes = np.bincount(numbers.ravel(), minlength=count + 1)
+    stays = np.zeros(count + 1, bool)
+    if rule["kind"] == "largest":
+        stays[1 + np.argmax(sizes[1:]) if count else 0] = True  # the first one of equal sizes
+    elif rule["kind"] == "min_volume":
+        stays = sizes * voxel_ml >= rule["volume_ml"]
+    else:
+        stays[numbers[ndimage.binary_dilation(np.isin(labels, rule["container_labels"]), neighbors)]] = True
+    stays[0] = True  # all other voxels
+    return np.where(stays[numbers], labels, 0).astype(np.uint8)
+
+
+def segment(model_dir: Path, volume: Volume, rules: Sequence[Mapping[str, Any]] = ()) -> nibabel.Nifti1Image:
+    """Returns the labels of a volume, uint8, along the axes of its file, after applying some rules."""
     import tensorflow as tf
 
     order = volume.orientation
@@ -229,7 +271,7 @@ def segment(model_dir: Path, volume: Volume) -> nibabel.Nifti1Image:
     inputs = {"image": tf.constant(np.ascontiguousarray(image))}
     if "spacing" in call.structured_input_signature[1]:
         inputs["spacing"] = tf.constant(volume.spacing, tf.float64)
-    labels = call(**inputs)["labels"].numpy()
+    labels = apply_rules(call(**inputs)["labels"].numpy(), rules, volume.spacing)
     stored = orientations.apply_orientation(labels, orientations.ornt_transform(RAS, order))
     header = volume.image.header.copy()
     header.set_data_dtype(np.uint8)
@@ -245,6 +287,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("volume", type=Path, help="the image, a .nii or .nii.gz file")
     parser.add_argument("output", type=Path, help="the segmentation to write, which must not exist")
     parser.add_argument("--spacing", help="voxel size in mm, such as 0.8,0.8,2, for a header that lacks its axes")
+    parser.add_argument("--no_cleanup", action="store_true", help="do not apply the rules for components")
     own = parser.parse_args(arguments)
     try:
         spacing = None if own.spacing is None else [float(mm) for mm in own.spacing.split(",")]
@@ -255,17 +298,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if own.output.exists() or not own.output.name.endswith((".nii", ".nii.gz")):
         parser.error(f"{own.output}: the segmentation must be a new .nii or .nii.gz file")
     try:
-        channels = json.loads((own.model / "input.json").read_text())["channels"]
-        volume = read_volume(own.volume, channels, spacing)
+        card = json.loads((own.model / "input.json").read_text())
+        rules = [] if own.no_cleanup else card.get("cleanup") or []
+        _check_rules(rules)
+        volume = read_volume(own.volume, card["channels"], spacing)
     except FileFault as fault:
         print(f"segment.py: {fault}", file=sys.stderr)
         return 1
     except (OSError, ValueError, KeyError) as error:
         parser.error(f"{own.model}: is not the folder of an exported network for volumes ({error!r})")
     partial = own.output.with_name(f".partial-{own.output.name}")
-    nibabel.save(segment(own.model, volume), partial)
+    nibabel.save(segment(own.model, volume, rules), partial)
     partial.rename(own.output)
     return 0
+
+
+def _check_rules(rules: Sequence[Mapping[str, Any]]) -> None:
+    """Raises FileFault if rules cannot be applied."""
+    for rule in rules:
+        if rule["kind"] not in KINDS:
+            raise FileFault(
+                f"the rule {rule['rule']} has the kind '{rule['kind']}', but this program knows {', '.join(KINDS)}. "
+                "Fix: use the segment.py of the model, or write labels without rules with --no_cleanup."
+            )
+    if rules and find_spec("scipy") is None:
+        raise FileFault(
+            f"the rules {', '.join(rule['rule'] for rule in rules)} need SciPy, which is not installed. Fix: run pip "
+            "install scipy, or write labels without rules with --no_cleanup."
+        )
 
 
 def _warn(text: str) -> None:
