@@ -28,7 +28,7 @@ class TrainedRunSettings(Settings):
 
     Attributes:
       model_dir: folder of the run, which train wrote; with `ensemble`, the output folder of cross_validate.
-      checkpoint: the checkpoint to use: the last, or the best on the held-out cases of the training.
+      checkpoint: the checkpoint to use: the last, or the best on the cases that training held out.
       averages: whether to use the averages of the weights, if the run has them (train.average_decay), instead of the
         weights of the last step.
       ensemble: whether to average the probabilities of all folds in `model_dir`, the output folder of cross_validate.
@@ -101,9 +101,9 @@ class CleanupSetting(Settings):
     """The postprocessing of a segmentation.
 
     Attributes:
-      cleanup: rules that remove components of the segmentation, a `Cleanup` or its `cleanup_rules`: stored, none, lits,
-        or a list such as liver=largest,lesion=min_volume:0.1 (mL). Default: stored, the rules that were chosen on
-        held-out cases.
+      cleanup: rules that remove components of the segmentation: stored, none, lits, or a list such as
+        liver=largest,lesion=min_volume:0.1 (mL); in Python, also a `Cleanup`. Default: stored, the rules that were
+        chosen on held-out cases.
     """
 
     cleanup: CleanupSettings | str | None = setting(default=None, flag=True)

@@ -17,7 +17,7 @@ from pygments.lexers import PythonLexer
 from mtf_imaging import errors
 from mtf_imaging.cli.commands.all_commands import COMMANDS, GROUPS, flags_of, load
 from mtf_imaging.cli.config import configurables, gin_internals, resources
-from mtf_imaging.cli.config.flags_of_settings import required
+from mtf_imaging.cli.config.flags_of_settings import required, shown_default
 from mtf_imaging.cli.runtime.usage import usage_line
 
 # purpose -> prefixes of the modules that define its configurables
@@ -190,7 +190,7 @@ def expand(text: str) -> str:
 
 
 def _default(flag: flags.Flag) -> str:
-    return "" if flag.default in (None, False, []) else _escaped(f"`{flag.default}`")
+    return _escaped(f"`{shown}`") if (shown := shown_default(flag)) else ""
 
 
 def _sentence(text: str) -> str:
