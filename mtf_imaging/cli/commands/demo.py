@@ -31,7 +31,7 @@ class _Flags(Settings):
     kind: str | None = setting(default=None, choices=tuple(KINDS), flag=True)
 
 
-SUMMARY = "runs the whole workflow, from data to predictions, on synthetic images or on yours."
+SUMMARY = "runs the whole workflow, from data to predictions, on synthetic images or yours."
 EXAMPLE = "mtf-imaging demo --output_dir demo"
 SETTINGS = (_Flags,)
 NOTES = (
