@@ -6,7 +6,7 @@ the flag, the gin parameter, their help, and the name in messages.
 
     @settings
     class Lengths(Settings):
-        \"""The length of a training.
+        \"""The length of a training run.
 
         Attributes:
           num_steps: number of steps.

@@ -28,7 +28,7 @@ class _Flags(StudyCases):
 
     Attributes:
       num_steps: number of steps of each training run. Default: the number in the job.
-      gin_file: gin file of the job, which all trainings share; may be repeated, for instance with a layout. Default:
+      gin_file: gin file of the job, which all training runs share; may be repeated, for instance with a layout. Default:
         unet3d_study, or unet3d_context.
       num_processes: number of processes for each training run and evaluation, as in launch. The layout must use
         all of them.
@@ -107,7 +107,7 @@ class _CommandLines:
         run_command("train", data_dir=data_dir, model_dir=model_dir, seed=seed, **steps, **self._job, **self._launch)
 
     def _time_left(self) -> str:
-        """Estimates the remaining time from the previous trainings, which had the same or lower resolutions."""
+        """Estimates the remaining time from the previous training runs, which had the same or lower resolutions."""
         if not self._trained:
             self._began = time.monotonic()
             return ""

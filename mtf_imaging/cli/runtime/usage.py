@@ -21,7 +21,9 @@ _WIDTH = 100
 # absl's message for a value that is not one of the choices.
 _CHOICES = re.compile(r"flag --(?P<flag>\w+)=(?P<value>.*): value should be one of <(?P<choices>.*)>")
 # absl's message for a value that is not a number, which quotes Python.
-_NUMBERS = re.compile(r"flag --(?P<flag>\w+)=(?P<value>.*): (?P<python>invalid literal for int|could not convert string)")
+_NUMBERS = re.compile(
+    r"flag --(?P<flag>\w+)=(?P<value>.*): (?P<python>invalid literal for int|could not convert string)"
+)
 
 
 def check_words(argv: Sequence[str]) -> None:
