@@ -84,7 +84,7 @@ def test_help_of_a_command_shows_its_flags_and_an_example_that_parses(capsys, co
 
 
 @pytest.mark.parametrize(
-    "command, text",
+    ("command", "text"),
     [
         ("study", "(default: 32,64,96)"),
         ("study", "(default: marker, side, texture)"),

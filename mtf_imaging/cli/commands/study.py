@@ -28,10 +28,10 @@ class _Flags(StudyCases):
 
     Attributes:
       num_steps: number of steps of each training run. Default: the number in the job.
-      gin_file: gin file of the job, which all training runs share; may be repeated, for instance with a layout. Default:
-        unet3d_study, or unet3d_context.
-      num_processes: number of processes for each training run and evaluation, as in launch. The layout must use
-        all of them.
+      gin_file: gin file of the job, which all training runs share; may be repeated, for instance with a layout.
+        Default: unet3d_study, or unet3d_context.
+      num_processes: number of processes for each training run and evaluation, as in launch. The layout must use all
+        of them.
     """
 
     num_steps: int | None = changed(StudySettings, "num_steps", default=None)
