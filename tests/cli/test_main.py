@@ -54,6 +54,12 @@ def test_help_and_errors_do_not_import_tensorflow(argv):
     subprocess.run([sys.executable, "-c", check, *argv], check=True, capture_output=True)
 
 
+def test_the_package_runs_as_a_module(capsys):
+    command = [sys.executable, "-m", "mtf_imaging", "trian"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == run(capsys, "trian")
+
+
 def test_help_lists_every_command_with_an_example(capsys):
     code, out, err = run(capsys, "--help")
     assert (code, err) == (0, "")
