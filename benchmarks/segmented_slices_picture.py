@@ -23,7 +23,7 @@ SIZE = 64  # voxels along each dimension in the demo
 LAYOUT = Layout.parse("rows:4,cols:4", "x:rows,y:cols")
 _HU = {"cmap": "gray", "vmin": -160, "vmax": 240}
 _HALO, _LIVER, _LESION = "#0072b2", "#3ccbff", "#ff9d00"
-_PANEL_INCHES = (4.5, 4.5, 0.4)  # width, height, and height of a title
+_PANEL_INCHES = (4.5, 4.5, 0.55)  # width, height, and height of a title
 _GAP = 5.5  # voxels between two slices in the picture
 
 
@@ -55,11 +55,11 @@ def draw(image: np.ndarray, labels: np.ndarray, spacing: tuple[float, float], pa
     _draw_slices(split, ndimage.zoom(image, [SIZE / size for size in image.shape], order=1))
     titles = (
         (plain, "a CT"),
-        (split, "its slices on 4 x 4 processors, with their halos"),
-        (segmented, "its segmentation: liver and lesions"),
+        (split, "its 16 slices with their halos"),
+        (segmented, "its liver and lesions"),
     )
     for number, (panel, words) in enumerate(titles):
-        figure.text((number + 0.5) / 3, share + 0.02, words, ha="center", fontsize=12)
+        figure.text((number + 0.5) / 3, share + 0.02, words, ha="center", fontsize=21)
         panel.set_anchor("C")
         panel.set_axis_off()
     with atomic_path(path) as temporary:

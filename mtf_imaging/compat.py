@@ -321,7 +321,7 @@ def forward_operation(op: mtf.GenericGradOperation) -> mtf.Operation:
 
 
 def output_gradients(op: mtf.GenericGradOperation) -> list[mtf.Tensor]:
-    """Returns the gradients of the outputs of the forward operation."""
+    """Returns the gradients with respect to the outputs of the forward operation."""
     return op._grad_ys
 
 

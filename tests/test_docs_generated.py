@@ -37,6 +37,7 @@ def test_sections_of_commands_say_what_help_says(name):
     for part in re.split(r"\n\s*\n|\n  --", usage.command_help(name, module).partition("Flags:")[2]):
         flag, _, meaning = re.sub(r" \((needed|required)\)\n", "\n", part).partition("\n")
         meaning = re.sub(r"\s*\(default:[^()]*\)$", "", meaning)
+        meaning = re.sub(r"<([^<>]*)>: ", lambda match: match[1].replace("|", ", ") + ". ", meaning)
         assert plain(f"{flag}\n{meaning}") in section or (
             f"|--{flag.strip()}|" in section and plain(meaning) in section
         )

@@ -40,7 +40,7 @@ def main() -> None:
     known = f"{', '.join(GROUPS)}, or names: {', '.join(contenders.ALL)}"
     parser.add_argument("--contenders", default="main", help=known)
     parser.add_argument("--seeds", default="1,2,3,4,5")
-    parser.add_argument("--cpu_seconds", type=float, default=240.0, help="of a training, with its start")
+    parser.add_argument("--cpu_seconds", type=float, default=240.0, help="of a training run, with its start")
     parser.add_argument("--steps", type=int, help="steps of every training, instead of equal CPU time")
     parser.add_argument("--cores", default=",".join(map(str, sorted(os.sched_getaffinity(0)))))
     flags = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Disturbs trainings of several processes, resumes them with a different number, and compares the weights."""
+"""Disturbs training runs of several processes, resumes them with a different number, and compares the weights."""
 
 import time
 from collections.abc import Sequence

@@ -15,7 +15,7 @@ _SMALLEST = 1e-8  # a substitute in pixels for the size of empty boxes, which ha
 
 
 def intersection_over_union(anchors, boxes):
-    """Computes the area of the intersection of each anchor with each box, divided by the area of their union.
+    """Computes the intersection area of each anchor and each box, divided by their union area.
 
     Args:
       anchors: `LevelAnchors`, or Tensor[batch, rois, coords].
@@ -106,7 +106,7 @@ def _centers(boxes):
 
 
 def _overlap(low, high, box_low, box_high):
-    """Returns the length of the intersection of each anchor with each box along one dimension.
+    """Returns the length along one dimension of the intersection of each anchor and each box.
 
     The result has the dimensions of both, with the batch first and the boxes last.
     """

@@ -28,7 +28,7 @@ class SegmentationTask:
       class_weights: weight of each output of the network in the cross entropy; None weights all by 1.
       dice_weight: weight of the Dice loss, from 0 to 1.
       dice: "masks", "classes", "adaptive", or the name of a mask.
-      dice_over: the cases that the sums of all Dice losses but "adaptive" cover: "case", "batch", or "both".
+      dice_over: what the sums in a Dice loss cover: each "case", the whole "batch", or "both". "adaptive" ignores it.
       dice_background: whether "classes" includes the background.
     """
 

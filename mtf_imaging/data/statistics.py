@@ -182,7 +182,7 @@ def _last_place(exponent: int) -> int:
 
 
 def _in_units(sums: list[int], power: int) -> Fraction:
-    """Adds up sums by exponent, which are in units of the last place raised to a power."""
+    """Adds up one sum per exponent; each is in units of its last place, raised to a power."""
     return sum((Fraction(2) ** (power * _last_place(at)) * part for at, part in enumerate(sums) if part), Fraction())
 
 

@@ -49,9 +49,9 @@ class Run:
     Attributes:
       cases: the name of the cases.
       contender, title: the name and the description of the contender.
-      seed: the seed of the training.
+      seed: the seed of the training run.
       at_steps, at_budget: the scores when the step budget and the CPU time budget are spent.
-      course: all scores in the course of the training.
+      course: all scores in the course of the training run.
       planned_bytes: memory of a step on the device that needs the most, as estimated by `explain`.
       peak_bytes: peak memory of the process during the first steps.
       seconds_per_case: duration of a prediction.

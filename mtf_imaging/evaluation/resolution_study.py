@@ -24,7 +24,7 @@ class Run:
 
     Attributes:
       resolution: voxels along each axis.
-      seed: the seed of the training.
+      seed: the seed of the training run.
       dice: Dice by the names in `MEASURES`. The liver and lesion values compare whole masks and are means over
         cases. The value for a lesion size is the mean over reference lesions of that size, with 0 for each missed
         lesion, and None if the references have no lesion of that size.
@@ -42,7 +42,7 @@ def read_run(resolution: int, seed: int, metrics: str | Path) -> Run:
 
     Args:
       resolution: voxels along each axis.
-      seed: the seed of the training.
+      seed: the seed of the training run.
       metrics: the path of `metrics.json`.
     """
     contents = json.loads(Path(metrics).read_text("utf-8"))

@@ -164,7 +164,7 @@ def _predictions(folder: Path) -> list[Origin]:
 
 
 def _recorded(folder: Path, name: str) -> tuple[list[Row], dict[str, Any]]:
-    """Returns the rows and the fields of a file in the record of a folder."""
+    """Returns the rows and the fields of a file that a folder's record lists."""
     record, now = read_record(folder), digest(folder / name)
     fields, then = record.provenance_of(name, now), record.entries[name].get("sha256")
     if then != now:

@@ -14,7 +14,7 @@ from mtf_imaging.files.run_folder import CONFIG, EVAL, FACTS, TRAIN
 def held(model_dir: str | Path) -> Iterator[None]:
     """Locks a run folder within the block, so that no other process trains in it.
 
-    Unfinished files that killed trainings have left in the folders of scores and events are deleted, including those
+    Unfinished files that killed runs have left in the folders of scores and events are deleted, including those
     from other machines and containers, because only the holder of the lock writes there.
 
     Raises:

@@ -23,7 +23,7 @@ KINDS: dict[str, Kind] = {kind.name: kind for kind in (VolumeKind(), ObjectKind(
 
 
 def kind_of_data_set(data_set: Any) -> Kind:
-    """Returns the kind of the images of a data set."""
+    """Returns the kind of images in a data set."""
     return next(kind for kind in KINDS.values() if kind.has_data_set(data_set))
 
 
@@ -48,7 +48,7 @@ def read_facts(model_dir: str | Path) -> Facts | None:
 
 
 def kind_of_facts(facts: Facts | None) -> Kind:
-    """Returns the kind of the data of a run; without facts, they are volumes."""
+    """Returns the kind of data of a run, which is volumes if there are no facts."""
     return KINDS[VOLUMES if facts is None else facts.kind]
 
 
@@ -96,7 +96,7 @@ def check_no_volumes(path: str | Path, setting: str, needed: Kind) -> None:
     Args:
       path: a file or folder.
       setting: the keyword argument of the path.
-      needed: the kind of the images of the run.
+      needed: the kind of images that the run needs.
 
     Raises:
       DataError: it holds volumes.

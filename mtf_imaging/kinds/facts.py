@@ -18,21 +18,21 @@ class Facts:
     """Facts about the data of a run, stored in the run's `run.json`.
 
     Attributes:
-      kind: the name of the kind of the data. `run.json` does not store it: the fields of the description have the name
-        of the kind there, except those of volumes, and arrays have no voxel size.
+      kind: the name of the kind of data. `run.json` does not store it: there, the fields of the description have the
+        name of the kind, except for volumes, and arrays have no voxel size.
       resolution: voxels of the network's input, or all grids if there are several, in the format of
         `data.sampling.buckets.format_grids`.
       spacing: the voxel size in mm, in the format of `data.sampling.sampling.format_spacing`; "" if it differs
         between cases; None for other data than volumes.
       fold_digest: a short hash of the keys of the fold's cases; None without a fold.
-      description: the fields of the description of the data; of volumes, with the intensity schemes of the training, as
+      description: the fields that describe the data; for volumes, with the intensity schemes of the training data, as
         in a `dataset.json`. None for LiTS and for arrays.
       held_out_split: the split of the held-out images; None if the data have no splits.
       class_frequencies: the frequency of each output of the network, from which its first biases follow; None if they
         were 0.
-      patch: voxels of the patches of the training, in the format of `data.sampling.grid.format_grid`; None for whole
+      patch: voxels of the training patches, in the format of `data.sampling.grid.format_grid`; None for whole
         images.
-      provenance: the cases and the starts of the training; see `training_provenance`. None for earlier releases.
+      provenance: the training cases and the starts of the run; see `training_provenance`. None for earlier releases.
     """
 
     kind: str

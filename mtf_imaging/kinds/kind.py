@@ -62,7 +62,7 @@ class Kind:
         return False
 
     def has_data_set(self, data_set: Any) -> bool:
-        """Returns whether this is the kind of the images of a data set."""
+        """Returns whether a data set has images of this kind."""
         return isinstance(data_set, self._part("training").Training.data_sets)
 
     def training(self, data_set: Any) -> "TrainingImages":
@@ -128,7 +128,7 @@ class TrainingImages(Protocol):
     held_out: str | None = None
 
     def description(self, data_dir: Any) -> Any:
-        """Returns the description of the images of a folder; None if there is none."""
+        """Returns the description of the images in a folder; None if there is none."""
 
     def differences(self, description: Any, fields: dict[str, Any] | None, where: str) -> "list[Difference]":
         """Returns the differences from the description that a run stores, those that change what a label means.
@@ -173,7 +173,7 @@ class TrainingImages(Protocol):
         """
 
     def cases(self, data_dir: Any) -> dict[str, str | None]:
-        """Returns the digest of the files of each training image by its key; None where no digest is stored.
+        """Returns the file digest of each training image by its key; None where no digest is stored.
 
         Args:
           data_dir: the folder of the training images.
@@ -237,7 +237,7 @@ class PredictedImages(Protocol):
     An image has a `key`. It is a `Case` of volumes, a `Photo`, an `ObjectImage` or an `ArrayFile`.
 
     Attributes:
-      kind: the name of the kind of the images.
+      kind: the name of the kind of images.
       description: the description of the data that the run was trained on; None for arrays.
       idle: the settings that have no effect on these images, with the reasons.
       cleanup: the rules for the labels of volumes, an `evaluation.cleanup.Cleanup`.

@@ -60,7 +60,7 @@ def trained_network(
       task: the network that the run trained.
       grids: voxels of the network's input along each spatial dimension. If there are several grids, there is a program
         for each, built when an image of this size first occurs; all of them have the same weights.
-      model_dir: the folder of the run, or the folders of the runs of an ensemble.
+      model_dir: the run folder, or the run folders of an ensemble.
       checkpoint: "last" or "best".
       flips: axes to flip; probabilities are averaged over all combinations of flips.
       layout: the layout.

@@ -174,7 +174,7 @@ def is_folder(input_path: Path, output_path: Path) -> bool:
 
 @contextlib.contextmanager
 def writing_results(input_path: Path, output_path: Path, files: Iterable[Path]) -> Iterator[None]:
-    """Locks the folder of the results of a prediction; a single file needs no lock.
+    """Locks the results folder of a prediction; a single file needs no lock.
 
     Args:
       input_path: an image, or a folder of images.

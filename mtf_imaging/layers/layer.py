@@ -99,7 +99,7 @@ class Layer(abc.ABC):
 def scope(name: str) -> Iterator[None]:
     """Groups layers: within the `with` block, the names of weights begin with `name/`.
 
-    The numbers of layers without a name begin again. A scope that is entered a second time in a program has the same
+    The numbering of unnamed layers restarts. A scope that is entered a second time in a program has the same
     weights as the first time, so a network in it may be called several times.
 
     Args:

@@ -86,9 +86,10 @@ class StudyCases(SpacingTableSettings, WorkerSettings, ProgressSettings):
         of which a sixth is held out.
       resolutions: resolutions, in voxels along each axis.
       seeds: seeds; the network is trained once per seed at every resolution, or for every contender.
-      phantoms: with `kind` context: the kinds of synthetic cases, each of which is a separate study.
+      phantoms: with `kind` context: the kinds of synthetic cases, each of which is a separate study; may be
+        repeated.
       contenders: with `kind` context: what to compare with whole volumes: patches of up to 96, 64 and 32 voxels along
-        each axis, and whole volumes at half the resolution.
+        each axis, and whole volumes at half the resolution; may be repeated.
       spacing: with `kind` context and `input_dir`: voxel size in mm along x, y and z, as in convert.
       multiple: with `kind` context: record sizes are multiples of this number, as in convert.
     """
@@ -129,7 +130,7 @@ class StudySettings(StudyCases, NetworkSettings, PlacementSettings):
     """The settings of `study`.
 
     Attributes:
-      num_steps: number of steps in each training.
+      num_steps: number of steps of each training run.
     """
 
     num_steps: int = changed(RunSettings, "num_steps", default=400)

@@ -28,7 +28,7 @@ class TrainedRunSettings(Settings):
 
     Attributes:
       model_dir: folder of the run, which train wrote; with `ensemble`, the output folder of cross_validate.
-      checkpoint: the checkpoint to use: the last, or the best on the held-out cases of the training.
+      checkpoint: the checkpoint to use: the last, or the best on the cases that training held out.
       averages: whether to use the averages of the weights, if the run has them (train.average_decay), instead of the
         weights of the last step.
       ensemble: whether to average the probabilities of all folds in `model_dir`, the output folder of cross_validate.
@@ -103,7 +103,8 @@ class CleanupSetting(Settings):
     Attributes:
       cleanup: rules that remove components from the segmentation of a volume, such as
         liver=largest,lesion=min_volume:0.1 (mL); or lits, one liver and no lesions outside it; or none; or stored, the
-        rules that evaluate or cross_validate chose on held-out cases and stored in `model_dir`. Default: stored.
+        rules that evaluate or cross_validate chose on held-out cases and stored in `model_dir`. In Python, also a
+        `Cleanup`. Default: stored.
     """
 
     cleanup: CleanupSettings | str | None = setting(default=None, flag=True)

@@ -1,4 +1,4 @@
-"""The patches of a training, and the sliding window of a prediction."""
+"""The patches for training, and the sliding window for predictions."""
 
 from collections.abc import Mapping
 
@@ -23,7 +23,7 @@ class PatchSetting(Settings):
 
 @settings
 class PatchSettings(PatchSetting):
-    """The patches of a training.
+    """The patches for training.
 
     Attributes:
       centered_patches: the share of the patches whose center is a voxel of a label, drawn at random, as in nnU-Net. The
@@ -43,7 +43,7 @@ class SlidingWindowSettings(Settings):
     Attributes:
       sliding_window: predict with a window of this size that slides over the volume, for instance 64 or x:64,y:64,z:32,
         and average the probabilities of overlapping windows with Gaussian weights; none for the whole volume at once.
-        Default: the patch of the training, or none for a network that was trained on whole volumes.
+        Default: the patch size of the training run, or none for a network that was trained on whole volumes.
       window_step: distance between neighboring windows, as a share of the window size.
     """
 

@@ -83,12 +83,12 @@ class HardwareSettings(HostSettings):
 
 @settings
 class RecipeSettings(Settings):
-    """The length and the price of a training.
+    """The length and the price of a training run.
 
     Attributes:
-      num_steps: number of steps in the training, to compute its hours. Default: only the steps per second.
-      price_per_hour: price of one device for one hour, in any currency, to compute the cost of the training. With a
-        model of the step, it needs `hardware`.
+      num_steps: number of steps of the training run, to compute its hours. Default: only the steps per second.
+      price_per_hour: price of one device for one hour, in any currency, to compute the cost of the training run. If
+        the step time is not measured, it needs `hardware`.
     """
 
     num_steps: int | None = setting(default=None, unit="steps", least=1)

@@ -6,7 +6,7 @@ the flag, the gin parameter, their help, and the name in messages.
 
     @settings
     class Lengths(Settings):
-        \"""The length of a training.
+        \"""The length of a training run.
 
         Attributes:
           num_steps: number of steps.
@@ -86,7 +86,13 @@ class Setting(NamedTuple):
         Args:
           spell: a function that returns the caller's name for another setting.
         """
-        text = _NAMES.sub(lambda match: spell(match[1]), self.meaning)
+        return self.capitalized(_NAMES.sub(lambda match: spell(match[1]), self.meaning))
+
+    def capitalized(self, text: str) -> str:
+        """Capitalizes the first letter, except of a choice or a file name."""
+        first = text.split()[0].rstrip(":")
+        if first in (self.choices or ()) or "." in first:
+            return text
         return text[:1].upper() + text[1:]
 
 

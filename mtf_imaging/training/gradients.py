@@ -27,7 +27,7 @@ def training_step(
       ends: a function that is called with FORWARD and with BACKWARD once the graph contains all operations of that
         phase.
       frozen: the weights that are not trained.
-      average_decay: the decay of the averages of the weights, or None for no averages; see `apply_update`.
+      average_decay: the decay of the weight averages, or None for no averages; see `apply_update`.
 
     Returns:
       A function (**inputs) -> dict of Tensors[]: "loss" and the task's measures, computed before the update.

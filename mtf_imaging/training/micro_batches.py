@@ -91,7 +91,7 @@ class MicroBatches:
       layout: the layout.
       variables: a `Program` with which to share variables and step number, or None.
       frozen: the weights that are not trained.
-      average_decay: the decay of the averages of the weights, or None for no averages; see `apply_update`.
+      average_decay: the decay of the weight averages, or None for no averages; see `apply_update`.
       **options: keyword arguments for `Program`: seed, mesh_impl, devices.
 
     Attributes:

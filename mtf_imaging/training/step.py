@@ -70,7 +70,7 @@ class TrainingStep:
       dtype: the dtype of images and activations.
       seed: the seed of variables and random operations.
       frozen: the weights that are not trained, as patterns of names; see `Frozen`.
-      average_decay: the decay of the averages of the weights, or None for no averages; see `averages.apply_update`.
+      average_decay: the decay of the weight averages, or None for no averages; see `averages.apply_update`.
 
     Raises:
       ConfigError: the optimizer is not an `Optimizer`, or another argument is invalid.
@@ -172,7 +172,7 @@ class TrainingStep:
         return bool(first.sums)
 
     def batches(self, make: Callable[[int, int, Inputs], Iterator[dict]], start: int, by_part: bool) -> Iterator[dict]:
-        """Returns an iterator of the inputs of a built step, starting with step `start`.
+        """Returns an iterator over the inputs for a built step, starting with step `start`.
 
         Args:
           make: a function (batch size, number of the first batch, inputs) -> iterator of batches, as returned by

@@ -518,7 +518,7 @@ def test_other_programs_get_their_arguments_unchanged():
         ("train -- train", "launch takes only flags, but 'train' is not a flag."),
         ("--num_processes=0 -- ls", "flag --num_processes=0: 0 is not a positive integer."),
         ("--num_processes=-1 -- ls", "flag --num_processes=-1: -1 is not a positive integer."),
-        ("--num_processes=two -- ls", "flag --num_processes=two: "),
+        ("--num_processes=two -- ls", "--num_processes=two: 'two' is not an integer."),
         ("--num_processes=2 --restarts=-1 -- ls", "flag --restarts=-1: "),
         ("--num_processes=2 --command=ls -- ls", "launch has no flag '--command'"),
         ("--num_processes=2 --timeout=0 -- ls", "--timeout=0: must be a positive number of seconds. Fix: "),

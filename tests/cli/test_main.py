@@ -54,6 +54,12 @@ def test_help_and_errors_do_not_import_tensorflow(argv):
     subprocess.run([sys.executable, "-c", check, *argv], check=True, capture_output=True)
 
 
+def test_the_package_runs_as_a_module(capsys):
+    command = [sys.executable, "-m", "mtf_imaging", "trian"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == run(capsys, "trian")
+
+
 def test_help_lists_every_command_with_an_example(capsys):
     code, out, err = run(capsys, "--help")
     assert (code, err) == (0, "")
@@ -81,6 +87,21 @@ def test_help_of_a_command_shows_its_flags_and_an_example_that_parses(capsys, co
     program, name, *argv = module.EXAMPLE.split()
     assert (program, name) == ("mtf-imaging", command)
     usage.parse_flags(command, module, argv)
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        ("study", "(default: 32,64,96)"),
+        ("study", "(default: marker, side, texture)"),
+        ("score", "<lits|any>: lits scores"),
+        ("score", "\n      dataset.json with the labels."),
+        ("convert", "\n      Number of processes"),
+        ("predict", "      test-volume-N.nii[.gz]."),
+    ],
+)
+def test_help_spells_values_and_files_as_on_the_command_line(capsys, command, text):
+    assert text in run(capsys, command, "--help")[1]
 
 
 @pytest.mark.parametrize("command", ["train", "evaluate", "predict"])
@@ -147,9 +168,11 @@ def test_a_setup_flag_without_effect_is_accepted_with_a_warning(caplog, command)
             ["phantom", "--output_dir=a", "--kind=small_lesion"],
             "--kind=small_lesion: 'small_lesion' is not a choice. Did you mean 'small_lesions'? Choices: large_",
         ),
-        (["train", "--num_steps=many"], "flag --num_steps=many: invalid literal for int()"),
+        (["train", "--num_steps=many"], "--num_steps=many: 'many' is not an integer. See: mtf-imaging train --help"),
+        (["train", "--average_decay=many"], "--average_decay=many: 'many' is not a number."),
         (["train"], "train needs --data_dir and --model_dir. Example: mtf-imaging train --data_dir records"),
         (["predict", "--model_dir=a", "--input=b"], "predict needs --output."),
+        (["predict"], "predict needs --model_dir, --input and --output."),
         (
             ["evaluate", "--model_dir=a", "--input_dir=b", "--output_dir=c", "--mesh_impl=stack"],
             "Did you mean 'stacked'?",

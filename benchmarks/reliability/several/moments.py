@@ -5,7 +5,7 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Moment:
-    """A moment of a training.
+    """A moment of a training run.
 
     Attributes:
       name: the activity of the process.

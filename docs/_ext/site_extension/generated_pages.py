@@ -17,7 +17,7 @@ from pygments.lexers import PythonLexer
 from mtf_imaging import errors
 from mtf_imaging.cli.commands.all_commands import COMMANDS, GROUPS, flags_of, load
 from mtf_imaging.cli.config import configurables, gin_internals, resources
-from mtf_imaging.cli.config.flags_of_settings import required
+from mtf_imaging.cli.config.flags_of_settings import required, shown_default
 from mtf_imaging.cli.runtime.usage import usage_line
 
 # purpose -> prefixes of the modules that define its configurables
@@ -63,8 +63,7 @@ def command(name: str) -> str:
         if flag.name in idle:
             continue
         default = "required" if flag.name in required(*module.SETTINGS) else _default(flag)
-        # absl appends a note to the help of flags that may be repeated
-        rows.append((f"`--{flag.name}`", default, _escaped(flag.help.split(";\n")[0])))
+        rows.append((f"`--{flag.name}`", default, _meaning(flag)))
     parts = [
         f"### {name}",
         f"{_sentence(module.SUMMARY)}",
@@ -190,7 +189,16 @@ def expand(text: str) -> str:
 
 
 def _default(flag: flags.Flag) -> str:
-    return "" if flag.default in (None, False, []) else _escaped(f"`{flag.default}`")
+    return _escaped(f"`{shown}`") if (shown := shown_default(flag)) else ""
+
+
+def _meaning(flag: flags.Flag) -> str:
+    """Returns the help of a flag as the text of a table cell."""
+    text = flag.help.split(";\n")[0]  # absl appends a note to the help of flags that may be repeated
+    if not isinstance(flag.parser, flags.EnumParser):
+        return _escaped(text)
+    choices = ", ".join(f"`{choice}`" for choice in flag.parser.enum_values)
+    return f"{choices}. {_escaped(text.partition('>: ')[2])}"
 
 
 def _sentence(text: str) -> str:

@@ -111,7 +111,7 @@ class Conversion:
 
 @dataclasses.dataclass(frozen=True)
 class NameTable:
-    """The names of the variables of a network in a checkpoint.
+    """The variable names of a network in a checkpoint.
 
     Attributes:
       title: the name of the network.

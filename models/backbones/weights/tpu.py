@@ -89,7 +89,7 @@ def _parse(kernels: Sequence[str], shapes: Mapping[str, Shape]) -> tuple[Structu
     """Returns the structure of a network, and this package's name for each of its convolutions.
 
     Args:
-      kernels: the names of the kernels in the order of their creation.
+      kernels: the kernel names in order of creation.
       shapes: the variables of the checkpoint, {name: shape}.
     """
     sizes = [shapes[kernel][0] for kernel in kernels]

@@ -26,17 +26,17 @@ class _Flags(Settings):
         the data in `input_dir`.
     """
 
-    output_dir: str = setting(flag=True)
+    output_dir: str = setting(default="demo", flag=True)
     input_dir: str | None = setting(default=None, flag=True)
     kind: str | None = setting(default=None, choices=tuple(KINDS), flag=True)
 
 
-SUMMARY = "runs the whole workflow, from data to predictions, on synthetic or on your images."
+SUMMARY = "runs the whole workflow, from data to predictions, on synthetic images or yours."
 EXAMPLE = "mtf-imaging demo --output_dir demo"
 SETTINGS = (_Flags,)
 NOTES = (
-    "The demo takes 4 to 6 minutes, or up to 12 minutes with objects, and up to 4 GiB of memory on 2 CPU cores. It "
-    "prints every command that it runs.",
+    "On 2 CPU cores, the demo takes 6 minutes, or 10 minutes with objects, and up to 4 GiB of memory. It prints every "
+    "command that it runs.",
 )
 
 

@@ -26,9 +26,9 @@ EXAMPLE = "mtf-imaging info run"
 SETTINGS = (_Flags,)
 WORDS = "path"
 NOTES = (
-    "Examples: mtf-imaging info evaluation/metrics.json, mtf-imaging info evaluation/predictions/segmentation-3.nii.gz "
-    "and mtf-imaging info model, of an export.",
-    "Digests are SHA-256, of which the first 16 digits are shown. docs/guides/trace.md explains each line.",
+    "For one file: mtf-imaging info evaluation/metrics.json, or mtf-imaging info "
+    "evaluation/predictions/segmentation-3.nii.gz. For an exported model: mtf-imaging info model.",
+    "The output shows the first 16 digits of each SHA-256 digest. docs/guides/trace.md explains each line.",
 )
 
 

@@ -26,8 +26,8 @@ class _Flags(Settings):
       kind: large_lesions: 0 to 6 lesions per case, most of them 24 to 30 mm wide, in about 113 x 113 x 60 voxels.
         small_lesions: 8 to 14 lesions per case, two in five of them below 10 mm, in voxels half as wide. brain: a tumor
         with edema, necrosis and an enhancing rim in two channels, T1gd and FLAIR, in about 108 x 122 x 99 voxels.
-        marker, side, texture: bodies of 192 x 32 x 32 voxels with small structures of two labels, which show in a
-        marker 110 to 140 mm away, in a sign on one side as far away, or in the texture of the structures. scenes:
+        marker, side, texture: bodies of 192 x 32 x 32 voxels with small structures of two labels, which depend on a
+        marker 110 to 140 mm away, on a sign at that distance on one side, or on their own texture. scenes:
         photos of overlapping textured shapes, 112 to 160 pixels a side, in the PASCAL VOC folder structure; every
         fourth is in val.txt. objects: such photos with the boxes and masks of 1 to 6 shapes, crowd regions and empty
         photos, in the COCO layout; every fourth is in val.

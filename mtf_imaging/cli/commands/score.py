@@ -21,7 +21,7 @@ class _Flags(SpacingTableSettings, WorkerSettings):
       reference_dir: folder of reference segmentations.
       prediction_dir: folder of predictions, paired with the references by the last number in their names.
       output_dir: folder for metrics.json, metrics.csv and report.html.
-      volume_dir: folder of the images that report.html shows. Default: the reference folder, if it holds
+      volume_dir: folder of the images that report.html shows. Default: the reference folder, if it contains
         images.
       rules: lits scores liver and lesions as the LiTS challenge does; any scores all masks of dataset.json. Default:
         lits for the LiTS labels, otherwise any.

@@ -19,7 +19,7 @@ class _Flags(HardwareFlags, PatchSetting, RecipeSettings):
     Attributes:
       memory_limit: memory of a device that tensors may take, in GiB. Default: 75% of its memory, or the value in its
         gin file.
-      top: number of rows to show; layouts that differ only by an exchange of axes share a row.
+      top: number of rows to show; layouts that differ only by swapped axes share a row.
       max_resolution: whether to find the largest cube instead.
     """
 

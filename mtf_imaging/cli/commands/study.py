@@ -1,4 +1,4 @@
-"""`mtf-imaging study`: compares resolutions, or whole volumes with patches, and plots the Dice."""
+"""`mtf-imaging study`: compares resolutions, or whole volumes with patches, and plots the Dice scores."""
 
 import functools
 import time
@@ -27,10 +27,11 @@ class _Flags(StudyCases):
     """The settings with flags in this command.
 
     Attributes:
-      num_steps: number of steps in each training. Default: the number in the job.
-      gin_file: gin file of the job, which all trainings share; may be repeated, for instance with a layout. Default:
-        unet3d_study, or unet3d_context.
-      num_processes: number of processes in each training and evaluation, as in launch; the layout must use all of them.
+      num_steps: number of steps of each training run. Default: the number in the job.
+      gin_file: gin file of the job, which all training runs share; may be repeated, for instance with a layout.
+        Default: unet3d_study, or unet3d_context.
+      num_processes: number of processes for each training run and evaluation, as in launch. The layout must use all
+        of them.
     """
 
     num_steps: int | None = changed(StudySettings, "num_steps", default=None)
@@ -39,7 +40,7 @@ class _Flags(StudyCases):
     num_processes: int = setting(default=1, least=1, flag=True)
 
 
-SUMMARY = "compares resolutions, or whole volumes with patches, and plots the Dice."
+SUMMARY = "compares resolutions, or whole volumes with patches, and plots the Dice scores."
 EXAMPLE = "mtf-imaging study --output_dir study"
 SETTINGS = (_Flags,)
 
@@ -106,7 +107,7 @@ class _CommandLines:
         run_command("train", data_dir=data_dir, model_dir=model_dir, seed=seed, **steps, **self._job, **self._launch)
 
     def _time_left(self) -> str:
-        """Estimates the remaining time from the previous trainings, which had the same or lower resolutions."""
+        """Estimates the remaining time from the previous training runs, which had the same or lower resolutions."""
         if not self._trained:
             self._began = time.monotonic()
             return ""

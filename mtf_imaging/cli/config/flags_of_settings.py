@@ -31,9 +31,17 @@ def define(
     for one in listed.values():
         if one.flag not in values:
             text = one.sentences(lambda name: spelled.get(name, name)).removeprefix("Whether to ")
-            _define(
-                values, one, text[:1].upper() + text[1:], None if one.name in bound or one.is_required else one.default
-            )
+            default = None if one.name in bound or one.is_required else one.default
+            _define(values, one, one.capitalized(text), default)
+
+
+def shown_default(flag: flags.Flag) -> str:
+    """Returns the default of a flag as on a command line, or "" if it has none or is false."""
+    if flag.default in (None, False, []):
+        return ""
+    if isinstance(flag.default, list):
+        return (", " if isinstance(flag, flags.MultiFlag) else ",").join(flag.default)
+    return str(flag.default)
 
 
 def _define(values: flags.FlagValues, one: Setting, text: str, default: Any) -> None:

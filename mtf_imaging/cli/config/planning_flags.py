@@ -11,9 +11,8 @@ from mtf_imaging.settings.values import check_price
 
 # A note for all commands with --price_per_hour.
 TRAINING_COST = (
-    "The hours of a training are train.num_steps times the time of a step. --price_per_hour is the price of one "
-    "device; the cost is devices x hours x price. Start-up, waiting for data, evaluation and checkpoints are not "
-    "included."
+    "A training run takes train.num_steps times the step time. --price_per_hour is the price of one device; the cost "
+    "is devices x hours x price. Start-up, waiting for data, evaluation and checkpoints are not included."
 )
 
 # A note for the commands that plan one step.

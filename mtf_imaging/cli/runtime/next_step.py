@@ -185,7 +185,7 @@ def after_import_weights(values: flags.FlagValues, job: str, data_dir: str, gin_
 
 
 def after_study(values: flags.FlagValues) -> str:
-    """Suggests comparing the curves of all trainings."""
+    """Suggests comparing the curves of all runs."""
     return _tensorboard(values.output_dir)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from absl import flags
 
 from mtf_imaging.cli.commands.all_commands import COMMANDS, GROUPS, flags_of, load
-from mtf_imaging.cli.config.flags_of_settings import required
+from mtf_imaging.cli.config.flags_of_settings import required, shown_default
 from mtf_imaging.data.listing.names import printable
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.files.provenance.package import this_package
@@ -20,6 +20,10 @@ PROGRAM = "mtf-imaging"
 _WIDTH = 100
 # absl's message for a value that is not one of the choices.
 _CHOICES = re.compile(r"flag --(?P<flag>\w+)=(?P<value>.*): value should be one of <(?P<choices>.*)>")
+# absl's message for a value that is not a number, which quotes Python.
+_NUMBERS = re.compile(
+    r"flag --(?P<flag>\w+)=(?P<value>.*): (?P<python>invalid literal for int|could not convert string)"
+)
 
 
 def check_words(argv: Sequence[str]) -> None:
@@ -72,13 +76,13 @@ def check_flags(name: str, command, argv: list[str]) -> flags.FlagValues:
             f"{name} has no flag '--{error.flagname}'{_elsewhere(error.flagname, values)} {see}"
         ) from error
     except flags.Error as error:
-        raise ConfigError(f"{_with_closest_choice(str(error))} {see}") from error
+        raise ConfigError(f"{_explained(str(error))} {see}") from error
     if words and not hasattr(command, "WORDS"):
         hint = f" Did you mean '--{words[0]}'?" if words[0] in values else ""
         raise ConfigError(f"{name} takes only flags, but '{words[0]}' is not a flag.{hint} {see}")
     missing = [f"--{flag}" for flag in required(*command.SETTINGS) if not values[flag].value]
     if missing:
-        raise ConfigError(f"{name} needs {' and '.join(missing)}. Example: {command.EXAMPLE}")
+        raise ConfigError(f"{name} needs {_enumeration(missing)}. Example: {command.EXAMPLE}")
     if words:
         values[command.WORDS].value = [*values[command.WORDS].value, *words]
     if hasattr(command, "REST"):  # defined after parsing, so that it is not a flag of the command line
@@ -111,13 +115,21 @@ def _elsewhere(flag: str, values: flags.FlagValues) -> str:
     if not having:
         match = closest(flag, values)
         return f". Did you mean '--{match}'?" if match else "."
-    *most, last = having
-    return f", which {', '.join(most)} and {last} have." if most else f", which {last} has."
+    return f", which {_enumeration(having)} {'have' if len(having) > 1 else 'has'}."
 
 
-def _with_closest_choice(message: str) -> str:
-    """Returns absl's message, with the closest choice if a value is not one of the choices."""
-    match = _CHOICES.search(message)
+def _enumeration(words: Sequence[str]) -> str:
+    """Returns "a", "a and b" or "a, b and c"."""
+    *most, last = words
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _explained(message: str) -> str:
+    """Returns absl's message, reworded for a value that is not a number or not one of the choices."""
+    number, match = _NUMBERS.search(message), _CHOICES.search(message)
+    if number:
+        kind = "an integer" if "int" in number["python"].split() else "a number"
+        return f"--{number['flag']}={number['value']}: '{number['value']}' is not {kind}."
     if not match:
         return f"{message}."
     choices = match["choices"].split("|")
@@ -169,13 +181,18 @@ def command_help(name: str, command) -> str:
     lines.append("Flags:")
     for flag in (values[flag] for flag in values if flag not in idle):
         needed = " (required)" if flag.name in required(*command.SETTINGS) else ""
-        default = f" (default: {flag.default})" if flag.default not in (None, False, []) else ""
+        default = f" (default: {shown})" if (shown := shown_default(flag)) else ""
         lines.append(f"  --{flag.name}{needed}")
         text = flag.help.split(";\n")[0]  # drops absl's note that the flag may be repeated
-        lines += textwrap.wrap(f"{text}{default}", _WIDTH, initial_indent=" " * 6, subsequent_indent=" " * 6)
+        lines += _wrapped(f"{text}{default}", " " * 6)
     for note in getattr(command, "NOTES", ()):
-        lines += ["", *textwrap.wrap(note, _WIDTH)]
+        lines += ["", *_wrapped(note)]
     return "\n".join(lines)
+
+
+def _wrapped(text: str, indent: str = "") -> list[str]:
+    """Returns the lines of a paragraph. Names such as mtf-imaging stay whole."""
+    return textwrap.wrap(text, _WIDTH, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
 
 
 def command_list() -> str:

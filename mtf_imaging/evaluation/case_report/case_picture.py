@@ -73,7 +73,7 @@ def picture_pixels(
 
 
 def _canvas(hu, reference, prediction, spacing, title, description) -> "FigureCanvasAgg":
-    # Imported here, because the import takes longer than a small step, and trainings start without pictures.
+    # Imported here, because the import takes longer than a small step, and training starts without pictures.
     from mtf_imaging.files.figures import Figure, FigureCanvasAgg
 
     point = find_focus(reference, prediction, description).point

@@ -89,7 +89,7 @@ def _mask_groups(description: Description) -> Groups:
             groups.append((f"{mask}: lesions, IoU > 0.5", counts | {_largest_key(f"{column}_"): _LARGEST}))
     for mask, column in columns.items():
         values = {f"{column}_{name}": TITLES[name] for name in MEASURES[ANY_RULES][1:]}
-        groups.append((f"{mask}, distances in mm, volumes in ml", values))
+        groups.append((f"{mask}, distances in mm, volumes in mL", values))
     return groups
 
 

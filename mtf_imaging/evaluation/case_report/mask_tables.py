@@ -52,7 +52,7 @@ def _row(path: str, title: str, means: dict, names: tuple[str, ...]) -> Markup:
 
 
 def _head(name: str) -> Markup:
-    unit = " (mm)" if name in DISTANCES else " (ml)" if name.endswith("_ml") else ""
+    unit = " (mm)" if name in DISTANCES else " (mL)" if name.endswith("_ml") else ""
     title, what = TITLES[name]
     return tag("span", f"{title}{unit}", title=what)
 

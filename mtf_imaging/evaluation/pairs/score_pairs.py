@@ -45,7 +45,7 @@ class ScoredPair:
     Attributes:
       score: the scores of the case.
       overlays: the slices of the case for the report.
-      files: the digests of the files of the case.
+      files: the file digests of the case.
     """
 
     score: CaseScore

@@ -31,7 +31,7 @@ class CaseScore:
       lesions_by_mask: the single lesions in the reference and the prediction, for each mask that the description
         marks as lesions.
       official: the values that the challenge's original program collects from the case; None without the LiTS rules.
-      voxel_ml: the volume of a voxel in ml.
+      voxel_ml: the volume of a voxel in mL.
       tolerance: the surface Dice tolerance in mm.
     """
 

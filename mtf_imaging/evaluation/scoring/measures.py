@@ -18,7 +18,7 @@ TITLES = {
     "iou": ("IoU", "intersection over union, shared voxels / union"),
     "voe": ("VOE", "volumetric overlap error, 1 - shared voxels / union"),
     "rvd": ("RVD", "relative volume difference, (prediction - reference) / reference"),
-    "volume_error_ml": ("volume error", "in ml: volume of the prediction - volume of the reference"),
+    "volume_error_ml": ("volume error", "in mL: volume of the prediction - volume of the reference"),
     "surface_dice": ("surface Dice", "share of the points of both surfaces that lie within the tolerance"),
     "assd": ("ASSD", "in mm: average symmetric surface distance"),
     "rmsd": ("RMSD", "in mm: root mean square symmetric surface distance"),
@@ -38,7 +38,7 @@ def measures(
       overlap: the voxel counts of the masks.
       distances: the distances between their surfaces; None if a mask is empty.
       rules: the rules that name the measures, a key of `MEASURES`.
-      voxel_ml: the volume of a voxel in ml; needed for the volume error.
+      voxel_ml: the volume of a voxel in mL; needed for the volume error.
     """
     values = {
         "dice": overlap.dice,

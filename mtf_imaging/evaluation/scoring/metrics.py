@@ -156,7 +156,7 @@ def masks_table(cases: list[CaseScore], description: Description) -> str:
     summary = summarize(cases, description)
     names = ("dice_per_case", "dice_global", *MEASURES[description.rules][1:])
     heads = [f"{name} (mm)" if name in DISTANCES else name.removesuffix("_ml") for name in names]
-    heads = [f"{head} (ml)" if name.endswith("_ml") else head for head, name in zip(heads, names, strict=True)]
+    heads = [f"{head} (mL)" if name.endswith("_ml") else head for head, name in zip(heads, names, strict=True)]
     width = max(len(mask) for mask in ("mask", *description.masks))
     lines = ["  ".join([f"{'mask':{width}}", *heads])]
     for mask in description.masks:

@@ -109,7 +109,7 @@ def training_provenance(
       model_dir: the folder of the run; the starts in its `run.json` are kept.
       cases: {training case: digest of its files, or None if it is unknown}; empty for custom data sets.
       step: the first step of this start.
-      mesh_shape, layout: the layout of the training, as strings.
+      mesh_shape, layout: the layout of the run, as strings.
 
     Returns:
       `{"starts": [{"step": ..., ...}, ...], "training_cases": {case: digest}}`. A start that only repeats the last one

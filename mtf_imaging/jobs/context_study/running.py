@@ -1,4 +1,4 @@
-"""Trains one contender with several seeds in one process, and stores the course of each training."""
+"""Trains one contender with several seeds in one process, and stores the course of each training run."""
 
 import dataclasses
 import json
@@ -25,7 +25,7 @@ _NO_END = 10**6  # steps, for a training that ends when its CPU budget is spent
 
 @dataclasses.dataclass(frozen=True)
 class Trainings:
-    """The trainings of one contender.
+    """The training runs of one contender.
 
     Attributes:
       contender: the contender.
@@ -38,7 +38,7 @@ class Trainings:
       make: a function that returns the training settings for a records folder; called once in the process.
       spacing_table: CSV file with voxel sizes of files whose headers lack them.
       core: the core on which the process runs; None for any.
-      progress: whether to print the scores of each training.
+      progress: whether to print the scores of each training run.
     """
 
     contender: Contender
@@ -55,7 +55,7 @@ class Trainings:
 
 
 def run_trainings(own: Trainings) -> None:
-    """Runs the trainings one after the other."""
+    """Runs them one after the other."""
     if own.core is not None:
         os.sched_setaffinity(0, {own.core})  # must come before TensorFlow counts the cores
     logging.getLogger("mtf_imaging").setLevel(logging.ERROR)

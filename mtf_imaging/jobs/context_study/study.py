@@ -53,7 +53,7 @@ class _Cases:
         return self.folder / contender.name
 
     def result(self, contender: Contender, seed: int) -> dict[str, Any] | None:
-        """Returns the result of a training; None if it is not finished."""
+        """Returns the result of a training run; None if it is not finished."""
         path = self.results(contender) / f"{seed}.json"
         return json.loads(path.read_text()) if path.is_file() else None
 
@@ -63,7 +63,7 @@ def run_context_study(
 ) -> "list[Run]":
     """Trains every contender with every seed on the same cases, and writes `context.csv`, `.md` and `.png`.
 
-    An interrupted study resumes: finished trainings are kept.
+    An interrupted study resumes: finished training runs are kept.
 
     Args:
       own: the cases, contenders and seeds.
@@ -72,7 +72,7 @@ def run_context_study(
       num_steps: the budget in steps; None for `STEPS_OF_PHANTOMS`, or the job's number for other cases.
 
     Returns:
-      The courses of all trainings.
+      The courses of all training runs.
 
     Raises:
       ConfigError: an argument is invalid, or the folder contains a study with other settings.
@@ -217,7 +217,7 @@ def _in_turn(
 
 
 def _in_new_process(trainings: Trainings) -> None:
-    """Runs trainings in a separate process if possible."""
+    """Runs the training in a separate process if possible."""
     pool = worker_pool(1, _begin)
     if pool is None:
         run_trainings(dataclasses.replace(trainings, core=None))
@@ -233,7 +233,7 @@ def _begin() -> None:
 
 
 def _write(own: StudyCases, parts: list[_Cases], contenders: list[Contender]) -> "list[Run]":
-    """Writes the results of the finished trainings, and returns them."""
+    """Writes the results of the finished training runs, and returns them."""
     from mtf_imaging.evaluation.context_study import read_run, write_study
 
     runs = [

@@ -53,9 +53,9 @@ class HeldOutRecords:
       window: (low, high) in HU, as in training; see `resolve_intensities`.
       spacing: the spacing that the records must have, in the format of `open_records`.
       progress: whether to show a progress bar.
-      description: the channels and labels of the training. Records with other channels or labels are refused.
+      description: the channels and labels of the training data. Records with other channels or labels are refused.
       intensities: {channel: intensity scheme}, as in training; see `Records`.
-      patches: the patches of the training. Batches for the held-out loss contain one patch per case. None uses whole
+      patches: the training patches. Batches for the held-out loss contain one patch per case. None uses whole
           records.
     """
 

@@ -14,7 +14,7 @@ from mtf_imaging.training.sliding_window.windows import STEP, SlidingWindow
 
 
 def description_of_run(model_dir: str | Path) -> Description:
-    """Returns the description of the data that a run was trained on, with the intensity schemes of the training.
+    """Returns the description of the data that a run was trained on, with the intensity schemes of the training data.
 
     Raises:
       DataError: the facts file is damaged.

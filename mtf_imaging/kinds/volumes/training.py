@@ -39,7 +39,7 @@ class Training(TrainingImages):
         self._data_set = data_set
 
     def description(self, data_dir: Folder) -> Description | None:
-        """Returns the description of the records, with the intensity schemes of the training.
+        """Returns the description of the records, with the intensity schemes of the training data.
 
         The window of the data set applies to LiTS only, so the LiTS description does not contain it.
 

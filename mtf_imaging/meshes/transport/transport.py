@@ -22,7 +22,7 @@ class Message(NamedTuple):
       source: number of the shard that sends.
       target: number of the shard that receives.
       shape: shape of the tensor.
-      make: a function from the index of the source in the lists of its process to the tensor. It is called only there.
+      make: a function from the source's index in its process's lists to the tensor. It is called only there.
     """
 
     source: int
@@ -70,7 +70,7 @@ class Transport(abc.ABC):
         return contextlib.nullcontext()
 
     def index(self, shard: int) -> int | None:
-        """Returns the index of a shard in the lists of this process; None if another process computes it."""
+        """Returns the index of a shard in this process's lists; None if another process computes it."""
         return self._index.get(shard)
 
     def groups(self, axes: Collection[int]) -> list[list[int]]:

@@ -13,7 +13,7 @@ _HEAD = ("setup", "build", *_MEASURED, "step", "tensors", "moved", "step", "tens
 
 
 def text(bench: Bench) -> str:
-    """Returns a description of the machine, the step table, and the table of whole trainings.
+    """Returns a description of the machine, the step table, and the table of whole training runs.
 
     Args:
       bench: the result to show.

@@ -49,7 +49,7 @@ class RecipeCost:
 
 
 def recipe_cost(recipe: Recipe, seconds: float, batch_size: int, devices: int) -> RecipeCost:
-    """Returns the time and cost of a training.
+    """Returns the time and cost of a training run.
 
     Args:
       recipe: the training length and the device price.

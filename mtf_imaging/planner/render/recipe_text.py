@@ -21,7 +21,7 @@ def recipe_lines(cost: RecipeCost, title: str = "training") -> Iterator[str]:
     """Yields the lines for a training with a modeled step time.
 
     Args:
-      cost: the time and cost of the training.
+      cost: the time and cost of the training run.
       title: the beginning of the first line.
     """
     yield f"{title} (computed from the time per step, not measured)"
@@ -39,7 +39,7 @@ def recipe_lines(cost: RecipeCost, title: str = "training") -> Iterator[str]:
 
 
 def recipe_table(costs: Mapping[str, RecipeCost]) -> Iterator[str]:
-    """Yields a table of trainings with measured step times, one line per setup.
+    """Yields a table of training runs with measured step times, one line per setup.
 
     Args:
       costs: the time and cost by setup name; all have the same number of steps and the same price.

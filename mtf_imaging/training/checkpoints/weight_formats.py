@@ -22,7 +22,7 @@ class Conversion(Protocol):
 
 
 class NameTable(Protocol):
-    """The names of the variables of a network in a checkpoint.
+    """The variable names of a network in a checkpoint.
 
     Attributes:
       title: the name of the network.

@@ -155,7 +155,7 @@ class StoredArray:
                 yield at
 
     def _list_folder(self, folder: Path, at: Position, counts: Sequence[int]) -> Iterator[Position]:
-        """Yields the positions of the files in the folder of the first axes."""
+        """Yields the positions of the files in the folder for the first axes."""
         if folder != self.folder and folder.is_symlink():  # a link to a parent folder would repeat its files endlessly
             raise DataError(f"{folder}: is a link to a folder of chunks. Fix: copy the folder in its place.")
         for name in _names(folder):

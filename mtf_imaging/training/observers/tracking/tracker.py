@@ -119,7 +119,7 @@ class Tracker(Observer):
                 self._send([row for row in batch if row is not None], state)
             if not self._has_failed:
                 self._service.close(last.get(TRAIN, -1) >= self._num_steps - 1)
-        except Exception as error:  # any package may raise anything, and a tracker must not end a training
+        except Exception as error:  # any package may raise anything, and a tracker must not end a run
             self._fail(error or type(error).__name__)
 
     def _next_batch(self) -> list[Row | None]:
