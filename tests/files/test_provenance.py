@@ -12,6 +12,7 @@ from mtf_imaging.files.provenance.commit import FILE, read_commit
 from mtf_imaging.files.provenance.digests import digest
 from mtf_imaging.files.provenance.package import Package, this_package
 from mtf_imaging.files.provenance.provenance import Provenance, file_digests
+from mtf_imaging.files.provenance.record import Record
 from mtf_imaging.files.provenance.runs import TrainedRun, read_training, trained_run, training_provenance
 from mtf_imaging.files.provenance.text import UNKNOWN, provenance_rows, training_rows
 from tests.files.handmade_run import write_run
@@ -140,3 +141,11 @@ def test_many_training_cases_are_counted():
 
     assert text(2)["training cases"] == f"2, {'ab' * 8}: case 0, case 1"
     assert text(501)["training cases"] == f"501, {'ab' * 8}"
+
+
+def test_a_file_that_has_changed_has_no_recorded_provenance():
+    record = Record(None, [{"step": 3}], {"a.nii": {"sha256": "aa", "provenance": 0}, "b.nii": {"sha256": "bb"}})
+    assert record.provenance_of("a.nii", "aa") == {"step": 3}
+    assert record.provenance_of("a.nii", "bb") is None
+    assert record.provenance_of("b.nii", "bb") is None
+    assert record.provenance_of("c.nii", None) is None

@@ -295,7 +295,7 @@ MUTANTS = [
     ),
     *mutants(
         "mtf_imaging/files/provenance/record.py",
-        "tests/kinds/test_prediction_record.py",
+        "tests/kinds/test_prediction_record.py tests/files/test_provenance.py",
         ("if number < len(lines) - 1 or number == 0:", "if number < len(lines) - 2:"),
         ('or entry.get("sha256") != sha256', ""),
     ),
