@@ -159,7 +159,7 @@ def test_data_with_other_channels_are_refused(regions, organs, tmp_path):
     assert text.startswith(
         f"{organs / 'raw'}: dataset.json has the channels CT, but the network was trained with FLAIR, T1w; the labels "
     )
-    assert text.endswith(". Fix: give data like those of the training.")
+    assert text.endswith(". Fix: give data like the training data.")
 
 
 def test_scores_need_the_same_labels(organs, tmp_path):

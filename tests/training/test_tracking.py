@@ -174,7 +174,7 @@ def test_names_of_trackers():
 def test_missing_packages_and_accounts_are_found_before_the_training(monkeypatch):
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "mlflow" else find(name))
-    with pytest.raises(ConfigError, match=r"Fix: run pip install 'mtf-imaging\[mlflow\]'"):
+    with pytest.raises(ConfigError, match=r'Fix: run pip install "mtf-imaging\[mlflow\]"'):
         check_trackers(("mlflow",))
     check_trackers(())
 

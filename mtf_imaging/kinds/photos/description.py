@@ -279,5 +279,5 @@ def check_same_classes(path: str | Path, own: PhotoDescription, expected: PhotoD
     Raises:
       DataError: the classes or the ignore label differ.
     """
-    fix = "give data like those of the training."
+    fix = "give data like the training data."
     refuse_differences(f"{path}: has", photo_differences(own, expected), "the network was trained with", fix)

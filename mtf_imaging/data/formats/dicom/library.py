@@ -4,7 +4,7 @@ from types import ModuleType
 
 from mtf_imaging.errors import DataError
 
-INSTALL = "pip install pydicom python-gdcm"  # the extra "dicom" of this package
+INSTALL = 'pip install "mtf-imaging[dicom]"'
 _OLDEST = 3  # the first version with `pydicom.pixels`
 
 
@@ -26,6 +26,6 @@ def import_pydicom(what: object) -> ModuleType:
     if int(pydicom.__version__.partition(".")[0]) < _OLDEST:
         raise DataError(
             f"{what}: DICOM files need pydicom {_OLDEST} or later, but version {pydicom.__version__} is installed. "
-            f"Fix: run {INSTALL} -U"
+            f"Fix: run {INSTALL}"
         )
     return pydicom

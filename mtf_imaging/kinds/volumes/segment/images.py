@@ -46,7 +46,7 @@ def find_cases_of(path: str | Path, description: Description, need_labels: bool 
     own = find_description(path)[0]
     if own is not None:
         found = (differences if need_labels else channel_differences)(own, description)
-        fix = "give data like those of the training."
+        fix = "give data like the training data."
         refuse_differences(f"{path}: dataset.json has", found, "the network was trained with", fix)
     if own is None and is_plain_lits(description):
         return find_cases(path, need_labels)

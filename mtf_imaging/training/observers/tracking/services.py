@@ -51,7 +51,7 @@ def check_trackers(names: Sequence[str]) -> None:
         if any(importlib.util.find_spec(package) is None for package in _PACKAGES[name]):
             raise ConfigError(
                 f"trackers = {name!r} needs the package {name}, which is not installed. Fix: run pip install "
-                f"'mtf-imaging[{name}]'.",
+                f'"mtf-imaging[{name}]".',
                 ["trackers"],
             )
     if "wandb" in names and os.environ.get("WANDB_MODE") not in OFFLINE:
