@@ -36,7 +36,7 @@ CASES = {
         lambda: L.Norm("batch", epsilon=1e-3, is_training=False),
         2,
     ),
-    "layer_norm": (lambda: K.LayerNormalization(), lambda: L.Norm("layer", epsilon=1e-3), 2),
+    "layer_norm": (lambda: K.LayerNormalization(center=False), lambda: L.Norm("layer", epsilon=1e-3), 2),
     "group_norm": (lambda: K.GroupNormalization(2, epsilon=1e-3), lambda: L.Norm("group", groups=2, epsilon=1e-3), 2),
 }
 SIZES = (6, 5, 4)
