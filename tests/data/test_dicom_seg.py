@@ -9,13 +9,13 @@ import pydicom
 import pytest
 from scipy.spatial.transform import Rotation
 
-import mtf_imaging
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.formats.dicom.label_codes import codes_of_labels, read_label_codes
 from mtf_imaging.data.formats.write_labels import write_label_slabs
 from mtf_imaging.data.reading.images import read_geometry, read_mask, read_volume
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import ConfigError, DataError
+from mtf_imaging.files.provenance.package import this_package
 from mtf_imaging.kinds.volumes.evaluate import cases_to_evaluate
 from mtf_imaging.kinds.volumes.segment.planning import plan_predictions
 from mtf_imaging.kinds.volumes.segment.predict import predict_cases
@@ -108,7 +108,7 @@ def test_the_object_names_its_series_labels_and_program(tmp_path):
     assert referenced.SeriesInstanceUID == planes[0].SeriesInstanceUID
     uids = {item.ReferencedSOPInstanceUID for item in referenced.ReferencedInstanceSequence}
     assert uids == {plane.SOPInstanceUID for plane in planes}
-    assert first.SoftwareVersions == mtf_imaging.__version__
+    assert first.SoftwareVersions == this_package().release
     assert first.Manufacturer == first.ManufacturerModelName == "mtf_imaging"
     assert first.SeriesDescription == "Segmentation: liver, lesion"
     liver, lesion = first.SegmentSequence

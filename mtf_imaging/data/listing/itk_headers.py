@@ -7,6 +7,8 @@ from pathlib import Path
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.reading import reading_named
 
+PROVENANCE_KEY = "mtf_imaging_provenance"  # of the header field or key/value pair of our segmentations
+
 _DATA_KEYS = {"datafile", "elementdatafile"}
 _MOST_BYTES = 1 << 20  # of a header
 _LOCAL = "LOCAL"

@@ -102,7 +102,7 @@ def evaluate(
         is_shown = number < num_pictures
         with memory_named(case.volume):
             labels = segment_source(source, sampling, predict_probabilities, window, description)
-            written = write_segmentation(prediction, labels, source, cleanup, keep=is_shown, note=provenance.note)
+            written = write_segmentation(prediction, labels, source, cleanup, is_shown, provenance)
         if is_shown:
             picture = contained(output_dir, PICTURES, f"case-{case.key}.png")
             title = f"case {case.key}: Dice {dice_text(label_overlaps(written, reference, description))}"
