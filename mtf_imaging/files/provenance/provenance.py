@@ -62,7 +62,7 @@ class Provenance:
         '{"package": {"name": "mtf_imaging", "version": "0.1.0", "commit": null}, "runs": [], "rules": {}}'
         >>> run = TrainedRun("run", "ckpt-400", "last", 400, "3f2a9c1d", None, {"starts": [{"step": 0}] * 99})
         >>> len(Provenance(Package("0.1.0"), (run,)).text(400))
-        250
+        253
 
         Args:
           most_characters: the limit of the file format. A longer text leaves out the training of the runs. If it is

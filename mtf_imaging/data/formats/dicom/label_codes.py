@@ -68,11 +68,7 @@ def codes_of_labels(labels: Mapping[str, int], stated: Mapping[str, LabelCodes] 
     Raises:
       ConfigError: a label has no codes.
     """
-    known = dict(stated or {})
-    if any(name.casefold() == _LIVER_NAME for name in labels):
-        for name in labels:
-            if name.casefold() in _DEFAULTS:
-                known.setdefault(name, _DEFAULTS[name.casefold()])
+    known = {**default_codes(labels), **(stated or {})}
     missing = [name for name in labels if name not in known]
     if missing:
         raise ConfigError(
@@ -81,6 +77,18 @@ def codes_of_labels(labels: Mapping[str, int], stated: Mapping[str, LabelCodes] 
             ["output_format", _SETTING],
         )
     return {name: known[name] for name in labels}
+
+
+def default_codes(labels: Iterable[str]) -> dict[str, LabelCodes]:
+    """Returns the codes of a liver and its lesions among label names; {} if there is no liver.
+
+    >>> default_codes(("Liver", "vessel", "tumor"))["tumor"].type.meaning
+    'Neoplasm'
+    """
+    names = [*labels]
+    if not any(name.casefold() == _LIVER_NAME for name in names):
+        return {}
+    return {name: _DEFAULTS[name.casefold()] for name in names if name.casefold() in _DEFAULTS}
 
 
 def read_label_codes(path: str | Path, labels: Iterable[str]) -> dict[str, LabelCodes]:
