@@ -12,6 +12,7 @@ from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.formats.dicom.library import import_pydicom
 from mtf_imaging.data.formats.dicom.segment_frames import Frame, FramePlace, frames_geometry, place_frame, read_frames
 from mtf_imaging.data.formats.dicom.segment_labels import labels_of_segments
+from mtf_imaging.data.formats.dicom.segmentation import PARAMETER
 from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.images.made_geometry import MadeGeometry
 from mtf_imaging.data.images.stored import Stored
@@ -112,6 +113,21 @@ def segmentation_geometry(paths: Sequence[Path]) -> MadeGeometry:
     """
     headers, frames = zip(*map(_read_header, paths), strict=True)
     return frames_geometry(paths, headers, frames)
+
+
+def algorithm_parameters(path: Path) -> str:
+    """Returns the provenance in the first segment of a DICOM-SEG file, as text; "" if another program wrote it.
+
+    Raises:
+      DataError: pydicom is missing, or the file is damaged.
+    """
+    pydicom = import_pydicom(path)
+    with _damage_named(path):
+        header = pydicom.dcmread(path, stop_before_pixels=True, specific_tags=["SegmentSequence"])
+        segments = header.get("SegmentSequence") or [{}]
+        algorithms = segments[0].get("SegmentationAlgorithmIdentificationSequence") or [{}]
+        text = str(algorithms[0].get("AlgorithmParameters") or "")
+    return text.removeprefix(f"{PARAMETER}=") if text.startswith(f"{PARAMETER}=") else ""
 
 
 def _read_header(path: Path) -> tuple[Any, list[Frame]]:
