@@ -67,7 +67,7 @@ def read_frames(header: Any) -> list[Frame]:
     for own in header.PerFrameFunctionalGroupsSequence:
 
         def group(name: str, own: Any = own) -> Any:
-            return (own if name in own else shared)[name].value[0]
+            return getattr(own if name in own else shared, name)[0]
 
         along_row, along_column = np.reshape(group("PlaneOrientationSequence").ImageOrientationPatient, (2, 3))
         between_rows, between_columns = map(float, group("PixelMeasuresSequence").PixelSpacing)

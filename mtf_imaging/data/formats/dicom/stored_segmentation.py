@@ -189,11 +189,22 @@ def _read_labels(stored: StoredSegmentation) -> np.ndarray:
 
 
 def _pixels(path: Path, size: tuple[int, int]) -> Iterable[np.ndarray]:
-    """Returns the pixels of each frame, `[rows, columns]`."""
+    """Returns the pixels of each frame, `[rows, columns]`.
+
+    Raises:
+      DataError: the file is truncated; pydicom 3.0 reads missing bits as 0.
+    """
     pydicom, (columns, rows) = import_pydicom(path), size
+    file = pydicom.dcmread(path)
+    needed = -(-int(file.NumberOfFrames) * rows * columns * int(file.BitsAllocated) // 8)
+    if not file.file_meta.TransferSyntaxUID.is_encapsulated and len(file.PixelData) < needed:
+        raise DataError(
+            f"{path}: has {len(file.PixelData)} bytes of pixels, but its header declares {needed}. The file is "
+            "truncated. Fix: fetch it again."
+        )
     if columns * rows % 8:  # pydicom 3.0 cannot iterate over frames of single bits that do not fill their last byte
-        return pydicom.pixels.pixel_array(path, raw=True).reshape(-1, rows, columns)
-    return pydicom.pixels.iter_pixels(path, raw=True)
+        return pydicom.pixels.pixel_array(file, raw=True).reshape(-1, rows, columns)
+    return pydicom.pixels.iter_pixels(file, raw=True)
 
 
 def _overlap(stored: StoredSegmentation, *labels: int) -> DataError:
