@@ -201,7 +201,7 @@ def test_what_cannot_be_written_is_refused_before_the_network_is_built(tmp_path,
     without = write_series(tmp_path / "series", np.zeros(SHAPE, np.int16))
     with pytest.raises(DataError, match=r"its header lacks FrameOfReferenceUID, which DICOM-SEG refers to\. Fix: give"):
         plan_predictions(without, tmp_path / "out.dcm")
-    with pytest.raises(ConfigError, match="evaluate reads the segmentations that it writes"):
+    with pytest.raises(ConfigError, match="evaluate writes no DICOM-SEG"):
         cases_to_evaluate(tmp_path, tmp_path / "out", output_format="dicom-seg")
     monkeypatch.setitem(sys.modules, "highdicom", None)
     expected = r'need the package highdicom, which is not installed\. Fix: run pip install "mtf-imaging\[dicom-seg\]"'

@@ -27,8 +27,9 @@ CASES = {str(number): "ab" for number in range(9)}
 STARTS = [{"step": 4 * number, "version": "0.1.0", "layout": "x:rows", "mesh_shape": "rows:2"} for number in range(9)]
 RUN = TrainedRun("run", "ckpt-4", "last", 4, "ab" * 32, "cd" * 32, {"starts": STARTS, "training_cases": CASES})
 RULES = {"window": [-160.0, 240.0], "task": 'A("a\\b\n", é)', "cleanup": "none"}
-ORIGIN = Provenance(Package("0.1.0", "33b0040c43707553"), (RUN,), RULES)
-FIELDS = ORIGIN.as_json(lists_cases=False)
+LAYOUT = {"mesh_shape": "rows:2", "layout": "x:rows"}
+ORIGIN = Provenance(Package("0.1.0", "33b0040c43707553"), (RUN,), RULES, LAYOUT)
+FIELDS = {name: value for name, value in ORIGIN.as_json(lists_cases=False).items() if name != "layout"}
 
 
 @pytest.fixture(scope="module")

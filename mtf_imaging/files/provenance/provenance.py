@@ -55,8 +55,13 @@ class Provenance:
             fields |= {"files_sha256": table_digest(rows), "files": {key: {**one} for key, one in self.files.items()}}
         return fields
 
+    @property
+    def image_fields(self) -> dict[str, Any]:
+        """The fields for image files, without training cases, and without the layout, which does not change files."""
+        return dataclasses.replace(self, layout=None).as_json(lists_cases=False)
+
     def text(self, most_characters: int | None = None) -> str:
-        """Returns the provenance as JSON in ASCII, on one line, for image files; `info` reads it.
+        """Returns `image_fields` as JSON in ASCII, on one line.
 
         >>> Provenance(Package("0.1.0")).text()
         '{"package": {"name": "mtf_imaging", "version": "0.1.0", "commit": null}, "runs": [], "rules": {}}'
@@ -68,7 +73,7 @@ class Provenance:
           most_characters: the limit of the file format. A longer text leaves out the training of the runs. If it is
             still too long, the result is `note`. None for no limit.
         """
-        fields = self.as_json(lists_cases=False)
+        fields = self.image_fields
         text = json.dumps(fields)
         if most_characters is not None and len(text) > most_characters:
             text = json.dumps({**fields, "runs": [{**run, "training": None} for run in fields["runs"]]})

@@ -55,7 +55,7 @@ class Frame:
         multiscale = {"name": name, "axes": [dict(axis) for axis in self.axes], "datasets": [dataset]}
         ours: dict[str, Any] = {} if self.affine is None else {"affine": np.asarray(self.affine).tolist()}
         if provenance is not None:
-            ours[PROVENANCE] = provenance.as_json(lists_cases=False)
+            ours[PROVENANCE] = provenance.image_fields
         attributes = {"ome": {"version": _VERSION, "multiscales": [multiscale], "image-label": {}}}
         return attributes | ({OURS: ours} if ours else {})
 
