@@ -31,6 +31,17 @@ ORIENTATIONS = {
     "sagittal": (0, 1.0, 0, 0, 0, -1.0),
     "oblique": OBLIQUE,
 }
+# Elements of the modules of the Segmentation IOD (DICOM PS3.3, A.51) that must be present; some may be empty.
+REQUIRED = (
+    *("PatientName", "PatientID", "PatientBirthDate", "PatientSex", "StudyDate", "StudyTime", "StudyID"),
+    *("ReferringPhysicianName", "AccessionNumber", "StudyInstanceUID", "SeriesInstanceUID", "SeriesNumber"),
+    *("Modality", "FrameOfReferenceUID", "PositionReferenceIndicator", "Manufacturer", "ManufacturerModelName"),
+    *("DeviceSerialNumber", "SoftwareVersions", "ImageType", "InstanceNumber", "ContentLabel", "ContentDescription"),
+    *("ContentCreatorName", "ContentDate", "ContentTime", "SamplesPerPixel", "PhotometricInterpretation"),
+    *("PixelRepresentation", "BitsAllocated", "BitsStored", "HighBit", "LossyImageCompression", "SegmentationType"),
+    *("SegmentSequence", "SharedFunctionalGroupsSequence", "PerFrameFunctionalGroupsSequence", "NumberOfFrames"),
+    *("DimensionOrganizationSequence", "DimensionIndexSequence", "SOPClassUID", "SOPInstanceUID"),
+)
 SPLEEN = {"category": ["SCT", "91723000", "Anatomical Structure"], "type": ["SCT", "78961009", "Spleen"]}
 
 
@@ -104,6 +115,8 @@ def test_the_object_names_its_series_labels_and_program(tmp_path):
     assert (first.PatientID, first.PatientName, first.StudyDate) == ("P7", "A^B", "20240102")
     assert first.StudyInstanceUID == planes[0].StudyInstanceUID
     assert first.FrameOfReferenceUID == FRAME
+    for name in REQUIRED:
+        assert name in first, name
     (referenced,) = first.ReferencedSeriesSequence
     assert referenced.SeriesInstanceUID == planes[0].SeriesInstanceUID
     uids = {item.ReferencedSOPInstanceUID for item in referenced.ReferencedInstanceSequence}

@@ -121,14 +121,19 @@ def test_codes_identify_segments_with_other_names(file, volume):
     np.testing.assert_array_equal(read_mask(changed(file, old_codes), source).labels, expected)
 
 
-def test_names_identify_segments_of_other_labels(tmp_path, volume):
-    labels = {"Spleen": 1, "a" * 70: 2}
+@pytest.mark.parametrize("long", ["a" * 70, "a\\b", "脾臓 é"])
+@pytest.mark.parametrize("characters", [None, "ISO_IR 100"])
+def test_names_identify_segments_of_other_labels(tmp_path, long, characters):
+    name = "Mü^É" if characters else "A^B"
+    volume = series(tmp_path / "series", PatientName=name, **{"SpecificCharacterSet": characters} if characters else {})
+    labels = {"Spleen": 1, long: 2}
     description = Description(("CT",), labels, {name: (value,) for name, value in labels.items()})
     spleen = LabelCodes(*(Code(*code) for code in SPLEEN.values()))
-    path = write(tmp_path / "a.dcm", volume, labels_of(), {"spleen": spleen, "a" * 70: spleen})
+    path = write(tmp_path / "a.dcm", volume, labels_of(), {"spleen": spleen, long: spleen})
     source = read_volume(volume)
     found = read_mask(path, source, description).labels
     np.testing.assert_array_equal(found, source.geometry.to_canonical(labels_of()))
+    assert pydicom.dcmread(path).PatientName == name
 
 
 def written(path, volume, pixels, kind, segment_names=("liver", "lesion"), **options):

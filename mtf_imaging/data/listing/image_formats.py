@@ -52,7 +52,7 @@ MIXED = (METAIMAGE, NRRD, OME_ZARR, NIFTI)  # a folder of images may mix these f
 _NAMES = "NIfTI, OME-Zarr, NRRD"
 _MIXED_ENDINGS = tuple(end for one in MIXED for end in one.endings)
 SEGMENTATION_FORMATS = ImageFormat(f"{_NAMES} or MetaImage", _MIXED_ENDINGS, NIFTI.shown)
-SCORED_FORMATS = ImageFormat(f"{_NAMES}, MetaImage or DICOM-SEG", (*_MIXED_ENDINGS, *DICOM_SEG.endings), NIFTI.shown)
+SCORED_FORMATS = ImageFormat(f"{_NAMES}, MetaImage or DICOM-SEG", (*DICOM_SEG.endings, *_MIXED_ENDINGS), NIFTI.shown)
 VOLUME_FORMATS = ImageFormat(f"{_NAMES}, MetaImage or DICOM", _MIXED_ENDINGS, NIFTI.shown, has_dicom=True)
 OUTPUT_FORMATS = {  # of predicted segmentations of volumes, by setting
     "nifti": NIFTI,

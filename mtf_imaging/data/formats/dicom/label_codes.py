@@ -45,6 +45,11 @@ class LabelCodes:
     type: Code
     region: Code | None = None
 
+    @property
+    def meanings(self) -> tuple[str, ...]:
+        """The meaning of each code."""
+        return tuple(code.meaning for code in (self.category, self.type, self.region) if code is not None)
+
 
 _ANATOMY = Code("SCT", "91723000", "Anatomical Structure")
 _ABNORMAL = Code("SCT", "49755003", "Morphologically Abnormal Structure")
@@ -77,6 +82,15 @@ def codes_of_labels(labels: Mapping[str, int], stated: Mapping[str, LabelCodes] 
             ["output_format", _SETTING],
         )
     return {name: known[name] for name in labels}
+
+
+def segment_name(label: str) -> str:
+    """Returns the name of a label's segment, which DICOM limits to 64 characters without a backslash.
+
+    >>> segment_name("left\\\\right"), len(segment_name("a" * 70))
+    ('left/right', 64)
+    """
+    return label.replace("\\", "/")[: _MOST_CHARACTERS["meaning"]]
 
 
 def default_codes(labels: Iterable[str]) -> dict[str, LabelCodes]:

@@ -4,11 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from mtf_imaging.data.description.description import Description
-from mtf_imaging.data.formats.dicom.label_codes import Code, LabelCodes, default_codes
+from mtf_imaging.data.formats.dicom.label_codes import Code, LabelCodes, default_codes, segment_name
 from mtf_imaging.data.formats.dicom.library import import_pydicom
 from mtf_imaging.errors import DataError
 
-_MOST_CHARACTERS = 64  # of a segment's name; the writer truncates longer names
 _BACKGROUND = 0  # the number of the optional background segment of a label map
 
 
@@ -31,7 +30,7 @@ def labels_of_segments(path: Path, header: Any, description: Description) -> dic
         number, name = int(segment.SegmentNumber), str(segment.get("SegmentLabel") or "").strip()
         if number == _BACKGROUND:
             continue
-        named = [label for label in description.labels if label[:_MOST_CHARACTERS].casefold() == name.casefold()]
+        named = [label for label in description.labels if segment_name(label).casefold() == name.casefold()]
         coded = [label for label in codes if _has_codes(path, segment, codes[label])]
         if named and coded and named[0] not in coded:
             raise DataError(

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mtf_imaging.data.formats.dicom.label_codes import Code, LabelCodes
+from mtf_imaging.data.formats.dicom.label_codes import Code, LabelCodes, segment_name
 from mtf_imaging.data.formats.dicom.library import import_pydicom
 from mtf_imaging.data.formats.dicom.series import DicomGeometry
 from mtf_imaging.data.formats.label_slabs import numbered_slabs
@@ -25,6 +25,7 @@ from mtf_imaging.files.reading import reading_named
 INSTALL = 'pip install "mtf-imaging[dicom-seg]"'
 PARAMETER = "provenance"  # the name of the only algorithm parameter
 _MOST_CHARACTERS = 10240 - len(f"{PARAMETER}=")  # of the DICOM type LT
+_UTF_8 = "ISO_IR 192"
 _SERIES_NUMBER = 900  # series from scanners have smaller numbers
 # Elements that DICOM-SEG copies from the series. DICOM requires the first group; the others may be empty.
 _NEEDED = ("FrameOfReferenceUID", "StudyInstanceUID", "SeriesInstanceUID", "SOPInstanceUID")
@@ -110,10 +111,13 @@ def write_dicom_seg(
             manufacturer_model_name=NAME,
             software_versions=release,
             device_serial_number=release,  # required, but programs have no serial number
-            series_description=f"Segmentation: {', '.join(segments)}"[:64],
+            series_description=segment_name(f"Segmentation: {', '.join(segments)}"),
             content_description="Automatic segmentation",
             contributing_equipment=[_equipment(highdicom, origin)],
         )
+    file.ContentCreatorName = None  # must be present, and may be empty (DICOM PS3.3, table 10-12)
+    if not all(text.isascii() for name, codes in segments.items() for text in (name, *codes.meanings)):
+        file.SpecificCharacterSet = _UTF_8  # the character set of the series may lack these characters
     with atomic_path(path) as temporary:
         file.save_as(temporary)
 
@@ -192,7 +196,7 @@ def _descriptions(highdicom: ModuleType, segments: Mapping[str, LabelCodes], ori
     return [
         highdicom.seg.SegmentDescription(
             segment_number=number,
-            segment_label=name[:64],
+            segment_label=segment_name(name),
             segmented_property_category=concept(codes.category),
             segmented_property_type=concept(codes.type),
             anatomic_regions=None if codes.region is None else [concept(codes.region)],
