@@ -21,7 +21,8 @@ from mtf_imaging.kinds.volumes.segment.maps import NO_MAPS, MapChoice
 from mtf_imaging.kinds.volumes.segment.planning import plan_predictions, prediction_files
 from mtf_imaging.kinds.volumes.segment.predict import predict_cases
 from tests.data.test_dicom_seg import SHAPE, labels_of, series
-from tests.data.test_simpleitk import oracle
+from tests.data.test_simpleitk import HU_OF_LABEL, oracle
+from tests.data.zarr_image import write_image
 
 CASES = {str(number): "ab" for number in range(9)}
 STARTS = [{"step": 4 * number, "version": "0.1.0", "layout": "x:rows", "mesh_shape": "rows:2"} for number in range(9)]
@@ -126,3 +127,12 @@ def test_info_prints_the_provenance_of_a_single_file(volume, tmp_path, ending):
     (other,) = predicted(volume, tmp_path / f"b{ending}", origin=None)
     if ending != ".dcm":  # a DICOM-SEG file always states the package
         assert dict(mi.jobs.info(other)[0].rows)["header"] == "not recorded"
+
+
+def test_the_segmentation_of_an_image_without_an_affine_is_read(tmp_path):
+    labels = np.zeros(SHAPE, np.uint8)
+    labels[1:5, 1:4, 1:3] = 1
+    image = write_image(tmp_path / "volume-3.ome.zarr", HU_OF_LABEL[labels], scale=(1.5, 2.0, 3.0))
+    (path,) = predicted(image, tmp_path / "a.ome.zarr")
+    assert zarr_fields(path) == FIELDS
+    np.testing.assert_array_equal(read_mask(path, read_volume(image)).labels, labels)
