@@ -1,5 +1,6 @@
 """Reports the origin of a run or a result."""
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,12 +12,19 @@ from mtf_imaging.files.provenance.digests import digest
 from mtf_imaging.files.provenance.record import FILE as RECORD
 from mtf_imaging.files.provenance.record import read_record
 from mtf_imaging.files.provenance.runs import FIELD, read_training, trained_run
-from mtf_imaging.files.provenance.text import UNKNOWN, Row, provenance_rows, run_rows, short, training_rows
+from mtf_imaging.files.provenance.text import (
+    UNKNOWN,
+    Row,
+    package_text,
+    provenance_rows,
+    run_rows,
+    short,
+    training_rows,
+)
 from mtf_imaging.files.reading import check_not_special
 from mtf_imaging.files.run_folder import CONFIG, FACTS, fold_folders, is_run
 
 METRICS, CARD = "metrics.json", "input.json"
-_NIFTI = (".nii", ".nii.gz")
 
 
 class Origin(NamedTuple):
@@ -41,7 +49,8 @@ def info(path: str | Path) -> list[Origin]:
 
     Args:
       path: the folder of a run or of a cross-validation; the folder of an evaluation, its `metrics.json` or its report;
-        an exported model; a folder of predictions; or a prediction: a NIfTI file, or another file in such a folder.
+        an exported model; a folder of predictions; or a prediction: a segmentation, a map, or another
+        file in such a folder.
 
     Returns:
       An entry for each run in the folder, and for its scores, model or predictions.
@@ -70,7 +79,7 @@ def _of_folder(folder: Path) -> list[Origin]:
             found.append(_json(folder / name, what))
     if (folder / RECORD).is_file():
         found += _predictions(folder)
-    return found or _beside(folder)
+    return found or _stored(folder) or _beside(folder)
 
 
 def _of_file(path: Path) -> list[Origin]:
@@ -79,8 +88,8 @@ def _of_file(path: Path) -> list[Origin]:
         return [_json(own, "scores")] if own.is_file() else []
     if path.name == RECORD:
         return _predictions(path.parent)
-    if path.name.lower().endswith(_NIFTI):
-        return [_nifti(path)]
+    if stored := _stored(path):
+        return stored
     if path.name in (CONFIG, FACTS) and is_run(path.parent):
         return [_run(path.parent)]
     if (path.with_name(CARD)).is_file():
@@ -176,11 +185,28 @@ def _recorded(folder: Path, name: str) -> tuple[list[Row], dict[str, Any]]:
     return [*rows, *provenance_rows(fields)], {"unchanged": True, **fields}
 
 
-def _nifti(path: Path) -> Origin:
-    from mtf_imaging.data.formats.nifti.opening import open_image  # imports NumPy
+def _stored(path: Path) -> list[Origin]:
+    """Returns the origin of a segmentation or map, from its own header and from the record; [] for other files."""
+    from mtf_imaging.data.formats.stored_provenance import read_stored_provenance
 
-    note = bytes(open_image(path).header["descrip"].item()).decode("ascii", "replace").strip("\0 ")
-    beside = _beside(path)
-    rows = beside[0].rows if beside else [("record", f"neither {RECORD} nor {METRICS} names this file")]
-    fields = beside[0].fields if beside else {}
-    return Origin(f"prediction {path}", [("header", note or UNKNOWN), *rows], {"header": note, **fields})
+    text = read_stored_provenance(path)
+    if text is None:
+        return []
+    beside, own = _beside(path), _parsed(text)
+    rows = [("header", UNKNOWN if not text else package_text(own.get("package")) if own else text)]
+    if beside:
+        rows += beside[0].rows
+    else:
+        rows.append(("record", f"neither {RECORD} nor {METRICS} names this file"))
+        rows += provenance_rows(own) if own else []
+    fields = beside[0].fields if beside else own
+    return [Origin(f"prediction {path}", rows, {"header": text, **fields})]
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    """Returns the fields of a provenance in JSON; {} for the short text of NIfTI headers."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -66,7 +66,7 @@ class PredictionRecord:
 
     Attributes:
       unfinished: the numbers of the images to predict.
-      note: the provenance for the header of an image; "" for none.
+      provenance: the provenance of the files that this call writes; None for none.
     """
 
     def __init__(
@@ -78,8 +78,8 @@ class PredictionRecord:
     ):
         self._files, self._made_by, self._overwrite = files, dict(made_by or {}), overwrite
         self._own = None if provenance is None else provenance.as_json(lists_cases=False)
-        self._provenance: list[dict[str, Any]] = []  # of the files in the folder
-        self.note = "" if provenance is None else provenance.note
+        self._origins: list[dict[str, Any]] = []  # of the files in the folder
+        self.provenance = provenance
         self._entries: dict[str, dict[str, Any]] = {}
         self._file: TextIO | None = None
         self.unfinished = [*range(len(files.images))]
@@ -94,12 +94,12 @@ class PredictionRecord:
         folder = self._files.folder
         if folder is None:
             return self.unfinished
-        made_by, self._provenance, self._entries = read_record(folder)
+        made_by, self._origins, self._entries = read_record(folder)
         if made_by is not None and made_by != self._made_by:
             present = any(os.path.lexists(folder / name) for name in self._entries)
             if present and not self._overwrite:
                 raise self._made_otherwise(folder / FILE, made_by)
-            self._provenance, self._entries = [], {}
+            self._origins, self._entries = [], {}
         if not self._overwrite:
             for path in self._files.shared:
                 self._is_complete((path,), None)
@@ -125,10 +125,10 @@ class PredictionRecord:
             existing = (path for path in (*written, *self._files.shared) if os.path.lexists(path))
             self._entries |= {self._name(path): {} for path in existing}
         head: dict[str, Any] = {"made_by": self._made_by}
-        if self._own and self._own not in self._provenance and (self.unfinished or self._files.shared):
-            self._provenance.append(self._own)
-        if self._provenance:
-            head[FIELD] = self._provenance
+        if self._own and self._own not in self._origins and (self.unfinished or self._files.shared):
+            self._origins.append(self._own)
+        if self._origins:
+            head[FIELD] = self._origins
         lines = [head, *({"file": name, **entry} for name, entry in self._entries.items())]
         write_bytes(folder / FILE, "".join(f"{json.dumps(line)}\n" for line in lines).encode())
         with open(folder / FILE, "a", encoding="utf-8") as self._file:
@@ -167,8 +167,8 @@ class PredictionRecord:
         self._append({self._name(path): {} for path in outputs})
         yield
         facts: dict[str, Any] = {} if inputs is None else {"input": [*map(_stamp, inputs)]}
-        if self._own in self._provenance:
-            facts[FIELD] = self._provenance.index(self._own)
+        if self._own in self._origins:
+            facts[FIELD] = self._origins.index(self._own)
         entries = {self._name(path): {"sha256": digest(path), **facts} for path in outputs}
         if result is not None:
             entries[self._name(outputs[0])]["result"] = result

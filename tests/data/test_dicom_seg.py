@@ -9,13 +9,13 @@ import pydicom
 import pytest
 from scipy.spatial.transform import Rotation
 
-import mtf_imaging
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.formats.dicom.label_codes import codes_of_labels, read_label_codes
 from mtf_imaging.data.formats.write_labels import write_label_slabs
 from mtf_imaging.data.reading.images import read_geometry, read_mask, read_volume
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import ConfigError, DataError
+from mtf_imaging.files.provenance.package import this_package
 from mtf_imaging.kinds.volumes.evaluate import cases_to_evaluate
 from mtf_imaging.kinds.volumes.segment.planning import plan_predictions
 from mtf_imaging.kinds.volumes.segment.predict import predict_cases
@@ -31,6 +31,17 @@ ORIENTATIONS = {
     "sagittal": (0, 1.0, 0, 0, 0, -1.0),
     "oblique": OBLIQUE,
 }
+# Elements of the modules of the Segmentation IOD (DICOM PS3.3, A.51) that must be present; some may be empty.
+REQUIRED = (
+    *("PatientName", "PatientID", "PatientBirthDate", "PatientSex", "StudyDate", "StudyTime", "StudyID"),
+    *("ReferringPhysicianName", "AccessionNumber", "StudyInstanceUID", "SeriesInstanceUID", "SeriesNumber"),
+    *("Modality", "FrameOfReferenceUID", "PositionReferenceIndicator", "Manufacturer", "ManufacturerModelName"),
+    *("DeviceSerialNumber", "SoftwareVersions", "ImageType", "InstanceNumber", "ContentLabel", "ContentDescription"),
+    *("ContentCreatorName", "ContentDate", "ContentTime", "SamplesPerPixel", "PhotometricInterpretation"),
+    *("PixelRepresentation", "BitsAllocated", "BitsStored", "HighBit", "LossyImageCompression", "SegmentationType"),
+    *("SegmentSequence", "SharedFunctionalGroupsSequence", "PerFrameFunctionalGroupsSequence", "NumberOfFrames"),
+    *("DimensionOrganizationSequence", "DimensionIndexSequence", "SOPClassUID", "SOPInstanceUID"),
+)
 SPLEEN = {"category": ["SCT", "91723000", "Anatomical Structure"], "type": ["SCT", "78961009", "Spleen"]}
 
 
@@ -104,11 +115,13 @@ def test_the_object_names_its_series_labels_and_program(tmp_path):
     assert (first.PatientID, first.PatientName, first.StudyDate) == ("P7", "A^B", "20240102")
     assert first.StudyInstanceUID == planes[0].StudyInstanceUID
     assert first.FrameOfReferenceUID == FRAME
+    for name in REQUIRED:
+        assert name in first, name
     (referenced,) = first.ReferencedSeriesSequence
     assert referenced.SeriesInstanceUID == planes[0].SeriesInstanceUID
     uids = {item.ReferencedSOPInstanceUID for item in referenced.ReferencedInstanceSequence}
     assert uids == {plane.SOPInstanceUID for plane in planes}
-    assert first.SoftwareVersions == mtf_imaging.__version__
+    assert first.SoftwareVersions == this_package().release
     assert first.Manufacturer == first.ManufacturerModelName == "mtf_imaging"
     assert first.SeriesDescription == "Segmentation: liver, lesion"
     liver, lesion = first.SegmentSequence
@@ -201,7 +214,7 @@ def test_what_cannot_be_written_is_refused_before_the_network_is_built(tmp_path,
     without = write_series(tmp_path / "series", np.zeros(SHAPE, np.int16))
     with pytest.raises(DataError, match=r"its header lacks FrameOfReferenceUID, which DICOM-SEG refers to\. Fix: give"):
         plan_predictions(without, tmp_path / "out.dcm")
-    with pytest.raises(ConfigError, match="evaluate reads the segmentations that it writes"):
+    with pytest.raises(ConfigError, match="evaluate writes no DICOM-SEG"):
         cases_to_evaluate(tmp_path, tmp_path / "out", output_format="dicom-seg")
     monkeypatch.setitem(sys.modules, "highdicom", None)
     expected = r'need the package highdicom, which is not installed\. Fix: run pip install "mtf-imaging\[dicom-seg\]"'

@@ -46,7 +46,7 @@ def test_pairs(tmp_path, references, predictions, keys):
         (["s-1.nii"], ["s-1.nii", "s-3.nii"], r"s-3\.nii has no reference"),
         (["s-1.nii"], ["a-1.nii", "b-01.nii"], r"a-1\.nii and b-01\.nii are both case 1"),
         (["anna.nii"], ["p1.nii"], r"anna\.nii: the file name has no number"),
-        ([], ["p1.nii"], r"r: holds no \.nii, \.nii\.gz, \.zarr, \.ome\.zarr, .* or \.mhd file"),
+        ([], ["p1.nii"], r"r: holds no \.nii, \.nii\.gz, \.zarr, \.ome\.zarr, .* \.mhd or \.dcm file"),
     ],
 )
 def test_files_without_a_partner_are_refused(tmp_path, references, predictions, message):

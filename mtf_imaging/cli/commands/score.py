@@ -18,7 +18,7 @@ class _Flags(SpacingTableSettings, WorkerSettings):
     """The settings with flags in this command.
 
     Attributes:
-      reference_dir: folder of reference segmentations.
+      reference_dir: folder of reference segmentations, in any format that predict writes, including DICOM-SEG.
       prediction_dir: folder of predictions, paired with the references by the last number in their names.
       output_dir: folder for metrics.json, metrics.csv and report.html.
       volume_dir: folder of the images that report.html shows. Default: the reference folder, if it contains

@@ -33,12 +33,12 @@ def check_output_format(output_format: str | None, submission: bool = False) -> 
         )
 
 
-def check_read_back(output_format: str | None) -> None:
-    """Raises ConfigError if segmentations in an output format can only be written, so that they cannot be scored."""
+def check_evaluated(output_format: str | None) -> None:
+    """Raises ConfigError if `evaluate` does not write segmentations in an output format."""
     if output_format is not None and OUTPUT_FORMATS.get(output_format) is DICOM_SEG:
         raise ConfigError(
-            f"output_format '{output_format}': evaluate reads the segmentations that it writes, and DICOM-SEG is only "
-            "written. Fix: evaluate with output_format nifti, and write DICOM-SEG with predict.",
+            f"output_format '{output_format}': evaluate writes no DICOM-SEG, which needs the codes of the labels. "
+            "Fix: evaluate with output_format nifti, and write DICOM-SEG with predict.",
             ["output_format"],
         )
 

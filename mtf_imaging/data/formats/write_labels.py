@@ -12,6 +12,7 @@ from mtf_imaging.data.formats.pictures import is_picture, write_picture
 from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.listing.image_formats import is_dicom_seg, is_itk, is_zarr
 from mtf_imaging.files.atomic import atomic_path
+from mtf_imaging.files.provenance.provenance import Provenance
 
 
 def check_writable(path: Path, volume: Path) -> None:
@@ -40,6 +41,7 @@ def write_label_slabs(
     slabs: Iterable[np.ndarray],
     geometry: Geometry,
     segments: Mapping[str, LabelCodes] | None = None,
+    provenance: Provenance | None = None,
 ) -> None:
     """Writes a segmentation in the geometry of its volume.
 
@@ -54,6 +56,7 @@ def write_label_slabs(
         `geometry.plane_order`.
       geometry: geometry of the volume.
       segments: the codes of the labels 1, 2, ..., by label name; required for a .dcm file.
+      provenance: the provenance to store in the file; None for none. Pictures store none.
 
     Raises:
       DataError: the shapes of the labels and the volume differ, or a package that writes the format is missing.
@@ -63,17 +66,17 @@ def write_label_slabs(
     elif is_zarr(Path(path)):
         from mtf_imaging.data.formats.ome_zarr.write import write_zarr_labels  # takes time to import
 
-        write_zarr_labels(path, slabs, geometry)
+        write_zarr_labels(path, slabs, geometry, provenance)
     elif is_itk(Path(path)):
         from mtf_imaging.data.formats.itk.write import write_itk_labels  # an optional package
 
-        write_itk_labels(path, slabs, geometry)
+        write_itk_labels(path, slabs, geometry, provenance)
     elif is_dicom_seg(Path(path)):
         from mtf_imaging.data.formats.dicom.segmentation import write_dicom_seg  # an optional package
 
-        write_dicom_seg(path, slabs, geometry, segments or {})
+        write_dicom_seg(path, slabs, geometry, segments or {}, provenance)
     else:
-        write_nifti_labels(path, slabs, geometry)
+        write_nifti_labels(path, slabs, geometry.with_note(provenance.note if provenance else ""))
 
 
 def _write_picture(path: str | Path, slabs: Iterable[np.ndarray], geometry: Geometry) -> None:

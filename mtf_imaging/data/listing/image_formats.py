@@ -46,12 +46,13 @@ TIFF = ImageFormat("TIFF", (".tiff", ".tif"), ".tif[f]")
 OME_ZARR = ImageFormat("OME-Zarr", (".ome.zarr", ".zarr"), ".ome.zarr")
 NRRD = ImageFormat("NRRD", (".nhdr", ".seg.nrrd", ".nrrd"), ".nrrd")
 METAIMAGE = ImageFormat("MetaImage", (".mhd", ".mha"), ".mha")
-DICOM_SEG = ImageFormat("DICOM-SEG", (".dcm",), ".dcm")  # is written only
+DICOM_SEG = ImageFormat("DICOM-SEG", (".dcm",), ".dcm")
 FORMATS = (NIFTI, PNG, TIFF, OME_ZARR, NRRD, METAIMAGE)
 MIXED = (METAIMAGE, NRRD, OME_ZARR, NIFTI)  # a folder of images may mix these formats and DICOM
 _NAMES = "NIfTI, OME-Zarr, NRRD"
 _MIXED_ENDINGS = tuple(end for one in MIXED for end in one.endings)
 SEGMENTATION_FORMATS = ImageFormat(f"{_NAMES} or MetaImage", _MIXED_ENDINGS, NIFTI.shown)
+SCORED_FORMATS = ImageFormat(f"{_NAMES}, MetaImage or DICOM-SEG", (*DICOM_SEG.endings, *_MIXED_ENDINGS), NIFTI.shown)
 VOLUME_FORMATS = ImageFormat(f"{_NAMES}, MetaImage or DICOM", _MIXED_ENDINGS, NIFTI.shown, has_dicom=True)
 OUTPUT_FORMATS = {  # of predicted segmentations of volumes, by setting
     "nifti": NIFTI,

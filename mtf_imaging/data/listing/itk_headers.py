@@ -1,14 +1,18 @@
 """Reads the text headers of NRRD and MetaImage files, without SimpleITK."""
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.reading import reading_named
 
+PROVENANCE_KEY = "mtf_imaging_provenance"  # of the header field or key/value pair of our segmentations
+
 _DATA_KEYS = {"datafile", "elementdatafile"}
 _MOST_BYTES = 1 << 20  # of a header
+_ESCAPES = re.compile(r"\\[n\\]")  # in the pairs of NRRD
 _LOCAL = "LOCAL"
 _RAW_ENCODINGS = {"raw"}
 
@@ -23,6 +27,7 @@ class ItkHeader:
       fields: the values by key, in lower case and without spaces.
       data: the file of the voxels; `path` itself if they follow the header.
       offset: number of bytes before the voxels in this file.
+      pairs: the key/value pairs of a NRRD file, which programs may add.
     """
 
     path: Path
@@ -30,6 +35,7 @@ class ItkHeader:
     fields: Mapping[str, str]
     data: Path
     offset: int
+    pairs: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def is_raw(self) -> bool:
@@ -70,11 +76,12 @@ def read_itk_header(path: Path) -> ItkHeader:
             file.seek(0)
             is_nrrd = start == b"NRRD0"
             fields: dict[str, str] = {}
+            pairs: dict[str, str] = {}
             while line := file.readline(_MOST_BYTES - file.tell()):
                 text = line.decode("utf-8", "replace").strip()
                 if is_nrrd and not text:
                     break
-                _add_field(fields, text, is_nrrd)
+                _add_field(fields, pairs, text, is_nrrd)
                 if not is_nrrd and ("elementdatafile" in fields or "\0" in text):
                     break
                 if file.tell() >= _MOST_BYTES:
@@ -88,14 +95,16 @@ def read_itk_header(path: Path) -> ItkHeader:
             "again."
         )
     data = _data_file(path, fields)
-    return ItkHeader(path, is_nrrd, fields, data, end if data == path else 0)
+    return ItkHeader(path, is_nrrd, fields, data, end if data == path else 0, pairs)
 
 
-def _add_field(fields: dict[str, str], text: str, is_nrrd: bool) -> None:
+def _add_field(fields: dict[str, str], pairs: dict[str, str], text: str, is_nrrd: bool) -> None:
     if text.startswith("#"):
         return
     key, separator, value = text.partition(":" if is_nrrd else "=")
-    if separator and not value.startswith("="):  # `key:=value` of NRRD is a comment for programs
+    if is_nrrd and separator and value.startswith("="):
+        pairs.setdefault(key, _ESCAPES.sub(lambda escape: "\n" if escape[0] == r"\n" else "\\", value[1:]))
+    elif separator:
         fields.setdefault("".join(key.split()).lower(), value.strip())
 
 

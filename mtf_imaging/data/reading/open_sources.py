@@ -22,6 +22,7 @@ from mtf_imaging.data.images.sources import ImageSource, StoredSource
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.images.stored import Stored
 from mtf_imaging.data.images.voxel_values import warn_once
+from mtf_imaging.data.listing.image_formats import is_dicom_seg
 from mtf_imaging.data.modality import CT, is_ct
 from mtf_imaging.data.reading.modality_check import check_modality
 from mtf_imaging.errors import DataError
@@ -77,19 +78,27 @@ def open_image_source(
 
 
 def open_segmentation(
-    path: str | Path, known: SpacingTable = NO_TABLE, description: Description = LITS
+    path: str | Path,
+    known: SpacingTable = NO_TABLE,
+    description: Description = LITS,
+    others: Sequence[Path] = (),
 ) -> StoredSource:
     """Opens a segmentation without its volume; see `read_segmentation`.
 
     Args:
-      path: a .nii or .nii.gz file.
+      path: a .nii or .nii.gz file, or another format of volumes, or a DICOM-SEG file (.dcm).
       known: voxel sizes of files whose headers lack them.
       description: the permitted labels.
+      others: for a DICOM-SEG file, other DICOM-SEG files of the same volume. The result has the planes of all of them.
 
     Raises:
-      DataError: the file cannot be used; see `open_volume`.
+      DataError: the file cannot be used; see `open_volume` and `open_segmentation_in`.
     """
     path = Path(path)
+    if is_dicom_seg(path):
+        from mtf_imaging.data.formats.dicom.stored_segmentation import segmentation_geometry
+
+        return _dicom_seg(path, segmentation_geometry([path, *others]), description)
     (stored,), geometry = open_stored(path)
     if why := why_lost(geometry):
         geometry, size, settings = with_known_size(geometry, path, known, turned=False)
@@ -103,14 +112,17 @@ def open_mask(path: str | Path, volume: Placed, description: Description = LITS)
     """Opens the segmentation of `volume`; see `read_mask`.
 
     Args:
-      path: a .nii or .nii.gz file of labels.
+      path: a .nii or .nii.gz file of labels, or another format of volumes, or a DICOM-SEG file (.dcm).
       volume: the image of the segmentation, or another segmentation of that image.
       description: the permitted labels.
 
     Raises:
-      DataError: the file cannot be used (see `open_volume`), or the shapes of the mask and of `volume` differ.
+      DataError: the file cannot be used (see `open_volume` and `open_segmentation_in`), or the shapes of the mask and
+        of `volume` differ.
     """
     path = Path(path)
+    if is_dicom_seg(path):
+        return _dicom_seg(path, volume.geometry, description)
     (stored,), geometry = open_stored(path)
     own = volume.geometry
     same_voxels = geometry.stored_shape == own.stored_shape
@@ -126,6 +138,13 @@ def open_mask(path: str | Path, volume: Placed, description: Description = LITS)
             "Fix: give the mask that belongs to this volume."
         )
     return _mask_source(stored, dataclasses.replace(own, header=geometry.header), description)
+
+
+def _dicom_seg(path: Path, geometry: Geometry, description: Description) -> StoredSource:
+    """Opens a DICOM-SEG file in the voxel grid of a volume."""
+    from mtf_imaging.data.formats.dicom.stored_segmentation import open_segmentation_in
+
+    return _mask_source(open_segmentation_in(path, geometry, description), geometry, description)
 
 
 def _mask_source(stored: Stored, geometry: Geometry, description: Description) -> StoredSource:

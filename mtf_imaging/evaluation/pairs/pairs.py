@@ -7,7 +7,7 @@ from pathlib import Path
 from mtf_imaging.data.cases.cases import natural_key
 from mtf_imaging.data.listing.foreign_formats import foreign_files, how_to_convert, skipped_text
 from mtf_imaging.data.listing.image_files import image_files
-from mtf_imaging.data.listing.image_formats import SEGMENTATION_FORMATS, ImageFormat
+from mtf_imaging.data.listing.image_formats import SCORED_FORMATS, ImageFormat
 from mtf_imaging.data.listing.names import normalize_name
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.provenance.provenance import file_digests
@@ -41,7 +41,7 @@ class Pair:
 
 
 def find_pairs(
-    reference_dir: str | Path, prediction_dir: str | Path, image_format: ImageFormat = SEGMENTATION_FORMATS
+    reference_dir: str | Path, prediction_dir: str | Path, image_format: ImageFormat = SCORED_FORMATS
 ) -> list[Pair]:
     """Pairs each reference with its prediction, in natural order.
 
@@ -61,7 +61,7 @@ def find_pairs(
       reference_dir: folder of references; it may also contain the volumes, `volume-N`.
       prediction_dir: folder of predictions. A file without a partner is an error, because a score over fewer cases
         than intended could go unnoticed.
-      image_format: the file format of the segmentations; by default, NIfTI files and OME-Zarr folders.
+      image_format: the file format of the segmentations; by default, all formats of volumes.
 
     Returns:
       One or more pairs.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
-from mtf_imaging.data.listing.image_formats import SEGMENTATION_FORMATS, format_by_ending, is_picture_ending
+from mtf_imaging.data.listing.image_formats import SCORED_FORMATS, format_by_ending, is_picture_ending
 from mtf_imaging.evaluation.pairs.pairs import Pair, find_pairs
 from mtf_imaging.evaluation.pairs.rules import choose_description
 from mtf_imaging.evaluation.pairs.score_pairs import ScoredPair, score_pairs, write_scores
@@ -61,7 +61,7 @@ def score_folders(
     check_tolerance(surface_tolerance)
     description = choose_description(reference_dir, rules, dataset_json)
     is_picture = is_picture_ending(description.file_ending)
-    image_format = (format_by_ending(description.file_ending) if is_picture else None) or SEGMENTATION_FORMATS
+    image_format = (format_by_ending(description.file_ending) if is_picture else None) or SCORED_FORMATS
     pairs = add_volumes(find_pairs(reference_dir, prediction_dir, image_format), volume_dir)
     check_outside(Path(output_dir), Path(reference_dir))
     run = functools.partial(in_parallel, workers=workers or default_workers(WORKER_BYTES))

@@ -14,9 +14,10 @@ from tqdm import tqdm
 from mtf_imaging.data.cases.cases import natural_key
 from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
 from mtf_imaging.data.images.geometry import Geometry
-from mtf_imaging.data.images.sources import ImageSource
+from mtf_imaging.data.images.sources import ImageSource, StoredSource
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.images.voxel_values import any_labeled, warn_of_empty
+from mtf_imaging.data.listing.image_formats import is_dicom_seg
 from mtf_imaging.data.reading.open_sources import open_image_source, open_mask, open_segmentation, open_volume
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.case_report.display import shows_ct
@@ -220,7 +221,7 @@ def _read(pair: Pair, known: SpacingTable, description: Description) -> _Case:
             _warn_of_image(pair, description, error)
             image = None
     if image is None:
-        mask = open_segmentation(pair.reference, known, description)
+        mask = _open_alone(pair, known, description)
         reference = read_compact(mask)
     if not any(any_labeled(reference[region], description) for region in slabs(whole(reference.shape))):
         check_scored(pair.reference, reference, description)
@@ -228,6 +229,18 @@ def _read(pair: Pair, known: SpacingTable, description: Description) -> _Case:
     frame = image or mask
     prediction = read_compact(open_mask(pair.prediction, frame, description))
     return _Case(prediction, reference, frame.geometry, mask.geometry, image)
+
+
+def _open_alone(pair: Pair, known: SpacingTable, description: Description) -> StoredSource:
+    """Opens a reference without its image.
+
+    A DICOM-SEG file has only the planes with labels, so the prediction states the voxel grid, too.
+    """
+    if not is_dicom_seg(pair.reference):
+        return open_segmentation(pair.reference, known, description)
+    if is_dicom_seg(pair.prediction):
+        return open_segmentation(pair.reference, known, description, [pair.prediction])
+    return open_mask(pair.reference, open_segmentation(pair.prediction, known, description), description)
 
 
 def _open_image(path: Path, known: SpacingTable, description: Description) -> ImageSource:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from mtf_imaging.data.listing.dicom_files import holds_dicom
 from mtf_imaging.data.listing.image_files import image_files
-from mtf_imaging.data.listing.image_formats import PNG, TIFF, VOLUME_FORMATS, ImageFormat
+from mtf_imaging.data.listing.image_formats import PNG, SCORED_FORMATS, TIFF, VOLUME_FORMATS, ImageFormat
 from mtf_imaging.data.listing.names import normalize_name
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.pairs.pairs import Pair, last_number
@@ -52,8 +52,7 @@ def add_volumes(pairs: list[Pair], volume_dir: str | Path | None = None) -> list
 
 def _beside(reference: Path, listed: Callable[[Path, ImageFormat], dict[str, Path]]) -> Path | None:
     """Returns the image of a segmentation, from its folder or from the adjacent image folder."""
-    image_format = _image_format(reference)
-    folders, stem = [], normalize_name(image_format.stem(reference))
+    image_format, folders, stem = _image_format(reference), [], _stem(reference)
     if lits := _lits_stem(stem):
         folders.append((reference.parent, [lits]))
     if match := re.fullmatch(r"labels(Tr|Ts|Va)", reference.absolute().parent.name):
@@ -68,7 +67,7 @@ def _beside(reference: Path, listed: Callable[[Path, ImageFormat], dict[str, Pat
 
 
 def _among(files: dict[str, Path], reference: Path) -> Path | None:
-    stem = normalize_name(_image_format(reference).stem(reference))
+    stem = _stem(reference)
     files = {name: path for name, path in files.items() if path.resolve() != reference.resolve()}
     for name in (_lits_stem(stem), f"{stem}_0000", stem):
         if name in files:
@@ -93,6 +92,12 @@ def _images_by_name(folder: Path, image_format: ImageFormat) -> dict[str, Path]:
         return {}
     paths = image_files(folder, image_format, subfolders=False, needed=False)
     return {normalize_name(image_format.stem(path)): path for path in paths}
+
+
+def _stem(reference: Path) -> str:
+    """Returns the normalized name of a segmentation."""
+    stem = next(one.stem(reference) for one in (PNG, TIFF, SCORED_FORMATS) if one.stem(reference) is not None)
+    return normalize_name(stem)
 
 
 def _image_format(path: Path) -> ImageFormat:

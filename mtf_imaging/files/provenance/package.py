@@ -29,6 +29,15 @@ class Package:
         return {"name": NAME, "version": self.version, "commit": self.commit}
 
     @property
+    def release(self) -> str:
+        """The version and the commit.
+
+        >>> Package("0.1.0", "33b0040c1e2d3f4a").release
+        '0.1.0+g33b0040c1'
+        """
+        return self.text.removeprefix(f"{NAME} ")
+
+    @property
     def text(self) -> str:
         """The name, the version and the commit.
 

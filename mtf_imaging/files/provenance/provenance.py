@@ -1,6 +1,7 @@
 """The provenance of predictions and scores."""
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,32 @@ class Provenance:
             rows = {f"{case}\t{what}": own for case, files in self.files.items() for what, own in files.items()}
             fields |= {"files_sha256": table_digest(rows), "files": {key: {**one} for key, one in self.files.items()}}
         return fields
+
+    @property
+    def image_fields(self) -> dict[str, Any]:
+        """The fields for image files, without training cases, and without the layout, which does not change files."""
+        return dataclasses.replace(self, layout=None).as_json(lists_cases=False)
+
+    def text(self, most_characters: int | None = None) -> str:
+        """Returns `image_fields` as JSON in ASCII, on one line.
+
+        >>> Provenance(Package("0.1.0")).text()
+        '{"package": {"name": "mtf_imaging", "version": "0.1.0", "commit": null}, "runs": [], "rules": {}}'
+        >>> run = TrainedRun("run", "ckpt-400", "last", 400, "3f2a9c1d", None, {"starts": [{"step": 0}] * 99})
+        >>> len(Provenance(Package("0.1.0"), (run,)).text(400))
+        253
+
+        Args:
+          most_characters: the limit of the file format. A longer text leaves out the training of the runs. If it is
+            still too long, the result is `note`. None for no limit.
+        """
+        fields = self.image_fields
+        text = json.dumps(fields)
+        if most_characters is not None and len(text) > most_characters:
+            text = json.dumps({**fields, "runs": [{**run, "training": None} for run in fields["runs"]]})
+            if len(text) > most_characters:
+                return self.note[:most_characters]
+        return text
 
     @property
     def note(self) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from mtf_imaging.data.cases.cases import Case, natural_key
-from mtf_imaging.data.cases.prediction_names import check_read_back, with_output_format
+from mtf_imaging.data.cases.prediction_names import check_evaluated, with_output_format
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.images.cropping import warn_of_cropped_labels
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
@@ -102,7 +102,7 @@ def evaluate(
         is_shown = number < num_pictures
         with memory_named(case.volume):
             labels = segment_source(source, sampling, predict_probabilities, window, description)
-            written = write_segmentation(prediction, labels, source, cleanup, keep=is_shown, note=provenance.note)
+            written = write_segmentation(prediction, labels, source, cleanup, is_shown, provenance)
         if is_shown:
             picture = contained(output_dir, PICTURES, f"case-{case.key}.png")
             title = f"case {case.key}: Dice {dice_text(label_overlaps(written, reference, description))}"
@@ -159,9 +159,9 @@ def cases_to_evaluate(
     Raises:
       DataError: the input is missing; the header of a volume cannot be read; or the output folder contains results of
           other cases, is inside the input folder, or is the folder of a run.
-      ConfigError: there is no such output format, or predictions of this format cannot be scored.
+      ConfigError: there is no such output format, or evaluate does not write predictions in this format.
     """
-    check_read_back(output_format)
+    check_evaluated(output_format)
     cases = with_output_format(find_cases_of(input_dir, description), output_format)
     if only is not None:
         cases = _select_cases(cases, only, input_dir)

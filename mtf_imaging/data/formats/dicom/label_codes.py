@@ -45,6 +45,11 @@ class LabelCodes:
     type: Code
     region: Code | None = None
 
+    @property
+    def meanings(self) -> tuple[str, ...]:
+        """The meaning of each code."""
+        return tuple(code.meaning for code in (self.category, self.type, self.region) if code is not None)
+
 
 _ANATOMY = Code("SCT", "91723000", "Anatomical Structure")
 _ABNORMAL = Code("SCT", "49755003", "Morphologically Abnormal Structure")
@@ -68,11 +73,7 @@ def codes_of_labels(labels: Mapping[str, int], stated: Mapping[str, LabelCodes] 
     Raises:
       ConfigError: a label has no codes.
     """
-    known = dict(stated or {})
-    if any(name.casefold() == _LIVER_NAME for name in labels):
-        for name in labels:
-            if name.casefold() in _DEFAULTS:
-                known.setdefault(name, _DEFAULTS[name.casefold()])
+    known = {**default_codes(labels), **(stated or {})}
     missing = [name for name in labels if name not in known]
     if missing:
         raise ConfigError(
@@ -81,6 +82,27 @@ def codes_of_labels(labels: Mapping[str, int], stated: Mapping[str, LabelCodes] 
             ["output_format", _SETTING],
         )
     return {name: known[name] for name in labels}
+
+
+def segment_name(label: str) -> str:
+    """Returns the name of a label's segment, which DICOM limits to 64 characters without a backslash.
+
+    >>> segment_name("left\\\\right"), len(segment_name("a" * 70))
+    ('left/right', 64)
+    """
+    return label.replace("\\", "/")[: _MOST_CHARACTERS["meaning"]]
+
+
+def default_codes(labels: Iterable[str]) -> dict[str, LabelCodes]:
+    """Returns the codes of a liver and its lesions among label names; {} if there is no liver.
+
+    >>> default_codes(("Liver", "vessel", "tumor"))["tumor"].type.meaning
+    'Neoplasm'
+    """
+    names = [*labels]
+    if not any(name.casefold() == _LIVER_NAME for name in names):
+        return {}
+    return {name: _DEFAULTS[name.casefold()] for name in names if name.casefold() in _DEFAULTS}
 
 
 def read_label_codes(path: str | Path, labels: Iterable[str]) -> dict[str, LabelCodes]:

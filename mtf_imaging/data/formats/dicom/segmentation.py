@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-import mtf_imaging
-from mtf_imaging.data.formats.dicom.label_codes import Code, LabelCodes
+from mtf_imaging.data.formats.dicom.label_codes import Code, LabelCodes, segment_name
 from mtf_imaging.data.formats.dicom.library import import_pydicom
 from mtf_imaging.data.formats.dicom.series import DicomGeometry
 from mtf_imaging.data.formats.label_slabs import numbered_slabs
@@ -19,10 +18,14 @@ from mtf_imaging.data.listing.dicom_files import first_dicom_file
 from mtf_imaging.data.listing.image_formats import is_zarr
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.atomic import atomic_path
+from mtf_imaging.files.provenance.package import NAME
+from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.reading import reading_named
 
 INSTALL = 'pip install "mtf-imaging[dicom-seg]"'
-_PROGRAM = "mtf_imaging"
+PARAMETER = "provenance"  # the name of the only algorithm parameter
+_MOST_CHARACTERS = 10240 - len(f"{PARAMETER}=")  # of the DICOM type LT
+_UTF_8 = "ISO_IR 192"
 _SERIES_NUMBER = 900  # series from scanners have smaller numbers
 # Elements that DICOM-SEG copies from the series. DICOM requires the first group; the others may be empty.
 _NEEDED = ("FrameOfReferenceUID", "StudyInstanceUID", "SeriesInstanceUID", "SOPInstanceUID")
@@ -58,12 +61,20 @@ def import_highdicom(what: object) -> ModuleType:
 
 
 def write_dicom_seg(
-    path: str | Path, slabs: Iterable[np.ndarray], geometry: Geometry, segments: Mapping[str, LabelCodes]
+    path: str | Path,
+    slabs: Iterable[np.ndarray],
+    geometry: Geometry,
+    segments: Mapping[str, LabelCodes],
+    provenance: Provenance | None = None,
 ) -> None:
     """Writes a segmentation as one DICOM-SEG object, which refers to the files of its series.
 
     Each label is a binary segment. Frames without voxels of a label are left out. All labels are held in memory, at 2
     bytes per voxel. Each call creates new UIDs for the object and its series. The write is atomic.
+
+    The provenance is stored where DICOM PS3.3 provides for it: the version in SoftwareVersions (C.7.5.2) and
+    AlgorithmVersion, the JSON text in AlgorithmParameters of each segment (Algorithm Identification Macro, 10.16), and
+    the short form in ContributionDescription of the Contributing Equipment Sequence (SOP Common Module, C.12.1.1.5).
 
     Args:
       path: the .dcm file to write or replace.
@@ -71,6 +82,7 @@ def write_dicom_seg(
         `geometry.plane_order`.
       geometry: geometry of the series.
       segments: the codes of the labels 1, 2, ..., by label name.
+      provenance: the provenance to store; None for that of the package only.
 
     Raises:
       DataError: highdicom is missing; the volume is not a DICOM series, or its files lack required elements; or the
@@ -83,23 +95,29 @@ def write_dicom_seg(
     labels = np.ascontiguousarray(np.concatenate(stored, axis=2).transpose(2, 1, 0))  # [plane, row, column]
     del stored
     headers = read_headers(geometry.files)
+    origin = provenance or Provenance()
+    release = origin.package.release[:64]
     with _quiet():
         file = highdicom.seg.Segmentation(
             source_images=headers,
             pixel_array=labels,
             segmentation_type=highdicom.seg.SegmentationTypeValues.BINARY,
-            segment_descriptions=_descriptions(highdicom, segments),
+            segment_descriptions=_descriptions(highdicom, segments, origin),
             series_instance_uid=highdicom.UID(),
             series_number=_SERIES_NUMBER,
             sop_instance_uid=highdicom.UID(),
             instance_number=1,
-            manufacturer=_PROGRAM,
-            manufacturer_model_name=_PROGRAM,
-            software_versions=mtf_imaging.__version__,
-            device_serial_number=mtf_imaging.__version__,  # required, but programs have no serial number
-            series_description=f"Segmentation: {', '.join(segments)}"[:64],
+            manufacturer=NAME,
+            manufacturer_model_name=NAME,
+            software_versions=release,
+            device_serial_number=release,  # required, but programs have no serial number
+            series_description=segment_name(f"Segmentation: {', '.join(segments)}"),
             content_description="Automatic segmentation",
+            contributing_equipment=[_equipment(highdicom, origin)],
         )
+    file.ContentCreatorName = None  # must be present, and may be empty (DICOM PS3.3, table 10-12)
+    if not all(text.isascii() for name, codes in segments.items() for text in (name, *codes.meanings)):
+        file.SpecificCharacterSet = _UTF_8  # the character set of the series may lack these characters
     with atomic_path(path) as temporary:
         file.save_as(temporary)
 
@@ -154,11 +172,22 @@ def read_headers(files: Sequence[Path]) -> list[Any]:
     return headers
 
 
-def _descriptions(highdicom: ModuleType, segments: Mapping[str, LabelCodes]) -> list[Any]:
+def _equipment(highdicom: ModuleType, origin: Provenance) -> Any:
+    return highdicom.ContributingEquipment(
+        manufacturer=NAME,
+        purpose_of_reference=highdicom.sr.CodedConcept("109102", "DCM", "Processing Equipment"),
+        manufacturer_model_name=NAME,
+        software_versions=origin.package.release[:64],
+        contribution_description=origin.note,
+    )
+
+
+def _descriptions(highdicom: ModuleType, segments: Mapping[str, LabelCodes], origin: Provenance) -> list[Any]:
     algorithm = highdicom.AlgorithmIdentificationSequence(
-        name=_PROGRAM,
-        version=mtf_imaging.__version__,
+        name=NAME,
+        version=origin.package.release[:64],
         family=highdicom.sr.CodedConcept("123110", "DCM", "Artificial Intelligence"),
+        parameters={PARAMETER: origin.text(_MOST_CHARACTERS)},
     )
 
     def concept(code: Code) -> Any:
@@ -167,7 +196,7 @@ def _descriptions(highdicom: ModuleType, segments: Mapping[str, LabelCodes]) -> 
     return [
         highdicom.seg.SegmentDescription(
             segment_number=number,
-            segment_label=name[:64],
+            segment_label=segment_name(name),
             segmented_property_category=concept(codes.category),
             segmented_property_type=concept(codes.type),
             anatomic_regions=None if codes.region is None else [concept(codes.region)],

@@ -9,11 +9,16 @@ from mtf_imaging.data.formats.itk.geometry import place_of
 from mtf_imaging.data.formats.itk.library import import_simpleitk
 from mtf_imaging.data.formats.label_slabs import numbered_slabs
 from mtf_imaging.data.images.geometry import Geometry
+from mtf_imaging.data.listing.image_formats import METAIMAGE
+from mtf_imaging.data.listing.itk_headers import PROVENANCE_KEY
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.atomic import atomic_path
+from mtf_imaging.files.provenance.provenance import Provenance
 
 
-def write_itk_labels(path: str | Path, slabs: Iterable[np.ndarray], geometry: Geometry) -> None:
+def write_itk_labels(
+    path: str | Path, slabs: Iterable[np.ndarray], geometry: Geometry, provenance: Provenance | None = None
+) -> None:
     """Writes a segmentation as compressed NRRD or MetaImage, in the position of its volume.
 
     The write is atomic: the file gets its name only when it is complete. SimpleITK needs two copies of all labels in
@@ -24,6 +29,8 @@ def write_itk_labels(path: str | Path, slabs: Iterable[np.ndarray], geometry: Ge
       slabs: the labels, uint8 `[x, y, z]` in canonical axes, in slabs of any thickness in the order of
         `geometry.plane_order`.
       geometry: geometry of the volume.
+      provenance: the provenance to store in the header under `PROVENANCE_KEY`: a key/value pair of NRRD, or a field of
+        MetaImage, whose field Comment has the short form; None for none.
 
     Raises:
       DataError: SimpleITK is missing or cannot write the file, or the shapes of the labels and the volume differ.
@@ -39,6 +46,10 @@ def write_itk_labels(path: str | Path, slabs: Iterable[np.ndarray], geometry: Ge
     image.SetOrigin(place.origin)
     image.SetSpacing(place.spacing)
     image.SetDirection(place.direction)
+    if provenance is not None:
+        image.SetMetaData(PROVENANCE_KEY, provenance.text())
+        if METAIMAGE.stem(Path(path)) is not None:
+            image.SetMetaData("Comment", provenance.note)  # MetaIO limits this field to 255 characters
     with atomic_path(path) as temporary:
         try:
             simpleitk.WriteImage(image, str(temporary), useCompression=True)

@@ -10,6 +10,8 @@ from nibabel.orientations import io_orientation
 from mtf_imaging.data.formats.ome_zarr.axes import ALONG_RAS, SPACE
 from mtf_imaging.data.formats.ome_zarr.metadata import OURS, Multiscale
 from mtf_imaging.data.images.made_geometry import MadeGeometry, made_fields
+from mtf_imaging.files.provenance.provenance import Provenance
+from mtf_imaging.files.provenance.runs import FIELD as PROVENANCE
 
 LEVEL = "0"  # path of the full-resolution array
 _VERSION = "0.5"
@@ -38,11 +40,12 @@ class Frame:
         """For each axis of the array, its position among x, y, z."""
         return tuple(SPACE.index(axis["name"]) for axis in self.axes)
 
-    def label_attributes(self, name: str) -> dict[str, Any]:
+    def label_attributes(self, name: str, provenance: Provenance | None = None) -> dict[str, Any]:
         """Returns the group attributes of a label image.
 
         Args:
           name: name of the image.
+          provenance: the provenance to store; None for none.
         """
         steps = [
             {"type": "scale", "scale": [*self.scale]},
@@ -50,8 +53,11 @@ class Frame:
         ]
         dataset = {"path": LEVEL, "coordinateTransformations": steps} if self.has_size else {"path": LEVEL}
         multiscale = {"name": name, "axes": [dict(axis) for axis in self.axes], "datasets": [dataset]}
-        ours = {} if self.affine is None else {OURS: {"affine": np.asarray(self.affine).tolist()}}
-        return {"ome": {"version": _VERSION, "multiscales": [multiscale], "image-label": {}}, **ours}
+        ours: dict[str, Any] = {} if self.affine is None else {"affine": np.asarray(self.affine).tolist()}
+        if provenance is not None:
+            ours[PROVENANCE] = provenance.image_fields
+        attributes = {"ome": {"version": _VERSION, "multiscales": [multiscale], "image-label": {}}}
+        return attributes | ({OURS: ours} if ours else {})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import zarr
@@ -13,11 +14,14 @@ from mtf_imaging.data.formats.ome_zarr.geometry import LEVEL, Frame, ZarrGeometr
 from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.sampling.layers import Layers
 from mtf_imaging.files.atomic import atomic_folder
+from mtf_imaging.files.provenance.provenance import Provenance
 
 _CHUNK = 64  # voxels along each axis
 
 
-def write_zarr_labels(path: str | Path, slabs: Iterable[np.ndarray], geometry: Geometry) -> None:
+def write_zarr_labels(
+    path: str | Path, slabs: Iterable[np.ndarray], geometry: Geometry, provenance: Provenance | None = None
+) -> None:
     """Writes a segmentation as an OME-Zarr label image, in the position of its volume.
 
     The segmentation of an OME-Zarr image has its axes, scale and translation. Other segmentations are stored in
@@ -28,6 +32,7 @@ def write_zarr_labels(path: str | Path, slabs: Iterable[np.ndarray], geometry: G
       slabs: the labels, uint8 `[x, y, z]` in canonical axes, in slabs of any thickness in the order of
         `geometry.plane_order`.
       geometry: geometry of the volume.
+      provenance: the provenance to store in the attribute `mtf_imaging`; None for none.
 
     Raises:
       DataError: the shapes of the labels and the volume differ.
@@ -38,7 +43,8 @@ def write_zarr_labels(path: str | Path, slabs: Iterable[np.ndarray], geometry: G
     shape = geometry.stored_shape if is_like_volume else geometry.shape
     chunk = tuple(min(_CHUNK, size) for size in shape)
     with atomic_folder(path) as temporary:
-        array = _create_array(temporary, path, frame, shape, chunk)
+        attributes = frame.label_attributes(path.name.split(".")[0], provenance)
+        array = _create_array(temporary, attributes, frame, shape, chunk)
 
         def emit(axis: int, start: int, layer: np.ndarray) -> None:
             region = [slice(None)] * 3
@@ -56,9 +62,8 @@ def write_zarr_labels(path: str | Path, slabs: Iterable[np.ndarray], geometry: G
 
 
 def _create_array(
-    folder: Path, path: Path, frame: Frame, shape: tuple[int, int, int], chunk: tuple[int, ...]
+    folder: Path, attributes: dict[str, Any], frame: Frame, shape: tuple[int, int, int], chunk: tuple[int, ...]
 ) -> zarr.Array:
-    attributes = frame.label_attributes(path.name.split(".")[0])
     return zarr.create_group(folder, zarr_format=3, attributes=attributes).create_array(
         LEVEL,
         shape=[shape[axis] for axis in frame.order],

@@ -15,11 +15,18 @@ from mtf_imaging.data.formats.ome_zarr.metadata import OURS
 from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.sampling.layers import Layers
 from mtf_imaging.files.atomic import atomic_folder
+from mtf_imaging.files.provenance.provenance import Provenance
 
 _CHUNK = 64  # voxels along each axis
 
 
-def write_zarr_maps(path: str | Path, slabs: Iterable[np.ndarray], geometry: Geometry, names: Sequence[str]) -> None:
+def write_zarr_maps(
+    path: str | Path,
+    slabs: Iterable[np.ndarray],
+    geometry: Geometry,
+    names: Sequence[str],
+    provenance: Provenance | None = None,
+) -> None:
     """Writes maps as a float32 OME-Zarr image, in the position of their volume; see `write_map_slabs`.
 
     Args:
@@ -27,6 +34,7 @@ def write_zarr_maps(path: str | Path, slabs: Iterable[np.ndarray], geometry: Geo
       slabs: the values, float32 `[x, y, z, maps]`.
       geometry: geometry of the volume.
       names: the names of the maps, which the attribute `maps` of `mtf_imaging` stores.
+      provenance: the provenance to store in the attribute `mtf_imaging`; None for none.
     """
     path = Path(path)
     is_like_volume = isinstance(geometry, ZarrGeometry)
@@ -35,7 +43,7 @@ def write_zarr_maps(path: str | Path, slabs: Iterable[np.ndarray], geometry: Geo
     chunk, is_single = tuple(min(_CHUNK, size) for size in shape), len(names) == 1
     with atomic_folder(path) as temporary:
         array = zarr.create_group(
-            temporary, zarr_format=3, attributes=_attributes(frame, path.name.split(".")[0], names)
+            temporary, zarr_format=3, attributes=_attributes(frame, path.name.split(".")[0], names, provenance)
         ).create_array(
             LEVEL,
             shape=[*([] if is_single else [len(names)]), *(shape[axis] for axis in frame.order)],
@@ -66,9 +74,9 @@ def write_zarr_maps(path: str | Path, slabs: Iterable[np.ndarray], geometry: Geo
                 layers.add(slab, first, axis)
 
 
-def _attributes(frame: Frame, name: str, names: Sequence[str]) -> dict[str, Any]:
+def _attributes(frame: Frame, name: str, names: Sequence[str], provenance: Provenance | None) -> dict[str, Any]:
     """Returns the attributes of an image of maps, derived from the attributes of a label image in the same position."""
-    attributes = frame.label_attributes(name)
+    attributes = frame.label_attributes(name, provenance)
     del attributes["ome"]["image-label"]
     if len(names) > 1:
         (multiscale,) = attributes["ome"]["multiscales"]

@@ -19,6 +19,7 @@ from mtf_imaging.data.sampling.regions import PlaneOrder, moved, overlap, region
 from mtf_imaging.data.sampling.sampling import way_back
 from mtf_imaging.evaluation.averaging.uncertainty import map_names, uncertainty
 from mtf_imaging.files.contained import contained
+from mtf_imaging.files.provenance.provenance import Provenance
 
 if TYPE_CHECKING:
     from mtf_imaging.meshes.group import Group
@@ -208,16 +209,16 @@ class Maps:
                 sliced = SlicedMaps(single, results[..., number : number + 1], geometry, sampling, [0])
                 self._every.append((sliced, (name,)))
 
-    def write(self, paths: Sequence[Path], note: str = "") -> None:
+    def write(self, paths: Sequence[Path], provenance: Provenance | None = None) -> None:
         """Writes the maps in process 0, while the other processes call `send`.
 
         Args:
           paths: the files, as returned by `MapChoice.paths`.
-          note: the description in the header of NIfTI files, ASCII; "" for that of the volume.
+          provenance: the provenance to store in the files; None for none.
         """
-        geometry = self._geometry.with_note(note)
+        geometry = self._geometry
         for path, (sliced, names) in zip(paths, self._every, strict=True):
-            write_map_slabs(path, sliced.slabs(geometry.plane_order), geometry, names)
+            write_map_slabs(path, sliced.slabs(geometry.plane_order), geometry, names, provenance)
 
     def send(self) -> None:
         """Sends the maps of this process to process 0."""

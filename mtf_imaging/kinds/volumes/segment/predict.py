@@ -25,6 +25,7 @@ from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup
 from mtf_imaging.evaluation.scoring.compact_labels import CompactLabels
 from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.output_folder import writing_to
+from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.reading import memory_named
 from mtf_imaging.kinds.kind import Planned
 from mtf_imaging.kinds.networks import is_alone
@@ -228,7 +229,7 @@ def predict_cases(
             assert predict_probabilities is not None, "a case is unfinished"
             with faults.collect(case.key, case.volume), record.writing(number):
                 into_folder = output_path if into else None
-                _segment_file(case, output, into_folder, predict_probabilities, settings, record.note)
+                _segment_file(case, output, into_folder, predict_probabilities, settings, record.provenance)
     if own_faults:
         faults.check([*planned.faults, *(case.key for case, _ in planned.pairs)])
     if submission and progress and not [*faults]:
@@ -283,7 +284,7 @@ def _segment_file(
     into: Path | None,
     predict_probabilities: PredictProbabilities,
     own: _Settings,
-    note: str,
+    provenance: Provenance | None,
 ) -> None:
     """Segments and writes one case.
 
@@ -293,15 +294,15 @@ def _segment_file(
       into: the folder of all segmentations; None for a single one.
       predict_probabilities: the network.
       own: the arguments that all cases share.
-      note: the description in the header of a NIfTI file, ASCII; "" keeps the volume's description.
+      provenance: the provenance to store in the file; None for none.
     """
     source = open_case(case, own.known, own.description)
     warn_of_cropped_volume(case.volume, source.geometry, own.sampling)
     options = predict_probabilities, own.window, own.description, own.maps
     labels, maps = segment_with_maps(source, own.sampling, *options)
-    write_segmentation(output, labels, source, own.cleanup, segments=own.segments, note=note)
+    write_segmentation(output, labels, source, own.cleanup, segments=own.segments, provenance=provenance)
     if maps is not None:
-        maps.write(own.maps.paths(output, into), note)
+        maps.write(own.maps.paths(output, into), provenance)
 
 
 def write_segmentation(
@@ -310,7 +311,7 @@ def write_segmentation(
     source: ImageSource,
     cleanup: Cleanup = AS_FOUND,
     keep: bool = False,
-    note: str = "",
+    provenance: Provenance | None = None,
     segments: Mapping[str, LabelCodes] | None = None,
 ) -> CompactLabels | None:
     """Writes the labels of a volume in process 0, while the other processes call `labels.send`.
@@ -321,16 +322,16 @@ def write_segmentation(
       source: the volume.
       cleanup: rules that the labels must obey before they are written.
       keep: whether to return the labels.
-      note: the description in the header of a NIfTI file, ASCII; "" keeps the volume's description.
+      provenance: the provenance to store in the file; None for none.
       segments: the label codes, for DICOM-SEG.
 
     Returns:
       The written labels, or None.
     """
-    geometry, order = source.geometry.with_note(note), source.geometry.plane_order
+    geometry, order = source.geometry, source.geometry.plane_order
     if cleanup == AS_FOUND and not keep:
-        write_label_slabs(output, labels.slabs(order), geometry, segments)
+        write_label_slabs(output, labels.slabs(order), geometry, segments, provenance)
         return None
     final = cleanup(labels.compact(order), geometry.spacing, source.path)
-    write_label_slabs(output, (final[slab] for slab in labels.parts(order)), geometry, segments)
+    write_label_slabs(output, (final[slab] for slab in labels.parts(order)), geometry, segments, provenance)
     return final
