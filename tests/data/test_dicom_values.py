@@ -9,6 +9,7 @@ from pydicom.uid import ImplicitVRLittleEndian
 
 from mtf_imaging.data.cases.cases import find_cases
 from mtf_imaging.data.description.description import Description
+from mtf_imaging.data.formats.dicom.padding import Padding, read_padding
 from mtf_imaging.data.formats.dicom.series import open_series
 from mtf_imaging.data.reading.channels import read_image
 from mtf_imaging.data.reading.images import read_volume
@@ -107,6 +108,33 @@ def test_every_file_has_its_own_padding_and_scale(tmp_path):
     values = open_series(tmp_path / "series").open().read(slice(0, 4))
     assert values[3, 4].tolist() == [-1024, -1024, 60 - 1024, 70 - 1000]
     np.testing.assert_array_equal(values[5, 5], numbers[5, 5] * [1, 2, 1, 1] - [1024, 1024, 1024, 1000])
+
+
+def test_padding_of_a_later_plane_alone(tmp_path):
+    numbers = numbers_of()
+    numbers[3, 4] = [60, -2000, 80, 90]
+    write_series(tmp_path / "series", numbers)
+    header = pydicom.dcmread(plane_file(tmp_path / "series", 1))
+    header["PixelPaddingValue"] = DataElement("PixelPaddingValue", "SS", -2000)
+    header.save_as(plane_file(tmp_path / "series", 1))
+    values = open_series(tmp_path / "series").open().read(slice(0, 4))
+    assert values[3, 4].tolist() == [60 - 1024, -1024, 80 - 1024, 90 - 1024]
+
+
+# The values themselves do not show these: a CT has no values below air.
+@pytest.mark.parametrize(
+    ("dtype", "bits", "value", "expected"),
+    [
+        (np.int16, 16, 0x8000, Padding(-32768, -32768, is_raw=False)),
+        (np.int16, 16, 0x7FFF, Padding(32767, 32767, is_raw=False)),
+        (np.int16, 12, -2048, Padding(-2048, -2048, is_raw=False)),
+        (np.int16, 12, -2049, Padding(-2049, -2049, is_raw=True)),
+        (np.int16, 12, 2048, Padding(2048, 2048, is_raw=True)),
+        (np.uint16, 12, 4096, Padding(4096, 4096, is_raw=True)),
+    ],
+)
+def test_bits_of_padding(dtype, bits, value, expected):
+    assert read_padding({"PixelPaddingValue": value, "BitsStored": bits}, np.dtype(dtype)) == expected
 
 
 def test_padding_of_other_modalities_is_0(tmp_path):

@@ -115,6 +115,8 @@ def test_certain_probabilities_have_no_entropy():
     assert (entropy(certain, has_regions=True) == 0).all()
     np.testing.assert_allclose(entropy(np.full(4, 0.25)), np.log(4), rtol=1e-6)
     np.testing.assert_allclose(entropy(np.full(4, 0.5), has_regions=True), 4 * np.log(2), rtol=1e-6)
+    mask = -(0.25 * np.log(0.25) + 0.75 * np.log(0.75))
+    np.testing.assert_allclose(entropy(np.full(1, 0.25), has_regions=True), mask, rtol=1e-6)
 
 
 def test_the_information_is_at_most_the_entropy():
