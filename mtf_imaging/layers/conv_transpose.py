@@ -12,7 +12,7 @@ from mtf_imaging.layers.checks import check_count, check_initializer, check_size
 from mtf_imaging.layers.conv import FILTERS
 from mtf_imaging.layers.layer import Layer
 from mtf_imaging.layers.spatial import Padding, Sizes, kernel_dims, operation, per_dim, spatial_dims, upper
-from mtf_imaging.layers.weights import INITIALIZERS, add_bias, initializer, variable
+from mtf_imaging.layers.weights import INITIALIZERS, add_bias, check_bias, initializer, variable
 
 
 class ConvTranspose(Layer):
@@ -61,6 +61,7 @@ class ConvTranspose(Layer):
                 check_sizes(self._title, argument, value)
         check_activation(self._title, activation)
         check_initializer(self._title, "kernel_initializer", kernel_initializer, list(INITIALIZERS))
+        check_bias(self._title, bias_initializer, filters)
         self.filters, self.kernel_size, self.padding = filters, kernel_size, upper(padding)
         self.strides: Sizes = kernel_size if strides is None else strides
         self.output_sizes, self.use_bias, self.activation = output_sizes, use_bias, activation

@@ -10,7 +10,7 @@ from mtf_imaging.layers.checks import check_count, check_initializer, check_size
 from mtf_imaging.layers.conv import Conv
 from mtf_imaging.layers.layer import Layer
 from mtf_imaging.layers.spatial import Padding, Sizes
-from mtf_imaging.layers.weights import INITIALIZERS, add_bias
+from mtf_imaging.layers.weights import INITIALIZERS, add_bias, check_bias
 
 
 class SeparableConv(Layer):
@@ -60,6 +60,7 @@ class SeparableConv(Layer):
             check_sizes(self._title, argument, value)
         check_activation(self._title, activation)
         check_initializer(self._title, "kernel_initializer", kernel_initializer, list(INITIALIZERS))
+        check_bias(self._title, bias_initializer, filters)
         self.filters, self.kernel_size, self.strides, self.padding = filters, kernel_size, strides, padding
         self.dilation, self.use_bias, self.activation = dilation, use_bias, activation
         self.depth_multiplier, self.kernel_initializer = depth_multiplier, kernel_initializer
