@@ -7,9 +7,10 @@ import tensorflow as tf
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
 from mtf_imaging.layers.activation import Activation, activate, check_activation
-from mtf_imaging.layers.channels import CHANNELS, check_output_dim, check_output_name, free_name, rename_channels
+from mtf_imaging.layers.channels import CHANNELS, free_name, rename_channels
 from mtf_imaging.layers.checks import check_count, check_initializer, check_sizes
 from mtf_imaging.layers.layer import Layer
+from mtf_imaging.layers.outputs import check_output_dim, check_output_name
 from mtf_imaging.layers.spatial import Padding, Sizes, kernel_dims, operation, spatial_dims, upper
 from mtf_imaging.layers.weights import INITIALIZERS, add_bias, check_bias, initializer, variable
 
@@ -65,12 +66,12 @@ class Conv(Layer):
             check_sizes(self._title, argument, value)
         check_activation(self._title, activation)
         check_initializer(self._title, "kernel_initializer", kernel_initializer, list(INITIALIZERS))
-        check_bias(self._title, bias_initializer, filters)
-        check_output_name(self._title, output_name)
         self.filters, self.kernel_size, self.strides, self.padding = filters, kernel_size, strides, upper(padding)
         self.dilation, self.groups, self.use_bias, self.activation = dilation, groups, use_bias, activation
         self.kernel_initializer, self.bias_initializer = kernel_initializer, bias_initializer
         self.output_name = output_name
+        check_bias(self._title, bias_initializer, filters)
+        check_output_name(self._title, output_name)
 
     def call(self, x: mtf.Tensor, name: str) -> mtf.Tensor:
         dims = spatial_dims(self._title, x, self.kernel_size, self.strides, self.dilation)

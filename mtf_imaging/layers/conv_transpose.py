@@ -61,11 +61,11 @@ class ConvTranspose(Layer):
                 check_sizes(self._title, argument, value)
         check_activation(self._title, activation)
         check_initializer(self._title, "kernel_initializer", kernel_initializer, list(INITIALIZERS))
-        check_bias(self._title, bias_initializer, filters)
         self.filters, self.kernel_size, self.padding = filters, kernel_size, upper(padding)
         self.strides: Sizes = kernel_size if strides is None else strides
         self.output_sizes, self.use_bias, self.activation = output_sizes, use_bias, activation
         self.kernel_initializer, self.bias_initializer = kernel_initializer, bias_initializer
+        check_bias(self._title, bias_initializer, filters)
 
     def call(self, x: mtf.Tensor, name: str) -> mtf.Tensor:
         dims = spatial_dims(self._title, x, self.kernel_size, self.strides, self.output_sizes)

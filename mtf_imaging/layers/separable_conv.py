@@ -60,11 +60,11 @@ class SeparableConv(Layer):
             check_sizes(self._title, argument, value)
         check_activation(self._title, activation)
         check_initializer(self._title, "kernel_initializer", kernel_initializer, list(INITIALIZERS))
-        check_bias(self._title, bias_initializer, filters)
         self.filters, self.kernel_size, self.strides, self.padding = filters, kernel_size, strides, padding
         self.dilation, self.use_bias, self.activation = dilation, use_bias, activation
         self.depth_multiplier, self.kernel_initializer = depth_multiplier, kernel_initializer
         self.bias_initializer = bias_initializer
+        check_bias(self._title, bias_initializer, filters)
 
     def call(self, x: mtf.Tensor, name: str) -> mtf.Tensor:
         sizes = [self.kernel_size, self.strides, self.dilation]

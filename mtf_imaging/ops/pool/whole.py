@@ -29,4 +29,4 @@ def global_avg_pool(x: mtf.Tensor, name: str | None = None) -> mtf.Tensor:
         )
     batch, *_, channels = x.shape.dims
     wide = mtf.cast(x, master_dtype(x.dtype))
-    return mtf.reduce_mean(wide, output_shape=mtf.Shape([batch, channels]), name=name)
+    return mtf.reduce_mean(wide, output_shape=mtf.Shape([batch, channels]), name=name or "global_avg_pool")

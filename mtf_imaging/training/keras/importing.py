@@ -77,11 +77,9 @@ def import_weights(
 def _check_arguments(model: Any, program: Any) -> None:
     if not hasattr(model, "layers") or not hasattr(model, "weights"):
         fix = "load the file with keras.models.load_model" if isinstance(model, str | Path) else "pass a model"
-        raise ConfigError(f"model = {model!r} is not a Keras model. Fix: {fix}.", ["model"])
+        raise ConfigError(f"model = {model!r} is not a Keras model. Fix: {fix}.")
     if program is not None and not isinstance(program, Program):
-        raise ConfigError(
-            f"program = {program!r} is not an mi.Program. Fix: pass the program whose variables to set.", ["program"]
-        )
+        raise ConfigError(f"program = {program!r} is not an mi.Program. Fix: pass the program whose variables to set.")
 
 
 def _convert(model: Any, names: dict[str, str | None]) -> tuple[dict[str, np.ndarray], list[str]]:
