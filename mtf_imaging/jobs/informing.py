@@ -15,7 +15,7 @@ from mtf_imaging.files.provenance.text import UNKNOWN, Row, provenance_rows, run
 from mtf_imaging.files.reading import check_not_special
 from mtf_imaging.files.run_folder import CONFIG, FACTS, fold_folders, is_run
 
-METRICS, CARD, PREDICTIONS = "metrics.json", "input.json", "predictions"
+METRICS, CARD = "metrics.json", "input.json"
 _NIFTI = (".nii", ".nii.gz")
 
 
@@ -112,7 +112,7 @@ def _scored(path: Path) -> list[Origin]:
             rows = [("file", f"unchanged since {METRICS} was written, {short(now)}"), ("case", ", ".join(cases))]
             fields = {"unchanged": True, "cases": cases, **own.fields}
             return [Origin(f"prediction {path}", [*rows, *own.rows], fields)]
-        if path.absolute().relative_to(folder).parts[0] == PREDICTIONS:
+        if path.absolute().relative_to(folder).parts[0] == "predictions":
             rows = [("file", f"changed since {METRICS} was written, or not among the evaluated files")]
             return [Origin(f"prediction {path}", rows, {"unchanged": False})]
     return []
