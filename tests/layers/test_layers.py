@@ -350,9 +350,9 @@ ERRORS = [
         "mi.layers.Dense for a tensor without an image.",
     ),
     (
-        lambda x: layers.Conv(3, padding="smae")(x),
+        lambda x: layers.Conv(3, padding="samee")(x),
         "conv2d 'conv': padding must be 'SAME', 'VALID' or 2 pairs (before, after), one for each spatial dimension, "
-        "not 'smae'. Did you mean 'SAME'? Fix: use one of these names, or pairs such as [(1, 1), (1, 1)].",
+        "not 'samee'. Did you mean 'SAME'? Fix: use one of these names, or pairs such as [(1, 1), (1, 1)].",
     ),
     (
         lambda x: layers.Conv(3, name="my conv"),
