@@ -3,7 +3,8 @@
 import re
 from pathlib import Path
 
-from mtf_imaging.errors import CheckpointError, DataError
+from mtf_imaging.errors import CheckpointError, ConfigError, DataError
+from mtf_imaging.spelling import did_you_mean
 
 CONFIG = "config.gin"  # the saved configuration of the command line
 FACTS = "run.json"  # facts that depend on the data; see `jobs.run`
@@ -37,8 +38,14 @@ def weights_folder(model_dir: str | Path, checkpoint: str) -> Path:
       checkpoint: "last" or "best".
 
     Raises:
+      ConfigError: `checkpoint` is something else.
       CheckpointError: the run has no such checkpoint.
     """
+    if checkpoint not in ("last", "best"):
+        hint = did_you_mean(checkpoint, ("last", "best")) if isinstance(checkpoint, str) else ""
+        raise ConfigError(
+            f"checkpoint = {checkpoint!r} is not known.{hint} Fix: choose 'last' or 'best'.", ["checkpoint"]
+        )
     folder = Path(model_dir) / BEST if checkpoint == "best" else Path(model_dir)
     if _has_checkpoint(folder):
         return folder

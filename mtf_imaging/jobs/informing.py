@@ -121,6 +121,9 @@ def _scored(path: Path) -> list[Origin]:
             rows = [("file", f"unchanged since {METRICS} was written, {short(now)}"), ("case", ", ".join(cases))]
             fields = {"unchanged": True, "cases": cases, **own.fields}
             return [Origin(f"prediction {path}", [*rows, *own.rows], fields)]
+        if path.absolute().relative_to(folder).parts[0] == "predictions":
+            rows = [("file", f"changed since {METRICS} was written, or not among the evaluated files")]
+            return [Origin(f"prediction {path}", rows, {"unchanged": False})]
     return []
 
 

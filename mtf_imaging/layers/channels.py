@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from mtf_imaging.compat import mtf
-from mtf_imaging.errors import ShapeError
+from mtf_imaging.errors import ConfigError, ShapeError
 from mtf_imaging.ops.precision import master_dtype
 
 CHANNELS = "channels"
@@ -22,8 +22,16 @@ def concat(tensors: Sequence[mtf.Tensor]) -> mtf.Tensor:
       Tensor[batch, spatial..., channels]
 
     Raises:
+      ConfigError: `tensors` is not a list of tensors.
       ShapeError: there is no tensor, or the other dimensions differ.
     """
+    is_sequence = isinstance(tensors, tuple | list)
+    for x in tensors if is_sequence else [tensors]:
+        if not is_sequence or not isinstance(x, mtf.Tensor):
+            raise ConfigError(
+                f"mi.layers.concat needs a list of tensors, not {type(x).__name__}{' in a list' * is_sequence}. Fix: "
+                "call mi.layers.concat([x, y])."
+            )
     if not tensors:
         raise ShapeError("mi.layers.concat needs at least one tensor.")
     for x in tensors[1:]:

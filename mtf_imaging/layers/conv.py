@@ -10,8 +10,9 @@ from mtf_imaging.layers.activation import Activation, activate, check_activation
 from mtf_imaging.layers.channels import CHANNELS, free_name, rename_channels
 from mtf_imaging.layers.checks import check_count, check_function
 from mtf_imaging.layers.layer import Layer
+from mtf_imaging.layers.outputs import check_output_dim, check_output_name
 from mtf_imaging.layers.spatial import Padding, Sizes, kernel_dims, operation, spatial_dims, upper
-from mtf_imaging.layers.weights import INITIALIZERS, add_bias, initializer, variable
+from mtf_imaging.layers.weights import INITIALIZERS, add_bias, check_bias, initializer, variable
 
 FILTERS = "filters"
 
@@ -36,7 +37,7 @@ class Conv(Layer):
       activation: "relu", "leaky_relu", "gelu", "silu", "sigmoid", "tanh" or "softmax", a function of the result, or
         None.
       kernel_initializer: "he_normal", "glorot_uniform", "lecun_normal" or "zeros", or a TensorFlow initializer.
-      bias_initializer: a number, a number for each filter, or a TensorFlow initializer.
+      bias_initializer: a number, a number for each filter, the name of an initializer, or a TensorFlow initializer.
       output_name: name of the result's channel dimension. The layers after this one need the name `channels`.
       name: see `Layer`.
     """
@@ -69,9 +70,12 @@ class Conv(Layer):
         self.dilation, self.groups, self.use_bias, self.activation = dilation, groups, use_bias, activation
         self.kernel_initializer, self.bias_initializer = kernel_initializer, bias_initializer
         self.output_name = output_name
+        check_bias(self._title, bias_initializer, filters)
+        check_output_name(self._title, output_name)
 
     def call(self, x: mtf.Tensor, name: str) -> mtf.Tensor:
         dims = spatial_dims(self._title, x, self.kernel_size, self.strides, self.dilation)
+        check_output_dim(self._title, x, self.output_name)
         options = {} if self.groups == 1 else {"groups": self.groups}
         if options and len(dims) == 1:
             raise ShapeError(

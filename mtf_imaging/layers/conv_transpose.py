@@ -12,7 +12,7 @@ from mtf_imaging.layers.checks import check_count, check_function
 from mtf_imaging.layers.conv import FILTERS
 from mtf_imaging.layers.layer import Layer
 from mtf_imaging.layers.spatial import Padding, Sizes, kernel_dims, operation, per_dim, spatial_dims, upper
-from mtf_imaging.layers.weights import INITIALIZERS, add_bias, initializer, variable
+from mtf_imaging.layers.weights import INITIALIZERS, add_bias, check_bias, initializer, variable
 
 
 class ConvTranspose(Layer):
@@ -65,6 +65,7 @@ class ConvTranspose(Layer):
         self.strides: Sizes = kernel_size if strides is None else strides
         self.output_sizes, self.use_bias, self.activation = output_sizes, use_bias, activation
         self.kernel_initializer, self.bias_initializer = kernel_initializer, bias_initializer
+        check_bias(self._title, bias_initializer, filters)
 
     def call(self, x: mtf.Tensor, name: str) -> mtf.Tensor:
         dims = spatial_dims(self._title, x, self.kernel_size, self.strides, self.output_sizes)

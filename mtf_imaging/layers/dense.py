@@ -5,11 +5,13 @@ from typing import Any
 import tensorflow as tf
 
 from mtf_imaging.compat import mtf
+from mtf_imaging.errors import ShapeError
 from mtf_imaging.layers.activation import Activation, activate, check_activation
 from mtf_imaging.layers.channels import CHANNELS, free_name, rename_channels
 from mtf_imaging.layers.checks import check_count, check_function
 from mtf_imaging.layers.layer import Layer
-from mtf_imaging.layers.weights import INITIALIZERS, add_bias, initializer, variable
+from mtf_imaging.layers.outputs import check_output_dim, check_output_name
+from mtf_imaging.layers.weights import INITIALIZERS, add_bias, check_bias, initializer, variable
 
 
 class Dense(Layer):
@@ -49,8 +51,16 @@ class Dense(Layer):
         self.units, self.use_bias, self.activation = units, use_bias, activation
         self.kernel_initializer, self.bias_initializer = kernel_initializer, bias_initializer
         self.output_name = output_name
+        check_bias(self._title, bias_initializer, units)
+        check_output_name(self._title, output_name)
 
     def call(self, x: mtf.Tensor, name: str) -> mtf.Tensor:
+        if not x.shape.dims:
+            raise ShapeError(
+                f"{self._title}: the input has no dimensions, but the layer needs channels. Fix: keep the channels in "
+                "reductions, for instance with mtf.reduce_mean(x, output_shape=[batch, channels])."
+            )
+        check_output_dim(self._title, x, self.output_name)
         *kept, channels = x.shape.dims
         units = mtf.Dimension(free_name(x, self.output_name, "units"), self.units)
         with tf.compat.v1.variable_scope(name):

@@ -27,6 +27,10 @@ class _Place(NamedTuple):
     name: str
 
 
+# {graph: {name of a layer with its scopes: its kind}}
+_KINDS: weakref.WeakKeyDictionary[mtf.Graph, dict[str, str]] = weakref.WeakKeyDictionary()
+
+
 class Layer(abc.ABC):
     """A function of tensors that creates its weights on its first call in a program.
 
@@ -41,18 +45,20 @@ class Layer(abc.ABC):
     - that is created more than once in a program but has one set of weights. A `scope` around the network that is
       entered again has the same effect for all layers in it.
 
-    A derived class defines `call`.
+    A derived class defines `call`, and usually `default_name`.
 
     Args:
       name: scope of the weights. Layers with the same name in the same scope share their weights.
     """
 
-    default_name: str  # the name of layers without a name, before its number
+    default_name = "layer"  # the name of layers without a name, before its number
+    has_weights = True
 
     def __init__(self, name: str | None = None) -> None:
         if name is not None:
             _check_name(f"mi.layers.{type(self).__name__}", name)
         self.name = name
+        self._path = name  # with the scopes and the number, once the layer was called
         self._places: weakref.WeakKeyDictionary[mtf.Graph, _Place] = weakref.WeakKeyDictionary()
 
     @abc.abstractmethod
@@ -84,6 +90,8 @@ class Layer(abc.ABC):
         if x.graph not in self._places:
             self._places[x.graph] = _Place(tf.compat.v1.get_variable_scope(), self.name or _number(self.default_name))
         parent, name = self._places[x.graph]
+        self._path = f"{parent.name}/{name}" if parent.name else name
+        self._check_kind(x.graph)
         if parent is tf.compat.v1.get_variable_scope():
             return self.call(x, name)
         with tf.compat.v1.variable_scope(parent, auxiliary_name_scope=False):
@@ -92,7 +100,23 @@ class Layer(abc.ABC):
     @property
     def _title(self) -> str:
         """Class and name, for error messages."""
-        return f"mi.layers.{type(self).__name__}" + (f" '{self.name}'" if self.name else "")
+        return f"mi.layers.{type(self).__name__}" + (f" '{self._path}'" if self._path else "")
+
+    @property
+    def _kind(self) -> str:
+        """Layers of the same kind have the same weights."""
+        return type(self).__name__
+
+    def _check_kind(self, graph: mtf.Graph) -> None:
+        """Checks that layers that share weights by their name are of the same kind."""
+        if not self.has_weights:
+            return
+        first = _KINDS.setdefault(graph, {}).setdefault(str(self._path), self._kind)
+        if first != self._kind:
+            raise ConfigError(
+                f"{self._title}: the layer {first} already has this name, and layers with the same name share their "
+                f"weights, but this layer is {self._kind}. Fix: give each layer a name of its own."
+            )
 
 
 @contextlib.contextmanager

@@ -55,6 +55,10 @@ class Norm(Layer):
         self.epsilon = 1e-6 if epsilon is None else epsilon
         self.default_name = f"{kind}_norm"
 
+    @property
+    def _kind(self) -> str:
+        return f"Norm({self.kind!r})"
+
     def call(self, x: mtf.Tensor, name: str) -> mtf.Tensor:
         if self.kind == "batch":
             return ops.batch_norm(x, bool(self.is_training), self.momentum, self.epsilon, name=name)

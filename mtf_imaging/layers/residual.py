@@ -1,6 +1,7 @@
 """The residual layer, which adds its input to the result of other layers."""
 
 from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 
@@ -59,9 +60,9 @@ class Residual(Layer):
     def call(self, x: mtf.Tensor, name: str) -> mtf.Tensor:
         with tf.compat.v1.variable_scope(name):
             y = x
-            for layer in self.layers:
-                y = layer(y)
-            x = self.shortcut(x) if self.shortcut else self._projected(x, y)
+            for number, layer in enumerate(self.layers, 1):
+                y = self._checked(layer(y), f"argument {number}")
+            x = self._checked(self.shortcut(x), "shortcut") if self.shortcut else self._projected(x, y)
             if x.shape != y.shape:
                 raise ShapeError(
                     f"{self._title}: the input has the shape {x.shape} and the result of the layers {y.shape}, so they "
@@ -69,6 +70,15 @@ class Residual(Layer):
                     "second shape."
                 )
             return activate(x + y, self.activation)
+
+    def _checked(self, result: Any, argument: str) -> mtf.Tensor:
+        """Returns the result of a layer or a function if it is a tensor."""
+        if not isinstance(result, mtf.Tensor):
+            raise ConfigError(
+                f"{self._title}: {argument} returned {type(result).__name__}, not a tensor. Fix: return the result of "
+                "the layer or the function."
+            )
+        return result
 
     def _projected(self, x: mtf.Tensor, y: mtf.Tensor) -> mtf.Tensor:
         if x.shape == y.shape:

@@ -10,7 +10,7 @@ from mtf_imaging.layers.checks import check_count, check_function
 from mtf_imaging.layers.conv import Conv
 from mtf_imaging.layers.layer import Layer
 from mtf_imaging.layers.spatial import Padding, Sizes
-from mtf_imaging.layers.weights import INITIALIZERS, add_bias
+from mtf_imaging.layers.weights import INITIALIZERS, add_bias, check_bias
 
 
 class SeparableConv(Layer):
@@ -64,6 +64,7 @@ class SeparableConv(Layer):
         self.dilation, self.use_bias, self.activation = dilation, use_bias, activation
         self.depth_multiplier, self.kernel_initializer = depth_multiplier, kernel_initializer
         self.bias_initializer = bias_initializer
+        check_bias(self._title, bias_initializer, filters)
 
     def call(self, x: mtf.Tensor, name: str) -> mtf.Tensor:
         sizes = [self.kernel_size, self.strides, self.dilation]

@@ -31,10 +31,12 @@ def spatial_dims(title: str, x: mtf.Tensor, *sizes: Any) -> list[mtf.Dimension]:
     lengths = {len(size) for size in sizes if isinstance(size, tuple | list)}
     number = max(lengths) if lengths else len(x.shape.dims) - 2
     if not 1 <= number <= min(3, len(x.shape.dims) - 2) or len(lengths) > 1:
+        fix = "use an int for all spatial dimensions, or one size for each of them"
+        if len(x.shape.dims) < 3:
+            fix = "pass Tensor[batch, spatial..., channels], or use mi.layers.Dense for a tensor without an image"
         raise ShapeError(
             f"{title}: the input {x.shape} has {max(0, len(x.shape.dims) - 2)} dimensions between the batch and the "
-            f"channels, but the layer has sizes for {sorted(lengths) or '1 to 3'}. Fix: use an int for all spatial "
-            "dimensions, or one size for each of them."
+            f"channels, but the layer has sizes for {sorted(lengths) or '1 to 3'}. Fix: {fix}."
         )
     return list(x.shape.dims[-1 - number : -1])
 
@@ -60,5 +62,5 @@ def per_dim(dims: Sequence[mtf.Dimension], size: Sizes) -> list[int]:
 
 
 def upper(padding: Padding) -> Padding:
-    """Returns a padding in the form that operations take, with names in upper case."""
-    return padding.upper() if isinstance(padding, str) else padding
+    """Returns a padding in the form that operations take, with known names in upper case."""
+    return padding.upper() if padding in ("same", "valid") else padding

@@ -20,6 +20,7 @@ class UpSample(Layer):
     """
 
     default_name = "up_sample"
+    has_weights = False
 
     def __init__(self, factor: Sizes = 2, method: str = "nearest", name: str | None = None) -> None:
         super().__init__(name)

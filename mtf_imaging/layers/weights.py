@@ -3,10 +3,12 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.compat import mtf
-from mtf_imaging.errors import ShapeError
+from mtf_imaging.errors import ConfigError, ShapeError
+from mtf_imaging.layers.checks import check_choice
 from mtf_imaging.ops import bias
 from mtf_imaging.ops.precision import master_dtype
 
@@ -33,6 +35,35 @@ def initializer(value: Any) -> Any:
     return value if callable(value) else tf.compat.v1.constant_initializer(value)
 
 
+def check_bias(title: str, value: Any, filters: int) -> None:
+    """Checks the initial bias of a layer.
+
+    Args:
+      title: the layer, for error messages.
+      value: a key of `INITIALIZERS`, a number, a number for each filter, or a TensorFlow initializer.
+      filters: number of filters.
+
+    Raises:
+      ConfigError: it is something else.
+    """
+    if isinstance(value, str):
+        check_choice(title, "bias_initializer", value, INITIALIZERS)
+        return
+    if callable(value):
+        return
+    numbers = np.asarray(value)
+    if numbers.dtype.kind not in "iuf":
+        raise ConfigError(
+            f"{title}: bias_initializer = {value!r} is not an initializer. Fix: use a number, a number for each "
+            "filter, or an initializer of TensorFlow; use_bias=False omits the bias."
+        )
+    if numbers.shape not in ((), (filters,)):
+        raise ConfigError(
+            f"{title}: bias_initializer has the shape {list(numbers.shape)}, but the layer has {filters} filters. "
+            f"Fix: use one number, or {filters} numbers."
+        )
+
+
 def variable(x: mtf.Tensor, name: str, dims: Sequence[mtf.Dimension], initializer: Any) -> mtf.Tensor:
     """Creates a weight in the current scope, or returns the weight that already has this name.
 
@@ -49,9 +80,15 @@ def variable(x: mtf.Tensor, name: str, dims: Sequence[mtf.Dimension], initialize
       Tensor[dims...] with the dtype of `x`.
 
     Raises:
-      ShapeError: the weight with this name has other dimensions.
+      ShapeError: `x` has integers, or the weight with this name has other dimensions.
     """
     shape = mtf.Shape(dims)
+    if not x.dtype.is_floating:
+        scope = tf.compat.v1.get_variable_scope().name
+        raise ShapeError(
+            f"the weight '{f'{scope}/{name}' if scope else name}': the input {x.shape} of its layer is "
+            f"{x.dtype.name}, but it must have floating-point numbers. Fix: convert it with mtf.cast."
+        )
     master = mtf.get_variable(x.mesh, name, shape, dtype=master_dtype(x.dtype), initializer=initializer)
     if master.shape != shape:
         raise ShapeError(

@@ -13,6 +13,7 @@ from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
 from mtf_imaging.meshes.random.numbers import random_mask
 from mtf_imaging.ops.inference import is_inference
+from mtf_imaging.ops.inputs import check_tensor
 
 
 class LeakyRelu(mtf.Operation):
@@ -85,6 +86,7 @@ def leaky_relu(x: mtf.Tensor, negative_slope: float = 0.2, name: str | None = No
       ShapeError: `negative_slope` is below 0. The gradient infers the sign of `x` from the sign of `y`, which is not
         possible with a negative slope.
     """
+    check_tensor(f"leaky_relu '{name or 'leaky_relu'}'", x)
     if not negative_slope >= 0:
         raise ShapeError(
             f"leaky_relu '{name or 'leaky_relu'}': negative_slope must be at least 0, not {negative_slope}"
@@ -104,6 +106,7 @@ def relu(x: mtf.Tensor, name: str | None = None) -> mtf.Tensor:
     Returns:
       Tensor[...] with the shape and dtype of `x`.
     """
+    check_tensor(f"relu '{name or 'relu'}'", x)
     return LeakyRelu(x, 0.0, name or "relu").outputs[0]
 
 
@@ -170,6 +173,7 @@ def dropout(x: mtf.Tensor, rate: float, name: str | None = None) -> mtf.Tensor:
     Raises:
       ShapeError: `rate` is below 0, or at least 1.
     """
+    check_tensor(f"dropout '{name or 'dropout'}'", x)
     if not 0 <= rate < 1:
         raise ShapeError(f"dropout '{name or 'dropout'}': rate must be at least 0 and below 1, not {rate}")
     return x if rate == 0 or is_inference() else Dropout(x, rate, name=name).outputs[0]

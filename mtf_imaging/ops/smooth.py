@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from mtf_imaging.compat import mtf
-from mtf_imaging.errors import ShapeError
 from mtf_imaging.meshes.portable import is_portable, widest_dtype
+from mtf_imaging.ops.inputs import check_floating
 from mtf_imaging.ops.precision import master_dtype
 
 
@@ -165,9 +165,5 @@ def silu(x: mtf.Tensor, name: str | None = None) -> mtf.Tensor:
 
 
 def _smooth(function: str, x: mtf.Tensor, name: str | None) -> mtf.Tensor:
-    if not x.dtype.is_floating:
-        raise ShapeError(
-            f"{function} '{name or function}': the input is {x.dtype.name}, but it must have floating-point numbers. "
-            "Fix: convert it with mtf.cast."
-        )
+    check_floating(f"{function} '{name or function}'", x)
     return Smooth(function, x, name).outputs[0]

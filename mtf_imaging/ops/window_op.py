@@ -15,6 +15,8 @@ from mtf_imaging.meshes import halo
 from mtf_imaging.meshes.exchange import Round
 from mtf_imaging.meshes.laid_out import LaidOutTensor
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
+from mtf_imaging.ops.inputs import check_tensor
+from mtf_imaging.spelling import did_you_mean
 
 Ints = int | Sequence[int]  # one int for all spatial dimensions, or one for each
 Padding = str | Sequence[tuple[int, int]]  # "SAME", "VALID", or voxels (before, after) of each spatial dimension
@@ -185,6 +187,7 @@ def make_geometry(
     Raises:
       ShapeError: `x` has too few dimensions, the padding is wrong, or a window is larger than the padded sizes.
     """
+    check_tensor(title, x)
     dims = x.shape.dims
     if len(dims) < num_spatial + 2:
         raise ShapeError(
@@ -225,9 +228,11 @@ def _pairs(title: str, padding: Any, num_spatial: int) -> list[Any]:
     """Returns the explicit padding of each spatial dimension; its `Window` checks the numbers."""
     pairs = padding if isinstance(padding, (tuple, list)) else ()
     if len(pairs) != num_spatial or not all(isinstance(pair, (tuple, list)) for pair in pairs):
+        hint = did_you_mean(padding.upper(), PADDINGS) if isinstance(padding, str) else ""
+        example = f"[{', '.join(['(1, 1)'] * num_spatial)}]"
         raise ShapeError(
             f"{title}: padding must be 'SAME', 'VALID' or {num_spatial} pairs (before, after), one for each spatial "
-            f"dimension, not {padding!r}"
+            f"dimension, not {padding!r}.{hint} Fix: use one of these names, or pairs such as {example}."
         )
     return [tuple(pair) for pair in pairs]
 

@@ -85,8 +85,13 @@ class Activations:
           The activation as an array without the dimension `batch`; for several names, a dict of such arrays by name.
 
         Raises:
-          ConfigError: an activation does not exist.
+          ConfigError: `names` has another type, or an activation does not exist.
         """
+        if not isinstance(names, str | Sequence) or not all(isinstance(name, str) for name in names):
+            raise ConfigError(
+                f"activations: names = {names!r} is neither a name nor a list of names. Fix: use names that "
+                "activation_names lists."
+            )
         several = (names,) if isinstance(names, str) else tuple(dict.fromkeys(names))
         self._check(several)
         arrays = {name: _plain(array) for name, array in self._build(several)(image=image[None]).items()}

@@ -12,6 +12,7 @@ from mtf_imaging.upstream import (
     broadcasting,
     corrections,
     depend,
+    names,
     operands,
     printing,
     ranges,
@@ -55,5 +56,5 @@ EXCHANGES = {
     **dict.fromkeys(whole.OPERATIONS - {mtf.ShiftOperation}, whole.exchanges),
 }
 
-for module in (corrections, operands, tensors, top_k, while_loop):
+for module in (corrections, names, operands, tensors, top_k, while_loop):
     module.apply()

@@ -141,6 +141,16 @@ def test_a_changed_prediction_is_noticed(made, tmp_path):
     assert "program" not in own
 
 
+def test_a_changed_prediction_of_evaluate_is_noticed(made, tmp_path):
+    shutil.copytree(made / "evaluation", tmp_path / "evaluation")
+    file = tmp_path / "evaluation/predictions/segmentation-3.nii.gz"
+    shutil.copy(tmp_path / "evaluation/predictions/segmentation-3.nii.gz", tmp_path / "same.nii.gz")
+    shutil.copy(made / "cases/segmentation-3.nii.gz", file)
+    assert rows(file)["file"] == "changed since metrics.json was written, or not among the evaluated files"
+    shutil.copy(tmp_path / "same.nii.gz", file)
+    assert rows(file)["file"].startswith("unchanged since metrics.json was written")
+
+
 def test_score_names_the_networks_of_unchanged_predictions(made, tmp_path):
     def score(predictions):
         score_folders(made / "cases", predictions, tmp_path / "scores", workers=1, progress=False)

@@ -231,25 +231,25 @@ ERRORS = [
     ),
     (
         lambda x: layers.Conv(6, groups=3)(x),
-        "mi.layers.Conv: groups = 3 must divide the 4 channels of the input Shape[batch=2, x=7, y=5, channels=4] and "
-        "filters = 6. Fix: use another number of groups or filters.",
+        "mi.layers.Conv 'conv': groups = 3 must divide the 4 channels of the input Shape[batch=2, x=7, y=5, "
+        "channels=4] and filters = 6. Fix: use another number of groups or filters.",
     ),
     (
         lambda x: layers.Conv(4, groups=2)(mtf.reduce_sum(x, reduced_dim=x.shape.dims[2])),
-        "mi.layers.Conv: groups = 2, but the input Shape[batch=2, x=7, channels=4] has one spatial dimension. "
+        "mi.layers.Conv 'conv': groups = 2, but the input Shape[batch=2, x=7, channels=4] has one spatial dimension. "
         "Fix: add a spatial dimension of size 1, or use groups=1.",
     ),
     (
         lambda x: layers.Conv(4, (3, 3, 3))(x),
-        "mi.layers.Conv: the input Shape[batch=2, x=7, y=5, channels=4] has 2 dimensions between the batch and the "
-        "channels, but the layer has sizes for [3]. Fix: use an int for all spatial dimensions, or one size for each "
-        "of them.",
+        "mi.layers.Conv 'conv': the input Shape[batch=2, x=7, y=5, channels=4] has 2 dimensions between the batch and "
+        "the channels, but the layer has sizes for [3]. Fix: use an int for all spatial dimensions, or one size for "
+        "each of them.",
     ),
     (
         lambda x: layers.Residual(layers.Conv(4, padding="valid"))(x),
-        "mi.layers.Residual: the input has the shape Shape[batch=2, x=7, y=5, channels=4] and the result of the layers "
-        "Shape[batch=2, x=5, y=3, channels=4], so they cannot be added. Fix: use layers with padding 'same', or a "
-        "shortcut that returns a tensor of the second shape.",
+        "mi.layers.Residual 'residual': the input has the shape Shape[batch=2, x=7, y=5, channels=4] and the result "
+        "of the layers Shape[batch=2, x=5, y=3, channels=4], so they cannot be added. Fix: use layers with padding "
+        "'same', or a shortcut that returns a tensor of the second shape.",
     ),
     (
         lambda x: layers.Residual(layers.Conv(4), shortcut="pool"),
@@ -282,11 +282,106 @@ ERRORS = [
         "an mi.Program or in a method of a task.",
     ),
     (
+        lambda x: layers.Dense(4, name="a")(layers.Conv(4, name="a")(x)),
+        "mi.layers.Dense 'a': the layer Conv already has this name, and layers with the same name share their weights, "
+        "but this layer is Dense. Fix: give each layer a name of its own.",
+    ),
+    (
+        lambda x: layers.Norm("batch", is_training=True, name="a")(layers.Norm("layer", name="a")(x)),
+        "mi.layers.Norm 'a': the layer Norm('layer') already has this name, and layers with the same name share their "
+        "weights, but this layer is Norm('batch'). Fix: give each layer a name of its own.",
+    ),
+    (
+        lambda x: layers.Conv(3, output_name="y")(x),
+        "mi.layers.Conv 'conv': output_name = 'y' is the name of another dimension of the input Shape[batch=2, x=7, "
+        "y=5, channels=4]. Fix: use another name, such as 'classes'.",
+    ),
+    (
+        lambda x: layers.Dense(3, output_name=3),
+        "mi.layers.Dense: output_name = 3 is not a name for a dimension. Fix: use letters, digits and '_', such as "
+        "output_name='classes'.",
+    ),
+    (
+        lambda x: layers.Conv(3, bias_initializer="zerso"),
+        "mi.layers.Conv: bias_initializer = 'zerso' is not known. Did you mean 'zeros'? Fix: choose one of "
+        "'he_normal', 'glorot_uniform', 'lecun_normal', 'zeros'.",
+    ),
+    (
+        lambda x: layers.Conv(3, bias_initializer=[0.0, 1.0]),
+        "mi.layers.Conv: bias_initializer has the shape [2], but the layer has 3 filters. Fix: use one number, or 3 "
+        "numbers.",
+    ),
+    (
+        lambda x: layers.Dense(3, bias_initializer=None),
+        "mi.layers.Dense: bias_initializer = None is not an initializer. Fix: use a number, a number for each filter, "
+        "or an initializer of TensorFlow; use_bias=False omits the bias.",
+    ),
+    (
+        lambda x: layers.Norm("layer", epsilon=-1)(x),
+        "layer_norm 'layer_norm': epsilon = -1. Fix: use a number of at least 0, such as 1e-6.",
+    ),
+    (
+        lambda x: layers.Norm("batch", is_training=True, momentum=2, name="norm")(x),
+        "batch_norm 'norm': momentum = 2. Fix: use a number from 0 to 1.",
+    ),
+    (
+        lambda x: layers.Residual(layers.Conv(4), lambda y: None, name="block")(x),
+        "mi.layers.Residual 'block': argument 2 returned NoneType, not a tensor. Fix: return the result of the layer "
+        "or the function.",
+    ),
+    (
+        lambda x: layers.concat(x),
+        "mi.layers.concat needs a list of tensors, not Tensor. Fix: call mi.layers.concat([x, y]).",
+    ),
+    (
+        lambda x: layers.concat([x, np.zeros(3)]),
+        "mi.layers.concat needs a list of tensors, not ndarray in a list. Fix: call mi.layers.concat([x, y]).",
+    ),
+    (
+        lambda x: layers.Conv(3, name="a")(mtf.cast(x, tf.int32)),
+        "the weight 'a/filter': the input Shape[batch=2, x=7, y=5, channels=4] of its layer is int32, but it must have "
+        "floating-point numbers. Fix: convert it with mtf.cast.",
+    ),
+    (
+        lambda x: layers.Dense(3)(mtf.reduce_sum(x)),
+        "mi.layers.Dense 'dense': the input has no dimensions, but the layer needs channels. Fix: keep the channels in "
+        "reductions, for instance with mtf.reduce_mean(x, output_shape=[batch, channels]).",
+    ),
+    (
+        lambda x: layers.Conv(3)(mi.ops.global_avg_pool(x)),
+        "mi.layers.Conv 'conv': the input Shape[batch=2, channels=4] has 0 dimensions between the batch and the "
+        "channels, but the layer has sizes for 1 to 3. Fix: pass Tensor[batch, spatial..., channels], or use "
+        "mi.layers.Dense for a tensor without an image.",
+    ),
+    (
+        lambda x: layers.Conv(3, padding="samee")(x),
+        "conv2d 'conv': padding must be 'SAME', 'VALID' or 2 pairs (before, after), one for each spatial dimension, "
+        "not 'samee'. Did you mean 'SAME'? Fix: use one of these names, or pairs such as [(1, 1), (1, 1)].",
+    ),
+    (
         lambda x: layers.Conv(3, name="my conv"),
         "mi.layers.Conv: name = 'my conv' is not a name for variables. Fix: use letters, digits, '_', '-', '.' and "
         "'/', and begin with a letter or a digit.",
     ),
 ]
+
+
+def test_scopes_separate_names():
+    """In another scope, and in another program, another kind of layer may have the same name."""
+
+    def network(x):
+        with layers.scope("b"):
+            x = layers.Dense(4, name="a")(x)
+        return layers.Conv(4, name="a")(layers.UpSample(name="a")(x))
+
+    names = sorted(trace_only(network, {"x": PLANE}).variables.homes)
+    assert names == [
+        "a/bias",
+        "a/filter",
+        "b/a/bias",
+        "b/a/weights",
+    ]
+    trace_only(layers.Dense(4, name="a"), {"x": PLANE})
 
 
 @pytest.mark.parametrize(("fn", "message"), ERRORS)

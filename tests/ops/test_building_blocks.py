@@ -203,3 +203,26 @@ def test_errors(fn, message):
     with pytest.raises(mi.ShapeError) as error:
         trace_only(fn, {"x": X})
     assert str(error.value) == message
+
+
+@pytest.mark.parametrize(
+    "name", ["relu", "leaky_relu", "gelu", "silu", "instance_norm", "layer_norm", "global_avg_pool"]
+)
+def test_inputs_are_tensors_of_a_program(name):
+    with pytest.raises(mi.ConfigError) as error:
+        getattr(mi.ops, name)(np.zeros([1, 4, 4, 2]))
+    assert str(error.value) == (
+        f"{name} '{name}': the input must be a tensor of a program, not ndarray. Fix: call the operation in the "
+        "function of an mi.Program or in a method of a task."
+    )
+
+
+def test_operations_that_need_floating_point_numbers():
+    for name in ("gelu", "layer_norm", "instance_norm"):
+        with pytest.raises(mi.ShapeError, match=f"^{name} '{name}': the input is int32, but .* Fix: convert it with"):
+            trace_only(getattr(mi.ops, name), {"x": (X, "int32")})
+
+
+def test_the_classes_are_a_dimension():
+    with pytest.raises(mi.ConfigError, match=r"^softmax: the classes must be a dimension of .*, not 'channels'. Fix:"):
+        trace_only(lambda x: mi.ops.softmax(x, "channels"), {"x": X})

@@ -65,7 +65,8 @@ def test_padding_that_is_not_a_pair_for_each_dimension(padding):
         ("max_pool3d", lambda x, f: mi.ops.max_pool3d(x, 3, 1, padding)),
         ("avg_pool3d", lambda x, f: mi.ops.avg_pool3d(x, 3, 1, padding)),
     ):
-        assert _error(fn) == f"{name} '{name}': {WRONG}{padding!r}"
+        fix = "Fix: use one of these names, or pairs such as [(1, 1), (1, 1), (1, 1)]."
+        assert _error(fn) == f"{name} '{name}': {WRONG}{padding!r}. {fix}"
 
 
 @pytest.mark.parametrize("pair", [(1, True), (1, 0.5), (1,), (1, 1, 1), ("SAME", 1)])

@@ -176,3 +176,7 @@ def test_mistakes_have_fixes():
         mi.keras.import_weights(keras.Sequential([K.Dense(2)]))
     with pytest.raises(CheckpointError, match="'dense_7' and 'encoder/first' both have the name 'same' here"):
         mi.keras.import_weights(_nested(keras), names={"encoder/first": "same", "dense_7": "same", "recurrent": None})
+    with pytest.raises(ConfigError, match=r"model = 'unet.keras' is not a Keras model. Fix: load the file with keras"):
+        mi.keras.import_weights("unet.keras")
+    with pytest.raises(ConfigError, match=r"program = 'run' is not an mi.Program. Fix: pass the program whose"):
+        mi.keras.import_weights(_nested(keras), "run")

@@ -222,6 +222,16 @@ def test_the_axes_of_a_constant_are_the_dimensions_of_its_shape_in_order(layout)
         mi.Program(lambda x: mtf.constant(x.mesh, values.T, x.shape), {"x": "x:4,channels:3"})
 
 
+def test_the_dimensions_of_a_result_have_different_names():
+    """Without the check, the sum would have the dimensions x:4, c:2 and x:2."""
+    with pytest.raises(mi.ShapeError) as error:
+        _program(lambda x: x + mtf.slice(x, 0, 2, "x"))
+    assert str(error.value) == (
+        "AddOperation 'add': the result would have two dimensions 'x', of sizes 4 and 2. The inputs are Shape[x=4, "
+        "c=2] and Shape[x=2, c=2]. Fix: resize or crop an input, or rename one dimension with mtf.rename_dimension."
+    )
+
+
 @pytest.mark.slow
 def test_functions_are_checked_before_there_is_a_program():
     """A function of `mi.mtf` may be taken before any other part of the package is imported."""

@@ -49,12 +49,22 @@ def run_rows(run: Mapping[str, Any]) -> list[Row]:
 
 
 def training_rows(training: object) -> list[Row]:
-    """Returns the rows for a run's training, from `run.json`; see `runs.training_provenance`."""
+    """Returns the rows for a run's training, from `run.json`; see `runs.training_provenance`.
+
+    If the configuration has changed between starts, each start names its own.
+
+    >>> starts = [{"step": 0, "configuration_sha256": "0a"}, {"step": 4, "configuration_sha256": "1b"}]
+    >>> training_rows({"starts": starts})[1]
+    ('trained from step 4', 'not recorded, layout not recorded, configuration 1b')
+    """
     fields = _map(training)
     rows = []
     starts = _maps(fields.get("starts"))
+    differ = len({start.get("configuration_sha256") for start in starts}) > 1
     for start in starts:
-        rows.append((f"trained from step {start.get('step')}", f"{package_text(start)}, layout {layout_text(start)}"))
+        text = f"{package_text(start)}, layout {layout_text(start)}"
+        text += f", configuration {short(start.get('configuration_sha256'))}" if differ else ""
+        rows.append((f"trained from step {start.get('step')}", text))
     cases = fields.get("training_cases")
     digest = starts[-1].get("training_cases_sha256") if starts else None
     if isinstance(cases, Mapping) and cases:

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 
 from mtf_imaging.compat import mtf
-from mtf_imaging.errors import ShapeError
+from mtf_imaging.errors import ConfigError, ShapeError
 from mtf_imaging.ops.faults import LayoutFault, cannot_split
+from mtf_imaging.ops.inputs import check_tensor
 from mtf_imaging.ops.losses.masked_mean import masked_mean
 
 
@@ -97,7 +98,12 @@ class SparseSoftmaxCrossEntropy(_ClassOperation):
 
 
 def _check_last(kind: str, x: mtf.Tensor, dim: mtf.Dimension) -> None:
-    if x.shape.dims[-1] != dim:
+    check_tensor(kind, x)
+    if not isinstance(dim, mtf.Dimension):
+        raise ConfigError(
+            f"{kind}: the classes must be a dimension of the input {x.shape}, not {dim!r}. Fix: pass x.shape.dims[-1]."
+        )
+    if x.shape.dims[-1:] != [dim]:
         raise ShapeError(
             f"{kind}: '{dim.name}' (size {dim.size}) must be the last dimension, but the input has {x.shape}"
         )

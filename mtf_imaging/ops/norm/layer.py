@@ -11,7 +11,7 @@ from mtf_imaging.meshes.exchange import Round, sum_over
 from mtf_imaging.meshes.laid_out import LaidOutTensor
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 from mtf_imaging.ops.norm import local as local_norm
-from mtf_imaging.ops.norm.norms import channel_variable
+from mtf_imaging.ops.norm.norms import channel_variable, check_norm
 from mtf_imaging.ops.norm.sums import WholeBatch
 from mtf_imaging.ops.window_op import first_axis
 
@@ -215,6 +215,7 @@ def layer_norm(x: mtf.Tensor, epsilon: float = 1e-6, name: str | None = None) ->
     Raises:
       ShapeError: `x` has fewer than 2 dimensions.
     """
+    check_norm(f"layer_norm '{name or 'layer_norm'}'", x, epsilon)
     if len(x.shape.dims) < 2:
         raise ShapeError(
             f"layer_norm '{name or 'layer_norm'}' needs at least 2 dimensions (batch, channels), but its input has "

@@ -1,11 +1,14 @@
 """Batch, instance and group norm, with statistics of the whole tensor under any layout."""
 
+from typing import Any
+
 import tensorflow as tf
 
 from mtf_imaging.compat import mtf
-from mtf_imaging.errors import ShapeError
+from mtf_imaging.errors import ConfigError, ShapeError
 from mtf_imaging.ops.freezing import is_frozen
 from mtf_imaging.ops.inference import is_inference
+from mtf_imaging.ops.inputs import check_floating, is_number
 from mtf_imaging.ops.norm.normalization import Normalize, Sharing
 from mtf_imaging.ops.precision import master_dtype
 
@@ -15,6 +18,23 @@ def channel_variable(x: mtf.Tensor, key: str, initial: float, trainable: bool = 
     channels, initializer = mtf.Shape(x.shape.dims[-1:]), tf.constant_initializer(initial)
     dtype = master_dtype(x.dtype)
     return mtf.get_variable(x.mesh, key, channels, dtype=dtype, initializer=initializer, trainable=trainable)
+
+
+def check_norm(title: str, x: Any, epsilon: Any) -> None:
+    """Checks the input and the epsilon of a norm.
+
+    Args:
+      title: kind and name of the operation, for error messages.
+      x: the input.
+      epsilon: the number that is added to the variance.
+
+    Raises:
+      ConfigError: `x` is not a tensor, or `epsilon` is not a number of at least 0.
+      ShapeError: `x` has integers.
+    """
+    check_floating(title, x)
+    if not is_number(epsilon) or not epsilon >= 0:
+        raise ConfigError(f"{title}: epsilon = {epsilon!r}. Fix: use a number of at least 0, such as 1e-6.")
 
 
 def batch_norm(
@@ -47,6 +67,10 @@ def batch_norm(
     Returns:
       Tensor[batch..., x, y, z, channels]
     """
+    title = f"batch_norm '{name or 'batch_norm'}'"
+    check_norm(title, x, epsilon)
+    if not is_number(momentum) or not 0 <= momentum <= 1:
+        raise ConfigError(f"{title}: momentum = {momentum!r}. Fix: use a number from 0 to 1.")
     with tf.compat.v1.variable_scope(name, default_name="batch_norm"):
         scale, offset = channel_variable(x, "scale", 1.0), channel_variable(x, "offset", 0.0)
         moving_mean, moving_variance = (
@@ -110,6 +134,7 @@ def group_norm(x: mtf.Tensor, groups: int, epsilon: float = 1e-6, name: str | No
     Raises:
       ShapeError: `groups` does not divide the number of channels, or `x` has fewer than 3 dimensions.
     """
+    check_norm(f"group_norm '{name or 'group_norm'}'", x, epsilon)
     channels = x.shape.dims[-1]
     if not isinstance(groups, int) or groups < 1 or channels.size % groups:
         raise ShapeError(
@@ -120,6 +145,7 @@ def group_norm(x: mtf.Tensor, groups: int, epsilon: float = 1e-6, name: str | No
 
 
 def _per_case_norm(kind: str, x: mtf.Tensor, group: int, epsilon: float, name: str | None) -> mtf.Tensor:
+    check_norm(f"{kind} '{name or kind}'", x, epsilon)
     if len(x.shape.dims) < 3:
         raise ShapeError(
             f"{kind} '{name or kind}' needs at least 3 dimensions (batch, a spatial one, channels), but its input has "

@@ -2,6 +2,7 @@
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
+from mtf_imaging.ops.inputs import check_tensor
 from mtf_imaging.ops.precision import master_dtype
 
 
@@ -20,6 +21,7 @@ def global_avg_pool(x: mtf.Tensor, name: str | None = None) -> mtf.Tensor:
     Raises:
       ShapeError: `x` has no spatial dimension.
     """
+    check_tensor(f"global_avg_pool '{name or 'global_avg_pool'}'", x)
     if len(x.shape.dims) < 3:
         raise ShapeError(
             f"global_avg_pool '{name or 'global_avg_pool'}' needs at least 3 dimensions (batch, a spatial one, "
@@ -27,4 +29,4 @@ def global_avg_pool(x: mtf.Tensor, name: str | None = None) -> mtf.Tensor:
         )
     batch, *_, channels = x.shape.dims
     wide = mtf.cast(x, master_dtype(x.dtype))
-    return mtf.reduce_mean(wide, output_shape=mtf.Shape([batch, channels]), name=name)
+    return mtf.reduce_mean(wide, output_shape=mtf.Shape([batch, channels]), name=name or "global_avg_pool")

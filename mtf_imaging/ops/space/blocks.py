@@ -5,6 +5,7 @@ from typing import Any
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
+from mtf_imaging.ops.inputs import check_tensor
 from mtf_imaging.ops.space.operations import DepthToSpace, SpaceToDepth
 from mtf_imaging.ops.window_op import Ints, make_geometry
 
@@ -80,6 +81,7 @@ def depth_to_space(x: mtf.Tensor, block_size: Ints, name: str | None = None) -> 
 
 def _blocks(title: str, x: mtf.Tensor, block_size: Any) -> list[int]:
     """Returns the size of a block along each spatial dimension."""
+    check_tensor(title, x)
     blocks = list(block_size) if isinstance(block_size, tuple | list) else [block_size] * (len(x.shape.dims) - 2)
     if not 1 <= len(blocks) <= min(3, len(x.shape.dims) - 2) or not all(
         isinstance(block, int) and block >= 1 for block in blocks

@@ -48,8 +48,10 @@ def import_weights(
 
     Raises:
       CheckpointError: layers are unknown, or do not fit the program. The error lists all of them.
-      ConfigError: `names` has a name that the model lacks, or the folder contains other files.
+      ConfigError: `model` or `program` is something else, `names` has a name that the model lacks, or the folder
+        contains other files.
     """
+    _check_arguments(model, program)
     values, faults = _convert(model, dict(names or {}))
     if program is not None:
         faults += _faults(program, values, partial)
@@ -70,6 +72,14 @@ def import_weights(
             write_weights(output_dir, values, {"title": title, "format": "keras_model"})
     _logger.info("%s: imported %d variables", title, len(values))
     return values
+
+
+def _check_arguments(model: Any, program: Any) -> None:
+    if not hasattr(model, "layers") or not hasattr(model, "weights"):
+        fix = "load the file with keras.models.load_model" if isinstance(model, str | Path) else "pass a model"
+        raise ConfigError(f"model = {model!r} is not a Keras model. Fix: {fix}.")
+    if program is not None and not isinstance(program, Program):
+        raise ConfigError(f"program = {program!r} is not an mi.Program. Fix: pass the program whose variables to set.")
 
 
 def _convert(model: Any, names: dict[str, str | None]) -> tuple[dict[str, np.ndarray], list[str]]:
