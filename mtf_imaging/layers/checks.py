@@ -3,26 +3,46 @@
 from collections.abc import Collection, Iterable
 from typing import Any
 
+import numpy as np
+
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.spelling import did_you_mean
 
 
-def check_count(title: str, name: str, value: Any, per_dimension: bool = False) -> None:
-    """Checks that an argument is an int of at least 1.
+def as_count(title: str, name: str, value: Any) -> int:
+    """Returns a positive integer, which may be one of NumPy, as an int.
 
     Args:
       title: the layer, for error messages.
       name: name of the argument.
       value: the argument.
-      per_dimension: whether it may also be one int for each of 1 to 3 spatial dimensions.
 
     Raises:
       ConfigError: it is something else.
     """
-    values = value if per_dimension and isinstance(value, tuple | list) else [value]
+    if not _is_count(value):
+        raise ConfigError(f"{title}: {name} = {value!r} is not a positive integer. Fix: use an integer of at least 1.")
+    return int(value)
+
+
+def as_counts(title: str, name: str, value: Any) -> int | tuple[int, ...]:
+    """Returns a positive integer for all spatial dimensions, or one for each of 1 to 3, as ints.
+
+    Args:
+      title: the layer, for error messages.
+      name: name of the argument.
+      value: the argument.
+
+    Raises:
+      ConfigError: it is something else.
+    """
+    values = value if isinstance(value, tuple | list) else [value]
     if not (1 <= len(values) <= 3 and all(map(_is_count, values))):
-        more = ", or one for each of 1 to 3 spatial dimensions" if per_dimension else ""
-        raise ConfigError(f"{title}: {name} = {value!r}: it must be an int of at least 1{more}.")
+        raise ConfigError(
+            f"{title}: {name} = {value!r} is not a positive integer. Fix: use an integer of at least 1, or one "
+            "for each of 1 to 3 spatial dimensions."
+        )
+    return tuple(map(int, values)) if isinstance(value, tuple | list) else int(value)
 
 
 def check_choice(title: str, name: str, value: Any, choices: Iterable[str]) -> None:
@@ -68,4 +88,4 @@ def check_function(
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and int(value) >= 1

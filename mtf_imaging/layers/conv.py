@@ -8,7 +8,7 @@ from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
 from mtf_imaging.layers.activation import Activation, activate, check_activation
 from mtf_imaging.layers.channels import CHANNELS, free_name, rename_channels
-from mtf_imaging.layers.checks import check_count, check_function
+from mtf_imaging.layers.checks import as_count, as_counts, check_function
 from mtf_imaging.layers.layer import Layer
 from mtf_imaging.layers.outputs import check_output_dim, check_output_name
 from mtf_imaging.layers.spatial import Padding, Sizes, kernel_dims, operation, spatial_dims, upper
@@ -60,14 +60,14 @@ class Conv(Layer):
         name: str | None = None,
     ) -> None:
         super().__init__(name)
-        check_count(self._title, "filters", filters)
-        check_count(self._title, "groups", groups)
-        for argument, value in (("kernel_size", kernel_size), ("strides", strides), ("dilation", dilation)):
-            check_count(self._title, argument, value, per_dimension=True)
+        self.filters = as_count(self._title, "filters", filters)
+        self.kernel_size = as_counts(self._title, "kernel_size", kernel_size)
+        self.strides = as_counts(self._title, "strides", strides)
+        self.dilation = as_counts(self._title, "dilation", dilation)
+        self.groups = as_count(self._title, "groups", groups)
         check_activation(self._title, activation)
         check_function(self._title, "kernel_initializer", kernel_initializer, INITIALIZERS, "a TensorFlow initializer")
-        self.filters, self.kernel_size, self.strides, self.padding = filters, kernel_size, strides, upper(padding)
-        self.dilation, self.groups, self.use_bias, self.activation = dilation, groups, use_bias, activation
+        self.padding, self.use_bias, self.activation = upper(padding), use_bias, activation
         self.kernel_initializer, self.bias_initializer = kernel_initializer, bias_initializer
         self.output_name = output_name
         check_bias(self._title, bias_initializer, filters)

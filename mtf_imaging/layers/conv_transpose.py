@@ -8,7 +8,7 @@ import tensorflow as tf
 from mtf_imaging.compat import mtf
 from mtf_imaging.layers.activation import Activation, activate, check_activation
 from mtf_imaging.layers.channels import CHANNELS, rename_channels
-from mtf_imaging.layers.checks import check_count, check_function
+from mtf_imaging.layers.checks import as_count, as_counts, check_function
 from mtf_imaging.layers.conv import FILTERS
 from mtf_imaging.layers.layer import Layer
 from mtf_imaging.layers.spatial import Padding, Sizes, kernel_dims, operation, per_dim, spatial_dims, upper
@@ -55,15 +55,13 @@ class ConvTranspose(Layer):
         name: str | None = None,
     ) -> None:
         super().__init__(name)
-        check_count(self._title, "filters", filters)
-        for argument, value in (("kernel_size", kernel_size), ("strides", strides), ("output_sizes", output_sizes)):
-            if value is not None:
-                check_count(self._title, argument, value, per_dimension=True)
+        self.filters = as_count(self._title, "filters", filters)
+        self.kernel_size = as_counts(self._title, "kernel_size", kernel_size)
+        self.strides = self.kernel_size if strides is None else as_counts(self._title, "strides", strides)
+        self.output_sizes = None if output_sizes is None else as_counts(self._title, "output_sizes", output_sizes)
         check_activation(self._title, activation)
         check_function(self._title, "kernel_initializer", kernel_initializer, INITIALIZERS, "a TensorFlow initializer")
-        self.filters, self.kernel_size, self.padding = filters, kernel_size, upper(padding)
-        self.strides: Sizes = kernel_size if strides is None else strides
-        self.output_sizes, self.use_bias, self.activation = output_sizes, use_bias, activation
+        self.padding, self.use_bias, self.activation = upper(padding), use_bias, activation
         self.kernel_initializer, self.bias_initializer = kernel_initializer, bias_initializer
         check_bias(self._title, bias_initializer, filters)
 

@@ -8,7 +8,7 @@ from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
 from mtf_imaging.layers.activation import Activation, activate, check_activation
 from mtf_imaging.layers.channels import CHANNELS, free_name, rename_channels
-from mtf_imaging.layers.checks import check_count, check_function
+from mtf_imaging.layers.checks import as_count, check_function
 from mtf_imaging.layers.layer import Layer
 from mtf_imaging.layers.outputs import check_output_dim, check_output_name
 from mtf_imaging.layers.weights import INITIALIZERS, add_bias, check_bias, initializer, variable
@@ -45,10 +45,10 @@ class Dense(Layer):
         name: str | None = None,
     ) -> None:
         super().__init__(name)
-        check_count(self._title, "units", units)
+        self.units = as_count(self._title, "units", units)
         check_activation(self._title, activation)
         check_function(self._title, "kernel_initializer", kernel_initializer, INITIALIZERS, "a TensorFlow initializer")
-        self.units, self.use_bias, self.activation = units, use_bias, activation
+        self.use_bias, self.activation = use_bias, activation
         self.kernel_initializer, self.bias_initializer = kernel_initializer, bias_initializer
         self.output_name = output_name
         check_bias(self._title, bias_initializer, units)

@@ -3,7 +3,7 @@
 from mtf_imaging import ops
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.layers.checks import check_choice, check_count
+from mtf_imaging.layers.checks import as_count, check_choice
 from mtf_imaging.layers.layer import Layer
 
 KINDS = ("instance", "batch", "group", "layer")
@@ -44,14 +44,13 @@ class Norm(Layer):
                 f"{self._title}: groups = {groups!r} with kind = {kind!r}. Fix: set groups for a group norm, and only "
                 "for a group norm."
             )
-        if groups is not None:
-            check_count(self._title, "groups", groups)
+        self.groups = None if groups is None else as_count(self._title, "groups", groups)
         if kind == "batch" and not isinstance(is_training, bool):
             raise ConfigError(
                 f"{self._title}: is_training = {is_training!r}: a batch norm uses the statistics of the batch in "
                 "training and moving statistics in prediction. Fix: pass is_training=True or is_training=False."
             )
-        self.kind, self.groups, self.is_training, self.momentum = kind, groups, is_training, momentum
+        self.kind, self.is_training, self.momentum = kind, is_training, momentum
         self.epsilon = 1e-6 if epsilon is None else epsilon
         self.default_name = f"{kind}_norm"
 

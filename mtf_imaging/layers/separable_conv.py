@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.layers.activation import Activation, activate, check_activation
-from mtf_imaging.layers.checks import check_count, check_function
+from mtf_imaging.layers.checks import as_count, as_counts, check_function
 from mtf_imaging.layers.conv import Conv
 from mtf_imaging.layers.layer import Layer
 from mtf_imaging.layers.spatial import Padding, Sizes
@@ -54,16 +54,15 @@ class SeparableConv(Layer):
         name: str | None = None,
     ) -> None:
         super().__init__(name)
-        check_count(self._title, "filters", filters)
-        check_count(self._title, "depth_multiplier", depth_multiplier)
-        for argument, value in (("kernel_size", kernel_size), ("strides", strides), ("dilation", dilation)):
-            check_count(self._title, argument, value, per_dimension=True)
+        self.filters = as_count(self._title, "filters", filters)
+        self.depth_multiplier = as_count(self._title, "depth_multiplier", depth_multiplier)
+        self.kernel_size = as_counts(self._title, "kernel_size", kernel_size)
+        self.strides = as_counts(self._title, "strides", strides)
+        self.dilation = as_counts(self._title, "dilation", dilation)
         check_activation(self._title, activation)
         check_function(self._title, "kernel_initializer", kernel_initializer, INITIALIZERS, "a TensorFlow initializer")
-        self.filters, self.kernel_size, self.strides, self.padding = filters, kernel_size, strides, padding
-        self.dilation, self.use_bias, self.activation = dilation, use_bias, activation
-        self.depth_multiplier, self.kernel_initializer = depth_multiplier, kernel_initializer
-        self.bias_initializer = bias_initializer
+        self.padding, self.use_bias, self.activation = padding, use_bias, activation
+        self.kernel_initializer, self.bias_initializer = kernel_initializer, bias_initializer
         check_bias(self._title, bias_initializer, filters)
 
     def call(self, x: mtf.Tensor, name: str) -> mtf.Tensor:

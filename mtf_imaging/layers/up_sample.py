@@ -1,7 +1,7 @@
 """The layer that enlarges images."""
 
 from mtf_imaging.compat import mtf
-from mtf_imaging.layers.checks import check_choice, check_count
+from mtf_imaging.layers.checks import as_counts, check_choice
 from mtf_imaging.layers.layer import Layer
 from mtf_imaging.layers.spatial import Sizes, operation, per_dim, spatial_dims
 
@@ -24,9 +24,9 @@ class UpSample(Layer):
 
     def __init__(self, factor: Sizes = 2, method: str = "nearest", name: str | None = None) -> None:
         super().__init__(name)
-        check_count(self._title, "factor", factor, per_dimension=True)
+        self.factor = as_counts(self._title, "factor", factor)
         check_choice(self._title, "method", method, METHODS)
-        self.factor, self.method = factor, method
+        self.method = method
 
     def call(self, x: mtf.Tensor, name: str) -> mtf.Tensor:
         dims = spatial_dims(self._title, x, self.factor)

@@ -183,6 +183,21 @@ def test_kernel_sizes_of_each_dimension_allow_several_batch_dimensions():
     assert str(graph.outputs.shape) == "Shape[batch=2, rois=3, height=8, width=10, channels=2]"
 
 
+def test_numpy_integers_are_sizes():
+    two, three = np.int64(2), np.int32(3)
+    for layer in (
+        layers.Conv(two, (three, 1), strides=two, dilation=np.int8(1), groups=two),
+        layers.SeparableConv(two, three, depth_multiplier=two),
+        layers.ConvTranspose(two, three, strides=(two, two)),
+        layers.Dense(two),
+        layers.Norm("group", groups=two),
+        layers.UpSample((two, three)),
+    ):
+        assert trace_only(layer, {"x": PLANE}).outputs.shape.ndims == 4
+    with pytest.raises(ConfigError, match="filters = True is not a positive integer"):
+        layers.Conv(True)
+
+
 def test_channels_have_another_name_on_request():
     for layer in (layers.Conv(3, 1, output_name="classes"), layers.Dense(3, output_name="classes")):
         (y,) = [trace_only(layer, {"x": PLANE}).outputs]
@@ -218,11 +233,14 @@ ERRORS = [
         lambda x: layers.Dense(3, activation=7),
         f"mi.layers.Dense: activation = 7 is not a function. Fix: use a function, or one of {CHOICES}.",
     ),
-    (lambda x: layers.Conv(0), "mi.layers.Conv: filters = 0: it must be an int of at least 1."),
+    (
+        lambda x: layers.Conv(0),
+        "mi.layers.Conv: filters = 0 is not a positive integer. Fix: use an integer of at least 1.",
+    ),
     (
         lambda x: layers.Conv(3, kernel_size=2.5),
-        "mi.layers.Conv: kernel_size = 2.5: it must be an int of at least 1, or one for each of 1 to 3 spatial "
-        "dimensions.",
+        "mi.layers.Conv: kernel_size = 2.5 is not a positive integer. Fix: use an integer of at least 1, or one for "
+        "each of 1 to 3 spatial dimensions.",
     ),
     (
         lambda x: layers.Conv(3, kernel_initializer=0.1),
