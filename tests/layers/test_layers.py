@@ -194,7 +194,7 @@ def test_numpy_integers_are_sizes():
         layers.UpSample((two, three)),
     ):
         assert trace_only(layer, {"x": PLANE}).outputs.shape.ndims == 4
-    with pytest.raises(ConfigError, match="filters = True is not a positive integer"):
+    with pytest.raises(mi.ConfigError, match="filters = True is not a positive integer"):
         layers.Conv(True)
 
 
