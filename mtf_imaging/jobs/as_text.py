@@ -1,4 +1,4 @@
-"""Converts job settings to text that is the same in every process, for comparison with an earlier call."""
+"""Converts job settings to text that is the same in every process, for comparisons and provenance."""
 
 import dataclasses
 import re
@@ -38,6 +38,17 @@ def as_text(value: Any, depth: int = 0) -> str:
     if not any("__repr__" in vars(kind) for kind in type(value).__mro__[:-1]):
         return _called(value, vars(value).items(), depth)
     return _ADDRESS.sub("", repr(value))
+
+
+def as_plain(value: Any) -> Any:
+    """Returns a value as a JSON value: text, numbers and sequences of them unchanged, anything else as its text.
+
+    >>> as_plain(("x", 1, None)), as_plain({"b": (1,)})
+    (['x', 1, None], "{'b': (1)}")
+    """
+    if isinstance(value, list | tuple):
+        return [as_plain(one) for one in value]
+    return value if value is None or isinstance(value, str | int | float) else as_text(value)
 
 
 def _is_added(field: dataclasses.Field, value: object) -> bool:

@@ -23,7 +23,7 @@ from mtf_imaging.data.sampling.buckets import format_grids
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.evaluation.cleanup import AS_FOUND, as_cleanup
 from mtf_imaging.jobs.agreement import check_agreement
-from mtf_imaging.jobs.as_text import as_text
+from mtf_imaging.jobs.as_text import as_plain, as_text
 from mtf_imaging.jobs.choosing import choose_layout
 from mtf_imaging.jobs.data import TrainingData, as_training_data
 from mtf_imaging.jobs.devices import Devices, as_devices
@@ -93,7 +93,8 @@ def cross_validate(own: CrossValidateSettings) -> dict[str, Any]:
         assert isinstance(description, Description)  # records have no other split
         sizes, splits = data.sizes(own.resolution), resolve_splits(data, manifest, runs)
         selected = _selected(own.folds, len(splits))
-        texts = {name: as_text(value) for name, value in _settings_of_all_folds(own, data).items()}
+        shared = _settings_of_all_folds(own, data)
+        texts = {name: as_text(value) for name, value in shared.items()}
         grids = manifest.sampling.grids if data.has_several_grids else [sizes]
         _check_window(own, grids)
         texts["resolution"] = format_grids(grids)
@@ -130,8 +131,11 @@ def cross_validate(own: CrossValidateSettings) -> dict[str, Any]:
             evaluate(**values_of(EvaluateSettings, own, **in_fold, spacing_table=known, cases=cases[fold]))
             gc.collect()
         pooled = functools.partial(pool_folds, runs, splits, own.input_dir, manifest, known, own.workers, own.progress)
-        chooses_rules = as_cleanup(own.cleanup) == AS_FOUND  # otherwise, rules were given or turned off
-        return group.first(lambda: pooled(description, texts, chooses_rules))
+        cleanup = as_cleanup(own.cleanup)
+        applied = {"cleanup": cleanup.resolve(description).names, "resolution": texts["resolution"]}
+        rules = {name: as_plain(value) for name, value in (shared | applied).items()}
+        chooses_rules = cleanup == AS_FOUND  # otherwise, rules were given or turned off
+        return group.first(lambda: pooled(description, rules, chooses_rules))
 
 
 def _settings_of_all_folds(own: CrossValidateSettings, data: TrainingData) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.provenance.runs import trained_run
 from mtf_imaging.jobs.agreement import check_agreement
-from mtf_imaging.jobs.as_text import as_text
+from mtf_imaging.jobs.as_text import as_plain, as_text
 from mtf_imaging.jobs.devices import as_devices
 from mtf_imaging.jobs.ensembles import trained_runs
 from mtf_imaging.kinds.all_kinds import open_subject
@@ -96,6 +96,4 @@ def _as_rule(value: Any) -> Any:
     """Returns a setting as a JSON value; its text if there is none."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: _as_rule(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, list | tuple):
-        return [_as_rule(one) for one in value]
-    return value if value is None or isinstance(value, str | int | float) else as_text(value)
+    return as_plain(value)

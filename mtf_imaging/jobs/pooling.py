@@ -60,7 +60,7 @@ def pool_folds(
     workers: int | None,
     progress: bool,
     description: Description,
-    rules: Mapping[str, str],
+    rules: Mapping[str, Any],
     chooses_rules: bool = True,
 ) -> dict[str, Any]:
     """Scores the segmentations of all finished folds together, and prints the tables.
@@ -77,7 +77,7 @@ def pool_folds(
       workers: number of processes; None for one per core, or fewer if memory is short.
       progress: whether to show a progress bar and print the tables.
       description: the channels and labels of the cases.
-      rules: the settings that all folds share, for the provenance of the scores.
+      rules: the settings that all folds share as JSON values, for the provenance of the scores.
       chooses_rules: whether to choose rules for components on the pooled cases, and to store them in the folder.
 
     Returns:

@@ -308,6 +308,8 @@ def test_an_ensemble_is_evaluated(folder, tmp_path):
 
 def test_rules_for_components_are_chosen_on_all_folds(folder, tmp_path):
     pooled = json.loads((folder / "cv/metrics.json").read_text())
+    rules = pooled["provenance"]["rules"]
+    assert (rules["cleanup"], rules["dtype"], rules["window"]) == ([], "float32", [-512.0, 512.0])
     chosen, stored = pooled["cleanup"]["chosen"], json.loads((folder / "cv/cleanup.json").read_text())
     assert (chosen["num_cases"], chosen["dice"]) == (5, stored["dice"])
     for mask, dice in chosen["dice"].items():
