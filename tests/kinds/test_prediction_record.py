@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 
 from mtf_imaging.errors import DataError
+from mtf_imaging.files.provenance.provenance import Provenance
+from mtf_imaging.files.provenance.record import read_record
 from mtf_imaging.kinds.prediction_record import FILE, ImageFiles, PredictionFiles, PredictionRecord, digest
 
 MADE_BY = {"checkpoint": "ckpt-2"}
@@ -121,6 +123,30 @@ def test_other_settings_are_named(files):
     for path in (*files.images[0].outputs, *files.shared):
         path.unlink()
     assert other.check() == [0, 1, 2]  # nothing is left of the other predictions
+
+
+def test_each_file_has_the_provenance_of_the_call_that_wrote_it(files):
+    def call(number, seed, made_by=MADE_BY, **options):
+        own = PredictionRecord(files, made_by, provenance=Provenance(rules={"seed": seed}), **options)
+        own.check()
+        write(files, own, (number,))
+
+    def seeds():
+        record = read_record(files.folder)
+        names = [name for name in record.entries if name.startswith("labels")]
+        return {name: record.provenance_of(name, record.entries[name]["sha256"])["rules"]["seed"] for name in names}
+
+    call(0, seed=1)
+    call(1, seed=2)
+    call(2, seed=1)
+    assert seeds() == {"labels-0.png": 1, "labels-1.png": 2, "labels-2.png": 1}
+    assert len(read_record(files.folder).provenance) == 2
+    for image in files.images[1:]:
+        for path in image.outputs:
+            path.unlink()
+    call(0, seed=3, made_by={"checkpoint": "ckpt-3"}, overwrite=True)
+    assert seeds() == {"labels-0.png": 3}
+    assert len(read_record(files.folder).provenance) == 1, "nothing is left of the other predictions"
 
 
 def test_a_single_file_has_no_record(files):

@@ -290,8 +290,8 @@ MUTANTS = [
         ("if found is not None and found != entry", "if found is None and found != entry"),
         ("self._entries |= {self._name(path): {} for path in existing}", "pass"),
         ("self._append({self._name(path): {} for path in outputs})", "pass"),
-        ("self._own not in self._provenance and", "not self._provenance and"),
-        ("self._provenance, self._entries = [], {}", "self._entries = {}"),
+        ("self._own not in self._origins and", "not self._origins and"),
+        ("self._origins, self._entries = [], {}", "self._entries = {}"),
     ),
     *mutants(
         "mtf_imaging/files/provenance/record.py",
