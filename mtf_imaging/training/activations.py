@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.compat import mtf
-from mtf_imaging.errors import ConfigError
+from mtf_imaging.errors import ConfigError, ShapeError
 from mtf_imaging.program.program import Program
 from mtf_imaging.program.tracing import trace_only
 from mtf_imaging.spelling import closest
@@ -34,8 +34,12 @@ class TrainedNetwork:
         self._network, self._sizes, self._activations = network, sizes, functools.cache(activations)
 
     def __call__(self, image: np.ndarray) -> Prediction:
-        """Returns the prediction for a whole image, in every process."""
-        return self._network(image)
+        """Returns the prediction for a whole image, in every process.
+
+        Raises:
+          ShapeError: the image has another number of dimensions.
+        """
+        return self._network(self._as_image(image))
 
     def slices(self, sizes: Sequence[int]) -> ImageSlices:
         """Returns the slices of an image with these sizes along the spatial dimensions."""
@@ -47,8 +51,22 @@ class TrainedNetwork:
         return self._activations(self._sizes).names
 
     def activations(self, image: np.ndarray, names: str | Sequence[str]) -> Any:
-        """Computes activations for a whole image, in every process; see `Activations.compute`."""
-        return self._activations(tuple(image.shape[:-1])).compute(image, names)
+        """Computes activations for a whole image, in every process; see `Activations.compute`.
+
+        Raises:
+          ShapeError: the image has another number of dimensions.
+        """
+        image = self._as_image(image)
+        return self._activations(image.shape[:-1]).compute(image, names)
+
+    def _as_image(self, image: np.ndarray) -> np.ndarray:
+        image = np.asarray(image)
+        if image.ndim != len(self._sizes) + 1:
+            raise ShapeError(
+                f"the image has the shape {image.shape}, but the network needs {len(self._sizes)} spatial dimensions "
+                "and the channels. Fix: pass an array [spatial dimensions..., channels], without a batch dimension."
+            )
+        return image
 
 
 class Activations:

@@ -106,6 +106,9 @@ def test_mistakes_have_fixes(run, whole, image):
         whole.activations(image, 3)
     with pytest.raises(ShapeError, match="image"):
         whole.activations(image[:4], "encoder")
+    for compute in (whole, lambda given: whole.activations(given, "encoder")):
+        with pytest.raises(ShapeError, match=rf"shape \(1, {', '.join(map(str, image.shape))}\), but .* 2 spatial dim"):
+            compute(image[np.newaxis])
     sliding = _predictor(run, window=SlidingWindow((4, 4), (2, 2)))
     with pytest.raises(ConfigError, match="Fix: build the predictor without a window"):
         sliding.activations(image, "encoder")
