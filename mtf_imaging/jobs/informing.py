@@ -154,7 +154,7 @@ def _run(folder: Path) -> Origin:
 
 def _json(path: Path, what: str) -> Origin:
     """Returns the provenance in a JSON file."""
-    fields = read_object(path).get(FIELD)
+    fields = read_object(path, "write it again, with the command that computed it").get(FIELD)
     fields = fields if isinstance(fields, dict) else {}
     return Origin(f"{what} {path}", provenance_rows(fields), fields)
 
