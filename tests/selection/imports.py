@@ -152,8 +152,8 @@ def direct_imports(module: str) -> frozenset[str]:
     if not _lazy(module) and module not in CONDITIONAL:
         # Programs for other processes are named by strings, such as "tests.between.worker".
         words = {node.value for node in _source(module)[1] if isinstance(node, ast.Constant)}
-        found |= {word for word in words if isinstance(word, str) and "." in word and word in modules()}
-    found |= {f"{name}.__main__" for name in found if f"{name}.__main__" in modules()}
+        run = {word for word in words if isinstance(word, str) and "." in word and word in modules()}
+        found |= run | {f"{word}.__main__" for word in run if f"{word}.__main__" in modules()}
     for name in DYNAMIC.get(module, []):
         found |= _expand(name)
     names = [name.split(".") for name in found | {module}]
