@@ -4,6 +4,12 @@ from tests.mutants.mutant import mutants
 
 MUTANTS = [
     *mutants(
+        "mtf_imaging/cli/config/run_config.py",
+        "tests/training/test_job.py",
+        ("if read_gin_text([], [saved]).bound == read_gin_text([], [text]).bound:", "if False:"),
+        ("if read_gin_text([], [saved]).bound == read_gin_text([], [text]).bound:", "if True:"),
+    ),
+    *mutants(
         "mtf_imaging/files/provenance/provenance.py",
         "tests/files/test_provenance.py",
         (".decode()[:_NOTE_BYTES]", ".decode()"),

@@ -123,8 +123,12 @@ def test_the_configuration_is_saved_and_a_change_is_logged(placement, data, capl
     ):
         assert binding in text
     arguments = ["train", "--data_dir", data / "records", "--model_dir", placement]
+    assert run(*arguments) == 0
+    assert (placement / "config.gin").read_text() == text
+    assert "changed configuration" not in caplog.text
     assert run(*arguments, "--gin.Adam.learning_rate=0.5") == 0
     assert "the run resumes with a changed configuration: Adam.learning_rate = 0.5" in caplog.text
+    assert "Adam.learning_rate = 0.5" in (placement / "config.gin").read_text()
 
 
 def contents(folder):

@@ -95,7 +95,7 @@ def _references(value: object) -> list[Named]:
 
 
 def save_config(model_dir: str | Path, setup: JobSetup, facts: Facts, layout: Layout) -> str:
-    """Saves the bound and used parameters of a run, and warns if they differ from the last call.
+    """Saves the bound and used parameters of a run, unless they are saved, and warns if the bound ones have changed.
 
     Args:
       model_dir: the run folder.
@@ -127,9 +127,14 @@ def save_config(model_dir: str | Path, setup: JobSetup, facts: Facts, layout: La
     text = f"# Parameters that the run used, including defaults:\n\n{used}\n# Parameters that were set:\n\n{bound}"
     path = Path(model_dir) / CONFIG
     if path.is_file():
-        before = set(read_gin_file(path).splitlines())
+        saved = read_gin_file(path)
+        before = set(saved.splitlines())
         changed = [line for line in bound.splitlines() if "=" in line and line not in before]
         if changed:
             _logger.warning("%s: the run resumes with a changed configuration: %s", model_dir, "; ".join(changed))
+        # A resumed run has set all parameters, because it read them from the file. The file, and thus its digest, stay
+        # the same unless a value differs.
+        if read_gin_text([], [saved]).bound == read_gin_text([], [text]).bound:
+            return saved
     write_bytes(path, text.encode())
     return text
