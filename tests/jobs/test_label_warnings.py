@@ -65,6 +65,13 @@ def test_the_fix_of_binary_masks_counts_them(caplog, tmp_path):
     assert PHOTOS.label_counts(masks)[:2].tolist() == [128, 128]
 
 
+def test_values_without_a_class_are_no_binary_masks(caplog, tmp_path):
+    """128 is read as the ignore label 255, and the value 255 of the files does not occur."""
+    photos = write_photos(tmp_path / "photos", (0, 128), ignore_label=255, values=[[0, 0], [1, 1]])
+    (text,) = warnings_of(caplog, photos, PHOTOS, tmp_path)
+    assert "no pixel of 'cell' in 1 label images" in text
+
+
 @pytest.mark.parametrize("labels", [(0, 1), (1, 0)])
 def test_photos_that_have_every_class(caplog, tmp_path, labels):
     assert warnings_of(caplog, write_photos(tmp_path / "photos", labels, (255, 255), (0, 0)), PHOTOS, tmp_path) == [
@@ -106,6 +113,7 @@ def test_a_sample_of_many_images_is_counted():
     ]
     everything = dataclasses.replace(survey, ignored=("x",), num_counted=1, num_images=1, is_partial=False)
     assert everything.is_ignored
+    assert not dataclasses.replace(everything, is_partial=True).is_ignored
 
 
 def test_a_score_over_one_class_is_never_the_best(tmp_path):
