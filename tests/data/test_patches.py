@@ -102,9 +102,7 @@ def test_batches_are_parts_of_the_records(folder, record_format):
             np.testing.assert_array_equal(batch["labels"][position], record.labels(at))
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "painted")) for name in AUGMENTATIONS]
-)
+@pytest.mark.parametrize("name", AUGMENTATIONS)
 def test_regions_equal_the_regions_of_whole_patches(folder, name):
     options = {"augmentation": AUGMENTATIONS[name], "patches": Patches(PATCH, centered=0.5)}
     whole = take(training_batches(folder / "zarr", BATCH, 3, **options), 3)
@@ -208,6 +206,14 @@ def test_every_voxel_of_a_label_is_drawn_alike(folder):
     assert counts.max() < 12 * len(found) / len(places)
     low, high = (found < np.median(places, axis=0)).mean(axis=0), (places < np.median(places, axis=0)).mean(axis=0)
     np.testing.assert_allclose(low, high, atol=0.06)
+
+
+def test_every_voxel_is_drawn_if_labels_are_drawn_first(folder):
+    found = corners(folder / "zarr", Patches((1, 1, 1), centered=1), 3000, every=NUM_CASES)
+    _, labels = case_arrays(0)
+    liver = found[labels[tuple(found.T)] == 1]
+    assert 400 < len(liver) < 600
+    assert len(np.unique(liver, axis=0)) > 0.8 * (labels == 1).sum()
 
 
 def test_only_the_chunks_of_patches_are_read(folder, monkeypatch):
