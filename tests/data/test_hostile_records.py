@@ -4,6 +4,7 @@ import copy
 import json
 import os
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -81,6 +82,13 @@ def test_the_digests_of_these_tests_match(record):
     data = (record / CHUNK_1).read_bytes()
     replace_chunk(record, data)
     assert message(read, record) is None
+
+
+def test_a_file_that_is_larger_than_any_chunk_is_not_read(record):
+    replace_chunk(record, bytes(1_000_000))
+    assert re.match(
+        rf"{re.escape(f'{record}/{CHUNK_1}')}: has more than \d{{5}} bytes, the limit", message(read, record)
+    )
 
 
 def test_codecs_that_run_code_are_refused(tmp_path, record):
