@@ -95,7 +95,7 @@ def _references(value: object) -> list[Named]:
 
 
 def save_config(model_dir: str | Path, setup: JobSetup, facts: Facts, layout: Layout) -> str:
-    """Saves the bound and used parameters of a run, unless they are saved, and warns if the bound ones have changed.
+    """Saves the bound and used parameters of a run if they have changed, and logs the changes of the bound ones.
 
     Args:
       model_dir: the run folder.
@@ -132,8 +132,8 @@ def save_config(model_dir: str | Path, setup: JobSetup, facts: Facts, layout: La
         changed = [line for line in bound.splitlines() if "=" in line and line not in before]
         if changed:
             _logger.warning("%s: the run resumes with a changed configuration: %s", model_dir, "; ".join(changed))
-        # A resumed run has set all parameters, because it read them from the file. The file, and thus its digest, stay
-        # the same unless a value differs.
+        # A resumed run reads all parameters from the file, so it would save all of them as set. The file is only
+        # replaced if a value differs, so an unchanged configuration keeps its digest.
         if read_gin_text([], [saved]).bound == read_gin_text([], [text]).bound:
             return saved
     write_bytes(path, text.encode())

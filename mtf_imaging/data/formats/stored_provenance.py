@@ -17,7 +17,7 @@ def read_stored_provenance(path: Path) -> str | None:
 
     Returns:
       The result of `Provenance.text`, or of `Provenance.note` for NIfTI and very long texts. "" if the file contains no
-      provenance. None if it is no NIfTI, NRRD, MetaImage or DICOM-SEG file and no OME-Zarr folder.
+      provenance. None for files and folders of other formats.
 
     Raises:
       DataError: the file is damaged, or pydicom is missing.

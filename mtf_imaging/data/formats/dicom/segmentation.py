@@ -82,7 +82,7 @@ def write_dicom_seg(
         `geometry.plane_order`.
       geometry: geometry of the series.
       segments: the codes of the labels 1, 2, ..., by label name.
-      provenance: the provenance to store; None for that of the package only.
+      provenance: the provenance to store. Without it, only the package version is stored.
 
     Raises:
       DataError: highdicom is missing; the volume is not a DICOM series, or its files lack required elements; or the
