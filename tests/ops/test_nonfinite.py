@@ -33,6 +33,8 @@ KERNEL_DEPENDENT = {
     ("conv", "f"): (0, 1),  # an infinite tap: the convolution or its transpose, and the gradient of the other
     ("conv2d of 4 groups", "x"): (2,),  # a voxel at the border: the gradient of the filter
     ("conv3d", "x"): (2,),
+    ("separable_conv3d", "x"): (2,),  # 2 of the 6 taps of the whole tensor, all 6 where slices widen the windows
+    ("separable_conv3d", "d"): (1,),
 }
 
 
