@@ -21,12 +21,13 @@ _QUOTED = re.compile(r"'([^']+)'")
 _MEMORY_SETTINGS = ("batch_size", "micro_batches", "workers", "resolution")
 _DISK_FULL = " Fix: free some disk space; files that were complete are unchanged."
 _NO_ACCESS = " Fix: check the permissions and the disk, or give another folder."
+_WRONG_PATH = " Fix: check the path."
 _TOO_MANY_FILES = " Fix: allow more open files, for instance with ulimit -n 1024."
 # {file system error number: fix}. TensorFlow reports these errors in a dozen classes that are not OSErrors.
 _FIXES = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _DISK_FULL),
     **dict.fromkeys((errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE), _NO_ACCESS),
-    **dict.fromkeys((errno.ENOENT, errno.ENOTDIR, errno.EISDIR), ""),
+    **dict.fromkeys((errno.ENOENT, errno.ENOTDIR, errno.EISDIR), _WRONG_PATH),
     errno.ELOOP: " Fix: remove the symbolic link.",
     errno.ENAMETOOLONG: " Fix: use a shorter name.",
     **dict.fromkeys((errno.EMFILE, errno.ENFILE), _TOO_MANY_FILES),
