@@ -12,6 +12,7 @@ from pathlib import Path
 from benchmarks.reliability import forked
 
 PROGRAM = "mtf_imaging.cli.main"
+_LOOK_S = 0.02  # between two looks at a running command
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
 
 
@@ -54,10 +55,10 @@ def run(
     began = time.monotonic()
     process = start(words, folder, log, environment, limits)
     peak = 0
-    while process.exitcode is None and time.monotonic() - began < limit and peak <= most_mib:
+    while (code := forked.exit_code(process)) is None and time.monotonic() - began < limit and peak <= most_mib:
         peak = max(peak, _peak_mib(process.pid))
-        process.join(0.02)
-    seconds, code = time.monotonic() - began, process.exitcode
+        time.sleep(_LOOK_S)
+    seconds = time.monotonic() - began
     kill(process)
     text = log.read_bytes().decode(errors="replace")
     log.unlink()
@@ -90,7 +91,8 @@ def kill(process: BaseProcess) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
     process.kill()
-    process.join()
+    while forked.exit_code(process) is None:
+        time.sleep(_LOOK_S)
 
 
 def _peak_mib(pid: int | None) -> int:

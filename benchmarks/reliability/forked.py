@@ -8,12 +8,16 @@ import os
 import resource
 import runpy
 import sys
+import threading
 from collections.abc import Mapping, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["benchmarks.reliability.preloaded"])
+# When a process starts, multiprocessing reads the exit codes of all processes that have ended. Of two threads that read
+# the same exit code at the same time, one finds an empty pipe, and the exit code becomes 255 (CPython 3.11).
+_LOCK = threading.Lock()
 
 
 def start(
@@ -52,8 +56,15 @@ def start(
             session,
         ),
     )
-    process.start()
+    with _LOCK:
+        process.start()
     return process
+
+
+def exit_code(process: BaseProcess) -> int | None:
+    """Returns the exit code of a process, or None if it still runs; other threads may start processes."""
+    with _LOCK:
+        return process.exitcode
 
 
 def _run(

@@ -92,7 +92,7 @@ def in_parallel(
             process.terminate()
         raise
     finally:
-        # # Waits for the pool's management thread, which ends after the workers. Otherwise Python could write to a pipe
+        # Waits for the pool's management thread, which ends after the workers. Otherwise Python could write to a pipe
         # at exit while this thread closes it.
         pool.shutdown(cancel_futures=True)
 

@@ -1,7 +1,10 @@
 """The benchmark of reliability: its table of inputs, its judgment, the comparison after a kill, and its page."""
 
+import collections
+import concurrent.futures
 import contextlib
 import io
+import json
 import random
 import re
 import traceback
@@ -9,11 +12,12 @@ import traceback
 import pytest
 
 from benchmarks.figures import FIGURES
-from benchmarks.reliability import bad_inputs, good, kills, page
+from benchmarks.reliability import bad_inputs, commands, good, kills, page
 from benchmarks.reliability.commands import Result
 from benchmarks.reliability.inputs import bad_input
 from benchmarks.reliability.inputs.all_inputs import INPUTS
 from benchmarks.reliability.inputs.bad_input import BadInput, Refused, Right, Warned, judge, snapshot
+from benchmarks.reliability.inputs.checks import same_scores
 from benchmarks.reliability.results import Results
 from benchmarks.reliability.writers import WRITERS, Undisturbed, Writer, content
 from mtf_imaging.cli.commands.all_commands import COMMANDS
@@ -142,6 +146,31 @@ def test_changed_inputs_payloads_and_leftovers_are_failures(tmp_path):
     assert judge(result, given, tmp_path, {}) == ("failed", "left .partial-1-a.nii")
     (tmp_path / bad_input.PAYLOAD).touch()
     assert judge(result, given, tmp_path, {}) == ("failed", "ran code of the input")
+
+
+def test_scores_are_compared_without_the_digests_of_the_files(tmp_path):
+    def scores(dice, digest):
+        return json.dumps({"cases": {"a": {"dice": dice}}, "provenance": {"files_sha256": {"a.nii": digest}}})
+
+    files = {"good/scores": scores(0.5, "12"), "same/out": scores(0.5, "34"), "other/out": scores(0.6, "12")}
+    for folder, text in files.items():
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "metrics.json").write_text(text)
+    assert same_scores(tmp_path / "same", "") == ""
+    assert same_scores(tmp_path / "other", "") == ".cases.a.dice differs from that of the undamaged files"
+
+
+@pytest.mark.slow
+def test_threads_get_the_exit_codes_of_their_own_commands(tmp_path, monkeypatch):
+    monkeypatch.setattr(commands, "PROGRAM", "json.tool")
+
+    def code(number):
+        (tmp_path / str(number)).mkdir()
+        return commands.run(["--no-such-flag"], tmp_path / str(number), 60.0).code
+
+    # Without the lock, 6 of 300 commands in 8 threads had the exit code 255.
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        assert collections.Counter(pool.map(code, range(600))) == {2: 600}
 
 
 def test_names_that_are_not_utf8_may_be_escaped(tmp_path):

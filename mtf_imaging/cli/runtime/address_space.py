@@ -8,7 +8,7 @@ import os
 
 from mtf_imaging.errors import OutOfMemoryError
 
-# # Bytes for the libraries, measured on 2 cores, and for the stacks and buffers of each core's threads. A program with
+# Bytes for the libraries, measured on 2 cores, and for the stacks and buffers of each core's threads. A program with
 # a convolution took 2.0 GiB with 2 threads of each kind, 2.7 GiB with 8 and 3.1 GiB with 32.
 _NUMPY, _NUMPY_PER_CORE = 512 << 20, 128 << 20
 _TENSORFLOW, _TENSORFLOW_PER_CORE = 3328 << 20, 128 << 20

@@ -77,7 +77,7 @@ def voxel_positions(shape: tuple[int, int, int], spacing: tuple[float, float, fl
 def smooth_field(rng: np.random.Generator, shape: tuple[int, int, int], knots: int) -> np.ndarray:
     """Returns a smooth random field, float32 `[*shape]`, from `knots`^3 random values in -1..1."""
     field = rng.uniform(-1, 1, (knots, knots, knots)).astype(np.float32)
-    # # Cubic interpolation to four times the knots, then linear interpolation: it looks as smooth as cubic
+    # Cubic interpolation to four times the knots, then linear interpolation: it looks as smooth as cubic
     # interpolation alone, and is ten times as fast.
     field = ndimage.zoom(field, 4, order=3, mode="nearest", grid_mode=True)
     return resample_linear(field, whole_field(field.shape, shape))
