@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks.reliability import forked
 
 PROGRAM = "mtf_imaging.cli.main"
-_LOOK_S = 0.02  # between two looks at a running command
+_POLL_S = 0.02  # interval at which a running command is polled
 _QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
 
 
@@ -57,7 +57,7 @@ def run(
     peak = 0
     while (code := forked.exit_code(process)) is None and time.monotonic() - began < limit and peak <= most_mib:
         peak = max(peak, _peak_mib(process.pid))
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
     seconds = time.monotonic() - began
     kill(process)
     text = log.read_bytes().decode(errors="replace")
@@ -92,7 +92,7 @@ def kill(process: BaseProcess) -> None:
             os.killpg(process.pid, signal.SIGKILL)
     process.kill()
     while forked.exit_code(process) is None:
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
 
 
 def _peak_mib(pid: int | None) -> int:

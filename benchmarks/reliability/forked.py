@@ -15,8 +15,8 @@ from pathlib import Path
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["benchmarks.reliability.preloaded"])
-# When a process starts, multiprocessing reads the exit codes of all processes that have ended. Of two threads that read
-# the same exit code at the same time, one finds an empty pipe, and the exit code becomes 255 (CPython 3.11).
+# Whenever a process starts, multiprocessing reads the exit codes of all processes that have ended. If two threads read
+# the same exit code at the same time, one of them finds an empty pipe and sets the code to 255 (CPython 3.11).
 _LOCK = threading.Lock()
 
 
@@ -62,7 +62,7 @@ def start(
 
 
 def exit_code(process: BaseProcess) -> int | None:
-    """Returns the exit code of a process, or None if it still runs; other threads may start processes."""
+    """Returns the exit code of a process, or None if it is running. Several threads may call this and `start`."""
     with _LOCK:
         return process.exitcode
 

@@ -53,7 +53,7 @@ def _dispatch(argv: list[str]) -> None:
     elif not words and (wants_help or not argv):
         print(usage.overview({name: load(name) for name in COMMANDS}))
     elif not words or argv[0] != words[0]:
-        raise ConfigError(usage.no_command_first(argv[0]))
+        raise ConfigError(usage.flag_before_command(argv[0]))
     elif words[0] not in COMMANDS:
         raise ConfigError(usage.unknown_command(words[0]))
     elif wants_help:

@@ -200,7 +200,7 @@ def command_list() -> str:
     return f"Commands: {', '.join(COMMANDS)}. See: {PROGRAM} --help"
 
 
-def no_command_first(word: str) -> str:
+def flag_before_command(word: str) -> str:
     """Returns the message for a command line whose first word is a flag."""
     hint = did_you_mean(word, ("--help", "--version"))
     return f"the command comes first, but '{word}' is a flag: {PROGRAM} COMMAND [flags].{hint} {command_list()}"
