@@ -38,6 +38,19 @@ def reads(op: mtf.Operation) -> list[mtf.Tensor]:
     return list(dict.fromkeys(tensors))
 
 
+def depends_on(x: mtf.Tensor, earlier: mtf.Tensor) -> bool:
+    """Returns whether a tensor is computed from another one."""
+    visited, stack = set(), [x]
+    while stack:
+        tensor = stack.pop()
+        if tensor is earlier:
+            return True
+        if tensor.operation not in visited:
+            visited.add(tensor.operation)
+            stack += reads(tensor.operation)
+    return False
+
+
 def needed(graph: mtf.Graph, outputs: Iterable[mtf.Tensor]) -> list[mtf.Operation]:
     """Returns the operations that tensors or assignments need, in order.
 

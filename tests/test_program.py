@@ -101,6 +101,47 @@ def test_every_update_reads_values_from_before_all_updates(mesh_impl):
         assert [p.variables[k].numpy()[0] for k in "ab"] == expected
 
 
+@pytest.mark.parametrize("mesh_impl", ["stacked", "placement"])
+def test_assignments_to_one_variable_run_in_their_order(mesh_impl):
+    """Each starts from the value that the previous one left, as in TensorFlow."""
+
+    def fn(image):
+        shape = mtf.Shape(image.shape.dims[-1:])
+        first = mtf.get_variable(image.mesh, "first", shape, initializer=tf.constant_initializer(3.0))
+        second = mtf.get_variable(image.mesh, "second", shape, initializer=tf.constant_initializer(3.0))
+        total = mtf.reduce_sum(image, output_shape=shape)
+        mtf.assign(first, first * 2)
+        mtf.assign_add(first, total)
+        mtf.assign(first, total, lambda variable, master, x: master.assign(master * master - x))
+        mtf.assign_sub(first, first)
+        mtf.assign_add(second, total)
+        mtf.assign(second, total * 5)  # does not depend on the variable, so it may replace the value
+        return total
+
+    p = mi.Program(fn, {"image": SHAPE}, "rows:2,cols:2", "x:rows,channels:cols", mesh_impl)
+    first = tf.Variable([3.0, 3.0])
+    for _ in range(2):
+        total, before = p(image=_image()), tf.identity(first)
+        first.assign(first * 2)
+        first.assign_add(total)
+        first.assign(first * first - total)
+        first.assign_sub(before)
+        np.testing.assert_allclose(p.variables["first"], first, rtol=1e-6)
+        np.testing.assert_allclose(p.variables["second"], total * 5, rtol=1e-6)
+
+
+@pytest.mark.parametrize("before", [mtf.assign, mtf.assign_add])
+def test_an_assignment_that_would_drop_earlier_ones_is_refused(before):
+    def fn(image):
+        v = mtf.get_variable(image.mesh, "count", mtf.Shape([]), initializer=tf.zeros_initializer())
+        before(v, mtf.ones(image.mesh, mtf.Shape([])))
+        mtf.assign(v, mtf.square(v + 1.0))
+        return v
+
+    with pytest.raises(mi.NotSupportedError, match=r"'count' is assigned several times .* Fix: assign it once"):
+        mi.Program(fn, {"image": SHAPE})
+
+
 def test_a_variable_may_be_assigned_and_never_read():
     def fn(image):
         total, zeros = mtf.reduce_sum(image), tf.zeros_initializer()

@@ -15,7 +15,12 @@ class LaidOutVariable:
 
     Slices are not variables. Between calls the master is the only copy, so copies cannot diverge, and a checkpoint does
     not depend on the layout.
+
+    Attributes:
+      is_assigned: whether the call assigns to the variable.
     """
+
+    is_assigned = False
 
     def __init__(self, variable: mtf.Variable, mesh_impl: Shards) -> None:
         self._variable = variable
@@ -39,6 +44,7 @@ class LaidOutVariable:
           assign_fn: a function from (mtf.Variable, tf.Variable, tf.Tensor) to a tf.Operation.
           value: the new value.
         """
+        self.is_assigned = True
         stacks = self._mesh.canonical(value, self._shape).tensor_list
         home = self._variable.get_master().device
         sizes = self._shape.to_integer_list

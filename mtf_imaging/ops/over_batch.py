@@ -12,7 +12,7 @@ from typing import NoReturn, TypeVar
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import NotSupportedError
-from mtf_imaging.reads import place_in_loop, reads
+from mtf_imaging.reads import depends_on, place_in_loop
 
 
 class FirstPass:
@@ -39,7 +39,7 @@ class FirstPass:
 
     def sum(self, x: mtf.Tensor) -> mtf.Tensor:
         x = _Sum([x], x, 1).outputs[0]
-        if any(_depends_on(x.operation.inputs[0], earlier) for earlier in self._sums):
+        if any(depends_on(x.operation.inputs[0], earlier) for earlier in self._sums):
             raise NotSupportedError(
                 f"over_batch: '{x.name}' depends on another sum over the batch, which a micro-batch does not have. "
                 "Fix: compute it from sums that do not depend on each other."
@@ -125,18 +125,6 @@ class _SumGrad(mtf.Operation):
         dy = lowering.tensors[self.inputs[0]].to_laid_out_tensor()
         dx = lowering.mesh_impl(self).map_stacks(lambda dy: dy * self._count, dy)
         lowering.set_tensor_lowering(self.outputs[0], dx)
-
-
-def _depends_on(x: mtf.Tensor, earlier: mtf.Tensor) -> bool:
-    visited, stack = set(), [x]
-    while stack:
-        tensor = stack.pop()
-        if tensor is earlier:
-            return True
-        if tensor.operation not in visited:
-            visited.add(tensor.operation)
-            stack += reads(tensor.operation)
-    return False
 
 
 def over_batch(x: mtf.Tensor) -> mtf.Tensor:

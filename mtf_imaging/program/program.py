@@ -41,6 +41,11 @@ class Program(tf.Module):
     Every `mtf.Assign` in the function runs once per call, after all variables have been read. Outputs are therefore
     computed from the values before the update.
 
+    Several assignments to one variable run in the order in which `fn` makes them. `mtf.assign_add` and `mtf.assign_sub`
+    change the value that earlier ones left, and `mtf.assign` replaces it. If the new value depends on the variable,
+    replacing it would drop the earlier assignments, so this is refused. An `assign_fn` of your own gets the current
+    value: `mtf.assign(mean, x, lambda variable, master, x: master.assign(0.9 * master + 0.1 * x))`.
+
     Programs are thread-safe, even if they share variables. Calls run one at a time, so no call reads a variable while
     another call assigns to it, and no update is lost.
 
@@ -80,6 +85,7 @@ class Program(tf.Module):
 
     Raises:
       LayoutError: the layout has faults. The error lists all of them and is raised before any device is used.
+      NotSupportedError: an assignment would drop earlier ones.
       OutOfMemoryError: a device has less memory than the program needs. Calls raise this error, too.
     """
 

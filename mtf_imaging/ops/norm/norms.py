@@ -49,7 +49,8 @@ def batch_norm(
 
     - `scale` (initially 1) and `offset` (initially 0) are trained.
     - `moving_mean` (initially 0) and `moving_variance` (initially 1) are not trained. Every training call updates them:
-      `moving = momentum moving + (1 - momentum) statistic`.
+      `moving = momentum moving + (1 - momentum) statistic`. If a step calls the same norm several times, for instance
+      in a shared encoder, the updates follow one another in the order of the calls.
 
     Every dimension may be split. Processors exchange two sums per channel in the forward pass, and two in the backward
     pass. The two forward sums share one message, except in float64: there, the mean and the squared deviations from it
@@ -80,8 +81,14 @@ def batch_norm(
         keeps_statistics = is_inference() or any(is_frozen(x.operation.name) for x in (moving_mean, moving_variance))
         if is_training and not keeps_statistics:
             y, mean, variance = Normalize("batch_norm", x, scale, offset, Sharing(), epsilon).outputs
-            for moving, value in ((moving_mean, mean), (moving_variance, variance)):
-                mtf.assign(moving, moving * momentum + mtf.stop_gradient(value) * (1 - momentum))
+
+            # Unlike the value that the program reads, `moving` includes the updates of earlier calls in the same step.
+            def update(variable: mtf.Variable, moving: tf.Variable, value: tf.Tensor) -> tf.Operation:
+                value = tf.cast(value, variable.master_dtype)
+                return moving.assign(moving * momentum + value * (1 - momentum), read_value=False)
+
+            mtf.assign(moving_mean, mean, update)
+            mtf.assign(moving_variance, variance, update)
             return y
         factor = scale * mtf.rsqrt(moving_variance + epsilon)
         return mtf.cast(mtf.cast(x, scale.dtype) * factor + (offset - moving_mean * factor), x.dtype)
