@@ -76,6 +76,19 @@ MUTANTS = [
         ),
     ),
     *mutants(
+        "mtf_imaging/ops/norm/norms.py",
+        "tests/training/test_state_oracle.py frozen",
+        ("any(is_frozen(", "all(is_frozen("),
+        ("for x in (moving_mean, moving_variance))", "for x in (moving_mean,))"),
+        ("for x in (moving_mean, moving_variance))", "for x in (moving_variance,))"),
+        (
+            "moving * momentum + value * (1 - momentum)",
+            "moving * (1 - momentum) + value * momentum",
+            "",
+            "tests/training/test_state_oracle.py sgd",
+        ),
+    ),
+    *mutants(
         "mtf_imaging/ops/norm/sums.py",
         _NORMS,
         ("self._has_tails = bool(tails.tails_of(", "self._has_tails = not (tails.tails_of("),

@@ -2,6 +2,8 @@
 
 from tests.mutants.mutant import mutants
 
+_STATE = "tests/training/test_state_oracle.py sgd or adam"
+
 MUTANTS = [
     *mutants(
         "mtf_imaging/program/lowering.py",
@@ -50,6 +52,15 @@ MUTANTS = [
             "tests/meshes/test_sent.py optimizer",
         ),
         ("shared._named", "dict(shared._named)"),
+        ("in assignments:", "in {id(a[0]): a for a in assignments}.values():", "", _STATE),
+        ("in assignments:", "in reversed(list(assignments)):", "", "tests/test_program.py order"),
+    ),
+    *mutants(
+        "mtf_imaging/upstream/assign.py",
+        "tests/test_program.py order or drop",
+        ("laid_out.is_assigned and", "False and"),
+        ("op.assign_fn is mtf.assign_slice and", ""),
+        ("and depends_on(value, variable.value)", ""),
     ),
     *mutants(
         "mtf_imaging/program/checks.py",

@@ -3,6 +3,7 @@
 from tests.mutants.mutant import mutants
 
 _OPTIMIZERS = "tests/training/test_optimizers.py"
+_STATE = "tests/training/test_state_oracle.py"
 
 MUTANTS = [
     *mutants(
@@ -143,6 +144,24 @@ MUTANTS = [
         ("tf.where(step == 0, first, average)", "tf.where(step == 0, value, average)"),
         ("decay * average + (1 - decay) * value", "decay * value + (1 - decay) * average"),
         ("mtf.assign_sub_slice: operator.sub", "mtf.assign_sub_slice: operator.add"),
+    ),
+    *mutants(
+        "mtf_imaging/training/averages.py",
+        f"{_STATE} sgd or adam",
+        ("_update_average(variable, _new_value(variable, updates)", "_update_average(variable, variable.value"),
+        ("tf.where(step == 0, first, average)", "first"),
+    ),
+    *mutants(
+        "mtf_imaging/training/checkpoints/checkpoints.py",
+        f"{_STATE} micro",
+        ("self._program, Restored.EVERYTHING)", "self._program, Restored.WEIGHTS)"),
+    ),
+    *mutants(
+        "mtf_imaging/training/micro_batches.py",
+        f"{_STATE} micro",
+        ('{"updates": "variables", "variables"', '{"updates": "none", "variables"'),
+        ("apply_update(optimizer, list(gradients.values())", "apply_update(optimizer, list(gradients.values())[::-1]"),
+        ("variables=self.network, may_repeat", "variables=None, may_repeat"),
     ),
     *mutants(
         "mtf_imaging/training/variable_names.py",
