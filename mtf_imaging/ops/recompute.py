@@ -1,8 +1,8 @@
 """Recomputation of activations in the backward pass, to keep fewer of them in memory.
 
 This is gradient checkpointing (Chen et al. 2016, arXiv:1604.06174): a block of a network keeps only its inputs and
-results. mesh_tensorflow's own `recompute_grad` is not used, because it repeats assignments, such as updates of
-batch-norm statistics, and adds a small number to all inputs to delay the recomputation.
+results. mesh_tensorflow's own `recompute_grad` is not used, because it adds a small number to all inputs to delay the
+recomputation.
 """
 
 from collections.abc import Callable, Sequence

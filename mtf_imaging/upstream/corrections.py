@@ -18,6 +18,7 @@ from mtf_imaging.upstream.faults import title
 _operation_init = mtf.Operation.__init__
 _while_loop = mtf.while_loop
 _slicewise_init = mtf.SlicewiseOperation.__init__
+_clone = mtf.Graph.clone_operations
 # {function: parameters that take lists}
 _LISTS = {
     mtf.custom_gradient: ["explicit_inputs"],
@@ -61,6 +62,13 @@ def _loop(
 def _with_a_list(op: mtf.Operation, inputs: Sequence[mtf.Tensor], *options: Any, **names: Any) -> None:
     """Accepts a tuple of inputs; mesh_tensorflow concatenates them with lists."""
     _operation_init(op, list(inputs), *options, **names)
+
+
+def _clone_without_assignments(
+    graph: mtf.Graph, operations: Sequence[mtf.Operation], input_mapping: dict[mtf.Tensor, mtf.Tensor]
+) -> tuple[list[mtf.Operation], dict[mtf.Tensor, mtf.Tensor]]:
+    """Does not repeat assignments when `mtf.recompute_grad` and reversible layers repeat their forward pass."""
+    return _clone(graph, [op for op in operations if not isinstance(op, mtf.Assign)], input_mapping)
 
 
 def _with_defaults(
@@ -142,6 +150,7 @@ def apply() -> None:
     for function, parameters in _LISTS.items():
         compat.replace_function(function, _with_lists(function, parameters))
     compat.replace_function(mtf.while_loop, _loop)
+    mtf.Graph.clone_operations = _clone_without_assignments
     mtf.Operation.__init__ = _with_a_list
     mtf.Operation.gradient = _missing
     mtf.BinaryOpWithBroadcasting.gradient = _missing

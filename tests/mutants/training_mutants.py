@@ -154,7 +154,12 @@ MUTANTS = [
     *mutants(
         "mtf_imaging/training/checkpoints/checkpoints.py",
         f"{_STATE} micro",
-        ("self._program, Restored.EVERYTHING)", "self._program, Restored.WEIGHTS)"),
+        ("self._program, Restored.EVERYTHING)", "self._program, Restored.AVERAGES)"),
+    ),
+    *mutants(
+        "mtf_imaging/training/checkpoints/slots.py",
+        f"{_STATE} micro",
+        ("for name in self.begun:", "for name in [each for each in variables if owner(each, variables)]:"),
     ),
     *mutants(
         "mtf_imaging/training/micro_batches.py",

@@ -71,6 +71,12 @@ MUTANTS = [
     *mutants(
         "mtf_imaging/upstream/corrections.py",
         "tests/upstream/test_ops.py tests/upstream/test_corrections.py tests/upstream/test_small_faults.py",
+        (
+            "[op for op in operations if not isinstance(op, mtf.Assign)]",
+            "operations",
+            "",
+            "tests/upstream/test_corrections.py repeat",
+        ),
         ("(b, mtf.logical_not(is_first))", "(b, mtf.equal(b, y, output_shape=y.shape))"),
         ("chosen * (dy / mtf.reduce_sum(chosen, output_shape=y.shape))", "chosen * dy"),
         ("[mtf.zeros_like(y) if dy is None else dy for", "[mtf.ones_like(y) if dy is None else dy for"),

@@ -136,6 +136,28 @@ def test_an_assignment_in_a_loop_is_refused():
         mi.Program(fn, {"x": "x:2"})
 
 
+def _reversible(f, x):
+    first, _, second, _ = mtf.layers.reversible_half_residual_and_swap(x, None, x, None, f)
+    return first + second
+
+
+@pytest.mark.parametrize("repeated", [lambda f, x: mtf.recompute_grad(f, [x]), _reversible, mi.ops.recompute])
+def test_a_repeated_forward_pass_does_not_repeat_assignments(repeated):
+    def fn(x):
+        count = mtf.get_variable(x.mesh, "count", mtf.Shape([]), initializer=tf.zeros_initializer(), trainable=False)
+
+        def f(x):
+            mtf.assign_add(count, mtf.ones(x.mesh, mtf.Shape([])))
+            return mtf.tanh(mi.ops.batch_norm(x, True, 0.75, name="norm"))
+
+        return mtf.gradients([mtf.reduce_sum(mtf.square(repeated(f, x)))], [x])[0]
+
+    p = mi.Program(fn, {"x": "batch:2,x:4,channels:1"}, "rows:2", "x:rows")
+    p(x=np.full((2, 4, 1), 8.0))
+    assert float(p.variables["count"]) == 1
+    assert float(p.variables["norm/moving_mean"][0]) == 8 * 0.25
+
+
 def _loop(inputs, **options):
     """Doubles the second input twice; the first input counts."""
     return mtf.while_loop(lambda i, t: mtf.less(i, 2), lambda i, t: (i + 1, t * 2.0), inputs, **options)
