@@ -50,7 +50,8 @@ def batch_norm(
     - `scale` (initially 1) and `offset` (initially 0) are trained.
     - `moving_mean` (initially 0) and `moving_variance` (initially 1) are not trained. Every training call updates them:
       `moving = momentum moving + (1 - momentum) statistic`. If a step calls the same norm several times, for instance
-      in a shared encoder, the updates follow one another in the order of the calls.
+      in a shared encoder, the updates follow one another in the order of the calls. A call that normalizes by them
+      uses their values from before the step.
 
     Every dimension may be split. Processors exchange two sums per channel in the forward pass, and two in the backward
     pass. The two forward sums share one message, except in float64: there, the mean and the squared deviations from it
