@@ -2,6 +2,7 @@
 
 import io
 import struct
+import subprocess
 import zlib
 
 import numpy as np
@@ -92,6 +93,42 @@ def test_the_program_around_it_keeps_the_limit(tmp_path):
         picture.load()
         with pytest.raises(Image.DecompressionBombError):
             Image.open(tmp_path / "a.png")
+
+
+def stored(kind):
+    file = io.BytesIO()
+    Image.new("RGB", (3, 3)).save(file, kind)
+    return file.getvalue()
+
+
+# Pillow runs Ghostscript on the first one, and crafted files of the second one write beyond its buffers.
+OTHERS = {
+    "EPS": lambda: b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 3 3\n%%EndComments\nshowpage\n%%EOF\n",
+    "PSD": lambda: struct.pack(">4sH6xHIIHH", b"8BPS", 1, 3, 3, 3, 8, 3) + bytes(14 + 3 * 3 * 3),
+    **{kind: lambda kind=kind: stored(kind) for kind in ("BMP", "GIF", "PPM")},
+}
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+@pytest.mark.parametrize("ending", ["png", "jpg", "tif"])
+def test_files_in_other_formats_are_refused_by_their_first_bytes(tmp_path, monkeypatch, kind, ending):
+    path = tmp_path / f"a.{ending}"
+    path.write_bytes(OTHERS[kind]())
+    with Image.open(path) as picture:
+        assert picture.format == kind  # Pillow opens it
+    processes = []
+    monkeypatch.setattr(subprocess, "check_call", lambda *args, **_: processes.append(args))
+    message = rf"a\.{ending}: cannot be read .*first bytes are not those of a PNG, JPEG or TIFF file\)\. Fix: "
+    for read in (
+        photo_size,
+        read_photo,
+        lambda path: read_label_image(path, VOC),
+        lambda path: read_image([path], RGB),
+    ):
+        if ending != "jpg" or read in (photo_size, read_photo):
+            with pytest.raises(DataError, match=message):
+                read(path)
+    assert not processes
 
 
 def enlarged(ending):

@@ -57,5 +57,9 @@ MUTANTS = [
         ("if pixels > most * size:", "if pixels > 1000 * most * size:"),
         ("if size[0] * size[1] <= _SMALL:", "if size[0] * size[1] > 0:"),
         ("_LargeTiff, 100_000)", "TiffImageFile, 100_000)"),
+        (
+            'raise UnidentifiedImageError("its first bytes are not those of a PNG, JPEG or TIFF file")',
+            "opener = None, Image.open, 8 * 1032",
+        ),
     ),
 ]

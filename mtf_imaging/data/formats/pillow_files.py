@@ -2,7 +2,8 @@
 
 `PIL.Image.open` refuses images of more than 179 megapixels, because a small file can claim any size. Here, the file
 size and the memory of the machine bound the image size instead. Pillow's own limit, a variable of its module, does not
-change for the rest of the program.
+change for the rest of the program. Only PNG, JPEG and TIFF files are opened, whatever their names: Pillow has further
+formats, one of which runs Ghostscript.
 """
 
 import math
@@ -55,21 +56,20 @@ _LONGEST = 8  # bytes of these signatures
 def open_picture_file(path: Path) -> Iterator[Image.Image]:
     """Yields an open image; its pixels are read when they are needed.
 
-    Files in formats other than PNG, JPEG and TIFF are opened with Pillow's limit.
-
     Raises:
       DataError: the path does not name a file, the file is too small for the size that it declares, or the image does
         not fit into the memory of this machine. Other errors in the block, `PILLOW_ERRORS`, are not converted.
+      UnidentifiedImageError: it is not a PNG, JPEG or TIFF file.
     """
     with memory_named(path), reading_named(path):
         with open(path, "rb") as file:
             start = file.read(_LONGEST)
-        make, most = next(
-            ((make, most) for signatures, make, most in _FORMATS if start.startswith(signatures)), (Image.open, None)
-        )
+        opener = next((each for each in _FORMATS if start.startswith(each[0])), None)
+        if opener is None:
+            raise UnidentifiedImageError("its first bytes are not those of a PNG, JPEG or TIFF file")
+        _, make, most = opener
         with make(path) as picture:
-            if most is not None:
-                _check_size(picture, path, most)
+            _check_size(picture, path, most)
             yield picture
 
 
