@@ -45,6 +45,15 @@ def check_not_special(path: str | os.PathLike) -> None:
             raise DataError(f"{path}: is {what}, not a file. Fix: give the path of a file.")
 
 
+def check_none_special(prefix: str | os.PathLike) -> None:
+    """Does the same for all paths that begin with a prefix; call this before TensorFlow opens a checkpoint."""
+    folder, name = os.path.split(prefix)
+    with contextlib.suppress(OSError):  # opening the checkpoint reports the error
+        for other in os.listdir(folder or os.curdir):
+            if other.startswith(name):
+                check_not_special(os.path.join(folder, other))
+
+
 @contextlib.contextmanager
 def reading_named(path: str | os.PathLike) -> Iterator[None]:
     """Checks a file before the block reads it, and converts errors as `access_named` does.

@@ -150,7 +150,13 @@ def _read(file: WeightFile, table: NameTable) -> dict[str, np.ndarray]:
 
 
 def _read_finite(file: WeightFile, name: str) -> np.ndarray:
-    value = file.read(name).astype(np.float64)
+    stored = file.read(name)
+    if not np.can_cast(stored.dtype, np.float64):
+        raise CheckpointError(
+            f"{file.path}: '{name}' has the dtype {stored.dtype}, not one of real numbers. Fix: store it as float32.",
+            settings=["checkpoint"],
+        )
+    value = stored.astype(np.float64)
     if not np.isfinite(value).all():
         raise CheckpointError(
             f"{file.path}: '{name}' is not finite. Fix: use an earlier checkpoint of the same training.",

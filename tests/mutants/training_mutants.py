@@ -185,10 +185,27 @@ MUTANTS = [
         "tests/training/test_weight_files.py",
         ("[step * flat.itemsize for step in self.strides]", "[flat.itemsize for step in self.strides]"),
         ("flat[self.offset :], self.shape", "flat, self.shape"),
-        ("if 0 not in self.shape and last >= flat.size", "if False"),
+        ("if needed > flat.size", "if False"),
+        ("max(last + 1, math.prod(self.shape))", "last + 1"),
+        ("int(index or 0) > count", "False"),
+        ("        items.clear()", "        items.copy()"),
+        ("return np.dtype(_DTYPES[name])", "return _DTYPES[name]"),
         (
             "        return _Opaque\n\n    def persistent_load",
             "        return super().find_class(module, name)\n\n    def persistent_load",
         ),
+    ),
+    *mutants(
+        "mtf_imaging/training/checkpoints/weight_files/keras_file.py",
+        "tests/training/test_weight_files.py",
+        ("if dataset.external or dataset.is_virtual:", "if dataset.external:"),
+        ("if not isinstance(link, h5py.HardLink):", "if isinstance(link, h5py.SoftLink):"),
+        ("if dataset.nbytes > stored:", "if dataset.nbytes > 1e9 * (1 + stored):"),
+        ("name if count[name] == 1 else own", "name"),
+    ),
+    *mutants(
+        "mtf_imaging/training/checkpoints/weight_files/weight_file.py",
+        "tests/training/test_weight_files.py",
+        ("archive.getinfo(name).compress_type != zipfile.ZIP_STORED", "False"),
     ),
 ]

@@ -15,6 +15,7 @@ from mtf_imaging.files import lock
 from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.files.literal import literal_prefix
 from mtf_imaging.files.partial import is_partial
+from mtf_imaging.files.reading import check_none_special
 from mtf_imaging.training.checkpoints import files as checkpoint_files
 from mtf_imaging.training.checkpoints.background import Snapshot
 from mtf_imaging.training.checkpoints.checkpoints import last_checkpoint, options
@@ -80,10 +81,12 @@ class Weights:
 
     Raises:
       CheckpointError: the checkpoint is damaged, or belongs to another program.
+      DataError: one of its files is a pipe, a socket or a device.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
+        check_none_special(path)
         try:
             with literal_prefix(path) as prefix:
                 shapes = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
@@ -132,6 +135,7 @@ def find_weights(path: str | Path) -> str:
 
     Raises:
       CheckpointError: there is no such checkpoint.
+      DataError: the file that names the last checkpoint is a pipe, a socket or a device.
       OSError: a checkpoint cannot be opened.
     """
     folder = Path(path)
@@ -139,6 +143,7 @@ def find_weights(path: str | Path) -> str:
     if not folder.is_dir() and Path(f"{name}.index").is_file():
         return name
     checkpoint_files.check_access(folder)
+    check_none_special(folder / "checkpoint")
     if found := last_checkpoint(folder):
         return found
     what = "this folder holds no checkpoint" if folder.is_dir() else "there is no such folder or checkpoint"

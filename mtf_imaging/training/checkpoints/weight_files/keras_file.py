@@ -1,5 +1,6 @@
 """Keras files: `.keras` archives, `.weights.h5` files, and the HDF5 files of Keras 2."""
 
+import collections
 import io
 import zipfile
 from collections.abc import Iterator
@@ -7,11 +8,12 @@ from collections.abc import Iterator
 import h5py
 import numpy as np
 
-from mtf_imaging.training.checkpoints.weight_files.weight_file import damaged, damaged_array
+from mtf_imaging.training.checkpoints.weight_files.weight_file import FAULTS, damaged, damaged_array, read_member
 
 HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 KERAS_MEMBER = "model.weights.h5"
 _KIND = "a Keras file"
+_OPTIMIZER = "optimizer_weights"  # the group with the slots of optimizers in Keras 2
 _VARS = "vars"  # the group with a layer's numbered variables in Keras 3
 
 
@@ -26,19 +28,22 @@ class KerasFile:
 
     Attributes:
       path: the same path.
-      shapes: the shape of each variable, by name.
+      shapes: the shape of each variable, by name. If several variables have the same name, it is their path in the
+        file instead.
 
     Raises:
-      CheckpointError: it is not such a file, or is damaged.
+      CheckpointError: it is not such a file, is damaged, or refers to values in other files.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
         try:
             with self._open() as file:
-                self._datasets = dict(sorted(_datasets(file)))
+                pairs = sorted(_datasets(file))
+                count = collections.Counter(name for name, _ in pairs)
+                self._datasets = {name if count[name] == 1 else own: own for name, own in pairs}
                 self.shapes = {name: tuple(file[own].shape) for name, own in self._datasets.items()}
-        except (OSError, KeyError, ValueError, RuntimeError, zipfile.BadZipFile) as error:
+        except FAULTS as error:
             raise damaged(path, _KIND, error) from error
 
     def read(self, name: str) -> np.ndarray:
@@ -46,25 +51,39 @@ class KerasFile:
         try:
             with self._open() as file:
                 return np.asarray(file[self._datasets[name]][()])
-        except (OSError, KeyError, ValueError, RuntimeError, zipfile.BadZipFile) as error:
+        except FAULTS as error:
             raise damaged_array(self.path, name, error) from error
 
     def _open(self) -> h5py.File:
-        if not zipfile.is_zipfile(self.path):
-            return h5py.File(self.path, "r")
-        with zipfile.ZipFile(self.path) as archive:
-            return h5py.File(io.BytesIO(archive.read(KERAS_MEMBER)), "r")
+        is_archive = zipfile.is_zipfile(self.path)
+        return h5py.File(io.BytesIO(read_member(self.path, KERAS_MEMBER)) if is_archive else self.path, "r")
 
 
 def _datasets(file: h5py.File) -> Iterator[tuple[str, str]]:
     """Yields the variable names in a file, and the paths of their datasets."""
-    paths: list[str] = []
-    file.visititems(lambda path, item: paths.append(path) if isinstance(item, h5py.Dataset) else None)
-    for path in paths:
+    links: list[tuple[str, object]] = []
+    file.visititems_links(lambda *link: links.append(link))
+    for path, link in links:
+        if not isinstance(link, h5py.HardLink):
+            raise ValueError(f"'{path}' is a link to other data")
+        if not isinstance(file[path], h5py.Dataset):
+            continue
+        _check_stored(path, file[path])
         group, _, name = path.rpartition("/")
-        if group.rpartition("/")[2] == _VARS:
+        if group.startswith(_OPTIMIZER):
+            yield path, path  # the rest of the path is often the name of a weight
+        elif group.rpartition("/")[2] == _VARS:
             layer = file[group].attrs.get("name", group.removesuffix(f"/{_VARS}").rpartition("/")[2])
             yield f"{layer}/{name}", path
         else:
             # The group of a layer precedes the name of the variable, which itself begins with the name of the layer.
             yield f"{group.rpartition('/')[2]}/{name.partition(':')[0]}", path
+
+
+def _check_stored(path: str, dataset: h5py.Dataset) -> None:
+    """Checks that a dataset's values are in its file: other files of this machine are not read, and nothing is huge."""
+    if dataset.external or dataset.is_virtual:
+        raise ValueError(f"'{path}' refers to values in other files")
+    stored = dataset.id.get_storage_size()
+    if dataset.nbytes > stored:
+        raise ValueError(f"'{path}' has {dataset.nbytes} bytes, but the file stores {stored}, or compresses them")

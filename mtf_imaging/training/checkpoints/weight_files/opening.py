@@ -4,11 +4,12 @@ import zipfile
 from pathlib import Path
 
 from mtf_imaging.errors import CheckpointError
+from mtf_imaging.files.reading import check_not_special
 from mtf_imaging.training.checkpoints.weight_files.keras_file import HDF5_MAGIC, KERAS_MEMBER, KerasFile
 from mtf_imaging.training.checkpoints.weight_files.pytorch import LEGACY_START, PyTorchFile
 from mtf_imaging.training.checkpoints.weight_files.safetensors import ENDING, SafetensorsFile
 from mtf_imaging.training.checkpoints.weight_files.tensorflow_checkpoint import TensorFlowCheckpoint, find_checkpoint
-from mtf_imaging.training.checkpoints.weight_files.weight_file import WeightFile, damaged
+from mtf_imaging.training.checkpoints.weight_files.weight_file import FAULTS, WeightFile, damaged
 
 # The endings of files that are not TensorFlow checkpoints, and the expected kind of file.
 _OTHERS = {
@@ -27,8 +28,10 @@ def open_weights(checkpoint: str | Path) -> WeightFile:
 
     Raises:
       CheckpointError: there is no such file, or it is damaged.
+      DataError: it is a pipe, a socket or a device.
     """
     path = Path(checkpoint)
+    check_not_special(path)
     kind = _OTHERS.get(path.suffix)
     if kind and not path.exists() and not path.with_name(f"{path.name}.index").exists():
         raise CheckpointError(f"{path}: there is no such file. Fix: give the path of {kind}.", settings=["checkpoint"])
@@ -41,7 +44,7 @@ def open_weights(checkpoint: str | Path) -> WeightFile:
             with zipfile.ZipFile(path) as archive:
                 is_keras = KERAS_MEMBER in archive.namelist()
             return KerasFile(str(path)) if is_keras else PyTorchFile(str(path))
-    except (OSError, zipfile.BadZipFile) as error:
+    except FAULTS as error:
         raise damaged(str(path), "a file with weights", error) from error
     if path.suffix == ENDING:
         return SafetensorsFile(str(path))

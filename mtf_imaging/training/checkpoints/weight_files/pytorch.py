@@ -1,12 +1,15 @@
 """Files that `torch.save` wrote, which are read without PyTorch.
 
 Both formats consist of pickles with the names and shapes of tensors, and of the tensors' bytes. Since a pickle can run
-any code, only the few names that describe tensors are resolved (`_Unpickler`).
+any code, only the few names that describe tensors are resolved (`_Unpickler`). Nothing that a small file describes
+takes much memory: a tensor is not larger than its storage, and neither a storage nor the pickles are compressed.
 """
 
-import collections
 import dataclasses
+import io
+import math
 import pickle
+import pickletools
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -16,13 +19,14 @@ import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.errors import CheckpointError
-from mtf_imaging.training.checkpoints.weight_files.weight_file import damaged, damaged_array
+from mtf_imaging.training.checkpoints.weight_files.weight_file import FAULTS, damaged, damaged_array, read_member
 
 # The first bytes of the format before PyTorch 1.6: a pickle of a number. Format: torch/serialization.py in PyTorch.
 LEGACY_START = pickle.dumps(0x1950A86A20F9469CFC6C, protocol=2)
 _KIND = "a file of torch.save"
 _HOLDERS = ("model", "state_dict", "model_state_dict")  # the entries under which training programs save a model
 _SHOWN = 4
+_PUTS = ("PUT", "BINPUT", "LONG_BINPUT")  # the operations that let a memo grow to an index
 _NUMBER = 8  # bytes of a storage's element count, in the format before PyTorch 1.6
 _PARALLEL = "module."  # the prefix of DistributedDataParallel
 _DTYPES = {
@@ -37,10 +41,6 @@ _DTYPES = {
     "ByteStorage": np.uint8,
     "BoolStorage": np.bool_,
 }
-_FAULTS = (
-    *(OSError, EOFError, ValueError, KeyError, TypeError, IndexError, AttributeError, ImportError, OverflowError),
-    *(MemoryError, RecursionError, pickle.UnpicklingError, zipfile.BadZipFile, NotImplementedError),
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,12 +59,13 @@ class _Tensor:
 
     def of(self, data: bytes) -> np.ndarray:
         """Returns the tensor, given the bytes of its storage."""
+        if not all(type(n) is int and n >= 0 for n in (self.offset, *self.shape, *self.strides)):
+            raise ValueError(f"it has the shape {self.shape}, the strides {self.strides} and the offset {self.offset}")
         flat = np.frombuffer(data, self.storage.dtype, self.storage.number)
         last = self.offset + sum((size - 1) * step for size, step in zip(self.shape, self.strides, strict=True))
-        if min(self.offset, *self.shape, *self.strides, 0) < 0:
-            raise ValueError(f"it has the shape {self.shape}, the strides {self.strides} and the offset {self.offset}")
-        if 0 not in self.shape and last >= flat.size:
-            raise ValueError(f"it needs {last + 1} values, but its storage has {flat.size}")
+        needed = max(last + 1, math.prod(self.shape)) if 0 not in self.shape else 0
+        if needed > flat.size:
+            raise ValueError(f"it needs {needed} values, but its storage has {flat.size}")
         strides = [step * flat.itemsize for step in self.strides]
         return np.lib.stride_tricks.as_strided(flat[self.offset :], self.shape, strides).copy()
 
@@ -93,15 +94,15 @@ class _Unpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == ("collections", "OrderedDict"):
-            return collections.OrderedDict
+            return _ordered_dict
         if module in ("torch", "torch.storage") and name in _DTYPES:
-            return _DTYPES[name]
+            return np.dtype(_DTYPES[name])  # a pickle cannot call it
         if (module, name) == ("torch._utils", "_rebuild_tensor_v2"):
             return _rebuild_tensor
         if (module, name) == ("torch._utils", "_rebuild_parameter"):
             return lambda data, *rest: data
         if (module, name) == ("torch", "Size"):
-            return tuple
+            return lambda sizes=(): sizes
         return _Opaque
 
     def persistent_load(self, pid: Any) -> Any:
@@ -109,10 +110,37 @@ class _Unpickler(pickle.Unpickler):
         return _Storage(str(key), dtype, number)
 
 
+class _Dict(dict):
+    """An `OrderedDict`, without the attributes that a module gives its state."""
+
+    def __setstate__(self, state: object) -> None:
+        pass
+
+
+def _ordered_dict(items: list[Any] | None = None) -> _Dict:
+    """Returns a dict of pairs, which Python 2 pickled; they are moved, so that no file has many copies of them."""
+    result = _Dict(items or [])
+    if items:
+        items.clear()
+    return result
+
+
 def _rebuild_tensor(storage: Any, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], *rest: object) -> Any:
-    if not isinstance(storage, _Storage) or storage.dtype is _Opaque:
+    if not isinstance(storage, _Storage) or not isinstance(storage.dtype, np.dtype):
         return _Opaque()  # of a dtype without an equivalent, such as a quantized one
-    return _Tensor(storage, offset, tuple(shape), tuple(strides))
+    if not isinstance(shape, tuple) or not isinstance(strides, tuple):
+        raise TypeError(f"a tensor has the shape {shape!r:.50} and the strides {strides!r:.50}")
+    return _Tensor(storage, offset, shape, strides)
+
+
+def _unpickle(file: IO[bytes], unpickler: type[_Unpickler] = _Unpickler) -> Any:
+    """Returns the object of the next pickle in a file, unless its memo is larger than the pickle."""
+    start = file.tell()
+    for count, (operation, index, _) in enumerate(pickletools.genops(file)):
+        if operation.name in _PUTS and int(index or 0) > count:
+            raise ValueError(f"its operation {count} is {operation.name} {index}")
+    file.seek(start)
+    return unpickler(file, encoding="utf-8").load()
 
 
 class PyTorchFile:
@@ -133,7 +161,7 @@ class PyTorchFile:
         self.path = path
         try:
             content, self._load = _read_zip(path) if zipfile.is_zipfile(path) else _read_legacy(path)
-        except _FAULTS as error:
+        except FAULTS as error:
             raise damaged(path, _KIND, error) from error
         self._tensors = dict(sorted(_state_dict(path, content)))
         self.shapes = {name: tensor.shape for name, tensor in self._tensors.items()}
@@ -143,7 +171,7 @@ class PyTorchFile:
         tensor = self._tensors[name]
         try:
             return tensor.of(self._load(tensor.storage))
-        except _FAULTS as error:
+        except FAULTS as error:
             raise damaged_array(self.path, name, error) from error
 
 
@@ -156,16 +184,11 @@ def _read_zip(path: str) -> tuple[Any, _Load]:
         (name,) = (name for name in archive.namelist() if name.endswith("/data.pkl") and name.count("/") == 1)
         folder = name.removesuffix("/data.pkl")
         order = f"{folder}/byteorder"
-        if order in archive.namelist() and archive.read(order) != b"little":
-            raise ValueError("its values have the byte order of another processor")
-        with archive.open(name) as file:
-            content = _Unpickler(file, encoding="utf-8").load()
-
-    def load(storage: _Storage) -> bytes:
-        with zipfile.ZipFile(path) as archive:
-            return archive.read(f"{folder}/data/{storage.key}")
-
-    return content, load
+        is_ordered = order in archive.namelist()
+    if is_ordered and read_member(path, order) != b"little":
+        raise ValueError("its values have the byte order of another processor")
+    content = _unpickle(io.BytesIO(read_member(path, name)))
+    return content, lambda storage: read_member(path, f"{folder}/data/{storage.key}")
 
 
 def _read_legacy(path: str) -> tuple[Any, _Load]:
@@ -175,12 +198,12 @@ def _read_legacy(path: str) -> tuple[Any, _Load]:
     class Unpickler(_Unpickler):
         def persistent_load(self, pid: Any) -> _Storage:
             storage = super().persistent_load(pid)
-            sizes[storage.key] = 0 if storage.dtype is _Opaque else np.dtype(storage.dtype).itemsize
+            sizes[storage.key] = storage.dtype.itemsize if isinstance(storage.dtype, np.dtype) else 0
             return storage
 
     positions: dict[str, tuple[int, int]] = {}
     with Path(path).open("rb") as file:
-        _magic, _version, _system, content, keys = (Unpickler(file, encoding="utf-8").load() for _ in range(5))
+        _magic, _version, _system, content, keys = (_unpickle(file, Unpickler) for _ in range(5))
         for key in map(str, keys):
             if not sizes.get(key):
                 raise ValueError(f"the values of storage {key} have an unknown dtype")

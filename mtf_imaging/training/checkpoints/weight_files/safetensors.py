@@ -1,28 +1,12 @@
-"""Safetensors files: a length, a description in JSON, and the bytes of the tensors."""
-
-import json
-from pathlib import Path
+"""Safetensors files, which the library of this format reads and checks."""
 
 import numpy as np
-import tensorflow as tf
+from safetensors import SafetensorError, safe_open
 
+from mtf_imaging.errors import CheckpointError
 from mtf_imaging.training.checkpoints.weight_files.weight_file import damaged, damaged_array
 
 ENDING = ".safetensors"
-_KIND = "a safetensors file"
-_DTYPES = {
-    "F64": np.float64,
-    "F32": np.float32,
-    "F16": np.float16,
-    "BF16": tf.bfloat16.as_numpy_dtype,
-    "I64": np.int64,
-    "I32": np.int32,
-    "I16": np.int16,
-    "I8": np.int8,
-    "U8": np.uint8,
-    "BOOL": np.bool_,
-}
-_LENGTH = 8  # bytes of the description's length, a little-endian number
 
 
 class SafetensorsFile:
@@ -33,7 +17,7 @@ class SafetensorsFile:
 
     Attributes:
       path: the same path.
-      shapes: the shape of each tensor, by name. Only tensors of numbers with 8 to 64 bits are included.
+      shapes: the shape of each tensor, by name.
 
     Raises:
       CheckpointError: it is not such a file, or is damaged.
@@ -42,28 +26,22 @@ class SafetensorsFile:
     def __init__(self, path: str) -> None:
         self.path = path
         try:
-            with Path(path).open("rb") as file:
-                length = int.from_bytes(file.read(_LENGTH), "little")
-                if length > Path(path).stat().st_size:
-                    raise ValueError(f"its description should have {length} bytes")
-                header = json.loads(file.read(length))
-            self._start = _LENGTH + length
-            self._entries = {
-                name: entry
-                for name, entry in sorted(header.items())
-                if name != "__metadata__" and entry["dtype"] in _DTYPES
-            }
-            self.shapes = {name: tuple(map(int, entry["shape"])) for name, entry in self._entries.items()}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise damaged(path, _KIND, error) from error
+            with safe_open(path, framework="numpy") as file:
+                self.shapes = {name: tuple(file.get_slice(name).get_shape()) for name in sorted(file.keys())}
+        except (OSError, SafetensorError) as error:
+            raise damaged(path, "a safetensors file", error) from error
 
     def read(self, name: str) -> np.ndarray:
         """Returns a tensor; see `WeightFile`."""
-        entry = self._entries[name]
         try:
-            first, last = entry["data_offsets"]
-            with Path(self.path).open("rb") as file:
-                file.seek(self._start + first)
-                return np.frombuffer(file.read(last - first), _DTYPES[entry["dtype"]]).reshape(self.shapes[name])
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            with safe_open(self.path, framework="numpy") as file:
+                try:
+                    return file.get_tensor(name)
+                except AttributeError as error:  # NumPy has no such dtype
+                    raise CheckpointError(
+                        f"{self.path}: '{name}' has the dtype {file.get_slice(name).get_dtype()}, which NumPy lacks. "
+                        "Fix: store it as float32.",
+                        settings=["checkpoint"],
+                    ) from error
+        except (OSError, SafetensorError) as error:
             raise damaged_array(self.path, name, error) from error

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from mtf_imaging.errors import CheckpointError
 from mtf_imaging.files.literal import literal_prefix
+from mtf_imaging.files.reading import check_none_special
 from mtf_imaging.training.checkpoints.weight_files.weight_file import damaged, damaged_array
 
 _ENDINGS = (".index", ".meta")
@@ -25,10 +26,12 @@ class TensorFlowCheckpoint:
 
     Raises:
       CheckpointError: it is not a checkpoint, or is damaged.
+      DataError: one of its files is a pipe, a socket or a device.
     """
 
     def __init__(self, path: str) -> None:
         self.path = path
+        check_none_special(path)
         try:
             with literal_prefix(path) as prefix:
                 shapes = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
@@ -53,9 +56,11 @@ def find_checkpoint(checkpoint: str | Path) -> str:
 
     Raises:
       CheckpointError: there is no checkpoint.
+      DataError: the file that names the last checkpoint is a pipe, a socket or a device.
     """
     path = Path(checkpoint)
     if path.is_dir():
+        check_none_special(path / "checkpoint")  # the file in which TensorFlow names the last checkpoint
         with literal_prefix(path / "any") as prefix:
             folder = os.path.dirname(prefix)
             last = tf.train.latest_checkpoint(folder)

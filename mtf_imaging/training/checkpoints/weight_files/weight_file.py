@@ -1,10 +1,18 @@
 """The interface of a weight file, and the errors for files that cannot be read."""
 
+import pickle
+import zipfile
 from typing import Protocol
 
 import numpy as np
 
 from mtf_imaging.errors import CheckpointError, reason
+
+# The errors that Python's and HDF5's readers raise for damaged files.
+FAULTS = (
+    *(OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, ImportError, ArithmeticError),
+    *(MemoryError, RuntimeError, pickle.UnpicklingError, zipfile.BadZipFile),
+)
 
 
 class WeightFile(Protocol):
@@ -28,6 +36,18 @@ class WeightFile(Protocol):
           CheckpointError: the file is damaged.
         """
         ...
+
+
+def read_member(path: str, name: str) -> bytes:
+    """Returns the contents of a file in a ZIP archive, which are not larger than the archive.
+
+    Raises:
+      ValueError: they are compressed.
+    """
+    with zipfile.ZipFile(path) as archive:
+        if archive.getinfo(name).compress_type != zipfile.ZIP_STORED:
+            raise ValueError(f"'{name}' in this archive is compressed, unlike in those of PyTorch and Keras")
+        return archive.read(name)
 
 
 def damaged(path: str, kind: str, error: Exception | str) -> CheckpointError:
