@@ -305,6 +305,11 @@ class Program(tf.Module):
         return self._masters.variables
 
     @property
+    def input_specs(self) -> dict[str, tf.TensorSpec]:
+        """The whole shapes and the dtypes of the inputs by name."""
+        return {name: own.spec for name, own in self._inputs.items()}
+
+    @property
     def num_nodes(self) -> int:
         """The number of nodes in the compiled graph."""
         return len(self.function.graph.get_operations())
