@@ -102,10 +102,11 @@ def convert(layer: Any) -> Arrays:
     last = len(layer.get_build_config()["input_shape"]) - 1 if "axis" in kind.options else None
     for option, needed in kind.options.items():
         value = config.get(option, needed)
-        elements = value if isinstance(value, list | tuple) else [value]
+        elements = [*value] if isinstance(value, list | tuple) else [value]
         if any(each != needed and not (option == "axis" and each == last) for each in elements):
             raise ValueError(
-                f"is a {own.__name__} with {option} = {value!r}, but mi.layers.{kind.layer} has {needed!r}"
+                f"is a {own.__name__} with {option} = {elements if len(elements) > 1 else elements[0]!r}, but "
+                f"mi.layers.{kind.layer} has {needed!r}"
             )
     names = [weight.name.rpartition("/")[2].partition(":")[0] for weight in layer.weights]
     rest = {name: np.asarray(weight.numpy()) for name, weight in zip(names, layer.weights, strict=True)}
