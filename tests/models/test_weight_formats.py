@@ -201,6 +201,8 @@ FAULTS = [
     (lambda: tpu() | {"conv2d_3/kernel": np.zeros((1, 1, 4, 4), np.float32)},
      "'conv2d_1/kernel' .* does not begin a block"),
     (lambda: tpu() | {"conv2d_3/kernel": np.full((3, 3, 4, 4), np.nan, np.float32)}, "'conv2d_3/kernel' is not finite"),
+    (lambda: tpu() | {"conv2d_3/kernel": np.ones((3, 3, 4, 4), np.complex64)},
+     "'conv2d_3/kernel' has the dtype complex64, not one of real numbers"),
     (lambda: {"w": np.zeros(3, np.float32)},
      "has the variables 'w', which are not names of a known format: tensorflow/tpu"),
     (lambda: torchvision() | torchvision(prefix="other."), "has 2 networks of torchvision, with the pref"),

@@ -3,6 +3,7 @@
 from tests.mutants.mutant import mutants
 
 _BLOCKS = "tests/ops/test_building_blocks.py"
+_KERAS = "tests/training/test_keras.py tests/training/test_keras_comparison.py"
 _LAYERS = "tests/layers/test_layers.py"
 
 MUTANTS = [
@@ -46,7 +47,7 @@ MUTANTS = [
     ),
     *mutants(
         "mtf_imaging/training/keras/layers.py",
-        "tests/training/test_keras.py",
+        _KERAS,
         ("kernel.reshape(*kernel.shape[:-2], 1, -1)", "kernel.swapaxes(-1, -2).reshape(*kernel.shape[:-2], 1, -1)"),
         ('weights.pop("beta", np.zeros_like(some))', 'weights.pop("beta", np.ones_like(some))'),
         ("if not (is_from_keras(own) and own.__name__ in LAYERS)", "if own.__name__ not in LAYERS"),
@@ -59,14 +60,14 @@ MUTANTS = [
     ),
     *mutants(
         "mtf_imaging/training/keras/comparison.py",
-        "tests/training/test_keras.py",
+        _KERAS,
         ("if not difference <= allowed * size", "if difference > allowed * size"),
         ("TOLERANCE, HALF_TOLERANCE = 1e-4, 5e-2", "TOLERANCE, HALF_TOLERANCE = 1e-2, 5e-2"),
         ("(names if {*names} == images.keys() else images)", "images"),
     ),
     *mutants(
         "mtf_imaging/training/keras/importing.py",
-        "tests/training/test_keras.py",
+        _KERAS,
         ("kept = before | values", "kept = values"),
         ("program.step.assign(step)", "str(step)"),
         ("kept = before\n", "kept = {}\n"),
