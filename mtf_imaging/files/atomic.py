@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mtf_imaging.errors import about
 from mtf_imaging.files.interrupts import deferred_interrupts
-from mtf_imaging.files.partial import OLD, partial_path, remove, remove_leftovers
+from mtf_imaging.files.partial import partial_path, put_back, remove, remove_leftovers_once, replaced_path
 
 
 @contextlib.contextmanager
@@ -27,11 +27,11 @@ def atomic_path(path: str | os.PathLike) -> Iterator[Path]:
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    remove_leftovers(path.parent)
+    remove_leftovers_once(path.parent)
     temporary = partial_path(path)
     try:
         with about(path):
-            temporary.unlink(missing_ok=True)  # left by a killed process with the same PID, or a link to another file
+            temporary.unlink(missing_ok=True)  # a link to another file would be followed
             yield temporary
             sync(temporary)
         os.replace(temporary, path)
@@ -46,7 +46,7 @@ def atomic_folder(path: str | os.PathLike) -> Iterator[Path]:
 
     If the block raises an error, the temporary folder is deleted and an older folder at `path` remains unchanged. All
     files are flushed to disk before the rename. An older folder cannot be replaced in one step: it gets a temporary
-    name first. A process that is killed at this moment therefore leaves no folder at `path`, but never a mixture.
+    name first. If the process is killed at this moment, the next writer to `path.parent` gives it its name back.
 
     Args:
       path: the final path. A missing parent folder is created.
@@ -55,18 +55,19 @@ def atomic_folder(path: str | os.PathLike) -> Iterator[Path]:
       The path of the folder to write to.
     """
     path = Path(path)
-    remove_leftovers(path.parent)
+    remove_leftovers_once(path.parent)
     temporary = partial_path(path)
     try:
         with about(path):
-            remove(temporary)  # left by a killed process with the same PID
+            remove(temporary)
             temporary.mkdir(parents=True)
             yield temporary
             for folder, _, files in os.walk(temporary, topdown=False):
                 for file in files:
                     sync(Path(folder, file))
                 sync(Path(folder))
-        _replace(temporary, path)
+        with deferred_interrupts():
+            _replace(temporary, path)
         sync(path.parent)
     finally:
         with deferred_interrupts():
@@ -81,17 +82,16 @@ def write_bytes(path: str | os.PathLike, data: bytes) -> None:
 
 def _replace(folder: Path, path: Path) -> None:
     """Renames a folder to `path` and deletes the previous folder."""
-    if not path.exists():
+    if not os.path.lexists(path):
         os.replace(folder, path)
         return
-    old = folder.with_name(f"{folder.name}{OLD}")
-    os.replace(path, old)
+    old = replaced_path(path)
+    old.parent.mkdir()
     try:
+        os.replace(path, old)
         os.replace(folder, path)
-    except OSError:
-        os.replace(old, path)
-        raise
-    remove(old)
+    finally:
+        put_back(old.parent)
 
 
 def sync(path: str | os.PathLike) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mtf_imaging.errors import DataError
 from mtf_imaging.files import lock
-from mtf_imaging.files.partial import is_partial, remove, remove_leftovers
+from mtf_imaging.files.partial import remove_leftovers
 
 
 @contextlib.contextmanager
@@ -25,8 +25,7 @@ def writing_to(output_dir: str | Path, *subfolders: str) -> Iterator[None]:
     folders = [Path(output_dir), *(Path(output_dir) / name for name in subfolders)]
     with lock.held(output_dir):
         for folder in folders:
-            for path in filter(is_partial, folder.glob("*")):
-                remove(path)
+            remove_leftovers(folder)
         try:
             yield
         finally:

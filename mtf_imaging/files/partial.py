@@ -1,33 +1,58 @@
-"""Temporary names of unfinished files and folders, and the deletion of leftovers from killed writers."""
+"""Temporary names of unfinished files and folders, and the deletion of leftovers from killed writers.
+
+A temporary name contains the machine, the PID and the start time of its process. A leftover is deleted only if this
+proves that its process has ended: several machines, containers and processes may write to one folder.
+"""
 
 import contextlib
 import functools
+import hashlib
 import os
 import platform
+import re
 import shutil
-import zlib
 from pathlib import Path
 
 from mtf_imaging.files.contained import MAX_NAME
 
 _MARK = ".partial-"
-OLD = "-old"  # ends the temporary name of a folder that is being replaced
-_DIGITS = 8  # characters of a checksum in a name
+_DIGITS = 12  # characters of a checksum in a name
+# The machine, the PID, the start time, and whether it is an unfinished file or a folder of `replaced_path`.
+_NAME = re.compile(rf"{re.escape(_MARK)}([0-9a-f]{{{_DIGITS}}})-(\d{{1,7}})-(\d+)([-.])", re.ASCII)
+_UNFINISHED, _REPLACED = "-", "."
 
 
 def partial_path(path: Path) -> Path:
     """Returns a temporary path of this process next to `path`.
 
-    The name, such as `.partial-1f2e3d4c-<pid>-volume-3.nii.gz`, has at most the 255 bytes that file systems store. A
-    longer name is truncated at the beginning.
+    The name, such as `.partial-1f2e3d4c5b6a-<pid>-<start time>-volume-3.nii.gz`, has at most the 255 bytes that file
+    systems store. A longer name is truncated at the beginning.
     """
-    start, end = f"{_start()}{os.getpid()}-", path.name
-    room = MAX_NAME - len(os.fsencode(f"{start}{OLD}"))
+    start, end = f"{_start()}{_UNFINISHED}", path.name
+    room = MAX_NAME - len(start)
     if len(os.fsencode(end)) > room:
         start += f"{_checksum(os.fsencode(end))}-"  # long names may differ only at the beginning
         while len(os.fsencode(end)) > room - _DIGITS - 1:
             end = end[1:]
     return path.with_name(f"{start}{end}")
+
+
+def replaced_path(path: Path) -> Path:
+    """Returns a path for what `path` names while it is replaced: the same name in a temporary folder next to it."""
+    return path.with_name(f"{_start()}{_REPLACED}{_checksum(os.fsencode(path.name))}") / path.name
+
+
+def put_back(folder: Path) -> None:
+    """Ends a replacement: gives the content of a folder of `replaced_path` its name back, or deletes it if replaced."""
+    for old in [*folder.iterdir()]:
+        path = folder.with_name(old.name)
+        if os.path.lexists(path):
+            unwanted = partial_path(path)  # if this process is killed, nobody puts back what it has half deleted
+            os.replace(old, unwanted)
+            remove(unwanted)
+        else:
+            os.replace(old, path)
+    folder.rmdir()
 
 
 def is_partial(path: str | os.PathLike) -> bool:
@@ -36,7 +61,7 @@ def is_partial(path: str | os.PathLike) -> bool:
 
 
 def remove(path: str | os.PathLike) -> None:
-    """Deletes a file or a whole folder, if it exists."""
+    """Deletes a file, a link or a whole folder, if it exists."""
     path = Path(path)
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
@@ -44,46 +69,70 @@ def remove(path: str | os.PathLike) -> None:
         path.unlink(missing_ok=True)
 
 
-@functools.lru_cache(maxsize=1024)  # once per process, because listing a large folder takes time
-def remove_leftovers(folder: Path) -> None:
-    """Deletes the unfinished files and folders in a folder whose writers ran on this machine and have ended."""
+def remove_leftovers(folder: Path, is_alone: bool = False) -> None:
+    """Deletes the unfinished files and folders that ended processes have left, and completes their replacements.
+
+    Args:
+      folder: the folder, without its subfolders.
+      is_alone: whether no other process writes to the folder. Otherwise, leftovers remain if their processes ran on
+        another machine, in another container, or before this machine was restarted, because they may still run.
+    """
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
-            number = name.removeprefix(_start()).partition("-")[0]
-            if name.startswith(_start()) and number.isdecimal() and not _runs(int(number)):
+            match = _NAME.match(name)
+            if match and (is_alone or (match[1] == _host() and _has_ended(int(match[2]), match[3]))):
+                path = folder / name
                 with contextlib.suppress(OSError):  # another process may delete it, too
-                    remove(folder / name)
+                    (put_back if match[4] == _REPLACED and not path.is_symlink() else remove)(path)
 
 
-def remove_all(folder: Path) -> None:
-    """Deletes all unfinished files in a folder that only this process writes to."""
-    for path in [*filter(is_partial, folder.glob("*"))]:
-        remove(path)
+# Once per process, because listing a large folder takes time.
+remove_leftovers_once = functools.lru_cache(maxsize=1024)(remove_leftovers)
+
+
+def _start() -> str:
+    """Returns the prefix of the temporary names of this process."""
+    return f"{_MARK}{_host()}-{os.getpid()}-{_start_time(os.getpid()) or 0}"
 
 
 @functools.cache
-def _start() -> str:
-    """Returns the prefix of temporary names, which is equal in all processes that can see each other's PIDs.
+def _host() -> str:
+    """Returns a checksum that is equal in all processes that can see each other's PIDs, and only in these.
 
-    Several machines, or several containers on one machine, can write to one folder.
+    Names of machines are not unique, and several containers on one machine have PIDs of their own.
     """
     try:
-        numbers = os.stat("/proc/self/ns/pid").st_ino
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()  # unique for each start of each machine
+        where = f"{boot} {os.stat('/proc/self/ns/pid').st_ino}"
     except OSError:  # not Linux
-        numbers = 0
-    return f"{_MARK}{_checksum(f'{platform.node()} {numbers}'.encode())}-"
+        import uuid
+
+        where = f"{platform.node()} {uuid.getnode()}"
+    return _checksum(where.encode())
 
 
 def _checksum(data: bytes) -> str:
-    return f"{zlib.crc32(data):0{_DIGITS}x}"
+    return hashlib.sha256(data).hexdigest()[:_DIGITS]
 
 
-def _runs(number: int) -> bool:
-    """Returns whether a process with this PID exists."""
+def _has_ended(pid: int, start_time: str) -> bool:
+    """Returns whether a process on this machine has ended, even if another process has its PID now."""
     try:
-        os.kill(number, 0)
+        os.kill(pid, 0)
     except ProcessLookupError:
-        return False
-    except OSError:  # owned by another user
         return True
-    return True
+    except OSError:  # owned by another user
+        pass
+    return _start_time(pid) not in (start_time, None)
+
+
+def _start_time(pid: int) -> str | None:
+    """Returns the time at which a process started, in clock ticks; "" if it only waits for its parent; None if unknown.
+
+    Linux can hide the processes of other users, and other systems have no /proc.
+    """
+    try:
+        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return "" if state in ("Z", "X") else fields[18]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.files import lock
-from mtf_imaging.files.partial import is_partial, remove_all
+from mtf_imaging.files.partial import is_partial, remove_leftovers
 from mtf_imaging.files.run_folder import CONFIG, EVAL, FACTS, TRAIN
 
 
@@ -23,7 +23,7 @@ def held(model_dir: str | Path) -> Iterator[None]:
     check(model_dir)
     with lock.held(model_dir, "model_dir", needed=True):
         for folder in (EVAL, TRAIN):
-            remove_all(Path(model_dir, folder))
+            remove_leftovers(Path(model_dir, folder), is_alone=True)
         yield
 
 

@@ -14,6 +14,7 @@ from mtf_imaging.data.pixels.photo_files import PHOTOS
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.pairs.pairs import Pair, find_pairs
 from mtf_imaging.evaluation.pairs.volumes import add_volumes
+from mtf_imaging.files.partial import replaced_path
 from mtf_imaging.kinds.objects.reading.annotations import find_object_images, splits
 from mtf_imaging.kinds.photos.reading.folders import find_photos
 from mtf_imaging.kinds.photos.reading.folders import splits as photo_splits
@@ -48,6 +49,12 @@ def test_every_format_ignores_the_case_of_endings(tmp_path, image_format, name):
     (tmp_path / name).mkdir() if image_format is OME_ZARR else touch(tmp_path, name)
     assert image_files(tmp_path, image_format) == [tmp_path / name]
     assert image_format.stem(tmp_path / name) == "a"
+
+
+def test_an_image_is_listed_once_if_a_process_was_killed_while_it_replaced_the_image(tmp_path):
+    for path in (tmp_path / "a.ome.zarr", replaced_path(tmp_path / "a.ome.zarr")):
+        path.mkdir(parents=True)
+    assert image_files(tmp_path, OME_ZARR) == [tmp_path / "a.ome.zarr"]
 
 
 def test_an_ending_in_upper_case_can_be_described(tmp_path):

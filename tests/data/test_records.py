@@ -18,6 +18,7 @@ from mtf_imaging.data.sampling.sampling import Sampling, whole_field
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files import lock
 from mtf_imaging.files.partial import remove
+from tests.leftovers import ended_path
 from tests.records import contents, copy, damage, names, voxel_file
 from tests.storage import as_nobody
 
@@ -227,8 +228,8 @@ def test_all_unusable_headers_are_reported_before_a_grid_is_chosen(tmp_path, lit
 def test_partial_files_are_removed_and_a_concurrent_conversion_is_refused(tmp_path, lits_dir):
     out = tmp_path / "out"
     out.mkdir()
-    (out / ".partial-1-case-2.tfrecord").write_bytes(b"half")
-    (out / ".partial-1-case-2.ome.zarr" / "0").mkdir(parents=True)
+    ended_path(out / "case-2.tfrecord").write_bytes(b"half")
+    (ended_path(out / "case-2.ome.zarr") / "0").mkdir(parents=True)
     with (
         lock.held(out),
         pytest.raises(ConfigError, match=r"another run is writing to this folder \(process .* another output_dir\.$"),

@@ -17,6 +17,7 @@ from mtf_imaging.evaluation.scoring.summary import dice_per_case
 from mtf_imaging.kinds.volumes.evaluate import evaluate
 from mtf_imaging.kinds.volumes.segment.images import open_case
 from mtf_imaging.kinds.volumes.segment.predict import predict_cases, segment_volume
+from tests.leftovers import ended_path
 
 GRID = Sampling((24, 20, 16))
 HU_OF_LABEL = np.array([-400, 0, 400], np.int16)
@@ -137,7 +138,7 @@ def test_segmentations_are_replaced_only_when_asked(tmp_path, folder):
 def test_partial_files_of_a_killed_process_are_removed(tmp_path, folder):
     out = tmp_path / "out"
     out.mkdir()
-    (out / ".partial-1-segmentation-0.nii.gz").write_bytes(b"half")
+    ended_path(out / "segmentation-0.nii.gz").write_bytes(b"half")
     (out / "notes.txt").write_text("kept")
     written = predict_cases(folder, out, GRID, oracle, progress=False)
     assert sorted(path.name for path in out.iterdir()) == sorted(["notes.txt", *(path.name for path in written)])

@@ -49,7 +49,7 @@ def holder(tmp_path):
 
 
 def test_a_locked_run_deletes_the_unfinished_scores_of_other_machines(tmp_path):
-    unfinished = tmp_path / "eval/.partial-00000000-1-scores.csv"
+    unfinished = tmp_path / "eval/.partial-000000000000-1-1-scores.csv"
     unfinished.parent.mkdir()
     unfinished.touch()
     (tmp_path / "eval/scores.csv").touch()

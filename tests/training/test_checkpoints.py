@@ -195,14 +195,16 @@ def test_a_reader_tolerates_a_run_that_saves_and_deletes_checkpoints(tmp_path, m
 
 
 def test_a_failed_write_keeps_the_earlier_checkpoints(tmp_path, monkeypatch):
-    """A file with the name of the temporary folder prevents the write."""
+    def full_disk(_):
+        raise OSError(28, "No space left on device")
+
     program, checkpoints = trained(tmp_path, 2)
-    (tmp_path / "ckpt-3_temp").write_text("in the way")
     program(**next(linear.take(1)))
-    text = r"the checkpoint of step 3 cannot be written: .*exists\. Last checkpoint: .*ckpt-2\. Fix: "
-    with pytest.raises(CheckpointError, match=text):
-        checkpoints.save()
-    (tmp_path / "ckpt-3_temp").unlink()
+    text = r"the checkpoint of step 3 cannot be written: .*No space left on device\. Last checkpoint: .*ckpt-2\. Fix: "
+    with monkeypatch.context() as disk:
+        disk.setattr(checkpoint_files, "sync", full_disk)
+        with pytest.raises(CheckpointError, match=text):
+            checkpoints.save()
     assert names(tmp_path) == files(1, 2)
     checkpoints.save()
     assert names(tmp_path) == files(1, 2, 3)
@@ -364,8 +366,10 @@ def test_a_checkpoint_gets_its_name_after_its_data_is_on_the_disk(tmp_path, monk
     monkeypatch.setattr(Path, "replace", record("rename", replace))
     trained(tmp_path, 1)
     data, index = "ckpt-1.data-00000-of-00001", "ckpt-1.index"
-    assert sorted(events[:3]) == [("flush", "checkpoint"), ("flush", data), ("flush", index)]
+    assert sorted(events[:3]) == [("flush", data), ("flush", index), ("flush", "state")]
     assert events[3:] == [
+        ("flush", "ckpt-1_temp"),
+        ("rename", "state"),
         ("rename", data),
         ("flush", "folder"),
         ("rename", index),

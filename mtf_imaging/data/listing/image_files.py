@@ -10,6 +10,7 @@ from mtf_imaging.data.listing.image_formats import ImageFormat, is_zarr
 from mtf_imaging.data.listing.itk_headers import read_itk_header
 from mtf_imaging.data.listing.names import check_names
 from mtf_imaging.errors import DataError
+from mtf_imaging.files.partial import is_partial
 from mtf_imaging.files.reading import access_named
 from mtf_imaging.files.text_file import check_regular
 
@@ -78,7 +79,7 @@ def image_files(
                 elif path.is_dir():
                     if is_wanted(path):
                         files.append(path)
-                    elif subfolders and not is_zarr(path):
+                    elif subfolders and not is_zarr(path) and not is_partial(path):
                         waiting.append(path)
                 elif is_wanted(path):
                     check_regular(path)

@@ -33,6 +33,7 @@ class BestCheckpoint:
         Returns:
           The step of the best checkpoint, or None if there is no checkpoint.
         """
+        checkpoint_files.sweep(self._directory)
         now = int(self._program.step)
         kept = checkpoint_files.steps(self._directory)
         candidates = sorted(step for step in {*kept, now} if not math.isnan(scores.get(step, math.nan)))
@@ -40,6 +41,5 @@ class BestCheckpoint:
         if best is not None and best not in kept:
             # The previous one is deleted below, after the new one is complete.
             Checkpoints(self._directory, self._program, keep=2).save_alone()
-        checkpoint_files.sweep(self._directory)
         checkpoint_files.delete_others(self._directory, best)
         return best

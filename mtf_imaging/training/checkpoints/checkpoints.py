@@ -140,8 +140,8 @@ class Checkpoints:
         Raises:
           CheckpointError: all checkpoints are damaged, or the last intact one belongs to another network.
         """
-        path = restore_last(self._directory, self._checkpoint, self._program, Restored.EVERYTHING)
         self._group.first(lambda: checkpoint_files.sweep(self._directory))
+        path = restore_last(self._directory, self._checkpoint, self._program, Restored.EVERYTHING)
         if path is None:
             return 0
         step = int(self._program.step)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mtf_imaging.files.atomic import sync
 from mtf_imaging.files.literal import literal_prefix
+from mtf_imaging.files.partial import remove
 
 _NAME = re.compile(r"ckpt-(\d+)\.(index|data-\d+-of-\d+)$")
 _TEMPORARY = "_temp"
@@ -43,7 +44,8 @@ def write(directory: Path, step: int, write_to: Callable[[str], object]) -> None
     """Writes the checkpoint `ckpt-STEP` atomically.
 
     The files are written to a temporary folder, `ckpt-STEP_temp`, and moved once all are complete. Everything is
-    flushed to disk before the index gets its name, so a power failure cannot leave a checkpoint without its data.
+    flushed to disk before the index gets its name, so a power failure cannot leave a checkpoint without its data. If
+    the process is killed while it moves the files, `sweep` moves the others.
 
     Args:
       directory: the folder of checkpoints, which is created if it is missing.
@@ -53,21 +55,34 @@ def write(directory: Path, step: int, write_to: Callable[[str], object]) -> None
     name = f"ckpt-{step}"
     temporary = directory / f"{name}{_TEMPORARY}"
     try:
-        temporary.mkdir(parents=True, exist_ok=True)
+        remove(temporary)  # a link to another folder would be followed
+        temporary.mkdir(parents=True)
         with literal_prefix(temporary / name) as prefix:
             write_to(prefix)
-        (temporary / _STATE).write_text(f'model_checkpoint_path: "{name}"\nall_model_checkpoint_paths: "{name}"\n')
+        state = temporary / "state"
+        state.write_text(f'model_checkpoint_path: "{name}"\nall_model_checkpoint_paths: "{name}"\n')
         for path in temporary.iterdir():
             sync(path)
-        (directory / f"{name}.index").unlink(missing_ok=True)  # from a damaged checkpoint of the same step
-        for path in sorted(temporary.glob(f"{name}.*")):  # data, then index
-            if path.suffix == ".index":
-                sync(directory)
-            path.replace(directory / path.name)
-        (temporary / _STATE).replace(directory / _STATE)
-        sync(directory)
-    finally:
+        sync(temporary)
+    except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
+        raise
+    state.replace(temporary / _STATE)
+    _move(temporary)
+
+
+def _move(temporary: Path) -> None:
+    """Moves the files of a complete checkpoint from its temporary folder, which may have moved some of them before."""
+    directory, name = temporary.parent, temporary.name.removesuffix(_TEMPORARY)
+    if (temporary / f"{name}.index").exists():
+        (directory / f"{name}.index").unlink(missing_ok=True)  # of an earlier checkpoint of the same step
+    for path in sorted(temporary.glob(f"{name}.*")):  # data, then index
+        if path.suffix == ".index":
+            sync(directory)
+        path.replace(directory / path.name)
+    (temporary / _STATE).replace(directory / _STATE)
+    sync(directory)
+    shutil.rmtree(temporary, ignore_errors=True)
 
 
 def delete_old(directory: Path, step: int, keep: int) -> None:
@@ -97,9 +112,11 @@ def delete_others(directory: Path, step: int | None) -> None:
 
 
 def sweep(directory: Path) -> None:
-    """Deletes the temporary folders of killed runs."""
+    """Deletes the temporary folders of killed runs, after moving the checkpoints that are complete."""
     for leftover in directory.glob(f"ckpt-*{_TEMPORARY}"):
-        shutil.rmtree(leftover)
+        if (leftover / _STATE).is_file() and not leftover.is_symlink():
+            _move(leftover)
+        remove(leftover)
 
 
 def _delete(files: Iterable[tuple[int, str, Path]]) -> None:

@@ -43,6 +43,7 @@ def writing_folder(folder: Path) -> Iterator[None]:
             ["output_dir"],
         )
     with lock.held(folder):
+        checkpoint_files.sweep(folder)
         yield
 
 
