@@ -20,8 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from mtf_imaging.errors import DataError, reason
+from mtf_imaging.files.user_modules import USER_MODULES
 
 _LOGGER = "mtf_imaging"
+_SAFE_PATH = "PYTHONSAFEPATH"
 _logger = logging.getLogger(__name__)
 
 
@@ -113,7 +115,8 @@ def worker_pool(
     # A forked process can hang if its parent has threads, and TensorFlow starts threads.
     spawn = multiprocessing.get_context("spawn")
     try:
-        return concurrent.futures.ProcessPoolExecutor(workers, spawn, initializer, arguments)
+        with safe_path():
+            return _Pool(workers, spawn, _initialize, (USER_MODULES, initializer, *arguments))
     except (OSError, ImportError, NotImplementedError) as error:
         if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
             raise
@@ -124,6 +127,37 @@ def worker_pool(
             extra={"settings": ["workers"]},
         )
         return None
+
+
+class _Pool(concurrent.futures.ProcessPoolExecutor):
+    """A pool whose processes, which the first calls start, do not look for modules in the working folder."""
+
+    def submit(self, *call: Any, **options: Any) -> concurrent.futures.Future:
+        with safe_path():
+            return super().submit(*call, **options)
+
+
+def _initialize(_: object, initializer: Callable[..., None] | None, *arguments: Any) -> None:
+    """Prepares a process; loading the first argument has added the user's modules, before the others are loaded."""
+    if initializer:
+        initializer(*arguments)
+
+
+@contextlib.contextmanager
+def safe_path() -> Iterator[None]:
+    """Lets Python processes that start in the block import nothing from the working folder.
+
+    Python otherwise searches the working folder first until multiprocessing has set `sys.path` in the new process.
+    """
+    before = os.environ.get(_SAFE_PATH)
+    os.environ[_SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(_SAFE_PATH, None)
+        else:
+            os.environ[_SAFE_PATH] = before
 
 
 def _begin(prepare: Callable[[], None] | None) -> None:

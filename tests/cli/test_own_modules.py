@@ -1,5 +1,8 @@
 """Modules that a gin file imports: their search path, missing modules, and errors in modules."""
 
+import importlib
+import pickle
+import subprocess
 import sys
 
 import gin
@@ -10,14 +13,17 @@ import pytest
 from mtf_imaging.cli.config import gin_config
 from mtf_imaging.cli.main import main
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.files.user_modules import USER_MODULES
 
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     """An empty working folder; the modules imported from it are removed afterwards."""
-    monkeypatch.setattr(sys, "path", list(sys.path))
+    path = list(sys.path)
+    monkeypatch.setattr(USER_MODULES, "_folders", {})
     monkeypatch.chdir(tmp_path)
     yield tmp_path
+    assert sys.path == path
     for name, found in list(sys.modules.items()):
         if (getattr(found, "__file__", None) or "").startswith(str(tmp_path)):
             del sys.modules[name]
@@ -55,6 +61,61 @@ def test_a_parameter_may_import(here):
     (here / "own_parameter.py").write_text(module("own_parameter"))
     bind(bindings=["import own_parameter", "own_parameter.x = 5"])
     assert gin.get_configurable("own_parameter")() == 5
+
+
+def test_only_the_users_modules_import_others_from_their_folder(here):
+    """Libraries look for modules that may be missing, such as winreg; a file with this name would run."""
+    (here / "jobs").mkdir()
+    text = "import importlib\n\ndef late():\n    return importlib.import_module('own_late')\n"
+    (here / "jobs" / "own_importing.py").write_text(f"import own_helper\n{text}")
+    for name in ("own_helper", "own_late", "winreg"):
+        (here / "jobs" / f"{name}.py").write_text("")
+    (here / "own_helper.py").write_text("raise RuntimeError('of the working folder')\n")
+    (here / "own_there.py").write_text("")
+    (here / "jobs" / "job.gin").write_text("import own_importing\n")
+    bind("jobs/job.gin")
+    own = sys.modules["own_importing"]
+    assert sys.modules["own_helper"].__file__ == str(here / "jobs" / "own_helper.py")
+    for name in ("winreg", "own_late", "own_there"):
+        assert importlib.util.find_spec(name) is None
+    assert own.late().__file__ == str(here / "jobs" / "own_late.py")
+    with pytest.raises(ImportError):
+        exec("import own_there", vars(own))
+
+
+def test_a_folder_with_the_name_of_a_module_does_not_replace_it(here):
+    (here / "own_data").mkdir()
+    (here / "jobs").mkdir()
+    (here / "jobs" / "own_data.py").write_text(module("own_data"))
+    (here / "jobs" / "job.gin").write_text("import own_data\nown_data.x = 7\n")
+    bind("jobs/job.gin")
+    assert gin.get_configurable("own_data")() == 7
+
+
+def test_an_installed_module_does_not_import_from_a_folder_of_its_name(here):
+    """The folder of the module's data; the module itself is installed."""
+    (here / "colorsys").mkdir()
+    (here / "own_optional.py").write_text("raise RuntimeError('nobody has named this module')\n")
+    bind(bindings=["import colorsys"])
+    import colorsys
+
+    with pytest.raises(ModuleNotFoundError):
+        exec("import own_optional", vars(colorsys))
+
+
+def test_another_process_loads_objects_of_the_users_classes(here):
+    (here / "jobs" / "own_package").mkdir(parents=True)
+    (here / "jobs" / "own_base.py").write_text("class Base:\n    value = 6\n")
+    (here / "jobs" / "own_package" / "__init__.py").write_text("")
+    (here / "jobs" / "own_package" / "net.py").write_text("import own_base\n\nclass Net(own_base.Base):\n    pass\n")
+    (here / "jobs" / "job.gin").write_text("import own_package.net\n")
+    bind("jobs/job.gin")
+    (here / "sent").write_bytes(pickle.dumps((USER_MODULES, sys.modules["own_package.net"].Net())))
+    load = (
+        "import pickle, sys; _, net = pickle.load(open(sys.argv[1], 'rb')); print(net.value, 'jobs' in str(sys.path))"
+    )
+    words = [sys.executable, "-P", "-c", load, here / "sent"]
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stdout == "6 False\n"
 
 
 def test_a_file_with_the_name_of_a_library_never_replaces_it(here):
@@ -141,6 +202,18 @@ def test_imports_can_be_forbidden(here, capsys, statement):
     assert raised.value.settings == ("import_modules",)
     assert capsys.readouterr().out == ""
     assert name not in sys.modules
+
+
+@pytest.mark.parametrize("import_modules", [True, False])
+def test_a_gin_file_cannot_call_functions_that_no_module_registers(here, import_modules):
+    """With this feature of gin, a name is looked up as an attribute of an imported module, here of this package."""
+    workers = "mtf_imaging.files.workers"
+    lines = f"import {workers}\n{workers}.os.mkdir.path = 'made'\n{workers}.cpu_time.x = @{workers}.os.mkdir()\n"
+    (here / "config.gin").write_text("include 'more.gin'\n")
+    (here / "more.gin").write_text(f"from __gin__ import dynamic_registration\n{lines}")
+    with pytest.raises(ConfigError, match=r"imports from __gin__\. .* any function of Python\. Fix: remove the stat"):
+        gin_config.bind(["config.gin"], [], {}, import_modules)
+    assert not (here / "made").exists()
 
 
 def test_a_stranger_s_run_runs_no_code_if_imports_are_forbidden(here, capsys):

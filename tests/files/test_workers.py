@@ -1,6 +1,5 @@
 """Worker processes: results, errors and log records equal those of one process, and workers end with their parent."""
 
-import concurrent.futures
 import errno
 import logging
 import os
@@ -230,7 +229,7 @@ def test_without_semaphores_the_work_continues_in_one_process(error, monkeypatch
     def fail(*_):
         raise error
 
-    monkeypatch.setattr(concurrent.futures, "ProcessPoolExecutor", fail)
+    monkeypatch.setattr("mtf_imaging.files.workers._Pool", fail)
     found = dict(in_parallel(square, [1, 2], 2))
     assert found == {1: (1, os.getpid()), 2: (4, os.getpid())}
     assert re.search(
@@ -242,6 +241,6 @@ def test_too_many_open_files_are_an_error(monkeypatch):
     def fail(*_):
         raise OSError(errno.EMFILE, "Too many open files")
 
-    monkeypatch.setattr(concurrent.futures, "ProcessPoolExecutor", fail)
+    monkeypatch.setattr("mtf_imaging.files.workers._Pool", fail)
     with pytest.raises(OSError, match="Too many open files"):
         list(in_parallel(square, [1, 2], 2))

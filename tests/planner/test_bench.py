@@ -189,5 +189,5 @@ def test_a_worker_reports_errors_and_continues(monkeypatch, tmp_path):
     words = iter([("build", ()), ("first", ())])
     said = []
     connection = mock.Mock(send=said.append, recv=mock.Mock(side_effect=[*words, EOFError]))
-    worker.serve(connection, str(tmp_path / "log"), pickle.dumps(_Broken()))
+    worker.serve(connection, str(tmp_path / "log"), pickle.dumps((None, _Broken())))
     assert said == [{"error": "ValueError: no primitive"}, {"error": "so it is.\n  Fix: none"}]

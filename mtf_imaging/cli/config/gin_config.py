@@ -64,6 +64,20 @@ def read_gin_file(file: Path) -> str:
         raise ConfigError(f"gin file {error}") from error
 
 
+def _without_registration(text: str) -> str:
+    """Returns the text of a gin file, unless it could call functions that no module has registered.
+
+    Raises:
+      ConfigError: it could, for instance `@mtf_imaging.files.workers.os.system()`.
+    """
+    if "__gin__" in text:
+        raise ConfigError(
+            "a statement imports from __gin__. With gin's dynamic registration, a file can call any function of "
+            "Python. Fix: remove the statement, and decorate your own functions with @gin.configurable."
+        )
+    return text
+
+
 def bind(files: Iterable[Path], bindings: Iterable[str], values: dict, import_modules: bool = True) -> None:
     """Binds gin parameters: files first, then bindings, then values. The last binding of a parameter wins.
 
@@ -92,7 +106,7 @@ def bind(files: Iterable[Path], bindings: Iterable[str], values: dict, import_mo
             modules.add_folder(file.parent)
             folders.append(file.parent)
         modules.named_in = str(file)
-        text = io.StringIO(read_gin_file(file))
+        text = io.StringIO(_without_registration(read_gin_file(file)))
         text.name = str(file)  # gin includes it in messages
         return text
 

@@ -4,13 +4,14 @@ An import runs the module's code, and the `config.gin` of a run may come from an
 therefore announced with its file before it is imported, and the user can forbid the import.
 """
 
-import importlib.machinery
 import logging
 import sys
 import traceback
+from importlib.machinery import BuiltinImporter, ModuleSpec, PathFinder
 from pathlib import Path
 
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.files.user_modules import USER_MODULES
 from mtf_imaging.spelling import did_you_mean
 
 _PACKAGE = __package__.split(".")[0]
@@ -20,7 +21,8 @@ _logger = logging.getLogger(__name__)
 class OwnModules:
     """Imports modules; the user's modules are in a few added folders.
 
-    The folders come last in `sys.path`, so a user's file with a library's name never replaces the library.
+    An installed module takes precedence, so a user's file with a library's name never replaces the library. Only
+    imports by name find the user's modules, and only the user's modules find others in their own folders.
 
     Args:
       allowed: whether modules outside of this package may be imported.
@@ -39,8 +41,6 @@ class OwnModules:
         folder = folder.resolve()
         if folder not in self._folders:
             self._folders.append(folder)
-        if str(folder) not in sys.path:
-            sys.path.append(str(folder))
 
     def import_module(self, name: str, fromlist=None):
         """Imports a module as `__import__(name, fromlist=fromlist)` does.
@@ -49,8 +49,13 @@ class OwnModules:
           ConfigError: the module does not exist, an installed module has its name, it raises an error, or imports are
             not allowed.
         """
-        if name.split(".")[0] != _PACKAGE:
-            self._announce(name)
+        top = name.split(".")[0]
+        own, folder = (None, Path()) if top == _PACKAGE else self._find(top)
+        if top != _PACKAGE:
+            installed = BuiltinImporter.find_spec(top) or PathFinder.find_spec(top)
+            self._announce(name, installed or own)
+            if own and not installed:
+                USER_MODULES.add(top, folder)
         try:
             module = __import__(name, fromlist=fromlist)
         except ModuleNotFoundError as error:
@@ -59,13 +64,19 @@ class OwnModules:
             raise self._not_found(error.name) from error
         except Exception as error:
             raise _failed(name, error) from error
-        self._check_place(name.split(".")[0])
+        if own and own.origin:
+            _check_place(top, own.origin)
         return module
 
-    def _announce(self, name: str) -> None:
+    def _find(self, name: str) -> tuple[ModuleSpec | None, Path]:
+        """Finds a module of the user, and the folder that contains it; imports nothing."""
+        specs = [(PathFinder.find_spec(name, [str(folder)]), folder) for folder in self._folders]
+        # A folder without a file is a package, too, but it may contain something else.
+        return max(specs, key=lambda found: (found[0] is not None, bool(found[0] and found[0].origin)))
+
+    def _announce(self, name: str, spec: ModuleSpec | None) -> None:
         """Logs the file of a module before its code runs, or refuses the module."""
-        spec = importlib.machinery.PathFinder.find_spec(name.split(".")[0])  # imports nothing
-        place = (spec and (spec.origin or next(iter(spec.submodule_search_locations or ()), None))) or "built in"
+        place = spec and (spec.origin or next(iter(spec.submodule_search_locations or ()), None))
         if not self._allowed:
             raise ConfigError(
                 f"{self.named_in} imports the module '{name}' ({place}), which runs its code, and import_modules is "
@@ -82,19 +93,15 @@ class OwnModules:
             "Fix: run the command in the folder of the module, or add the folder to PYTHONPATH."
         )
 
-    def _check_place(self, name: str) -> None:
-        """Checks that an imported module is the user's module, if the user has one with that name."""
-        if name == _PACKAGE:
-            return
-        own = importlib.machinery.PathFinder.find_spec(name, [str(folder) for folder in self._folders])
-        if own is None or own.origin is None:  # without a file, it is only a folder with that name
-            return
-        file = getattr(sys.modules[name], "__file__", None)
-        if file is None or Path(file).resolve() != Path(own.origin).resolve():
-            raise ConfigError(
-                f"'import {name}' imports another module of that name ({file or 'built in'}), not {own.origin}. "
-                "Fix: rename your module."
-            )
+
+def _check_place(name: str, origin: str) -> None:
+    """Checks that an imported module is the user's module, whose file is `origin`."""
+    file = getattr(sys.modules[name], "__file__", None)
+    if file is None or Path(file).resolve() != Path(origin).resolve():
+        raise ConfigError(
+            f"'import {name}' imports another module of that name ({file or 'built in'}), not {origin}. "
+            "Fix: rename your module."
+        )
 
 
 def _failed(name: str, error: Exception) -> ConfigError:

@@ -54,7 +54,8 @@ def own_program(words: Sequence[str]) -> Program:
     """
     # The running package, wherever it was imported from.
     path = os.pathsep.join(filter(None, [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH")]))
-    return Program([sys.executable, "-m", "mtf_imaging.cli.main", *words], {"PYTHONPATH": path}, is_own=True)
+    # -P: the working folder, which may contain anything, is not searched for modules.
+    return Program([sys.executable, "-P", "-m", "mtf_imaging.cli.main", *words], {"PYTHONPATH": path}, is_own=True)
 
 
 def run_command(command: str, num_processes: int = 1, **values) -> None:

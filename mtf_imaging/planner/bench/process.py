@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 from mtf_imaging.errors import MtfImagingError
 from mtf_imaging.files.picklable import pickled
-from mtf_imaging.files.workers import ctrl_c_held_back
+from mtf_imaging.files.user_modules import USER_MODULES
+from mtf_imaging.files.workers import ctrl_c_held_back, safe_path
 from mtf_imaging.planner.bench import worker
 
 _TRACEBACK = "Traceback (most recent call last):"
@@ -34,13 +35,14 @@ class Process:
     """
 
     def __init__(self, subject: object, serve: Callable = worker.serve):
-        sent = pickled(subject, "every setup")
+        sent = pickled((USER_MODULES, subject), "every setup")
         spawn = multiprocessing.get_context("spawn")  # a fork may hang because TensorFlow has threads
         self._log = tempfile.NamedTemporaryFile(suffix=".log")  # noqa: SIM115  open as long as the process runs
         self._connection, theirs = spawn.Pipe()
         arguments = (theirs, self._log.name, sent)
         self._process = spawn.Process(target=serve, args=arguments, daemon=True)
-        with ctrl_c_held_back():  # the new process inherits the blocked signal until it ignores the signal itself
+        # The new process inherits the blocked signal until it ignores the signal itself.
+        with safe_path(), ctrl_c_held_back():
             self._process.start()
         theirs.close()  # otherwise this end would not notice that the process has ended
 

@@ -23,10 +23,11 @@ def serve(connection: Connection, log: str, subject: bytes) -> None:
     Args:
       connection: the pipe.
       log: the file that receives the output of libraries, including the last message of a process that dies.
-      subject: a pickled `Subject`. It is unpickled here, because its imports may also print.
+      subject: a pickle of the user's modules and a `Subject`. It is unpickled here, because its imports may also print.
     """
     prepare(log)
-    made = Answers(pickle.loads(subject))
+    _, own = pickle.loads(subject)
+    made = Answers(own)
     while True:
         try:
             word, arguments = connection.recv()
