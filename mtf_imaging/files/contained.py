@@ -1,10 +1,11 @@
-"""Paths derived from data, such as case names, which must stay in their output folder."""
+"""Paths that must stay in their output folder: names derived from data, and links in folders of others."""
 
 import os
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
-from mtf_imaging.errors import DataError
+from mtf_imaging.errors import ConfigError, DataError
 
 MAX_NAME = 255  # the longest file name on common file systems, in bytes
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
@@ -54,6 +55,25 @@ def contained(folder: str | os.PathLike, *parts: str) -> Path:
             "Fix: remove the link, or write to another folder."
         )
     return path
+
+
+def check_no_links(paths: Iterable[Path], setting: str) -> None:
+    """Checks that none of the paths is a symbolic link, because an exchanged run could lead to files of its recipient.
+
+    Args:
+      paths: paths below a folder that the user has named. The folder itself may be a link.
+      setting: the keyword argument that names the folder.
+
+    Raises:
+      ConfigError: a path is a link.
+    """
+    for path in paths:
+        if path.is_symlink():
+            raise ConfigError(
+                f"{path}: is a symbolic link to {os.readlink(path)}, and this command would write and delete files "
+                f"there. Fix: remove the link, or choose another {setting}.",
+                [setting],
+            )
 
 
 def _fault(name: str) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from mtf_imaging.errors import DataError
 from mtf_imaging.files import lock
+from mtf_imaging.files.contained import contained
 from mtf_imaging.files.partial import remove_leftovers
 
 
@@ -21,8 +22,9 @@ def writing_to(output_dir: str | Path, *subfolders: str) -> Iterator[None]:
 
     Raises:
       ConfigError: another process is writing to the folder.
+      DataError: a subfolder is a symbolic link that leads out of the folder.
     """
-    folders = [Path(output_dir), *(Path(output_dir) / name for name in subfolders)]
+    folders = [Path(output_dir), *(contained(output_dir, name, lock.NAME).parent for name in subfolders)]
     with lock.held(output_dir):
         for folder in folders:
             remove_leftovers(folder)

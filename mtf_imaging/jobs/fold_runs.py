@@ -13,6 +13,7 @@ from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.evaluation.scoring.files import RESULTS, has_results
 from mtf_imaging.files import lock
 from mtf_imaging.files.atomic import write_bytes
+from mtf_imaging.files.contained import check_no_links
 from mtf_imaging.files.json_file import read_object
 from mtf_imaging.files.output_folder import writing_to
 from mtf_imaging.files.partial import is_partial
@@ -89,8 +90,14 @@ class FoldRuns:
             )
 
     def begin(self, settings: Mapping[str, str], splits: Sequence[Fold], manifest: Manifest) -> None:
-        """Saves the settings, the folds and the cases before the first fold, after the same checks as `check`."""
+        """Saves the settings, the folds and the cases before the first fold, after the same checks as `check`.
+
+        Raises:
+          ConfigError: see `check`; or the folder of a fold, or of its scores, is a symbolic link.
+        """
         self.check(settings, splits, manifest)
+        folds = fold_folders(self.path)
+        check_no_links([*folds.values(), *map(self.evaluation, folds)], "output_dir")
         if not fold_folders(self.path):
             with writing_to(self.path):
                 write_splits(self.splits_file, splits)

@@ -6,8 +6,11 @@ from pathlib import Path
 
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.files import lock
+from mtf_imaging.files.contained import check_no_links
 from mtf_imaging.files.partial import is_partial, remove_leftovers
-from mtf_imaging.files.run_folder import CONFIG, EVAL, FACTS, TRAIN
+from mtf_imaging.files.run_folder import BEST, CONFIG, EVAL, FACTS, TRAIN
+
+_WANDB = "wandb"  # Weights & Biases writes to this folder, and creates links in it
 
 
 @contextlib.contextmanager
@@ -18,9 +21,14 @@ def held(model_dir: str | Path) -> Iterator[None]:
     from other machines and containers, because only the holder of the lock writes there.
 
     Raises:
-      ConfigError: the folder contains other files, or another process is training in it.
+      ConfigError: the folder contains other files, a subfolder that training writes to is or contains a symbolic link,
+        or another process is training in the folder.
     """
     check(model_dir)
+    subfolders = [Path(model_dir, name) for name in (TRAIN, EVAL, BEST)]
+    check_no_links([*subfolders, Path(model_dir, _WANDB)], "model_dir")
+    for folder in subfolders:
+        check_no_links(folder.rglob("*"), "model_dir")
     with lock.held(model_dir, "model_dir", needed=True):
         for folder in (EVAL, TRAIN):
             remove_leftovers(Path(model_dir, folder), is_alone=True)

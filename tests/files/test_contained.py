@@ -4,6 +4,8 @@ import pytest
 
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.contained import NameTooLong, contained
+from mtf_imaging.files.output_folder import writing_to
+from tests.leftovers import ended_path
 
 
 @pytest.mark.parametrize(
@@ -46,6 +48,18 @@ def test_a_link_out_of_the_folder_is_refused(tmp_path):
     for name in ("1.png", "city/1.png"):
         with pytest.raises(DataError, match=r"a symbolic link leads out of the output folder, to .*photos.*Fix: rem"):
             contained(out, "pictures", name)
+
+
+def test_a_link_out_of_an_output_folder_is_refused_before_the_folder_is_cleaned(tmp_path):
+    (tmp_path / "photos").mkdir()
+    left = ended_path(tmp_path / "photos" / "1.png")
+    left.touch()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "pictures").symlink_to(tmp_path / "photos")
+    with pytest.raises(DataError, match=r"a symbolic link leads out of the output folder"):
+        writing_to(tmp_path / "out", "predictions", "pictures").__enter__()
+    assert left.exists()
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["pictures"]
 
 
 def test_links_to_the_folder_and_within_it_are_followed(tmp_path):

@@ -1,5 +1,7 @@
 """A process that is killed before any of its changes of the disk leaves the old or the new content, and no mixture."""
 
+from pathlib import Path
+
 import pytest
 
 from mtf_imaging.files.atomic import write_bytes
@@ -115,3 +117,20 @@ def test_the_best_checkpoint(tmp_path):
         files, state, name = checkpoint(folder)
         assert state == name
         assert {*files.values()} == {"old" if name == "ckpt-1" else "new"}
+
+
+@pytest.mark.parametrize("is_complete", [True, False])
+def test_links_with_the_names_of_temporary_checkpoints_are_not_followed(tmp_path, is_complete):
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    for name in ("ckpt-3.index", "ckpt-3.data-00000-of-00001", *["checkpoint"] * is_complete):
+        (mine / name).write_text("mine")
+    before = contents(mine)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/ckpt-3_temp").symlink_to(mine)
+    checkpoint_files.sweep(tmp_path / "run")
+    assert not [*(tmp_path / "run").iterdir()]
+    (tmp_path / "run/ckpt-3_temp").symlink_to(mine)
+    checkpoint_files.write(tmp_path / "run", 3, lambda prefix: Path(f"{prefix}.index").write_text("new"))
+    assert contents(mine) == before
+    assert (tmp_path / "run/ckpt-3.index").read_text() == "new"

@@ -3,6 +3,7 @@
 from tests.mutants import (
     data_mutants,
     evaluation_mutants,
+    file_mutants,
     format_mutants,
     kubernetes_mutants,
     layer_mutants,
@@ -22,6 +23,6 @@ from tests.mutants import (
 _MODULES = (
     *(layout_mutants, mesh_mutants, ops_mutants, layer_mutants, upstream_mutants),
     *(program_mutants, training_mutants, learning_mutants, evaluation_mutants, result_mutants),
-    *(data_mutants, format_mutants, zarr_mutants, process_mutants, slurm_mutants, kubernetes_mutants),
+    *(data_mutants, file_mutants, format_mutants, zarr_mutants, process_mutants, slurm_mutants, kubernetes_mutants),
 )
 MUTANTS = [mutant for module in _MODULES for mutant in module.MUTANTS]
