@@ -16,6 +16,7 @@ from tests.selection.selection import CORE_PARTS, PARTS, Selection
 NAMED_BY_OTHERS = {
     *("mtf_imaging", "mtf_imaging.data", "mtf_imaging.jobs", "mtf_imaging.training"),  # lazy names, which are read
     *("mtf_imaging.cli.config.gin_internals", "mtf_imaging.cli.config.own_modules"),  # modules of users
+    *("mtf_imaging.files.user_modules", "tests.cli.test_own_modules"),
     "mtf_imaging.evaluation.export.formats",  # optional packages
     "mtf_imaging.files.log_lines",  # the lazy names of the packages above
     "mtf_imaging.training.observers.tracking.services",

@@ -4,6 +4,7 @@ In `sys.path`, a folder serves every import. Many libraries try to import module
 on Linux, so a file with such a name would run, although nobody has named it.
 """
 
+import inspect
 import sys
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
@@ -53,7 +54,7 @@ def _with_modules(folders: dict[str, str]) -> UserModules:
 
 def _importer() -> str:
     """Returns the name of the module whose code imports another one, without the names of submodules."""
-    frame = sys._getframe(2)  # the caller of `find_spec`
-    while (name := frame.f_globals.get("__name__", "").partition(".")[0]) == "importlib" and frame.f_back:
-        frame = frame.f_back
-    return name
+    frame, name = inspect.currentframe(), __name__
+    while frame and (name == __name__ or name.startswith("importlib.") or name == "importlib"):
+        name, frame = str(frame.f_globals.get("__name__")), frame.f_back
+    return name.partition(".")[0]

@@ -27,8 +27,8 @@ def held(model_dir: str | Path) -> Iterator[None]:
     check(model_dir)
     subfolders = [Path(model_dir, name) for name in (TRAIN, EVAL, BEST)]
     check_no_links([*subfolders, Path(model_dir, _WANDB)], "model_dir")
-    for folder in subfolders:
-        check_no_links(folder.rglob("*"), "model_dir")
+    for subfolder in subfolders:
+        check_no_links(subfolder.rglob("*"), "model_dir")
     with lock.held(model_dir, "model_dir", needed=True):
         for folder in (EVAL, TRAIN):
             remove_leftovers(Path(model_dir, folder), is_alone=True)

@@ -105,7 +105,8 @@ def test_an_installed_module_does_not_import_from_a_folder_of_its_name(here):
 
 def test_another_process_loads_objects_of_the_users_classes(here):
     (here / "jobs" / "own_package").mkdir(parents=True)
-    (here / "jobs" / "own_base.py").write_text("class Base:\n    value = 6\n")
+    (here / "jobs" / "own_base.py").write_text("from own_deep import value\n\nclass Base:\n    value = value\n")
+    (here / "jobs" / "own_deep.py").write_text("value = 6\n")
     (here / "jobs" / "own_package" / "__init__.py").write_text("")
     (here / "jobs" / "own_package" / "net.py").write_text("import own_base\n\nclass Net(own_base.Base):\n    pass\n")
     (here / "jobs" / "job.gin").write_text("import own_package.net\n")

@@ -4,9 +4,18 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from mtf_imaging.files import partial
 from mtf_imaging.files.atomic import atomic_folder, atomic_path, write_bytes
-from mtf_imaging.files.partial import is_partial, partial_path, remove_leftovers, remove_leftovers_once
+from mtf_imaging.files.partial import (
+    is_partial,
+    partial_path,
+    put_back,
+    remove_leftovers,
+    remove_leftovers_once,
+    replaced_path,
+)
 from tests.leftovers import ended_path
 
 KILLED = """
@@ -95,6 +104,24 @@ def test_another_start_of_this_machine_is_another_machine(tmp_path, monkeypatch)
     partial._host.cache_clear()
     assert other not in left.name
     assert partial._host() in left.name
+
+
+def test_what_was_replaced_does_not_come_back_after_its_deletion_has_begun(tmp_path, monkeypatch):
+    """Otherwise, a half-deleted folder would get its name back if a user deleted its successor."""
+
+    def kill(_):
+        raise KeyboardInterrupt
+
+    old = replaced_path(tmp_path / "record")
+    old.mkdir(parents=True)
+    (tmp_path / "record").touch()
+    with monkeypatch.context() as killed:
+        killed.setattr(partial, "remove", kill)
+        with pytest.raises(KeyboardInterrupt):
+            put_back(old.parent)
+    (tmp_path / "record").unlink()
+    put_back(old.parent)
+    assert not (tmp_path / "record").exists()
 
 
 def test_a_link_with_a_name_of_a_replacement_is_not_followed(tmp_path):

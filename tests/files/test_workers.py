@@ -36,6 +36,19 @@ def test_results_and_log_records(workers, caplog):
     assert (os.getpid() in {pid for _, pid in found.values()}) == (workers == 1)
 
 
+def safe_path(_):
+    return sys.flags.safe_path
+
+
+def test_workers_do_not_look_for_modules_in_the_working_folder(monkeypatch):
+    """`tests/cli/test_foreign_folder.py` has such modules."""
+    for before in ({}, {"PYTHONSAFEPATH": "yes"}):
+        monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+        os.environ.update(before)
+        assert dict(in_parallel(safe_path, [1, 2], 2)) == {1: True, 2: True}
+        assert os.environ.get("PYTHONSAFEPATH") == before.get("PYTHONSAFEPATH")
+
+
 def compute(seconds):
     end = time.process_time() + seconds
     while time.process_time() < end:

@@ -15,7 +15,7 @@ MUTANTS = [
         ('"" if state in ("Z", "X") else fields[18]', "fields[18]"),
         ("match[4] == _REPLACED and not path.is_symlink()", "match[4] == _REPLACED"),
         ("        if os.path.lexists(path):", "        if True:", "", KILLED),
-        ("            os.replace(old, unwanted)\n            remove(unwanted)", "            remove(old)", "", KILLED),
+        ("            os.replace(old, unwanted)\n            remove(unwanted)", "            remove(old)"),
         ("(put_back if match[4] == _REPLACED and", "(put_back if False and", "", KILLED),
     ),
     *mutants(
@@ -62,13 +62,13 @@ MUTANTS = [
     ),
     *mutants(
         "mtf_imaging/files/workers.py",
-        "tests/cli/test_foreign_folder.py",
+        "tests/files/test_workers.py safe or working_folder",
         ('    os.environ[_SAFE_PATH] = "1"\n', "    pass\n"),
     ),
     *mutants(
         "mtf_imaging/jobs/run.py",
         "tests/jobs/test_links.py",
-        ("    for folder in subfolders:\n        check_no_links", "    for folder in []:\n        check_no_links"),
+        ("    for subfolder in subfolders:", "    for subfolder in []:"),
         ("check_no_links([*subfolders, ", "check_no_links(["),
     ),
 ]
