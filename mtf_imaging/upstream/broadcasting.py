@@ -88,6 +88,11 @@ def _broadcast(mesh: ShardMeshImpl, x: LaidOutTensor, dims: Sequence[mtf.Dimensi
     return mesh.map_stacks(local, x)
 
 
+def _split_axes(mesh: ShardMeshImpl, dims: Sequence[mtf.Dimension]) -> list[int]:
+    """Returns the mesh axes that split dimensions, in order: sums over axes in different orders are not added first."""
+    return sorted(axis for axis in mesh.split_axes(mtf.Shape(dims)) if axis is not None)
+
+
 def lower_reduction(op: mtf.ReduceOperation, lowering: mtf.Lowering) -> None:
     """Lowers a sum, a maximum or a minimum over dimensions; sums over processors are deferred."""
     mesh, (x,), (y,), kind = lowering.mesh_impl(op), op.inputs, op.outputs, compat.reduction_kind(op)
@@ -97,7 +102,7 @@ def lower_reduction(op: mtf.ReduceOperation, lowering: mtf.Lowering) -> None:
         lambda stack: reduced(kind, stack, x.shape.dims, y.shape.dims),
         lowering.masked(x, [dim.name for dim in missing], fill),
     )
-    axes = [axis for axis in mesh.split_axes(mtf.Shape(missing)) if axis is not None]
+    axes = _split_axes(mesh, missing)
     if axes:
         value = mtf.LazyAllreduceSum(mesh, value, axes) if kind == "SUM" else mesh.allreduce(value, axes, kind)
     lowering.set_tensor_lowering(y, value)
@@ -125,7 +130,7 @@ def lower_einsum(op: mtf.EinsumOperation, lowering: mtf.Lowering) -> None:
 
     names = [dim.name for dim in summed]
     value = mesh.map_stacks(local, *[lowering.masked(x, names) for x in op.inputs])
-    axes = [axis for axis in mesh.split_axes(mtf.Shape(summed)) if axis is not None]
+    axes = _split_axes(mesh, summed)
     if kept != y.shape.dims:
         value = mesh.allreduce(value, axes, "SUM") if axes else value
         value, axes = _broadcast(mesh, value, kept, y.shape), []

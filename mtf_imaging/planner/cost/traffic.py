@@ -46,8 +46,7 @@ def traffic(operations: Iterable[mtf.Operation], mesh: ShardMeshImpl) -> dict[mt
         same.update({y: same.get(x, x) for y, x in unchanged.items()})
         if put_off:
             axes = lazy[inputs[0]][1][0].axes
-            for tensor in inputs:
-                lazy.pop(tensor, None)
+            unread.update(inputs)  # unless another operation reads them
             (total,) = sum_over(axes, mesh.slice_shape(op.outputs[0].shape), op.outputs[0].dtype.size)
             lazy[op.outputs[0]] = (op, total.exchanges)
             continue
@@ -95,10 +94,13 @@ def rounds(op: mtf.Operation, mesh: ShardMeshImpl) -> list[Round]:
     if isinstance(op, mtf.WhileLoopOperation):
         return [_iteration(op, mesh)]
     if isinstance(op, _SUMS):
-        (y,), kept = op.outputs, set(op.outputs[0].shape.dims)
-        gone = [dim for x in op.inputs for dim in x.shape.dims if dim not in kept]
-        axes = [axis for axis in mesh.split_axes(mtf.Shape(list(dict.fromkeys(gone)))) if axis is not None]
-        return sum_over(axes, mesh.slice_shape(y.shape), y.dtype.size, lazy=is_sum(op))
+        (y,), dims = op.outputs, dict.fromkeys(dim for x in op.inputs for dim in x.shape.dims)
+        gone, kept = [dim for dim in dims if dim not in y.shape.dims], y.shape.dims
+        if isinstance(op, mtf.EinsumOperation):  # sums before it broadcasts to dimensions that no input has
+            kept = [dim for dim in kept if dim in dims]
+        axes = [axis for axis in mesh.split_axes(mtf.Shape(gone)) if axis is not None]
+        lazy = is_sum(op) and kept == y.shape.dims
+        return sum_over(axes, mesh.slice_shape(mtf.Shape(kept)), y.dtype.size, lazy)
     return upstream.EXCHANGES.get(type(op), lambda op, mesh: [])(op, mesh)
 
 
