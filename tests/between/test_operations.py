@@ -10,7 +10,6 @@ from mtf_imaging.meshes.grid import ShardGrid
 from tests.between import checks
 from tests.harness import sample
 from tests.ops.test_ops_equal_whole import LAYOUTS, UNEVEN
-from tests.ops.test_second_derivatives import LAYOUTS as DERIVED
 from tests.ops.test_uneven_windows import FEW, TABLE, any_settings
 
 # Meshes with several processors per process, some of them with uneven or empty slices.
@@ -114,12 +113,18 @@ def _derived():
     some = {*{row.op: name for name, row in checks.ROWS.items()}.values(), *_DERIVED_FEW}
     for number, (name, row) in enumerate((name, checks.ROWS[name]) for name in checks.ROWS if name in some):
         dims = {dim for shape in row.shapes.values() for dim, _ in parse_shape(shape)}
-        layouts = [pair for pair in [*DERIVED.values(), ("rows:8", "x:rows")] if _fits(pair[0], 4)]
-        mesh, layout = layouts[number % len(layouts)]
+        mesh, layout = _DERIVED[number % len(_DERIVED)]
         layout = ",".join(f"{dim}:{onto}" for dim, onto in parse_layout(layout) if dim in dims)
         yield pytest.param(name, mesh, layout, marks=[] if name in _DERIVED_FEW else [pytest.mark.slow])
 
 
+_DERIVED = [
+    ("", ""),
+    ("rows:2,cols:2", "x:rows,y:cols"),
+    ("cores:2,model:2", "batch:cores,channels:model"),
+    ("model:2,filters:2", "channels:model,out:filters"),
+    ("rows:8", "x:rows"),
+]
 _DERIVED_FEW = ("conv2d with strides", "instance_norm")
 
 

@@ -86,7 +86,7 @@ def grouped_conv(dims, groups, strides=1):
 
 def conv_transpose(dims):
     def reference(x, f):
-        sizes = [2, *(2 * n for n in x.shape[1:-1]), 2]
+        sizes = [x.shape[0], *(2 * n for n in x.shape[1:-1]), 2]
         return getattr(tf.nn, f"conv{dims}d_transpose")(x, f, sizes, 2)
 
     return Row(
@@ -330,3 +330,30 @@ ROWS = [
     pad([(5, 1), (0, 2)], "constant"),
     pad([(1, 5), (0, 2), (1, 2)], "reflect"),
 ]
+
+# Operations that take all dimensions but the first and the last as space, and references of one batch dimension.
+_ONE_BATCH_DIMENSION = {
+    "instance_norm",
+    "group_norm",
+    "global_avg_pool",
+    "recompute",
+    "dice_loss",
+    "dropout",
+    "roi_align",
+}
+
+
+def with_two_batch_dimensions(row):
+    """Returns the row with another batch dimension before the first one, if the operation accepts it."""
+    batched = {name for name, shape in row.shapes.items() if shape.startswith("batch:")}
+    if row.op in _ONE_BATCH_DIMENSION or not batched:
+        return row
+
+    def reference(*values):
+        names = [*row.shapes, *row.variables]
+        values = [tf.reshape(v, [-1, *v.shape[2:]]) if n in batched else v for n, v in zip(names, values, strict=True)]
+        y = row.reference(*values)
+        return tf.reshape(y, [3, 2, *y.shape[1:]]) if y.shape[:1] == [6] else y
+
+    shapes = {name: f"cases:3,{shape}" if name in batched else shape for name, shape in row.shapes.items()}
+    return dataclasses.replace(row, reference=reference, shapes=shapes)

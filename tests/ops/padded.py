@@ -192,7 +192,7 @@ DIFFERENTIATED = [
         "padded and dilated",
         lambda x, f: mi.ops.conv3d_transpose(x, f, 2, _TRANSPOSED, dilations=(2, 1, 1)),
         lambda x, f: pad(
-            tf.nn.conv3d_transpose(x, dilate(f, (2, 1, 1)), [2, 17, 8, 7, 2], 2, "VALID"),
+            tf.nn.conv3d_transpose(x, dilate(f, (2, 1, 1)), [x.shape[0], 17, 8, 7, 2], 2, "VALID"),
             [(-before, -after) for before, after in _TRANSPOSED],
         ),
         {"x": _VOLUME, "f": "fx:2,fy:2,fz:1,out:2,channels:4"},

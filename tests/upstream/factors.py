@@ -293,7 +293,9 @@ FUNCTIONS = (
     ),
     Function(
         "broadcast",
-        lambda a, b, kept: mtf.broadcast(a, Shape([*(d for d in b.shape.dims if d not in a.shape.dims), *a.shape.dims])),
+        lambda a, b, kept: mtf.broadcast(
+            a, Shape([*(d for d in b.shape.dims if d not in a.shape.dims), *a.shape.dims])
+        ),
         lambda a, b, axes: a + 0 * b,
     ),
     *map(_reduction, ["reduce_max", "reduce_mean", "reduce_min", "reduce_sum"]),
@@ -326,9 +328,7 @@ FUNCTIONS = (
 )
 # These are differentiated by TensorFlow, in a graph.
 FUNCTIONS_OF_SLICES = (
-    Function(
-        "slicewise", _slicewise, lambda a, b, axes: tf.reduce_sum(_smooth(a, b), axes, keepdims=True), whole=True
-    ),
+    Function("slicewise", _slicewise, lambda a, b, axes: tf.reduce_sum(_smooth(a, b), axes, keepdims=True), whole=True),
     Function("cwise", _cwise, lambda a, b, axes: _smooth(a, b)),
     Function("pow", lambda a, b, kept: a**b, lambda a, b, axes: a**b),
 )

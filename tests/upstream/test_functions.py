@@ -121,13 +121,13 @@ def check(producer, functions, twice, setup):
         expected = _reference(producer, function, place)
         total += expected[1]
         number = len(results[function.name])
-        failures += _failures(function.name, results[function.name], expected[:number])
+        failures += differences(function.name, results[function.name], expected[:number])
     expected = _backward(producer)(list(values.values()), total)
-    failures += _failures(PRODUCER, results[PRODUCER], [value.numpy() for value in expected])
+    failures += differences(PRODUCER, results[PRODUCER], [value.numpy() for value in expected])
     assert not failures, "differences of value, gradient and second derivative:\n" + "\n".join(failures)
 
 
-def _failures(name, values, expected):
+def differences(name, values, expected):
     """Returns a text with the differences if one of them is too large, else nothing."""
     tolerance = TOLERANCES.get(name, 1e-9)
     shapes = [(list(value.shape), list(each.shape)) for value, each in zip(values, expected, strict=True)]
