@@ -9,6 +9,7 @@ from tests.mutants import (
     layer_mutants,
     layout_mutants,
     learning_mutants,
+    lowering_mutants,
     mesh_mutants,
     ops_mutants,
     process_mutants,
@@ -21,7 +22,7 @@ from tests.mutants import (
 )
 
 _MODULES = (
-    *(layout_mutants, mesh_mutants, ops_mutants, layer_mutants, upstream_mutants),
+    *(layout_mutants, mesh_mutants, ops_mutants, layer_mutants, upstream_mutants, lowering_mutants),
     *(program_mutants, training_mutants, learning_mutants, evaluation_mutants, result_mutants),
     *(data_mutants, file_mutants, format_mutants, zarr_mutants, process_mutants, slurm_mutants, kubernetes_mutants),
 )

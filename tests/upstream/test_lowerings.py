@@ -8,6 +8,7 @@ import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging.layout import parse_shape
+from mtf_imaging.program.tracing import trace_only
 from tests.exchanges import check_exchanges
 from tests.harness import program_class
 from tests.upstream import factors
@@ -76,6 +77,18 @@ def _reference(fn, values, dy, weights):
     return [y, *first, *outer.gradient(total, [*values, dy], unconnected_gradients="zero")]
 
 
+def _call(functions, scenario, tensors):
+    """Yields the inputs and the result of each function of several factors."""
+    for function in functions:
+        kept = [mtf.Dimension(dim, SIZES[dim]) for dim in scenario.kept(function)]
+        inputs = [tensors[name] for name in function.factors]
+        yield inputs, function.fn(*inputs, kept=kept)
+
+
+def _specs(scenario):
+    return {name: (",".join(f"{dim}:{SIZES[dim]}" for dim in scenario.dims(name)), "float64") for name in "abc"}
+
+
 def check_factors(scenario, functions, mesh_impl):
     """Asserts that functions of several factors equal TensorFlow's; on devices, also that their exchanges are known."""
     rng = np.random.default_rng(scenario.number)
@@ -85,16 +98,14 @@ def check_factors(scenario, functions, mesh_impl):
 
     def fn(**tensors):
         results = {}
-        for function in functions:
-            kept = [mtf.Dimension(dim, SIZES[dim]) for dim in scenario.kept(function)]
-            inputs = [tensors[name] for name in function.factors]
-            own = _two_derivatives(function.fn(*inputs, kept=kept), inputs)
+        for function, (inputs, y) in zip(functions, _call(functions, scenario, tensors), strict=True):
+            own = _two_derivatives(y, inputs)
             dims[function] = [_dims(x) for x in own]
             # The planner does not know which tensors a program returns, so an operation reads them.
             results[function.name] = tuple(x * 1.0 for x in own)
         return results
 
-    specs = {name: (",".join(f"{dim}:{size}" for dim, size in own.items()), "float64") for name, own in shapes.items()}
+    specs = _specs(scenario)
     options = factors.MESH, scenario.layout, mesh_impl, DEVICES
     program = program_class(scenario, mesh_impl)(fn, specs, *options)
     results = program(**values)
@@ -128,8 +139,12 @@ def check_tensor(shape, layout, functions, mesh_impl):
     program = mi.Program(fn, {"x": (shape, "float64")}, factors.MESH, layout, mesh_impl, DEVICES)
     results, failures = program(x=x), []
     for function in functions:
-        reference = lambda v, f=function: f.reference(v, axis_of(dims))
-        expected = _reference(reference, [x], _weights(dy_dims[function]), [_weights(dict(dims))])
+        expected = _reference(
+            lambda v, f=function: f.reference(v, axis_of(dims)),
+            [x],
+            _weights(dy_dims[function]),
+            [_weights(dict(dims))],
+        )
         failures += differences(function.name, tf.nest.flatten(results[function.name]), [e.numpy() for e in expected])
     assert not failures, WRONG + "\n".join(failures)
 
@@ -141,6 +156,23 @@ def _turns(functions, turn):
 def test_every_pair_of_states_occurs():
     pairs = {pair for scenario in factors.SCENARIOS for pair in factors.pairs_of(scenario.states)}
     assert pairs == factors.legal_pairs().keys()
+
+
+def _of_several_tensors(fn, specs):
+    return {type(op) for op in trace_only(fn, specs).graph.operations if len({*op.inputs}) > 1}
+
+
+def test_every_operation_of_several_tensors_has_factors():
+    known = {
+        *(mtf.ConcatOperation, mtf.StackOperation),  # need tensors of the same dimensions
+        mtf.GenericGradOperation,  # the gradient of a SlicewiseOperation
+        mtf.WhileLoopOperation,  # test_while_loop.py
+    }
+    scenario, functions = factors.SCENARIOS[0], (*factors.FUNCTIONS, *factors.FUNCTIONS_OF_SLICES)
+    some = _of_several_tensors(lambda **tensors: [y for _, y in _call(functions, scenario, tensors)], _specs(scenario))
+    every = _of_several_tensors(lambda x: [f.fn(x) for f in FUNCTIONS], {"x": ("p:4,x:5,q:3", "float64")})
+    assert len(some) > 5
+    assert every - some == known, "Fix: add functions with these operations to tests/upstream/factors.py"
 
 
 def test_every_function_meets_every_split_state_in_its_turn():
