@@ -52,7 +52,12 @@ MUTANTS = [
         "mtf_imaging/planner/cost/traffic.py",
         _FACTORS,
         ("kept = [dim for dim in kept if dim in dims]", "pass"),
-        ("unread.update(inputs)  # unless", "[lazy.pop(tensor) for tensor in inputs]  # unless"),
+        (
+            "unread.update(inputs)  # unless",
+            "[lazy.pop(tensor) for tensor in inputs]  # unless",
+            "",
+            "tests/planner/test_traffic.py read_and_added",
+        ),
     ),
     *mutants(
         "mtf_imaging/upstream/whole.py",
@@ -86,7 +91,7 @@ MUTANTS = [
     ),
     *mutants(
         "mtf_imaging/meshes/mesh_impl.py",
-        _OPS,
+        "tests/ops/test_reshard.py",
         ('self._record("gather", dims, x)', 'self._record("gather", [*dims][:1], x)'),
     ),
     *mutants(
@@ -104,7 +109,7 @@ MUTANTS = [
     ),
     *mutants(
         "mtf_imaging/meshes/halo/planning.py",
-        f"{_OPS} and conv",
+        "tests/planner/test_traffic.py bytes_of_a_halo",
         ("sizes[m.dim] = piece.voxels", "sizes[m.dim] = m.size"),
     ),
     *mutants(
@@ -167,11 +172,18 @@ MUTANTS = [
     *mutants(
         "mtf_imaging/ops/norm/sums.py",
         f"{_OPS} and norm",
-        ("fn, tensors, statistics, self._channel_axes, batch_ndims=0)", "fn, tensors, statistics, (), batch_ndims=0)"),
+        (
+            "fn, tensors, statistics, self._channel_axes, batch_ndims=0)",
+            "fn, tensors, statistics, (), batch_ndims=0)",
+            "",
+            "tests/ops/test_ops_equal_whole.py tests/ops/test_norm_statistics.py norm",
+        ),
         ("return sum_over(self._case_axes, [1, 2, shape[-1]], SUM_BYTES)", "return []"),
         (
             "return sum_over(self._summed, [shape[0], count, shape[-1]], SUM_BYTES)",
             "return sum_over(self._summed, [1, count, shape[-1]], SUM_BYTES)",
+            "",
+            "tests/planner/test_traffic.py second_derivatives_and_norms",
         ),
     ),
     *mutants(
@@ -190,6 +202,8 @@ MUTANTS = [
         (
             "gathered = tuple(sorted(old for old, new in axes if old not in (None, new)))\n        nbytes",
             "gathered = tuple(sorted(old for old, new in axes if old not in (None, new)))[:1]\n        nbytes",
+            "",
+            "tests/ops/test_reshard.py",
         ),
         (
             "{new: dim for dim, _, new in changed if new is not None}",

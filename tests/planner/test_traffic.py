@@ -11,6 +11,7 @@ import mtf_imaging as mi
 from mtf_imaging.layout import parse_shape
 from mtf_imaging.layout.windows import Window
 from mtf_imaging.meshes import halo
+from mtf_imaging.meshes.exchange import Exchange
 from mtf_imaging.meshes.halo.gathering import Gather
 from mtf_imaging.meshes.halo.planning import plan
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
@@ -225,6 +226,20 @@ IN_PARTS = {"x": "batch:2", "whole": ""}
 
 def test_a_sum_over_micro_batches():
     check_exchanges(mi.Program(_in_parts, IN_PARTS, "cores:2", "batch:cores", "stacked"), _in_parts, IN_PARTS)
+
+
+def test_the_bytes_of_a_halo():
+    inputs = {"x": "batch:2,x:8,channels:3", "f": "fx:5,channels:3,out:1"}
+    found = modeled(lambda x, f: mi.ops.conv1d(x, f), inputs, "rows:2", "x:rows")
+    assert found == {Exchange("halo", (0,), 2 * 2 * 3 * 4, distance): 1 for distance in (1, -1)}
+
+
+def test_a_sum_that_is_read_and_added_to_another_sum():
+    def fn(x):
+        first, second = mtf.reduce_sum(x), mtf.reduce_sum(mtf.square(x))
+        return (first + second) * 2.0, first * 3.0
+
+    check_exchanges(mi.Program(fn, {"x": "x:4"}, "rows:2", "x:rows", "stacked"), fn, {"x": "x:4"})
 
 
 def _chosen(scores, boxes):

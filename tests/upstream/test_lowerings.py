@@ -24,7 +24,7 @@ WRONG = "differences of value, gradients and second derivatives:\n"
 TENSORS = [
     ("x:5", "x:rows"),
     ("p:4,x:5,q:3", "x:rows,q:cols"),
-    ("p:4,x:5,q:2", "p:rows,x:cols"),
+    ("p:4,x:8,q:2", "p:rows,x:cols"),
     ("p:2,q:5", "q:cols,p:rows"),
     ("x:6,p:5", "x:cols,p:rows"),
     ("p:4,x:6,q:3", "p:rows,q:cols"),
