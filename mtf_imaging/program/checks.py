@@ -34,10 +34,18 @@ def can_lay_out(shape: mtf.Shape, layout: Layout) -> bool:
 
 
 def _clash_faults(graph: mtf.Graph, layout: Layout) -> list[str]:
-    """Returns one fault for each pair of dimensions of a tensor that the layout splits over the same mesh dimension."""
+    """Returns one fault for each pair of dimensions of a tensor that the layout splits over the same mesh dimension.
+
+    Products and selections combine every element of one input with elements of another, so the same holds for the
+    dimensions of all their tensors together.
+    """
     faults: dict[tuple[str, str], str] = {}
-    for op, tensor in graph_tensors(graph):
-        for first, dim, rule in _clashes(tensor.shape, layout):
+    shapes = [(op, tensor.shape) for op, tensor in graph_tensors(graph)]
+    for op in all_operations(graph):
+        if isinstance(op, upstream.COMBINING):
+            shapes.append((op, mtf.Shape(dict.fromkeys(dim for t in op.inputs + op.outputs for dim in t.shape.dims))))
+    for op, shape in shapes:
+        for first, dim, rule in _clashes(shape, layout):
             faults.setdefault(
                 (first.name, dim.name),
                 f"{title(op)}: cannot split both '{first.name}' (size {first.size}) and '{dim.name}' "

@@ -17,6 +17,7 @@ from mtf_imaging.upstream import (
     printing,
     ranges,
     reshape,
+    selections,
     shift,
     slicewise,
     tensors,
@@ -26,7 +27,7 @@ from mtf_imaging.upstream import (
 )
 from mtf_imaging.upstream.faults import layout_faults
 
-__all__ = ["EXCHANGES", "LOWERINGS", "inner_operations", "layout_faults", "needed", "reads"]
+__all__ = ["COMBINING", "EXCHANGES", "LOWERINGS", "inner_operations", "layout_faults", "needed", "reads"]
 
 LOWERINGS = {
     mtf.Assign: assign.lower,
@@ -56,5 +57,8 @@ EXCHANGES = {
     **dict.fromkeys(whole.OPERATIONS - {mtf.ShiftOperation}, whole.exchanges),
 }
 
-for module in (corrections, names, operands, tensors, top_k, while_loop):
+# Operations that combine every element of one input with elements of another.
+COMBINING = (mtf.EinsumOperation, selections.Gather, selections.Scatter)
+
+for module in (corrections, names, operands, selections, tensors, top_k, while_loop):
     module.apply()

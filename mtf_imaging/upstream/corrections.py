@@ -13,10 +13,13 @@ import tensorflow as tf
 from mtf_imaging import compat
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import NotSupportedError
+from mtf_imaging.ops.activation import LeakyReluGrad
+from mtf_imaging.ops.recompute import recompute
 from mtf_imaging.upstream.faults import title
 
 _operation_init = mtf.Operation.__init__
 _while_loop = mtf.while_loop
+_cross_entropy = mtf.layers.softmax_cross_entropy_with_logits
 _slicewise_init = mtf.SlicewiseOperation.__init__
 _clone = mtf.Graph.clone_operations
 # {function: parameters that take lists}
@@ -90,8 +93,8 @@ def _min_max(op: mtf.Operation, grad_ys: Sequence[mtf.Tensor]) -> list[mtf.Tenso
     (dy,), (y,), (a, b) = grad_ys, op.outputs, op.inputs
     is_first = mtf.equal(a, y, output_shape=y.shape)
     return [
-        mtf.reduce_sum(dy * mtf.cast(chosen, dy.dtype), output_shape=x.shape)
-        for x, chosen in [(a, is_first), (b, mtf.logical_not(is_first))]
+        mtf.reduce_sum(mtf.where(is_first, *branches), output_shape=x.shape)
+        for x, branches in [(a, (dy, 0)), (b, (0, dy))]
     ]
 
 
@@ -124,6 +127,32 @@ def _slicewise(op: mtf.Operation, grad_ys: Sequence[mtf.Tensor | None]) -> list[
     return _generic(op, grad_ys) if gradient is None else gradient(op, *grad_ys)
 
 
+def _leaky_relu(x: mtf.Tensor, alpha: float = 0.2, name: str = "leaky_relu") -> mtf.Tensor:
+    """Has TensorFlow's gradient, also of infinite numbers and NaN."""
+
+    def gradient(op: mtf.Operation, dy: mtf.Tensor) -> list[mtf.Tensor]:
+        return LeakyReluGrad(op.inputs[0], dy, alpha).outputs
+
+    return mtf.cwise(functools.partial(tf.nn.leaky_relu, alpha=alpha), [x], name=name, grad_function=gradient)
+
+
+def _recompute_grad(fn: Callable[..., Any], explicit_inputs: Sequence[mtf.Tensor], *options: Any, **names: Any) -> Any:
+    """Delays the recomputation without adding a product with the gradient to the inputs, which may be NaN."""
+    del options, names
+    return recompute(fn, *explicit_inputs)
+
+
+def _softmax_cross_entropy(
+    logits: mtf.Tensor, targets: mtf.Tensor, vocab_dim: mtf.Dimension, z_loss: float = 0.0
+) -> mtf.Tensor:
+    """Selects the logit of each integer target."""
+    if not targets.dtype.is_integer or {*targets.shape.dims} != {*logits.shape.dims} - {vocab_dim}:
+        return _cross_entropy(logits, targets, vocab_dim, z_loss)
+    log_z = mtf.reduce_logsumexp(logits, vocab_dim)
+    loss = log_z - mtf.gather(logits, targets, vocab_dim, log_z.shape)
+    return loss + z_loss * mtf.square(log_z) if z_loss else loss
+
+
 def _pool(op: mtf.Operation, grad_ys: Sequence[mtf.Tensor | None]) -> list[mtf.Tensor | None]:
     (x,), (dy,) = op.inputs, grad_ys
     ksize, strides, kind = compat.pool_window(op)
@@ -151,6 +180,9 @@ def apply() -> None:
         compat.replace_function(function, _with_lists(function, parameters))
     compat.replace_function(mtf.while_loop, _loop)
     mtf.Graph.clone_operations = _clone_without_assignments
+    compat.replace_function(mtf.leaky_relu, _leaky_relu)
+    compat.replace_function(mtf.recompute_grad, _recompute_grad)
+    compat.replace_function(mtf.layers.softmax_cross_entropy_with_logits, _softmax_cross_entropy)
     mtf.Operation.__init__ = _with_a_list
     mtf.Operation.gradient = _missing
     mtf.BinaryOpWithBroadcasting.gradient = _missing

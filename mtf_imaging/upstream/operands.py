@@ -77,7 +77,7 @@ def _array(value: Any) -> np.ndarray:
         return np.asarray(None)
 
 
-def _checked(function: Callable[..., mtf.Tensor]) -> Callable[..., mtf.Tensor]:
+def checked(function: Callable[..., mtf.Tensor]) -> Callable[..., mtf.Tensor]:
     """Returns a binary mtf function that checks its operands."""
     name = function.__name__
 
@@ -119,5 +119,5 @@ def _constant(mesh: mtf.Mesh, value: Any, shape: Any = None, dtype: tf.DType = t
 def apply() -> None:
     """Replaces mesh_tensorflow's binary functions."""
     for function in _BINARY:
-        replace_function(function, _checked(function))
+        replace_function(function, checked(function))
     replace_function(mtf.constant, _constant)

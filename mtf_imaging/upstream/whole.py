@@ -1,4 +1,4 @@
-"""Lowers `concat`, `slice`, `pad`, `split`, `stack`, `unstack` and `shift` along a split dimension.
+"""Lowers `concat`, `cumsum`, `slice`, `pad`, `split`, `stack`, `unstack` and `shift` along a split dimension.
 
 mesh_tensorflow refuses this split; `shift` needs equal slices. This module gathers the slices along the
 dimension, lowers the operation under a layout without the rule, and splits the result again.
@@ -11,6 +11,7 @@ from mtf_imaging.meshes import tails
 from mtf_imaging.meshes.exchange import Exchange, Round
 from mtf_imaging.meshes.laid_out import LaidOutTensor, Lowered
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
+from mtf_imaging.upstream.selections import Cumsum
 
 # Each operation except shift declares only this dimension as unsplittable.
 OPERATIONS = {
@@ -21,6 +22,7 @@ OPERATIONS = {
     mtf.SplitOperation,
     mtf.StackOperation,
     mtf.UnstackOperation,
+    Cumsum,
 }
 
 
