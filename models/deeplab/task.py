@@ -142,9 +142,9 @@ class SemanticSegmentation:
         """
         logits = self._logits(image, is_training=True)
         dim = logits.shape.dims[-1]
-        counted = mi.mtf.cast(mi.mtf.not_equal(labels, self.ignore_label), logits.dtype)
+        counted = mi.mtf.not_equal(labels, self.ignore_label)
         # The ignore label is not a class, and its pixels must not have an infinite or NaN loss.
-        classes = mi.mtf.cast(mi.mtf.cast(labels, counted.dtype) * counted, labels.dtype)
+        classes = mi.mtf.where(counted, labels, 0)
         loss = mi.ops.weighted_cross_entropy(logits, classes, dim, mask=counted)
         correct = mi.mtf.cast(mi.mtf.equal(mi.mtf.argmax(logits, dim), classes), logits.dtype)
         return loss, {"pixel_accuracy": mi.ops.masked_mean(correct, counted)}

@@ -223,14 +223,14 @@ class InstanceSegmentation:
         )
         dim = logits.shape.dims[-1]
         class_loss = mi.ops.weighted_cross_entropy(logits, classes, dim, mask=weights)
-        chosen = mi.mtf.one_hot(classes, dim, dtype=deltas.dtype)
-        deltas = mi.mtf.einsum([deltas, chosen], output_shape=boxes.shape)
-        foreground = mi.mtf.cast(mi.mtf.greater(classes, 0), deltas.dtype)
+        deltas = mi.mtf.gather(deltas, classes, dim)
+        foreground = mi.mtf.greater(classes, 0)
         targets = mi.mtf.stop_gradient(encode(boxes, objects, _BOX_WEIGHTS))
         # The boxes of padding RoIs are empty, and have no finite targets.
         targets = mi.mtf.cwise(_finite, [targets])
-        losses = mi.mtf.reduce_sum(huber_loss(deltas, targets, _HUBER_DELTA) * foreground)
-        return {"class_loss": class_loss, "box_loss": mean_box_loss(losses, mi.mtf.reduce_sum(foreground))}
+        losses = mi.mtf.reduce_sum(mi.mtf.where(foreground, huber_loss(deltas, targets, _HUBER_DELTA), 0))
+        number = mi.mtf.reduce_sum(mi.mtf.cast(foreground, deltas.dtype))
+        return {"class_loss": class_loss, "box_loss": mean_box_loss(losses, number)}
 
     def _mask_loss(self, network, features, rois, masks):
         # Foreground RoIs come first.
@@ -260,7 +260,8 @@ class InstanceSegmentation:
             mi.ops.gather_slices(x, ROIS, f"detection_{name}_gather")
             for name, x in (("boxes", boxes), ("scores", scores))
         )
-        scores *= mi.mtf.rename_dimension(valid, PROPOSALS, ROIS_WHOLE)
+        valid = mi.mtf.greater(mi.mtf.rename_dimension(valid, PROPOSALS, ROIS_WHOLE), 0)
+        scores = mi.mtf.where(valid, scores, 0)
         limits = (self.nms_threshold, self.score_threshold, self.max_detections)
         return non_maximum_suppression(boxes, scores, *limits)
 
@@ -270,7 +271,7 @@ class InstanceSegmentation:
         boxes, classes = (mi.mtf.rename_dimension(x, detections, ROIS_WHOLE) for x in (boxes, classes))
         logits = network.masks(features, boxes, classes + 1, is_training=False)
         masks = mi.ops.gather_slices(mi.mtf.sigmoid(logits), ROIS, "masks_gather")
-        masks *= mi.mtf.cast(mi.mtf.greater_equal(classes, 0), masks.dtype)
+        masks = mi.mtf.where(mi.mtf.greater_equal(classes, 0), masks, 0)
         return mi.mtf.rename_dimension(masks, ROIS_WHOLE, detections)
 
 

@@ -16,14 +16,15 @@ def focal_loss(logits, classes, alpha=0.25, gamma=1.5):
     All dimensions except the classes may be split. Only the logits are kept for the gradient.
 
     Args:
-      logits: Tensor[..., classes], float32 or larger.
+      logits: Tensor[..., classes]
       classes: int32 Tensor[...], the class that is present, or -1 for none.
       alpha: weight of the classes that are present, from 0 to 1.
       gamma: exponent, at least 0. Larger exponents reduce the loss of confident right answers.
 
     Returns:
-      Tensor[...] with the shape of the classes and the dtype of the logits.
+      Tensor[...] with the shape of the classes, float32 or larger.
     """
+    logits = mi.layers.widen(logits)
     fn = functools.partial(_focal_loss, alpha=alpha, gamma=gamma)
     dims = classes.shape.dims
     gradient = functools.partial(_focal_gradient, alpha=alpha, gamma=gamma)
@@ -65,13 +66,14 @@ def huber_loss(predictions, targets, delta):
     """Computes the Huber loss: `e^2 / 2` for errors up to `delta`, and `delta (|e| - delta / 2)` for larger ones.
 
     Args:
-      predictions: Tensor[...], float32 or larger.
-      targets: Tensor[...] with the shape and dtype of the predictions.
+      predictions: Tensor[...]
+      targets: Tensor[...] with the shape of the predictions.
       delta: the error at which the loss becomes linear, above 0.
 
     Returns:
-      Tensor[...] of the same shape and dtype.
+      Tensor[...] of the same shape, float32 or larger.
     """
-    error = mi.mtf.abs(predictions - targets)
+    predictions = mi.layers.widen(predictions)
+    error = mi.mtf.abs(predictions - mi.mtf.cast(targets, predictions.dtype))
     square = mi.mtf.minimum(error, delta)
     return square * square * 0.5 + (error - square) * delta

@@ -50,8 +50,8 @@ def match(overlaps, classes, high=0.5, low=None, force=True):
       A list with a `Match` for each level.
     """
     low = high if low is None else low
-    is_object = mi.mtf.cast(mi.mtf.greater_equal(classes, 0), overlaps[0].dtype)
-    overlaps = [x * is_object for x in overlaps]
+    is_object = mi.mtf.greater_equal(classes, 0)
+    overlaps = [mi.mtf.where(is_object, x, 0) for x in overlaps]
     if not force:
         return [_thresholded(x, None, None, high, low) for x in overlaps]
     positions, dtype = _positions(overlaps)

@@ -119,9 +119,8 @@ class MaskHead:
             x = self.layers.conv_transpose(x, "upsample", self.filters, 2)
             dim = mi.mtf.Dimension("classes", self.classes + 1)
             x = self.layers.outputs(x, "masks", [dim], (2 / dim.size) ** 0.5)
-        chosen = mi.mtf.one_hot(classes, dim, dtype=x.dtype)
-        *rois, height, width, _ = x.shape.dims
-        x = mi.mtf.einsum([x, chosen], output_shape=mi.mtf.Shape([*rois, height, width]))
+        *_, height, width, _ = x.shape.dims
+        x = mi.mtf.gather(x, classes, dim)
         return mi.mtf.replace_dimensions(
             x,
             [height, width],

@@ -99,11 +99,12 @@ def rpn_losses(scores, deltas, anchors, boxes, classes, sampling):
     score_losses, box_losses = [], []
     for score, delta, level, each, positive, negative in zip(scores, deltas, anchors, matches, positives, negatives):
         losses = mi.ops.sigmoid_cross_entropy(score, mi.mtf.cast(positive, score.dtype))
-        score_losses.append(mi.mtf.reduce_sum(losses * mi.mtf.cast(positive + negative, score.dtype)))
+        score_losses.append(mi.mtf.reduce_sum(mi.mtf.where(mi.mtf.greater(positive + negative, 0), losses, 0)))
         targets = encode(level, select(boxes, each.index))
         losses = huber_loss(delta, mi.mtf.stop_gradient(targets), _HUBER_DELTA)
-        positive = mi.mtf.cast(positive, delta.dtype)
-        box_losses.append(mean_box_loss(mi.mtf.reduce_sum(losses * positive), mi.mtf.reduce_sum(positive)))
+        losses = mi.mtf.where(mi.mtf.greater(positive, 0), losses, 0)
+        number = mi.mtf.reduce_sum(mi.mtf.cast(positive, delta.dtype))
+        box_losses.append(mean_box_loss(mi.mtf.reduce_sum(losses), number))
     batch = scores[0].shape.dims[0].size
     score_loss = mi.mtf.add_n(score_losses) / float(batch * sampling.number)
     return score_loss, mi.mtf.add_n(box_losses)

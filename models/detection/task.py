@@ -195,7 +195,7 @@ class ObjectDetection:
         present = mi.mtf.cast(select(classes, matched.index), positive.dtype) * positive + (positive - 1)
         class_losses = focal_loss(logits, mi.mtf.cast(present, tf.int32), self.focal_alpha, self.focal_gamma)
         targets = encode(anchors, select(boxes, matched.index))
-        box_losses = huber_loss(deltas, targets, self.huber_delta) * positive
+        box_losses = mi.mtf.where(mi.mtf.greater(positive, 0), huber_loss(deltas, targets, self.huber_delta), 0)
         return [mi.mtf.reduce_sum(x) for x in (positive, class_losses, box_losses)]
 
     def _predictions(self, network, image, is_training):

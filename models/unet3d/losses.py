@@ -66,10 +66,10 @@ class Loss:
         """Returns the overlaps whose Dice losses `dice` selects, given {mask: Overlap}."""
         return list(masks.values()) if self.dice == "masks" else [masks[self.dice]]
 
-    def _counted(self, labels, dtype):
-        """Returns Tensor[batch, x, y, z], 1 for the voxels that count and 0 for all others; None if all count."""
+    def _counted(self, labels):
+        """Returns bool Tensor[batch, x, y, z], true for the voxels that count; None if all count."""
         ignore = self.description.ignore
-        return None if ignore is None else mi.mtf.cast(mi.mtf.not_equal(labels, ignore), dtype)
+        return None if ignore is None else mi.mtf.not_equal(labels, ignore)
 
 
 class SoftmaxLoss(Loss):
@@ -89,13 +89,13 @@ class SoftmaxLoss(Loss):
         Returns:
           The loss, Tensor[], and {name of a mask: Overlap}.
         """
-        dim, counted = logits.shape.dims[-1], self._counted(labels, logits.dtype)
+        dim, counted = logits.shape.dims[-1], self._counted(labels)
         probability = self.probabilities(logits)
         classes = labels
         if counted is not None:
             # The ignore label is not a class, and its voxels must not have an infinite or NaN loss.
-            classes = mi.mtf.cast(mi.mtf.cast(labels, counted.dtype) * counted, labels.dtype)
-            probability = probability * counted
+            classes = mi.mtf.where(counted, labels, BACKGROUND)
+            probability = mi.mtf.where(counted, probability, 0)
         overlaps = self._overlaps(probability, labels)
         masks = {name: _union([overlaps[value] for value in values]) for name, values in self.description.masks.items()}
         cross_entropy = mi.ops.weighted_cross_entropy(logits, classes, dim, self.class_weights, counted)
@@ -108,9 +108,9 @@ class SoftmaxLoss(Loss):
     def _overlaps(self, probability, labels):
         """Returns {class: Overlap} of the labels, and of the background if it has a Dice loss."""
         # `labels` still contains the ignore label, so no target includes its voxels.
-        dim = probability.shape.dims[-1]
+        each = mi.mtf.unstack(probability, probability.shape.dims[-1])
         return {
-            index: Overlap(mi.mtf.gather(probability, index, dim), _equal(labels, index, probability.dtype))
+            index: Overlap(each[index], _equal(labels, index, probability.dtype))
             for index in [BACKGROUND] * self.dice_background + list(self.description.labels.values())
         }
 
@@ -135,15 +135,15 @@ class RegionLoss(Loss):
         Returns:
           The loss, Tensor[], and {name of a mask: Overlap}.
         """
-        dim, counted = logits.shape.dims[-1], self._counted(labels, logits.dtype)
-        masks, losses = {}, []
+        counted = self._counted(labels)
+        masks, losses, each = {}, [], mi.mtf.unstack(logits, logits.shape.dims[-1])
         for index, (name, values) in enumerate(self.description.masks.items()):
-            logit = mi.mtf.gather(logits, index, dim)
+            logit = each[index]
             target = _sum(_equal(labels, value, logits.dtype) for value in values)
             loss = mi.ops.sigmoid_cross_entropy(logit, target)
             losses.append(loss if self.class_weights is None else loss * self.class_weights[index])
             probability = self.probabilities(logit)
-            masks[name] = Overlap(probability if counted is None else probability * counted, target)
+            masks[name] = Overlap(probability if counted is None else mi.mtf.where(counted, probability, 0), target)
         mean = _sum(losses) / len(losses)
         cross_entropy = mi.mtf.reduce_mean(mean) if counted is None else mi.ops.masked_mean(mean, counted)
         return self._mix(cross_entropy, self._mean_dice(self._masks(masks))), masks

@@ -10,7 +10,7 @@ The channel dimension is called `channels` before and after every layer, and the
 layer has the same values and gradients under every layout.
 """
 
-from mtf_imaging.layers.channels import concat, widen
+from mtf_imaging.layers.channels import concat
 from mtf_imaging.layers.conv import Conv
 from mtf_imaging.layers.conv_transpose import ConvTranspose
 from mtf_imaging.layers.dense import Dense
@@ -20,6 +20,7 @@ from mtf_imaging.layers.residual import Residual
 from mtf_imaging.layers.separable_conv import SeparableConv
 from mtf_imaging.layers.up_sample import UpSample
 from mtf_imaging.layers.weights import variable
+from mtf_imaging.ops.precision import widen
 
 __all__ = [
     "Conv",

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ConfigError, ShapeError
-from mtf_imaging.ops.precision import master_dtype
 
 CHANNELS = "channels"
 JOINED = "joined"  # a name that no layout rule mentions, for operations that need all channels of a voxel at once
@@ -53,15 +52,3 @@ def rename_channels(x: mtf.Tensor, name: str) -> mtf.Tensor:
 def free_name(x: mtf.Tensor, name: str, other: str) -> str:
     """Returns the name of a weight's output dimension: `name`, or `other` if the channels of `x` have that name."""
     return other if name == x.shape.dims[-1].name else name
-
-
-def widen(x: mtf.Tensor) -> mtf.Tensor:
-    """Converts a tensor to float32 if it has fewer bits, for instance logits before a loss.
-
-    Args:
-      x: Tensor[...]
-
-    Returns:
-      Tensor[...] in `mi.ops.master_dtype(x.dtype)`.
-    """
-    return mtf.cast(x, master_dtype(x.dtype))

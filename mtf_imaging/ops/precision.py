@@ -3,6 +3,8 @@
 import numpy as np
 import tensorflow as tf
 
+from mtf_imaging.compat import mtf
+
 # The keys are NumPy's kind codes.
 _RANKS = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}
 INTEGERS = 1  # the rank of integers
@@ -25,6 +27,18 @@ def master_dtype(dtype: tf.DType | str) -> tf.DType:
     """
     dtype = tf.as_dtype(dtype)
     return tf.float32 if dtype.size < 4 else dtype
+
+
+def widen(x: mtf.Tensor) -> mtf.Tensor:
+    """Converts a tensor to float32 if it has fewer bits. The losses of `mi.ops` do so themselves.
+
+    Args:
+      x: Tensor[...]
+
+    Returns:
+      Tensor[...] in `mi.ops.master_dtype(x.dtype)`.
+    """
+    return mtf.cast(x, master_dtype(x.dtype))
 
 
 def rank(dtype: np.dtype | tf.DType) -> int | None:

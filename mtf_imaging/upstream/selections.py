@@ -5,7 +5,7 @@ into NaN.
 """
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -161,7 +161,7 @@ class Cumsum(mtf.Operation):
 
 
 def _local_indices(lowering: mtf.Lowering, indices: mtf.Tensor, dim: mtf.Dimension) -> LaidOutTensor:
-    """Returns the position of each index in the processor's slice of a dimension, -1 if it is in no or another slice."""
+    """Returns the position of each index in the processor's slice of a dimension, and -1 if it is not there."""
     mesh, value = lowering.mesh_impl(indices), lowering.tensors[indices].to_laid_out_tensor()
     (axis,), (size,), dtype = mesh.split_axes(mtf.Shape([dim])), mesh.slice_shape(mtf.Shape([dim])), index_dtype()
 
@@ -308,7 +308,7 @@ def _dropout(
     del name
     if (keep_prob is None) == (rate is None):
         raise ConfigError("mtf.dropout: keep_prob and rate exclude each other. Fix: pass one of them.")
-    keep_prob = 1.0 - rate if keep_prob is None else keep_prob
+    keep_prob = keep_prob if rate is None else 1.0 - rate
     if keep_prob == 1.0 or not is_training:
         return x
     shape = x.shape if noise_shape is None else mtf.convert_to_shape(noise_shape)
@@ -316,15 +316,18 @@ def _dropout(
     return mtf.where(mtf.less(noise, keep_prob), x / keep_prob if x.dtype.is_floating else x, 0)
 
 
+_FUNCTIONS: dict[Callable[..., Any], Callable[..., Any]] = {
+    mtf.where: _where,
+    mtf.gather: _gather,
+    mtf.cumsum: _cumsum,
+    mtf.reduce_first: _reduce_first,
+    mtf.dynamic_shift: _dynamic_shift,
+    mtf.dropout: _dropout,
+}
+
+
 def apply() -> None:
     """Replaces functions and gradients of mesh_tensorflow."""
-    for old, new in {
-        mtf.where: _where,
-        mtf.gather: _gather,
-        mtf.cumsum: _cumsum,
-        mtf.reduce_first: _reduce_first,
-        mtf.dynamic_shift: _dynamic_shift,
-        mtf.dropout: _dropout,
-    }.items():
+    for old, new in _FUNCTIONS.items():
         replace_function(old, new)
     mtf.TopKOperation.gradient = _top_k_gradient

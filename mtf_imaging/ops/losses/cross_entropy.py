@@ -9,6 +9,7 @@ from mtf_imaging.errors import ConfigError, ShapeError
 from mtf_imaging.ops.faults import LayoutFault, cannot_split
 from mtf_imaging.ops.inputs import check_tensor
 from mtf_imaging.ops.losses.masked_mean import masked_mean
+from mtf_imaging.ops.precision import widen
 
 
 class _ClassOperation(mtf.Operation):
@@ -90,7 +91,9 @@ class SparseSoftmaxCrossEntropy(_ClassOperation):
             loss, grad = tf.raw_ops.SparseSoftmaxCrossEntropyWithLogits(features=_rows(logits), labels=flat)
             if self._weights is not None:
                 weight = tf.gather(tf.constant(self._weights, logits.dtype), flat)
-                loss, grad = loss * weight, grad * weight[:, None]
+                # A weight of 0 ignores a class, so its loss may be infinite.
+                loss = tf.math.multiply_no_nan(loss, weight)
+                grad = tf.math.multiply_no_nan(grad, weight[:, None])
             return tf.reshape(loss, labels.shape), tf.reshape(grad, logits.shape)
 
         for tensor, value in zip(self.outputs, mesh.map_stacks(local, logits, labels)):
@@ -114,7 +117,7 @@ def softmax(x: mtf.Tensor, dim: mtf.Dimension, name: str | None = None) -> mtf.T
 
     `y = exp(x) / sum over dim of exp(x)`
 
-    Every dimension but `dim` may be split.
+    It is computed in float32 if `x` has fewer bits. Every dimension but `dim` may be split.
 
     Args:
       x: Tensor[..., classes]
@@ -128,7 +131,7 @@ def softmax(x: mtf.Tensor, dim: mtf.Dimension, name: str | None = None) -> mtf.T
       ShapeError: `dim` is not the last dimension of `x`.
     """
     _check_last("softmax", x, dim)
-    return Softmax(x, name).outputs[0]
+    return mtf.cast(Softmax(widen(x), name).outputs[0], x.dtype)
 
 
 def sparse_softmax_cross_entropy(
@@ -142,17 +145,17 @@ def sparse_softmax_cross_entropy(
 
     `loss = -weights[label] log(softmax(logits)[label])`
 
-    Every dimension but `dim` may be split.
+    It is computed in float32 if the logits have fewer bits. Every dimension but `dim` may be split.
 
     Args:
       logits: Tensor[batch..., x, y, z, classes]
       labels: int32 Tensor[batch..., x, y, z]
       dim: the dimension `classes`, the last one of the logits.
-      weights: the weight of each class; None weights all classes by 1.
+      weights: the weight of each class; None weights all classes by 1. With a weight of 0, the loss is 0.
       name: name of the operation.
 
     Returns:
-      Tensor[batch..., x, y, z]
+      Tensor[batch..., x, y, z], float32 or larger.
 
     Raises:
       ShapeError: the shapes of the logits, the labels and the weights do not fit.
@@ -168,7 +171,7 @@ def sparse_softmax_cross_entropy(
             f"sparse_softmax_cross_entropy: there must be one weight for each class, but '{dim.name}' has size "
             f"{dim.size} and there are {len(weights)} weights"
         )
-    return SparseSoftmaxCrossEntropy(logits, labels, weights, name).outputs[0]
+    return SparseSoftmaxCrossEntropy(widen(logits), labels, weights, name).outputs[0]
 
 
 def weighted_cross_entropy(
@@ -188,11 +191,11 @@ def weighted_cross_entropy(
       labels: int32 Tensor[batch..., x, y, z]. Labels outside of the mask must be classes, too.
       dim: the dimension `classes`, the last one of the logits.
       weights: the weight of each class; None weights all classes by 1.
-      mask: Tensor[batch..., x, y, z] with the dtype of the logits, 1 for the voxels that count and 0 for all others
+      mask: Tensor[batch..., x, y, z], 1 for the voxels that count and 0 for all others, or other weights
         (`masked_mean`). None counts all voxels.
 
     Returns:
-      A scalar Tensor.
+      A scalar Tensor, float32 or larger.
 
     Raises:
       ShapeError: the shapes of the logits, the labels, the weights and the mask do not fit.

@@ -2,7 +2,9 @@
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.ops.losses.masked_mean import weigh
 from mtf_imaging.ops.over_batch import over_batch
+from mtf_imaging.ops.precision import widen
 
 DICE_OVER = ("case", "batch", "both")
 
@@ -25,24 +27,26 @@ def dice_loss(
 
     Args:
       probabilities: Tensor[batch, x, y, z], the probability of the class.
-      labels: Tensor[batch, x, y, z] of the same dtype, 1 for the voxels of the class and 0 for all others.
+      labels: Tensor[batch, x, y, z], 1 for the voxels of the class and 0 for all others.
       batch_dim: the dimension `batch`.
       epsilon: a number that is added to the numerator and the denominator.
       over: the cases that a sum covers. "case" computes a loss for each case and returns their mean, "batch" sums over
         all cases of the batch, and "both" returns the mean of these two losses.
-      mask: Tensor[batch, x, y, z] of the same dtype, 1 for the voxels that count and 0 for all others. None counts all
+      mask: Tensor[batch, x, y, z], 1 for the voxels that count and 0 for all others, which may be NaN. None counts all
         voxels.
 
     Returns:
-      A scalar Tensor.
+      A scalar Tensor, float32 or larger.
 
     Raises:
       ConfigError: `over` is not one of these.
     """
     if over not in DICE_OVER:
         raise ConfigError(f"dice_loss: over = {over!r} is not known. Fix: choose one of {', '.join(DICE_OVER)}.")
+    probabilities = widen(probabilities)
+    labels = mtf.cast(labels, probabilities.dtype)
     if mask is not None:
-        probabilities, labels = probabilities * mask, labels * mask
+        probabilities, labels = weigh(probabilities, mask), weigh(labels, mask)
     cases = mtf.Shape([batch_dim])
     overlap = mtf.reduce_sum(probabilities * labels, output_shape=cases)
     total = mtf.reduce_sum(probabilities, output_shape=cases) + mtf.reduce_sum(labels, output_shape=cases)
@@ -76,16 +80,17 @@ def adaptive_dice_loss(
       labels: int32 Tensor[batch..., x, y, z]
       dim: the dimension `classes`.
       epsilon: a number that is added to the numerator and the denominator.
-      mask: Tensor[batch..., x, y, z] with the dtype of the probabilities, 1 for the voxels that count and 0 for all
-        others. None counts all voxels.
+      mask: Tensor[batch..., x, y, z], 1 for the voxels that count and 0 for all others, which may be NaN. None counts
+        all voxels.
 
     Returns:
-      A scalar Tensor.
+      A scalar Tensor, float32 or larger.
     """
     classes = mtf.Shape([dim])
+    probabilities = widen(probabilities)
     targets = mtf.one_hot(labels, dim, dtype=probabilities.dtype)
     if mask is not None:
-        probabilities, targets = probabilities * mask, targets * mask
+        probabilities, targets = weigh(probabilities, mask), weigh(targets, mask)
     overlap = over_batch(mtf.reduce_sum(probabilities * targets, output_shape=classes))
     total = over_batch(mtf.reduce_sum(probabilities + targets, output_shape=classes))
     dice = (2 * overlap + epsilon) / (total + epsilon)

@@ -1,26 +1,44 @@
-"""The mean over the voxels that count."""
+"""The mean over the voxels that count, and products with their weights."""
+
+import tensorflow as tf
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
 from mtf_imaging.ops.over_batch import over_batch
+from mtf_imaging.ops.precision import widen
+
+
+def weigh(x: mtf.Tensor, mask: mtf.Tensor) -> mtf.Tensor:
+    """Returns `x mask`, and 0 where the mask is 0, even if `x` is NaN or infinite there.
+
+    Args:
+      x: Tensor[...]
+      mask: Tensor with some dimensions of `x`, of any dtype.
+    """
+    mask = mtf.broadcast(mtf.cast(mask, x.dtype), x.shape)
+    return mtf.cwise(tf.math.multiply_no_nan, [x, mask], name="weigh")
 
 
 def masked_mean(x: mtf.Tensor, mask: mtf.Tensor) -> mtf.Tensor:
-    """Computes the mean of `x` over the voxels of a mask: `sum(x mask) / sum(mask)`, or 0 if the mask is empty.
+    """Computes the mean of `x` over the voxels of a mask: `sum(x mask) / sum(mask)`, or 0 if the sum of the mask is 0.
 
-    The sums cover all cases of the batch, also in micro-batches (`over_batch`). Every dimension may be split.
+    The sums cover all cases of the batch, also in micro-batches (`over_batch`). They are computed in float32 if `x` has
+    fewer bits. Every dimension may be split.
 
     Args:
-      x: Tensor[...], with finite values also outside of the mask.
-      mask: Tensor[...] with the shape and dtype of `x`, 1 for the voxels that count and 0 for all others.
+      x: Tensor[...]. Its values outside of the mask do not count, even if they are NaN or infinite.
+      mask: Tensor[...] with the shape of `x` and any dtype, 1 for the voxels that count and 0 for all others, or other
+        weights of the voxels, such as 0.5.
 
     Returns:
-      A scalar Tensor.
+      A scalar Tensor, float32 or larger.
 
     Raises:
       ShapeError: the shapes differ.
     """
     if x.shape != mask.shape:
         raise ShapeError(f"masked_mean: the mask must have the shape of the values, {x.shape}, but it has {mask.shape}")
-    total, count = over_batch(mtf.reduce_sum(x * mask)), over_batch(mtf.reduce_sum(mask))
-    return total / mtf.maximum(count, 1)
+    x = widen(x)
+    total = over_batch(mtf.reduce_sum(weigh(x, mask)))
+    count = over_batch(mtf.reduce_sum(mtf.cast(mask, x.dtype)))
+    return mtf.cwise(tf.math.divide_no_nan, [total, count])

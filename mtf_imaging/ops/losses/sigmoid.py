@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
+from mtf_imaging.ops.precision import widen
 
 
 class SigmoidCrossEntropy(mtf.Operation):
@@ -33,7 +34,8 @@ def sigmoid_cross_entropy(logits: mtf.Tensor, labels: mtf.Tensor, name: str | No
 
     `loss = -labels log(sigmoid(logits)) - (1 - labels) log(1 - sigmoid(logits))`
 
-    It is elementwise: every dimension may be split, and no data is exchanged.
+    It is elementwise: every dimension may be split, and no data is exchanged. It is computed in float32 if the logits
+    have fewer bits.
 
     Args:
       logits: Tensor[...]
@@ -41,7 +43,7 @@ def sigmoid_cross_entropy(logits: mtf.Tensor, labels: mtf.Tensor, name: str | No
       name: name of the operation.
 
     Returns:
-      Tensor[...] with the shape and dtype of the logits.
+      Tensor[...] with the shape of the logits, float32 or larger.
 
     Raises:
       ShapeError: the shapes or dtypes differ.
@@ -51,4 +53,4 @@ def sigmoid_cross_entropy(logits: mtf.Tensor, labels: mtf.Tensor, name: str | No
             "sigmoid_cross_entropy: the labels must have the shape and dtype of the logits, "
             f"{logits.shape} {logits.dtype.name}, but they have {labels.shape} {labels.dtype.name}"
         )
-    return SigmoidCrossEntropy(logits, labels, name).outputs[0]
+    return SigmoidCrossEntropy(widen(logits), widen(labels), name).outputs[0]
