@@ -15,12 +15,21 @@ def weigh(x: mtf.Tensor, mask: mtf.Tensor) -> mtf.Tensor:
       x: Tensor[...]
       mask: Tensor with some dimensions of `x`, of any dtype.
     """
-    mask = mtf.broadcast(mtf.cast(mask, x.dtype), x.shape)
-    return mtf.cwise(tf.math.multiply_no_nan, [x, mask], name="weigh")
+    return _product(x, mtf.broadcast(mtf.cast(mask, x.dtype), x.shape))
+
+
+def _product(x: mtf.Tensor, y: mtf.Tensor) -> mtf.Tensor:
+    """Returns `x y`, and 0 where `y` is 0; so do the gradients of TensorFlow's function."""
+
+    def gradient(op: mtf.Operation, dz: mtf.Tensor) -> list[mtf.Tensor]:
+        x, y = op.inputs
+        return [_product(dz, y), _product(x, dz)]
+
+    return mtf.cwise(tf.math.multiply_no_nan, [x, y], grad_function=gradient, name="weigh")
 
 
 def masked_mean(x: mtf.Tensor, mask: mtf.Tensor) -> mtf.Tensor:
-    """Computes the mean of `x` over the voxels of a mask: `sum(x mask) / sum(mask)`, or 0 if the sum of the mask is 0.
+    """Computes the mean of `x` over the voxels of a mask: `sum(x mask) / sum(mask)`, or 0 if the mask is 0 everywhere.
 
     The sums cover all cases of the batch, also in micro-batches (`over_batch`). They are computed in float32 if `x` has
     fewer bits. Every dimension may be split.
@@ -41,4 +50,4 @@ def masked_mean(x: mtf.Tensor, mask: mtf.Tensor) -> mtf.Tensor:
     x = widen(x)
     total = over_batch(mtf.reduce_sum(weigh(x, mask)))
     count = over_batch(mtf.reduce_sum(mtf.cast(mask, x.dtype)))
-    return mtf.cwise(tf.math.divide_no_nan, [total, count])
+    return total / mtf.where(mtf.equal(count, 0), 1, count)
