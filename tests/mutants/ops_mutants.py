@@ -3,6 +3,7 @@
 from tests.mutants.mutant import mutants
 
 _LOSSES = "tests/ops/test_ops_equal_whole.py dice or cross_entropy or masked_mean or means_at"
+_MASKS = "tests/ops/test_losses.py"
 _NORMS = "tests/ops/test_norms_of_cases.py tests/ops/test_norm_statistics.py values or one_case or uneven or mean_far"
 _RESIZES = "tests/ops/test_interpolation.py tests/ops/test_resize.py tests/ops/test_uneven_windows.py equals_the_whole"
 _PADS = "tests/ops/test_resampling.py"
@@ -23,8 +24,8 @@ MUTANTS = [
             "mtf.reduce_sum(probabilities, output_shape=cases) - mtf",
         ),
         (
-            "probabilities, labels = probabilities * mask, labels * mask",
-            "probabilities, labels = probabilities * mask, labels",
+            "probabilities, labels = weigh(probabilities, mask), weigh(labels, mask)",
+            "probabilities, labels = weigh(probabilities, mask), labels",
         ),
         ("return 1 - mtf.add_n(terms) / len(terms)", "return 1 - mtf.add_n(terms)"),
         ("dice = (2 * overlap + epsilon) / (total + epsilon)", "dice = (2 * overlap + epsilon) / total"),
@@ -36,13 +37,26 @@ MUTANTS = [
     *mutants(
         "mtf_imaging/ops/losses/masked_mean.py",
         "tests/ops/test_ops_equal_whole.py tests/ops/test_second_derivatives.py mask",
-        ("over_batch(mtf.reduce_sum(x * mask))", "over_batch(mtf.reduce_sum(x))"),
-        ("return total / mtf.maximum(count, 1)", "return total / (count + 1)"),
+        ("over_batch(mtf.reduce_sum(weigh(x, mask)))", "over_batch(mtf.reduce_sum(x))"),
+        ("mtf.where(mtf.equal(count, 0), 1, count)", "(count + 1)"),
+        ("mtf.where(mtf.equal(count, 0), 1, count)", "mtf.maximum(count, 1)", "", f"{_MASKS} keras"),
+        ("mtf.cwise(tf.math.multiply_no_nan, [x, y],", "mtf.cwise(tf.multiply, [x, y],", "", f"{_MASKS} keras"),
+        ("_product(x, dz)]", "_product(dz, x)]", "", f"{_MASKS} gradients_of_a_masked"),
+        ("    x = widen(x)\n", "", "", f"{_MASKS} 16_bits"),
+    ),
+    *mutants(
+        "mtf_imaging/ops/losses/dice.py",
+        f"{_MASKS} 16_bits",
+        ("    probabilities = widen(probabilities)\n    labels = mtf", "    labels = mtf"),
+        ("    probabilities = widen(probabilities)\n    targets = mtf", "    targets = mtf"),
     ),
     *mutants(
         "mtf_imaging/ops/losses/cross_entropy.py",
         _LOSSES,
-        ("loss, grad = loss * weight, grad * weight[:, None]", "loss, grad = loss * weight, grad"),
+        ("                grad = tf.math.multiply_no_nan(grad, weight[:, None])\n", ""),
+        ("loss = tf.math.multiply_no_nan(loss, weight)", "loss *= weight", "", f"{_MASKS} outside"),
+        ("SparseSoftmaxCrossEntropy(widen(logits),", "SparseSoftmaxCrossEntropy(logits,", "", f"{_MASKS} 16_bits"),
+        ("mtf.cast(Softmax(widen(x), name)", "mtf.cast(Softmax(x, name)", "", f"{_MASKS} softmax_of_16"),
         (
             "labels = lowering.masked(self.inputs[1])",
             "labels = lowering.tensors[self.inputs[1]].to_laid_out_tensor()",
@@ -55,6 +69,7 @@ MUTANTS = [
         _LOSSES,
         ("return [(mtf.sigmoid(logits) - labels) * dloss", "return [(labels - mtf.sigmoid(logits)) * dloss"),
         ("mtf.negative(logits) * dloss]", "None]"),
+        ("(widen(logits), widen(labels), name)", "(logits, labels, name)", "", f"{_MASKS} 16_bits"),
     ),
     *mutants(
         "mtf_imaging/ops/norm/local.py",

@@ -3,9 +3,39 @@
 from tests.mutants.mutant import mutants
 
 _SLICEWISE = "tests/upstream/test_slicewise.py tests/upstream/test_functions.py"
+_SELECTIONS = "tests/upstream/test_selections.py"
 _FUNCTIONS = "tests/upstream/test_ops.py tests/upstream/test_corrections.py"
 
 MUTANTS = [
+    *mutants(
+        "mtf_imaging/upstream/selections.py",
+        _SELECTIONS,
+        ("mtf.where(condition, dy, 0), output_shape", "mtf.where(condition, 0, dy), output_shape"),
+        ("mtf.where(condition, 0, dy), output_shape", "mtf.where(condition, 0, 1) * dy, output_shape"),
+        ("tf.where(is_here, values, tf.zeros([], x.dtype))", "values * tf.cast(is_here, x.dtype)"),
+        ("tf.where(at == every, stack, tf.zeros([], dy.dtype))", "stack * tf.cast(at == every, dy.dtype)"),
+        ("            at = tails.fill(mesh, at, tails", "            tails.fill(mesh, at, tails"),
+        (" & (stack < dim.size)", ""),
+        ("_summed(mesh, value, self._gone)", "value"),
+        ("return _sums(mesh, self._gone, self.outputs[0])", "return []"),
+        ("x / keep_prob if x.dtype.is_floating else x, 0)", "x, 0)", "", "tests/upstream/test_functions.py"),
+        ("self._exclusive, not self._reverse)", "self._exclusive, self._reverse)"),
+        ("values = _ordered(tf.cast(values, master_dtype(values.dtype)),", "values = _ordered(values,"),
+        (
+            "if x.dtype.is_floating else stack\n            return tf.cast(tf",
+            "if False else stack\n            return tf.cast(tf",
+        ),
+    ),
+    *mutants(
+        "mtf_imaging/upstream/corrections.py",
+        _SELECTIONS,
+        ("[(a, (dy, 0)), (b, (0, dy))]", "[(a, (0, dy)), (b, (dy, 0))]"),
+        ("LeakyReluGrad(op.inputs[0], dy, alpha)", "LeakyReluGrad(op.inputs[0], dy, 0.2)"),
+        (
+            "mtf.gather(logits, targets, vocab_dim, log_z.shape)",
+            "mtf.reduce_sum(logits * mtf.one_hot(targets, vocab_dim, dtype=logits.dtype), reduced_dim=vocab_dim)",
+        ),
+    ),
     *mutants(
         "mtf_imaging/upstream/slicewise.py",
         _SLICEWISE,
@@ -77,7 +107,10 @@ MUTANTS = [
             "",
             "tests/upstream/test_corrections.py repeat",
         ),
-        ("(b, mtf.logical_not(is_first))", "(b, mtf.equal(b, y, output_shape=y.shape))"),
+        (
+            "is_first = mtf.equal(a, y, output_shape=y.shape)",
+            "is_first = mtf.logical_not(mtf.equal(b, y, output_shape=y.shape))",
+        ),
         ("chosen * (dy / mtf.reduce_sum(chosen, output_shape=y.shape))", "chosen * dy"),
         ("[mtf.zeros_like(y) if dy is None else dy for", "[mtf.ones_like(y) if dy is None else dy for"),
         ("mtf.stack(_fill_missing(op, grad_ys), dim.name, axis)", "mtf.stack(_fill_missing(op, grad_ys), dim.name, 0)"),

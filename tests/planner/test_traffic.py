@@ -25,6 +25,8 @@ from tests.harness import pairwise
 from tests.ops.differentiated import ROWS
 from tests.ops.test_second_derivatives import operation_classes, two_derivatives
 from tests.planner.recorder import recorded
+from tests.upstream.test_selections import SHAPES as SELECTIONS
+from tests.upstream.test_selections import selections
 
 mtf = mi.mtf
 
@@ -258,7 +260,9 @@ def test_the_choices_of_processors(split):
 def test_every_operation_class_is_compared():
     """`test_second_derivatives` compares the classes of its rows under all of its layouts."""
     compared = {
-        type(op) for fn, inputs in [(_in_parts, IN_PARTS), (_chosen, CHOSEN)] for op in trace_only(fn, inputs).needed
+        type(op)
+        for fn, inputs in [(_in_parts, IN_PARTS), (_chosen, CHOSEN), (selections, SELECTIONS)]
+        for op in trace_only(fn, inputs).needed
     }
     for row in ROWS:
         compared |= {type(op) for op in trace_only(*two_derivatives(row)).needed}
