@@ -10,12 +10,12 @@ from typing import Any, NoReturn
 
 import tensorflow as tf
 
-from mtf_imaging import compat
+from mtf_imaging import compat, ops
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import NotSupportedError
 from mtf_imaging.ops.activation import LeakyReluGrad
 from mtf_imaging.ops.recompute import recompute
-from mtf_imaging.upstream.faults import title
+from mtf_imaging.upstream.faults import own_pool, title
 
 _operation_init = mtf.Operation.__init__
 _while_loop = mtf.while_loop
@@ -154,8 +154,9 @@ def _softmax_cross_entropy(
 
 
 def _pool(op: mtf.Operation, grad_ys: Sequence[mtf.Tensor | None]) -> list[mtf.Tensor | None]:
+    """Gives the gradient of a maximum to the first of equal voxels, like TensorFlow."""
     (x,), (dy,) = op.inputs, grad_ys
-    ksize, strides, kind = compat.pool_window(op)
+    ksize, strides, _ = compat.pool_window(op)
     for dim, size in zip(x.shape.dims[-1 - len(ksize) : -1], ksize):
         if dim.size % size:
             raise NotSupportedError(
@@ -163,7 +164,7 @@ def _pool(op: mtf.Operation, grad_ys: Sequence[mtf.Tensor | None]) -> list[mtf.T
                 f"windows of {size} leave a remainder of {dim.size % size}. "
                 "Fix: use the pools of mi.ops, which accept any size."
             )
-    return [mtf.pool_backprop(x, op.outputs[0], dy, ksize, strides, kind)]
+    return getattr(ops, own_pool(op))(x, ksize, strides).operation.gradient([dy])
 
 
 def _missing(op: mtf.Operation, grad_ys: Sequence[mtf.Tensor | None]) -> NoReturn:

@@ -58,11 +58,11 @@ def _uneven_reasons(op: mtf.Operation) -> dict[mtf.Dimension, tuple[str, str]]:
     if type(op) in _CONVOLUTIONS:
         return dict.fromkeys(dims, ("the operation needs equal slices", f"use mi.ops.{_convolution(op)}"))
     if isinstance(op, mtf.PoolOperation):
-        return dict.fromkeys(dims, ("the operation needs equal slices", f"use mi.ops.{_own_pool(op)}"))
+        return dict.fromkeys(dims, ("the operation needs equal slices", f"use mi.ops.{own_pool(op)}"))
     return {}
 
 
-def _own_pool(op: mtf.PoolOperation) -> str:
+def own_pool(op: mtf.PoolOperation) -> str:
     """Returns the name of the `mi.ops` pool that replaces a pool."""
     ksize, _, kind = compat.pool_window(op)
     return f"{'max' if 'MAX' in kind else 'avg'}_pool{len(ksize)}d"
@@ -84,6 +84,6 @@ def _reasons(op: mtf.Operation) -> dict[mtf.Dimension | str, tuple[str, str]]:
         ksize, _, _ = compat.pool_window(op)
         dims = op.inputs[0].shape.dims[-1 - len(ksize) : -1]
         ragged = {dim: size for dim, size in zip(dims, ksize) if dim.size % size}
-        fix = f"use mi.ops.{_own_pool(op)}, which exchanges halos"
+        fix = f"use mi.ops.{own_pool(op)}, which exchanges halos"
         return {dim: (f"windows of {size} do not cover it evenly", fix) for dim, size in ragged.items()}
     return {}

@@ -11,7 +11,7 @@ MUTANTS = [
         "mtf_imaging/upstream/selections.py",
         _SELECTIONS,
         ("mtf.where(condition, dy, 0), output_shape", "mtf.where(condition, 0, dy), output_shape"),
-        ("mtf.where(condition, 0, dy), output_shape", "mtf.where(condition, 0, 1) * dy, output_shape"),
+        ("mtf.where(condition, 0, dy), output_shape", "mtf.cast(~condition, dy.dtype) * dy, output_shape"),
         ("tf.where(is_here, values, tf.zeros([], x.dtype))", "values * tf.cast(is_here, x.dtype)"),
         ("tf.where(at == every, stack, tf.zeros([], dy.dtype))", "stack * tf.cast(at == every, dy.dtype)"),
         ("            at = tails.fill(mesh, at, tails", "            tails.fill(mesh, at, tails"),

@@ -205,3 +205,19 @@ def test_dimensions_that_are_combined_need_different_mesh_dimensions(fn):
     specs = {"x": ("x:7", "int32"), "rows": ("i:5", "int32")}
     with pytest.raises(mi.LayoutError, match=r"cannot split both 'x' \(size 7\) and 'i' \(size 5\) over 'm'"):
         mi.Program(lambda x, rows: fn(x, rows), specs, "m:2", "x:m,i:m")
+
+
+@pytest.mark.parametrize("layout", ["", "x:m"])
+def test_gradients_of_max_pools_of_equal_and_unselected_voxels(layout):
+    def fn(x, dy):
+        y = mtf.layers.max_pool2d(x, (2, 2))
+        return mtf.gradients([y], [x], [mtf.reshape(dy, y.shape)])[0]
+
+    x = np.array([[1, 1, 3, 2], [1, 0, 5, 4], [0, 7, 0, 0], [7, 7, 0, 0]], np.float32)[None, ..., None]
+    dy = np.array([[np.nan, 1], [2, np.inf]], np.float32)[None, ..., None]
+    program = mi.Program(fn, {"x": "b:1,x:4,y:4,c:1", "dy": "b:1,x:2,y:2,c:1"}, "m:2", layout)
+    with tf.GradientTape() as tape:
+        voxels = tf.constant(x)
+        tape.watch(voxels)
+        y = tf.nn.max_pool2d(voxels, 2, 2, "VALID")
+    np.testing.assert_array_equal(program(x=x, dy=dy), tape.gradient(y, voxels, tf.constant(dy)))
