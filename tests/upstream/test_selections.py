@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
+from tests import poison
 from tests.exchanges import check_exchanges
 
 mtf = mi.mtf
@@ -167,9 +168,23 @@ def test_dropped_numbers_do_not_count(layout):
         y = mtf.dropout(x, True, rate=0.5)
         return y, mtf.gradients([y], [x], [x])[0]
 
-    for y in mi.Program(fn, {"x": "x:64"}, "r:3", layout, "stacked")(x=np.full(64, np.nan)):
-        assert 16 < np.isnan(y).sum() < 48
-        assert set(y.numpy()[~np.isnan(y)]) == {0}
+    y, dx = mi.Program(fn, {"x": "x:64"}, "r:3", layout, "stacked")(x=np.repeat([np.nan, 1], 32))
+    dropped = np.isnan(y)[:32], np.isnan(dx)[:32]
+    np.testing.assert_array_equal(*dropped)
+    assert 4 < dropped[0].sum() < 28
+    assert (set(y.numpy()[:32][~dropped[0]]), set(y.numpy()[32:])) == ({0}, {0, 2})
+
+
+def test_tails_of_indices_are_not_added():
+    """Without the poison, an index in a tail is 0 and its gradient is 1."""
+
+    def fn(x, rows, logs):
+        return mtf.gradients([mtf.gather(x, rows, X)], [x], [mtf.exp(logs)])[0]
+
+    specs = {"x": "x:7", "rows": ("i:5", "int32"), "logs": "i:5"}
+    with poison.removed():
+        dx = mi.Program(fn, specs, "k:4", "i:k", "stacked")(x=np.zeros(7), rows=[1, 1, 1, 2, 6], logs=np.zeros(5))
+    assert dx.numpy().tolist() == [0, 3, 1, 0, 0, 0, 1]
 
 
 @pytest.mark.parametrize("layout", ["", "x:r"])
