@@ -116,6 +116,31 @@ def test_a_loss_without_sums_over_the_batch_needs_no_extra_pass():
     np.testing.assert_allclose(two["linear/weights"], one["linear/weights"], rtol=1e-9)
 
 
+class Weighted(linear.Linear):
+    """Weights the examples, and not all micro-batches have a weight."""
+
+    def loss(self, image, target):
+        loss, measures = super().loss(image, target)
+        weights = mi.mtf.where(target > 0, 0.125, 0 * target)
+        image = mi.mtf.reduce_sum(image, output_shape=target.shape)
+        return loss + mi.ops.masked_mean(mi.mtf.square(target), weights), {
+            "mean": mi.ops.masked_mean(image, weights),
+            **measures,
+        }
+
+
+def test_a_mean_with_weights_covers_all_micro_batches():
+    rng = np.random.default_rng(0)
+    given = [{"image": rng.normal(size=(4, 8)), "target": np.array([-1.0, -2.0, 3.0, -4.0])}]
+    task = Weighted()
+    for count in (1, 2, 4):
+        rows, _, _ = train(count, task=task, inputs=task.inputs(4), given=given)
+        assert rows[0].tolist() == pytest.approx(
+            train(1, task=task, inputs=task.inputs(4), given=given)[0][0], rel=1e-9
+        )
+        assert np.isclose(rows[0], given[0]["image"][2].sum(), rtol=1e-9).any()  # the only example with a weight
+
+
 class Nested(linear.Linear):
     """A loss whose sum over the batch depends on another sum over the batch."""
 
