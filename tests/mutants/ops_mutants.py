@@ -41,7 +41,7 @@ MUTANTS = [
         ("mtf.where(mtf.equal(count, 0), 1, count)", "(count + 1)"),
         ("mtf.where(mtf.equal(count, 0), 1, count)", "mtf.maximum(count, 1)", "", f"{_MASKS} keras"),
         ("mtf.cwise(tf.math.multiply_no_nan, [x, y],", "mtf.cwise(tf.multiply, [x, y],", "", f"{_MASKS} keras"),
-        ("_product(x, dz)]", "_product(dz, x)]", "", f"{_MASKS} gradients_of_a_masked"),
+        ("_product(x, dz)]", "dz]", "", f"{_MASKS} gradients_of_a_masked"),
         ("    x = widen(x)\n", "", "", f"{_MASKS} 16_bits"),
     ),
     *mutants(
