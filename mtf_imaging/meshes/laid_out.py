@@ -6,6 +6,7 @@ from typing import Self
 import tensorflow as tf
 
 from mtf_imaging.compat import mtf
+from mtf_imaging.meshes.local import partial_dtype
 
 
 class LaidOutTensor:
@@ -59,10 +60,15 @@ Lowered = LaidOutTensor | mtf.LazyAllreduceSum
 
 
 class CanonicalSum(mtf.LazyAllreduceSum):
-    """A deferred sum over processors, whose result is converted to the stack size that its layout requires."""
+    """A deferred sum over processors, whose result is converted to the stack size that its layout requires.
+
+    The partial sums have their `partial_dtype`, so that those of two operations can be added.
+    """
 
     def __init__(self, lazy: mtf.LazyAllreduceSum, canonical: Callable[[LaidOutTensor], LaidOutTensor]) -> None:
-        super().__init__(lazy.mesh_impl, lazy.laid_out_input, lazy.mesh_axes, lazy.add_counter_fn)
+        mesh, partial = lazy.mesh_impl, lazy.laid_out_input
+        partial = mesh.cast(partial, partial_dtype(partial.dtype))
+        super().__init__(mesh, partial, lazy.mesh_axes, lazy.add_counter_fn)
         self._canonical = canonical
         self._result: LaidOutTensor | None = None
 

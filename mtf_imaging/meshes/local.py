@@ -106,6 +106,19 @@ def _silence() -> Iterator[None]:
         logger.setLevel(level)
 
 
+def partial_dtype(dtype: tf.DType) -> tf.DType:
+    """Returns the dtype of partial sums, whose sum over processors is rounded to `dtype`.
+
+    Rounded to 16 bits, partial sums that cancel would lose most digits of their sum.
+    """
+    return tf.float32 if dtype.is_floating and dtype.size < 4 else dtype
+
+
+def as_partial(fn: Callable[..., Any], is_partial: bool) -> Callable[..., Any]:
+    """Returns `fn`, a function of tensors, or if its results are partial sums, `fn` in the `partial_dtype`."""
+    return (lambda *xs: fn(*[tf.cast(x, partial_dtype(x.dtype)) for x in xs])) if is_partial else fn
+
+
 def constant(value: float, dtype: tf.DType) -> tf.Tensor:
     """Returns a scalar constant of any dtype."""
     return tf.constant(dtype.as_numpy_dtype(value), dtype)

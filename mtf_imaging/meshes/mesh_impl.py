@@ -55,7 +55,7 @@ class ShardMeshImpl(_Protocol):
           pieces: for each shard the pieces of its slices without tails; None if no slice has a tail.
 
         Returns:
-          A laid-out tensor with the sum.
+          A laid-out tensor with the sum, float32 if `fn` returns 16-bit numbers.
         """
         options = self.grid.local, summed_axes, varying_axes, batch_ndims
         if pieces is None:
@@ -74,6 +74,7 @@ class ShardMeshImpl(_Protocol):
           summed_axes: mesh axes over which to sum.
           is_gradient: see `window_sum`.
         """
+        x = self.cast(x, local.partial_dtype(x.dtype))
         self._record("sum", summed_axes, x)
         if is_gradient and self.transport.is_between_processes:
             return self._deferred.add(x.tensor_list, summed_axes)
@@ -104,8 +105,10 @@ class ShardMeshImpl(_Protocol):
 
     def allreduce(self, x: Lowered, mesh_axes: Collection[int], reduction_fn_string: str) -> LaidOutTensor:
         x = x.to_laid_out_tensor()
-        self._record("sum", mesh_axes, x)
-        return LaidOutTensor(collectives.allreduce(x.tensor_list, self.transport, mesh_axes, reduction_fn_string))
+        partial = self.cast(x, local.partial_dtype(x.dtype)) if reduction_fn_string == "SUM" else x
+        self._record("sum", mesh_axes, partial)
+        stacks = collectives.allreduce(partial.tensor_list, self.transport, mesh_axes, reduction_fn_string)
+        return self.cast(LaidOutTensor(stacks), x.dtype)
 
     def allconcat(self, x: Lowered, mesh_axis: int, concat_axis: int) -> LaidOutTensor:
         return self.gather(x, {mesh_axis: concat_axis})

@@ -167,6 +167,10 @@ class Shards(mtf.MeshImpl):
             lambda shard, *stacks: local.fold_call(fn, stacks[:n], stacks[n:], *options), *batched, *shared
         )
 
+    def cast(self, x: LaidOutTensor, dtype: tf.DType) -> LaidOutTensor:
+        """Returns a laid-out tensor of a dtype; `x` itself if it has this dtype."""
+        return x if x.dtype == dtype else self.map_stacks(lambda stack: tf.cast(stack, dtype), x)
+
     # Coordinates.
 
     def laid_out_constant(self, value_of: Callable[[tuple[int, ...]], Any]) -> LaidOutTensor:

@@ -8,6 +8,8 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import tensorflow as tf
+
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
 from mtf_imaging.layout.windows import PADDINGS, Window, plan_split
@@ -149,10 +151,9 @@ class Geometry:
         """Returns slices without halos: the adjoint of `widened`, which adds each halo to the neighbor's slice."""
         return halo.narrow(mesh, dx, self.margins(mesh))
 
-    def narrowing(self, mesh: ShardMeshImpl, dx: mtf.Tensor, shape: mtf.Shape | None = None) -> Round:
-        """Returns the exchanges of `narrowed`; `shape` is the narrowed tensor's shape if it differs from `dx.shape`."""
-        slice_shape = mesh.slice_shape(shape or dx.shape)
-        return Round(halo.exchanges(mesh, self.margins(mesh), slice_shape, dx.dtype.size, adjoint=True))
+    def narrowing(self, mesh: ShardMeshImpl, shape: mtf.Shape, dtype: tf.DType) -> Round:
+        """Returns the exchanges of `narrowed` for a tensor of a shape and a dtype."""
+        return Round(halo.exchanges(mesh, self.margins(mesh), mesh.slice_shape(shape), dtype.size, adjoint=True))
 
     def summed_axes(self, mesh: ShardMeshImpl, batch_dims: Iterable[mtf.Dimension]) -> list[int]:
         """Returns the mesh axes over which a sum along the batch and spatial dimensions must be reduced."""

@@ -102,6 +102,8 @@ class Lowering(mtf.Lowering):
     def set_tensor_lowering(self, tensor: mtf.Tensor, laid_out_tensor: Lowered) -> None:
         """Stores the lowered form of a tensor, with stacks of one if the layout splits no dimension of the tensor.
 
+        Sums in float32 are rounded to the dtype of the tensor.
+
         Tensors of one shape then have stacks of the same size, which mesh_tensorflow's generic gradient requires.
 
         Args:
@@ -111,7 +113,7 @@ class Lowering(mtf.Lowering):
         mesh_impl = self.mesh_impl(tensor)
 
         def canonical(x: LaidOutTensor) -> LaidOutTensor:
-            return mesh_impl.canonical(x, tensor.shape)
+            return mesh_impl.canonical(mesh_impl.cast(x, tensor.dtype), tensor.shape)
 
         if isinstance(laid_out_tensor, LaidOutTensor):
             laid_out_tensor = canonical(laid_out_tensor)
@@ -122,8 +124,11 @@ class Lowering(mtf.Lowering):
         super().set_tensor_lowering(tensor, laid_out_tensor)
 
     def is_gradient(self, tensor: mtf.Tensor) -> bool:
-        """Returns whether a tensor is the gradient of a weight, which no operation reads before the update."""
-        return tensor in tensor.mesh.gradients
+        """Returns whether a tensor is the gradient of a weight, which no operation reads before the update.
+
+        A sum in 16 bits is read at once: it is rounded.
+        """
+        return tensor in tensor.mesh.gradients and tensor.dtype.size >= 4
 
     def masked(self, tensor: mtf.Tensor, names: Collection[str] | None = None, fill: float = 0) -> LaidOutTensor:
         """Returns the slices of a tensor with `fill` in their tails, for an operation that combines elements.

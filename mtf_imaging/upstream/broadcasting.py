@@ -15,7 +15,7 @@ from mtf_imaging import compat
 from mtf_imaging.compat import mtf
 from mtf_imaging.meshes import tails
 from mtf_imaging.meshes.laid_out import LaidOutTensor
-from mtf_imaging.meshes.local import first_slice
+from mtf_imaging.meshes.local import as_partial, first_slice, partial_dtype
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 
 _DIVISIONS = tf.compat.v1.floordiv, tf.compat.v1.mod
@@ -34,9 +34,14 @@ def aligned(stack: tf.Tensor, dims: Sequence[mtf.Dimension], full: Sequence[mtf.
 
 
 def reduced(kind: str, stack: tf.Tensor, dims: Sequence[mtf.Dimension], kept: Sequence[mtf.Dimension]) -> tf.Tensor:
-    """Reduces a stack of slices with dimensions `dims` to the dimensions `kept`, in their order."""
+    """Reduces a stack of slices with dimensions `dims` to the dimensions `kept`, in their order.
+
+    A sum of 16-bit numbers is float32. TensorFlow's CPU kernels add float16 numbers in float16, where the sum over a
+    volume soon stops growing.
+    """
     axes = [i + 1 for i, dim in enumerate(dims) if dim not in kept]
     if axes:
+        stack = tf.cast(stack, partial_dtype(stack.dtype)) if kind == "SUM" else stack
         stack = _REDUCTIONS[kind](stack, axes)
     return aligned(stack, [dim for dim in dims if dim in kept], kept)
 
@@ -129,8 +134,10 @@ def lower_einsum(op: mtf.EinsumOperation, lowering: mtf.Lowering) -> None:
         return reduced("SUM", functools.reduce(tf.multiply, factors), dims, kept)
 
     names = [dim.name for dim in summed]
-    value = mesh.map_stacks(local, *[lowering.masked(x, names) for x in op.inputs])
     axes = _split_axes(mesh, summed)
+    sums_in_float16 = y.dtype == tf.float16 and not tf.config.get_visible_devices("GPU")  # as in `reduced`
+    is_wide = bool(axes) or (bool(summed) and (full is not None or sums_in_float16))
+    value = mesh.map_stacks(as_partial(local, is_wide), *[lowering.masked(x, names) for x in op.inputs])
     if kept != y.shape.dims:
         value = mesh.allreduce(value, axes, "SUM") if axes else value
         value, axes = _broadcast(mesh, value, kept, y.shape), []

@@ -15,6 +15,7 @@ from mtf_imaging.compat import mtf
 from mtf_imaging.meshes import tails
 from mtf_imaging.meshes.exchange import Round, sum_over
 from mtf_imaging.meshes.laid_out import LaidOutTensor
+from mtf_imaging.meshes.local import partial_dtype
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 from mtf_imaging.upstream.faults import title
 
@@ -254,5 +255,5 @@ def gradient_exchanges(op: mtf.Operation, mesh: ShardMeshImpl) -> list[Round]:
     forward, rounds = compat.forward_operation(op), []
     for axes in _result_axes(forward, mesh):
         for x in (forward.inputs[i] for i in _sources(forward)):
-            rounds += sum_over(axes - _axes(mesh, x.shape), mesh.slice_shape(x.shape), x.dtype.size)
+            rounds += sum_over(axes - _axes(mesh, x.shape), mesh.slice_shape(x.shape), partial_dtype(x.dtype).size)
     return rounds

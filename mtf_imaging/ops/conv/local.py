@@ -200,6 +200,60 @@ class Taps:
         return tf.concat(gradients, self.axis - 1)
 
 
+@dataclasses.dataclass(frozen=True)
+class SingleWindows:
+    """A convolution whose stride has no meaning along some dimensions, because they have a single window.
+
+    For one input channel, a single window along the last dimension and a stride above 1, oneDNN's kernels (TensorFlow
+    2.21) read other memory than their input, also in the filter gradient. So `x` is cut to the voxels of the single
+    windows, which have stride 1 then.
+
+    Attributes:
+      shape: shape of `x`.
+      kept: shape of the part of `x` that windows read.
+      pads: padding of this part, (before, after) for each dimension.
+      rest: strides, padding and dilations of the convolution of the padded part.
+    """
+
+    shape: list[int]
+    kept: list[int]
+    pads: list[tuple[int, int]]
+    rest: tuple[list[int], str, Sequence[int]]
+
+    @classmethod
+    def make(
+        cls, shape: Sequence[int], kernel: Sequence[int], strides: Sequence[int], padding: str, dilations: Sequence[int]
+    ) -> Self | None:
+        """Returns None if all dimensions with a stride have several windows."""
+        windows = [Window(k, s, d, padding) for k, s, d in zip(kernel, strides, dilations, strict=True)]
+        single = [w.stride > 1 and w.output_size(n) == 1 for w, n in zip(windows, shape[1:-1], strict=True)]
+        if not any(single):
+            return None
+        kept, pads = list(shape), [(0, 0) for _ in shape]
+        for axis, (window, is_single) in enumerate(zip(windows, single), 1):
+            before, after = window.pads(shape[axis])
+            if is_single:
+                after = window.extent - before - shape[axis]
+            kept[axis], pads[axis] = shape[axis] + min(after, 0), (before, max(after, 0))
+        rest = [1 if is_single else w.stride for w, is_single in zip(windows, single)], "VALID", dilations
+        return cls(list(shape), kept, pads, rest)
+
+    @property
+    def read_shape(self) -> list[int]:
+        """The shape of `read`."""
+        return [size + sum(pads) for size, pads in zip(self.kept, self.pads)]
+
+    def read(self, x: tf.Tensor) -> tf.Tensor:
+        """Returns the voxels that windows read, with padding."""
+        x = x if self.kept == self.shape else tf.slice(x, [0] * len(self.kept), self.kept)
+        return tf.pad(x, self.pads) if any(map(any, self.pads)) else x
+
+    def spread(self, dx: tf.Tensor) -> tf.Tensor:
+        """The adjoint of `read`."""
+        dx = tf.slice(dx, [before for before, _ in self.pads], self.kept)
+        return tf.pad(dx, [(0, size - kept) for size, kept in zip(self.shape, self.kept)])
+
+
 def native(kernel: Sequence[int], strides: Sequence[int], padding: str, dilations: Sequence[int]) -> dict[str, Any]:
     """Returns the arguments of TensorFlow's kernels.
 

@@ -13,7 +13,7 @@ from mtf_imaging.compat import mtf
 from mtf_imaging.meshes import tails
 from mtf_imaging.meshes.exchange import Round, sum_over
 from mtf_imaging.meshes.laid_out import LaidOutTensor
-from mtf_imaging.meshes.local import Piece
+from mtf_imaging.meshes.local import Piece, as_partial, partial_dtype
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 from mtf_imaging.ops.conv import grouped as local_conv
 from mtf_imaging.ops.conv.group_split import GroupSplit
@@ -96,6 +96,10 @@ class _ConvOperation(WindowOperation):
         windows = self.geometry.windows
         return [w.stride for w in windows], self.geometry.local_padding(mesh), [w.dilation for w in windows]
 
+    def _is_partial(self, mesh: ShardMeshImpl, other: mtf.Dimension) -> bool:
+        """Returns whether the result is a sum over the processors that split the channels `other` of the inputs."""
+        return self._groups.number == 1 and first_axis(mesh, other) is not None
+
     def _set_result(
         self, lowering: mtf.Lowering, value: LaidOutTensor, own: mtf.Dimension, other: mtf.Dimension
     ) -> None:
@@ -104,11 +108,10 @@ class _ConvOperation(WindowOperation):
         Without groups, it is their sum over the processors that split `other`.
         """
         mesh = lowering.mesh_impl(self)
-        axis = first_axis(mesh, other)
         if self._groups.number > 1:
             value = self._groups.merged(mesh, value, own)
-        elif axis is not None:
-            value = mtf.LazyAllreduceSum(mesh, value, [axis])
+        elif self._is_partial(mesh, other):
+            value = mtf.LazyAllreduceSum(mesh, value, [first_axis(mesh, other)])
         lowering.set_tensor_lowering(self.outputs[0], value)
 
     def _result_exchanges(self, mesh: ShardMeshImpl, own: mtf.Dimension, other: mtf.Dimension) -> list[Round]:
@@ -116,7 +119,8 @@ class _ConvOperation(WindowOperation):
         (y,), axis = self.outputs, first_axis(mesh, other)
         if self._groups.number > 1:
             return self._groups.merging(mesh, y, own)
-        return sum_over([] if axis is None else [axis], mesh.slice_shape(y.shape), y.dtype.size, lazy=True)
+        itemsize = partial_dtype(y.dtype).size
+        return sum_over([] if axis is None else [axis], mesh.slice_shape(y.shape), itemsize, lazy=True)
 
 
 class Conv(_ConvOperation):
@@ -139,7 +143,9 @@ class Conv(_ConvOperation):
         x, f = lowering.masked(self.inputs[0]), lowering.masked(self.inputs[1], self._filter_names(-2))
         strides, padding, dilations = self._local_args(mesh)
         y = mesh.window(
-            lambda x, f: local_conv.conv(x, f, strides, padding, dilations),
+            as_partial(
+                lambda x, f: local_conv.conv(x, f, strides, padding, dilations), self._is_partial(mesh, self._in_dim)
+            ),
             [self._groups.split(mesh, self.geometry.widened(mesh, x), self._in_dim)],
             [self._groups.split(mesh, f, self._out_dim)],
             self._filter_axes(mesh),
@@ -196,19 +202,25 @@ class ConvInputGrad(_ConvOperation):
                 f = local_conv.adjoint_filter(f, groups)
             return local_conv.conv(y, f, strides, "VALID", dilations)
 
+        is_partial = self._is_partial(mesh, self._out_dim)
         if self.geometry.adjoint_margins(mesh) is None:
             y = self._groups.split(mesh, y, self._out_dim)
-            x = mesh.window(conv_then_narrow, [y], [f], self._filter_axes(mesh), self.geometry.batch_ndims)
+            x = mesh.window(
+                as_partial(conv_then_narrow, is_partial), [y], [f], self._filter_axes(mesh), self.geometry.batch_ndims
+            )
             x = self.geometry.narrowed(mesh, x)
         else:
             y = self._groups.split(mesh, self.geometry.adjoint_widened(mesh, y), self._out_dim)
-            x = mesh.window(widen_then_conv, [y], [f], self._filter_axes(mesh), self.geometry.batch_ndims)
+            x = mesh.window(
+                as_partial(widen_then_conv, is_partial), [y], [f], self._filter_axes(mesh), self.geometry.batch_ndims
+            )
         self._set_result(lowering, x, self._in_dim, self._out_dim)
 
     def exchanges(self, mesh: ShardMeshImpl) -> list[Round]:
         if self.geometry.adjoint_margins(mesh) is None:
             (x,) = self.outputs
-            halos = self.geometry.narrowing(mesh, x, self._groups.split_shape(mesh, x.shape))
+            dtype = partial_dtype(x.dtype) if self._is_partial(mesh, self._out_dim) else x.dtype
+            halos = self.geometry.narrowing(mesh, self._groups.split_shape(mesh, x.shape), dtype)
         else:
             halos = self.geometry.adjoint_widening(mesh, self.inputs[0])
         return [
@@ -262,15 +274,18 @@ class ConvFilterGrad(_ConvOperation):
             y = self.geometry.adjoint_widened(mesh, y)
         elif not by_voxels:
             x = self.geometry.widened(mesh, x)
+        axes, pieces = self.geometry.summed_axes(mesh, self._batch_dims), self._pieces(mesh, by_voxels)
+        is_partial = pieces is not None or any(mesh.grid.shards[axis] > 1 for axis in axes)
         df = mesh.window_sum(
-            over_voxels if by_voxels else over_windows,
+            as_partial(over_voxels if by_voxels else over_windows, is_partial),
             [self._groups.split(mesh, x, self._in_dim), self._groups.split(mesh, y, self._out_dim)],
-            self.geometry.summed_axes(mesh, self._batch_dims),
+            axes,
             self._filter_axes(mesh),
             self.geometry.batch_ndims,
             is_gradient=lowering.is_gradient(self.outputs[0]),
-            pieces=self._pieces(mesh, by_voxels),
+            pieces=pieces,
         )
+        df = mesh.cast(df, self.outputs[0].dtype)
         lowering.set_tensor_lowering(self.outputs[0], self._groups.merged(mesh, df, self._out_dim))
 
     def _pieces(self, mesh: ShardMeshImpl, by_voxels: bool) -> list[list[Piece]] | None:
@@ -319,6 +334,10 @@ class ConvFilterGrad(_ConvOperation):
             *rounds,
             *self._groups.splitting(mesh, x_slice, x.dtype.size, self._in_dim),
             *self._y_splitting(mesh, widened=by_voxels and bool(self.geometry.margins(mesh))),
-            *sum_over(self.geometry.summed_axes(mesh, self._batch_dims), self._filter_slice(mesh), df.dtype.size),
+            *sum_over(
+                self.geometry.summed_axes(mesh, self._batch_dims),
+                self._filter_slice(mesh),
+                partial_dtype(df.dtype).size,
+            ),
             *self._groups.merging(mesh, df, self._out_dim),
         ]

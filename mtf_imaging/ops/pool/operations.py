@@ -74,7 +74,10 @@ class MaxPoolGrad(_PoolOperation):
 
     def exchanges(self, mesh: ShardMeshImpl) -> list[Round]:
         (x, _), (dx,) = self.inputs, self.outputs
-        return [self.geometry.widening(mesh, x, tails.lowest(x.dtype)), self.geometry.narrowing(mesh, dx)]
+        return [
+            self.geometry.widening(mesh, x, tails.lowest(x.dtype)),
+            self.geometry.narrowing(mesh, dx.shape, dx.dtype),
+        ]
 
 
 class TakeLargest(_PoolOperation):
@@ -147,7 +150,7 @@ class AvgPoolGrad(_PoolOperation):
         lowering.set_tensor_lowering(self.outputs[0], geometry.narrowed(mesh, dx))
 
     def exchanges(self, mesh: ShardMeshImpl) -> list[Round]:
-        return [self.geometry.narrowing(mesh, self.outputs[0])]
+        return [self.geometry.narrowing(mesh, self.outputs[0].shape, self.outputs[0].dtype)]
 
 
 def _correct_borders(geometry: Geometry, mesh: ShardMeshImpl, y: LaidOutTensor) -> LaidOutTensor:

@@ -100,4 +100,4 @@ class DepthToSpace(_BlockOperation):
 
     def exchanges(self, mesh: ShardMeshImpl) -> list[Round]:
         gathering = self._gathering(mesh, mesh.slice_shape(self.inputs[0].shape))
-        return [*gathering, self.geometry.narrowing(mesh, self.outputs[0])]
+        return [*gathering, self.geometry.narrowing(mesh, self.outputs[0].shape, self.outputs[0].dtype)]

@@ -6,6 +6,7 @@ from mtf_imaging import upstream
 from mtf_imaging.compat import is_sum, loop_body, loop_condition, mtf
 from mtf_imaging.meshes import ShardMeshImpl
 from mtf_imaging.meshes.exchange import Exchange, Round, sum_over
+from mtf_imaging.meshes.local import partial_dtype
 
 _SUMS = (  # mesh_tensorflow operations that sum over the dimensions missing from their results
     mtf.ReduceOperation,
@@ -47,7 +48,7 @@ def traffic(operations: Iterable[mtf.Operation], mesh: ShardMeshImpl) -> dict[mt
         if put_off:
             axes = lazy[inputs[0]][1][0].axes
             unread.update(inputs)  # unless another operation reads them
-            (total,) = sum_over(axes, mesh.slice_shape(op.outputs[0].shape), op.outputs[0].dtype.size)
+            (total,) = sum_over(axes, mesh.slice_shape(op.outputs[0].shape), partial_dtype(op.outputs[0].dtype).size)
             lazy[op.outputs[0]] = (op, total.exchanges)
             continue
         if unchanged:  # the operation does not compute anything from its other inputs
@@ -99,8 +100,8 @@ def rounds(op: mtf.Operation, mesh: ShardMeshImpl) -> list[Round]:
         if isinstance(op, mtf.EinsumOperation):  # sums before it broadcasts to dimensions that no input has
             kept = [dim for dim in kept if dim in dims]
         axes = [axis for axis in mesh.split_axes(mtf.Shape(gone)) if axis is not None]
-        lazy = is_sum(op) and kept == y.shape.dims
-        return sum_over(axes, mesh.slice_shape(mtf.Shape(kept)), y.dtype.size, lazy)
+        lazy, dtype = is_sum(op) and kept == y.shape.dims, partial_dtype(y.dtype) if is_sum(op) else y.dtype
+        return sum_over(axes, mesh.slice_shape(mtf.Shape(kept)), dtype.size, lazy)
     return upstream.EXCHANGES.get(type(op), lambda op, mesh: [])(op, mesh)
 
 
