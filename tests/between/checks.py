@@ -36,6 +36,7 @@ from tests.models import test_unet3d
 from tests.ops import (
     differentiated,
     padded,
+    partial_sums,
     sampled_boxes,
     test_ops_equal_whole,
     test_recompute,
@@ -63,6 +64,12 @@ def numpy(results):
 def check_operation(name, dtype, mesh_shape, layout):
     """Compares an operation and its gradients with TensorFlow."""
     harness.check(CASES[name], dtype, mesh_shape, layout, "collective")
+
+
+def check_sums(dtype, processors):
+    """Compares sums over processors in 16 bits with float64."""
+    for name in partial_sums.SUMS:
+        partial_sums.check(name, dtype, processors, "collective")
 
 
 def check_setting(setting, dtype):

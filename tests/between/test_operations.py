@@ -160,3 +160,9 @@ def test_any_setting(groups, setting):
 @given(any_settings())
 def test_many_settings(groups, setting):
     _check_any(groups, setting)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("num", "processors", "dtype"), [(2, 6, "float16"), (3, 3, "bfloat16")])
+def test_sums_in_16_bits_are_rounded_once(groups, num, processors, dtype):
+    groups.get(num).run(checks.check_sums, dtype, processors)

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging.planner.bench.memory import tensors_above
+from tests.ops import partial_sums
 
 mtf = mi.mtf
 PRECISION = {"float16": 2**-10, "bfloat16": 2**-7, "float32": 1e-6}
@@ -86,3 +87,20 @@ def test_a_max_pool_keeps_no_copy_for_its_gradient(dtype):
     if nbytes is None:
         pytest.skip("TensorFlow reports no memory statistics for this CPU")
     assert nbytes < 16 * x.dtype.size * tf.size(x).numpy()
+
+
+@pytest.mark.mostly_slow(fast=0.3)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize(
+    ("processors", "mesh_impl"), [(1, "stacked"), (5, "stacked"), (2, "placement"), (3, "placement")]
+)
+@pytest.mark.parametrize("name", partial_sums.SUMS)
+def test_sums_over_processors_are_rounded_once(name, processors, mesh_impl, dtype):
+    partial_sums.check(name, dtype, processors, mesh_impl)
+
+
+@pytest.mark.parametrize("name", partial_sums.SUMS)
+def test_sums_in_float32_are_not_converted(name):
+    row = partial_sums.SUMS[name]
+    graph = mi.Program(row.fn, {"large": row.large, "other": row.other}, "m:2", "s:m", "placement").function.graph
+    assert not [op for op in graph.get_operations() if op.type == "Cast" and op.inputs[0].dtype == tf.float32]
