@@ -187,6 +187,16 @@ MUTANTS = [
         ("0 if axis is None else shard[axis] for axis in split)", "0 for axis in split)"),
     ),
     *mutants(
+        "mtf_imaging/meshes/laid_out.py",
+        "tests/ops/test_sixteen_bits.py once",
+        ("partial = mesh.cast(partial, partial_dtype(partial.dtype))", "partial = mesh.cast(partial, tf.bfloat16)"),
+    ),
+    *mutants(
+        "mtf_imaging/meshes/mesh_impl.py",
+        "tests/ops/test_sixteen_bits.py once",
+        ("        x = self.cast(x, local.partial_dtype(x.dtype))\n", ""),
+    ),
+    *mutants(
         "mtf_imaging/meshes/deferred.py",
         "tests/meshes/test_deferred.py",
         ("size * _BUCKETS // total", "size * _BUCKETS // (2 * total)"),

@@ -8,6 +8,7 @@ _NORMS = "tests/ops/test_norms_of_cases.py tests/ops/test_norm_statistics.py val
 _RESIZES = "tests/ops/test_interpolation.py tests/ops/test_resize.py tests/ops/test_uneven_windows.py equals_the_whole"
 _PADS = "tests/ops/test_resampling.py"
 _SMALL = "tests/ops/test_small_faults.py"
+_SUMS = "tests/ops/test_sixteen_bits.py once"
 _WINDOWS = "tests/ops/test_uneven_windows.py test_equals_the_whole or float64"
 
 MUTANTS = [
@@ -176,7 +177,7 @@ MUTANTS = [
             "wide[dim] = size * strides[place] + geometry.windows[place].extent",
         ),
         (
-            "        elif axis is not None:\n            value = mtf.Lazy",
+            "        elif self._is_partial(mesh, other):\n            value = mtf.Lazy",
             "        elif False:\n            value = mtf.Lazy",
             "",
             _WINDOWS,
@@ -187,6 +188,20 @@ MUTANTS = [
             "",
             "tests/ops/test_ops_equal_whole.py conv2d and equals",
         ),
+        ("is_partial = pieces is not None or any(mesh", "is_partial = pieces is not None and any(mesh", "", _SUMS),
+        ("self._is_partial(mesh, self._in_dim)\n", "False\n", "", _SUMS),
+        ("is_partial = self._is_partial(mesh, self._out_dim)\n", "is_partial = False\n", "", _SUMS),
+        ("                partial_dtype(df.dtype).size", "                df.dtype.size", "", _SUMS),
+        ("dtype = partial_dtype(x.dtype) if self._is", "dtype = x.dtype if self._is", "", _SUMS),
+    ),
+    *mutants(
+        "mtf_imaging/ops/conv/local.py",
+        "tests/ops/test_kernels.py",
+        ("w.stride > 1 and w.output_size(n) == 1 for", "w.stride > 1 for"),
+        ("rest = [1 if is_single else w.stride for", "rest = [w.stride for"),
+        ("after = window.extent - before - shape[axis]", "after = window.extent - before - shape[axis] + 1"),
+        ("(before, max(after, 0))", "(0, before + max(after, 0))"),
+        ("[before for before, _ in self.pads]", "[0 for _ in self.pads]"),
     ),
     *mutants(
         "mtf_imaging/ops/pool/operations.py",

@@ -86,6 +86,8 @@ MUTANTS = [
             "",
             _SLICEWISE,
         ),
+        ("tf.cast(stack, partial_dtype(stack.dtype)) if", "stack if", "", "tests/ops/test_sixteen_bits.py once"),
+        ("is_wide = bool(axes) or (bool", "is_wide = bool(axes) and (bool", "", "tests/ops/test_sixteen_bits.py once"),
     ),
     *mutants(
         "mtf_imaging/upstream/slicewise.py",

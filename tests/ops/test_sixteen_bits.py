@@ -92,7 +92,7 @@ def test_a_max_pool_keeps_no_copy_for_its_gradient(dtype):
 @pytest.mark.mostly_slow(fast=0.3)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize(
-    ("processors", "mesh_impl"), [(1, "stacked"), (5, "stacked"), (2, "placement"), (3, "placement")]
+    ("processors", "mesh_impl"), [(1, "stacked"), (5, "stacked"), (13, "stacked"), (2, "placement"), (3, "placement")]
 )
 @pytest.mark.parametrize("name", partial_sums.SUMS)
 def test_sums_over_processors_are_rounded_once(name, processors, mesh_impl, dtype):

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from mtf_imaging.ops.conv import local
-from mtf_imaging.ops.conv.local import SingleWindows, Taps
+from mtf_imaging.ops.conv.local import ReadRegion, Taps
 
 
 def _by_group(dtype: tf.DType, inputs: int) -> bool:
@@ -65,8 +65,8 @@ def conv(x: tf.Tensor, f: tf.Tensor, strides: Sequence[int], padding: str, dilat
     """Returns the grouped convolution of `x` with `f`: `[batch, outputs..., out]`."""
     *kernel, inputs, outputs = f.shape.as_list()
     groups = x.shape[-1] // inputs
-    if single := SingleWindows.make(x.shape.as_list(), kernel, strides, padding, dilations):
-        return conv(single.read(x), f, *single.rest)
+    if region := ReadRegion.make(x.shape.as_list(), kernel, strides, padding, dilations):
+        return conv(region.read(x), f, *region.rest)
     if groups == 1:
         return local.conv(x, f, strides, padding, dilations)
     if _by_group(x.dtype, inputs):
@@ -91,8 +91,8 @@ def conv_input_grad(
     """Returns the gradient with respect to `x`, of the given shape."""
     *kernel, inputs, outputs = f.shape.as_list()
     groups = shape[-1] // inputs
-    if single := SingleWindows.make(shape, kernel, strides, padding, dilations):
-        return single.spread(conv_input_grad(single.read_shape, f, dy, *single.rest))
+    if region := ReadRegion.make(shape, kernel, strides, padding, dilations):
+        return region.spread(conv_input_grad(region.read_shape, f, dy, *region.rest))
     if groups == 1:
         return local.conv_input_grad(shape, f, dy, strides, padding, dilations)
     if _by_group(dy.dtype, inputs):
@@ -120,8 +120,9 @@ def conv_filter_grad(
     """Returns the gradient with respect to the filter, of the given shape, summed over the batch."""
     *kernel, inputs, outputs = shape
     groups = x.shape[-1] // inputs
-    if single := SingleWindows.make(x.shape.as_list(), kernel, strides, padding, dilations):
-        return conv_filter_grad(single.read(x), shape, dy, *single.rest)
+    pads_itself = padding == "SAME" and x.dtype == tf.bfloat16 and not tf.config.get_visible_devices("GPU")
+    if region := ReadRegion.make(x.shape.as_list(), kernel, strides, padding, dilations, pads_itself):
+        return conv_filter_grad(region.read(x), shape, dy, *region.rest)
     if groups == 1:
         return local.conv_filter_grad(x, shape, dy, strides, padding, dilations)
     if _by_group(x.dtype, inputs):

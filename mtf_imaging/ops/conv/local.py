@@ -201,12 +201,15 @@ class Taps:
 
 
 @dataclasses.dataclass(frozen=True)
-class SingleWindows:
-    """A convolution whose stride has no meaning along some dimensions, because they have a single window.
+class ReadRegion:
+    """The voxels of `x` that windows read, with explicit padding, where TensorFlow's kernels read other memory.
 
-    For one input channel, a single window along the last dimension and a stride above 1, oneDNN's kernels (TensorFlow
-    2.21) read other memory than their input, also in the filter gradient. So `x` is cut to the voxels of the single
-    windows, which have stride 1 then.
+    For one input channel, a single window along the last dimension and a stride above 1, oneDNN's convolution
+    (TensorFlow 2.21) reads other memory than its input. The stride of a single window has no meaning, so `x` is cut to
+    the voxels of the window, and the stride becomes 1.
+
+    In bfloat16, oneDNN's filter gradient with padding reads such memory for some small shapes, even with stride 1. So
+    `x` is padded explicitly.
 
     Attributes:
       shape: shape of `x`.
@@ -222,12 +225,18 @@ class SingleWindows:
 
     @classmethod
     def make(
-        cls, shape: Sequence[int], kernel: Sequence[int], strides: Sequence[int], padding: str, dilations: Sequence[int]
+        cls,
+        shape: Sequence[int],
+        kernel: Sequence[int],
+        strides: Sequence[int],
+        padding: str,
+        dilations: Sequence[int],
+        pads_itself: bool = False,
     ) -> Self | None:
-        """Returns None if all dimensions with a stride have several windows."""
+        """Returns None if every dimension with a stride has several windows, unless `pads_itself`."""
         windows = [Window(k, s, d, padding) for k, s, d in zip(kernel, strides, dilations, strict=True)]
         single = [w.stride > 1 and w.output_size(n) == 1 for w, n in zip(windows, shape[1:-1], strict=True)]
-        if not any(single):
+        if not any(single) and not pads_itself:
             return None
         kept, pads = list(shape), [(0, 0) for _ in shape]
         for axis, (window, is_single) in enumerate(zip(windows, single), 1):
