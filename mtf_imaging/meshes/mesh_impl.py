@@ -64,7 +64,7 @@ class ShardMeshImpl(_Protocol):
             x = self.map_shards(
                 lambda shard, own, *stacks: local.fold_sum_of_pieces(fn, stacks, own, *options), pieces, *batched
             )
-        return self.sum_shards(x, summed_axes, is_gradient)
+        return self.sum_shards(self.cast(x, local.partial_dtype(x.dtype)), summed_axes, is_gradient)
 
     def sum_shards(self, x: LaidOutTensor, summed_axes: Collection[int], is_gradient: bool = False) -> LaidOutTensor:
         """Sums over processors, for stacks that are already summed over the processors of each shard.
@@ -74,7 +74,6 @@ class ShardMeshImpl(_Protocol):
           summed_axes: mesh axes over which to sum.
           is_gradient: see `window_sum`.
         """
-        x = self.cast(x, local.partial_dtype(x.dtype))
         self._record("sum", summed_axes, x)
         if is_gradient and self.transport.is_between_processes:
             return self._deferred.add(x.tensor_list, summed_axes)

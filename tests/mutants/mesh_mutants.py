@@ -194,7 +194,7 @@ MUTANTS = [
     *mutants(
         "mtf_imaging/meshes/mesh_impl.py",
         "tests/ops/test_sixteen_bits.py once",
-        ("        x = self.cast(x, local.partial_dtype(x.dtype))\n", ""),
+        ("self.cast(x, local.partial_dtype(x.dtype)), summed_axes", "x, summed_axes"),
     ),
     *mutants(
         "mtf_imaging/meshes/deferred.py",

@@ -204,6 +204,11 @@ MUTANTS = [
         ("[before for before, _ in self.pads]", "[0 for _ in self.pads]"),
     ),
     *mutants(
+        "mtf_imaging/ops/conv/grouped.py",
+        "tests/ops/test_kernels.py",
+        ('pads_itself = padding == "SAME" and', 'pads_itself = padding == "VALID" and'),
+    ),
+    *mutants(
         "mtf_imaging/ops/pool/operations.py",
         "tests/ops/test_uneven_windows.py test_equals_the_whole or float64 or infinite_tails",
         (

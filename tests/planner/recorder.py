@@ -32,9 +32,8 @@ def recorded():
     Halos are exchanged as between devices, not gathered from the stack.
     """
     exchanges = []
-    receive, allreduce = collectives.receive, ShardMeshImpl.allreduce
+    receive, allreduce = collectives.receive, collectives.allreduce
     sum_shards, gather, alltoall = ShardMeshImpl.sum_shards, ShardMeshImpl.gather, ShardMeshImpl.alltoall
-    sum_gradient = ShardMeshImpl.sum_gradient
 
     def noted_receive(stacks, transport, axis, source_pcoord, fill):
         nbytes = math.prod(stacks[0].shape[1:]) * stacks[0].dtype.size
@@ -43,18 +42,15 @@ def recorded():
             exchanges.append(Exchange("halo", (axis,), nbytes, distance))
         return receive(stacks, transport, axis, source_pcoord, fill)
 
-    def noted_allreduce(self, x, mesh_axes, reduction):
-        exchanges.append(Exchange("sum", tuple(sorted(set(mesh_axes))), _nbytes(x.to_laid_out_tensor())))
-        return allreduce(self, x, mesh_axes, reduction)
+    def noted_allreduce(stacks, transport, axes, *options, **names):
+        nbytes = math.prod(stacks[0].shape[1:]) * stacks[0].dtype.size
+        exchanges.append(Exchange("sum", tuple(sorted(set(axes))), nbytes))
+        return allreduce(stacks, transport, axes, *options, **names)
 
     def noted_sum_shards(self, x, summed_axes, is_gradient=False):
         if summed_axes:
             exchanges.append(Exchange("sum", tuple(sorted(set(summed_axes))), _nbytes(x)))
         return sum_shards(self, x, summed_axes, is_gradient)
-
-    def noted_sum_gradient(self, lazy):
-        exchanges.append(Exchange("sum", tuple(sorted(set(lazy.mesh_axes))), _nbytes(lazy.laid_out_input)))
-        return sum_gradient(self, lazy)
 
     def noted_gather(self, x, dims):
         if dims:
@@ -81,10 +77,9 @@ def recorded():
         patch.setattr(Far, "narrow", noted_narrow_far)
         patch.setattr(planning, "plan", functools.partial(planning.plan, gathers=False))
         patch.setattr(collectives, "receive", noted_receive)
+        patch.setattr(collectives, "allreduce", noted_allreduce)
         for name, noted in (
-            ("allreduce", noted_allreduce),
             ("sum_shards", noted_sum_shards),
-            ("sum_gradient", noted_sum_gradient),
             ("gather", noted_gather),
             ("alltoall", noted_alltoall),
         ):
