@@ -27,6 +27,7 @@ class Sum:
       large: shape of `large`; the values depend on the position along dimension `s`.
       other: shape of `other`.
       roundings: number of roundings in the unsplit computation.
+      mesh, layout: more mesh dimensions and rules, if dimension `s` is split.
     """
 
     fn: Callable
@@ -34,6 +35,8 @@ class Sum:
     large: str
     other: str = "one:1"
     roundings: int = 1
+    mesh: str = ""
+    layout: str = ""
 
 
 def _gradient(y, weights, x):
@@ -104,6 +107,8 @@ SUMS = {
         lambda x, f: tf.nn.conv2d_transpose(x, f, [2, 8, 6, 2], 2, "SAME"),
         CHANNELS,
         f"k0:3,k1:2,o:2,s:{SIZE}",
+        mesh=",n:2",
+        layout=",x:n",  # partial sums have halos
     ),
     "einsum": Sum(_einsum(["a", "o"]), lambda x, w: tf.einsum("as,so->ao", x, w), f"a:3,s:{SIZE}", f"s:{SIZE},o:2"),
     "einsum of one": Sum(_einsum(["a"]), lambda x, w: tf.einsum("as,s->a", x, w), f"a:3,s:{SIZE}", f"s:{SIZE}"),
@@ -132,7 +137,8 @@ def check(name, dtype, processors, mesh_impl):
     row = SUMS[name]
     values = {"large": _values(row.large, dtype, True), "other": _values(row.other, dtype, False)}
     specs = {"large": (row.large, dtype), "other": (row.other, dtype)}
-    program = mi.Program(row.fn, specs, f"m:{processors}", "s:m", mesh_impl)
+    mesh, layout = (f"m:{processors}{row.mesh}", f"s:m{row.layout}") if processors > 1 else ("", "")
+    program = mi.Program(row.fn, specs, mesh, layout, mesh_impl)
     result = program(**values)
     assert result.dtype == dtype
     exact = np.asarray(row.reference(*(tf.constant(x, tf.float64) for x in values.values())))

@@ -102,5 +102,7 @@ def test_sums_over_processors_are_rounded_once(name, processors, mesh_impl, dtyp
 @pytest.mark.parametrize("name", partial_sums.SUMS)
 def test_sums_in_float32_are_not_converted(name):
     row = partial_sums.SUMS[name]
-    graph = mi.Program(row.fn, {"large": row.large, "other": row.other}, "m:2", "s:m", "placement").function.graph
+    graph = mi.Program(
+        row.fn, {"large": row.large, "other": row.other}, f"m:2{row.mesh}", f"s:m{row.layout}"
+    ).function.graph
     assert not [op for op in graph.get_operations() if op.type == "Cast" and op.inputs[0].dtype == tf.float32]
