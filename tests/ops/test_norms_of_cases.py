@@ -1,10 +1,13 @@
 """Instance and group norm: trained variables, channels split within a group, bfloat16, and invalid calls."""
 
+import re
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
+from mtf_imaging.program.tracing import trace_only
 
 SIZES = (2, 4, 6, 2, 8)
 SHAPE = "batch:2,x:4,y:6,z:2,channels:8"
@@ -127,3 +130,31 @@ def test_cases_do_not_affect_each_other():
 def test_wrong_calls(norm, message):
     with pytest.raises(mi.ShapeError, match=message):
         mi.Program(norm, {"x": SHAPE})
+
+
+@pytest.mark.parametrize(
+    ("norm", "shape", "is_legal"),
+    [
+        (lambda x: mi.ops.instance_norm(x, name="norm"), "batch:3,x:1,y:1,channels:4", False),
+        (lambda x: mi.ops.instance_norm(x, name="norm"), "batch:1,x:2,y:1,channels:1", True),
+        (lambda x: mi.ops.group_norm(x, 4, name="norm"), "batch:3,x:1,channels:4", False),
+        (lambda x: mi.ops.group_norm(x, 2, name="norm"), "batch:3,x:1,channels:4", True),
+        (lambda x: mi.ops.layer_norm(x, name="norm"), "batch:3,x:5,channels:1", False),
+        (lambda x: mi.ops.batch_norm(x, True, name="norm"), "batch:1,x:1,channels:4", False),
+        (lambda x: mi.ops.batch_norm(x, True, name="norm"), "batch:2,x:1,channels:4", True),
+        (lambda x: mi.ops.batch_norm(x, False, name="norm"), "batch:1,x:1,channels:4", True),
+    ],
+)
+def test_a_norm_of_one_value_is_refused(norm, shape, is_legal):
+    """Its result is the offset, and its gradient with respect to the input is 0, as in PyTorch, which refuses it."""
+
+    def fn(x):
+        with tf.compat.v1.variable_scope("level"):
+            return norm(x)
+
+    if is_legal:
+        trace_only(fn, {"x": shape})
+        return
+    with pytest.raises(mi.ShapeError) as error:
+        trace_only(fn, {"x": shape})
+    assert re.search(rf"_norm 'level/norm' has only one value .* input is \[{shape}\], .* Fix: use", str(error.value))

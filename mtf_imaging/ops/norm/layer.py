@@ -11,7 +11,7 @@ from mtf_imaging.meshes.exchange import Round, sum_over
 from mtf_imaging.meshes.laid_out import LaidOutTensor
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 from mtf_imaging.ops.norm import local as local_norm
-from mtf_imaging.ops.norm.norms import channel_variable, check_norm
+from mtf_imaging.ops.norm.norms import channel_variable, check_count, check_norm
 from mtf_imaging.ops.norm.sums import WholeBatch
 from mtf_imaging.ops.window_op import first_axis
 
@@ -213,7 +213,7 @@ def layer_norm(x: mtf.Tensor, epsilon: float = 1e-6, name: str | None = None) ->
       Tensor[..., channels]
 
     Raises:
-      ShapeError: `x` has fewer than 2 dimensions.
+      ShapeError: `x` has fewer than 2 dimensions, or only one channel.
     """
     check_norm(f"layer_norm '{name or 'layer_norm'}'", x, epsilon)
     if len(x.shape.dims) < 2:
@@ -222,5 +222,6 @@ def layer_norm(x: mtf.Tensor, epsilon: float = 1e-6, name: str | None = None) ->
             f"{len(x.shape.dims)}: {x.shape}"
         )
     with tf.compat.v1.variable_scope(name, default_name="layer_norm"):
+        check_count("layer_norm", x, x.shape.dims[-1:])
         scale, offset = channel_variable(x, "scale", 1.0), channel_variable(x, "offset", 0.0)
         return LayerNormalize(x, scale, offset, epsilon).outputs[0]

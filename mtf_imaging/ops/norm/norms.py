@@ -1,11 +1,14 @@
 """Batch, instance and group norm, with statistics of the whole tensor under any layout."""
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ConfigError, ShapeError
+from mtf_imaging.layout import format_shape
 from mtf_imaging.ops.freezing import is_frozen
 from mtf_imaging.ops.inference import is_inference
 from mtf_imaging.ops.inputs import check_floating, is_number
@@ -35,6 +38,27 @@ def check_norm(title: str, x: Any, epsilon: Any) -> None:
     check_floating(title, x)
     if not is_number(epsilon) or not epsilon >= 0:
         raise ConfigError(f"{title}: epsilon = {epsilon!r}. Fix: use a number of at least 0, such as 1e-6.")
+
+
+def check_count(kind: str, x: mtf.Tensor, dims: Sequence[mtf.Dimension], group: int = 1) -> None:
+    """Checks that a norm has more than one value for its statistics; call it in the scope of its variables.
+
+    Args:
+      kind: kind of the operation, for the message.
+      x: the input.
+      dims: the dimensions over which values share statistics.
+      group: number of channels that share statistics.
+
+    Raises:
+      ShapeError: there is only one value, which the norm would map to the offset whatever it is.
+    """
+    if math.prod(dim.size for dim in dims) * group == 1:
+        sizes = format_shape((dim.name, dim.size) for dim in x.shape.dims)
+        raise ShapeError(
+            f"{kind} '{tf.compat.v1.get_variable_scope().name}' has only one value for each mean and variance, because "
+            f"its input is [{sizes}], so its result would not depend on the input, and the layers before it would get "
+            "no gradient. Fix: use larger images or patches, or a network with fewer levels."
+        )
 
 
 def batch_norm(
@@ -68,6 +92,9 @@ def batch_norm(
 
     Returns:
       Tensor[batch..., x, y, z, channels]
+
+    Raises:
+      ShapeError: in training, there is only one value in the whole batch and volume.
     """
     title = f"batch_norm '{name or 'batch_norm'}'"
     check_norm(title, x, epsilon)
@@ -81,6 +108,7 @@ def batch_norm(
         )
         keeps_statistics = is_inference() or any(is_frozen(x.operation.name) for x in (moving_mean, moving_variance))
         if is_training and not keeps_statistics:
+            check_count("batch_norm", x, x.shape.dims[:-1])
             y, mean, variance = Normalize("batch_norm", x, scale, offset, Sharing(), epsilon).outputs
 
             # Unlike the value that the program reads, `moving` includes the updates of earlier calls in the same step.
@@ -112,7 +140,7 @@ def instance_norm(x: mtf.Tensor, epsilon: float = 1e-6, name: str | None = None)
       Tensor[batch, x, y, z, channels]
 
     Raises:
-      ShapeError: `x` has fewer than 3 dimensions.
+      ShapeError: `x` has fewer than 3 dimensions, or a volume of one voxel.
     """
     return _per_case_norm("instance_norm", x, 1, epsilon, name)
 
@@ -140,7 +168,8 @@ def group_norm(x: mtf.Tensor, groups: int, epsilon: float = 1e-6, name: str | No
       Tensor[batch, x, y, z, channels]
 
     Raises:
-      ShapeError: `groups` does not divide the number of channels, or `x` has fewer than 3 dimensions.
+      ShapeError: `groups` does not divide the number of channels, `x` has fewer than 3 dimensions, or a group has only
+        one value: one channel of one voxel.
     """
     check_norm(f"group_norm '{name or 'group_norm'}'", x, epsilon)
     channels = x.shape.dims[-1]
@@ -160,5 +189,6 @@ def _per_case_norm(kind: str, x: mtf.Tensor, group: int, epsilon: float, name: s
             f"{len(x.shape.dims)}: {x.shape}"
         )
     with tf.compat.v1.variable_scope(name, default_name=kind):
+        check_count(kind, x, x.shape.dims[1:-1], group)
         scale, offset = channel_variable(x, "scale", 1.0), channel_variable(x, "offset", 0.0)
         return Normalize(kind, x, scale, offset, Sharing(by_case=True, group=group), epsilon).outputs[0]
