@@ -78,7 +78,7 @@ ALL = {
         ),
         Contender("warm_up", "a warm-up of a tenth of the steps", settings=_WARM_UP, cost_of="documented"),
         Contender("clip", "gradients clipped to a norm of 1", settings=("Adam.clip_norm = 1.0",), cost_of="documented"),
-        Contender("supervision", "deep supervision", settings=(f"{_NETWORK}.deep_supervision = True",)),
+        Contender("supervision", "deep supervision", settings=(f"{_NETWORK}.deep_supervision = 2",)),
         Contender("warp", "rotation, zoom and elastic deformation", settings=_WARP),
         Contender("lesions", "synthetic lesions in half of the samples", settings=("Augmentation.lesions = 0.5",)),
         Contender("batch_of_2", "batches of 2", settings=("setup.batch_size = 2",)),

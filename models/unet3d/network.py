@@ -51,7 +51,8 @@ class UNet3D:
       recompute: whether the backward pass recomputes the activations of all blocks but the last, which saves memory at
         the cost of one more forward pass (`mi.ops.recompute`).
       deep_supervision: number of coarser decoder levels that also return logits in training, each through a 1 x 1 x 1
-        convolution. True selects all `depth - 2` levels, and False selects none. Prediction does not use these logits.
+        convolution. True selects `depth - 3`, all but the two coarsest levels, as in nnU-Net; False selects none. At
+        most `depth - 2` are possible. Prediction does not use these logits.
       kernel_sizes: sizes of the kernels along x, y and z for each level, such as `((3, 3, 1), (3, 3, 3))` for 2 levels.
         They apply to the encoder and the decoder. None uses `kernel_size` everywhere. 2-D images use the sizes along x
         and y.
@@ -167,7 +168,7 @@ class UNet3D:
     @property
     def _supervised(self):
         """The coarsest level that returns logits."""
-        return self.depth - 2 if self.deep_supervision is True else int(self.deep_supervision)
+        return self.depth - 3 if self.deep_supervision is True else int(self.deep_supervision)
 
     def _logits(self, x, name):
         classes, biases = self.classes or _CLASSES, self.class_biases
@@ -244,12 +245,11 @@ class UNet3D:
     def _check_supervision(self):
         supervised, available = self.deep_supervision, self.depth - 2
         if not isinstance(supervised, int) or supervised < 0 or (supervised and not 1 <= self._supervised <= available):
-            fix = (
-                f"use a number from 1 to {available}, True for all" if available > 0 else "use UNet3D.depth = 3 or more"
-            )
+            fix = f"use a number from 1 to {available}" if available > 0 else "use UNet3D.depth = 3 or more"
             raise mi.ConfigError(
                 f"UNet3D.deep_supervision = {supervised!r}: with UNet3D.depth = {self.depth}, the decoder has "
-                f"{max(available, 0)} levels that are coarser than the image. Fix: {fix}, or False for none."
+                f"{max(available, 0)} levels that are coarser than the image, of which True selects all but the "
+                f"coarsest. Fix: {fix}, or False for none."
             )
 
 

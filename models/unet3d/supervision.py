@@ -7,8 +7,7 @@ from mtf_imaging.models.unet3d import resolution
 def level_weights(number):
     """Returns the loss weights of the `number` finest levels: `1, 1/2, 1/4, ...`, divided by their sum.
 
-    nnU-Net uses the same weights (Isensee et al. 2021, `nnUNetTrainer._build_loss`), and also excludes the lowest level
-    of its decoder.
+    nnU-Net uses the same weights (Isensee et al. 2021, `nnUNetTrainer._build_loss`).
 
     >>> level_weights(2)
     [0.6666666666666666, 0.3333333333333333]

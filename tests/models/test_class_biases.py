@@ -59,7 +59,7 @@ def test_the_first_loss_is_smaller_and_the_same_under_a_split():
 
 
 def test_coarser_logits_have_the_same_biases():
-    task = LiverTumorSegmentation(dataclasses.replace(NETWORK, deep_supervision=True))
+    task = LiverTumorSegmentation(dataclasses.replace(NETWORK, deep_supervision=1))
     values = initial(task.with_class_frequencies(FREQUENCIES))
     np.testing.assert_array_equal(values["unet3d/classes1/bias"], values[BIAS])
 

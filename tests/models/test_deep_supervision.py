@@ -11,6 +11,7 @@ import mtf_imaging as mi
 from mtf_imaging.layout import Layout
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.models.unet3d.supervision import level_weights
+from mtf_imaging.program.tracing import trace_only
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.micro_batches import MicroBatches, part_inputs
 from mtf_imaging.training.optimizers import SGD
@@ -21,7 +22,7 @@ from tests.models.test_losses import tf_loss
 from tests.models.test_unet3d import assert_equal, batch, build_program
 
 SIZES = (8, 8, 4)
-NETWORK = UNet3D(base_filters=2, depth=3, convs=1, norm="none", dropout_rate=0.0, deep_supervision=True)
+NETWORK = UNet3D(base_filters=2, depth=3, convs=1, norm="none", dropout_rate=0.0, deep_supervision=1)
 
 
 def values(network, *layout, sizes=SIZES, **options):
@@ -37,6 +38,22 @@ def whole(network, sizes=SIZES):
 def test_level_weights_equal_those_of_nnunet():
     np.testing.assert_allclose(level_weights(3), [4 / 7, 2 / 7, 1 / 7], rtol=1e-15)
     assert level_weights(1) == [1.0]
+
+
+@pytest.mark.parametrize("depth", [4, 5, 6])
+def test_true_selects_the_levels_of_nnunet(depth):
+    """nnU-Net has logits at all resolutions but the coarsest one, of which the coarsest logits have the weight 0."""
+    weights = np.array([0.5**level for level in range(depth - 1)])
+    weights[-1] = 0
+    network, sizes = UNet3D(base_filters=2, depth=depth, convs=1, deep_supervision=True), []
+
+    def fn(image):
+        sizes.extend(x.shape.dims[1].size for x in network(image, is_training=True))
+        return image
+
+    trace_only(fn, {"image": ("batch:1,x:64,y:64,channels:1", tf.float32)})
+    np.testing.assert_allclose(level_weights(len(sizes)), weights[weights > 0] / weights.sum(), rtol=1e-15)
+    assert sizes == [64 // 2**level for level in range(depth - 2)]
 
 
 def tf_decoder(image, weights):
@@ -77,7 +94,7 @@ def test_values_and_gradients_equal_plain_tensorflow(sizes):
     assert_equal(whole(NETWORK, sizes), {name: value.numpy() for name, value in want.items()}, 1e-9)
 
 
-DEEP = UNet3D(base_filters=2, depth=4, convs=1, dropout_rate=0.5, deep_supervision=True)
+DEEP = UNet3D(base_filters=2, depth=4, convs=1, dropout_rate=0.5, deep_supervision=2)
 
 
 @pytest.mark.slow
@@ -126,7 +143,7 @@ def test_prediction_does_not_use_deep_supervision(tmp_path):
             sizes=SIZES,
             model_dir=tmp_path,
         )(image)
-        for levels in (True, False)
+        for levels in (1, False)
     ]
     np.testing.assert_array_equal(*predictions)
     plain = mi.Program(task.predict, task.inputs(1, SIZES, labels=False))
@@ -138,8 +155,9 @@ def test_prediction_does_not_use_deep_supervision(tmp_path):
     [
         (
             {"depth": 2, "deep_supervision": True},
-            "True: with UNet3D.depth = 2, the decoder has 0 levels that are coarser than the image. Fix: use UNet3D",
+            "True: with UNet3D.depth = 2, the decoder has 0 levels that are coarser than the image",
         ),
+        ({"depth": 3, "deep_supervision": True}, "True: with UNet3D.depth = 3, the decoder has 1 levels"),
         ({"depth": 4, "deep_supervision": 3}, "= 3: with UNet3D.depth = 4, the decoder has 2 levels"),
         ({"deep_supervision": -1}, "UNet3D.deep_supervision = -1: with UNet3D.depth = 4"),
         ({"deep_supervision": "all"}, "UNet3D.deep_supervision = 'all': with UNet3D.depth = 4"),

@@ -185,7 +185,7 @@ def test_a_batch_without_counted_voxels_has_no_loss_and_no_gradient(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["labels, ignore", "regions, ignore"])
 def test_images_of_two_dimensions(name):
-    sizes, task = (8, 6), create_task(name, UNet3D(base_filters=2, depth=3, dropout_rate=0.0, deep_supervision=True))
+    sizes, task = (8, 6), create_task(name, UNet3D(base_filters=2, depth=3, dropout_rate=0.0, deep_supervision=1))
     given = inputs(name, sizes)
     program = build_program(task, sizes)
     assert program.variables["unet3d/down0/conv0/filter"].shape == [3, 3, 2, 2]

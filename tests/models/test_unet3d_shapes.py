@@ -27,7 +27,7 @@ NETWORKS = {
     "all": dataclasses.replace(SMALL, kernel_sizes=KERNELS, pool_sizes=POOLS, residual=True, max_filters=3),
 }
 ALL = dataclasses.replace(
-    NETWORKS["all"], convs=1, norm="batch", dropout_rate=0.5, deep_supervision=True, recompute=True
+    NETWORKS["all"], convs=1, norm="batch", dropout_rate=0.5, deep_supervision=1, recompute=True
 )
 LAYOUTS = {
     "xy": ("rows:2,cols:2", "x:rows,y:cols", "stacked"),
@@ -83,7 +83,7 @@ def test_each_setting_is_the_same_under_a_layout(name):
     assert_equal(values(NETWORKS[name], UNEVEN, *LAYOUTS["xy"]), whole(NETWORKS[name], UNEVEN), 1e-9)
 
 
-GATHERED = dataclasses.replace(SMALL, convs=1, pool_sizes=((2, 1, 2), (2, 2, 1)), deep_supervision=True)
+GATHERED = dataclasses.replace(SMALL, convs=1, pool_sizes=((2, 1, 2), (2, 2, 1)), deep_supervision=1)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_an_axis_without_a_pool_is_not_gathered(mesh_shape, layout, changes):
 
 
 def test_logits_of_coarser_levels_have_the_strides_of_the_pools():
-    network = dataclasses.replace(SMALL, convs=1, pool_sizes=((1, 2, 1), (2, 2, 2)), deep_supervision=True)
+    network = dataclasses.replace(SMALL, convs=1, pool_sizes=((1, 2, 1), (2, 2, 2)), deep_supervision=1)
     assert network.level_strides == ((1, 1, 1), (1, 2, 1), (2, 4, 2))
     shapes = {}
 
@@ -121,7 +121,7 @@ def test_logits_of_coarser_levels_have_the_strides_of_the_pools():
 
 @pytest.mark.slow
 def test_the_loss_of_a_coarser_level_equals_plain_tensorflow():
-    network = dataclasses.replace(NETWORKS["pools"], deep_supervision=True)
+    network = dataclasses.replace(NETWORKS["pools"], deep_supervision=1)
     given = batch(UNEVEN)
     program = build_program(LiverTumorSegmentation(network, dice="classes"), UNEVEN)
     coarse = mi.Program(
@@ -139,7 +139,7 @@ def test_the_loss_of_a_coarser_level_equals_plain_tensorflow():
 
 @pytest.mark.slow
 def test_2d_images_use_the_sizes_along_x_and_y():
-    task = Segmentation(dataclasses.replace(NETWORKS["all"], deep_supervision=True), labels=2)
+    task = Segmentation(dataclasses.replace(NETWORKS["all"], deep_supervision=1), labels=2)
     flat = build_program(task, (7, 9))
     shapes = {name: v.shape.as_list() for name, v in flat.variables.items() if name.endswith("filter")}
     assert shapes["unet3d/down2/conv0/filter"] == [1, 3, 3, 3]

@@ -71,8 +71,8 @@ def test_values_and_gradients_equal_those_of_one_processor(layout, mesh_impl):
     ("layout", "settings"),
     [
         ("two axes", {"norm": "group", "norm_groups": 2, "recompute": True}),
-        ("three axes", {"norm": "instance", "deep_supervision": True}),
-        ("three axes", {"norm": "none", "gather_below": 4, "deep_supervision": True, "recompute": True}),
+        ("three axes", {"norm": "instance", "deep_supervision": 2}),
+        ("three axes", {"norm": "none", "gather_below": 4, "deep_supervision": 2, "recompute": True}),
         ("two axes", {"norm": "batch", "double_before_pool": True, "kernel_size": 5}),
         (
             "three axes",

@@ -58,7 +58,7 @@ UNETS = [
     ("rows:2,cols:2", "x:rows,y:cols", {"recompute": True}),
     ("rows:8,cols:2", "x:rows,y:cols", {"gather_below": 4}),
     ("rows:2,cores:2", "x:rows,batch:cores", {"norm": "group", "norm_groups": 2, "dtype": "float64"}),
-    ("rows:2,cols:2", "x:rows,y:cols", {"depth": 3, "deep_supervision": True}),
+    ("rows:2,cols:2", "x:rows,y:cols", {"depth": 3, "deep_supervision": 1}),
     ("rows:2,cols:2", "x:rows,y:cols", {"kernel_size": 5, "task": {"dice": "adaptive"}}),
     ("rows:3,cores:2", "x:rows,batch:cores", {"batch": 3, "sizes": (12, 8, 8)}),
     ("rows:5,cols:3", "x:rows,y:cols", {"recompute": True, "norm": "group", "norm_groups": 2}),

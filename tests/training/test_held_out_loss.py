@@ -98,7 +98,7 @@ def parts(batch, count):
 
 def unet(norm, **task):
     """Returns a task with deep supervision at two levels, and dropout on all convolutions except the first and last."""
-    network = {"base_filters": 2, "depth": 3, "convs": 1, "dropout_rate": 0.5, "deep_supervision": True}
+    network = {"base_filters": 2, "depth": 3, "convs": 1, "dropout_rate": 0.5, "deep_supervision": 1}
     return LiverTumorSegmentation(UNet3D(norm=norm, **network), **task)
 
 

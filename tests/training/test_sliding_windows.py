@@ -1,5 +1,7 @@
 """Positions and weights of sliding windows."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -18,10 +20,20 @@ def test_windows_cover_the_axis_evenly(size, step):
     starts, _ = axis_windows(window + more, window, step)
     assert (starts[0], starts[-1]) == (0, more)
     gaps = np.diff(starts)
-    assert np.all(gaps <= max(1, round(step * window))), "a gap is larger than the step"
+    assert np.all(gaps <= max(1, step * window + 1e-6)), "a gap is larger than the step"
     assert np.ptp(gaps) <= 1 if len(gaps) else more == 0
-    fewest = -(-more // max(1, round(step * window))) + 1
+    fewest = -(-more // max(1, math.floor(step * window + 1e-6))) + 1
     assert len(starts) == fewest
+
+
+@pytest.mark.parametrize(("window", "step"), [(32, 0.3), (100, 0.29), (33, 0.5), (19, 0.5), (8, 0.5)])
+def test_windows_are_never_farther_apart_than_the_step(window, step):
+    """A whole step gives as many windows as in nnU-Net."""
+    for more in range(200):
+        starts, _ = axis_windows(window + more, window, step)
+        assert max(np.diff(starts), default=0) <= step * window + 1e-9
+        if step == 0.5 and window % 2 == 0:
+            assert len(starts) == math.ceil(more / (window * step)) + 1
 
 
 @given(sizes, steps)

@@ -72,7 +72,8 @@ def axis_windows(size: int, window: int, step: float = STEP) -> AxisWindows:
       step: the largest distance between neighboring windows, as a fraction of `window`; at least one voxel.
     """
     span = size - window
-    intervals = math.ceil(span / max(1, round(step * window)))
+    # Without rounding, 0.29 * 100 would be less than 29.
+    intervals = math.ceil(span / max(1, math.floor(round(step * window, 6))))
     starts = tuple(_rounded(number, span, intervals) for number in range(intervals + 1))
     offsets = np.arange(window) - (window - 1) / 2
     gaussian = np.exp(-0.5 * (offsets / (_SIGMA * window)) ** 2)
