@@ -140,6 +140,7 @@ class SemanticSegmentation:
           The loss, Tensor[], and a dict with "pixel_accuracy", Tensor[]: the fraction of the pixels that are classified
           correctly. Both are float32 or larger.
         """
+        mi.ops.expect_labels(labels, [*range(self.classes), self.ignore_label])
         logits = self._logits(image, is_training=True)
         dim = logits.shape.dims[-1]
         counted = mi.mtf.not_equal(labels, self.ignore_label)

@@ -155,6 +155,7 @@ class InstanceSegmentation:
           The loss, Tensor[], and a dict of Tensors[]: "rpn_score_loss", "rpn_box_loss", "class_loss", "box_loss" and
           "mask_loss". All are float32 or larger.
         """
+        mi.ops.expect_labels(classes, range(-1, self.classes))
         network = self._network()
         boxes, masks = (mi.mtf.cast(x, mi.ops.master_dtype(image.dtype)) for x in (boxes, masks))
         features = network.features(image, is_training=True)

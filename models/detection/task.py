@@ -147,6 +147,7 @@ class ObjectDetection:
         Returns:
           The loss, Tensor[], and a dict with "class_loss" and "box_loss", Tensors[]. All are float32 or larger.
         """
+        mi.ops.expect_labels(classes, range(-1, self.classes))
         network = self._network()
         predictions = self._predictions(network, image, is_training=True)
         anchors = network.anchor_boxes(predictions, image_sizes(image))

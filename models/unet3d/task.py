@@ -162,6 +162,7 @@ class SegmentationTask:
           The loss, Tensor[], and {name of a mask: soft Dice over the batch, Tensor[]}. All are float32 or larger.
         """
         self.check_description()
+        mi.ops.expect_labels(labels, self._label_values())
         image, labels = self._in_plane(image), self._in_plane(labels)
         network = self._network()
         logits = network(image, is_training=True)
@@ -188,6 +189,12 @@ class SegmentationTask:
         plane = self._in_plane(image)
         probabilities = self._loss.probabilities(self._to_float32(self._network()(plane, is_training=False)))
         return _with_dims(probabilities, [*image.shape.dims[:-1], probabilities.shape.dims[-1]])
+
+    def _label_values(self):
+        """Returns the values of the background, all labels and the ignore label."""
+        own = self.description
+        values = {0, *own.labels.values(), *(value for mask in own.masks.values() for value in mask)}
+        return values if own.ignore is None else {*values, own.ignore}
 
     def _in_plane(self, x):
         """Returns images or labels of one plane without z, so that the network computes them in 2-D.

@@ -10,7 +10,7 @@ import numpy as np
 from mtf_imaging.program.program import Program
 from mtf_imaging.training.buckets import Sizes, batch_sizes
 from mtf_imaging.training.building import building
-from mtf_imaging.training.data_set import checked_batches
+from mtf_imaging.training.data_set import checked_batches, errors_on_cases
 from mtf_imaging.training.held_out_loss import HeldOutLoss
 from mtf_imaging.training.step import TrainingStep
 
@@ -34,15 +34,12 @@ def loss_of_batches(
     loss = _build(step, program, options, progress, step.sizes)
 
     def compute(check_stop: Callable[[], None]) -> float:
-        inputs = step.split(checked_batches(batches(), step.inputs, _TITLE))
-
-        def without_cases() -> Iterator[Any]:
-            for batch in inputs:
-                check_stop()
-                batch.pop("cases")
-                yield batch["parts"] if step.micro_batches > 1 else batch
-
-        return loss(without_cases())
+        values = []
+        for batch in step.split(checked_batches(batches(), step.inputs, _TITLE)):
+            check_stop()
+            with errors_on_cases(_TITLE, batch.pop("cases")):
+                values.append(loss([batch["parts"] if step.micro_batches > 1 else batch]))
+        return float(np.mean(values, dtype=np.float64))
 
     return compute
 
@@ -59,8 +56,8 @@ def loss_of_buckets(
             check_stop()
             sized = step.resized(batch_sizes(batch))
             (inputs,) = sized.split(checked_batches([batch], sized.inputs, _TITLE))
-            del inputs["cases"]
-            values.append(build(sized.sizes)([inputs["parts"] if step.micro_batches > 1 else inputs]))
+            with errors_on_cases(_TITLE, inputs.pop("cases")):
+                values.append(build(sized.sizes)([inputs["parts"] if step.micro_batches > 1 else inputs]))
         return float(np.mean(values, dtype=np.float64))
 
     return compute
@@ -95,9 +92,8 @@ def loss_of_regions(
             without = ({name: value for name, value in batch.items() if name != "sizes"} for batch in micro_batches)
             inputs = step.resized(own).part_inputs
             parts = list(checked_batches(without, inputs, _TITLE, regions=build(own).regions))
-            for part in parts:
-                del part["cases"]
-            values.append(build(own).of_slices([parts]))
+            with errors_on_cases(_TITLE, [case for part in parts for case in part.pop("cases")]):
+                values.append(build(own).of_slices([parts]))
         return float(np.mean(values, dtype=np.float64))
 
     return compute

@@ -20,6 +20,7 @@ from mtf_imaging.ops.detection.suppression import combined_non_max_suppression
 from mtf_imaging.ops.detection.top_k import top_k
 from mtf_imaging.ops.losses.cross_entropy import softmax, sparse_softmax_cross_entropy, weighted_cross_entropy
 from mtf_imaging.ops.losses.dice import adaptive_dice_loss, dice_loss
+from mtf_imaging.ops.losses.labels import expect_labels
 from mtf_imaging.ops.losses.masked_mean import masked_mean
 from mtf_imaging.ops.losses.sigmoid import sigmoid_cross_entropy
 from mtf_imaging.ops.norm.layer import layer_norm
@@ -60,6 +61,7 @@ __all__ = [
     "depth_to_space",
     "dice_loss",
     "dropout",
+    "expect_labels",
     "gather_slices",
     "gelu",
     "global_avg_pool",

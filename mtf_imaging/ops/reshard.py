@@ -34,6 +34,7 @@ class ProgramMesh(mtf.Mesh):
       slices_per_dimension: {name: number of slices} for the dimensions with a rule.
       asked: whether a network read these numbers. Its graph is then valid for this layout only.
       gradients: the gradients of weights, which only the update reads.
+      label_values: {tensor: the values that its elements may have}; see `ops.expect_labels`.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class ProgramMesh(mtf.Mesh):
         self.slices_per_dimension = {dim: sizes.get(onto, 1) for dim, onto in layout}  # Faults are reported later.
         self.asked = False
         self.gradients: set[mtf.Tensor] = set()
+        self.label_values: dict[mtf.Tensor, frozenset[int]] = {}
 
 
 class Reshard(mtf.Operation):

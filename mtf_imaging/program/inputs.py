@@ -1,17 +1,25 @@
 """The inputs of a program: their shapes and dtypes, and the conversion of the values that a caller passes."""
 
+import contextlib
+import re
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.compat import mtf
-from mtf_imaging.errors import ShapeError
+from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.layout import format_shape, parse_shape
 from mtf_imaging.ops.precision import INTEGERS, rank
 
 # A shape such as "batch:1,x:12,channels:3", with dtype float32, or a pair (shape, dtype).
 Spec = str | tuple[str, tf.DType]
+
+_FIX = (
+    "Fix: renumber the labels to these values. If the value marks voxels that do not count, make it the label that the "
+    "task ignores (ignore, ignore_label)."
+)
 
 
 class Input:
@@ -65,6 +73,35 @@ class Input:
                 return tf.cast(array, self.dtype)
             return tf.convert_to_tensor(array.astype(self._numpy_dtype, copy=False))
 
+    def check_labels(self, tensor: tf.Tensor, values: frozenset[int], region: tuple[slice, ...]) -> None:
+        """Checks that labels have only the given values.
+
+        Args:
+          tensor: the labels; the values of a symbolic tensor cannot be checked.
+          values: the values.
+          region: the region of the whole tensor that the labels cover.
+
+        Raises:
+          DataError: they do not. The message contains the first other value and its position in the whole tensor.
+        """
+        if tf.is_symbolic_tensor(tensor):
+            return
+        labels, first = tensor.numpy(), min(values, default=0)
+        last = next(value for value in range(first, first + len(values) + 1) if value + 1 not in values)
+        # Two passes without temporary arrays, in almost all batches.
+        if not labels.size or (labels.min() >= first and labels.max() <= last):
+            return
+        wrong = np.isin(labels, [*values], invert=True)
+        if not wrong.any():
+            return
+        at = np.unravel_index(np.argmax(wrong), labels.shape)
+        place = ", ".join(f"{dim.name} {part.start + i}" for dim, part, i in zip(self.shape.dims, region, at))
+        others = "".join(f", {value}" for value in sorted(values) if value > last)
+        raise DataError(
+            f"input '{self.name}' contains {labels[at]} at {place}, but its values must be {first}..{last}{others}. "
+            f"{_FIX}"
+        )
+
     def _array(self, value: Any) -> np.ndarray | tf.Tensor:
         """Converts a value to an array or a tensor of its own dtype; a list gets NumPy's default dtype."""
         if isinstance(value, np.ma.MaskedArray):
@@ -104,3 +141,21 @@ class Input:
 
 def _dtype(array: np.ndarray | tf.Tensor) -> np.dtype:
     return np.dtype(array.dtype.as_numpy_dtype) if isinstance(array, tf.Tensor) else array.dtype
+
+
+@contextlib.contextmanager
+def label_faults_explained() -> Iterator[None]:
+    """Shortens the error of TensorFlow for labels that are not classes, which lists all labels.
+
+    Only labels that the program computes from its inputs get here; `Input.check_labels` checks inputs.
+    """
+    try:
+        yield
+    except tf.errors.InvalidArgumentError as error:
+        found = re.search(r"label value of (-?\d+) which is outside the valid range of \[0, (\d+)\)", error.message)
+        if found is None:
+            raise
+        value, classes = map(int, found.groups())
+        raise DataError(
+            f"a cross entropy gets the label {value}, but its classes are 0..{classes - 1}. {_FIX}"
+        ) from None

@@ -16,7 +16,7 @@ from mtf_imaging.meshes.random.state import Part, RandomState
 from mtf_imaging.ops.freezing import is_weight
 from mtf_imaging.ops.reshard import LayoutChange, layout_changes
 from mtf_imaging.program import checks, lowering, memory, tracing
-from mtf_imaging.program.inputs import Input, Spec
+from mtf_imaging.program.inputs import Input, Spec, label_faults_explained
 from mtf_imaging.program.variables import Variables
 
 _logger = logging.getLogger(__name__)
@@ -120,7 +120,7 @@ class Program(tf.Module):
         def build(tensors: dict[str, tf.Tensor], part: tf.Tensor | None, turn: tf.Tensor | None) -> Any:
             self.mesh_impl.transport.begin(turn)
             traced = tracing.trace(fn, self._inputs, tensors, self.layout, self._masters)
-            graph, mesh, outputs, _ = traced
+            graph, mesh, outputs, *_ = traced
             repeated = tracing.check(traced, self.layout)
             found.append(_Checked(traced, repeated, memory.demand(graph, self.mesh_impl)))
             self._masters.create()
@@ -153,6 +153,7 @@ class Program(tf.Module):
         with memory.shortage_explained(lambda: found[0].demand if found else None):
             self.function = tf.function(build, autograph=False).get_concrete_function(signature, which, turn)
         traced, repeated, self._demand = found.pop()  # `build` does not keep the graph in memory
+        self._label_values = traced.label_values
         self._shapes = {v.name: v.shape for v in traced.graph.all_variables}
         self.frozen = tuple(v.name for v in traced.graph.all_variables if is_weight(v) and not v.trainable)
         self._outputs = tf.nest.map_structure(lambda y: y.shape, traced.outputs)
@@ -181,6 +182,7 @@ class Program(tf.Module):
 
         Raises:
           ShapeError: an input is missing or unknown, or has the wrong shape or a dtype whose cast would change values.
+          DataError: an input has labels other than those that the function declared; see `ops.expect_labels`.
           ClusterError: another process is lost.
         """
         return self.join(self._call(None, self.cut(**tensors)))
@@ -210,6 +212,7 @@ class Program(tf.Module):
 
         Raises:
           ShapeError: an input is missing or unknown, or has the wrong shape or a dtype whose cast would change values.
+          DataError: an input has labels other than those that the function declared; see `ops.expect_labels`.
           ClusterError: another process is lost.
         """
         return self._call(index, slices)
@@ -292,8 +295,11 @@ class Program(tf.Module):
         with memory.shortage_explained(lambda: self._demand), tf.device(mesh.host):
             inputs = {}
             for key, spec in self._inputs.items():
-                inputs[key] = self._boxes.fill(spec.convert(slices[key], self.region(key)), spec.shape)
-            with self._masters.lock, mesh.transport.watched():
+                tensor = spec.convert(slices[key], self.region(key))
+                if key in self._label_values:
+                    spec.check_labels(tensor, self._label_values[key], self.region(key))
+                inputs[key] = self._boxes.fill(tensor, spec.shape)
+            with label_faults_explained(), self._masters.lock, mesh.transport.watched():
                 self._calls += 1
                 return tf.nest.map_structure(
                     self._boxes.clip, self.function(inputs, part, self._turn(self._calls)), self._outputs

@@ -23,12 +23,14 @@ class Traced(NamedTuple):
       mesh: the `mtf.Mesh` of the graph.
       outputs: the return value of the function: an `mtf.Tensor`, or a tuple or dict of them.
       variables: the `Variables` that the function requested.
+      label_values: {input: the values that it may have}, for the inputs for which the function declared them.
     """
 
     graph: mtf.Graph
     mesh: mtf.Mesh
     outputs: Any
     variables: Variables
+    label_values: Mapping[str, frozenset[int]]
 
     @property
     def needed(self) -> list[mtf.Operation]:
@@ -89,7 +91,8 @@ def trace(
     for value in tf.nest.flatten(outputs):
         if not isinstance(value, mtf.Tensor):
             raise ShapeError(f"fn must return only mtf.Tensors, not {value!r} ({type(value).__name__})")
-    return Traced(graph, mesh, outputs, variables)
+    label_values = {key: mesh.label_values[x] for key, x in named.items() if x in mesh.label_values}
+    return Traced(graph, mesh, outputs, variables, label_values)
 
 
 def trace_only(

@@ -14,6 +14,7 @@ from mtf_imaging.program.program import Program
 from mtf_imaging.training.optimizers import Optimizer
 
 AVERAGE = "average"
+GRADIENT_NORM = "gradient_norm"
 _SETTING = "average_decay"
 # The new value of a variable, given its old value and the operand of each function that assigns to it.
 _RESULTS: dict[Callable[..., Any], Callable[[mtf.Tensor, mtf.Tensor], mtf.Tensor]] = {
@@ -49,7 +50,7 @@ def apply_update(
     gradients: Sequence[mtf.Tensor],
     variables: Sequence[mtf.Variable],
     average_decay: float | None = None,
-) -> None:
+) -> dict[str, mtf.Tensor]:
     """Updates variables once, and then their averages.
 
     After step t = 1, 2, ..., `average = d average + (1 - d) value` with `d = min(average_decay, (1 + t) / (10 + t))`,
@@ -61,14 +62,18 @@ def apply_update(
       variables: the variables.
       average_decay: the largest decay d, or None for no averages.
 
+    Returns:
+      {GRADIENT_NORM: norm of the gradient before clipping, Tensor[]}, or {} if the optimizer does not clip.
+
     Raises:
       ConfigError: an average would be inexact, or the optimizer has a slot with its name.
     """
     graph = variables[0].graph
     before = len(graph.operations)
-    optimizer.apply(gradients, variables)
+    norm = optimizer.apply(gradients, variables)
+    norms = {} if norm is None else {GRADIENT_NORM: norm}
     if average_decay is None:
-        return
+        return norms
     updates = [op for op in graph.operations[before:] if isinstance(op, mtf.Assign)]
     step = ops.step(variables[0].mesh, tf.float64)
     decay = mtf.cwise(
@@ -76,6 +81,7 @@ def apply_update(
     )
     for variable in variables:
         _update_average(variable, _new_value(variable, updates), decay, step)
+    return norms
 
 
 def _new_value(variable: mtf.Variable, updates: Sequence[mtf.Assign]) -> mtf.Tensor:

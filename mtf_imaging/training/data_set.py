@@ -1,12 +1,15 @@
 """The protocol of data sets; a data set does not have to derive from it."""
 
-from collections.abc import Iterable, Iterator, Mapping
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.errors import DataError
 from mtf_imaging.layout import Shape, TensorRegion, format_shape, parse_shape
+from mtf_imaging.ops.precision import INTEGERS, rank
 from mtf_imaging.training.protocols import check_offers, replaces
 from mtf_imaging.training.task import Inputs
 
@@ -200,20 +203,44 @@ def checked_batches(
         if missing or unknown:
             faults = [f"has no '{name}'" for name in missing] + [f"has an unknown '{name}'" for name in unknown]
             raise DataError(f"{where} {' and '.join(faults)}; the task's inputs are {', '.join(shapes)}.")
+        cases = batch.get("cases", ())
+        cases = [cases] if isinstance(cases, str) else [str(case) for case in cases]
         tensors = {
-            name: _tensor(batch[name], shape, dtypes[name], name, where, regions[name] if regions else None)
+            name: _tensor(
+                batch[name], shape, dtypes[name], name, f"{where}{on_cases(cases)}", regions[name] if regions else None
+            )
             for name, shape in shapes.items()
         }
-        cases = batch.get("cases", ())
-        yield {**tensors, "cases": [cases] if isinstance(cases, str) else [str(case) for case in cases]}
+        yield {**tensors, "cases": cases}
         step += 1
+
+
+def on_cases(cases: Sequence[str]) -> str:
+    """Returns " on cases a, b" for a message about a batch; "" if the names of its cases are unknown."""
+    return f" on case{'s' * (len(cases) > 1)} {', '.join(cases)}" if cases else ""
+
+
+@contextlib.contextmanager
+def errors_on_cases(where: str, cases: Sequence[str]) -> Iterator[None]:
+    """Adds the batch and its cases to errors about its values.
+
+    Args:
+      where: the batch, for instance "step 7".
+      cases: names of its cases.
+    """
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{where}{on_cases(cases)}: {error}") from error
 
 
 def _tensor(value: Any, shape: Shape, dtype: tf.DType, name: str, where: str, region: TensorRegion | None) -> tf.Tensor:
     """Converts an input, or a region of it, to a tensor of its dtype."""
     try:
         with tf.device("CPU:0"):  # a whole tensor may not fit on the device of its slices
-            tensor = tf.cast(value, dtype)
+            source = tf.convert_to_tensor(value)
+            tensor = tf.cast(source, dtype)
+            changed = _changed(source, tensor)
     except (TypeError, ValueError, tf.errors.OpError) as error:
         why = str(error).splitlines()[0]
         raise DataError(f"{where}: '{name}' cannot be converted to an array of {dtype.name}: {why}") from error
@@ -225,7 +252,22 @@ def _tensor(value: Any, shape: Shape, dtype: tf.DType, name: str, where: str, re
             f"{where}: '{name}' has the shape {tensor.shape.as_list()}, "
             f"but the task's input is [{format_shape(shape)}]{own}."
         )
+    if changed is not None:
+        raise DataError(
+            f"{where}: '{name}' contains {changed}, which is no {dtype.name}, the dtype of the task's input. Fix: "
+            "convert the values in the data set, for instance with np.rint."
+        )
     return tensor
+
+
+def _changed(source: tf.Tensor, tensor: tf.Tensor) -> Any:
+    """Returns the first value that a cast changed, other than by rounding to a float; None if there is none."""
+    before, after = rank(source.dtype), rank(tensor.dtype)
+    if source.dtype == tensor.dtype or before is None or after is None or INTEGERS < after >= before:
+        return None
+    values = source.numpy()
+    wrong = tf.cast(tensor, source.dtype).numpy() != values
+    return values[np.unravel_index(np.argmax(wrong), wrong.shape)] if wrong.any() else None
 
 
 def _title(data: DataSet) -> str:

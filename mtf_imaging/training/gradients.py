@@ -30,7 +30,8 @@ def training_step(
       average_decay: the decay of the weight averages, or None for no averages; see `apply_update`.
 
     Returns:
-      A function (**inputs) -> dict of Tensors[]: "loss" and the task's measures, computed before the update.
+      A function (**inputs) -> dict of Tensors[], computed before the update: "loss", the task's measures, and
+      GRADIENT_NORM if the optimizer clips gradients.
     """
 
     def step(**inputs: mtf.Tensor) -> dict[str, mtf.Tensor]:
@@ -38,8 +39,8 @@ def training_step(
         ends(FORWARD, loss.graph)
         variables, gradients = gradients_of(loss)
         ends(BACKWARD, loss.graph)
-        apply_update(optimizer, gradients, variables, average_decay)
-        return {"loss": loss, **measures}
+        norms = apply_update(optimizer, gradients, variables, average_decay)
+        return {"loss": loss, **norms, **measures}
 
     return step
 

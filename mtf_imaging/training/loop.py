@@ -14,8 +14,10 @@ from tqdm import tqdm
 
 from mtf_imaging.errors import Interrupted, TrainingError
 from mtf_imaging.program.program import Program
+from mtf_imaging.training.averages import GRADIENT_NORM
 from mtf_imaging.training.building import building
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
+from mtf_imaging.training.data_set import errors_on_cases, on_cases
 from mtf_imaging.training.observers.observer import Observer
 
 _logger = logging.getLogger(__name__)
@@ -55,7 +57,9 @@ def train(
       The measures of the last step, floats by name; an empty dict if no steps are left.
 
     Raises:
-      TrainingError: a loss is not finite. The message names the step and the cases; the last checkpoint is kept.
+      DataError: a batch contains labels that are not classes; see `ops.expect_labels`.
+      TrainingError: a loss, or the norm of a gradient that is clipped, is not finite. The message names the step and
+        the cases; the last checkpoint is kept.
       Interrupted: the run was asked to stop and has saved a checkpoint.
     """
     start = int(program.step)
@@ -127,7 +131,8 @@ def _compute(step: Callable[..., dict[str, tf.Tensor]], number: int, batches: It
         arrived = time.perf_counter()
         inputs = {name: value for name, value in batch.items() if name != "cases"}
         cases = batch.get("cases", [])
-        values = {name: value.numpy() for name, value in step(**inputs).items()}
+        with errors_on_cases(f"step {number}", cases):
+            values = {name: value.numpy() for name, value in step(**inputs).items()}
     ended = time.perf_counter()
     return _StepResult(values, cases, ended - began, (arrived - began) / (ended - began))
 
@@ -143,20 +148,16 @@ def _report(
     """Passes a step to the observers and the progress bar, and returns its measures.
 
     Raises:
-      TrainingError: the loss is not finite.
+      TrainingError: the loss or the norm of the gradient is not finite.
     """
     values, cases, seconds, waited = result
+    # Before the observers, which may save or evaluate the weights.
+    _check_finite("norm of the gradient", values.pop(GRADIENT_NORM, 0.0), number, cases, checkpoints)
     times.append(seconds)
     seconds = statistics.median(times)
     for observer in observers:
         observer.after(number, values, cases, seconds, waited)
-    if not np.isfinite(values["loss"]):
-        named = f" on case{'s' * (len(cases) > 1)} {', '.join(cases)}" if cases else ""
-        raise TrainingError(
-            f"step {number}: the loss is {values['loss']}{named}. "
-            f"Training stops. Last checkpoint: {checkpoints.last or 'none'}. "
-            "Fix: lower the learning rate, or inspect the images of these cases."
-        )
+    _check_finite("loss", values["loss"], number, cases, checkpoints)
     measures = {name: float(value) for name, value in values.items()}
     shown = ", ".join(
         f"{name} {value:.4f}" if name == "loss" else f"{name} {value:.3f}" for name, value in measures.items()
@@ -165,3 +166,13 @@ def _report(
     rate = f", {len(cases) / seconds:.2f} images/s" if cases else ""  # a data set may omit the names of its cases
     bar.set_postfix_str(f"{shown}{rate}", refresh=False)
     return measures
+
+
+def _check_finite(what: str, value: Any, number: int, cases: list[str], checkpoints: Checkpoints) -> None:
+    """Raises TrainingError if a value of step `number` is not finite."""
+    if not np.isfinite(value):
+        raise TrainingError(
+            f"step {number}: the {what} is {value}{on_cases(cases)}. "
+            f"Training stops. Last checkpoint: {checkpoints.last or 'none'}. "
+            "Fix: lower the learning rate, or inspect the images of these cases."
+        )

@@ -19,6 +19,7 @@ from mtf_imaging.training.optimizers import Optimizer
 from mtf_imaging.training.task import Inputs, Task, loss_of
 
 _BATCH = "batch"
+_NOTHING = "step"  # the output of an update without results, because a program has at least one
 
 
 def part_of(count: int) -> tuple[str, int]:
@@ -135,11 +136,11 @@ class MicroBatches:
             for i, v in enumerate(trained)
         }
 
-        def update(**gradients: mtf.Tensor) -> mtf.Tensor:
+        def update(**gradients: mtf.Tensor) -> dict[str, mtf.Tensor]:
             mesh = next(iter(gradients.values())).mesh
             variables = [_same_variable(mesh, v) for v in trained]
-            apply_update(optimizer, list(gradients.values()), variables, average_decay)
-            return ops.step(mesh)
+            norms = apply_update(optimizer, list(gradients.values()), variables, average_decay)
+            return norms or {_NOTHING: ops.step(mesh)}
 
         # The update needs only the rules for dimensions of the weights.
         dims = {dim.name for v in trained for dim in v.shape.dims}
@@ -160,7 +161,8 @@ class MicroBatches:
           parts: a list of dicts with the inputs of each micro-batch.
 
         Returns:
-          Tensors[] by name: "loss" and the task's measures from before the update, as means over the micro-batches.
+          Tensors[] by name: "loss" and the task's measures from before the update, as means over the micro-batches;
+          and GRADIENT_NORM if the optimizer clips gradients.
         """
         return self.call_slices(parts=self._sums.cut(parts))
 
@@ -176,8 +178,9 @@ class MicroBatches:
                 result = self.network.call_slices(i, **inputs, **whole)
                 total = result if total is None else tf.nest.map_structure(tf.add, total, result)
             mean = tf.nest.map_structure(lambda x: x / self._count, total)
-            self.program.call_slices(**dict(zip(self._wanted, mean["gradients"])))
-            return mean["measures"]
+            norms = self.program.call_slices(**dict(zip(self._wanted, mean["gradients"])))
+            norms.pop(_NOTHING, None)
+            return {**norms, **mean["measures"]}
 
 
 def part_inputs(inputs: Inputs, count: int) -> Inputs:

@@ -163,7 +163,7 @@ def test_a_network_with_the_wrong_number_of_classes_is_refused(labels, supervise
     task = LiverTumorSegmentation(UNet3D(classes=2, base_filters=2, depth=3, deep_supervision=supervised))
     text = r"LiverTumorSegmentation\.network: the network has 2 classes, .* needs 3: .* Fix: .* \(UNet3D\.classes = 3\)"
     with pytest.raises(mi.ConfigError, match=text):
-        mi.Program(task.loss if labels else task.predict, task.inputs(1, (4, 4, 4), labels=labels))
+        mi.Program(task.loss if labels else task.predict, task.inputs(1, (8, 4, 4), labels=labels))
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,7 @@ NETWORKS = {
     "residual, no norm": dataclasses.replace(SMALL, residual=True, norm="none", pool_sizes=POOLS),
     "all": dataclasses.replace(SMALL, kernel_sizes=KERNELS, pool_sizes=POOLS, residual=True, max_filters=3),
 }
-ALL = dataclasses.replace(
-    NETWORKS["all"], convs=1, norm="batch", dropout_rate=0.5, deep_supervision=1, recompute=True
-)
+ALL = dataclasses.replace(NETWORKS["all"], convs=1, norm="batch", dropout_rate=0.5, deep_supervision=1, recompute=True)
 LAYOUTS = {
     "xy": ("rows:2,cols:2", "x:rows,y:cols", "stacked"),
     "z": ("planes:2", "z:planes", "stacked"),
@@ -150,7 +148,7 @@ def test_2d_images_use_the_sizes_along_x_and_y():
 
 
 def _weights(network, channels=1):
-    inputs = {"image": (f"batch:1,x:4,y:4,z:4,channels:{channels}", tf.float32)}
+    inputs = {"image": (f"batch:1,x:8,y:4,z:4,channels:{channels}", tf.float32)}
     program = mi.Program(lambda image: network(image, is_training=False), inputs)
     return {name: math.prod(v.shape) for name, v in program.variables.items() if v.trainable}
 

@@ -7,11 +7,13 @@ import logging
 import numpy as np
 import pytest
 
+import mtf_imaging as mi
 from mtf_imaging.errors import TrainingError
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.loop import train
 from mtf_imaging.training.observers.loss_log import LossLog
 from mtf_imaging.training.optimizers import SGD, Adam
+from mtf_imaging.training.step import TrainingStep
 from tests.training import linear
 
 
@@ -114,6 +116,32 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_checkpoint(t
     assert sorted(path.name for path in tmp_path.glob("*.index")) == ["ckpt-3.index", "ckpt-6.index"]
     run(tmp_path, 10)  # with valid images, the run resumes
     assert np.isfinite(losses(tmp_path)).all()
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_gradient_that_is_not_finite_stops_the_run_before_its_weights_are_saved(tmp_path, parts):
+    """The loss is finite, but not its gradient, because the slope of a square root at 0 is infinite."""
+
+    class Steep(linear.Linear):
+        def loss(self, image, target):
+            loss, measures = super().loss(image, target)
+            return loss + mi.mtf.sqrt(loss * 0.0), measures
+
+        def inputs(self, batch_size, sizes, dtype, labels):
+            return super().inputs(batch_size)
+
+        def predict(self, image):
+            raise NotImplementedError
+
+    described = TrainingStep(Steep(), SGD(0.1, clip_norm=1.0), (8,), 2, parts)
+    step = described.build()
+    options = {"batches": lambda start: described.split(linear.batches(start)), "num_steps": 2, "progress": False}
+    options["checkpoints"] = Checkpoints(tmp_path, step.program, 1)
+    with pytest.raises(
+        TrainingError, match=r"step 0: the norm of the gradient is (inf|nan) on cases 0a, 0b\. Training st"
+    ):
+        train(program=step.program, step=step, **options)
+    assert not list(tmp_path.glob("*.index"))
 
 
 def test_weights_that_overflow_while_the_loss_is_still_finite_are_not_saved(tmp_path):

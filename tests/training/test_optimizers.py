@@ -244,6 +244,46 @@ def test_gradients_are_clipped_by_their_common_norm(layout):
         np.testing.assert_allclose(got, whole, rtol=1e-12)
 
 
+@pytest.mark.parametrize("size", [4e20, 1e-30, 3e38])
+@pytest.mark.parametrize("layout", [("", ""), ("rows:2", "outputs:rows")], ids=str)
+def test_the_norm_of_extreme_gradients_is_exact(layout, size):
+    """Squares of 4e20 are infinite in float32, and those of 1e-30 are 0."""
+    gradient = np.float32(size) * np.linspace(0.2, 1, 6, dtype=np.float32)
+    clip = size / 8
+
+    def fn(gradient):
+        shape, zeros = gradient.shape, tf.zeros_initializer()
+        mi.mtf.get_variable(gradient.mesh, "w", shape, initializer=zeros)
+        mi.mtf.get_variable(gradient.mesh, "v", shape, initializer=zeros)
+        norm = optimizers.SGD(1.0, 0.0, clip_norm=clip).apply([gradient] * 2, gradient.graph.trainable_variables)
+        return {"norm": norm}
+
+    program = mi.Program(fn, {"gradient": "outputs:6"}, *layout)
+    norm = np.sqrt(2 * np.sum(gradient.astype(np.float64) ** 2))
+    assert program(gradient=gradient)["norm"].numpy() == pytest.approx(norm, rel=1e-6)
+    for name in ("w", "v"):
+        np.testing.assert_allclose(program.variables[name], -gradient.astype(np.float64) * clip / norm, rtol=1e-6)
+
+
+def test_clipping_gives_the_same_bits_as_without_scaling():
+    rng = np.random.default_rng(0)
+    gradients = [rng.normal(0, 10.0**power, 100).astype(np.float32) for power in (-3, 0, 2)]
+
+    def fn(**gradients):
+        for name, gradient in gradients.items():
+            mi.mtf.get_variable(gradient.mesh, name, gradient.shape, initializer=tf.zeros_initializer())
+        optimizer = optimizers.SGD(1.0, 0.0, clip_norm=7.0)
+        return optimizer.apply([*gradients.values()], next(iter(gradients.values())).graph.trainable_variables)
+
+    program = mi.Program(fn, {f"g{number}": "n:100" for number in range(3)})
+    norm = program(**{f"g{number}": gradient for number, gradient in enumerate(gradients)})
+    squares = [tf.cast(tf.reduce_sum(tf.square(gradient)), tf.float64) for gradient in gradients]
+    assert norm.numpy() == tf.sqrt(tf.add_n(squares)).numpy()
+    for number, gradient in enumerate(gradients):
+        want = gradient * tf.cast(7.0 / norm, tf.float32)
+        np.testing.assert_array_equal(program.variables[f"g{number}"], -want)
+
+
 def recorded(batch, clip_norm=None, layout=("", "")):
     """Returns the gradients of the kernel and the bias that an optimizer gets."""
     program = linear.program(_Recorded(clip_norm), *layout, task=Layer())

@@ -2,12 +2,14 @@
 
 from mtf_imaging.ops.losses.cross_entropy import softmax, sparse_softmax_cross_entropy, weighted_cross_entropy
 from mtf_imaging.ops.losses.dice import adaptive_dice_loss, dice_loss
+from mtf_imaging.ops.losses.labels import expect_labels
 from mtf_imaging.ops.losses.masked_mean import masked_mean
 from mtf_imaging.ops.losses.sigmoid import sigmoid_cross_entropy
 
 __all__ = [
     "adaptive_dice_loss",
     "dice_loss",
+    "expect_labels",
     "masked_mean",
     "sigmoid_cross_entropy",
     "softmax",

@@ -8,6 +8,7 @@ from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ConfigError, ShapeError
 from mtf_imaging.ops.faults import LayoutFault, cannot_split
 from mtf_imaging.ops.inputs import check_tensor
+from mtf_imaging.ops.losses.labels import expect_labels
 from mtf_imaging.ops.losses.masked_mean import masked_mean
 from mtf_imaging.ops.precision import widen
 
@@ -149,7 +150,7 @@ def sparse_softmax_cross_entropy(
 
     Args:
       logits: Tensor[batch..., x, y, z, classes]
-      labels: int32 Tensor[batch..., x, y, z]
+      labels: int32 Tensor[batch..., x, y, z] of classes. A call of the program with other labels raises `DataError`.
       dim: the dimension `classes`, the last one of the logits.
       weights: the weight of each class; None weights all classes by 1. With a weight of 0, the loss is 0.
       name: name of the operation.
@@ -171,6 +172,7 @@ def sparse_softmax_cross_entropy(
             f"sparse_softmax_cross_entropy: there must be one weight for each class, but '{dim.name}' has size "
             f"{dim.size} and there are {len(weights)} weights"
         )
+    expect_labels(labels, range(dim.size))
     return SparseSoftmaxCrossEntropy(widen(logits), labels, weights, name).outputs[0]
 
 

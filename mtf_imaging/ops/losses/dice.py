@@ -2,6 +2,7 @@
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.ops.losses.labels import expect_labels
 from mtf_imaging.ops.losses.masked_mean import weigh
 from mtf_imaging.ops.over_batch import over_batch
 from mtf_imaging.ops.precision import widen
@@ -86,6 +87,8 @@ def adaptive_dice_loss(
     Returns:
       A scalar Tensor, float32 or larger.
     """
+    if mask is None:  # the labels outside of a mask do not count
+        expect_labels(labels, range(dim.size))
     classes = mtf.Shape([dim])
     probabilities = widen(probabilities)
     targets = mtf.one_hot(labels, dim, dtype=probabilities.dtype)

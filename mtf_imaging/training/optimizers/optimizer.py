@@ -1,5 +1,6 @@
 """The base class of optimizers."""
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 
@@ -45,14 +46,17 @@ class Optimizer:
         """Returns the learning rate of step number `step`, counted from 0."""
         return float(self._schedule(tf.constant(step, tf.float64)))
 
-    def apply(self, gradients: Sequence[mtf.Tensor], variables: Sequence[mtf.Variable]) -> None:
+    def apply(self, gradients: Sequence[mtf.Tensor], variables: Sequence[mtf.Variable]) -> mtf.Tensor | None:
         """Updates all variables once.
 
         Args:
           gradients: one Tensor for each variable, with the variable's shape.
           variables: the variables; a layout may split their dimensions.
+
+        Returns:
+          The norm of the gradient before clipping, Tensor[] of float64; None without `clip_norm`, which needs no norm.
         """
-        own = dict(vars(self))
+        own, norm = dict(vars(self)), None
         try:
             # Scalars are float64, because 1 - 0.999^step loses most of its digits in float32.
             step = ops.step(variables[0].mesh, tf.float64)
@@ -60,9 +64,10 @@ class Optimizer:
             self.prepare(step)
             gradients = [mtf.cast(gradient, v.master_dtype) for gradient, v in zip(gradients, variables, strict=True)]
             if self._clip_norm is not None:
-                gradients = _clipped(gradients, self._clip_norm)
+                gradients, norm = _clipped(gradients, self._clip_norm)
             for gradient, variable in zip(gradients, variables, strict=True):
                 self.update(gradient, variable, step)
+            return norm
         finally:  # drop the tensors of this graph, so that the optimizer can be pickled and used with other graphs
             vars(self).clear()
             vars(self).update(own)
@@ -112,10 +117,23 @@ class Optimizer:
         return f"{variable.name}/{name}"
 
 
-def _clipped(gradients: Sequence[mtf.Tensor], clip_norm: float) -> list[mtf.Tensor]:
-    """Returns gradients whose common norm, over all slices of all variables, is at most `clip_norm`."""
-    squares = [mtf.cast(mtf.reduce_sum(mtf.square(gradient)), tf.float64) for gradient in gradients]
-    norm = mtf.sqrt(mtf.add_n(squares))
+def _clipped(gradients: Sequence[mtf.Tensor], clip_norm: float) -> tuple[list[mtf.Tensor], mtf.Tensor]:
+    """Returns gradients whose common norm, over all slices of all variables, is at most `clip_norm`, and their norm.
+
+    Gradients are divided by a power of 2 near their largest absolute value, because squares of more than 1.8e19 are
+    infinite in float32. This is exact, so the results are the same as without it.
+    """
+    peaks = [mtf.cast(mtf.reduce_max(mtf.abs(gradient)), tf.float64) for gradient in gradients]
+    scale = mtf.cwise(_power_of_2, [functools.reduce(mtf.maximum, peaks)], name="gradient_scale")
+    scaled = [gradient / mtf.cast(scale, gradient.dtype) for gradient in gradients]
+    squares = [mtf.cast(mtf.reduce_sum(mtf.square(gradient)), tf.float64) for gradient in scaled]
+    norm = mtf.sqrt(mtf.add_n(squares)) * scale
     # The larger of both in the denominator, so that a gradient of 0 stays 0.
-    factor = clip_norm / mtf.maximum(norm, clip_norm)
-    return [gradient * mtf.cast(factor, gradient.dtype) for gradient in gradients]
+    factor = clip_norm / mtf.maximum(norm, clip_norm) * scale
+    return [gradient * mtf.cast(factor, gradient.dtype) for gradient in scaled], norm
+
+
+def _power_of_2(x: tf.Tensor) -> tf.Tensor:
+    """Returns the largest power of 2 that is at most `x`, within 2^-126 to 2^126: float32 represents the inverse."""
+    exponent = tf.bitwise.bitwise_and(tf.bitcast(x, tf.int64), tf.constant(0x7FF << 52, tf.int64))
+    return tf.clip_by_value(tf.bitcast(exponent, tf.float64), 2.0**-126, 2.0**126)
