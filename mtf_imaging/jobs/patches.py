@@ -9,14 +9,15 @@ from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs.data import TrainingData
 from mtf_imaging.settings.patches import PatchSettings
 from mtf_imaging.settings.setting import settings_of
+from mtf_imaging.settings.training import CrossValidateSettings, TrainSettings
 
 
-def with_patches(data: TrainingData, own: PatchSettings) -> TrainingData:
+def with_patches(data: TrainingData, own: TrainSettings | CrossValidateSettings) -> TrainingData:
     """Returns training data whose samples are patches; without the setting `patch`, the same data.
 
     Args:
       data: the training data.
-      own: the settings of the patches.
+      own: the settings of the job, which include those of the patches.
 
     Raises:
       ConfigError: a setting has no effect, because there are no patches or the data are not records.
@@ -38,7 +39,7 @@ def with_patches(data: TrainingData, own: PatchSettings) -> TrainingData:
             ["patch"],
         )
     x, y, z = parse_patch(own.patch)
-    patches = Patches((x, y, z), own.centered_patches, own.centered_labels)
+    patches = Patches((x, y, z), own.centered_patches, own.centered_labels, own.batch_size)
     records: Any = data.data_set
     return dataclasses.replace(data, data_set=dataclasses.replace(records, patches=patches))
 

@@ -26,8 +26,9 @@ class PatchSettings(PatchSetting):
     """The patches for training.
 
     Attributes:
-      centered_patches: the share of the patches whose center is a voxel of a label, drawn at random, as in nnU-Net. The
-        other patches lie anywhere in the volume.
+      centered_patches: the share of the patches whose center is a voxel of a label, drawn at random. As in nnU-Net, the
+        share is rounded to whole patches of each batch, at least one of a batch of 2 or 3 by default; in batches of
+        one, each patch is centered with this probability. The other patches lie anywhere in the volume.
       centered_labels: {label: weight}, the frequency with which each label is chosen for a center, relative to other
         labels in the same case. Labels that are not named are never chosen. Default: all labels alike.
     """

@@ -15,6 +15,7 @@ from mtf_imaging.data.records.opening import open_record
 from mtf_imaging.data.records.patches import LabelBlocks, PatchCorners, Patches
 from mtf_imaging.data.records.pipeline import training_batches
 from mtf_imaging.data.records.region_reader import RegionReader
+from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.data.window import DEFAULT_WINDOW
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.layout import TensorRegion
@@ -151,9 +152,9 @@ def test_a_warp_fills_the_border_of_a_patch_with_the_image(folder, monkeypatch):
             shift = (tf.eye(3), tf.constant([2.0, -1.0, 0.0]), None)
             return type(moves)(sizes, None, tf.constant(True), shift, within)
 
-    monkeypatch.setattr(PatchCorners, "_corner", lambda self, case, draws: np.array([3, 4, 1]))
+    monkeypatch.setattr(PatchCorners, "_corner", lambda self, *args: np.array([3, 4, 1]))
     moved = next(training_batches(folder / "zarr", 1, 3, patches=Patches(PATCH), augmentation=Moved(translation=0.1)))
-    monkeypatch.setattr(PatchCorners, "_corner", lambda self, case, draws: np.array([5, 3, 1]))
+    monkeypatch.setattr(PatchCorners, "_corner", lambda self, *args: np.array([5, 3, 1]))
     there = next(training_batches(folder / "zarr", 1, 3, patches=Patches(PATCH)))
     np.testing.assert_allclose(moved["image"], there["image"], atol=1e-6)
     np.testing.assert_array_equal(moved["labels"], there["labels"])
@@ -195,6 +196,32 @@ def test_a_share_of_the_patches_is_centered_on_labels(folder, record_format, mon
     assert 0.6 < share_of_lesions(300, centered=1, labels={"lesion": 3, "liver": 1}) < 0.9
     assert share_of_lesions(60, centered=1, labels={"lesion": 1}) == 1
     assert 0.23 < share_of_lesions(600, labels={"lesion": 1}) < 0.43
+
+
+@pytest.mark.parametrize("centered", [0, 0.2, 1 / 3, 0.5, 1])
+def test_each_batch_has_as_many_centered_patches_as_in_nnunet(folder, centered):
+    """nnU-Net centers sample i of a batch if `not i < round(batch_size * (1 - centered))`."""
+    for batch_size in range(1, 9):
+        patches = Patches((1, 1, 1), centered, {"liver": 1}, batch_size)
+        nnunet = [not i < round(batch_size * (1 - centered)) for i in range(batch_size)]
+        if batch_size > 1 and any(nnunet):
+            assert patches.chances == tuple(map(float, nnunet))
+        else:
+            assert patches.chances == (centered,) * batch_size
+
+
+@pytest.mark.parametrize(("batch_size", "parts"), [(2, 1), (4, 2), (5, 1)])
+def test_every_batch_is_centered_alike_in_whole_and_micro_batches(folder, batch_size, parts):
+    """Only case 0, whose labels occupy 7 % of the voxels: a voxel without a label is not centered."""
+    subset = Subset(str(folder / "zarr"), (open_records(folder / "zarr").cases[0],))
+    patches, small = Patches((1, 1, 1), batch_size=batch_size), batch_size // parts
+    batches = take(training_batches(subset, small, 3, patches=patches), 20 * parts)
+    is_labeled = np.concatenate([batch["labels"].numpy().ravel() > 0 for batch in batches]).reshape(20, batch_size)
+    anywhere = round(batch_size * 2 / 3)
+    assert is_labeled[:, anywhere:].all()
+    assert is_labeled[:, :anywhere].mean() < 0.5
+    (later,) = take(training_batches(subset, small, 3, 7 * parts, patches=patches), 1)
+    np.testing.assert_array_equal(later["image"], batches[7 * parts]["image"])
 
 
 def test_every_voxel_of_a_label_is_drawn_alike(folder):

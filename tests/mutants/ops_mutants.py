@@ -13,6 +13,12 @@ _WINDOWS = "tests/ops/test_uneven_windows.py test_equals_the_whole or float64"
 
 MUTANTS = [
     *mutants(
+        "mtf_imaging/ops/norm/norms.py",
+        "tests/ops/test_norms_of_cases.py one_value",
+        ("for dim in dims) * group == 1", "for dim in dims) == 1"),
+        ("x.shape.dims[1:-1], group)", "x.shape.dims[:-1], group)"),
+    ),
+    *mutants(
         "mtf_imaging/ops/losses/dice.py",
         "tests/ops/test_ops_equal_whole.py tests/ops/test_second_derivatives.py dice",
         ("terms.append(mtf.reduce_mean((2 * overlap + epsilon)", "terms.append(mtf.reduce_mean((overlap + epsilon)"),

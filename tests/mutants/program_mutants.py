@@ -22,6 +22,13 @@ MUTANTS = [
     ),
     *mutants(
         "mtf_imaging/program/inputs.py",
+        "tests/training/test_labels.py ignore_label or training_names",
+        ("labels.min() >= first and labels.max() <= last", "labels.max() <= last"),
+        ("labels.max() <= last", "labels.max() <= max(values)"),
+        ("{part.start + i}", "{i + 1}"),
+    ),
+    *mutants(
+        "mtf_imaging/program/inputs.py",
         "tests/test_inputs.py",
         ("if (rank(source) or 0) > (rank(target) or 0):", "if (rank(source) or 0) > (rank(target) or 0) + 1:"),
         ("values.min() < low or values.max() > high", "values.max() > high"),

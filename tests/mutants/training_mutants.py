@@ -24,6 +24,23 @@ MUTANTS = [
         ("mtf.assign_sub(variable, change)", "mtf.assign_add(variable, change)"),
     ),
     *mutants(
+        "mtf_imaging/training/optimizers/optimizer.py",
+        f"{_OPTIMIZERS} extreme or bits",
+        ("[gradient / mtf.cast(scale, gradient.dtype) for", "[gradient + 0 * mtf.cast(scale, gradient.dtype) for"),
+        ("0x7FF << 52", "0x7FF8 << 48"),
+    ),
+    *mutants(
+        "mtf_imaging/training/loop.py",
+        "tests/training/test_loop.py gradient_that",
+        ("values.pop(GRADIENT_NORM, 0.0)", "0.0"),
+    ),
+    *mutants(
+        "mtf_imaging/training/data_set.py",
+        "tests/training/test_labels.py training_names or floats_and",
+        ("INTEGERS < after >= before", "INTEGERS <= after"),
+        ("INTEGERS < after >= before", "INTEGERS <= after >= before"),
+    ),
+    *mutants(
         "mtf_imaging/training/optimizers/sgd.py",
         _OPTIMIZERS,
         ("len(variable.shape.dims) > 1", "len(variable.shape.dims) > 0"),
@@ -120,7 +137,11 @@ MUTANTS = [
         ("np.arange(window) - (window - 1) / 2", "np.arange(window) - window / 2"),
         ("gaussian / total[start : start + window]", "gaussian / total[start : start + window].max()"),
         ("whole - (rest == 0 and 2 * number <= intervals)", "whole - (rest == 0)"),
-        ("math.ceil(span / max(1, round(step * window)))", "math.floor(span / max(1, round(step * window))) + 1"),
+        (
+            "math.ceil(span / max(1, math.floor(round(step * window, 6))))",
+            "math.ceil(span / max(1, round(step * window)))",
+        ),
+        ("math.floor(round(step * window, 6))", "math.floor(step * window)"),
         ("any(n < own for n, own", "any(n <= own for n, own", "", "tests/training/test_sliding_network.py"),
     ),
     *mutants(

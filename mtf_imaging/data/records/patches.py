@@ -25,9 +25,11 @@ class Patches:
 
     Attributes:
       sizes: voxels of a patch along x, y and z.
-      centered: the share of patches that are centered on a labeled voxel, as in nnU-Net (Isensee et al. 2021).
-        The label is drawn from the labels of the case, and the voxel from the voxels with that label. A patch never
-        extends beyond the record, so it is moved inward at a border. In a case without labels, patches lie anywhere.
+      centered: the share of patches that are centered on a labeled voxel. As in nnU-Net (Isensee et al. 2021), these
+        are the last samples of each batch, all but `round(batch_size (1 - centered))`. If this would center none, for
+        instance in batches of one, each sample is centered with this probability instead. The label is drawn from the
+        labels of the case, and the voxel from the voxels with that label. A patch never extends beyond the record, so
+        it is moved inward at a border. In a case without labels, patches lie anywhere.
       labels: {label: weight}, the frequency with which each label is drawn, relative to the others; None for all labels
         alike.
     """
@@ -35,6 +37,7 @@ class Patches:
     sizes: Grid
     centered: float = 1 / 3
     labels: Mapping[str, float] | None = None
+    batch_size: int = 1
 
     def __post_init__(self) -> None:
         if not 0 <= self.centered <= 1:
@@ -51,6 +54,14 @@ class Patches:
                 "{'lesion': 2, 'liver': 1}.",
                 ["centered_labels"],
             )
+
+    @property
+    def chances(self) -> tuple[float, ...]:
+        """The probability that a sample is centered on a labeled voxel, for each position in a batch."""
+        anywhere = round(self.batch_size * (1 - self.centered))
+        if self.batch_size == 1 or anywhere == self.batch_size:
+            return (float(self.centered),) * self.batch_size
+        return (0.0,) * anywhere + (1.0,) * (self.batch_size - anywhere)
 
     def check(self, manifest: Manifest, data_dir: object) -> None:
         """Checks that patches of this size fit into the records, and that the labels exist.
@@ -104,13 +115,15 @@ class PatchCorners:
         """
         # In double precision, so that every voxel of a large image can be drawn.
         draws = tf.random.stateless_uniform([_DRAWS], Draws(self._seed, sample).seed("patch"), dtype=tf.float64)
-        corner = tf.numpy_function(self._reader.guarded(self._corner), [case, draws], tf.int64)
+        chances = tf.constant(self._patches.chances, tf.float64)
+        chance = chances[sample % self._patches.batch_size]
+        corner = tf.numpy_function(self._reader.guarded(self._corner), [case, draws, chance], tf.int64)
         return tf.ensure_shape(corner, [3])
 
-    def _corner(self, case: np.int64, draws: np.ndarray) -> np.ndarray:
-        """Returns the corner of a patch for uniform draws from 0..1, without 1."""
+    def _corner(self, case: np.int64, draws: np.ndarray, chance: np.float64) -> np.ndarray:
+        """Returns the corner of a patch for uniform draws from 0..1, without 1, and its probability to be centered."""
         free = np.array(self._grids[case]) - self._patches.sizes
-        if draws[0] < self._patches.centered:
+        if draws[0] < chance:
             center = self._center(int(case), draws[1:4])
             if center is not None:
                 return np.clip(center - np.array(self._patches.sizes) // 2, 0, free).astype(np.int64)
