@@ -1,6 +1,7 @@
 """The choices of a plan, one by one, as functions of fingerprints."""
 
 import dataclasses
+import itertools
 import math
 
 import pytest
@@ -110,6 +111,15 @@ def test_levels_are_those_of_nnunet(grid, spacing, kernels, pools):
     UNet3D(**{name: choice.value for name, choice in network.items()})
     assert network["depth"].value == len(kernels)
     assert network["deep_supervision"].value == max(len(kernels) - 3, 0)
+
+
+def test_no_plan_has_a_level_of_one_voxel():
+    """A norm refuses it, because it would have only one value for its statistics."""
+    for grid in itertools.product((1, 2, 3, 7, 8, 9, 13, 64, 300), repeat=3):
+        for spacing in ((1.0, 1.0, 1.0), (0.5, 0.5, 5.0), (0.1, 1.0, 9.0)):
+            strides = choose_levels(grid, spacing).strides
+            voxels = math.prod(-(-size // stride) for size, stride in zip(grid, strides, strict=True))
+            assert voxels > 1 or math.prod(grid) == 1
 
 
 def test_padding_adds_at_most_a_tenth_and_keeps_the_levels():

@@ -321,11 +321,15 @@ MUTANTS = [
     ),
     *mutants(
         "mtf_imaging/data/records/patches.py",
-        _PATCHES,
-        ("if draws[0] < chance:", "if draws[0] > chance:"),
+        f"{_PATCHES} nnunet or centered_alike",
         ("chances[sample % self._patches.batch_size]", "chances[0]"),
         ("(0.0,) * anywhere + (1.0,)", "(1.0,) * anywhere + (0.0,)"),
         ("if self.batch_size == 1 or anywhere == self.batch_size:", "if False:"),
+    ),
+    *mutants(
+        "mtf_imaging/data/records/patches.py",
+        _PATCHES,
+        ("if draws[0] < chance:", "if draws[0] > chance:"),
         (
             "center - np.array(self._patches.sizes) // 2, 0, free",
             "center - np.array(self._patches.sizes) // 2, 1, free",
