@@ -63,7 +63,7 @@ MUTANTS = [
         "mtf_imaging/training/gradients.py",
         "tests/training/test_micro_batches.py tests/training/test_protocols.py",
         ("    if idle:\n", "    if not variables:\n", "", "tests/training/test_optimizers.py does_not_use"),
-        ('return {"loss": loss, **measures}', 'return {**measures, "loss": loss * 2}'),
+        ('return {"loss": loss, **norms, **measures}', 'return {**measures, "loss": loss * 2}'),
     ),
     *mutants(
         "mtf_imaging/training/optimizers/adafactor.py",
