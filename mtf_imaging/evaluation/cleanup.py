@@ -7,7 +7,7 @@ functions read the labels in slabs, as scoring does.
 
 import functools
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -42,7 +42,7 @@ class Cleanup(CleanupSettings):
       rules: the rules for any labels, which `resolve` derives from `cleanup_rules`.
     """
 
-    rules: tuple[Rule, ...] = field(default=(), metadata={"added": True})
+    rules: tuple[Rule, ...] = ()
 
     def check(self, description: Description) -> None:
         """Raises ConfigError if a LiTS rule is set for other labels."""

@@ -1,16 +1,19 @@
-"""Converts job settings to text that is the same in every process, for comparisons and provenance."""
+"""Converts job settings to text: for people with `as_text`, and for comparisons with `identity`."""
 
 import dataclasses
 import re
 from collections.abc import Iterable
 from typing import Any
 
+from mtf_imaging.files.provenance.content import content_digest
+from mtf_imaging.files.provenance.digests import SHOWN
+
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # in the default `repr` of an object
 _DEPTH = 8
 
 
 def as_text(value: Any, depth: int = 0) -> str:
-    """Returns a value as text; an object without its own `repr` is described by its class and attributes.
+    """Returns a value as text for people, which may leave out parts of it; an object without its own `repr` is described by its class and attributes.
 
     >>> class Task:
     ...     def __init__(self, network, rate):
@@ -33,28 +36,49 @@ def as_text(value: Any, depth: int = 0) -> str:
     if isinstance(value, type) or not hasattr(value, "__dict__"):
         return _ADDRESS.sub("", repr(value))
     if dataclasses.is_dataclass(value):
-        shown = [field for field in dataclasses.fields(value) if field.repr and not _is_added(field, value)]
+        shown = [field for field in dataclasses.fields(value) if field.repr]
         return _called(value, ((field.name, getattr(value, field.name)) for field in shown), depth)
     if not any("__repr__" in vars(kind) for kind in type(value).__mro__[:-1]):
         return _called(value, vars(value).items(), depth)
     return _ADDRESS.sub("", repr(value))
 
 
-def as_plain(value: Any) -> Any:
-    """Returns a value as a JSON value: text, numbers and sequences of them unchanged, anything else as its text.
+def identity(value: Any, name: str) -> str:
+    """Returns a text that is the same for equal values only: numbers, text and sequences of them as they are.
 
-    >>> as_plain(("x", 1, None)), as_plain({"b": (1,)})
-    (['x', 1, None], "{'b': (1)}")
+    For anything else, the first digits of the digest of its content follow its text.
+
+    >>> identity(("x", 1, None), "flips")
+    "('x', 1, None)"
+    >>> identity({1}, "labels").partition(", content ")[::2]
+    ('(1)', 'c32b4e0d2f3f4eab')
+
+    Args:
+      value: the value.
+      name: its name in messages.
+
+    Raises:
+      ConfigError: the same as in `content_digest`.
+    """
+    text = as_text(value)
+    return text if _is_plain(value) else f"{text}, content {content_digest(value, name)[:SHOWN]}"
+
+
+def as_plain(value: Any, name: str) -> Any:
+    """Returns a value as a JSON value: text, numbers and sequences of them unchanged, anything else as its `identity`.
+
+    >>> as_plain(("x", 1, None), "flips")
+    ['x', 1, None]
     """
     if isinstance(value, list | tuple):
-        return [as_plain(one) for one in value]
-    return value if value is None or isinstance(value, str | int | float) else as_text(value)
+        return [as_plain(one, name) for one in value]
+    return value if _is_plain(value) else identity(value, name)
 
 
-def _is_added(field: dataclasses.Field, value: object) -> bool:
-    """Returns whether a field has its default, and earlier releases did not have the field."""
-    is_added = field.metadata.get("added", False) or field.metadata.get("setting", {}).get("added", False)
-    return is_added and getattr(value, field.name) == field.default
+def _is_plain(value: Any) -> bool:
+    if type(value) in (list, tuple):
+        return all(map(_is_plain, value))
+    return value is None or type(value) in (bool, int, float, str)
 
 
 def _called(value: object, attributes: Iterable[tuple[str, Any]], depth: int) -> str:

@@ -22,8 +22,9 @@ from mtf_imaging.data.records.splits import Fold, check_cases, make_splits, read
 from mtf_imaging.data.sampling.buckets import format_grids
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.evaluation.cleanup import AS_FOUND, as_cleanup
+from mtf_imaging.files.provenance.digests import digest
 from mtf_imaging.jobs.agreement import check_agreement
-from mtf_imaging.jobs.as_text import as_plain, as_text
+from mtf_imaging.jobs.as_text import as_plain, identity
 from mtf_imaging.jobs.choosing import choose_layout
 from mtf_imaging.jobs.data import TrainingData, as_training_data
 from mtf_imaging.jobs.devices import Devices, as_devices
@@ -42,6 +43,7 @@ from mtf_imaging.settings.patches import SlidingWindowSettings
 from mtf_imaging.settings.setting import takes, values_of
 from mtf_imaging.settings.training import FROM_DATA, NUM_FOLDS, CrossValidateSettings, TrainSettings
 from mtf_imaging.settings.values import AUTO
+from mtf_imaging.training.checkpoints.weights_folder import find_weights
 from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.sliding_window.windows import STEP
 
@@ -94,7 +96,7 @@ def cross_validate(own: CrossValidateSettings) -> dict[str, Any]:
         sizes, splits = data.sizes(own.resolution), resolve_splits(data, manifest, runs)
         selected = _selected(own.folds, len(splits))
         shared = _settings_of_all_folds(own, data)
-        texts = {name: as_text(value) for name, value in shared.items()}
+        texts = {name: identity(value, name) for name, value in shared.items()}
         grids = manifest.sampling.grids if data.has_several_grids else [sizes]
         _check_window(own, grids)
         texts["resolution"] = format_grids(grids)
@@ -133,18 +135,19 @@ def cross_validate(own: CrossValidateSettings) -> dict[str, Any]:
         pooled = functools.partial(pool_folds, runs, splits, own.input_dir, manifest, known, own.workers, own.progress)
         cleanup = as_cleanup(own.cleanup)
         applied = {"cleanup": cleanup.resolve(description).names, "resolution": texts["resolution"]}
-        rules = {name: as_plain(value) for name, value in (shared | applied).items()}
+        rules = {name: as_plain(value, name) for name, value in (shared | applied).items()}
         chooses_rules = cleanup == AS_FOUND  # otherwise, rules were given or turned off
         return group.first(lambda: pooled(description, rules, chooses_rules))
 
 
 def _settings_of_all_folds(own: CrossValidateSettings, data: TrainingData) -> dict[str, Any]:
-    """Returns the settings that all folds share, in the format of earlier releases."""
+    """Returns the settings that all folds share."""
     names = ("task", "num_steps", "dtype", "batch_size", "micro_batches", "seed")
     shared = {name: getattr(own, name) for name in names} | {"data": data.data_set}
     shared |= {"optimizer": own.optimizer or Adam(), "cleanup": as_cleanup(own.cleanup)}
     if own.initial_weights is not None:
-        shared |= {"initial_weights": str(own.initial_weights), "initial_weights_except": own.initial_weights_except}
+        weights = Path(f"{find_weights(own.initial_weights)}.index")  # with a checksum of every variable
+        shared |= {"initial_weights": digest(weights), "initial_weights_except": own.initial_weights_except}
     if own.frozen:
         shared |= {"frozen": own.frozen}
     if own.average_decay is not None:

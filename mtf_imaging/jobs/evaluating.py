@@ -24,15 +24,15 @@ def evaluate(own: EvaluateSettings) -> list:
 
     Raises:
       CheckpointError: the run has no such checkpoint, or the checkpoint belongs to another network.
-      ConfigError, DataError, LayoutError: an argument or a folder is invalid.
+      ConfigError, DataError, LayoutError: an argument or a folder is invalid, or the checkpoint is damaged.
     """
     check_no_fold(own.ensemble, own.fold)
     subject = open_images(own)
     images = subject.find_labeled(own.input_dir, own.output_dir) if own.cases is None else own.cases
-    with network_of_run(subject, own, images) as (group, network, _):
+    with network_of_run(subject, own, images) as (group, network, _, runs):
         assert network is not None, "there are images"
         if not group.is_first:
             subject.run_network(images, network)
             return []
         cleanup = [] if own.choose_cleanup else subject.cleanup.names  # rules are chosen on labels before any cleanup
-        return subject.evaluate(images, network, own, provenance(own, subject.idle, cleanup))
+        return subject.evaluate(images, network, own, provenance(own, runs, subject.idle, cleanup))

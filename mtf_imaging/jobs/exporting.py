@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from mtf_imaging.evaluation.export.formats import FORMATS
 from mtf_imaging.files.literal import check_literal
 from mtf_imaging.files.new_folder import check_new_folder
+from mtf_imaging.files.provenance.runs import trained_run
 from mtf_imaging.files.run_folder import check_no_run
 from mtf_imaging.jobs.ensembles import trained_runs
 from mtf_imaging.jobs.inference import provenance
@@ -39,8 +40,9 @@ def export(own: ExportSettings) -> "ModelCard":
 
     Raises:
       CheckpointError: the run has no such checkpoint, or the checkpoint belongs to another network.
-      ConfigError: a setting is invalid or not supported in a model, TensorFlow cannot load a model from the output
-          path, the format needs a package that is not installed, or its converter does not accept the network.
+      ConfigError: the checkpoint is damaged, a setting is invalid or not supported in a model, TensorFlow cannot load a
+          model from the output path, the format needs a package that is not installed, or its converter does not accept
+          the network.
       DataError: the output exists, or the facts of the run are damaged.
     """
     check_new_folder(own.output)
@@ -60,7 +62,8 @@ def export(own: ExportSettings) -> "ModelCard":
 
     with portable_unless_saved(model_format):
         networks, model = kind.export(run, facts)
-        signatures, files, notes = tuple(model.signatures()), model.files(), [*model.notes()]
+        restored = tuple(trained_run(one, own.checkpoint, path) for one, path in zip(runs, networks.paths, strict=True))
+    signatures, files, notes = tuple(model.signatures()), model.files(), [*model.notes()]
     if model_format.ending:
         converted = convert_signatures(signatures, model_format, own.progress)
         signatures, files = converted.signatures, files | converted.files
@@ -68,7 +71,7 @@ def export(own: ExportSettings) -> "ModelCard":
     card = ModelCard(
         kind=kind.name,
         source=str(own.model_dir),
-        provenance=provenance(own, idle=_IN_CARD),
+        provenance=provenance(own, restored, idle=_IN_CARD),
         checkpoint=own.checkpoint,
         dtype=own.dtype,
         flips=run.flips,

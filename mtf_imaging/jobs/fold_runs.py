@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,11 @@ from mtf_imaging.files.contained import check_no_links
 from mtf_imaging.files.json_file import read_object
 from mtf_imaging.files.output_folder import writing_to
 from mtf_imaging.files.partial import is_partial
+from mtf_imaging.files.provenance.text import difference
 from mtf_imaging.files.run_folder import fold_folder, fold_folders
 
 SETTINGS = "cross_validation.json"
 _EVALUATION = "evaluation"
-_SHOWN = 60  # characters shown of a long value
 
 
 class FoldRuns:
@@ -172,7 +171,7 @@ class FoldRuns:
         for name in sorted({*settings, *saved["settings"]}):
             old, new = (values.get(name, "None") for values in (saved["settings"], settings))
             if old != new:
-                shown = _difference(old, new)
+                shown = difference(old, new)
                 raise ConfigError(
                     f"{self.path}: the cross-validation in this folder has {name} {shown[0]}, but {shown[1]} is given. "
                     f"Fix: give the same {name}, {fix}",
@@ -187,19 +186,3 @@ def _sources(manifest: Manifest) -> dict[str, str]:
 
 def _listed(keys: Sequence[str]) -> str:
     return ", ".join(keys[:3]) + (", ..." if len(keys) > 3 else "")
-
-
-def _difference(first: str, second: str) -> tuple[str, str]:
-    """Formats two values for a message; long values are cut to the place where they differ.
-
-    >>> _difference("Net(filters=2, depth=3" + " " * 90 + ")", "Net(filters=2, depth=4)")
-    ('...depth=3', '...depth=4)')
-    """
-    if max(len(first), len(second)) <= _SHOWN:
-        return first, second
-    same = next(
-        (n for n, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second))
-    )
-    start = max((match.end() for match in re.finditer(r"[(,]\s*", first[:same])), default=0)
-    dots = "..." if start else ""
-    return tuple(f"{dots}{re.split(r',', text[start:])[0][:_SHOWN].strip()}" for text in (first, second))  # type: ignore[return-value]

@@ -2,11 +2,16 @@
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mtf_imaging.data.images.spacing_table import read_spacing_table
+from mtf_imaging.files.provenance.content import content_digest
+from mtf_imaging.files.provenance.digests import digest
 from mtf_imaging.files.provenance.provenance import Provenance
-from mtf_imaging.files.provenance.runs import trained_run
+from mtf_imaging.files.provenance.runs import TrainedRun, trained_run
 from mtf_imaging.jobs.agreement import check_agreement
 from mtf_imaging.jobs.as_text import as_plain, as_text
 from mtf_imaging.jobs.devices import as_devices
@@ -25,7 +30,7 @@ if TYPE_CHECKING:
 
 
 # Settings of `Inference` that are no rules: files, and what changes only the speed.
-_NO_RULES = ("splits_file", "eval_batch_size", "spacing_table", "ensemble", "output_format", "submission")
+_NO_RULES = ("splits_file", "eval_batch_size", "ensemble", "output_format", "submission")
 
 
 def open_images(own: EvaluateSettings | PredictSettings) -> PredictedImages:
@@ -45,7 +50,7 @@ def network_of_run(
     own: EvaluateSettings | PredictSettings,
     images: Sequence[Any],
     choose: Callable[[], list[int]] | None = None,
-) -> "Iterator[tuple[Group, Predict | None, Sequence[Any]]]":
+) -> "Iterator[tuple[Group, Predict | None, Sequence[Any], tuple[TrainedRun, ...]]]":
     """Builds the trained network in all processes that run the job.
 
     Args:
@@ -55,36 +60,55 @@ def network_of_run(
       choose: a function that process 0 calls to get the numbers of the images to predict; None for all images.
 
     Yields:
-      The processes, the network, and the images to predict. If there are none, the network is None.
+      The processes, the network, the images to predict, and the provenance of the checkpoints that were restored. If
+      there are no images, the network is None.
     """
     task, devices = task_for(own.task, subject.description), as_devices(own.devices)
     with devices.joined(own.layout) as group:
         check_agreement(group, own, cases=[image.key for image in images])
         options: dict[str, Any] = {"layout": own.layout, "mesh_impl": devices.mesh_impl, "dtype": own.dtype}
         options |= {"averages": own.averages, "progress": own.progress and group.is_first}
+        restored: list[TrainedRun] = []
+
+        def add(run: str | Path, path: str) -> None:
+            restored.append(trained_run(run, own.checkpoint, path))
+
         chosen = images if choose is None else [images[number] for number in group.first(choose)]
-        network = subject.network(task, trained_runs(own), own.checkpoint, chosen, **options) if chosen else None
-        yield group, network, chosen
+        build = functools.partial(subject.network, task, trained_runs(own), own.checkpoint, chosen, on_restored=add)
+        network = build(**options) if chosen else None
+        yield group, network, chosen, tuple(restored)
 
 
-def provenance(own: InferenceSettings, idle: Collection[str] = (), cleanup: list[str] | None = None) -> Provenance:
-    """Returns the provenance of what a job computes with trained networks.
-
-    Args:
-      own: the settings of the job.
-      idle: the settings that have no effect on its images.
-      cleanup: the names of the rules that the job applies to labels; None for those of the settings.
+def newest_runs(own: InferenceSettings) -> tuple[TrainedRun, ...]:
+    """Returns the provenance of the checkpoints that a job is about to restore.
 
     Raises:
       ConfigError, CheckpointError: the same as in `trained_runs`.
       DataError: the `run.json` of a run is damaged.
     """
-    runs = tuple(trained_run(run, own.checkpoint) for run in trained_runs(own))
-    used = {name: value for name, value in values_of(Inference, own).items() if name not in (*_NO_RULES, *idle)}
+    return tuple(trained_run(run, own.checkpoint) for run in trained_runs(own))
+
+
+def provenance(
+    own: InferenceSettings,
+    runs: tuple[TrainedRun, ...],
+    idle: Collection[str] = (),
+    cleanup: list[str] | None = None,
+) -> Provenance:
+    """Returns the provenance of what a job computes with trained networks.
+
+    Args:
+      own: the settings of the job.
+      runs: the provenance of the networks.
+      idle: the settings that have no effect on its images.
+      cleanup: the names of the rules that the job applies to labels; None for those of the settings.
+    """
+    used = {name: value for name, value in result_settings(own).items() if name not in (*_NO_RULES, *idle)}
     if "cleanup" in used and cleanup is not None:
         used["cleanup"] = cleanup
-    settings = {name: _as_rule(value) for name, value in used.items() if value is not None}
-    rules = {"task": as_text(own.task), "dtype": own.dtype, "averages": bool(own.averages), **settings}
+    settings = {name: _as_rule(value, name) for name, value in used.items() if value is not None}
+    task = {"task": as_text(own.task), "task_sha256": content_digest(own.task, "task")}
+    rules = {**task, "dtype": own.dtype, "averages": bool(own.averages), **settings}
     layout = getattr(own, "layout", None)
     if layout is not None:
         layout = Layout.of(layout)
@@ -92,8 +116,23 @@ def provenance(own: InferenceSettings, idle: Collection[str] = (), cleanup: list
     return Provenance(runs=runs, rules=rules, layout=layout)
 
 
-def _as_rule(value: Any) -> Any:
+def result_settings(own: InferenceSettings) -> dict[str, Any]:
+    """Returns the settings of `Inference` by name; files count by their content, with `_sha256` after their names.
+
+    Raises:
+      ConfigError, DataError: a file cannot be read.
+    """
+    values = values_of(Inference, own)
+    codes, table = (values.pop(name, None) for name in ("label_codes", "spacing_table"))
+    if codes is not None:
+        values["label_codes_sha256"] = digest(Path(codes))
+    if sizes := read_spacing_table(table).sizes:
+        values["spacing_table_sha256"] = content_digest(dict(sizes), "spacing_table")
+    return values
+
+
+def _as_rule(value: Any, name: str) -> Any:
     """Returns a setting as a JSON value; its text if there is none."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _as_rule(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    return as_plain(value)
+        return {field.name: _as_rule(getattr(value, field.name), name) for field in dataclasses.fields(value)}
+    return as_plain(value, name)

@@ -19,7 +19,7 @@ from mtf_imaging.evaluation.pairs.pairs import Pair
 from mtf_imaging.evaluation.pairs.score_pairs import score_pairs, write_scores
 from mtf_imaging.files.output_folder import writing_to
 from mtf_imaging.files.provenance.provenance import Provenance
-from mtf_imaging.files.provenance.runs import trained_run
+from mtf_imaging.files.provenance.runs import FIELD, TrainedRun
 from mtf_imaging.jobs.fold_runs import FoldRuns
 from mtf_imaging.kinds.volumes.evaluate import cases_to_evaluate
 
@@ -113,7 +113,8 @@ def pool_folds(
                 )
                 save_rules(runs.path, choice)
                 chosen = RulesReport(choice=choice)
-            networks = tuple(trained_run(runs.run(fold), "last") for fold in folds)
+            # The networks that predicted the cases, which need not be the newest ones.
+            networks = tuple(TrainedRun.from_json(run) for fold in folds for run in metrics[fold][FIELD]["runs"])
             write_scores(runs.path, scored, progress, description, Provenance(runs=networks, rules=rules), chosen)
             write_fold_table(runs.path, metrics)
             runs.save_pooled(folds)

@@ -1,24 +1,19 @@
 """Predicts images with a trained network."""
 
 import dataclasses
-import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from mtf_imaging.files.case_errors import CaseFaults
-from mtf_imaging.files.run_folder import last_index, weights_folder
-from mtf_imaging.jobs.as_text import as_text
-from mtf_imaging.jobs.ensembles import trained_runs
-from mtf_imaging.jobs.inference import network_of_run, open_images, provenance
-from mtf_imaging.kinds.inference import Inference
+from mtf_imaging.files.provenance.runs import TrainedRun
+from mtf_imaging.jobs.as_text import identity
+from mtf_imaging.jobs.inference import network_of_run, newest_runs, open_images, provenance, result_settings
 from mtf_imaging.kinds.prediction_record import PredictionRecord
-from mtf_imaging.settings.inference import MapSettings, PredictSettings
-from mtf_imaging.settings.patches import SlidingWindowSettings
-from mtf_imaging.settings.setting import settings_of, takes, values_of
+from mtf_imaging.settings.inference import PredictSettings
+from mtf_imaging.settings.setting import takes
 
-_ADDED = {  # added to the records of earlier releases
-    one.name: one.default for added in (SlidingWindowSettings, MapSettings) for one in settings_of(added)
-}
+_DIGITS = 12  # of the digest of a checkpoint
 # settings that predict does not have
 _OF_EVALUATION = ("fold", "splits_file", "split", "choose_cleanup", "eval_batch_size")
 
@@ -52,10 +47,18 @@ def predict(own: PredictSettings) -> list[Path]:
         planned = subject.plan_predictions(own.input, own.output, own.overwrite)
     pairs, images = planned.pairs, [image for image, _ in planned.pairs]
     files = subject.prediction_files(pairs, Path(own.input), Path(own.output))
-    # A layout changes no predictions, so a folder may be completed under another layout.
-    origin = dataclasses.replace(provenance(own, subject.idle, subject.cleanup.names), layout=None)
-    record = PredictionRecord(files, _made_by(own, subject.cleanup), own.overwrite, origin)
-    with network_of_run(subject, own, images, record.check) as (group, network, unfinished):
+
+    def new_record(runs: tuple[TrainedRun, ...]) -> PredictionRecord:
+        # A layout changes no predictions, so a folder may be completed under another layout.
+        origin = dataclasses.replace(provenance(own, runs, subject.idle, subject.cleanup.names), layout=None)
+        return PredictionRecord(files, _made_by(own, runs, subject.cleanup), own.overwrite, origin)
+
+    runs = newest_runs(own)
+    record = new_record(runs)
+    with network_of_run(subject, own, images, record.check) as (group, network, unfinished, restored):
+        if network is not None and restored != runs:  # the run, which is training, has saved a newer checkpoint
+            record = new_record(restored)
+            group.first(record.check)
         faults = CaseFaults(group.num > 1, planned.faults)
         if group.is_first:
             written = subject.predict(pairs, network, own, record, faults)
@@ -67,20 +70,15 @@ def predict(own: PredictSettings) -> list[Path]:
     return written
 
 
-def _made_by(own: PredictSettings, cleanup: Any) -> dict[str, str]:
+def _made_by(own: PredictSettings, runs: Sequence[TrainedRun], cleanup: Any) -> dict[str, str]:
     """Returns everything besides the images that determines the predictions. A layout does not.
 
     Args:
       own: the settings.
+      runs: the networks.
       cleanup: the rules of the run for its labels.
     """
-    weights = []
-    for run in trained_runs(own):
-        index = last_index(weights_folder(run, own.checkpoint))
-        # The index has a checksum of every variable.
-        weights.append(f"{index.stem} ({hashlib.sha256(index.read_bytes()).hexdigest()[:12]})")
-    values = {name: value for name, value in values_of(Inference, own).items() if name not in _OF_EVALUATION}
-    values["cleanup"] = cleanup
-    settings = {name: as_text(value) for name, value in values.items() if (name, value) not in _ADDED.items()}
-    made_by = {"checkpoint": ", ".join(weights), "task": as_text(own.task), "dtype": own.dtype, **settings}
-    return made_by if own.averages else made_by | {"averages": as_text(own.averages)}
+    weights = ", ".join(f"{run.checkpoint} ({run.checkpoint_digest[:_DIGITS]})" for run in runs)
+    values = {name: value for name, value in result_settings(own).items() if name not in _OF_EVALUATION}
+    values |= {"task": own.task, "dtype": own.dtype, "averages": bool(own.averages), "cleanup": cleanup}
+    return {"checkpoint": weights} | {name: identity(value, name) for name, value in values.items()}

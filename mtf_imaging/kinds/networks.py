@@ -52,6 +52,7 @@ def trained_network(
     window: "SlidingWindow | None" = None,
     averages: bool = True,
     batch_size: int = 1,
+    on_restored: "Callable[[str | Path, str], object] | None" = None,
     member: "Callable[[Predict], Predict] | None" = None,
 ) -> "Predict":
     """Builds the network with the weights of a run; its probabilities are averaged over flips and runs.
@@ -72,11 +73,12 @@ def trained_network(
         whole image at once.
       averages: whether to use the averages of the weights, if the run has them.
       batch_size: the number of images that the method `predict_batch` of the network takes.
+      on_restored: a function that is called with the folder and the path of each checkpoint that is restored.
       member: a function that changes the network of each run before its probabilities are averaged; None for no change.
 
     Raises:
       CheckpointError: there is no checkpoint, or it belongs to another network.
-      ConfigError: an axis or the dtype is unknown, or the window is larger than a grid.
+      ConfigError: an axis or the dtype is unknown, the window is larger than a grid, or a checkpoint is damaged.
     """
     from mtf_imaging.training.prediction import predictors  # imported here because it imports TensorFlow
 
@@ -95,6 +97,7 @@ def trained_network(
         window=window,
         averages=averages,
         batch_size=batch_size,
+        on_restored=on_restored,
     )
     members = networks if member is None else [member(network) for network in networks]
     return over_networks([over_flips(network, tuple(flips)) for network in members])

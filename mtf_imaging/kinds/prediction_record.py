@@ -13,17 +13,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
+from mtf_imaging.data.listing.image_files import image_digest
 from mtf_imaging.errors import DataError, about
 from mtf_imaging.files.atomic import write_bytes
-from mtf_imaging.files.provenance.digests import digest
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.provenance.record import FILE, read_record
 from mtf_imaging.files.provenance.runs import FIELD
+from mtf_imaging.files.provenance.text import difference
 
 _logger = logging.getLogger(__name__)
 _FIX = "Fix: name another output, or set overwrite."
 _SETTINGS = ("overwrite",)
-_SHOWN = 80  # characters of a value in a message
 
 
 class ImageFiles(NamedTuple):
@@ -166,10 +166,10 @@ class PredictionRecord:
             return
         self._append({self._name(path): {} for path in outputs})
         yield
-        facts: dict[str, Any] = {} if inputs is None else {"input": [*map(_stamp, inputs)]}
+        facts: dict[str, Any] = {} if inputs is None else {"input": _digests(inputs)}
         if self._own in self._origins:
             facts[FIELD] = self._origins.index(self._own)
-        entries = {self._name(path): {"sha256": digest(path), **facts} for path in outputs}
+        entries = {self._name(path): {"sha256": image_digest(path), **facts} for path in outputs}
         if result is not None:
             entries[self._name(outputs[0])]["result"] = result
         self._append(entries)
@@ -194,7 +194,7 @@ class PredictionRecord:
           DataError: they can neither be kept nor replaced.
         """
         entries = [self._entries.get(self._name(path)) for path in outputs]
-        complete = True
+        complete, now = True, None
         for path, entry in zip(outputs, entries, strict=True):
             if entry is None:
                 if os.path.lexists(path):
@@ -203,21 +203,23 @@ class PredictionRecord:
             elif "sha256" not in entry:
                 complete = False  # the run that began the file was interrupted
             else:
-                found = digest(path)
+                found = image_digest(path)
                 if found is not None and found != entry["sha256"]:
                     raise DataError(f"{path}: was changed since predict wrote it. {_FIX}", _SETTINGS)
                 complete = complete and found == entry["sha256"]
-                if found is not None and inputs is not None and entry.get("input") != [*map(_stamp, inputs)]:
-                    raise DataError(
-                        f"{path}: was predicted from another image than {inputs[0]}, or this image was changed since. "
-                        f"{_FIX}",
-                        _SETTINGS,
-                    )
+                if found is not None and inputs is not None:
+                    now = now or _digests(inputs)  # once for all files of an image, because images are large
+                    if entry.get("input") != now:
+                        raise DataError(
+                            f"{path}: was predicted from another image than {inputs[0]}, or this image was changed "
+                            f"since. {_FIX}",
+                            _SETTINGS,
+                        )
         return complete
 
     def _made_otherwise(self, path: Path, made_by: Mapping[str, str]) -> DataError:
         names = [name for name in {**self._made_by, **made_by} if made_by.get(name) != self._made_by.get(name)]
-        then, now = (_short(values.get(names[0])) for values in (made_by, self._made_by))
+        then, now = difference(*(values.get(names[0], "none") for values in (made_by, self._made_by)))
         more = f"; {', '.join(names[1:])} differ, too" if names[1:] else ""
         return DataError(
             f"{path}: the predictions in this folder were made by another network or with other settings: {names[0]} "
@@ -231,15 +233,6 @@ def has_record(folder: Path) -> bool:
     return (folder / FILE).is_file()
 
 
-def _stamp(path: Path) -> list[int]:
-    """Returns the size and the modification time of a file, or of all files in a folder."""
-    if not path.is_dir():
-        facts = path.stat()
-        return [facts.st_size, facts.st_mtime_ns]
-    files = [file.stat() for file in path.rglob("*") if file.is_file()]
-    return [sum(one.st_size for one in files), max((one.st_mtime_ns for one in files), default=0), len(files)]
-
-
-def _short(value: str | None) -> str:
-    text = "none" if value is None else value
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+def _digests(images: Sequence[Path]) -> dict[str, str | None]:
+    """Returns the digest of each image by its name."""
+    return {path.name: image_digest(path) for path in images}

@@ -5,7 +5,7 @@ import contextlib
 import re
 import weakref
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -60,6 +60,13 @@ class Layer(abc.ABC):
         self.name = name
         self._path = name  # with the scopes and the number, once the layer was called
         self._places: weakref.WeakKeyDictionary[mtf.Graph, _Place] = weakref.WeakKeyDictionary()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Returns the attributes without those that calls in a program have changed."""
+        return {name: value for name, value in vars(self).items() if name not in ("_path", "_places")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state, _path=state["name"], _places=weakref.WeakKeyDictionary())
 
     @abc.abstractmethod
     def call(self, x: mtf.Tensor, name: str) -> mtf.Tensor:

@@ -93,7 +93,7 @@ class CleanupSettings(Settings):
 
     largest_liver: bool = setting(default=False, example="True")
     lesions_in_liver: bool = setting(default=False, example="True")
-    cleanup_rules: str = setting(default=STORED, example='"liver=largest"', added=True)
+    cleanup_rules: str = setting(default=STORED, example='"liver=largest"')
 
 
 @settings

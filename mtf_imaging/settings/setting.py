@@ -51,7 +51,6 @@ class Setting(NamedTuple):
       example: a value in gin's syntax for messages about a setting without a flag.
       shared: whether all processes of a program must have the same value.
       recorded: whether `run.json` contains the value that a run used, which `config.gin` then repeats.
-      added: whether texts of settings that earlier releases wrote lack it. `jobs.as_text` leaves out its default.
     """
 
     name: str
@@ -66,7 +65,6 @@ class Setting(NamedTuple):
     example: str = ""
     shared: bool = True
     recorded: bool = False
-    added: bool = False
 
     @property
     def is_required(self) -> bool:

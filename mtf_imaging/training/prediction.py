@@ -2,7 +2,7 @@
 
 import functools
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +73,7 @@ def predictor(
 
     Raises:
       CheckpointError: there is no checkpoint, or it belongs to another network.
-      ConfigError: the window is larger than an image.
+      ConfigError: the window is larger than an image, or the checkpoint is damaged.
     """
     (predict,), program = _predictors(
         task=task,
@@ -118,6 +118,7 @@ def predictors(
     window: SlidingWindow | None = None,
     averages: bool = True,
     batch_size: int = 1,
+    on_restored: Callable[[str | Path, str], object] | None = None,
 ) -> list[ImageNetwork]:
     """Builds one network for several runs of the same task, such as the folds of a cross-validation.
 
@@ -132,13 +133,14 @@ def predictors(
       model_dirs: the folders of one or more runs.
       batch_size: the number of images that the method `predict_batch` of a network takes. A rule for `batch` is dropped
           only if `batch_size` is 1.
+      on_restored: a function that is called with each folder and the path of its checkpoint, once it is restored.
 
     Returns:
       A function for each run, as `predictor` returns it. They must not be called at the same time.
 
     Raises:
       CheckpointError: a run has no checkpoint, or the checkpoint belongs to another network.
-      ConfigError: the window is larger than an image.
+      ConfigError: the window is larger than an image, or the checkpoint is damaged.
     """
     return _predictors(
         task,
@@ -153,6 +155,7 @@ def predictors(
         window,
         averages,
         batch_size,
+        on_restored,
     )[0]
 
 
@@ -169,6 +172,7 @@ def _predictors(
     window: SlidingWindow | None,
     averages: bool,
     batch_size: int,
+    on_restored: Callable[[str | Path, str], object] | None = None,
 ) -> tuple[list[ImageNetwork], Program]:
     """Does the same as `predictors`, and returns the program as well."""
     if window is not None:
@@ -178,8 +182,10 @@ def _predictors(
     with building(BUILDING, progress=progress):
         program = _program(task, sizes, dtype, layout, mesh_impl, window, batch_size)
     weights = _Weights(program)
-    for folder in folders:
+    for model_dir, folder in zip(model_dirs, folders, strict=True):
         path = load_weights(folder, program, averages)
+        if on_restored is not None:
+            on_restored(model_dir, path)
         _logger.info("restored the weights of step %d from %s", int(program.step), path)
         if len(folders) > 1:
             weights.keep()

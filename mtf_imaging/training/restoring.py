@@ -24,7 +24,8 @@ def restore_run(model_dir: str | Path, program: Program, checkpoint: str = "last
       The step of the checkpoint.
 
     Raises:
-      ConfigError: `program` is not an `mi.Program`, or `checkpoint` is neither "last" nor "best".
+      ConfigError: `program` is not an `mi.Program`, `checkpoint` is neither "last" nor "best", or this checkpoint is
+        damaged.
       CheckpointError: there is no checkpoint, or a variable of the program is missing from it or has another shape.
     """
     if not isinstance(program, Program):

@@ -5,12 +5,14 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from mtf_imaging.data.listing.dicom_files import dicom_files
 from mtf_imaging.data.listing.foreign_formats import foreign_files, how_to_convert, skipped_text
-from mtf_imaging.data.listing.image_formats import ImageFormat, is_zarr
+from mtf_imaging.data.listing.image_formats import ImageFormat, is_itk, is_zarr
 from mtf_imaging.data.listing.itk_headers import read_itk_header
 from mtf_imaging.data.listing.names import check_names
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.partial import is_partial
+from mtf_imaging.files.provenance.digests import Stamp, digest
 from mtf_imaging.files.reading import access_named
 from mtf_imaging.files.text_file import check_regular
 
@@ -20,13 +22,34 @@ _log = logging.getLogger(__name__)
 def files_of_image(path: Path) -> list[Path]:
     """Returns the files of an image, sorted by path.
 
-    These are the file itself, its file of voxels if it is only a header, or all files of a folder that is one image.
+    These are the file itself and its file of voxels, which a NRRD or MetaImage header may name whatever its ending; the
+    DICOM files of a series; or all files of another folder that is one image.
     """
     if path.is_dir():
-        return sorted(file for file in path.rglob("*") if file.is_file())
-    if path.name.lower().endswith((".nhdr", ".mhd")):
+        series = [] if is_zarr(path) else dicom_files(path)
+        return series or sorted(file for file in path.rglob("*") if file.is_file())
+    if is_itk(path):
         return sorted({path, read_itk_header(path).data})
     return [path]
+
+
+def image_digest(path: Path) -> str | None:
+    """Returns the SHA-256 of the files of an image; None if it does not exist.
+
+    Raises:
+      DataError: a file cannot be read, or the header does not name the file of the voxels.
+    """
+    if not path.exists():
+        return None
+    files = files_of_image(path)
+    for file in files:
+        check_regular(file)
+    return digest(path, files)
+
+
+def stamps(**paths: Path | None) -> dict[str, Stamp]:
+    """Returns the stamp of each image by its role; paths that are None are left out."""
+    return {role: Stamp(path.name, image_digest(path)) for role, path in paths.items() if path is not None}
 
 
 def image_files(

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import hashlib
 import os
 from collections.abc import Callable, Sequence
 
@@ -17,7 +16,7 @@ from mtf_imaging.data.images.sources import ImageSource, VoxelSource, read_slabs
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.images.voxel_values import any_labeled, warn_of_empty
 from mtf_imaging.data.intensities import ChannelStatistics
-from mtf_imaging.data.listing.image_files import files_of_image
+from mtf_imaging.data.listing.image_files import image_digest
 from mtf_imaging.data.reading.open_sources import open_image_source, open_mask, open_volume
 from mtf_imaging.data.records.manifest import has_hu, is_plain_lits
 from mtf_imaging.data.records.opening import create_record
@@ -27,7 +26,7 @@ from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import Grid, whole_region
 from mtf_imaging.data.sampling.sampling import Spans
 from mtf_imaging.data.sampling.slabs import nearest_slabs
-from mtf_imaging.files.text_file import check_regular
+from mtf_imaging.files.provenance.digests import table_digest
 
 
 @dataclasses.dataclass(frozen=True)
@@ -212,13 +211,5 @@ def _check_mask(mask: VoxelSource, cropped: CroppedLabels, description: Descript
 
 def digest(case: Case) -> str:
     """Returns a digest of the contents of case files; dates are ignored, because copying changes them."""
-    contents = hashlib.blake2b(digest_size=16)
-    for path in (*case.channels, case.labels):
-        for name in files_of_image(path):
-            if name != path:
-                folder = path if path.is_dir() else path.parent
-                contents.update(name.relative_to(folder).as_posix().encode())
-            check_regular(name)
-            with open(name, "rb") as file:
-                hashlib.file_digest(file, lambda: contents)
-    return contents.hexdigest()
+    files = enumerate((*case.channels, case.labels))
+    return table_digest({str(number): image_digest(path) for number, path in files})

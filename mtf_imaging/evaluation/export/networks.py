@@ -40,10 +40,11 @@ class TrainedNetworks(tf.Module):
       image_dims: the dimension names of an image.
       weights: for each run, its variables by name, and its step.
       steps: the step of each run's checkpoint.
+      paths: the path of each run's checkpoint.
 
     Raises:
       CheckpointError: a run has no such checkpoint, or the checkpoint belongs to another network.
-      ConfigError: the network has inputs other than an image.
+      ConfigError: the network has inputs other than an image, or the checkpoint is damaged.
     """
 
     def __init__(
@@ -71,13 +72,15 @@ class TrainedNetworks(tf.Module):
                 self._graphs[own] = PlainGraph(program)
         assert program is not None
         self.weights: list[dict[str, tf.Variable]] = []
+        paths = []
         for folder in folders:
-            path = load_weights(folder, program, averages)
+            paths.append(path := load_weights(folder, program, averages))
             _logger.info("restored the weights of step %d from %s", int(program.step), path)
             with tf.device("CPU:0"):
                 own = {name: tf.Variable(variable, name=name) for name, variable in program.variables.items()}
                 own[STEP] = tf.Variable(program.step, trainable=False, name=STEP)
             self.weights.append(own)
+        self.paths = tuple(paths)
         self.steps = [int(own[STEP]) for own in self.weights]
         if checkpoint == "last" and len({*self.steps}) > 1:
             numbers = ", ".join(f"{Path(run).name}: {step}" for run, step in zip(model_dirs, self.steps, strict=True))

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from mtf_imaging.data.cases.cases import natural_key
 from mtf_imaging.data.listing.foreign_formats import foreign_files, how_to_convert, skipped_text
-from mtf_imaging.data.listing.image_files import image_files
+from mtf_imaging.data.listing.image_files import image_files, stamps
 from mtf_imaging.data.listing.image_formats import SCORED_FORMATS, ImageFormat
 from mtf_imaging.data.listing.names import normalize_name
 from mtf_imaging.errors import DataError
-from mtf_imaging.files.provenance.provenance import file_digests
+from mtf_imaging.files.provenance.digests import Stamp
 
 _VOLUME = re.compile(r"(test-)?volume-\d+\.")
 _NUMBER = re.compile(r".*?(\d+)\D*$", re.DOTALL)
@@ -34,10 +34,10 @@ class Pair:
     volume: Path | None = None
     inputs: tuple[Path, ...] = ()
 
-    def digests(self) -> dict[str, str | None]:
-        """Returns the digests of the prediction, the reference and the files of the image by what they are."""
+    def stamps(self) -> dict[str, Stamp]:
+        """Returns the names and digests of the prediction, the reference and the files of the image by what they are."""
         images = {f"image {number}" if number else "image": path for number, path in enumerate(self.inputs)}
-        return file_digests(prediction=self.prediction, reference=self.reference, **images)
+        return stamps(prediction=self.prediction, reference=self.reference, **images)
 
 
 def find_pairs(

@@ -72,7 +72,7 @@ def score_folders(
 
 def _provenance(prediction_dir: Path, pairs: Sequence[Pair], scored: Sequence[ScoredPair]) -> Provenance:
     """Returns the provenance of scores, with the networks if `predict` recorded that it wrote all predictions."""
-    record, digests = read_record(prediction_dir), {one.score.key: one.files["prediction"] for one in scored}
+    record, digests = read_record(prediction_dir), {one.score.key: one.files["prediction"].sha256 for one in scored}
     names = {pair.key: Path(os.path.relpath(pair.prediction, prediction_dir)).as_posix() for pair in pairs}
     origins = [record.provenance_of(name, digests[key]) for key, name in names.items()]
     first = origins[0] or {}

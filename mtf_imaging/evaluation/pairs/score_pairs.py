@@ -31,6 +31,7 @@ from mtf_imaging.evaluation.scoring.metrics import scores_text, write_metrics
 from mtf_imaging.evaluation.scoring.overlap import check_scored, dice_text
 from mtf_imaging.evaluation.scoring.voxels import slabs, whole
 from mtf_imaging.files.case_errors import CaseFaults, case_errors
+from mtf_imaging.files.provenance.digests import Stamp
 from mtf_imaging.files.provenance.provenance import Provenance
 
 # (function, items) -> iterator of (item, result), in the order of completion
@@ -46,12 +47,12 @@ class ScoredPair:
     Attributes:
       score: the scores of the case.
       overlays: the slices of the case for the report.
-      files: the file digests of the case.
+      files: the names and digests of the files of the case.
     """
 
     score: CaseScore
     overlays: Overlays
-    files: dict[str, str | None] = dataclasses.field(default_factory=dict)
+    files: dict[str, Stamp] = dataclasses.field(default_factory=dict)
 
 
 def score_pairs(
@@ -127,7 +128,7 @@ def score_pair(
         labels = case.prediction, case.reference
         options = description, surface_tolerance
         score = score_case(pair.key, *labels, case.geometry.spacing, case.reference_geometry, *options)
-        return ScoredPair(score, overlays, pair.digests())  # the operating system still has the files in memory
+        return ScoredPair(score, overlays, pair.stamps())  # the operating system still has the files in memory
 
 
 def read_labels(

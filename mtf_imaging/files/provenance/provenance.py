@@ -3,10 +3,9 @@
 import dataclasses
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from mtf_imaging.files.provenance.digests import digest, table_digest
+from mtf_imaging.files.provenance.digests import Stamp, table_digest
 from mtf_imaging.files.provenance.package import Package, this_package
 from mtf_imaging.files.provenance.runs import TrainedRun
 
@@ -23,17 +22,17 @@ class Provenance:
       runs: the networks; empty if only files were scored.
       rules: the rules of prediction and scoring, JSON values by name.
       layout: "mesh_shape" and "layout" of the computation; None if it had no layout.
-      files: the digests of the evaluated files, by case and by the role of the file, such as "labels".
+      files: the names and digests of the evaluated files, by case and by the role of the file, such as "reference".
     """
 
     package: Package = dataclasses.field(default_factory=this_package)
     runs: tuple[TrainedRun, ...] = ()
     rules: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     layout: Mapping[str, str] | None = None
-    files: Mapping[str, Mapping[str, str | None]] = dataclasses.field(default_factory=dict)
+    files: Mapping[str, Mapping[str, Stamp]] = dataclasses.field(default_factory=dict)
 
-    def with_files(self, files: Mapping[str, Mapping[str, str | None]], **rules: Any) -> "Provenance":
-        """Returns a copy with the digests of evaluated files and additional rules."""
+    def with_files(self, files: Mapping[str, Mapping[str, Stamp]], **rules: Any) -> "Provenance":
+        """Returns a copy with the names and digests of evaluated files and additional rules."""
         return dataclasses.replace(self, files=files, rules={**self.rules, **rules})
 
     def as_json(self, lists_cases: bool = True) -> dict[str, Any]:
@@ -51,8 +50,12 @@ class Provenance:
         if self.layout is not None:
             fields["layout"] = dict(self.layout)
         if self.files:
-            rows = {f"{case}\t{what}": own for case, files in self.files.items() for what, own in files.items()}
-            fields |= {"files_sha256": table_digest(rows), "files": {key: {**one} for key, one in self.files.items()}}
+            digests, names = (
+                {case: {role: getattr(stamp, part) for role, stamp in own.items()} for case, own in self.files.items()}
+                for part in ("sha256", "name")
+            )
+            rows = {f"{case}\t{role}": one for case, own in digests.items() for role, one in own.items()}
+            fields |= {"files_sha256": table_digest(rows), "files": digests, "file_names": names}
         return fields
 
     @property
@@ -101,8 +104,3 @@ class Provenance:
             digests = {str(number): run.checkpoint_digest for number, run in enumerate(self.runs)}
             words += [f"{len(self.runs)} runs", table_digest(digests)[:_NOTE_DIGITS]]
         return " ".join(words).encode("ascii", "replace").decode()[:_NOTE_BYTES]
-
-
-def file_digests(**files: Path | None) -> dict[str, str | None]:
-    """Returns the digest of each file or folder, by role; paths that are None are left out."""
-    return {what: digest(path) for what, path in files.items() if path is not None}

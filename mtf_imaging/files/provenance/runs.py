@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from mtf_imaging.errors import CheckpointError
 from mtf_imaging.files.json_file import read_object
 from mtf_imaging.files.provenance.digests import digest, table_digest
 from mtf_imaging.files.provenance.package import this_package
@@ -66,24 +67,30 @@ class TrainedRun:
         )
 
 
-def trained_run(model_dir: str | Path, checkpoint: str) -> TrainedRun:
+def trained_run(model_dir: str | Path, checkpoint: str, restored: str | None = None) -> TrainedRun:
     """Returns the provenance of a checkpoint.
 
     Args:
       model_dir: the folder of the run.
       checkpoint: "last" or "best".
+      restored: the path of the checkpoint that was restored; None for the newest one of this kind.
 
     Raises:
-      CheckpointError: the run has no such checkpoint.
+      CheckpointError: the run has no such checkpoint, or has deleted it since it was restored.
       DataError: `run.json` is damaged.
     """
-    index = last_index(weights_folder(model_dir, checkpoint))
+    index = last_index(weights_folder(model_dir, checkpoint)) if restored is None else Path(f"{restored}.index")
+    checkpoint_digest = digest(index)
+    if checkpoint_digest is None:
+        raise CheckpointError(
+            f"{index}: the run, which is still training, has deleted this checkpoint. Fix: start the command again."
+        )
     return TrainedRun(
         name=os.path.basename(os.path.abspath(model_dir)),
         checkpoint=index.stem,
         selection=checkpoint,
         step=int(index.stem.rpartition("-")[2]),
-        checkpoint_digest=digest(index) or "",
+        checkpoint_digest=checkpoint_digest,
         configuration_digest=digest(Path(model_dir) / CONFIG),
         training=read_training(model_dir),
     )

@@ -1,5 +1,6 @@
 """Provenance as rows of a table, for reports and for `mtf-imaging info`."""
 
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,6 +12,7 @@ UNKNOWN = "not recorded"
 _LISTED = 500  # longer lists of training cases are only counted
 _VALUE = 120  # characters of a rule; JSON files contain the full text
 _WIDTH = 120
+_DIFFERENCE = 60  # characters shown of a long value that differs
 
 Row = tuple[str, str]
 
@@ -27,7 +29,7 @@ def provenance_rows(fields: Mapping[str, Any] | None) -> list[Row]:
     rows = [("program", package_text(fields.get("package")))]
     for run in runs:
         rows += [(name if len(runs) == 1 else f"{run.get('name')}: {name}", text) for name, text in run_rows(run)]
-    rows += [(name.replace("_", " "), _value(value)) for name, value in _map(fields.get("rules")).items()]
+    rows += [(name.replace("_", " "), _rule(name, value)) for name, value in _map(fields.get("rules")).items()]
     if layout := _map(fields.get("layout")):
         rows.append(("layout", layout_text(layout)))
     if files := _map(fields.get("files")):
@@ -106,6 +108,22 @@ def counted(number: int, one: str, several: str) -> str:
     return f"{number} {one if number == 1 else several}"
 
 
+def difference(first: str, second: str) -> tuple[str, str]:
+    """Formats two values for a message; long values are cut to the place where they differ.
+
+    >>> difference("Net(filters=2, depth=3" + " " * 90 + ")", "Net(filters=2, depth=4)")
+    ('...depth=3', '...depth=4)')
+    """
+    if max(len(first), len(second)) <= _DIFFERENCE:
+        return first, second
+    same = next(
+        (n for n, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), min(len(first), len(second))
+    )
+    start = max((match.end() for match in re.finditer(r"[(,]\s*", first[:same])), default=0)
+    dots = "..." if start else ""
+    return tuple(f"{dots}{re.split(r',', text[start:])[0][:_DIFFERENCE].strip()}" for text in (first, second))  # type: ignore[return-value]
+
+
 def as_table(rows: Sequence[Row]) -> str:
     """Returns rows as plain text in two columns.
 
@@ -117,6 +135,10 @@ def as_table(rows: Sequence[Row]) -> str:
     options: dict[str, Any] = {"subsequent_indent": " " * (width + 2), "break_long_words": False}
     options |= {"break_on_hyphens": False}
     return "\n".join(textwrap.fill(f"{name:{width}}  {text}", _WIDTH, **options) for name, text in rows)
+
+
+def _rule(name: str, value: object) -> str:
+    return short(value) if name.endswith("_sha256") else _value(value)
 
 
 def _value(value: object) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
+from mtf_imaging.data.listing.image_files import stamps
 from mtf_imaging.data.sampling.grid import PHOTO_AXES
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.evaluation.averaging.flips import check_flips
@@ -15,7 +16,8 @@ from mtf_imaging.evaluation.averaging.scales import check_scales
 from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.output_folder import writing_to
-from mtf_imaging.files.provenance.provenance import Provenance, file_digests
+from mtf_imaging.files.provenance.digests import Stamp
+from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.kinds.batches import batch_network, batches
 from mtf_imaging.kinds.facts import Facts
@@ -158,11 +160,11 @@ class Prediction(FileImages):
             scores = score_images(images, detections, description)
             layers = self._layers(images, detections, scores)
             # Written first, because metrics.json shows whether the other results in a folder belong to the same images.
-            files = {image.key: file_digests(image=image.image) for image in images}
+            files = {image.key: stamps(image=image.image) for image in images}
             annotations = annotation_file(own.input_dir, self._split(Path(own.input_dir)))
-            files[annotations.name] = file_digests(reference=annotations)
+            files[annotations.name] = stamps(reference=annotations)
             written = detections_json(images, detections, description)
-            files[DETECTIONS] = {"prediction": hashlib.sha256(written).hexdigest()}
+            files[DETECTIONS] = {"prediction": Stamp(DETECTIONS, hashlib.sha256(written).hexdigest())}
             write_object_scores(
                 output_dir, scores, layers, description, own.progress, (provenance or Provenance()).with_files(files)
             )

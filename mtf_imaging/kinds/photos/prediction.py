@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tqdm import tqdm
 
+from mtf_imaging.data.listing.image_files import stamps
 from mtf_imaging.data.pixels.photo_files import photo_size, read_photo
 from mtf_imaging.data.sampling.grid import PHOTO_AXES
 from mtf_imaging.errors import DataError
@@ -17,7 +18,8 @@ from mtf_imaging.evaluation.averaging.flips import check_flips
 from mtf_imaging.evaluation.averaging.scales import check_scales
 from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.output_folder import writing_to
-from mtf_imaging.files.provenance.provenance import Provenance, file_digests
+from mtf_imaging.files.provenance.digests import Stamp
+from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.kinds.batches import batch_network, batches
 from mtf_imaging.kinds.facts import Facts
@@ -136,7 +138,7 @@ class Prediction(FileImages):
         self, images: Sequence[Photo], network: "Predict", own: "EvaluateSettings", provenance: Provenance | None = None
     ) -> list[PhotoScore]:
         output_dir, description = Path(own.output_dir), self._labels_description(own.input_dir)
-        files: dict[str, dict[str, str | None]] = {}
+        files: dict[str, dict[str, Stamp]] = {}
         scores, worst, faults = [], WorstPhotos(), CaseFaults(at_once=not is_alone())
         predictions, pictures = zip(*(evaluation_files(photo, output_dir) for photo in images), strict=True)
         pictures, numbers = pictures[: own.num_pictures], {photo.key: number for number, photo in enumerate(images)}
@@ -160,7 +162,7 @@ class Prediction(FileImages):
                             write_picture(pictures[number], comparison(pixels, labels, reference, description))
                         scores.append(score_photo(photo.key, labels, reference, description))
                         worst.add(scores[-1], pixels, labels, reference, description)
-                        files[photo.key] = file_digests(
+                        files[photo.key] = stamps(
                             prediction=predictions[number], reference=photo.labels, image=photo.image
                         )
                 shown.update(len(batch))

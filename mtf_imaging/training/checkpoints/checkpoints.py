@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from mtf_imaging.errors import CheckpointError, ConfigError, TrainingError, reason
 from mtf_imaging.files.literal import literal_prefix
+from mtf_imaging.files.run_folder import BEST
 from mtf_imaging.meshes import group as groups
 from mtf_imaging.meshes.devices import host_device
 from mtf_imaging.program.program import Program
@@ -158,7 +159,7 @@ class Restored(enum.Enum):
 
 
 def load_weights(directory: str | Path, program: Program, averages: bool = True) -> str:
-    """Restores the variables of a program from the last intact checkpoint, and ignores its other variables.
+    """Restores the variables of a program from the last checkpoint, and ignores its other variables.
 
     Args:
       directory: the folder of checkpoints.
@@ -169,8 +170,9 @@ def load_weights(directory: str | Path, program: Program, averages: bool = True)
       The path of the checkpoint.
 
     Raises:
-      CheckpointError: there is no checkpoint, all checkpoints are damaged, or a variable of the program is missing from
-        the last intact checkpoint or has another shape or dtype there.
+      CheckpointError: there is no checkpoint, or a variable of the program is missing from the last one or has another
+        shape or dtype there.
+      ConfigError: the last checkpoint is damaged. Only training falls back to an older one.
     """
     what = Restored.AVERAGES if averages else Restored.WEIGHTS
     path = restore_last(Path(directory), tf.train.Checkpoint(program=program), program, what)
@@ -189,9 +191,10 @@ def last_checkpoint(directory: str | Path) -> str | None:
 
 
 def restore_last(directory: Path, checkpoint: tf.train.Checkpoint, program: Program, what: Restored) -> str | None:
-    """Restores the last intact checkpoint and returns its path; returns None if there is no checkpoint.
+    """Restores the last checkpoint and returns its path; returns None if there is no checkpoint.
 
-    If several processes have joined, process 0 chooses the checkpoint, and all processes restore it.
+    If it is damaged, training resumes from the last intact one. Results never come from an older checkpoint than asked
+    for. If several processes have joined, process 0 chooses the checkpoint, and all processes restore it.
 
     Args:
       directory: the folder.
@@ -200,8 +203,9 @@ def restore_last(directory: Path, checkpoint: tf.train.Checkpoint, program: Prog
       what: the variables to restore.
 
     Raises:
-      CheckpointError: all checkpoints are damaged, the last intact one belongs to another network, or a process cannot
+      CheckpointError: all checkpoints are damaged, the restored one belongs to another network, or a process cannot
         read it.
+      ConfigError: the last checkpoint is damaged, and `what` is not `Restored.EVERYTHING`.
       OSError: a checkpoint cannot be read.
     """
     group = groups.current()
@@ -245,12 +249,29 @@ def _restore_last(directory: Path, checkpoint: tf.train.Checkpoint, program: Pro
             # A run that is training may have saved the next checkpoint and deleted this one in the meantime.
             if checkpoint_files.paths(directory)[:1] != paths[:1]:
                 return _restore_last(directory, checkpoint, program, what)
+            if what is not Restored.EVERYTHING:
+                raise _damaged(path, error, paths[1:]) from error
             _logger.warning("checkpoint %s is damaged; using the previous one: %s", path, reason(error))
     if paths:
         raise CheckpointError(
             f"{directory}: all checkpoints are damaged ({', '.join(paths)}). Fix: train again in another model_dir."
         )
     return None
+
+
+def _damaged(path: str, error: Exception, older: list[str]) -> ConfigError:
+    """Returns the error about a damaged checkpoint of a run whose weights are used."""
+    name = Path(path).name
+    train = "train again in another model_dir"
+    if older:
+        before = Path(older[0]).name
+        train = f"train on, which resumes from {before}, or delete the files {name}.* to use {before}"
+    other = "last" if Path(path).parent.name == BEST else "best"
+    return ConfigError(
+        f"{path}: this checkpoint is damaged: {reason(error)}. Fix: {train}, or use the {other} checkpoint, with "
+        f"checkpoint = '{other}'.",
+        ["checkpoint", "model_dir"],
+    )
 
 
 def _restore(path: str, checkpoint: tf.train.Checkpoint, program: Program, what: Restored) -> None:
