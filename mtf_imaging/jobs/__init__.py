@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from mtf_imaging.jobs.searching import largest_cube, search
     from mtf_imaging.jobs.studying import study
     from mtf_imaging.jobs.training import train
+    from mtf_imaging.jobs.verifying import verify
 
 _MODULES = {
     "Devices": "devices",
@@ -52,6 +53,7 @@ _MODULES = {
     "search": "searching",
     "study": "studying",
     "train": "training",
+    "verify": "verifying",
 }
 
 __all__ = [
@@ -74,6 +76,7 @@ __all__ = [
     "search",
     "study",
     "train",
+    "verify",
 ]
 
 

@@ -13,7 +13,9 @@ _DEPTH = 8
 
 
 def as_text(value: Any, depth: int = 0) -> str:
-    """Returns a value as text for people, which may leave out parts of it; an object without its own `repr` is described by its class and attributes.
+    """Returns a value as text for people, which may leave out parts of it.
+
+    An object without its own `repr` is described by its class and attributes.
 
     >>> class Task:
     ...     def __init__(self, network, rate):

@@ -1,11 +1,11 @@
 """Reports the origin of a run or a result."""
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from mtf_imaging.data.listing.image_files import image_digest
 from mtf_imaging.errors import CheckpointError, DataError
 from mtf_imaging.files.json_file import read_object
 from mtf_imaging.files.provenance.digests import digest
@@ -16,6 +16,7 @@ from mtf_imaging.files.provenance.text import (
     UNKNOWN,
     Row,
     package_text,
+    parse_provenance,
     provenance_rows,
     run_rows,
     short,
@@ -115,7 +116,7 @@ def _scored(path: Path) -> list[Origin]:
         files = own.fields.get("files") if own else None
         if own is None or not isinstance(files, Mapping):
             continue
-        now = digest(path)
+        now = image_digest(path)
         cases = [str(key) for key, one in files.items() if isinstance(one, Mapping) and one.get("prediction") == now]
         if cases and now is not None:
             rows = [("file", f"unchanged since {METRICS} was written, {short(now)}"), ("case", ", ".join(cases))]
@@ -177,7 +178,7 @@ def _predictions(folder: Path) -> list[Origin]:
 
 def _recorded(folder: Path, name: str) -> tuple[list[Row], dict[str, Any]]:
     """Returns the rows and the fields of a file that a folder's record lists."""
-    record, now = read_record(folder), digest(folder / name)
+    record, now = read_record(folder), image_digest(folder / name)
     fields, then = record.provenance_of(name, now), record.entries[name].get("sha256")
     if then != now:
         state = "unfinished" if then is None else "changed since predict wrote it"
@@ -195,7 +196,7 @@ def _stored(path: Path) -> list[Origin]:
     text = read_stored_provenance(path)
     if text is None:
         return []
-    beside, own = _beside(path), _parsed(text)
+    beside, own = _beside(path), parse_provenance(text)
     rows = [("header", UNKNOWN if not text else package_text(own.get("package")) if own else text)]
     if beside:
         rows += beside[0].rows
@@ -204,12 +205,3 @@ def _stored(path: Path) -> list[Origin]:
         rows += provenance_rows(own) if own else []
     fields = beside[0].fields if beside else own
     return [Origin(f"prediction {path}", rows, {"header": text, **fields})]
-
-
-def _parsed(text: str) -> dict[str, Any]:
-    """Returns the fields of a provenance in JSON; {} for the short text of NIfTI headers."""
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -22,7 +22,7 @@ from mtf_imaging.cli.config.groups import PARAMETERS, SETUP_PARAMETERS
 GROUPS = {
     "Data": ("phantom", "convert"),
     "Training": ("train", "cross_validate", "study", "import_weights"),
-    "Evaluation": ("evaluate", "predict", "score", "export", "info"),
+    "Evaluation": ("evaluate", "predict", "score", "export", "info", "verify"),
     "Layouts": ("plan", "explain", "search", "bench"),
     "Clusters": ("serve", "launch"),
     "First steps and help": ("demo", "parameters"),
@@ -30,7 +30,7 @@ GROUPS = {
 COMMANDS = tuple(name for group in GROUPS.values() for name in group)
 # Commands that run as several processes that compute together, and commands that any process may run.
 TOGETHER = ("train", "cross_validate", "evaluate", "predict")
-ANYWHERE = ("serve", "launch", "parameters", "info")
+ANYWHERE = ("serve", "launch", "parameters", "info", "verify")
 
 
 def flags_of(command) -> flags.FlagValues:

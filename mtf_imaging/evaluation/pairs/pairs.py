@@ -35,7 +35,7 @@ class Pair:
     inputs: tuple[Path, ...] = ()
 
     def stamps(self) -> dict[str, Stamp]:
-        """Returns the names and digests of the prediction, the reference and the files of the image by what they are."""
+        """Returns the names and digests of the prediction, the reference and the image, by role."""
         images = {f"image {number}" if number else "image": path for number, path in enumerate(self.inputs)}
         return stamps(prediction=self.prediction, reference=self.reference, **images)
 

@@ -1,5 +1,6 @@
 """Provenance as rows of a table, for reports and for `mtf-imaging info`."""
 
+import json
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -33,9 +34,7 @@ def provenance_rows(fields: Mapping[str, Any] | None) -> list[Row]:
     if layout := _map(fields.get("layout")):
         rows.append(("layout", layout_text(layout)))
     if files := _map(fields.get("files")):
-        rows.append(
-            ("evaluated files", f"{counted(len(files), 'entry', 'entries')}, {short(fields.get('files_sha256'))}")
-        )
+        rows.append(("files", f"{counted(len(files), 'entry', 'entries')}, {short(fields.get('files_sha256'))}"))
     return rows
 
 
@@ -75,6 +74,15 @@ def training_rows(training: object) -> list[Row]:
     else:
         rows.append(("training cases", short(digest)))
     return rows or [("training cases", UNKNOWN)]
+
+
+def parse_provenance(text: str) -> dict[str, Any]:
+    """Returns the fields of a provenance in JSON; {} for the short text of NIfTI headers."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def package_text(fields: object) -> str:
