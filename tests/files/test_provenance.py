@@ -6,12 +6,13 @@ import subprocess
 
 import pytest
 
+from mtf_imaging.data.listing.image_files import stamps
 from mtf_imaging.errors import CheckpointError
 from mtf_imaging.files.provenance import runs as provenance_of_runs
 from mtf_imaging.files.provenance.commit import FILE, read_commit
-from mtf_imaging.files.provenance.digests import digest
+from mtf_imaging.files.provenance.digests import Stamp, digest
 from mtf_imaging.files.provenance.package import Package, this_package
-from mtf_imaging.files.provenance.provenance import Provenance, file_digests
+from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.provenance.record import Record
 from mtf_imaging.files.provenance.runs import TrainedRun, read_training, trained_run, training_provenance
 from mtf_imaging.files.provenance.text import UNKNOWN, provenance_rows, training_rows
@@ -118,8 +119,8 @@ def test_provenance_is_the_same_for_the_same_files(tmp_path):
     for name in "ab":
         (tmp_path / name).mkdir()
         (tmp_path / name / "image.nii").write_text("image")
-    first, second = (file_digests(image=tmp_path / name / "image.nii", reference=None) for name in "ab")
-    assert first == second == {"image": digest(tmp_path / "a/image.nii")}
+    first, second = (stamps(image=tmp_path / name / "image.nii", reference=None) for name in "ab")
+    assert first == second == {"image": Stamp("image.nii", digest(tmp_path / "a/image.nii"))}
     whole = Provenance(runs=(run_of(training=training),)).with_files({"1": first}, scoring="lits")
     fields = whole.as_json()
     assert fields == json.loads(json.dumps(fields))

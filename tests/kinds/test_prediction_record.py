@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from mtf_imaging.errors import DataError
+from mtf_imaging.files.provenance.digests import digest
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.provenance.record import read_record
-from mtf_imaging.kinds.prediction_record import FILE, ImageFiles, PredictionFiles, PredictionRecord, digest
+from mtf_imaging.kinds.prediction_record import FILE, ImageFiles, PredictionFiles, PredictionRecord
 
 MADE_BY = {"checkpoint": "ckpt-2"}
 

@@ -1,11 +1,15 @@
 """`mtf-imaging verify`: compares the digests that a run or a result records with the files at hand."""
 
 import json
+from typing import TYPE_CHECKING
 
 from absl import flags
 
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.settings.setting import Settings, setting, settings
+
+if TYPE_CHECKING:
+    from mtf_imaging.jobs.verifying import Compared
 
 
 @settings
@@ -32,40 +36,38 @@ WORDS = "path"
 NOTES = (
     "For each recorded file, the output shows ok, changed or missing, and the first 16 digits of its SHA-256 digests. "
     "The exit code is 0 if all are ok, and 1 otherwise.",
-    "A run is compared with its configuration, an exported model with its files, and predictions also with their images "
-    "if --files names their folders. docs/guides/trace.md explains the digests.",
+    "A run is compared with its configuration, and an exported model with its files. --files adds the images of "
+    "predictions, and the runs of their networks. docs/guides/trace.md explains the digests.",
 )
 
 
 def run(values: flags.FlagValues) -> None:
     if not values.path:
         raise ConfigError(f"verify needs a path. Example: {EXAMPLE}")
-    from mtf_imaging.files.provenance.text import as_table, counted, short
+    from mtf_imaging.files.provenance.text import counted
     from mtf_imaging.jobs.verifying import OK, verify
 
     results = [(path, *verify(path, values.files)) for path in values.path]
-    bad, total = 0, 0
-    for path, compared, left_out in results:
-        bad, total = bad + sum(one.status != OK for one in compared), total + len(compared)
-        if not values.json:
-            rows = [
-                (one.status, _row(one.title, short(one.recorded), one.found and short(one.found))) for one in compared
-            ]
-            rest = f"\nnot compared: {counted(left_out, 'file', 'files')} in other folders; --files names them"
-            print(f"{path}\n{as_table(rows)}{rest if left_out else ''}")
     if values.json:
-        fields = [
-            {"path": path, "files": [one._asdict() for one in own], "not_compared": n} for path, own, n in results
-        ]
-        print(json.dumps(fields, indent=1))
-    if bad:
+        fields = ("path", "files", "not_compared")
+        listed = ((path, [one._asdict() for one in own], left_out) for path, own, left_out in results)
+        print(json.dumps([dict(zip(fields, one, strict=True)) for one in listed], indent=1))
+    else:
+        print("\n\n".join(_table(*one) for one in results))
+    every = [one for _, compared, _ in results for one in compared]
+    if bad := sum(one.status != OK for one in every):
         raise DataError(
-            f"{bad} of {counted(total, 'file', 'files')} differ from the recorded digests. Fix: restore these files, or "
-            "compute the result again from the files at hand."
+            f"{', '.join(values.path)}: {bad} of {counted(len(every), 'file', 'files')} differ from the recorded "
+            "digests. Fix: restore these files, or compute the result again."
         )
 
 
-def _row(title: str, recorded: str, found: str | None) -> str:
-    if found is None:
-        return f"{title}: recorded {recorded}"
-    return f"{title}: {recorded}" if found == recorded else f"{title}: recorded {recorded}, now {found}"
+def _table(path: str, compared: "list[Compared]", left_out: int) -> str:
+    from mtf_imaging.files.provenance.text import as_table, counted, short
+
+    rows = []
+    for one in compared:
+        recorded, found = short(one.recorded), short(one.found) if one.found else "missing"
+        rows.append((one.status, f"{one.title}: {recorded if recorded == found else f'{recorded}, now {found}'}"))
+    rest = f"\nnot compared: {counted(left_out, 'file', 'files')} in other folders, which --files can name"
+    return f"{path}\n{as_table(rows)}{rest if left_out else ''}"

@@ -1,5 +1,6 @@
 """Writes exported networks as folders."""
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import tensorflow as tf
 from mtf_imaging.evaluation.export.card import CARD, README, ModelCard
 from mtf_imaging.evaluation.export.networks import TrainedNetworks
 from mtf_imaging.files.new_folder import new_folder
+from mtf_imaging.files.provenance.digests import Stamp, digest
 from mtf_imaging.training.building import building
 
 
@@ -36,7 +38,9 @@ def save_model(
             model = tf.Module(name="exported")
             model.networks = networks
             tf.saved_model.save(model, str(folder), {one.name: one.function() for one in card.signatures})
-        (folder / CARD).write_text(card.as_json(), "utf-8")
         (folder / README).write_text(card.as_markdown(), "utf-8")
         for name, data in files.items():
             (folder / name).write_bytes(data)
+        names = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*")) if path.is_file()]
+        origin = card.provenance.with_files({name: {"model": Stamp(name, digest(folder / name))} for name in names})
+        (folder / CARD).write_text(dataclasses.replace(card, provenance=origin).as_json(), "utf-8")
