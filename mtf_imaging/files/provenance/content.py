@@ -211,7 +211,9 @@ def _globals(code: types.CodeType) -> set[str]:
 def _is_library(module: str) -> bool:
     """Returns whether a module belongs to this package, to Python or to an installed library."""
     root = module.partition(".")[0]
-    if root == _PACKAGE or (root in sys.stdlib_module_names and root != "__main__"):
+    if root == "__main__":
+        return False
+    if root == _PACKAGE or root in sys.stdlib_module_names:
         return True
     file = getattr(sys.modules.get(module), "__file__", None)
     return file is not None and not _INSTALLED.isdisjoint(Path(file).parts)
