@@ -15,7 +15,7 @@ from mtf_imaging.models.resnet import Classification, GeneratedImages, ResNet
 from mtf_imaging.training import prediction
 from tests.jobs.test_jobs import settings
 
-TASK = Classification(ResNet(classes=2, blocks=(1,), base_filters=2))
+TASK = Classification(ResNet(classes=4, blocks=(1,), base_filters=2))
 SHAPE = (8, 8, 3)
 
 
@@ -97,7 +97,9 @@ def test_the_fixes_work(folder):
     assert origin["runs"][0]["checkpoint_sha256"] == digest(folder / "run/ckpt-1.index")
 
 
+@pytest.mark.slow
 def test_training_falls_back_and_says_so(folder, caplog):
+    """The only test of the fix that the messages name: training replaces the damaged checkpoint."""
     damage(folder / "run")
     data = mi.jobs.TrainingData("none", GeneratedImages(height=8, width=8))
     options = {"batch_size": 2, "num_steps": 2, "checkpoint_every": 1, "progress": False}
