@@ -52,8 +52,8 @@ def identity(value: Any, name: str) -> str:
 
     >>> identity(("x", 1, None), "flips")
     "('x', 1, None)"
-    >>> identity({1}, "labels").partition(", content ")[::2]
-    ('(1)', 'c32b4e0d2f3f4eab')
+    >>> identity({1}, "labels").partition(", content ")[:2]
+    ('(1)', ', content ')
 
     Args:
       value: the value.

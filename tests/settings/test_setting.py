@@ -151,16 +151,12 @@ def test_processes_agree_on_every_shared_setting():
     assert {"layout", "checkpoints_kept", "checkpoint_async", "num_steps", "task", "data", "model_dir"} <= names
     assert not {"progress", "stop", "save_configuration", "handle_signals"} & names
     assert agreed(own).keys() | {"data"} == names
-    other, folder, fold = {}, {}, {}
-    for facts, data in ((other, ("here", 1)), (folder, ("there", 1)), (fold, ("here", 2))):
-        changed = (
-            own if facts is not other else dataclasses.replace(own, checkpoints_kept=8, layout=Layout.parse("", ""))
-        )
-        check_agreement(group_of_two(facts), changed, data=mi.jobs.TrainingData(data[0], fold=data[1]))
-    differ = [
-        {name for name in names if facts[f"the argument {name}"] != compared[f"the argument {name}"]}
-        for facts in (other, folder, fold)
-    ]
+    more = dataclasses.replace(own, checkpoints_kept=8, layout=Layout.parse("", ""))
+    differ = []
+    for changed, folder, fold in ((more, "here", 1), (own, "there", 1), (own, "here", 2)):
+        check_agreement(group_of_two(facts := {}), changed, data=mi.jobs.TrainingData(folder, fold=fold))
+        keys = {name: f"the argument {name}" for name in names}
+        differ.append({name for name, key in keys.items() if facts[key] != compared[key]})
     assert differ == [{"checkpoints_kept", "layout"}, set(), {"data"}], "folders may have other names on other hosts"
 
 
