@@ -1,6 +1,7 @@
 """The record of a prediction tells complete files from others, also after a crash."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -148,6 +149,18 @@ def test_each_file_has_the_provenance_of_the_call_that_wrote_it(files):
     call(0, seed=3, made_by={"checkpoint": "ckpt-3"}, overwrite=True)
     assert seeds() == {"labels-0.png": 3}
     assert len(read_record(files.folder).provenance) == 1, "nothing is left of the other predictions"
+
+
+def test_an_image_counts_by_its_content(files):
+    write(files, check(files)[0], (0, 1, 2))
+    (path,) = files.images[1].inputs
+    path.write_text("image 1")  # at another time
+    assert check(files)[1] == []
+    stat = path.stat()
+    path.write_text("image 9")
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    with pytest.raises(DataError, match=r"was predicted from another image than .*1\.png, or this image was changed"):
+        check(files)
 
 
 def test_a_single_file_has_no_record(files):
