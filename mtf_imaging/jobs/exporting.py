@@ -80,5 +80,4 @@ def export(own: ExportSettings) -> "ModelCard":
         signatures=signatures,
         model_format=model_format,
     )
-    save_model(own.output, None if model_format.ending else networks, card, files, own.progress)
-    return card
+    return save_model(own.output, None if model_format.ending else networks, card, files, own.progress)

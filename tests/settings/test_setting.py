@@ -153,8 +153,8 @@ def test_processes_agree_on_every_shared_setting():
     assert agreed(own).keys() | {"data"} == names
     more = dataclasses.replace(own, checkpoints_kept=8, layout=Layout.parse("", ""))
     differ = []
-    for settings, folder, fold in ((more, "here", 1), (own, "there", 1), (own, "here", 2)):
-        check_agreement(group_of_two(facts := {}), settings, data=mi.jobs.TrainingData(folder, fold=fold))
+    for other, folder, fold in ((more, "here", 1), (own, "there", 1), (own, "here", 2)):
+        check_agreement(group_of_two(facts := {}), other, data=mi.jobs.TrainingData(folder, fold=fold))
         keys = {name: f"the argument {name}" for name in names}
         differ.append({name for name, key in keys.items() if facts[key] != compared[key]})
     assert differ == [{"checkpoints_kept", "layout"}, set(), {"data"}], "folders may have other names on other hosts"

@@ -19,7 +19,7 @@ def save_model(
     card: ModelCard,
     files: Mapping[str, bytes],
     progress: bool = False,
-) -> None:
+) -> ModelCard:
     """Writes a model with its card; the folder appears only when it is complete.
 
     Args:
@@ -29,6 +29,9 @@ def save_model(
       card: the signatures, and the information for users.
       files: the contents of additional files, by name.
       progress: whether to show progress on stderr.
+
+    Returns:
+      The card with the digests of the files.
 
     Raises:
       DataError: the folder already exists.
@@ -43,4 +46,6 @@ def save_model(
             (folder / name).write_bytes(data)
         names = [path.relative_to(folder).as_posix() for path in sorted(folder.rglob("*")) if path.is_file()]
         origin = card.provenance.with_files({name: {"model": Stamp(name, digest(folder / name))} for name in names})
-        (folder / CARD).write_text(dataclasses.replace(card, provenance=origin).as_json(), "utf-8")
+        card = dataclasses.replace(card, provenance=origin)
+        (folder / CARD).write_text(card.as_json(), "utf-8")
+    return card
