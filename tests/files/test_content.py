@@ -97,7 +97,7 @@ def test_different_values_have_different_digests(first, second):
         (array(), array().astype(">f8")),
         (np.asfortranarray(array().reshape(50, 100)), array().reshape(50, 100)),
         ({"a": 1, "b": [2]}, {"b": (2,), "a": 1}),
-        ({"a", "b", "c"}, {"c", "b", "a"}),
+        ({0, 8}, {8, 0}),  # their hashes collide, so their order differs
         (np.int64(3), 3),
         (scaled(2), scaled(2)),
         (WithoutLock(1), WithoutLock(1)),

@@ -11,7 +11,10 @@ import mtf_imaging as mi
 from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.files.provenance.digests import digest
 from mtf_imaging.files.provenance.record import read_record
+from mtf_imaging.jobs.as_text import identity
+from mtf_imaging.jobs.inference import result_settings
 from mtf_imaging.models.resnet import Classification, GeneratedImages, ResNet
+from mtf_imaging.settings.inference import PredictSettings
 from mtf_imaging.training import prediction
 from tests.jobs.test_jobs import settings
 
@@ -185,3 +188,19 @@ def test_scores_and_pooled_scores_name_the_restored_checkpoint(tmp_path, monkeyp
     assert (named["checkpoint"], named["step"]) == ("ckpt-1", 1)
     assert named["checkpoint_sha256"] == digest(run / "ckpt-1.index")
     assert "ckpt-1 (last), step 1" in dict(mi.jobs.info(tmp_path / "evaluation")[0].rows)["checkpoint"]
+
+
+def test_side_files_count_by_their_content(tmp_path):
+    (tmp_path / "other").mkdir()
+    files = [tmp_path / "codes.json", tmp_path / "other/codes.json", tmp_path / "changed.json"]
+    for path, text in zip(files, ("{}", "{}", "{ }"), strict=True):
+        path.write_text(text)
+    shared = {"task": TASK, "model_dir": "run", "input": "cases", "output": "out"}
+    first, copied, changed = (
+        identities(result_settings(PredictSettings(**shared, label_codes=path))) for path in map(str, files)
+    )
+    assert first == copied != changed
+
+
+def identities(values):
+    return {name: identity(value, name) for name, value in values.items()}
