@@ -254,7 +254,7 @@ def test_files_of_the_user_among_the_predictions_are_kept(folder, predict, tmp_p
     more = tmp_path / "more"
     more.mkdir()
     for name in ("photo_0.png", "photo_9.png"):
-        (more / name).write_bytes((folder / "photos/images/photo_0.png").read_bytes())
+        (more / name).write_bytes((folder / "photos/images/photo_1.png").read_bytes())
     with pytest.raises(
         mi.DataError, match=r"photo_0\.png: was predicted from another image than .*more/photo_0\.png, or"
     ):
