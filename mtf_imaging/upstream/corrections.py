@@ -15,6 +15,7 @@ from mtf_imaging.compat import mtf
 from mtf_imaging.errors import NotSupportedError
 from mtf_imaging.ops.activation import LeakyReluGrad
 from mtf_imaging.ops.recompute import recompute
+from mtf_imaging.ops.weighing import weigh
 from mtf_imaging.upstream.faults import own_pool, title
 
 _operation_init = mtf.Operation.__init__
@@ -22,6 +23,13 @@ _while_loop = mtf.while_loop
 _cross_entropy = mtf.layers.softmax_cross_entropy_with_logits
 _slicewise_init = mtf.SlicewiseOperation.__init__
 _clone = mtf.Graph.clone_operations
+# {function: (function of TensorFlow, its slope for x and its result y)}
+_STEEP = {
+    mtf.log: (tf.math.log, lambda x, y: mtf.reciprocal(x)),
+    mtf.reciprocal: (tf.math.reciprocal, lambda x, y: mtf.negative(mtf.square(y))),
+    mtf.rsqrt: (tf.math.rsqrt, lambda x, y: -0.5 * y * y * y),
+    mtf.sqrt: (tf.math.sqrt, lambda x, y: 0.5 * mtf.reciprocal(y)),
+}
 # {function: parameters that take lists}
 _LISTS = {
     mtf.custom_gradient: ["explicit_inputs"],
@@ -127,6 +135,23 @@ def _slicewise(op: mtf.Operation, grad_ys: Sequence[mtf.Tensor | None]) -> list[
     return _generic(op, grad_ys) if gradient is None else gradient(op, *grad_ys)
 
 
+def _steep(
+    name: str, tf_fn: Callable[[tf.Tensor], tf.Tensor], slope: Callable[[mtf.Tensor, mtf.Tensor], mtf.Tensor]
+) -> Callable[..., mtf.Tensor]:
+    """Returns a function of one tensor whose gradient is 0 where that of its result is 0, also for an infinite slope.
+
+    In TensorFlow, `where(x > 0, log(x), 0)` has the gradient 0 * inf = NaN at 0, which ends a training.
+    """
+
+    def gradient(op: mtf.Operation, dy: mtf.Tensor) -> list[mtf.Tensor]:
+        return [weigh(slope(op.inputs[0], op.outputs[0]), dy)]
+
+    def function(x: mtf.Tensor, name: str = name) -> mtf.Tensor:
+        return mtf.cwise(tf_fn, [x], name=name, grad_function=gradient)
+
+    return function
+
+
 def _leaky_relu(x: mtf.Tensor, alpha: float = 0.2, name: str = "leaky_relu") -> mtf.Tensor:
     """Has TensorFlow's gradient, also of infinite numbers and NaN."""
 
@@ -179,6 +204,8 @@ def apply() -> None:
     """Replaces mesh_tensorflow's methods and functions."""
     for function, parameters in _LISTS.items():
         compat.replace_function(function, _with_lists(function, parameters))
+    for function, (tf_fn, slope) in _STEEP.items():
+        compat.replace_function(function, _steep(function.__name__, tf_fn, slope))
     compat.replace_function(mtf.while_loop, _loop)
     mtf.Graph.clone_operations = _clone_without_assignments
     compat.replace_function(mtf.leaky_relu, _leaky_relu)

@@ -47,9 +47,13 @@ MUTANTS = [
         ("over_batch(mtf.reduce_sum(weigh(x, mask)))", "over_batch(mtf.reduce_sum(x))"),
         ("mtf.where(mtf.equal(count, 0), 1, count)", "(count + 1)"),
         ("mtf.where(mtf.equal(count, 0), 1, count)", "mtf.maximum(count, 1)", "", f"{_MASKS} keras"),
-        ("mtf.cwise(tf.math.multiply_no_nan, [x, y],", "mtf.cwise(tf.multiply, [x, y],", "", f"{_MASKS} keras"),
-        ("_product(x, dz)]", "dz]", "", f"{_MASKS} gradients_of_a_masked"),
         ("    x = widen(x)\n", "", "", f"{_MASKS} 16_bits"),
+    ),
+    *mutants(
+        "mtf_imaging/ops/weighing.py",
+        _MASKS,
+        ("mtf.cwise(tf.math.multiply_no_nan, [x, mask],", "mtf.cwise(tf.multiply, [x, mask],", "", f"{_MASKS} keras"),
+        ("weigh(x, dy)]", "dy]", "", f"{_MASKS} gradients_of_a_masked"),
     ),
     *mutants(
         "mtf_imaging/ops/losses/dice.py",

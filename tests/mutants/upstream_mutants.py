@@ -110,6 +110,12 @@ MUTANTS = [
             "tests/upstream/test_corrections.py repeat",
         ),
         (
+            "weigh(slope(op.inputs[0], op.outputs[0]), dy)",
+            "slope(op.inputs[0], op.outputs[0]) * dy",
+            "",
+            f"{_SELECTIONS}",
+        ),
+        (
             "is_first = mtf.equal(a, y, output_shape=y.shape)",
             "is_first = mtf.logical_not(mtf.equal(b, y, output_shape=y.shape))",
         ),

@@ -54,8 +54,22 @@ def _finite(x):
 
 # {name: (function of the tensors, the same function in TensorFlow)}
 CASES = {
-    "where": (lambda x, r, c: mtf.where(x > 0, mtf.log(x), 0), lambda x, r, c: tf.where(x > 0, tf.math.log(x), 0)),
-    "where not": (lambda x, r, c: mtf.where(x <= 0, 0, 1 / x), lambda x, r, c: tf.where(x <= 0, 0, 1 / x)),
+    # TensorFlow's own gradient of where(x > 0, log(x), 0) is NaN at 0.
+    **{
+        f"where {name}": (
+            lambda x, r, c, fn=fn: mtf.where(x > 0, fn(x), 0),
+            lambda x, r, c, fn=tf_fn: tf.where(x > 0, fn(tf.where(x > 0, x, 1)), 0),
+        )
+        for name, fn, tf_fn in [
+            ("log", mtf.log, tf.math.log),
+            ("sqrt", mtf.sqrt, tf.sqrt),
+            ("rsqrt", mtf.rsqrt, tf.math.rsqrt),
+        ]
+    },
+    "where not": (
+        lambda x, r, c: mtf.where(x <= 0, 0, 1 / x),
+        lambda x, r, c: tf.where(x <= 0, 0, 1 / tf.where(x <= 0, 1, x)),
+    ),
     "where of rows": (
         lambda x, r, c: mtf.where(mtf.greater(c, 1), x, mtf.range(x.mesh, Y, x.dtype)),
         lambda x, r, c: tf.where(c[:, None] > 1, x, tf.range(5, dtype=x.dtype)),

@@ -3,9 +3,9 @@
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.ops.losses.labels import expect_labels
-from mtf_imaging.ops.losses.masked_mean import weigh
 from mtf_imaging.ops.over_batch import over_batch
 from mtf_imaging.ops.precision import widen
+from mtf_imaging.ops.weighing import weigh
 
 DICE_OVER = ("case", "batch", "both")
 

@@ -1,31 +1,10 @@
-"""The mean over the voxels that count, and products with their weights."""
-
-import tensorflow as tf
+"""The mean over the voxels that count."""
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ShapeError
 from mtf_imaging.ops.over_batch import over_batch
 from mtf_imaging.ops.precision import widen
-
-
-def weigh(x: mtf.Tensor, mask: mtf.Tensor) -> mtf.Tensor:
-    """Returns `x mask`, and 0 where the mask is 0, even if `x` is NaN or infinite there.
-
-    Args:
-      x: Tensor[...]
-      mask: Tensor with some dimensions of `x`, of any dtype.
-    """
-    return _product(x, mtf.broadcast(mtf.cast(mask, x.dtype), x.shape))
-
-
-def _product(x: mtf.Tensor, y: mtf.Tensor) -> mtf.Tensor:
-    """Returns `x y`, and 0 where `y` is 0; so do the gradients of TensorFlow's function."""
-
-    def gradient(op: mtf.Operation, dz: mtf.Tensor) -> list[mtf.Tensor]:
-        x, y = op.inputs
-        return [_product(dz, y), _product(x, dz)]
-
-    return mtf.cwise(tf.math.multiply_no_nan, [x, y], grad_function=gradient, name="weigh")
+from mtf_imaging.ops.weighing import weigh
 
 
 def masked_mean(x: mtf.Tensor, mask: mtf.Tensor) -> mtf.Tensor:
