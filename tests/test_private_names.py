@@ -16,6 +16,7 @@ FILES = sorted({*(ROOT / "mtf_imaging").rglob("*.py"), *(ROOT / "models").rglob(
 
 OF_PYTHON = {"_asdict", "_exit", "_fields", "_make", "_replace"}
 CODE = {"__closure__", "__code__", "__globals__"}  # attributes for rebuilding a function of another library
+DIGESTED = "mtf_imaging/files/provenance/content.py"  # reads the code of a user's functions
 # Attributes that all subclasses set, including those in mesh_tensorflow.
 PROTOCOL = {"Operation": {"_outputs"}, "Lowering": {"_counters"}}
 
@@ -107,7 +108,7 @@ def test_private_names_of_the_own_class_are_ignored():
 
 def test_only_the_adapter_uses_private_names():
     reads = {str(path.relative_to(ROOT)): private_reads(ast.parse(path.read_text())) for path in FILES}
-    assert {path: names for path, names in reads.items() if names} == {}
+    assert {path: names for path, names in reads.items() if names} == {DIGESTED: CODE}
 
 
 def test_subclasses_use_no_private_attribute_of_their_base_in_mesh_tensorflow():

@@ -4,7 +4,6 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-import mtf_imaging
 from mtf_imaging.files.provenance.content import content_digest
 from mtf_imaging.jobs.data import TrainingData
 from mtf_imaging.kinds.all_kinds import explained
@@ -56,6 +55,8 @@ def check_same_data(group: Group, data: TrainingData, first_batch: dict | None) 
 def _package_digest() -> str:
     """Returns a digest of the source files of this package and of its models."""
     digest = hashlib.sha256()
+    import mtf_imaging.models  # here, because only networks need it
+
     for folder in (Path(mtf_imaging.__file__).parent, Path(mtf_imaging.models.__file__).parent):
         for path in sorted(folder.rglob("*.py")):
             digest.update(f"{path.relative_to(folder)}\n".encode() + path.read_bytes())

@@ -57,7 +57,7 @@ class _Item(NamedTuple):
     run: str = ""
 
 
-def verify(path: str | Path, files: Sequence[str | Path] = ()) -> tuple[list[Compared], int]:
+def verify(path: str | Path, *, files: Sequence[str | Path] = ()) -> tuple[list[Compared], int]:
     """Compares the digests that a run or a result records with the files at hand.
 
     The files of the result itself are always compared: its predictions, the files of an exported model, and the

@@ -73,7 +73,7 @@ def export(folder, **options):
 @pytest.mark.parametrize("job", [predict, export])
 def test_a_damaged_checkpoint_stops_a_job(folder, job):
     damage(folder / "run")
-    with pytest.raises(mi.ConfigError) as error:
+    with pytest.raises(mi.CheckpointError) as error:
         job(folder)
     assert str(error.value).startswith(f"{folder}/run/ckpt-2: this checkpoint is damaged: ")
     assert "Fix: train on, which resumes from ckpt-1, or delete the files ckpt-2.* to use ckpt-1, or use the best" in (
@@ -83,7 +83,9 @@ def test_a_damaged_checkpoint_stops_a_job(folder, job):
     assert not (folder / "out/predictions.jsonl").exists()
     assert not (folder / "model").exists()
     damage(folder / "run/best")
-    with pytest.raises(mi.ConfigError, match=r"best/ckpt-2: this checkpoint is damaged.*with checkpoint = 'last'\."):
+    with pytest.raises(
+        mi.CheckpointError, match=r"best/ckpt-2: this checkpoint is damaged.*with checkpoint = 'last'\."
+    ):
         job(folder, checkpoint="best")
 
 
@@ -171,7 +173,7 @@ def test_scores_and_pooled_scores_name_the_restored_checkpoint(tmp_path, monkeyp
     shared |= {"input_dir": tmp_path / "cases", "output_dir": tmp_path / "evaluation"}
     shutil.copytree(run, tmp_path / "whole")
     damage(run)
-    with pytest.raises(mi.ConfigError, match="ckpt-2: this checkpoint is damaged"):
+    with pytest.raises(mi.CheckpointError, match="ckpt-2: this checkpoint is damaged"):
         mi.jobs.evaluate(**shared)
     for path in run.glob("ckpt-2.*"):
         path.unlink()

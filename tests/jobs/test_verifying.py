@@ -19,7 +19,7 @@ def folder(made, tmp_path):  # noqa: F811
 
 
 def statuses(folder, name, *files):
-    compared, left_out = mi.jobs.verify(folder / name, [folder / one for one in files])
+    compared, left_out = mi.jobs.verify(folder / name, files=[folder / one for one in files])
     assert all((one.status == "ok") == (one.recorded == one.found) for one in compared)
     return {one.title: one.status for one in compared}, left_out
 
@@ -52,7 +52,7 @@ def test_all_files_of_scores_are_compared(folder):
 def test_a_changed_or_missing_file_is_found(folder, title):
     path = folder / ITEMS[title]
     change(path)
-    compared, _ = mi.jobs.verify(folder / "evaluation", [folder / "cases", folder / "run"])
+    compared, _ = mi.jobs.verify(folder / "evaluation", files=[folder / "cases", folder / "run"])
     (one,) = (one for one in compared if one.title == title)
     assert (one.status, one.found) == ("changed", digest(path))
     path.unlink()

@@ -94,7 +94,7 @@ def test_deeplab_starts_from_the_frequencies_of_its_classes():
     task = SemanticSegmentation(network, classes=3).with_class_frequencies(FREQUENCIES)
     program = mi.Program(
         lambda image, labels: task.loss(image, labels)[0],
-        task.inputs(1, (16, 16)),
+        task.inputs(2, (16, 16)),
         mesh_shape="rows:2",
         layout="height:rows",
     )

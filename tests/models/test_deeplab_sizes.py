@@ -26,7 +26,7 @@ def task(**kwargs):
 
 
 def results(size, *layout, **kwargs):
-    return values(task(**kwargs), (size, size), *layout, batch_size=1, evaluation_gradients=size == 513)
+    return values(task(**kwargs), (size, size), *layout, evaluation_gradients=size == 513)
 
 
 @functools.cache

@@ -71,10 +71,10 @@ def test_the_loss_is_the_mean_over_the_pixels_that_count(program, ignored):
 
 def test_the_loss_of_bfloat16_activations_is_float32():
     task = SemanticSegmentation(DeepLab(TINY, filters=2, rates=(1,), decoder_filters=2), classes=3)
-    outputs = trace_only(task.loss, task.inputs(1, (8, 8), tf.bfloat16)).outputs
+    outputs = trace_only(task.loss, task.inputs(2, (8, 8), tf.bfloat16)).outputs
     assert [x.dtype for x in tf.nest.flatten(outputs)] == [tf.float32, tf.float32]
     logits = trace_only(
-        lambda image: task.network(image, True), task.inputs(1, (8, 8), tf.bfloat16, labels=False)
+        lambda image: task.network(image, True), task.inputs(2, (8, 8), tf.bfloat16, labels=False)
     ).outputs
     assert logits.dtype == tf.float32
 
@@ -183,19 +183,19 @@ def test_separable_convolutions_send_all_channels_backward():
 @pytest.mark.parametrize(
     ("sizes", "gather_below", "gathered"),
     [
-        ((513, 513), None, "height and width: slices of 1 x 17 x 17 x 5 become 1 x 33 x 33 x 5"),
-        ((513, 1153), None, "height: slices of 1 x 17 x 37 x 5 become 1 x 33 x 37 x 5"),
+        ((513, 513), None, "height and width: slices of 2 x 17 x 17 x 5 become 2 x 33 x 33 x 5"),
+        ((513, 1153), None, "height: slices of 2 x 17 x 37 x 5 become 2 x 33 x 37 x 5"),
         ((1153, 1153), None, ""),
         ((513, 513), 0, ""),
         ((513, 513), 17, ""),
-        ((513, 1153), 18, "height: slices of 1 x 17 x 37 x 5 become 1 x 33 x 37 x 5"),
+        ((513, 1153), 18, "height: slices of 2 x 17 x 37 x 5 become 2 x 33 x 37 x 5"),
     ],
 )
 def test_explain_shows_the_gathered_dimensions(sizes, gather_below, gathered):
     network = DeepLab(
         SIXTEENTH, filters=2, low_level_filters=2, decoder_filters=2, decoder_convs=1, gather_below=gather_below
     )
-    step = TrainingStep(SemanticSegmentation(network), SGD(0.1), sizes, 1, 1, "float32", 0)
+    step = TrainingStep(SemanticSegmentation(network), SGD(0.1), sizes, 2, 1, "float32", 0)
     out = text(explain_step(step, Layout.parse("rows:2,cols:2", "height:rows,width:cols")))
     assert re.findall("deeplab/aspp_gather gathers (.*)", out) == [gathered] * bool(gathered)
 
@@ -203,7 +203,7 @@ def test_explain_shows_the_gathered_dimensions(sizes, gather_below, gathered):
 def test_explain_compares_recomputation_in_the_backbone():
     backbone = ResNetBackbone(blocks=(1, 1, 1), base_filters=4, output_stride=8, recompute=True)
     step = TrainingStep(
-        SemanticSegmentation(DeepLab(backbone, filters=4, decoder_filters=4)), SGD(), (33, 33), 1, 1, "float32", 0
+        SemanticSegmentation(DeepLab(backbone, filters=4, decoder_filters=4)), SGD(), (33, 33), 2, 1, "float32", 0
     )
     explained = explain_step(step, Layout.parse("rows:2", "height:rows"))
     assert explained.recomputes

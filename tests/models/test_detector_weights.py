@@ -106,7 +106,7 @@ def network(imported, kind):
 
 def variables(fn, **inputs):
     """Returns the shapes of the variables that a function creates."""
-    specs = {"image": ("batch:1,height:64,width:64,channels:3", tf.float32), **inputs}
+    specs = {"image": ("batch:2,height:64,width:64,channels:3", tf.float32), **inputs}
     return {name: tuple(x.shape) for name, x in mi.Program(fn, specs).variables.items()}
 
 
@@ -143,7 +143,7 @@ def test_a_mask_rcnn_has_all_variables(tmp_path, head):
         results = [*detector.region_scores(levels, True), detector.classify(levels, rois, True)]
         return [*results, detector.masks(levels, rois, classes, True)]
 
-    rois = {"rois": ("batch:1,rois_whole:2,coords:4", tf.float32), "classes": ("batch:1,rois_whole:2", tf.int32)}
+    rois = {"rois": ("batch:2,rois_whole:2,coords:4", tf.float32), "classes": ("batch:2,rois_whole:2", tf.int32)}
     values = weights(tmp_path)
     assert {name: value.shape for name, value in values.items()} == variables(fn, **rois)
     np.testing.assert_array_equal(

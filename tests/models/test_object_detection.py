@@ -80,9 +80,9 @@ def test_a_batch_without_objects():
 
 def test_losses_and_detections_of_bfloat16_activations_are_float32():
     task = ObjectDetection(SMALL, classes=3)
-    outputs = trace_only(task.loss, task.inputs(1, (16, 16), tf.bfloat16)).outputs
+    outputs = trace_only(task.loss, task.inputs(2, (16, 16), tf.bfloat16)).outputs
     assert [x.dtype for x in tf.nest.flatten(outputs)] == [tf.float32] * 3
-    outputs = trace_only(task.predict, task.inputs(1, (16, 16), tf.bfloat16, labels=False)).outputs
+    outputs = trace_only(task.predict, task.inputs(2, (16, 16), tf.bfloat16, labels=False)).outputs
     assert {name: x.dtype for name, x in outputs.items()} == {
         "boxes": tf.float32,
         "scores": tf.float32,
@@ -102,7 +102,7 @@ def test_the_classes_follow_from_the_data_set():
     other = task.for_data(Objects(((1, "disk"), (7, "star"))))
     assert (other.classes, task.classes) == (2, 90)
     logits, _ = trace_only(
-        lambda image: other.network.with_classes(2)(image, True)[0], other.inputs(1, (8, 8), labels=False)
+        lambda image: other.network.with_classes(2)(image, True)[0], other.inputs(2, (8, 8), labels=False)
     ).outputs
     assert logits.shape.dims[-1].size == 2
     with pytest.raises(mi.ConfigError, match="the network has 4 classes, but this task needs 2"):
@@ -117,7 +117,7 @@ def test_a_data_set_of_volumes_is_refused():
 
 def test_explain_shows_the_gathered_levels():
     network = dataclasses.replace(SMALL, max_level=6, gather_below=2)
-    step = TrainingStep(ObjectDetection(network, classes=3, max_boxes=4), SGD(0.1), (64, 64), 1, 1, "float32", 0)
+    step = TrainingStep(ObjectDetection(network, classes=3, max_boxes=4), SGD(0.1), (64, 64), 2, 1, "float32", 0)
     out = text(explain_step(step, Layout.parse("rows:4", "height:rows")))
     # Level 4 has 4 pixels for 4 slices; levels 5 and 6 are computed from it.
     assert re.findall(r"fpn/level(\d)_gather gathers (\w+)", out) == [("4", "height")]

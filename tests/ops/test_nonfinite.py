@@ -37,6 +37,9 @@ KERNEL_DEPENDENT = {
     ("separable_conv3d", "x"): (2,),  # 2 of the 6 taps of the whole tensor, all 6 where slices widen the windows
     ("separable_conv3d", "d"): (1,),
 }
+# With a stride, TensorFlow's gradient of the voxels multiplies all taps by the zeros between windows. A slice with a
+# single window has no such zeros, so slices may have fewer elements that are not finite.
+WITHOUT_ZEROS = {("separable_conv2d", "d"): (1,)}
 
 
 def agree(row, name, place, value, wanted):
@@ -49,6 +52,8 @@ def agree(row, name, place, value, wanted):
     pairs = [(prefix, own) for (prefix, own) in KERNEL_DEPENDENT if str(row).startswith(prefix) and own == name]
     if any(place in KERNEL_DEPENDENT[pair] for pair in pairs):
         return (wanted <= value).all()
+    if place in WITHOUT_ZEROS.get((str(row), name), ()):
+        return (value <= wanted).all() and value.any()
     return np.array_equal(value, wanted)
 
 

@@ -16,7 +16,14 @@ mtf = mi.mtf
 # Slices of x:8, y:4, z:4 and channels:4 over 3 are 3, 3, 2 and 2, 2, 0; those of the batch 1, 1, 0.
 MESH = "rows:2,cols:3"
 WHOLE = {*("fx", "fy", "fz", "px", "py", "pz", "one", "per_group", "classes")}  # dimensions that cannot be split
-NOT_DIFFERENTIABLE = {"combined_non_max_suppression", "master_dtype", "slices_per_dimension", "step", "top_k"}
+NOT_DIFFERENTIABLE = {
+    "combined_non_max_suppression",
+    "expect_labels",
+    "master_dtype",
+    "slices_per_dimension",
+    "step",
+    "top_k",
+}
 
 
 def test_every_operation_has_a_row():

@@ -131,8 +131,7 @@ def test_a_custom_optimizer_gives_the_same_losses_under_every_layout(folder):
         ),
         (
             ["--resolution=32"],
-            "data set Images: the batch of step 0: 'image' has the shape [4, 64, 64, 1], but the task's input is "
-            "[batch:4,x:32,y:32,channels:1].",
+            "'image' has the shape [4, 64, 64, 1], but the task's input is [batch:4,x:32,y:32,channels:1].",
         ),
         (
             ["--gin_param=import my_optimizer", "--gin_param=train.optimizer = @Lion()"],

@@ -39,7 +39,7 @@ IMAGE_NAMES = {"x": "height", "y": "width"}
 # Jobs for photos of a fixed size, which are planned with their own layout: the size, and the first and the last slice.
 OF_LARGE_PHOTOS = {
     "gin/deeplab_voc.gin": ("513", "64 x 129 x 129 x 64", "64 x 65 x 65 x 256"),
-    "gin/deeplab_aerial.gin": ("8192", "1 x 1024 x 1024 x 64", "1 x 512 x 512 x 256"),
+    "gin/deeplab_aerial.gin": ("8192", "2 x 1024 x 1024 x 64", "2 x 512 x 512 x 256"),
 }
 # The recipes of detectors: the first slice, and a slice of the coarsest level.
 OF_DETECTORS = {

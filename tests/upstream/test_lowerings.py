@@ -9,6 +9,7 @@ import tensorflow as tf
 import mtf_imaging as mi
 from mtf_imaging.layout import parse_shape
 from mtf_imaging.program.tracing import trace_only
+from mtf_imaging.upstream.selections import Gather
 from tests.exchanges import check_exchanges
 from tests.harness import program_class
 from tests.upstream import factors
@@ -167,6 +168,7 @@ def test_every_operation_of_several_tensors_has_factors():
         *(mtf.ConcatOperation, mtf.StackOperation),  # need tensors of the same dimensions
         mtf.GenericGradOperation,  # the gradient of a SlicewiseOperation
         mtf.WhileLoopOperation,  # test_while_loop.py
+        Gather,  # test_selections.py
     }
     scenario, functions = factors.SCENARIOS[0], (*factors.FUNCTIONS, *factors.FUNCTIONS_OF_SLICES)
     some = _of_several_tensors(lambda **tensors: [y for _, y in _call(functions, scenario, tensors)], _specs(scenario))

@@ -47,7 +47,7 @@ def run(values: flags.FlagValues) -> None:
     from mtf_imaging.files.provenance.text import counted
     from mtf_imaging.jobs.verifying import OK, verify
 
-    results = [(path, *verify(path, values.files)) for path in values.path]
+    results = [(path, *verify(path, files=values.files)) for path in values.path]
     if values.json:
         fields = ("path", "files", "not_compared")
         listed = ((path, [one._asdict() for one in own], left_out) for path, own, left_out in results)

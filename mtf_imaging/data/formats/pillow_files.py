@@ -59,7 +59,7 @@ def open_picture_file(path: Path) -> Iterator[Image.Image]:
     Raises:
       DataError: the path does not name a file, the file is too small for the size that it declares, or the image does
         not fit into the memory of this machine. Other errors in the block, `PILLOW_ERRORS`, are not converted.
-      UnidentifiedImageError: it is not a PNG, JPEG or TIFF file.
+      PIL.UnidentifiedImageError: it is not a PNG, JPEG or TIFF file.
     """
     with memory_named(path), reading_named(path):
         with open(path, "rb") as file:

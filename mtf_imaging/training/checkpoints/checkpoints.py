@@ -172,7 +172,7 @@ def load_weights(directory: str | Path, program: Program, averages: bool = True)
     Raises:
       CheckpointError: there is no checkpoint, or a variable of the program is missing from the last one or has another
         shape or dtype there.
-      ConfigError: the last checkpoint is damaged. Only training falls back to an older one.
+      CheckpointError: the last checkpoint is damaged. Only training falls back to an older one.
     """
     what = Restored.AVERAGES if averages else Restored.WEIGHTS
     path = restore_last(Path(directory), tf.train.Checkpoint(program=program), program, what)
@@ -205,7 +205,7 @@ def restore_last(directory: Path, checkpoint: tf.train.Checkpoint, program: Prog
     Raises:
       CheckpointError: all checkpoints are damaged, the restored one belongs to another network, or a process cannot
         read it.
-      ConfigError: the last checkpoint is damaged, and `what` is not `Restored.EVERYTHING`.
+      CheckpointError: the last checkpoint is damaged, and `what` is not `Restored.EVERYTHING`.
       OSError: a checkpoint cannot be read.
     """
     group = groups.current()
@@ -259,7 +259,7 @@ def _restore_last(directory: Path, checkpoint: tf.train.Checkpoint, program: Pro
     return None
 
 
-def _damaged(path: str, error: Exception, older: list[str]) -> ConfigError:
+def _damaged(path: str, error: Exception, older: list[str]) -> CheckpointError:
     """Returns the error about a damaged checkpoint of a run whose weights are used."""
     name = Path(path).name
     train = "train again in another model_dir"
@@ -267,7 +267,7 @@ def _damaged(path: str, error: Exception, older: list[str]) -> ConfigError:
         before = Path(older[0]).name
         train = f"train on, which resumes from {before}, or delete the files {name}.* to use {before}"
     other = "last" if Path(path).parent.name == BEST else "best"
-    return ConfigError(
+    return CheckpointError(
         f"{path}: this checkpoint is damaged: {reason(error)}. Fix: {train}, or use the {other} checkpoint, with "
         f"checkpoint = '{other}'.",
         ["checkpoint", "model_dir"],
