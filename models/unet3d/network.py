@@ -245,11 +245,11 @@ class UNet3D:
     def _check_supervision(self):
         supervised, available = self.deep_supervision, self.depth - 2
         if not isinstance(supervised, int) or supervised < 0 or (supervised and not 1 <= self._supervised <= available):
-            fix = f"use a number from 1 to {available}" if available > 0 else "use UNet3D.depth = 3 or more"
+            fix = f"use a number up to {available}" if available > 0 else "use UNet3D.depth = 3 or more"
             raise mi.ConfigError(
                 f"UNet3D.deep_supervision = {supervised!r}: with UNet3D.depth = {self.depth}, the decoder has "
-                f"{max(available, 0)} levels that are coarser than the image, of which True selects all but the "
-                f"coarsest. Fix: {fix}, or False for none."
+                f"{max(available, 0)} levels that are coarser than the image. True needs 2 of them, because it "
+                f"leaves out the coarsest. Fix: {fix}, or False for none."
             )
 
 

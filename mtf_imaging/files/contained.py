@@ -58,7 +58,7 @@ def contained(folder: str | os.PathLike, *parts: str) -> Path:
 
 
 def check_no_links(paths: Iterable[Path], setting: str) -> None:
-    """Checks that none of the paths is a symbolic link, because an exchanged run could lead to files of its recipient.
+    """Checks that none of the paths is a symbolic link, because links in a run from others could lead to your files.
 
     Args:
       paths: paths below a folder that the user has named. The folder itself may be a link.

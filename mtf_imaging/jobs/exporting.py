@@ -62,8 +62,8 @@ def export(own: ExportSettings) -> "ModelCard":
 
     with portable_unless_saved(model_format):
         networks, model = kind.export(run, facts)
-        restored = tuple(trained_run(one, own.checkpoint, path) for one, path in zip(runs, networks.paths, strict=True))
-    signatures, files, notes = tuple(model.signatures()), model.files(), [*model.notes()]
+        signatures, files, notes = tuple(model.signatures()), model.files(), [*model.notes()]
+    restored = tuple(trained_run(one, own.checkpoint, path) for one, path in zip(runs, networks.paths, strict=True))
     if model_format.ending:
         converted = convert_signatures(signatures, model_format, own.progress)
         signatures, files = converted.signatures, files | converted.files

@@ -138,7 +138,7 @@ def _slicewise(op: mtf.Operation, grad_ys: Sequence[mtf.Tensor | None]) -> list[
 def _steep(
     name: str, tf_fn: Callable[[tf.Tensor], tf.Tensor], slope: Callable[[mtf.Tensor, mtf.Tensor], mtf.Tensor]
 ) -> Callable[..., mtf.Tensor]:
-    """Returns a function of one tensor whose gradient is 0 where that of its result is 0, also for an infinite slope.
+    """Returns a function of one tensor that passes no gradient where none arrives, even if its slope is infinite.
 
     In TensorFlow, `where(x > 0, log(x), 0)` has the gradient 0 * inf = NaN at 0, which ends a training.
     """

@@ -154,7 +154,7 @@ def test_a_value_without_content_is_named():
     with pytest.raises(ConfigError) as error:
         digest({"network": [1, WithLock(3)]})
     assert str(error.value).startswith(
-        "task.network[1].lock: an object of the class _thread.lock has no content that can be compared"
+        "task.network[1].lock: an object of the class _thread.lock cannot be compared by its content"
     )
     assert "Fix: leave it out, or define __getstate__ in the class that contains it" in str(error.value)
 

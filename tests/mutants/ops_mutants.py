@@ -208,6 +208,7 @@ MUTANTS = [
         "mtf_imaging/ops/conv/local.py",
         "tests/ops/test_kernels.py",
         ("w.stride > 1 and w.output_size(n) == 1 for", "w.stride > 1 for"),
+        ("any(max(window.pads(n)) >= n for", "any(max(window.pads(n)) > n for"),
         ("rest = [1 if is_single else w.stride for", "rest = [w.stride for"),
         ("after = window.extent - before - shape[axis]", "after = window.extent - before - shape[axis] + 1"),
         ("(before, max(after, 0))", "(0, before + max(after, 0))"),
@@ -216,7 +217,8 @@ MUTANTS = [
     *mutants(
         "mtf_imaging/ops/conv/grouped.py",
         "tests/ops/test_kernels.py",
-        ('pads_itself = padding == "SAME" and', 'pads_itself = padding == "VALID" and'),
+        ('return padding == "SAME" and', 'return padding == "VALID" and'),
+        ("local.has_idle_tap(x.shape.as_list()[1:-1], kernel, dilations)", "False"),
     ),
     *mutants(
         "mtf_imaging/ops/pool/operations.py",

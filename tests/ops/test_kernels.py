@@ -23,6 +23,9 @@ SHAPES = [
     Shapes("depthwise", "float32", 1, (4, 3), (2, 2), (2, 2), (1, 1), "VALID", 2, 4),
     Shapes("conv", "float32", 1, (5, 1), (2, 3), (2, 3), (1, 1), "SAME", 3, 2),
     Shapes("conv", "bfloat16", 2, (2, 4, 3), (3, 3, 3), (1, 1, 1), (1, 1, 1), "SAME", 2, 1),
+    # Taps that read padding only.
+    Shapes("conv", "bfloat16", 2, (1, 5, 1), (3, 3, 2), (1, 1, 1), (1, 1, 1), "SAME", 1, 2),
+    Shapes("conv", "bfloat16", 1, (1, 6, 4), (3, 1, 2), (1, 1, 2), (1, 1, 1), "SAME", 1, 3),
 ]
 
 

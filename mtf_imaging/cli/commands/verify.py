@@ -57,17 +57,18 @@ def run(values: flags.FlagValues) -> None:
     every = [one for _, compared, _ in results for one in compared]
     if bad := sum(one.status != OK for one in every):
         raise DataError(
-            f"{', '.join(values.path)}: {bad} of {counted(len(every), 'file', 'files')} differ from the recorded "
-            "digests. Fix: restore these files, or compute the result again."
+            f"{', '.join(values.path)}: {bad} of {counted(len(every), 'file', 'files')} are missing or differ "
+            "from their recorded digests. Fix: restore these files, or compute the result again."
         )
 
 
 def _table(path: str, compared: "list[Compared]", left_out: int) -> str:
     from mtf_imaging.files.provenance.text import as_table, counted, short
+    from mtf_imaging.jobs.verifying import OK
 
     rows = []
     for one in compared:
-        recorded, found = short(one.recorded), short(one.found) if one.found else "missing"
-        rows.append((one.status, f"{one.title}: {recorded if recorded == found else f'{recorded}, now {found}'}"))
+        now = f", now {short(one.found)}" if one.found and one.status != OK else ""
+        rows.append((one.status, f"{one.title}: {short(one.recorded)}{now}"))
     rest = f"\nnot compared: {counted(left_out, 'file', 'files')} in other folders, which --files can name"
     return f"{path}\n{as_table(rows)}{rest if left_out else ''}"

@@ -121,7 +121,7 @@ class PatchCorners:
         return tf.ensure_shape(corner, [3])
 
     def _corner(self, case: np.int64, draws: np.ndarray, chance: np.float64) -> np.ndarray:
-        """Returns the corner of a patch for uniform draws from 0..1, without 1, and its probability to be centered."""
+        """Returns the corner of a patch, given draws from [0, 1) and the probability that it is centered."""
         free = np.array(self._grids[case]) - self._patches.sizes
         if draws[0] < chance:
             center = self._center(int(case), draws[1:4])

@@ -50,7 +50,7 @@ def content_digest(value: object, name: str) -> str:
       name: its name in messages, such as "task".
 
     Raises:
-      ConfigError: a part of the value has no content that can be compared, such as a lock or an open file.
+      ConfigError: a part of the value cannot be compared by its content, such as a lock or an open file.
     """
     return _Content().of(value, name).hex()
 
@@ -164,8 +164,8 @@ class _Content:
             parts = reduce(value) if reduce else value.__reduce_ex__(4)
         except Exception as error:
             raise ConfigError(
-                f"{where}: an object of the class {type(value).__module__}.{type(value).__qualname__} has no content "
-                f"that can be compared ({error}), so results of another one could be taken for its results. Fix: "
+                f"{where}: an object of the class {type(value).__module__}.{type(value).__qualname__} cannot be "
+                f"compared by its content ({error}), so results of a different one could be mistaken for its own. Fix: "
                 "leave it out, or define __getstate__ in the class that contains it, without this object."
             ) from error
         if isinstance(parts, str):  # the name of an object, or of a function with a cache

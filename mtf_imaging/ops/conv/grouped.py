@@ -61,11 +61,17 @@ def adjoint_filter(f: tf.Tensor, groups: int) -> tf.Tensor:
     return tf.reshape(f, [*kernel, outputs // groups, groups * inputs])
 
 
+def _reads_outside(dtype: tf.DType, padding: str) -> bool:
+    """Returns whether oneDNN's kernels that pad `x` read other memory for some shapes; see `ReadRegion`."""
+    return padding == "SAME" and dtype == tf.bfloat16 and not tf.config.get_visible_devices("GPU")
+
+
 def conv(x: tf.Tensor, f: tf.Tensor, strides: Sequence[int], padding: str, dilations: Sequence[int]) -> tf.Tensor:
     """Returns the grouped convolution of `x` with `f`: `[batch, outputs..., out]`."""
     *kernel, inputs, outputs = f.shape.as_list()
     groups = x.shape[-1] // inputs
-    if region := ReadRegion.make(x.shape.as_list(), kernel, strides, padding, dilations):
+    pads_itself = _reads_outside(x.dtype, padding) and local.has_idle_tap(x.shape.as_list()[1:-1], kernel, dilations)
+    if region := ReadRegion.make(x.shape.as_list(), kernel, strides, padding, dilations, pads_itself):
         return conv(region.read(x), f, *region.rest)
     if groups == 1:
         return local.conv(x, f, strides, padding, dilations)
@@ -120,7 +126,7 @@ def conv_filter_grad(
     """Returns the gradient with respect to the filter, of the given shape, summed over the batch."""
     *kernel, inputs, outputs = shape
     groups = x.shape[-1] // inputs
-    pads_itself = padding == "SAME" and x.dtype == tf.bfloat16 and not tf.config.get_visible_devices("GPU")
+    pads_itself = _reads_outside(x.dtype, padding)
     if region := ReadRegion.make(x.shape.as_list(), kernel, strides, padding, dilations, pads_itself):
         return conv_filter_grad(region.read(x), shape, dy, *region.rest)
     if groups == 1:

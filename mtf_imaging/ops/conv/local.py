@@ -208,8 +208,8 @@ class ReadRegion:
     (TensorFlow 2.21) reads other memory than its input. The stride of a single window has no meaning, so `x` is cut to
     the voxels of the window, and the stride becomes 1.
 
-    In bfloat16, oneDNN's filter gradient with padding reads such memory for some small shapes, even with stride 1. So
-    `x` is padded explicitly.
+    In bfloat16, oneDNN's filter gradient with padding reads such memory for some small shapes, even with stride 1, and
+    so does its convolution if a tap reads padding only. So `x` is padded explicitly.
 
     Attributes:
       shape: shape of `x`.
@@ -261,6 +261,12 @@ class ReadRegion:
         """The adjoint of `read`."""
         dx = tf.slice(dx, [before for before, _ in self.pads], self.kept)
         return tf.pad(dx, [(0, size - kept) for size, kept in zip(self.shape, self.kept)])
+
+
+def has_idle_tap(sizes: Sequence[int], kernel: Sequence[int], dilations: Sequence[int]) -> bool:
+    """Returns whether a tap of a convolution with SAME padding and stride 1 reads padding only."""
+    windows = [Window(k, 1, d, "SAME") for k, d in zip(kernel, dilations, strict=True)]
+    return any(max(window.pads(n)) >= n for window, n in zip(windows, sizes, strict=True))
 
 
 def native(kernel: Sequence[int], strides: Sequence[int], padding: str, dilations: Sequence[int]) -> dict[str, Any]:

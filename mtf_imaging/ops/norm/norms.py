@@ -55,14 +55,13 @@ def check_count(kind: str, x: mtf.Tensor, dims: Sequence[mtf.Dimension], group: 
     if math.prod(dim.size for dim in dims) * group == 1:
         sizes = format_shape((dim.name, dim.size) for dim in x.shape.dims)
         fixes = {
-            "batch_norm": "larger images or patches, a larger batch, or a network with fewer levels",
+            "batch_norm": "larger images or patches, a larger batch, fewer micro-batches, or fewer levels",
             "layer_norm": "more channels",
         }
         fix = fixes.get(kind, "larger images or patches, or a network with fewer levels")
         raise ShapeError(
             f"{kind} '{tf.compat.v1.get_variable_scope().name}' has only one value for each mean and variance, because "
-            f"its input is [{sizes}], so its result would not depend on the input, and the layers before it would get "
-            f"no gradient. Fix: use {fix}."
+            f"its input is [{sizes}], so the layers before it would get no gradient. Fix: use {fix}."
         )
 
 
