@@ -1,6 +1,7 @@
 """Checks that all processes of a job have the same code, arguments and data before it starts."""
 
 import hashlib
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +56,8 @@ def check_same_data(group: Group, data: TrainingData, first_batch: dict | None) 
 def _package_digest() -> str:
     """Returns a digest of the source files of this package and of its models."""
     digest = hashlib.sha256()
-    import mtf_imaging.models  # here, because only networks need it
-
-    for folder in (Path(mtf_imaging.__file__).parent, Path(mtf_imaging.models.__file__).parent):
+    for package in ("mtf_imaging", "mtf_imaging.models"):
+        folder = Path(str(files(package)))
         for path in sorted(folder.rglob("*.py")):
             digest.update(f"{path.relative_to(folder)}\n".encode() + path.read_bytes())
     return digest.hexdigest()
