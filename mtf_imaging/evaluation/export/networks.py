@@ -124,7 +124,9 @@ class TrainedNetworks(tf.Module):
         def portable(weights: dict[str, tf.Variable]) -> Network:
             def run(image: tf.Tensor) -> Any:
                 batch = tf.cast(image, graph.image.dtype)[tf.newaxis]
-                return tf.nest.map_structure(lambda tensor: tensor[0], graph.with_constants(batch, weights))
+                with tf.control_dependencies(None):  # under those of `_mean`, TensorFlow imports no graph
+                    results = graph.with_constants(batch, weights)
+                return tf.nest.map_structure(lambda tensor: tensor[0], results)
 
             return run
 
