@@ -19,6 +19,7 @@ READERS = {
     "mtf_imaging/kinds/objects/report/*": ["mtf_imaging.kinds.objects.report"],
     "mtf_imaging/py.typed": ["tests.test_packaging"],
     "tests/evaluation/official_scores/*": ["tests.evaluation.test_official"],
+    "tests/golden/*": ["tests.golden.runs"],
     "tests/references/*": [],
     "docs/kubernetes/*": ["tests.hosts.pods"],
     "Dockerfile": ["tests.hosts.pods"],
