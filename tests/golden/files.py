@@ -30,6 +30,10 @@ def _text(content: Content, path: Path) -> None:
     content.text(path.read_text())
 
 
+def _markdown(content: Content, path: Path) -> None:
+    content.text(" ".join(path.read_text().split()))  # lines break elsewhere if the version is longer
+
+
 def _picture(content: Content, file: Path | io.BytesIO) -> None:
     with Image.open(file) as image:
         content.exact(image.mode, image.getpalette())
@@ -121,8 +125,9 @@ def _saved_model(content: Content, path: Path) -> None:
 
 def _onnx(content: Content, path: Path) -> None:
     session = onnxruntime.InferenceSession(str(path))
-    fields = [(one.name, one.type, one.shape) for one in (*session.get_inputs(), *session.get_outputs())]
-    content.exact(fields, [(one.domain, one.version) for one in onnx.load(path).opset_import])
+    for field in (*session.get_inputs(), *session.get_outputs()):
+        content.exact(field.name, field.type, [size if isinstance(size, int) else "any" for size in field.shape])
+    content.exact([(one.domain, one.version) for one in onnx.load(path).opset_import])
     content.text(str(session.get_modelmeta().custom_metadata_map))
     _results(content, path, path.stem)
 
@@ -155,7 +160,8 @@ _READERS: dict[str, Callable[[Content, Path], None] | None] = {
     r"\.np[yz]": _numpy,
     r"\.(png|jpg)": _picture,
     r"\.html": _page,
-    r"\.(json|jsonl|csv|gin|md|py|txt)|/checkpoint": _text,
+    r"\.md": _markdown,
+    r"\.(json|jsonl|csv|gin|py|txt)|/checkpoint": _text,
     r"\.tfrecord": _tfrecord,
     r"\.index": _checkpoint,
     r"\.data-\d+-of-\d+": None,  # of .index
