@@ -12,8 +12,8 @@ import mtf_imaging
 # Numbers with a fraction or an exponent; other numbers are compared exactly.
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+(?:[eE][-+]?\d+)?|[eE][-+]?\d+)(?!\w|\.\d)")
 _VARYING = {
-    r'"commit": null': '"commit": "COMMIT"',  # outside of a repository
-    r"\b[0-9a-f]{12,64}(-dirty)?\b": "COMMIT",  # of sources, configurations and weights, too
+    r"(?<![\w.])[0-9a-f]{12,64}(-dirty)?\b": "DIGEST",  # of commits, sources, configurations and weights
+    r'(commit\\*": )(null|\\*"DIGEST\\*")': r"\1DIGEST",  # null outside of a repository
     rf"\b{re.escape(mtf_imaging.__version__)}(\+g[0-9a-f]+(\.dirty)?)?": "VERSION",
     r"\b\d+(\.\d+){6,}\b": "UID",
     r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)?": "DATE",

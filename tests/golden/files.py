@@ -64,7 +64,7 @@ def _dicom(content: Content, path: Path) -> None:
     content.array(file.pixel_array)
     del file.PixelData
     file.walk(lambda part, element: part.__delitem__(element.tag) if element.VR in ("DA", "TM", "DT", "UI") else None)
-    content.text(str(file))
+    content.text(file.to_json())
 
 
 def _numpy(content: Content, path: Path) -> None:
