@@ -135,7 +135,6 @@ setup(
         "numcodecs>=0.16.5,<0.18",  # decodes the chunks of OME-Zarr images and records
         "numpy>=1.26,<3",
         "pillow>=12.1.1,<14",  # PNG, TIFF and JPEG images; older versions have CVE-2026-25990
-        "protobuf>=3.20.3,<8",  # TensorFlow's range; errors in TFRecord files
         "pycocotools>=2.0.10,<3",  # masks and scores of objects; older versions have no wheels for Python 3.13
         "safetensors>=0.5.3,<0.9",  # reads and checks weight files
         "scipy>=1.12,<2",

@@ -15,7 +15,7 @@ import numpy as np
 from mtf_imaging.data.images.spacing_table import NO_TABLE
 from mtf_imaging.data.reading.images import read_labels
 from mtf_imaging.data.records.manifest import open_records
-from mtf_imaging.data.records.opening import read_record
+from mtf_imaging.data.sampling.grid import whole_region
 from mtf_imaging.evaluation.scoring.overlap import label_overlaps
 from mtf_imaging.evaluation.scoring.summary import dice_global
 from mtf_imaging.kinds.volumes.segment.images import find_cases_of, read_case
@@ -29,7 +29,8 @@ def limits(folder: Path) -> dict[str, float]:
     manifest = open_records(data_dir)
     description, overlaps = manifest.description, []
     for case in find_cases_of(folder / "train", description):
-        labels = read_record(manifest.record_path(data_dir, case.key)).labels
+        record = manifest.open_record(data_dir, case.key)
+        labels = record.labels(whole_region(record.grid))
         perfect = np.eye(description.num_outputs, dtype=np.float32)[labels]
         volume = read_case(case, NO_TABLE, description)
         found = segment_volume(volume, manifest.sampling, lambda image, own=perfect: own, description=description)

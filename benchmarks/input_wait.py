@@ -126,13 +126,13 @@ def seconds_a_batch(batches, before, count=20):
     return (time.perf_counter() - began) / count
 
 
-def make_records(folder, size, record_format):
+def make_records(folder, size):
     """Writes records of synthetic cases into `folder`, unless they exist, and returns their folder."""
-    records, cases = Path(folder) / f"{record_format}_{size}", Path(folder) / "cases"
+    records, cases = Path(folder) / f"records_{size}", Path(folder) / "cases"
     if not cases.is_dir():
         write_phantom(cases, CASES, seed=0)
     if not records.is_dir():
-        convert(cases, records, size, record_format=record_format)
+        convert(cases, records, size)
     return records
 
 
@@ -153,16 +153,15 @@ def main():
     )
     parser.add_argument("--augmentations", nargs="+", choices=AUGMENTATIONS, default=["none", "all"], help="a row each")
     parser.add_argument("--caches", nargs="+", choices=["cold", "warm"], default=["cold", "warm"], help="a row each")
-    parser.add_argument("--format", choices=["zarr", "tfrecord"], default="zarr", help="file format of the records")
     parser.add_argument("--steps", type=int, default=12, help="measured steps of each run")
     parser.add_argument("--records", help="folder for cases and records; default: a temporary folder")
     arguments = parser.parse_args()
 
     with contextlib.ExitStack() as stack:
         folder = arguments.records or stack.enter_context(tempfile.TemporaryDirectory())
-        records = make_records(folder, arguments.size, arguments.format)
+        records = make_records(folder, arguments.size)
         sizes = (arguments.size,) * 3
-        print(f"float32, {arguments.size}^3, {arguments.format}")
+        print(f"float32, {arguments.size}^3")
         print("batch  augmentation  cache  data      alone    step      waits     share")
         for batch_size in arguments.batch_sizes:
             task = LiverTumorSegmentation(UNet3D(base_filters=8, dropout_rate=0.0))

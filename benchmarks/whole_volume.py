@@ -3,12 +3,12 @@
     python -m benchmarks.whole_volume --shape 512 512 800
 
 Each row is measured in a new process. Its peak memory is read from the Linux kernel. "over import" is the peak above
-the memory of the process after its imports, of which TensorFlow takes 0.5 GiB. A conversion to Zarr does not import it.
+the memory of the process after its imports, of which TensorFlow takes 0.5 GiB. A conversion does not import it.
 
 "predict" is the work of `mtf-imaging predict` for one volume: it reads the file, resamples it to the grid, resamples
 the probabilities back, selects the most probable class and writes a compressed segmentation. A trivial function
 replaces the network. The peak includes its float32 probabilities, 12 bytes per voxel of the grid, and the image, 4
-bytes per voxel. "convert" writes one record of a volume and its segmentation, as OME-Zarr or as a TFRecord file.
+bytes per voxel. "convert" writes one record of a volume and its segmentation.
 
 The time includes the decompression of files ending in .gz. "scaled" is int16 with a slope and an intercept.
 """
@@ -62,15 +62,15 @@ def network(image):
     return probabilities
 
 
-def measure(what, folder, grid, record_format):
+def measure(what, folder, grid):
     """Returns seconds, peak bytes, and peak bytes above the imports for one row. The process must be new."""
     from mtf_imaging.cli.runtime.quiet import import_tensorflow
-    from mtf_imaging.data.records import make_record, zarr_writer  # noqa: F401  what a conversion imports
+    from mtf_imaging.data.records import make_record  # noqa: F401  what a conversion imports
     from mtf_imaging.data.records.convert import convert
     from mtf_imaging.data.sampling.sampling import Sampling
     from mtf_imaging.kinds.volumes.segment.predict import predict_cases
 
-    if what == "predict" or record_format == "tfrecord":
+    if what == "predict":
         import_tensorflow()  # the same as in a real command
     imported = peak_bytes()
     began = time.perf_counter()
@@ -81,7 +81,7 @@ def measure(what, folder, grid, record_format):
     else:
         with tempfile.TemporaryDirectory(dir=folder.parent) as records:
             resolution = "x:{},y:{},z:{}".format(*grid)
-            convert(folder, Path(records) / "records", resolution, progress=False, record_format=record_format)
+            convert(folder, Path(records) / "records", resolution, progress=False)
     seconds, peak = time.perf_counter() - began, peak_bytes()
     return seconds, peak, peak - imported
 
@@ -126,7 +126,6 @@ def main():
     parser.add_argument(
         "--what", nargs="+", choices=("predict", "convert"), default=("predict", "convert"), help="work to measure"
     )
-    parser.add_argument("--format", choices=("zarr", "tfrecord"), default="zarr", help="file format of the record")
     arguments = parser.parse_args()
 
     print(f"one volume of {' x '.join(map(str, arguments.shape))} voxels")
@@ -138,7 +137,7 @@ def main():
             cases.mkdir()
             fresh(store, cases, tuple(arguments.shape), file)
             for what, grid in itertools.product(arguments.what, grids):
-                seconds, peak, over = fresh(measure, what, cases, grid, arguments.format)
+                seconds, peak, over = fresh(measure, what, cases, grid)
                 shown = "x".join(map(str, grid))
                 print(
                     f"{what:8} {file:15} {shown:14} {seconds:8.0f}  {peak / GIB:.2f} GiB  {over / GIB:7.2f} GiB",

@@ -40,7 +40,6 @@ def prepare(folder: Path) -> Path:
     write_data(folder)
     for line in (
         "convert --input_dir cases --output_dir records --resolution 8 --workers 1 --chunk 4",
-        "convert --input_dir cases --output_dir tfrecords --resolution 8 --workers 1 --format tfrecord",
         "convert --input_dir nnunet --output_dir described --resolution 8 --workers 1",
         "score --reference_dir cases --prediction_dir predictions --output_dir scores --workers 1",
         f"train --data_dir records --model_dir run {' '.join(TINY)}",

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -135,7 +134,6 @@ def read_fingerprint(
     spacing_csv: str | Path | SpacingTable | None = None,
     workers: int = 1,
     progress: bool = True,
-    prepare: Callable[[], None] | None = None,
 ) -> Fingerprint:
     """Reads the fingerprint of a folder of labeled cases.
 
@@ -146,7 +144,6 @@ def read_fingerprint(
       spacing_csv: a CSV in the format of `read_spacing_table`, with the voxel sizes of files whose headers lack them.
       workers: number of processes, each of which takes up to 2 GiB for volumes of 512 x 512 x 800 voxels.
       progress: whether to show a progress bar.
-      prepare: a function that each process calls before its first case.
 
     Raises:
       DataError: a case cannot be used; all such cases are reported together. No case has a labeled voxel. Or `file`
@@ -158,7 +155,7 @@ def read_fingerprint(
     stored = {} if file is None else _stored(Path(file), description, known)
     kept = {key: case for key, case in stored.items() if stamps.get(key) == case.files}
     missing = [case for case in cases if case.key not in kept]
-    read = _read_all(_CaseReader(Path(input_dir), description, known), missing, workers, progress, prepare)
+    read = _read_all(_CaseReader(Path(input_dir), description, known), missing, workers, progress)
     fingerprint = Fingerprint(description, tuple(kept.get(case.key) or read[case.key] for case in cases))
     if not any(case.foreground for case in fingerprint.cases):
         raise DataError(
@@ -233,12 +230,12 @@ def _foreground(values: np.ndarray) -> Foreground:
     return Foreground(float(mean), float(sd), tuple(map(float, percentiles)))
 
 
-def _read_all(reader, cases: list[Case], workers, progress, prepare) -> dict[str, CaseFingerprint]:
+def _read_all(reader, cases: list[Case], workers, progress) -> dict[str, CaseFingerprint]:
     """Returns the fingerprints by key, or raises one error for all failures."""
     results, faults = {}, CaseFaults()
     shown = progress and bool(cases)
     with tqdm(total=len(cases), desc="fingerprint", unit="case", disable=not shown, dynamic_ncols=True) as bar:
-        for case, result in in_parallel(reader, cases, workers, prepare):
+        for case, result in in_parallel(reader, cases, workers):
             if isinstance(result, DataError):
                 faults.add(case.key, result)
             else:

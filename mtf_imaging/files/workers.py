@@ -51,9 +51,7 @@ def cpu_time() -> float:
     return total
 
 
-def in_parallel(
-    function: Callable[[Any], Any], items: Iterable, workers: int, prepare: Callable[[], None] | None = None
-) -> Iterator[tuple[Any, Any]]:
+def in_parallel(function: Callable[[Any], Any], items: Iterable, workers: int) -> Iterator[tuple[Any, Any]]:
     """Calls a function for each item in up to `workers` processes, and yields results as soon as they are available.
 
     With one worker, the function runs in this process. The same happens, with a warning, if the system has no
@@ -65,7 +63,6 @@ def in_parallel(
         the function is raised in this process and cancels the remaining items.
       items: the arguments.
       workers: number of processes, at least 1.
-      prepare: a function that each worker (or this process, with one worker) calls first, or None.
 
     Yields:
       Pairs (item, result), in the order of completion.
@@ -77,10 +74,8 @@ def in_parallel(
     if not items:
         return
     before = set(multiprocessing.active_children())
-    pool = None if workers == 1 else worker_pool(min(workers, len(items)), _begin, prepare)
+    pool = None if workers == 1 else worker_pool(min(workers, len(items)), _begin)
     if pool is None:
-        if prepare:
-            prepare()
         for item in items:
             yield item, function(item)
         return
@@ -100,14 +95,13 @@ def in_parallel(
 
 
 def worker_pool(
-    workers: int, initializer: Callable[..., None] | None = None, *arguments: Any
+    workers: int, initializer: Callable[[], None] | None = None
 ) -> concurrent.futures.ProcessPoolExecutor | None:
     """Returns a pool of new processes; None, with a warning, if the system has no semaphores.
 
     Args:
       workers: number of processes.
-      initializer: a function that each process calls first with `arguments`, or None.
-      *arguments: the arguments of `initializer`.
+      initializer: a function that each process calls first, or None.
 
     Raises:
       OSError: this process has too many open files.
@@ -116,7 +110,7 @@ def worker_pool(
     spawn = multiprocessing.get_context("spawn")
     try:
         with safe_path():
-            return _Pool(workers, spawn, _initialize, (USER_MODULES, initializer, *arguments))
+            return _Pool(workers, spawn, _initialize, (USER_MODULES, initializer))
     except (OSError, ImportError, NotImplementedError) as error:
         if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
             raise
@@ -137,10 +131,10 @@ class _Pool(concurrent.futures.ProcessPoolExecutor):
             return super().submit(*call, **options)
 
 
-def _initialize(_: object, initializer: Callable[..., None] | None, *arguments: Any) -> None:
+def _initialize(_: object, initializer: Callable[[], None] | None) -> None:
     """Prepares a process; loading the first argument has added the user's modules, before the others are loaded."""
     if initializer:
-        initializer(*arguments)
+        initializer()
 
 
 @contextlib.contextmanager
@@ -160,13 +154,11 @@ def safe_path() -> Iterator[None]:
             os.environ[_SAFE_PATH] = before
 
 
-def _begin(prepare: Callable[[], None] | None) -> None:
+def _begin() -> None:
     """Prepares a worker."""
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # TensorFlow in a worker only reads and writes files
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; only the parent reacts
     threading.Thread(target=end_with_parent, daemon=True).start()
-    if prepare:
-        prepare()
     sys.unraisablehook = _show_unraisable
     signal.signal(signal.SIGTERM, _end_call)  # before this line, SIGTERM ends the worker without a traceback
 

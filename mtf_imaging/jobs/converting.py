@@ -3,7 +3,6 @@
 import logging
 
 from mtf_imaging.data.records.convert import convert as convert_cases
-from mtf_imaging.data.records.formats import TFRECORD, list_records
 from mtf_imaging.data.records.label_counts import survey_records
 from mtf_imaging.files.run_folder import check_no_run
 from mtf_imaging.kinds.all_kinds import check_volumes
@@ -24,8 +23,7 @@ def convert(own: ConvertSettings) -> list[str]:
 
     Raises:
       DataError: a case is unusable, or the output folder contains other files.
-      ConfigError: another process is writing to the output folder, or `grids`, `multiple`, `record_format` or `chunk`
-        is invalid.
+      ConfigError: another process is writing to the output folder, or `grids`, `multiple` or `chunk` is invalid.
     """
     check_no_run(own.output_dir)
     check_volumes(own.input_dir, "{kind} need no conversion: train reads them directly, with the data set {data_set}.")
@@ -37,14 +35,10 @@ def convert(own: ConvertSettings) -> list[str]:
         own.spacing_table,
         workers=own.workers,
         progress=own.progress,
-        prepare=own.prepare,
         grids=own.grids,
         multiple=own.multiple,
-        record_format=own.record_format,
         chunk=own.chunk,
     )
-    if own.prepare and list_records(own.output_dir, TFRECORD):
-        own.prepare()  # the records were written by other processes
     for text in survey_records(own.output_dir).missing_warnings():
         _logger.warning("%s: %s", own.output_dir, text)
     return keys

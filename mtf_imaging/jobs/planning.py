@@ -100,9 +100,7 @@ def plan(own: PlanSettings) -> JobPlan:
     check_volumes(own.data_dir, fix, "data_dir")
     kind = _with_memory(find_hardware(own.hardware) if isinstance(own.hardware, str) else own.hardware, own.memory)
     workers = own.workers or default_workers(WORKER_BYTES)
-    fingerprint = read_fingerprint(
-        own.data_dir, own.fingerprint_file, own.spacing_table, workers, own.progress, own.prepare
-    )
+    fingerprint = read_fingerprint(own.data_dir, own.fingerprint_file, own.spacing_table, workers, own.progress)
     return plan_fingerprint(fingerprint, own.task, own.num_devices, kind, own.num_hosts, own.progress, own.patches)
 
 

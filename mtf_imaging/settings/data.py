@@ -1,6 +1,6 @@
 """The settings of `convert`, `study` and `import_weights`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,12 +53,8 @@ class ConvertSettings(SpacingTableSettings, WorkerSettings, ProgressSettings):
         smallest grid that contains it, and train builds a network per grid, with the same weights. The grids are chosen
         for the fewest voxels in total.
       multiple: with `spacing`: the chosen grid sizes are multiples of this number. Default: 16.
-      record_format: file format of the records: zarr for folders in OME-Zarr 0.5, which napari, neuroglancer and any
-        Zarr reader open, or tfrecord for one uncompressed file per record. Default: the format of the records in the
-        output folder, or zarr.
-      chunk: with Zarr records: voxels of a chunk along x, y and z, for instance 64 or x:64,y:64,z:32. Each chunk is a
+      chunk: voxels of a chunk of a record along x, y and z, for instance 64 or x:64,y:64,z:32. Each chunk is a
         compressed file, and a process reads only the chunks of its slice. Default: 64.
-      prepare: function that each worker process calls first.
     """
 
     input_dir: str | Path = setting(flag=True)
@@ -67,9 +63,7 @@ class ConvertSettings(SpacingTableSettings, WorkerSettings, ProgressSettings):
     spacing: Spacing | None = setting(default=None, unit="mm", flag=True)
     grids: int = setting(default=1, flag=True)
     multiple: int | None = setting(default=None, unit="voxels", flag=True)
-    record_format: str | None = setting(default=None, choices=("zarr", "tfrecord"), flag="format")
     chunk: str | int | None = setting(default=None, unit="voxels", flag=True)
-    prepare: Callable[[], None] | None = setting(default=None)
 
 
 @settings

@@ -1,6 +1,6 @@
 """The settings of `plan`, `explain`, `search` and `bench`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -174,7 +174,6 @@ class PlanSettings(HardwareSettings, SpacingTableSettings, WorkerSettings, Progr
       patches: whether to train on patches instead of whole volumes: auto if whole volumes fit only with voxels more
         than twice as large as those of the data, always, or never.
       fingerprint_file: JSON file that keeps the fingerprint of the data set for the next plan. Default: none.
-      prepare: function that each process calls first.
     """
 
     task: TaskBuilder = setting()
@@ -182,4 +181,3 @@ class PlanSettings(HardwareSettings, SpacingTableSettings, WorkerSettings, Progr
     memory: float | None = setting(default=None, unit="bytes")
     patches: str = setting(default="auto", choices=PATCHES, flag=True)
     fingerprint_file: str | Path | None = setting(default=None)
-    prepare: Callable[[], None] | None = setting(default=None)

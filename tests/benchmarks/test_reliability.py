@@ -55,7 +55,7 @@ def test_every_input_can_be_made_and_differs_from_the_good_data(tmp_path):
     data = good.write_data(tmp_path / "good")
     for number, given in enumerate(INPUTS):
         # The tests of outcomes make the inputs from records and runs.
-        needs = r"\{good\}/(records|tfrecords|described|run)|/run|records|(model_dir|weights) \{here\}/\{name\}"
+        needs = r"\{good\}/(records|described|run)|/run|records|(model_dir|weights) \{here\}/\{name\}"
         if not re.search(needs, given.line):
             (tmp_path / str(number)).mkdir()
             given.make(data, tmp_path / str(number))

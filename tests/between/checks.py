@@ -14,7 +14,7 @@ import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging.data.augmentation import Augmentation
-from mtf_imaging.data.records import zarr_record
+from mtf_imaging.data.records import stored
 from mtf_imaging.data.records.chunks import METADATA, CheckedFolder
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.evaluation.averaging.ensemble import over_networks
@@ -494,7 +494,7 @@ def chunks_read_by_training(folder, augmentation, options, mesh_shape, layout, m
     shared["class_frequencies"] = None  # process 0 would count the labels of whole cases first
     where = {"layout": Layout.parse(mesh_shape, layout), "devices": mi.jobs.Devices(mesh_impl=mesh_impl)}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(zarr_record, "CheckedFolder", Watched)
+        patch.setattr(stored, "CheckedFolder", Watched)
         # One process counts the labels of whole cases first.
         patch.setattr("mtf_imaging.jobs.training.warn_of_labels", lambda *_: None)
         mi.jobs.train(**shared, **options, **where, data=data)

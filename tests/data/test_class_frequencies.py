@@ -8,8 +8,7 @@ from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.records.convert import convert
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.label_counts import count_labels
-from mtf_imaging.data.records.manifest import open_records
-from mtf_imaging.data.records.opening import read_record
+from mtf_imaging.data.records.manifest import open_records, record_path
 from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError
@@ -17,7 +16,7 @@ from mtf_imaging.kinds.photos.data_set import Photos
 from mtf_imaging.kinds.photos.reading.folders import find_photos
 from mtf_imaging.kinds.photos.reading.label_images import read_label_image
 from tests.jobs.photo_network import CLASSES, write_photos
-from tests.records import damage
+from tests.records import damage, read_record
 
 
 def test_frequencies_leave_out_the_ignore_label():
@@ -44,12 +43,11 @@ def test_outputs_of_a_network():
     assert CLASSES.outputs == {"ground": (0,), "box": (1,), "sky": (2,)}
 
 
-@pytest.mark.parametrize("record_format", ["zarr", "tfrecord"])
-def test_labels_of_records_are_counted(lits_dir, tmp_path, record_format):
+def test_labels_of_records_are_counted(lits_dir, tmp_path):
     # More planes than are read at a time.
-    convert(lits_dir, tmp_path, Sampling((35, 9, 8)), workers=1, progress=False, record_format=record_format)
+    convert(lits_dir, tmp_path, Sampling((35, 9, 8)), workers=1, progress=False)
     manifest = open_records(tmp_path)
-    labels = {key: read_record(manifest.record_path(tmp_path, key)).labels for key in manifest.cases}
+    labels = {key: read_record(record_path(tmp_path, key)).labels for key in manifest.cases}
     each = {key: np.bincount(labels[key].ravel(), minlength=256) for key in labels}
     assert sum(each.values())[1:3].all()
     np.testing.assert_array_equal(Records().label_counts(tmp_path), sum(each.values()))
@@ -59,8 +57,7 @@ def test_labels_of_records_are_counted(lits_dir, tmp_path, record_format):
     slabs = [labels[key][start : start + 16] for key in labels for start in (0, 32)]  # every second one
     third = count_labels(tmp_path, most_voxels=sum(each.values()).sum() * 2 // 3)
     np.testing.assert_array_equal(third, np.bincount(np.concatenate(slabs, None), minlength=256))
-    damaged = manifest.record_path(tmp_path, others[-1])
-    damage(damaged / "labels" if damaged.is_dir() else damaged)
+    damage(record_path(tmp_path, others[-1]) / "labels")
     with pytest.raises(DataError, match="Fix: run convert again; it replaces damaged records"):
         count_labels(tmp_path)
 

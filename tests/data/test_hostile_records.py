@@ -14,13 +14,14 @@ from mtf_imaging.data.records.chunks import digest
 from mtf_imaging.data.records.convert import convert
 from mtf_imaging.data.records.manifest import Manifest, Source, read_manifest, write_manifest
 from mtf_imaging.data.records.ome_metadata import metadata_digest
-from mtf_imaging.data.records.opening import open_record, write_record
 from mtf_imaging.data.records.pipeline import training_batches
+from mtf_imaging.data.records.stored import StoredRecord
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError
 from tests.data.json_values import replacements
 from tests.data.test_stored_records import CHUNK, make
 from tests.data.zarr_image import Payload
+from tests.records import in_memory, read_record, write_record
 
 CHUNK_1 = "0/c/0/0/0"
 
@@ -64,9 +65,9 @@ def replace_chunk(record, data):
 
 
 def read(record):
-    stored = open_record(record)
+    stored = StoredRecord(record)
     stored.check()
-    return stored.read()
+    return in_memory(stored)
 
 
 def message(call, *args):
@@ -132,7 +133,7 @@ def test_files_that_never_end_are_refused(record):
     (record / CHUNK_1).unlink()
     (record / CHUNK_1).touch()
     os.truncate(record / CHUNK_1, 1 << 40)
-    assert f"{CHUNK_1}: has more than" in message(open_record(record).read)
+    assert f"{CHUNK_1}: has more than" in message(read_record, record)
     (record / "zarr.json").unlink()
     os.mkfifo(record / "zarr.json")
     assert "this record has no zarr.json" in message(read, record)
@@ -156,7 +157,7 @@ def test_any_value_in_the_metadata_of_a_record_is_read_or_refused(record):
         if isinstance(ours := fields["attributes"], dict) and isinstance(ours.get("mtf_imaging"), dict):
             ours["mtf_imaging"]["digest"] = metadata_digest(original | fields)
         (record / "zarr.json").write_text(json.dumps(original | fields))
-        text = message(open_record, record)
+        text = message(StoredRecord, record)
         assert text is None or "Fix: " in text, what
         outcomes.add(text is None)
     assert outcomes == {True, False}
@@ -170,7 +171,7 @@ def test_any_value_in_the_metadata_of_an_array_is_read_or_refused(record):
     for fields, what in replacements({name: value for name, value in original.items() if name != "attributes"}):
         file.write_text(json.dumps({"attributes": original["attributes"]} | fields))
         sign(record, **{"0/zarr.json": digest(file.read_bytes())})
-        text = message(open_record, record)
+        text = message(StoredRecord, record)
         assert text is None or "Fix: " in text, what
         outcomes.add(text is None)
     assert outcomes == {True, False}

@@ -12,7 +12,6 @@ from mtf_imaging.data.formats.open_stored import open_stored
 from mtf_imaging.data.formats.write_labels import write_label_slabs
 from mtf_imaging.data.listing.image_files import files_of_image
 from mtf_imaging.data.reading.images import read_geometry, read_mask, read_volume
-from mtf_imaging.data.records.make_record import digest, make_record
 from mtf_imaging.data.sampling.grid import whole_region
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError
@@ -20,6 +19,7 @@ from mtf_imaging.evaluation.pairs.score import score_folders
 from mtf_imaging.kinds.volumes.segment.planning import plan_predictions
 from mtf_imaging.kinds.volumes.segment.predict import predict_cases
 from tests.data.test_simpleitk import HEADERS, HU_OF_LABEL, OBLIQUE, RAS, SHAPE, oracle, turned
+from tests.records import make_record
 
 ENDINGS = (".nrrd", ".nhdr", ".mha", ".mhd")
 OUTPUTS = (".nrrd", ".mha")
@@ -109,10 +109,10 @@ def test_the_voxels_beside_a_header_are_files_of_the_image(tmp_path):
     write(tmp_path / "segmentation-3.nrrd", itk_image(labels_of()))
     assert [path.name for path in files_of_image(tmp_path / "volume-3.mhd")] == ["volume-3.mhd", "volume-3.raw"]
     (case,) = find_cases(tmp_path)
-    before = digest(case)
+    before = case.digest()
     raw = tmp_path / "volume-3.raw"
     raw.write_bytes(raw.read_bytes()[:-2] + b"\1\1")
-    assert digest(case) != before
+    assert case.digest() != before
 
 
 @pytest.mark.parametrize("ending", ENDINGS)

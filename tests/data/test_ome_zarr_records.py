@@ -7,10 +7,10 @@ import pytest
 import zarr
 
 from mtf_imaging.data.records.ome_metadata import grid_affine
-from mtf_imaging.data.records.opening import write_record
 from mtf_imaging.data.sampling.resample import resample_linear
 from mtf_imaging.data.sampling.sampling import Sampling
 from tests.data.test_stored_records import CHUNK, GRID, make
+from tests.records import write_record
 
 
 @pytest.fixture(params=[None, 3], ids=["CT", "3 channels"])
@@ -47,7 +47,7 @@ def test_any_zarr_reader_gets_the_voxels(written):
     record, root = written
     np.testing.assert_array_equal(root["0"][:], record.image.T)
     np.testing.assert_array_equal(root["labels/segmentation/0"][:], record.labels.T)
-    assert root["0"].dtype == (np.int16 if record.values is None else np.float32)
+    assert root["0"].dtype == (np.int16 if record.num_channels is None else np.float32)
     assert root["labels/segmentation/0"].dtype == np.uint8
     # A reader that lists a group warns about files that do not belong to Zarr, and warnings are errors in tests.
     assert dict(root.members(max_depth=None)).keys() == {
@@ -59,7 +59,7 @@ def test_the_metadata_follow_ome_zarr(written):
     record, root = written
     assert root.metadata.zarr_format == 3
     assert root.attrs["ome"].keys() == {"version", "multiscales"}
-    image, *place = check_multiscales(root, has_channels=record.values is not None)
+    image, *place = check_multiscales(root, has_channels=record.num_channels is not None)
     assert root["labels"].attrs["ome"] == {"version": "0.5", "labels": ["segmentation"]}
     group = root["labels"]["segmentation"]
     labels, *labels_place = check_multiscales(group, has_channels=False)

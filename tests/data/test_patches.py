@@ -7,11 +7,9 @@ import pytest
 import tensorflow as tf
 
 from mtf_imaging.data.augmentation import Augmentation
-from mtf_imaging.data.records import patches as patches_module
 from mtf_imaging.data.records.convert import convert
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.manifest import open_records
-from mtf_imaging.data.records.opening import open_record
 from mtf_imaging.data.records.patches import LabelBlocks, PatchCorners, Patches
 from mtf_imaging.data.records.pipeline import training_batches
 from mtf_imaging.data.records.region_reader import RegionReader
@@ -62,10 +60,8 @@ def folder(tmp_path_factory):
         hu, labels = case_arrays(number)
         _store(folder / f"cases/volume-{number}.nii", hu)
         _store(folder / f"cases/segmentation-{number}.nii", labels)
-    for record_format, chunk in {"zarr": "x:4,y:5,z:3", "tfrecord": None}.items():
-        options = {"record_format": record_format, "chunk": chunk, "workers": 1, "progress": False}
-        convert(folder / "cases", folder / record_format, "x:14,y:12,z:10", **options)
-    return folder
+    convert(folder / "cases", folder / "records", "x:14,y:12,z:10", chunk="x:4,y:5,z:3", progress=False)
+    return folder / "records"
 
 
 def take(batches, count):
@@ -87,16 +83,14 @@ def corners(data_dir, patches, count, seed=5, every=1):
     return np.array([*numbers.as_numpy_iterator()])
 
 
-@pytest.mark.parametrize("record_format", ["zarr", "tfrecord"])
-def test_batches_are_parts_of_the_records(folder, record_format):
-    data_dir = folder / record_format
-    manifest, place = open_records(data_dir), corners(data_dir, Patches(PATCH), 12)
-    batches = take(training_batches(data_dir, BATCH, 5, shuffle=False, patches=Patches(PATCH)), 4)
+def test_batches_are_parts_of_the_records(folder):
+    manifest, place = open_records(folder), corners(folder, Patches(PATCH), 12)
+    batches = take(training_batches(folder, BATCH, 5, shuffle=False, patches=Patches(PATCH)), 4)
     low, high = DEFAULT_WINDOW
     for number, batch in enumerate(batches):
         for position, key in enumerate(batch["cases"]):
             sample = number * BATCH + position
-            record = open_record(manifest.record_path(data_dir, key), manifest.sampling)
+            record = manifest.open_record(folder, key)
             at = tuple(slice(start, start + size) for start, size in zip(place[sample], PATCH, strict=True))
             expected = np.clip((record.image(at).astype(np.float32) - low) / (high - low), 0, 1)
             np.testing.assert_allclose(batch["image"][position, ..., 0], expected, rtol=0, atol=1e-7)
@@ -106,9 +100,9 @@ def test_batches_are_parts_of_the_records(folder, record_format):
 @pytest.mark.parametrize("name", AUGMENTATIONS)
 def test_regions_equal_the_regions_of_whole_patches(folder, name):
     options = {"augmentation": AUGMENTATIONS[name], "patches": Patches(PATCH, centered=0.5)}
-    whole = take(training_batches(folder / "zarr", BATCH, 3, **options), 3)
+    whole = take(training_batches(folder, BATCH, 3, **options), 3)
     for bounds in REGIONS:
-        found = take(training_batches(folder / "zarr", BATCH, 3, **options, regions=regions(bounds)), 3)
+        found = take(training_batches(folder, BATCH, 3, **options, regions=regions(bounds)), 3)
         at = tuple(slice(*each) for each in bounds)
         for own, all_of in zip(found, whole, strict=True):
             assert own["cases"] == all_of["cases"]
@@ -119,16 +113,16 @@ def test_regions_equal_the_regions_of_whole_patches(folder, name):
 @pytest.mark.parametrize("name", ["none", "moved"])
 def test_batches_do_not_depend_on_the_start(folder, name):
     options = {"augmentation": AUGMENTATIONS[name], "patches": Patches(PATCH)}
-    first = take(training_batches(folder / "zarr", BATCH, 3, **options), 4)
+    first = take(training_batches(folder, BATCH, 3, **options), 4)
     for start in (1, 3):
-        later = next(training_batches(folder / "zarr", BATCH, 3, start, **options))
+        later = next(training_batches(folder, BATCH, 3, start, **options))
         np.testing.assert_array_equal(later["image"], first[start]["image"])
         np.testing.assert_array_equal(later["labels"], first[start]["labels"])
 
 
 def test_batch_size_does_not_change_the_samples(folder):
-    large = take(training_batches(folder / "zarr", 4, 3, patches=Patches(PATCH), augmentation=MOVED), 1)
-    small = take(training_batches(folder / "zarr", 2, 3, patches=Patches(PATCH), augmentation=MOVED), 2)
+    large = take(training_batches(folder, 4, 3, patches=Patches(PATCH), augmentation=MOVED), 1)
+    small = take(training_batches(folder, 2, 3, patches=Patches(PATCH), augmentation=MOVED), 2)
     np.testing.assert_array_equal(large[0]["image"], np.concatenate([batch["image"] for batch in small]))
 
 
@@ -136,8 +130,8 @@ def test_a_patch_of_the_whole_record_is_the_record(folder):
     """Also with an augmentation, whose warp then finds nothing beyond the patch."""
     for augmentation in (None, PAINTED):
         options = {"augmentation": augmentation}
-        whole = take(training_batches(folder / "zarr", 2, 3, **options), 3)
-        found = take(training_batches(folder / "zarr", 2, 3, **options, patches=Patches(GRID)), 3)
+        whole = take(training_batches(folder, 2, 3, **options), 3)
+        found = take(training_batches(folder, 2, 3, **options, patches=Patches(GRID)), 3)
         for own, expected in zip(found, whole, strict=True):
             np.testing.assert_array_equal(own["image"], expected["image"])
             np.testing.assert_array_equal(own["labels"], expected["labels"])
@@ -153,15 +147,15 @@ def test_a_warp_fills_the_border_of_a_patch_with_the_image(folder, monkeypatch):
             return type(moves)(sizes, None, tf.constant(True), shift, within)
 
     monkeypatch.setattr(PatchCorners, "_corner", lambda self, *args: np.array([3, 4, 1]))
-    moved = next(training_batches(folder / "zarr", 1, 3, patches=Patches(PATCH), augmentation=Moved(translation=0.1)))
+    moved = next(training_batches(folder, 1, 3, patches=Patches(PATCH), augmentation=Moved(translation=0.1)))
     monkeypatch.setattr(PatchCorners, "_corner", lambda self, *args: np.array([5, 3, 1]))
-    there = next(training_batches(folder / "zarr", 1, 3, patches=Patches(PATCH)))
+    there = next(training_batches(folder, 1, 3, patches=Patches(PATCH)))
     np.testing.assert_allclose(moved["image"], there["image"], atol=1e-6)
     np.testing.assert_array_equal(moved["labels"], there["labels"])
 
 
 def test_patches_lie_anywhere(folder):
-    found = corners(folder / "zarr", Patches(PATCH, centered=0), 400)
+    found = corners(folder, Patches(PATCH, centered=0), 400)
     free = np.array(GRID) - PATCH
     assert (found >= 0).all()
     assert (found <= free).all()
@@ -173,16 +167,13 @@ def test_patches_lie_anywhere(folder):
 def center_labels(data_dir, found, every=1):
     """Returns the labels of the voxels on which patches of one voxel lie."""
     manifest = open_records(data_dir)
-    records = [open_record(manifest.record_path(data_dir, key), manifest.sampling) for key in manifest.cases]
+    records = [manifest.open_record(data_dir, key) for key in manifest.cases]
     labels = [record.labels(tuple(slice(0, size) for size in GRID)) for record in records]
     return np.array([labels[sample * every % NUM_CASES][tuple(at)] for sample, at in enumerate(found)])
 
 
-@pytest.mark.parametrize("record_format", ["zarr", "tfrecord"])
-def test_a_share_of_the_patches_is_centered_on_labels(folder, record_format, monkeypatch):
-    monkeypatch.setattr(patches_module, "_BLOCK", (5, 5, 5))
-    data_dir = folder / record_format
-    labels = center_labels(data_dir, corners(data_dir, Patches((1, 1, 1), centered=1), 300))
+def test_a_share_of_the_patches_is_centered_on_labels(folder):
+    labels = center_labels(folder, corners(folder, Patches((1, 1, 1), centered=1), 300))
     of_case = [labels[case::NUM_CASES] for case in range(NUM_CASES)]
     assert (of_case[2] == 0).any(), "a case without labels has patches anywhere"
     for case in (0, 1):
@@ -190,8 +181,8 @@ def test_a_share_of_the_patches_is_centered_on_labels(folder, record_format, mon
         assert 0.35 < (of_case[case] == 2).mean() < 0.65, "the labels are drawn alike, whatever their sizes"
 
     def share_of_lesions(count, **options):
-        found = corners(data_dir, Patches((1, 1, 1), **options), count, every=NUM_CASES)
-        return (center_labels(data_dir, found, every=NUM_CASES) == 2).mean()
+        found = corners(folder, Patches((1, 1, 1), **options), count, every=NUM_CASES)
+        return (center_labels(folder, found, every=NUM_CASES) == 2).mean()
 
     assert 0.6 < share_of_lesions(300, centered=1, labels={"lesion": 3, "liver": 1}) < 0.9
     assert share_of_lesions(60, centered=1, labels={"lesion": 1}) == 1
@@ -213,7 +204,7 @@ def test_each_batch_has_as_many_centered_patches_as_in_nnunet(folder, centered):
 @pytest.mark.parametrize(("batch_size", "parts"), [(2, 1), (4, 2), (5, 1)])
 def test_every_batch_is_centered_alike_in_whole_and_micro_batches(folder, batch_size, parts):
     """Only case 0, whose labels occupy 7 % of the voxels: a voxel without a label is not centered."""
-    subset = Subset(str(folder / "zarr"), (open_records(folder / "zarr").cases[0],))
+    subset = Subset(str(folder), (open_records(folder).cases[0],))
     patches, small = Patches((1, 1, 1), batch_size=batch_size), batch_size // parts
     batches = take(training_batches(subset, small, 3, patches=patches), 20 * parts)
     is_labeled = np.concatenate([batch["labels"].numpy().ravel() > 0 for batch in batches]).reshape(20, batch_size)
@@ -225,7 +216,7 @@ def test_every_batch_is_centered_alike_in_whole_and_micro_batches(folder, batch_
 
 
 def test_every_voxel_of_a_label_is_drawn_alike(folder):
-    found = corners(folder / "zarr", Patches((1, 1, 1), centered=1, labels={"liver": 1}), 3000, every=NUM_CASES)
+    found = corners(folder, Patches((1, 1, 1), centered=1, labels={"liver": 1}), 3000, every=NUM_CASES)
     _, labels = case_arrays(0)
     places = np.argwhere(labels == 1)
     _, counts = np.unique(found, axis=0, return_counts=True)
@@ -236,7 +227,7 @@ def test_every_voxel_of_a_label_is_drawn_alike(folder):
 
 
 def test_every_voxel_is_drawn_if_labels_are_drawn_first(folder):
-    found = corners(folder / "zarr", Patches((1, 1, 1), centered=1), 3000, every=NUM_CASES)
+    found = corners(folder, Patches((1, 1, 1), centered=1), 3000, every=NUM_CASES)
     _, labels = case_arrays(0)
     liver = found[labels[tuple(found.T)] == 1]
     assert 400 < len(liver) < 600
@@ -254,18 +245,16 @@ def test_only_the_chunks_of_patches_are_read(folder, monkeypatch):
         return opened
 
     monkeypatch.setattr(RegionReader, "record", record)
-    data_dir = folder / "zarr"
-    batches = training_batches(data_dir, 1, 3, patches=Patches((2, 2, 2), centered=0))
+    batches = training_batches(folder, 1, 3, patches=Patches((2, 2, 2), centered=0))
     take(batches, 6)
-    whole = sum(path.stat().st_size for path in (data_dir).rglob("c/*/*/*")) / NUM_CASES
+    whole = sum(path.stat().st_size for path in folder.rglob("c/*/*/*")) / NUM_CASES
     image = [each.bytes_read for each in read]
     assert image
     assert max(image) < whole / 2, (max(image), whole)
 
 
-def test_counts_of_blocks(folder):
-    manifest = open_records(folder / "zarr")
-    record = open_record(manifest.record_path(folder / "zarr", "0"), manifest.sampling)
+def test_counts_of_chunks(folder):
+    record = open_records(folder).open_record(folder, "0")
     blocks = LabelBlocks.count(record, [1, 2])
     _, labels = case_arrays(0)
     np.testing.assert_array_equal(blocks.counts.sum(axis=0), [(labels == 1).sum(), (labels == 2).sum()])
@@ -285,6 +274,6 @@ def test_counts_of_blocks(folder):
 )
 def test_mistakes_are_refused(folder, options, words):
     with pytest.raises(ConfigError) as caught:
-        Records(patches=Patches(**options)).batches(folder / "zarr", batch_size=1, sizes=PATCH, seed=0, start_step=0)
+        Records(patches=Patches(**options)).batches(folder, batch_size=1, sizes=PATCH, seed=0, start_step=0)
     for word in ("Fix: ", *words):
         assert word in str(caught.value), caught.value

@@ -9,11 +9,10 @@ from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.reading.channels import read_image
 from mtf_imaging.data.reading.images import read_labels, read_segmentation, read_volume, write_labels
 from mtf_imaging.data.records.convert import convert
-from mtf_imaging.data.records.formats import record_path
-from mtf_imaging.data.records.manifest import open_records
-from mtf_imaging.data.records.opening import read_record
+from mtf_imaging.data.records.manifest import open_records, record_path
 from mtf_imaging.data.records.pipeline import training_batches
 from mtf_imaging.errors import DataError
+from tests.records import read_record
 
 CELLS = Description(
     channels=("red", "green", "blue"),

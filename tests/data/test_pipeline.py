@@ -7,11 +7,10 @@ import tensorflow as tf
 from mtf_imaging.data.augmentation import Augmentation
 from mtf_imaging.data.intensity import apply_window
 from mtf_imaging.data.records.convert import convert
-from mtf_imaging.data.records.formats import record_path
-from mtf_imaging.data.records.opening import read_record
+from mtf_imaging.data.records.manifest import record_path
 from mtf_imaging.data.records.pipeline import training_batches
 from mtf_imaging.errors import DataError
-from tests.records import copy, damage
+from tests.records import copy, damage, read_record
 
 ALL = Augmentation(flips=("x", "y", "z"), brightness=0.1, contrast=0.2, noise=0.05)
 WARPED = Augmentation(rotation=15, elastic=0.02, lesions=0.5, corruption=0.2, multiscale_noise=0.05, gamma=0.2)
@@ -56,7 +55,7 @@ def test_a_batch_has_the_windowed_records(records):
     assert batch["labels"].dtype == np.int32
     for index, key in enumerate(batch["cases"]):
         record = read_record(record_path(records, key))
-        np.testing.assert_array_equal(batch["image"][index, ..., 0], apply_window(record.hu, (-150, 250)))
+        np.testing.assert_array_equal(batch["image"][index, ..., 0], apply_window(record.image, (-150, 250)))
         np.testing.assert_array_equal(batch["labels"][index], record.labels)
 
 
@@ -122,18 +121,12 @@ def test_bad_arguments_and_folders_are_refused_at_once(records, tmp_path):
         training_batches(records, 1, seed=0, window=(100, 100))
 
 
-@pytest.mark.parametrize(
-    ("record_format", "text"),
-    [
-        ("zarr", r"case-3\.ome\.zarr/0/c/0/0/0: this chunk of the record of case '3' is damaged"),
-        ("tfrecord", r"case-3\.tfrecord: this record is damaged: its checksum does not match"),
-    ],
-)
-def test_a_damaged_record_is_named(tmp_path, records, record_format, text):
-    convert(tmp_path / "cases", tmp_path / "out", 4, progress=False, record_format=record_format)
-    damage(record_path(tmp_path / "out", "3", record_format))
-    with pytest.raises(DataError, match=text):
-        take(training_batches(tmp_path / "out", 2, seed=0), 5)
+def test_a_damaged_record_is_named(records):
+    damage(record_path(records, "3"))
+    with pytest.raises(
+        DataError, match=r"case-3\.ome\.zarr/0/c/0/0/0: this chunk of the record of case '3' is damaged"
+    ):
+        take(training_batches(records, 2, seed=0), 5)
 
 
 def test_a_record_of_another_resolution_is_named(records, lits_dir, tmp_path):
@@ -145,10 +138,8 @@ def test_a_record_of_another_resolution_is_named(records, lits_dir, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("augmentation", [None, ALL])
-def test_batches_do_not_depend_on_the_format_of_the_records(records, tmp_path, augmentation):
+def test_batches_do_not_depend_on_the_chunks_of_the_records(records, tmp_path, augmentation):
     options = {"seed": 3, "augmentation": augmentation}
     expected = take(training_batches(records, 2, **options), 4)
-    for record_format, chunk in (("tfrecord", None), ("zarr", "x:2,y:3,z:1")):
-        out = tmp_path / record_format
-        convert(tmp_path / "cases", out, "x:4,y:3,z:2", progress=False, record_format=record_format, chunk=chunk)
-        assert_same(take(training_batches(out, 2, **options), 4), expected)
+    convert(tmp_path / "cases", tmp_path / "out", "x:4,y:3,z:2", progress=False, chunk="x:2,y:3,z:1")
+    assert_same(take(training_batches(tmp_path / "out", 2, **options), 4), expected)

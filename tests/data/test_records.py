@@ -1,4 +1,5 @@
 import dataclasses
+import json
 import re
 
 import nibabel
@@ -8,10 +9,8 @@ import pytest
 from mtf_imaging.data.cases.cases import find_cases
 from mtf_imaging.data.reading.images import read_labels, read_volume
 from mtf_imaging.data.records.convert import convert
-from mtf_imaging.data.records.formats import record_path
-from mtf_imaging.data.records.make_record import make_record, write_case
-from mtf_imaging.data.records.manifest import Source, open_records, read_manifest
-from mtf_imaging.data.records.opening import read_record, write_record
+from mtf_imaging.data.records.make_record import write_case
+from mtf_imaging.data.records.manifest import Source, open_records, read_manifest, record_path
 from mtf_imaging.data.records.pipeline import training_batches
 from mtf_imaging.data.sampling.resample import resample_linear, resample_nearest
 from mtf_imaging.data.sampling.sampling import Sampling, whole_field
@@ -19,54 +18,13 @@ from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files import lock
 from mtf_imaging.files.partial import remove
 from tests.leftovers import ended_path
-from tests.records import contents, copy, damage, names, voxel_file
+from tests.records import contents, copy, damage, make_record, names, read_record, voxel_file, write_record
 from tests.storage import as_nobody
 
 
 @pytest.fixture
 def record(lits_dir):
     return make_record(find_cases(lits_dir)[0], Sampling((4, 5, 6)))
-
-
-def test_damaged_tfrecord_files_are_named(tmp_path, record):
-    path = tmp_path / "case-2.tfrecord"
-    write_record(path, record)
-    whole = path.read_bytes()
-    flipped = [whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :] for at in (3, 200, len(whole) - 2)]
-    damages = {
-        whole[:-20]: f"is truncated or damaged: it has {len(whole) - 20} bytes, not {len(whole)}",
-        b"": "is empty",
-        flipped[0]: f"is truncated or damaged: it has {len(whole)} bytes, not {len(whole) ^ 1 << 24}",
-        flipped[1]: "is damaged: its checksum does not match",
-        flipped[2]: "is damaged: its checksum does not match",
-    }
-    for data, text in damages.items():
-        path.write_bytes(data)
-        with pytest.raises(DataError) as error:
-            read_record(path)
-        assert str(error.value) == f"{path}: this record {text}. Fix: run convert again; it replaces damaged records."
-    path.write_bytes(b"something else entirely, long enough for a header" * 3)
-    with pytest.raises(DataError) as error:
-        read_record(path)
-    assert str(error.value) == (
-        f"{path}: not a record of this program. Fix: run convert again; it replaces damaged records."
-    )
-    with pytest.raises(DataError, match="this record does not exist"):
-        read_record(tmp_path / "missing.tfrecord")
-
-
-def test_records_of_another_kind_or_resolution(tmp_path, record):
-    import tensorflow as tf
-
-    path = tmp_path / "case-2.tfrecord"
-    for payload in (tf.train.Example().SerializeToString(), b"\xff\xff\xff"):
-        with tf.io.TFRecordWriter(str(path)) as writer:
-            writer.write(payload)
-        with pytest.raises(DataError, match="not a record of this program"):
-            read_record(path)
-    write_record(path, record)
-    with pytest.raises(DataError, match=r"resolution x:4,y:5,z:6, not x:8,y:8,z:8"):
-        read_record(path, Sampling((8, 8, 8)))
 
 
 def test_conversion_resamples_each_case_on_canonical_axes(tmp_path, lits_dir, capsys):
@@ -78,7 +36,7 @@ def test_conversion_resamples_each_case_on_canonical_axes(tmp_path, lits_dir, ca
         volume = read_volume(case.volume)
         record = read_record(record_path(tmp_path / "out", case.key))
         spans, labels = whole_field(volume.hu.shape, (4, 5, 3)), read_labels(case.labels, volume)
-        np.testing.assert_array_equal(record.hu, resample_linear(volume.hu, spans).round())
+        np.testing.assert_array_equal(record.image, resample_linear(volume.hu, spans).round())
         np.testing.assert_array_equal(record.labels, resample_nearest(labels, spans))
         assert (record.shape, record.spacing) == (volume.hu.shape, (1.5, 2.0, 3.0))
         np.testing.assert_allclose(record.affine, volume.geometry.canonical_affine)
@@ -96,15 +54,14 @@ def test_conversion_resamples_each_case_on_canonical_axes(tmp_path, lits_dir, ca
     assert "stored SAL -> x, y, z = R, A, S: 1 (10)" in out
 
 
-@pytest.mark.parametrize("record_format", ["zarr", "tfrecord"])
-def test_an_interrupted_conversion_is_resumed(tmp_path, lits_dir, monkeypatch, capsys, record_format):
+def test_an_interrupted_conversion_is_resumed(tmp_path, lits_dir, monkeypatch, capsys):
     out = tmp_path / "out"
-    convert(lits_dir, out, 4, progress=False, record_format=record_format)
+    convert(lits_dir, out, 4, progress=False)
     expected = contents(out)
     (out / "dataset.json").unlink()
-    copy(record_path(out, "10", record_format), record_path(out, "2", record_format))
-    remove(record_path(out, "9", record_format))
-    damage(record_path(out, "10", record_format))
+    copy(record_path(out, "10"), record_path(out, "2"))
+    remove(record_path(out, "9"))
+    damage(record_path(out, "10"))
     with pytest.raises(DataError, match=r"contains records but no dataset\.json, so its conversion is unfinished"):
         open_records(out)
     made = []
@@ -112,7 +69,7 @@ def test_an_interrupted_conversion_is_resumed(tmp_path, lits_dir, monkeypatch, c
         "mtf_imaging.data.records.make_record.write_case",
         lambda case, *how: made.append(case.key) or write_case(case, *how),
     )
-    convert(lits_dir, out, 4)  # keeps the format of the records
+    convert(lits_dir, out, 4)
     assert made == ["2", "9", "10"]
     assert "3 cases in" in capsys.readouterr().out
     assert contents(out) == expected
@@ -161,12 +118,22 @@ def test_folders_without_usable_records_are_refused(tmp_path, lits_dir):
     remove(out / "case-9.ome.zarr")
     with pytest.raises(DataError, match=r"case-9\.ome\.zarr: named in dataset\.json but missing"):
         open_records(out)
-    (out / "dataset.json").write_text('{"format": 99, "cases": []}')
-    with pytest.raises(DataError, match="the records have format 99, but this program reads formats 1 to 5"):
-        read_manifest(out)
+    for version in (4, 99):
+        (out / "dataset.json").write_text(f'{{"format": {version}, "cases": []}}')
+        with pytest.raises(
+            DataError, match=f"records have format {version}, but this program reads format 5. Fix: convert to a new"
+        ):
+            read_manifest(out)
     (out / "dataset.json").write_text('{"format": 1')
     with pytest.raises(DataError, match=r"dataset\.json: not a JSON file"):
         read_manifest(out)
+
+
+def test_other_fields_of_a_manifest_are_ignored(tmp_path, lits_dir):
+    convert(lits_dir, tmp_path, 4, progress=False)
+    manifest, file = open_records(tmp_path), tmp_path / "dataset.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"record_format": "zarr"}))
+    assert open_records(tmp_path) == manifest
 
 
 @pytest.mark.slow
@@ -228,7 +195,7 @@ def test_all_unusable_headers_are_reported_before_a_grid_is_chosen(tmp_path, lit
 def test_partial_files_are_removed_and_a_concurrent_conversion_is_refused(tmp_path, lits_dir):
     out = tmp_path / "out"
     out.mkdir()
-    ended_path(out / "case-2.tfrecord").write_bytes(b"half")
+    ended_path(out / "dataset.json").write_bytes(b"half")
     (ended_path(out / "case-2.ome.zarr") / "0").mkdir(parents=True)
     with (
         lock.held(out),
@@ -237,20 +204,6 @@ def test_partial_files_are_removed_and_a_concurrent_conversion_is_refused(tmp_pa
         convert(lits_dir, out, 4, progress=False)
     convert(lits_dir, out, 4, progress=False)
     assert names(out) == ["case-10.ome.zarr", "case-2.ome.zarr", "case-9.ome.zarr", "dataset.json"]
-
-
-@pytest.mark.parametrize("damage", [lambda data: bytes([data[0] ^ 1]) + data[1:], lambda d: d[:-1], lambda d: d + b"1"])
-def test_a_disk_that_returns_other_bytes_of_a_tfrecord_is_reported(tmp_path, record, monkeypatch, damage):
-    import tensorflow as tf
-
-    path = tmp_path / "out" / "case-2.tfrecord"
-    write_record(path, record)
-    whole, write = path.read_bytes(), tf.io.TFRecordWriter.write
-    monkeypatch.setattr(tf.io.TFRecordWriter, "write", lambda self, data: write(self, damage(data)))
-    with pytest.raises(DataError, match=r"case-2\.tfrecord: the bytes on disk differ from those written"):
-        write_record(path, record)
-    assert path.read_bytes() == whole
-    assert names(tmp_path / "out") == ["case-2.tfrecord"]
 
 
 def test_a_changed_table_of_voxel_sizes_is_reported(tmp_path):
@@ -269,31 +222,29 @@ def test_a_changed_table_of_voxel_sizes_is_reported(tmp_path):
         convert(cases, tmp_path / "out", 4, progress=False)
 
 
-@pytest.mark.parametrize("record_format", ["zarr", "tfrecord"])
-def test_training_refuses_a_record_that_does_not_match_the_manifest(tmp_path, lits_dir, record, record_format):
+def test_training_refuses_a_record_that_does_not_match_the_manifest(tmp_path, lits_dir, record):
     out = tmp_path / "out"
-    convert(lits_dir, out, "x:4,y:5,z:6", progress=False, record_format=record_format)
-    path, whole = record_path(out, "2", record_format), tmp_path / "whole"
+    convert(lits_dir, out, "x:4,y:5,z:6", progress=False)
+    path, whole = record_path(out, "2"), tmp_path / "whole"
     copy(path, whole)
     name = re.escape(path.name)
     write_record(path, dataclasses.replace(record, source="other"))
     with pytest.raises(DataError, match=rf"{name}: this record was not made from the files that dataset\.json names"):
         next(training_batches(out, 3, seed=0))
-    copy(record_path(out, "9", record_format), path)
+    copy(record_path(out, "9"), path)
     with pytest.raises(DataError, match=rf"{name}.*contains case '9', which does not match its name\. Fix: run"):
         next(training_batches(out, 3, seed=0))
     copy(whole, path)
     file = voxel_file(path)
     file.write_bytes(file.read_bytes()[:30])
-    with pytest.raises(DataError, match=rf"{name}.*(shorter than the 360 bytes of the voxels|is damaged).* Fix: run"):
+    with pytest.raises(DataError, match=rf"{name}.*is damaged.* Fix: run"):
         next(training_batches(out, 3, seed=0))
     copy(whole, path)
     assert next(training_batches(out, 3, seed=0))["image"].shape == (3, 4, 5, 6, 1)
 
 
-@pytest.mark.parametrize("name", ["case-2.ome.zarr", "case-2.tfrecord"])
-def test_an_unreadable_record_is_named(open_folder, record, name):
-    path = open_folder / name
+def test_an_unreadable_record_is_named(open_folder, record):
+    path = open_folder / "case-2.ome.zarr"
     write_record(path, record)
     file = voxel_file(path)
     file.chmod(0)

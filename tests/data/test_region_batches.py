@@ -10,14 +10,13 @@ import pytest
 import tensorflow as tf
 
 from mtf_imaging.data.augmentation import Augmentation
-from mtf_imaging.data.records import region_reader
 from mtf_imaging.data.records.convert import convert
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.manifest import open_records
-from mtf_imaging.data.records.opening import open_record
 from mtf_imaging.data.records.pipeline import training_batches
 from mtf_imaging.data.records.region_reader import RegionReader
 from mtf_imaging.data.records.samples import Samples
+from mtf_imaging.data.records.stored import StoredRecord
 from mtf_imaging.errors import DataError
 from mtf_imaging.layout import TensorRegion
 from tests import pages
@@ -95,17 +94,15 @@ AUGMENTATIONS = {
 
 
 @pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    """Records of four cases in chunks, and the same records as TFRecord files."""
+def records(tmp_path_factory):
+    """Records of four cases in chunks."""
     folder = tmp_path_factory.mktemp("regions")
     for number in range(4):
         hu, labels = _arrays(number, GRID)
         _store(folder / f"cases/volume-{number}.nii", hu)
         _store(folder / f"cases/segmentation-{number}.nii", labels)
-    for record_format, chunk in {"zarr": "x:4,y:5,z:3", "tfrecord": None}.items():
-        options = {"record_format": record_format, "chunk": chunk, "workers": 1, "progress": False}
-        convert(folder / "cases", folder / record_format, "x:12,y:10,z:9", **options)
-    return {name: folder / name for name in ("zarr", "tfrecord")}
+    convert(folder / "cases", folder / "records", "x:12,y:10,z:9", chunk="x:4,y:5,z:3", progress=False)
+    return folder / "records"
 
 
 def as_region(name, bounds):
@@ -122,10 +119,10 @@ def take(batches, count):
 
 
 @pytest.fixture(scope="module")
-def whole(folders):
+def whole(records):
     """Whole batches for each augmentation."""
     return {
-        name: take(training_batches(folders["zarr"], BATCH, seed=3, augmentation=each), 5)
+        name: take(training_batches(records, BATCH, seed=3, augmentation=each), 5)
         for name, each in AUGMENTATIONS.items()
     }
 
@@ -133,11 +130,11 @@ def whole(folders):
 @pytest.mark.mostly_slow(fast=0.1)
 @pytest.mark.parametrize("augmentation", AUGMENTATIONS)
 @pytest.mark.parametrize("region", REGIONS)
-def test_a_region_of_a_batch_equals_that_of_the_whole_batch(folders, whole, region, augmentation):
+def test_a_region_of_a_batch_equals_that_of_the_whole_batch(records, whole, region, augmentation):
     regions = regions_of(REGIONS[region])
     for start in (0, 2):
         options = {"seed": 3, "augmentation": AUGMENTATIONS[augmentation], "regions": {GRID: regions}}
-        batches = take(training_batches(folders["zarr"], BATCH, start_step=start, **options), 3)
+        batches = take(training_batches(records, BATCH, start_step=start, **options), 3)
         for batch, expected in zip(batches, whole[augmentation][start:], strict=False):
             assert batch["cases"] == expected["cases"]
             for name in SHAPES:
@@ -145,34 +142,23 @@ def test_a_region_of_a_batch_equals_that_of_the_whole_batch(folders, whole, regi
                 assert batch[name].dtype == expected[name].dtype
 
 
-@pytest.mark.slow
-def test_both_formats_give_the_same_batches(folders):
-    regions = {GRID: regions_of(REGIONS["corner"])}
-    options = {"seed": 3, "augmentation": MOVED, "regions": regions}
-    one, other = (take(training_batches(folders[name], BATCH, **options), 2) for name in folders)
-    for batch, expected in zip(one, other, strict=True):
-        assert batch["cases"] == expected["cases"]
-        np.testing.assert_array_equal(batch["image"], expected["image"])
-        np.testing.assert_array_equal(batch["labels"], expected["labels"])
-
-
-def test_image_and_labels_may_have_different_regions(folders, whole):
+def test_image_and_labels_may_have_different_regions(records, whole):
     regions = {"image": as_region("image", REGIONS["corner"]), "labels": as_region("labels", REGIONS["last sample"])}
     options = {"seed": 3, "augmentation": MOVED, "regions": {GRID: regions}}
-    for batch, expected in zip(take(training_batches(folders["zarr"], BATCH, **options), 2), whole["moved"]):
+    for batch, expected in zip(take(training_batches(records, BATCH, **options), 2), whole["moved"]):
         for name, region in regions.items():
             np.testing.assert_array_equal(batch[name], expected[name].numpy()[region.slices])
 
 
-def test_the_augmentation_of_the_page_of_custom_code(folders):
+def test_the_augmentation_of_the_page_of_custom_code(records):
     made = {"__name__": "my_augmentation"}
     exec(pages.files(PAGE)["my_augmentation.py"], made)
     options = {"seed": 3, "augmentation": made["Shaded"](flips=("x",))}
-    (batch,) = take(training_batches(folders["zarr"], BATCH, **options), 1)
+    (batch,) = take(training_batches(records, BATCH, **options), 1)
     regions = regions_of(REGIONS["half"])
-    (half,) = take(training_batches(folders["zarr"], BATCH, **options, regions={GRID: regions}), 1)
+    (half,) = take(training_batches(records, BATCH, **options, regions={GRID: regions}), 1)
     np.testing.assert_array_equal(half["image"], batch["image"].numpy()[regions["image"].slices])
-    (plain,) = take(training_batches(folders["zarr"], BATCH, seed=3, augmentation=Augmentation(flips=("x",))), 1)
+    (plain,) = take(training_batches(records, BATCH, seed=3, augmentation=Augmentation(flips=("x",))), 1)
     assert not np.array_equal(batch["image"], plain["image"])
 
 
@@ -184,16 +170,16 @@ def chunk_bytes(path, bounds, chunk):
 
 @pytest.mark.mostly_slow(fast=0.5)
 @pytest.mark.parametrize("augmentation", ["none", "moved", "painted", "custom by region"])
-def test_only_the_chunks_that_a_region_needs_are_read(folders, monkeypatch, augmentation):
+def test_only_the_chunks_that_a_region_needs_are_read(records, monkeypatch, augmentation):
     opened, region = [], tuple(slice(*each) for each in REGIONS["corner"][1:])
 
     def spy(*args):
-        opened.append(open_record(*args))
+        opened.append(StoredRecord(*args))
         return opened[-1]
 
-    monkeypatch.setattr(region_reader, "open_record", spy)
-    manifest, changes = open_records(folders["zarr"]), AUGMENTATIONS[augmentation]
-    samples = Samples(RegionReader(folders["zarr"], manifest), manifest, manifest.intensities, changes, 3, region)
+    monkeypatch.setattr("mtf_imaging.data.records.manifest.StoredRecord", spy)
+    manifest, changes = open_records(records), AUGMENTATIONS[augmentation]
+    samples = Samples(RegionReader(records, manifest), manifest, manifest.intensities, changes, 3, region)
     fewest, total = math.inf, 0
     for number in range(8):
         sample = tf.constant(number, tf.int64)
@@ -213,40 +199,40 @@ def test_only_the_chunks_that_a_region_needs_are_read(folders, monkeypatch, augm
     assert fewest < 0.7 * total, "the region needs almost everything, so the test proves nothing"
 
 
-def test_only_the_samples_of_a_process_are_read(folders, monkeypatch):
+def test_only_the_samples_of_a_process_are_read(records, monkeypatch):
     opened = []
 
     def spy(*args):
-        opened.append(open_record(*args))
+        opened.append(StoredRecord(*args))
         return opened[-1]
 
-    monkeypatch.setattr(region_reader, "open_record", spy)
+    monkeypatch.setattr("mtf_imaging.data.records.manifest.StoredRecord", spy)
     parts = (slice(1, 3), *(slice(0, n) for n in GRID))
     regions = {"image": TensorRegion((4, *GRID, 1), (*parts, slice(0, 1))), "labels": TensorRegion((4, *GRID), parts)}
-    batches = training_batches(folders["zarr"], 4, seed=3, shuffle=False, regions={GRID: regions})
+    batches = training_batches(records, 4, seed=3, shuffle=False, regions={GRID: regions})
     assert [batch["cases"] for batch in take(batches, 3)] == [["0", "1", "2", "3"]] * 3
-    assert {record.key for record in opened} == {"1", "2"}
+    assert {record.facts.key for record in opened} == {"1", "2"}
 
 
-def test_a_process_without_voxels_reads_nothing(folders, monkeypatch):
-    monkeypatch.setattr(region_reader, "open_record", None)
+def test_a_process_without_voxels_reads_nothing(records, monkeypatch):
+    monkeypatch.setattr("mtf_imaging.data.records.manifest.StoredRecord", None)
     for name in ("no voxels", "no samples"):
         regions = {GRID: regions_of(REGIONS[name])}
-        (batch,) = take(training_batches(folders["zarr"], BATCH, seed=3, augmentation=PAINTED, regions=regions), 1)
+        (batch,) = take(training_batches(records, BATCH, seed=3, augmentation=PAINTED, regions=regions), 1)
         assert len(batch["cases"]) == BATCH
 
 
-def test_inputs_of_another_size_are_refused_at_once(folders):
+def test_inputs_of_another_size_are_refused_at_once(records):
     options = {"batch_size": BATCH, "sizes": GRID, "seed": 0, "start_step": 0}
     regions = regions_of(REGIONS["half"]) | {"image": TensorRegion((3, 12, 10, 9, 2), (slice(0, 1),) * 5)}
     with pytest.raises(
         DataError, match=r"'image' has the shape \[3, 12, 10, 9, 1\], but the task's input has the shape"
     ):
-        Records().region_batches(folders["zarr"], **options, regions=regions)
+        Records().region_batches(records, **options, regions=regions)
 
 
-def test_a_damaged_chunk_is_named(folders, tmp_path):
-    shutil.copytree(folders["zarr"], tmp_path / "records")
+def test_a_damaged_chunk_is_named(records, tmp_path):
+    shutil.copytree(records, tmp_path / "records")
     chunk = tmp_path / "records/case-2.ome.zarr/0/c/2/1/2"
     chunk.write_bytes(chunk.read_bytes()[:-1])
     far, near = regions_of([(0, 3), (0, 4), (0, 5), (0, 3)]), regions_of([(0, 3), (8, 12), (5, 10), (6, 9)])

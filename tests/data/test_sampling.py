@@ -1,7 +1,6 @@
 """Tests the position of voxels of a fixed size in a volume, and the way back to the volume."""
 
 import itertools
-import json
 import logging
 
 import numpy as np
@@ -11,10 +10,7 @@ from hypothesis import strategies as st
 
 from mtf_imaging.data.cases.cases import find_cases
 from mtf_imaging.data.records.convert import convert
-from mtf_imaging.data.records.formats import record_path
-from mtf_imaging.data.records.make_record import make_record
-from mtf_imaging.data.records.manifest import open_records
-from mtf_imaging.data.records.opening import read_record
+from mtf_imaging.data.records.manifest import open_records, record_path
 from mtf_imaging.data.sampling.resample import resample_linear, resample_nearest, resample_to_labels
 from mtf_imaging.data.sampling.sampling import (
     Sampling,
@@ -27,6 +23,7 @@ from mtf_imaging.data.sampling.sampling import (
     whole_field,
 )
 from mtf_imaging.errors import DataError
+from tests.records import read_record
 
 sizes = st.tuples(*[st.integers(1, 30)] * 3)
 spacings = st.tuples(*[st.floats(0.3, 6.0)] * 3)
@@ -177,7 +174,7 @@ def test_conversion_without_a_resolution_uses_and_prints_the_smallest_box(tmp_pa
     for case in find_cases(cases):
         record = read_record(record_path(tmp_path / "out", case.key), manifest.sampling)
         assert np.count_nonzero(record.labels) == np.prod(record.shape)
-        np.testing.assert_array_equal(record.hu, np.where(record.labels > 0, -400, -1024))
+        np.testing.assert_array_equal(record.image, np.where(record.labels > 0, -400, -1024))
     convert(cases, tmp_path / "out", spacing=(1.5, 2, 3), progress=False)  # a second time, with all records present
     with pytest.raises(DataError, match=r"contains records of resolution x:16,y:16,z:32 of 1.5,2,3 mm, not x:16"):
         convert(cases, tmp_path / "out", 16, spacing=(1.5, 2, 3), progress=False)
@@ -188,21 +185,6 @@ def test_conversion_without_a_resolution_uses_and_prints_the_smallest_box(tmp_pa
         DataError, match=r"case-0\.ome\.zarr: this record has resolution x:16,y:16,z:32 of 1.5,2,3 mm, not"
     ):
         convert(cases, tmp_path / "out", "x:16,y:16,z:32", progress=False)
-
-
-def test_too_many_voxels_for_a_tfrecord_file_are_refused_at_once(tmp_path, store):
-    cases = cases_of(tmp_path / "cases", store, [(7, 6, 5)])
-    for resolution, spacing, shown in (
-        (1024, None, "x:1024,y:1024,z:1024"),
-        (None, "0.01,0.01,0.01", r"x:1056,y:1200,z:1504 of 0\.01,0\.01,0\.01 mm"),
-    ):
-        with pytest.raises(
-            DataError,
-            match=rf"resolution {shown}: a record of \d+ voxels exceeds the limit of a TFRecord file, "
-            "700000000 voxels\\. Fix: choose the format zarr",
-        ):
-            convert(cases, tmp_path / "out", resolution, spacing, progress=False, record_format="tfrecord")
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_record_that_no_disk_holds_is_refused_at_once(tmp_path, store):
@@ -222,31 +204,6 @@ def test_cropped_liver_and_lesion_voxels_are_counted_by_name(tmp_path, store, ca
         "x:7,y:6,z:5 of 1.5,2,3 mm and are cropped. Fix: increase the resolution, or choose a coarser spacing."
     )
     assert warning.settings == ("resolution", "spacing")
-
-
-def test_records_and_manifests_of_format_1_span_the_whole_field(tmp_path, lits_dir):
-    import tensorflow as tf
-
-    out = tmp_path / "out"
-    convert(lits_dir, out, "x:4,y:5,z:3", progress=False, record_format="tfrecord")
-    expected = make_record(find_cases(lits_dir)[0], Sampling((4, 5, 3)))
-    fields = json.loads((out / "dataset.json").read_text())
-    del fields["spacing"]
-    fields["cases"] = [case["case"] for case in fields["cases"]]
-    (out / "dataset.json").write_text(json.dumps(fields | {"format": 1}))
-    for path in out.glob("*.tfrecord"):
-        example = tf.train.Example.FromString(tf.data.TFRecordDataset(str(path)).get_single_element().numpy())
-        del example.features.feature["sampled_at"]
-        with tf.io.TFRecordWriter(str(path)) as writer:
-            writer.write(example.SerializeToString())
-    assert open_records(out).sampling == Sampling((4, 5, 3))
-    record = read_record(record_path(out, "2", "tfrecord"), Sampling((4, 5, 3)))
-    assert record.sampled_at is None
-    np.testing.assert_array_equal(record.hu, expected.hu)
-    before = {path: path.read_bytes() for path in out.glob("*.tfrecord")}
-    convert(lits_dir, out, "x:4,y:5,z:3", progress=False)  # keeps the records
-    assert {path: path.read_bytes() for path in out.glob("*.tfrecord")} == before
-    assert json.loads((out / "dataset.json").read_text())["format"] == 3
 
 
 def test_records_are_opened_only_at_their_spacing(tmp_path, lits_dir):

@@ -9,12 +9,12 @@ import pytest
 from mtf_imaging.data.cases.cases import find_cases
 from mtf_imaging.data.images.spacing_table import read_spacing_table
 from mtf_imaging.data.reading.images import read_geometry, read_labels, read_segmentation, read_volume
-from mtf_imaging.data.records.make_record import make_record
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.pairs.score import score_folders
 from mtf_imaging.kinds.volumes.evaluate import evaluate
 from mtf_imaging.kinds.volumes.segment.predict import predict_cases
+from tests.records import make_record
 
 
 @pytest.fixture

@@ -7,12 +7,9 @@ import pytest
 
 from mtf_imaging.cli.main import main
 from mtf_imaging.data.cases.cases import find_cases
-from mtf_imaging.data.records.formats import record_path
+from mtf_imaging.data.records.manifest import record_path
 from tests.records import contents, damage, names
 from tests.storage import fill, no_file_larger_than
-
-RECORD_BYTES = 3 * 16**3  # of a TFRecord; the size of a Zarr record depends on its voxels and on the blocks of the disk
-FORMATS = ("zarr", "tfrecord")
 
 
 @pytest.fixture
@@ -25,9 +22,8 @@ def many(lits_dir, store, arrays):
     return lits_dir
 
 
-def convert(cases, out, workers=1, record_format=None):
+def convert(cases, out, workers=1):
     words = ["--input_dir", cases, "--output_dir", out, "--resolution", 16, "--workers", workers]
-    words += ["--format", record_format] if record_format else []
     return main([str(word) for word in ("convert", *words)])
 
 
@@ -36,34 +32,30 @@ def disk_bytes(folder):
     return sum(-(-path.stat().st_size // 4096) * 4096 for path in folder.rglob("*") if path.is_file())
 
 
-@pytest.mark.parametrize("record_format", FORMATS)
 @pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_a_full_disk_loses_nothing_and_conversion_resumes_when_there_is_room(
-    many, tmp_path, mounted, capfd, workers, record_format
-):
-    assert convert(many, tmp_path / "whole", record_format=record_format) == 0
+def test_a_full_disk_loses_nothing_and_conversion_resumes_when_there_is_room(many, tmp_path, mounted, capfd, workers):
+    assert convert(many, tmp_path / "whole") == 0
     whole = contents(tmp_path / "whole")
     disk = mounted("size=1m")
     fill(disk, disk_bytes(tmp_path / "whole") // 2)
-    assert convert(many, disk / "out", workers, record_format) == 1
+    assert convert(many, disk / "out", workers) == 1
     message = capfd.readouterr().err
-    assert re.search(r"case-\d+\.(ome\.zarr|tfrecord)", message)
+    assert re.search(r"case-\d+\.ome\.zarr", message)
     assert "No space left on device. Fix: free some disk space; files that were complete are unchanged." in message
     assert "Traceback" not in message
     written = contents(disk / "out")
     assert 0 < len(names(disk / "out")) < len(find_cases(many))
     assert written.items() <= whole.items()
     (disk / "filler").unlink()
-    assert convert(many, disk / "out", workers, record_format) == 0
+    assert convert(many, disk / "out", workers) == 0
     assert contents(disk / "out") == whole
 
 
-@pytest.mark.parametrize("record_format", FORMATS)
-def test_a_file_size_limit_is_reported(many, tmp_path, capfd, record_format):
-    with no_file_larger_than(RECORD_BYTES // 4):
-        assert convert(many, tmp_path / "out", record_format=record_format) == 1
+def test_a_file_size_limit_is_reported(many, tmp_path, capfd):
+    with no_file_larger_than(3 * 16**3 // 4):  # a quarter of the voxels of a record
+        assert convert(many, tmp_path / "out") == 1
     message = capfd.readouterr().err
-    assert record_path(tmp_path / "out", "2", record_format).name in message
+    assert record_path(tmp_path / "out", "2").name in message
     assert "File too large" in message
     assert "Traceback" not in message
     assert not (tmp_path / "out").exists()  # no folder is left behind

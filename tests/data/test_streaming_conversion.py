@@ -9,16 +9,14 @@ import pytest
 from mtf_imaging.data.cases.cases import Case, find_cases
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.images import sources, stored
-from mtf_imaging.data.records import case_memory
-from mtf_imaging.data.records.formats import ZARR
-from mtf_imaging.data.records.make_record import make_record, write_case
-from mtf_imaging.data.records.opening import read_record
+from mtf_imaging.data.records import conversion
+from mtf_imaging.data.records.make_record import write_case
 from mtf_imaging.data.sampling import slabs
 from mtf_imaging.data.sampling.resample import resample_linear, resample_nearest
 from mtf_imaging.data.sampling.sampling import Sampling, whole_field
 from mtf_imaging.data.statistics import channel_statistics
 from mtf_imaging.errors import DataError
-from tests.records import names
+from tests.records import names, read_record
 
 SHAPE = (9, 7, 8)
 SAMPLINGS = {
@@ -57,13 +55,10 @@ def test_a_record_written_in_slabs_equals_the_whole(tmp_path, store, sampling, c
     made = write_case(case, tmp_path / "case-0.ome.zarr", sampling, chunk=(5, 4, 3))
     record = read_record(tmp_path / "case-0.ome.zarr")
     spans = sampling.spans(SHAPE, (1.5, 2.0, 3.0))
-    np.testing.assert_array_equal(record.hu, np.rint(resample_linear(hu, spans, -1024)).astype(np.int16))
+    np.testing.assert_array_equal(record.image, np.rint(resample_linear(hu, spans, -1024)).astype(np.int16))
     np.testing.assert_array_equal(record.labels, resample_nearest(labels, spans))
     assert (made.grid, made.is_labeled, made.facts.shape) == (sampling.grid, True, SHAPE)
     assert record.axis_codes == codes[0]
-    whole = make_record(case, sampling)
-    np.testing.assert_array_equal(whole.hu, record.hu)
-    np.testing.assert_array_equal(whole.labels, record.labels)
 
 
 @pytest.mark.parametrize("codes", [("RAS", "RAS"), ("LPI", "SAL")], ids="-".join)
@@ -86,7 +81,7 @@ def test_channels_written_in_slabs_equal_the_whole(tmp_path, store, codes, chann
         if name == "CT":
             array = np.maximum(np.rint(array), -1024).astype(np.int16)
         expected = resample_linear(array, spans, -1024 if name == "CT" else 0)
-        np.testing.assert_array_equal(record.values[..., number], np.rint(expected) if name == "CT" else expected)
+        np.testing.assert_array_equal(record.image[..., number], np.rint(expected) if name == "CT" else expected)
         assert record.statistics[number] == channel_statistics(array)
     np.testing.assert_array_equal(record.labels, resample_nearest(labels, spans))
 
@@ -164,7 +159,7 @@ def test_the_estimated_memory_covers_the_arrays_of_a_conversion(tmp_path, monkey
     case = Case("a", paths[0], paths[-1], "a", tuple(paths[:-1]))
     how = {"sampling": Sampling(shape), "description": Description(channels, {"tumor": 1}, {"tumor": (1,)})}
     spans = how["sampling"].spans(shape, (1.0, 1.0, 1.0))
-    estimate = case_memory.case_bytes(shape, spans, how["description"], ZARR, chunk) - case_memory.IMPORT_BYTES
+    estimate = conversion.case_bytes(shape, spans, how["description"], chunk) - conversion.IMPORT_BYTES
     write_case(case, tmp_path / "warm-up.ome.zarr", **how)  # imports
     tracemalloc.start()
     try:

@@ -5,10 +5,7 @@ import pytest
 from PIL import ImageColor
 
 from mtf_imaging.data.records.convert import convert
-from mtf_imaging.data.records.formats import record_path
-from mtf_imaging.data.records.manifest import Manifest, Source, write_manifest
-from mtf_imaging.data.records.opening import write_record
-from mtf_imaging.data.records.record import Record
+from mtf_imaging.data.records.manifest import Manifest, Source, record_path, write_manifest
 from mtf_imaging.data.sampling.grid import format_grid
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError, ShapeError
@@ -17,6 +14,7 @@ from mtf_imaging.evaluation.scoring.summary import summarize
 from mtf_imaging.kinds.volumes.evaluate import evaluate
 from mtf_imaging.kinds.volumes.held_out import HeldOutRecords
 from tests.evaluation import test_evaluate
+from tests.records import Record, write_record
 
 GRID = (8, 6, 4)
 HU_OF_LABEL = np.array([-400, 0, 400], np.int16)
@@ -32,7 +30,7 @@ def folder(tmp_path):
         labels[3:5, 2:4, 1:3] = 2 if key == "3" else 1
         record = Record(
             key=key,
-            hu=HU_OF_LABEL[labels],
+            image=HU_OF_LABEL[labels],
             labels=labels,
             affine=np.eye(4),
             shape=(16, 6, 4),

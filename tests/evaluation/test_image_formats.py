@@ -10,7 +10,6 @@ import zarr
 
 from mtf_imaging.data.cases.cases import find_cases
 from mtf_imaging.data.reading.images import read_mask, read_volume
-from mtf_imaging.data.records.make_record import digest, make_record
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.evaluation.pairs.score import score_folders
@@ -19,6 +18,7 @@ from mtf_imaging.kinds.volumes.segment.planning import plan_predictions
 from mtf_imaging.kinds.volumes.segment.predict import predict_cases
 from tests.data.dicom_folder import write_series
 from tests.data.zarr_image import plant_code, write_image
+from tests.records import make_record
 from tests.scores import read_scores
 
 SHAPE = (9, 8, 7)
@@ -85,7 +85,7 @@ def test_records_do_not_depend_on_the_format(tmp_path):
         (case,) = find_cases(folder)
         records.append(make_record(case, Sampling((5, 4, 6))))
     for record in records[1:]:
-        np.testing.assert_array_equal(record.hu, records[0].hu)
+        np.testing.assert_array_equal(record.image, records[0].image)
         np.testing.assert_array_equal(record.labels, records[0].labels)
         np.testing.assert_allclose(record.affine, records[0].affine, atol=1e-6)
     assert len({record.source for record in records}) == 3
@@ -93,7 +93,7 @@ def test_records_do_not_depend_on_the_format(tmp_path):
     assert again.source == records[2].source
     plane = next((folder / "volume-3").iterdir())
     plane.write_bytes(plane.read_bytes()[:-2] + b"\0\0")
-    assert digest(case) != again.source
+    assert case.digest() != again.source
 
 
 # (ending of the volume, name of the output, output format, file that is written)

@@ -8,10 +8,7 @@ import pytest
 
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.reading.images import read_volume
-from mtf_imaging.data.records.formats import record_path
-from mtf_imaging.data.records.manifest import Manifest, Source, write_manifest
-from mtf_imaging.data.records.opening import write_record
-from mtf_imaging.data.records.record import Record
+from mtf_imaging.data.records.manifest import Manifest, Source, record_path, write_manifest
 from mtf_imaging.data.sampling import label_region
 from mtf_imaging.data.sampling.resample import resample_linear, resample_to_labels
 from mtf_imaging.data.sampling.sampling import Sampling, Span
@@ -20,6 +17,7 @@ from mtf_imaging.evaluation.cleanup import Cleanup
 from mtf_imaging.kinds.volumes.evaluate import evaluate
 from mtf_imaging.kinds.volumes.held_out import HeldOutRecords
 from mtf_imaging.kinds.volumes.segment.predict import predict_cases, segment_volume
+from tests.records import Record, write_record
 
 ABDOMEN = Description(
     ("CT",),
@@ -151,7 +149,8 @@ def test_rules_of_livers_are_refused_for_other_labels(tmp_path):
 )
 def test_held_out_records_of_any_labels(tmp_path, description, network):
     labels = labels_on_grid(description)
-    record = Record("1", HU[labels], labels, np.eye(4), GRID, (1.0, 1.0, 1.0), None, "RAS", "")
+    facts = ("1", np.eye(4), GRID, (1.0, 1.0, 1.0), None, "RAS", "")
+    record = Record(*facts, image=HU[labels], labels=labels)
     write_record(record_path(tmp_path, "1"), record)
     source = Source("", "volume", "labels", GRID, (1.0, 1.0, 1.0), tuple(map(tuple, np.eye(4).tolist())), "RAS")
     write_manifest(tmp_path, Manifest(Sampling(GRID, None), {"1": source}, description))

@@ -9,11 +9,11 @@ from nibabel import orientations
 from scipy.spatial.transform import Rotation
 
 from mtf_imaging.data.cases.cases import find_cases
-from mtf_imaging.data.records.make_record import make_record
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.evaluation.scoring.summary import summarize
 from mtf_imaging.kinds.volumes.evaluate import evaluate
 from mtf_imaging.kinds.volumes.segment.predict import predict_cases
+from tests.records import make_record
 
 HU_OF_LABEL = np.array([-400, 0, 400], np.int16)
 SPACING = (1.5, 1.5, 2.0)
@@ -95,8 +95,8 @@ def test_a_lesion_in_a_record_has_the_right_position_in_mm(tmp_path, codes, box)
     np.testing.assert_allclose(center, expected, atol=0.75)  # labels of slices 2.5 mm apart on voxels of 2 mm
     assert len(voxels) * np.prod(SPACING) == pytest.approx(4 / 3 * np.pi * LESION[1] ** 3, rel=0.2)
     inside = tuple(span.inside(n) for span, n in zip(spans, record.shape, strict=True))
-    assert np.all(record.hu[inside] >= -400)
-    assert np.count_nonzero(record.hu == -1024) == record.hu.size - record.hu[inside].size > 0
+    assert np.all(record.image[inside] >= -400)
+    assert np.count_nonzero(record.image == -1024) == record.image.size - record.image[inside].size > 0
 
 
 def test_cropped_voxels_are_background_with_a_warning(tmp_path, caplog):

@@ -11,9 +11,7 @@ import pytest
 import mtf_imaging as mi
 from mtf_imaging.data.cases.cases import find_cases
 from mtf_imaging.data.phantom import write_phantom
-from mtf_imaging.data.records.formats import record_path
-from mtf_imaging.data.records.manifest import open_records
-from mtf_imaging.data.records.opening import read_record
+from mtf_imaging.data.records.manifest import open_records, record_path
 from mtf_imaging.data.records.pipeline import training_batches
 from mtf_imaging.evaluation.scoring.overlap import label_overlaps
 from mtf_imaging.evaluation.scoring.summary import dice_per_case
@@ -25,6 +23,7 @@ from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.prediction import predictor
 from mtf_imaging.training.step import TrainingStep
+from tests.records import read_record
 
 MM = (40.0, 40.0, 40.0)
 UNEVEN = mi.Layout.parse("rows:3", "x:rows")  # 8 and 12 or more voxels over 3 processors

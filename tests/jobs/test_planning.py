@@ -8,7 +8,6 @@ import pytest
 import mtf_imaging as mi
 from mtf_imaging.data.description.description import LITS
 from mtf_imaging.data.phantom import write_phantom
-from mtf_imaging.data.records.convert import max_voxels
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs.choices.deciding import PATCHES, WHOLE, fit
 from mtf_imaging.jobs.choices.network import choose_levels
@@ -21,7 +20,7 @@ from mtf_imaging.planner.cost.hardware import HARDWARE, Hardware
 from mtf_imaging.planner.search.search import Searched
 from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.step import TrainingStep
-from tests.jobs.fingerprints import ORGANS, fingerprint
+from tests.jobs.fingerprints import fingerprint
 
 
 class Planned:
@@ -124,12 +123,6 @@ def test_hopeless_steps_are_not_searched():
     chosen, search = fitted(huge, 300**3 * 8)
     assert len(search.tried) <= 6
     assert chosen.found.plan.memory <= 300**3 * 8
-
-
-def test_volumes_larger_than_a_tfrecord_file_are_planned():
-    chosen, _ = fitted(fingerprint(((1500, 1500, 1500), (0.5, 0.5, 0.5))), 1e15)
-    assert chosen.spacing.value == (0.5, 0.5, 0.5)
-    assert math.prod(chosen.grid.value) > max_voxels(ORGANS)
 
 
 def test_what_no_device_holds_is_refused_with_the_numbers():

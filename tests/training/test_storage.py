@@ -9,7 +9,7 @@ import gin
 import pytest
 
 from mtf_imaging.cli.main import main
-from mtf_imaging.data.records.formats import record_path
+from mtf_imaging.data.records.manifest import record_path
 from mtf_imaging.files import lock
 from mtf_imaging.training.observers import loss_log as losses
 from tests.records import damage, voxel_file

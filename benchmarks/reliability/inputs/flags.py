@@ -28,7 +28,6 @@ _FAULTS = {
     "a spacing of NaN": (_CONVERT.replace("--resolution 8", "--spacing nan"), "spacing"),
     "a spacing of 1e-9 mm": (_CONVERT.replace("--resolution 8", "--spacing 0.000000001"), ""),
     "no workers": (_CONVERT.replace("--workers 1", "--workers 0"), "workers"),
-    "an unknown format": (f"{_CONVERT} --format hdf5", "hdf5"),
     "chunks of 0": (f"{_CONVERT} --chunk 0", "chunk"),
     "a table of spacings that is missing": (f"{_CONVERT} --spacing_csv {{here}}/none.csv", "none.csv"),
     "an input folder that is missing": (on(CONVERT, "none"), "none"),

@@ -74,7 +74,6 @@ _FAULTS: dict[str, tuple[Edit, tuple[Outcome, ...]]] = {
     "a resolution of 0": (_set(resolution="x:0,y:8,z:8"), (_MANIFEST,)),
     "a spacing that is text": (_case(spacing="wide"), (*_EITHER, Right())),
     "another digest": (_case(digest="0" * 32), _EITHER),
-    "an unknown format of records": (_set(record_format="hdf5"), (_MANIFEST,)),
     "a missing record": (lambda folder: shutil.rmtree(folder / _RECORD), _EITHER),
     "a record of another case": (_swap, _EITHER),
     "a record that is a file": (
@@ -98,29 +97,9 @@ _FAULTS: dict[str, tuple[Edit, tuple[Outcome, ...]]] = {
         (Right(),),
     ),
 }
-_STREAMS: dict[str, tuple[Edit, tuple[Outcome, ...]]] = {
-    "a wrong checksum": (
-        _file("case-0.tfrecord", lambda data: data[:100] + bytes([data[100] ^ 1]) + data[101:]),
-        (_CASE,),
-    ),
-    "a wrong length": (_file("case-0.tfrecord", lambda data: b"\xff" * 8 + data[8:]), (_CASE,)),
-    "truncated": (_file("case-0.tfrecord", lambda data: data[:-10]), (_CASE,)),
-    "empty": (_file("case-0.tfrecord", lambda data: b""), (_CASE,)),
-    "text": (_file("case-0.tfrecord", lambda data: b"hello"), (_CASE,)),
-    "missing": (lambda folder: (folder / "case-0.tfrecord").unlink(), (_CASE,)),
-    "two in one file": (_file("case-0.tfrecord", lambda data: data + data), (_CASE, Right())),
-    "that of another case": (
-        lambda folder: shutil.copy(folder / "case-1.tfrecord", folder / "case-0.tfrecord"),
-        (_CASE,),
-    ),
-}
 INPUTS = [
     BadInput("records", name, on(TRAIN, "records"), damaged("records", "", edit), outcomes)
     for name, (edit, outcomes) in _FAULTS.items()
-]
-INPUTS += [
-    BadInput("records", f"a TFRecord: {name}", on(TRAIN, "tfrecords"), damaged("tfrecords", "", edit), outcomes)
-    for name, (edit, outcomes) in _STREAMS.items()
 ]
 INPUTS += [
     BadInput("records", name, on(CROSS_VALIDATE, "records"), damaged("records", "", _FAULTS[name][0]), _FAULTS[name][1])

@@ -4,7 +4,6 @@ from absl import flags
 
 from mtf_imaging.cli.config.flags_of_settings import FlagSettings
 from mtf_imaging.cli.runtime.next_step import after_convert
-from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.settings.data import ConvertSettings
 from mtf_imaging.settings.setting import values_of
 
@@ -17,5 +16,5 @@ def run(values: flags.FlagValues) -> str | None:
     from mtf_imaging.jobs.converting import convert
 
     given = FlagSettings(values, ConvertSettings)
-    convert(**values_of(ConvertSettings, given, prepare=import_tensorflow))
+    convert(**values_of(ConvertSettings, given))
     return after_convert(values)

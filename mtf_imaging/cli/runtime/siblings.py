@@ -63,10 +63,9 @@ def _holds(folder: Path, manifest: "Manifest", keys: Iterable[str], only: bool) 
     from mtf_imaging.data.cases.cases import Case
     from mtf_imaging.data.listing.image_files import image_files
     from mtf_imaging.data.listing.image_formats import VOLUME_FORMATS
-    from mtf_imaging.data.records.make_record import digest
 
     sources = {key: manifest.sources[key] for key in keys}
-    names = [name for one in sources.values() if one for name in (one.volume, one.labels)]
+    names = [name for one in sources.values() for name in (one.volume, one.labels)]
     if any(name.startswith("/") or ".." in Path(name).parts for name in names):  # not case files in a folder
         return False
     files = {folder / name for name in names}
@@ -75,7 +74,7 @@ def _holds(folder: Path, manifest: "Manifest", keys: Iterable[str], only: bool) 
     if only and any(path not in files for path in image_files(folder, VOLUME_FORMATS, needed=False)):
         return False
     key, source = next(iter(sources.items()))
-    return digest(Case(key, folder / source.volume, folder / source.labels, "")) == source.digest
+    return Case(key, folder / source.volume, folder / source.labels, "").digest() == source.digest
 
 
 def _siblings(folder: Path) -> Iterator[Path]:

@@ -16,7 +16,7 @@ from mtf_imaging.data.description.listed_cases import DATASET, ListedCase, liste
 from mtf_imaging.data.formats.dicom.shared_series import check_series_apart
 from mtf_imaging.data.listing.dicom_files import is_dicom_file
 from mtf_imaging.data.listing.foreign_formats import foreign_files, how_to_convert, skipped_text
-from mtf_imaging.data.listing.image_files import image_files
+from mtf_imaging.data.listing.image_files import image_digest, image_files
 from mtf_imaging.data.listing.image_formats import (
     FORMATS,
     MIXED,
@@ -32,6 +32,7 @@ from mtf_imaging.data.listing.image_formats import (
 )
 from mtf_imaging.data.listing.names import check_names, normalize_name
 from mtf_imaging.errors import DataError
+from mtf_imaging.files.provenance.digests import table_digest
 from mtf_imaging.files.reading import check_not_special
 
 
@@ -56,6 +57,11 @@ class Case:
     def __post_init__(self) -> None:
         if not self.channels:
             object.__setattr__(self, "channels", (self.volume,))
+
+    def digest(self) -> str:
+        """Returns a digest of the contents of the files; dates are ignored, because copying changes them."""
+        files = [path for path in (*self.channels, self.labels) if path is not None]
+        return table_digest({str(number): image_digest(path) for number, path in enumerate(files)})
 
 
 _EXPECTED = (

@@ -72,7 +72,7 @@ def channel_maps(manifest: Manifest, intensities: Sequence[Intensity]) -> Channe
     names = manifest.description.channels
     rows = []
     for source in manifest.sources.values():
-        statistics = source.statistics if source is not None else ()
+        statistics = source.statistics
         scalings = channel_scalings(intensities, statistics)
         rows.append(
             [
@@ -133,7 +133,7 @@ def resolve_intensities(
 
 
 def _has_statistics(manifest: Manifest) -> bool:
-    return all(source is not None and source.statistics for source in manifest.sources.values())
+    return all(source.statistics for source in manifest.sources.values())
 
 
 def _columns(name: str, scaling: Scaling, statistics: ChannelStatistics | None) -> tuple[float, ...]:

@@ -1,4 +1,4 @@
-"""Reads the Zarr chunks arrays, and checks their digests.
+"""The size of the chunks of records, and a reader of chunks that checks their digests.
 
 Zarr itself reads in an event loop in a separate thread. TensorFlow pipelines must not wait for that thread: if Python's
 garbage collector deletes an unused pipeline there, the pipeline waits for its last reads, which in turn wait for the
@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from mtf_imaging.data.formats.ome_zarr.zarr_v3 import parse_v3
-from mtf_imaging.errors import DataError
+from mtf_imaging.data.sampling.grid import Grid, parse_grid
+from mtf_imaging.errors import ConfigError, DataError, LayoutError
 from mtf_imaging.files.json_file import parse_json
 from mtf_imaging.files.text_file import read_regular
 
@@ -23,6 +24,39 @@ METADATA = "zarr.json"
 OURS = "mtf_imaging"  # the key of our attributes
 MAX_METADATA_BYTES = 1 << 28  # enough for the digests of millions of chunks
 _MAX_CHUNK_BYTES = 1 << 31  # the Blosc limit
+_DEFAULT_CHUNK = 64  # voxels along each axis
+
+
+def parse_chunk(chunk: str | int) -> Grid:
+    """Parses the size of a chunk, in the format of a resolution.
+
+    >>> parse_chunk("x:64,y:64,z:32")
+    (64, 64, 32)
+
+    Raises:
+      ConfigError: x, y and z do not each have a positive size.
+    """
+    try:
+        return parse_grid(chunk)
+    except (DataError, LayoutError):
+        raise ConfigError(
+            f"chunk '{chunk}': needs a positive size for x, y and z. Fix: give, for example, '64' or 'x:64,y:64,z:32'.",
+            ["chunk"],
+        ) from None
+
+
+def clip_chunk(chunk: Grid | None, grid: Grid) -> Grid:
+    """Returns the chunk size of a record, which does not exceed its grid.
+
+    >>> clip_chunk(None, (128, 128, 48))
+    (64, 64, 48)
+
+    Args:
+      chunk: number of voxels along x, y, z; None for 64 along each axis.
+      grid: the grid of the record.
+    """
+    x, y, z = (min(_DEFAULT_CHUNK if chunk is None else chunk[axis], size) for axis, size in enumerate(grid))
+    return x, y, z
 
 
 def digest(data: bytes) -> str:

@@ -1,9 +1,9 @@
 """Converts single cases: writes a case's record, or checks an existing one."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from mtf_imaging.data.cases.cases import Case
 from mtf_imaging.data.description.description import LITS, Description
@@ -13,19 +13,25 @@ from mtf_imaging.data.images.voxel_values import any_labeled
 from mtf_imaging.data.listing.names import path_in
 from mtf_imaging.data.reading.channels import read_image_geometry
 from mtf_imaging.data.reading.images import read_geometry
-from mtf_imaging.data.records.formats import ZARR, clip_chunk, record_path
-from mtf_imaging.data.records.manifest import Source, has_hu, is_plain_lits
+from mtf_imaging.data.records.chunks import clip_chunk
+from mtf_imaging.data.records.facts import Facts
+from mtf_imaging.data.records.manifest import Source, has_hu, is_plain_lits, record_path, voxel_bytes
+from mtf_imaging.data.records.stored import StoredRecord
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import Grid, format_grid, whole_region
 from mtf_imaging.data.sampling.regions import ALONG_Z
-from mtf_imaging.data.sampling.sampling import format_spacing
+from mtf_imaging.data.sampling.sampling import Spans, format_spacing
+from mtf_imaging.data.sampling.slabs import slab_bytes
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.case_errors import CaseFaults, case_errors
 from mtf_imaging.files.contained import NameTooLong
 
-if TYPE_CHECKING:
-    from mtf_imaging.data.records.record import Facts
-    from mtf_imaging.data.records.stored import StoredRecord
+# Measured by benchmarks/whole_volume.py; includes the histograms of the statistics.
+IMPORT_BYTES = 200 << 20
+# In slabs of one float32 channel. All channels: source, resampled, and part of the result. One channel
+# at a time: the intermediate result.
+_SLAB_COPIES_OF_CHANNEL, _SLAB_COPIES = 3, 1
+_LAYER_COPIES = 2  # a layer of chunks, and the slab or chunks being encoded
 
 
 @dataclass(frozen=True)
@@ -45,8 +51,7 @@ class Converted:
 class Conversion:
     """The settings of a conversion; its methods can run in any process.
 
-    The methods return an error instead of raising it, so that the other cases are still converted. Importing TensorFlow
-    takes seconds, so the methods import it, only in processes that work on cases.
+    The methods return an error instead of raising it, so that the other cases are still converted.
 
     Attributes:
       input_dir: folder of the cases.
@@ -54,7 +59,6 @@ class Conversion:
       sampling: resolution and spacing of the records, or their grids if there are several.
       known: voxel sizes of files whose headers lack them.
       description: the channels, labels and masks of the cases.
-      record_format: the file format of the records, "zarr" or "tfrecord".
       chunk: size of a chunk in voxels along x, y, z; None for the default.
     """
 
@@ -63,12 +67,11 @@ class Conversion:
     sampling: AnySampling
     known: SpacingTable
     description: Description = LITS
-    record_format: str = ZARR
     chunk: Grid | None = None
 
     def record_path(self, case: Case) -> Path:
         """Returns the record path of a case."""
-        return record_path(self.output_dir, case.key, self.record_format)
+        return record_path(self.output_dir, case.key)
 
     def has_record(self, case: Case) -> bool:
         """Returns whether the record of a case exists."""
@@ -79,8 +82,6 @@ class Conversion:
 
     def worker_bytes(self, cases: Iterable[Case]) -> int:
         """Returns the memory in bytes that a process needs to convert any of the cases; reads their headers."""
-        from mtf_imaging.data.records.case_memory import case_bytes
-
         most = 1
         for case in cases:
             try:
@@ -88,13 +89,12 @@ class Conversion:
             except DataError:  # converting the case reports this
                 continue
             spans = self.sampling.spans(geometry.shape, geometry.spacing)
-            needed = case_bytes(geometry.shape, spans, self.description, self.record_format, self.chunk)
-            most = max(most, needed)
+            most = max(most, case_bytes(geometry.shape, spans, self.description, self.chunk))
         return most
 
     def make(self, case: Case) -> Converted | DataError:
         """Writes the record of a case; returns the result or the error."""
-        from mtf_imaging.data.records.make_record import write_case
+        from mtf_imaging.data.records.make_record import write_case  # imports Zarr, which few need
 
         try:
             with case_errors(case.volume):
@@ -117,59 +117,55 @@ class Conversion:
             return error
 
     def _check_existing(self, case: Case) -> Converted | DataError | None:
-        from mtf_imaging.data.records.make_record import digest
-        from mtf_imaging.data.records.opening import open_record
-
         path = self.record_path(case)
         try:
             with case_errors(path):
-                record = open_record(path)
+                record = StoredRecord(path)
                 record.check()
-                is_labeled = self._is_labeled(record)
+                facts, is_labeled = record.facts, self._is_labeled(record)
         except DataError:  # damaged
             return None
-        if record.key != case.key:  # renamed
+        if facts.key != case.key:  # renamed
             return None
         mm = case_geometry(case, self.known, self.description).spacing
-        sampling = self.sampling.choose(record.shape, record.spacing)
+        sampling = self.sampling.choose(facts.shape, facts.spacing)
         if record.sampling != sampling:
             what = f"has resolution {record.sampling}, not {sampling}"
-        elif record.source != digest(case):
+        elif facts.source != case.digest():
             what = f"was not made from the present {case.volume} and {case.labels}"
         elif (fault := self._fault_of_form(record)) or (fault := self._fault_of_chunk(record)):
             what = fault
-        elif record.spacing != mm:
+        elif facts.spacing != mm:
             what = (
-                f"was made with voxels of {format_spacing(record.spacing)} mm, but they are now {format_spacing(mm)} mm"
+                f"was made with voxels of {format_spacing(facts.spacing)} mm, but they are now {format_spacing(mm)} mm"
             )
         else:
-            return self._converted(case, record.facts, record.grid, is_labeled)
+            return self._converted(case, facts, record.grid, is_labeled)
         return DataError(f"{path}: this record {what}. Fix: convert to another folder, or delete this one.")
 
-    def _is_labeled(self, record: "StoredRecord") -> bool:
+    def _is_labeled(self, record: StoredRecord) -> bool:
         """Returns whether a record has a labeled voxel; reads its chunks layer by layer."""
-        thickness = record.grid[2] if record.chunk is None else record.chunk[2]
-        layers = ALONG_Z.parts(whole_region(record.grid), thickness)
+        layers = ALONG_Z.parts(whole_region(record.grid), record.chunk[2])
         return any(any_labeled(record.labels(layer), self.description) for layer in layers)
 
-    def _fault_of_form(self, record: "StoredRecord") -> str:
+    def _fault_of_form(self, record: StoredRecord) -> str:
         """Returns the reason that an existing record's values do not match the description, or ""."""
         names = self.description.channels
         if record.num_channels != len(names) or record.has_hu != has_hu(self.description):
             stored = "HU of one CT" if record.has_hu else f"the values of {record.num_channels} channel(s)"
             return f"has {stored}, but dataset.json names the channel(s) {', '.join(names)}"
-        if not is_plain_lits(self.description) and not record.statistics:
+        if not is_plain_lits(self.description) and not record.facts.statistics:
             return "has no statistics of its channels, which the description in dataset.json needs"
         return ""
 
-    def _fault_of_chunk(self, record: "StoredRecord") -> str:
+    def _fault_of_chunk(self, record: StoredRecord) -> str:
         """Returns the reason that an existing record's chunks do not match the requested ones, or ""."""
-        if self.chunk is None or record.chunk is None:
+        if self.chunk is None:
             return ""
         wanted = clip_chunk(self.chunk, record.grid)
         return "" if record.chunk == wanted else f"has chunks of {format_grid(record.chunk)}, not {format_grid(wanted)}"
 
-    def _converted(self, case: Case, facts: "Facts", grid: Grid, is_labeled: bool) -> Converted:
+    def _converted(self, case: Case, facts: Facts, grid: Grid, is_labeled: bool) -> Converted:
         has_files = len(case.channels) > 1
         source = Source(
             digest=facts.source,
@@ -213,3 +209,20 @@ def case_geometries(cases: Sequence[Case], known: SpacingTable, description: Des
             geometries[case.key] = case_geometry(case, known, description)
     faults.check(case.key for case in cases)
     return geometries
+
+
+def case_bytes(shape: Grid, spans: Spans, description: Description, chunk: Grid | None = None) -> int:
+    """Estimates the memory in bytes that a process needs to convert one case.
+
+    Args:
+      shape: size of the volume in voxels along x, y, z.
+      spans: the voxels of the record along x, y, z, in volume coordinates.
+      description: the channels of the case.
+      chunk: size of a chunk in voxels along x, y, z; None for the default.
+    """
+    grid = tuple(span.size for span in spans)
+    copies = _SLAB_COPIES_OF_CHANNEL * len(description.channels) + _SLAB_COPIES
+    slabs = copies * max(slab_bytes(shape, spans, whole_region(grid), axis) for axis in range(3))
+    chunk = clip_chunk(chunk, grid)
+    layer = max(math.prod(grid) // size * thick for size, thick in zip(grid, chunk, strict=True))
+    return IMPORT_BYTES + slabs + _LAYER_COPIES * layer * voxel_bytes(description)

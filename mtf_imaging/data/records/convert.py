@@ -3,7 +3,6 @@
 import collections
 import functools
 import math
-from collections.abc import Callable
 from pathlib import Path
 
 from tqdm import tqdm
@@ -14,26 +13,18 @@ from mtf_imaging.data.formats.ome_zarr.array_layout import MAX_VOXELS
 from mtf_imaging.data.images.spacing_table import SpacingTable, read_spacing_table
 from mtf_imaging.data.images.voxel_values import any_label
 from mtf_imaging.data.records.choose_sampling import choose_sampling, is_flat, propose_spacing
+from mtf_imaging.data.records.chunks import parse_chunk
 from mtf_imaging.data.records.conversion import Conversion, Converted
-from mtf_imaging.data.records.formats import (
-    ENDINGS,
-    TFRECORD,
-    ZARR,
-    check_format,
-    list_records,
-    parse_chunk,
-    record_name,
-)
 from mtf_imaging.data.records.manifest import (
     Manifest,
     Source,
     is_plain_lits,
+    list_records,
     read_manifest,
-    voxel_bytes,
+    record_name,
     write_manifest,
 )
 from mtf_imaging.data.sampling.buckets import AnySampling, make_sampling, parse_any_sampling
-from mtf_imaging.data.sampling.grid import Grid
 from mtf_imaging.data.sampling.sampling import BOX_MULTIPLE, Sampling, Spacing, parse_spacing
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files.case_errors import CaseFaults
@@ -41,7 +32,6 @@ from mtf_imaging.files.output_folder import writing_to
 from mtf_imaging.files.workers import default_workers, in_parallel
 
 DEFAULT_RESOLUTION = 256
-_MAX_BYTES = 2_100_000_000  # in one protocol buffer, which is limited to 2 GiB
 
 
 def convert(
@@ -52,11 +42,9 @@ def convert(
     spacing_csv: str | Path | SpacingTable | None = None,
     workers: int | None = 1,
     progress: bool = True,
-    prepare: Callable[[], None] | None = None,
     description: Description | None = None,
     grids: int = 1,
     multiple: int | None = None,
-    record_format: str | None = None,
     chunk: str | int | None = None,
 ) -> list[str]:
     """Converts cases to records.
@@ -82,17 +70,13 @@ def convert(
       workers: number of processes. 1 means only the calling process; None means one per core, or fewer if memory is
         short for the sizes of the cases.
       progress: whether to show a progress bar and print a summary.
-      prepare: a function that each process calls before its first case if records are TFRecord files, for example to
-        import TensorFlow silently; Zarr records do not need TensorFlow.
       description: the channels, intensities, labels and masks; None for the folder's `dataset.json`, or LiTS
         if there is no such file.
       grids: the largest number of different grids. With several, each case gets the smallest grid that covers it. The
         grids are chosen for the fewest voxels in total; this requires a spacing, and no resolution.
       multiple: all chosen grid sizes are multiples of this number; None for 16.
-      record_format: the file format of the records, "zarr" for OME-Zarr folders or "tfrecord" for TFRecord files; None
-        for the format of the records in the output folder, or Zarr if it has none.
-      chunk: chunk size of a Zarr record in voxels, `64` or `x:64,y:64,z:32`; not larger than the grid. None means 64
-        for new records, and any size for existing ones.
+      chunk: chunk size in voxels, `64` or `x:64,y:64,z:32`; not larger than the grid. None means 64 for new records,
+        and any size for existing ones.
 
     Returns:
       The case keys, in natural order.
@@ -104,6 +88,7 @@ def convert(
     """
     mm = parse_spacing(spacing)
     _check_grids(grids, multiple, mm, resolution)
+    chunk_size = None if chunk is None else parse_chunk(chunk)
     known = read_spacing_table(spacing_csv)
     fits_all = mm is not None and resolution is None
     sampling = None if fits_all else parse_any_sampling(DEFAULT_RESOLUTION if resolution is None else resolution, mm)
@@ -116,12 +101,10 @@ def convert(
         sampling, text = choose_sampling(cases, mm, known, description, grids, multiple or BOX_MULTIPLE)
         if progress:
             print(text)
-    record_format, chunk = _choose_format(output_dir, record_format, chunk)
-    _check_size(sampling, description, record_format)
-    job = Conversion(Path(input_dir), Path(output_dir), sampling, known, description, record_format, chunk)
+    _check_size(sampling, description)
+    job = Conversion(Path(input_dir), Path(output_dir), sampling, known, description, chunk_size)
     workers = workers or default_workers(job.worker_bytes(cases))
-    prepare = prepare if record_format == TFRECORD else None
-    each = functools.partial(_each, workers=workers, progress=progress, prepare=prepare)
+    each = functools.partial(_each, workers=workers, progress=progress)
     with writing_to(output_dir):
         _check_manifest(job)
         _check_foreign(job, cases)
@@ -133,7 +116,7 @@ def convert(
         done = {case.key: kept.get(case.key) or made[case.key] for case in cases}
         _check_labels(job, done)
         sources = {key: one.source for key, one in done.items()}
-        write_manifest(output_dir, Manifest(sampling, sources, description, record_format))
+        write_manifest(output_dir, Manifest(sampling, sources, description))
     if progress:
         print(_summary(sources, output_dir, len(cases) - len(missing)))
         if sampling.spacing is None and not is_flat(description):
@@ -143,11 +126,11 @@ def convert(
     return list(sources)
 
 
-def _each(function, cases: list[Case], *, workers, title, progress, prepare) -> dict[str, Converted | None]:
+def _each(function, cases: list[Case], *, workers, title, progress) -> dict[str, Converted | None]:
     """Calls a function for each case; returns the results by key, or raises one error for all failures."""
     results, faults = {}, CaseFaults()
     with tqdm(total=len(cases), desc=title, unit="case", disable=not progress or not cases, dynamic_ncols=True) as bar:
-        for case, result in in_parallel(function, cases, workers, prepare):
+        for case, result in in_parallel(function, cases, workers):
             if isinstance(result, DataError):
                 faults.add(case.key, result)
             else:
@@ -194,50 +177,17 @@ def _check_grids(grids: int, multiple: int | None, spacing: Spacing | None, reso
             )
 
 
-def _choose_format(
-    output_dir: str | Path, record_format: str | None, chunk: str | int | None
-) -> tuple[str, Grid | None]:
-    """Returns the record format and chunk size; all records in an output folder have the same format."""
-    stored = [name for name in ENDINGS if list_records(output_dir, name)]
-    chosen = check_format(record_format) if record_format is not None else (*stored, ZARR)[0]
-    if any(name != chosen for name in stored):
-        other = next(name for name in stored if name != chosen)
-        raise DataError(
-            f"{output_dir}: contains records of format {other}, not {chosen}. "
-            "Fix: convert to another folder, or delete this one.",
-            ["record_format"],
-        )
-    if chunk is not None and chosen == TFRECORD:
-        raise ConfigError(
-            f"chunk = {chunk} has no effect on records of format {TFRECORD}, which are not divided into chunks. "
-            f"Fix: leave chunk out, or choose the format {ZARR}.",
-            ["chunk", "record_format"],
-        )
-    return chosen, None if chunk is None else parse_chunk(chunk)
-
-
-def max_voxels(description: Description) -> int:
-    """Returns the largest number of voxels in a TFRecord file's record."""
-    return _MAX_BYTES // voxel_bytes(description)
-
-
 def _title(sampling: AnySampling) -> str:
     return str(sampling) if isinstance(sampling, Sampling) else f"{len(sampling.grids)} grids"
 
 
-def _check_size(sampling: AnySampling, description: Description, record_format: str) -> None:
-    voxels, most = max(map(math.prod, sampling.grids)), max_voxels(description)
+def _check_size(sampling: AnySampling, description: Description) -> None:
+    voxels = max(map(math.prod, sampling.grids))
     if voxels * len(description.channels) > MAX_VOXELS:
         raise DataError(
             f"resolution {sampling}: a record of {voxels} voxels in {len(description.channels)} channel(s) exceeds the "
             f"limit of {MAX_VOXELS} values. Fix: choose a lower resolution, for example 512, or a coarser spacing.",
             ["resolution", "spacing"],
-        )
-    if record_format == TFRECORD and voxels > most:
-        raise DataError(
-            f"resolution {sampling}: a record of {voxels} voxels exceeds the limit of a TFRecord file, {most} voxels. "
-            "Fix: choose the format zarr, a lower resolution, for example 512, or a coarser spacing.",
-            ["record_format"],
         )
 
 
@@ -269,9 +219,9 @@ def _check_description(job: Conversion, other: Description) -> None:
 
 
 def _check_foreign(job: Conversion, cases: list[Case]) -> None:
-    ours = {record_name(case.key, job.record_format) for case in cases}
-    records = list_records(job.output_dir, job.record_format)
-    foreign = sorted((path.name for path in records if path.name not in ours), key=natural_key)
+    ours = {record_name(case.key) for case in cases}
+    records = {path.name for path in list_records(job.output_dir)}
+    foreign = sorted(records - ours, key=natural_key)
     if foreign:
         raise DataError(
             f"{job.output_dir}: contains {len(foreign)} record(s) of cases that are not in {job.input_dir}, "

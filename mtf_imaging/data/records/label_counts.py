@@ -8,7 +8,6 @@ import numpy as np
 from mtf_imaging.data.class_frequencies import MOST_IMAGES, NUM_VALUES, evenly_spread
 from mtf_imaging.data.label_survey import LabelSurvey
 from mtf_imaging.data.records.manifest import open_records
-from mtf_imaging.data.records.opening import open_record
 from mtf_imaging.data.records.splits import Subset
 
 _PLANES = 16  # voxels to read at a time
@@ -38,7 +37,7 @@ def survey_records(
     voxels = sum(math.prod(manifest.case_sampling(key).grid) for key in keys)
     step = _PLANES * math.ceil(voxels / most_voxels)
     for key in keys:
-        record = open_record(manifest.record_path(data_dir, key), manifest.case_sampling(key))
+        record = manifest.open_record(data_dir, key)
         counts = np.zeros(NUM_VALUES, np.int64)
         x, y, z = record.grid
         for start in range(0, x, step):  # slabs, because bincount takes 8 bytes per voxel

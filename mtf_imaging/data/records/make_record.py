@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -16,17 +15,14 @@ from mtf_imaging.data.images.sources import ImageSource, VoxelSource, read_slabs
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.images.voxel_values import any_labeled, warn_of_empty
 from mtf_imaging.data.intensities import ChannelStatistics
-from mtf_imaging.data.listing.image_files import image_digest
 from mtf_imaging.data.reading.open_sources import open_image_source, open_mask, open_volume
+from mtf_imaging.data.records.facts import Facts
 from mtf_imaging.data.records.manifest import has_hu, is_plain_lits
-from mtf_imaging.data.records.opening import create_record
-from mtf_imaging.data.records.record import Facts, Record
-from mtf_imaging.data.records.stored import RecordWriter
+from mtf_imaging.data.records.record_writer import RecordWriter
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import Grid, whole_region
 from mtf_imaging.data.sampling.sampling import Spans
 from mtf_imaging.data.sampling.slabs import nearest_slabs
-from mtf_imaging.files.provenance.digests import table_digest
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,11 +46,12 @@ def write_case(
     sampling: AnySampling,
     known: SpacingTable = NO_TABLE,
     description: Description = LITS,
-    chunk: Sequence[int] | None = None,
+    chunk: Grid | None = None,
 ) -> Made:
-    """Writes the record of a case; see `make_record`.
+    """Reads a case, resamples the image linearly and the labels to the nearest neighbor, and writes its record.
 
-    The image and the labels are read, resampled and written in slabs, so a Zarr record takes little memory.
+    All steps take place in slabs, so a conversion takes little memory. Logs a warning if the mask is empty or if mask
+    voxels are cropped.
 
     Args:
       case: a case with its segmentation.
@@ -67,71 +64,6 @@ def write_case(
     Raises:
       DataError: one of its files cannot be used, or the bytes on disk differ from the bytes that were written.
     """
-
-    def create(grid: Grid, num_channels: int | None) -> RecordWriter:
-        return create_record(path, grid=grid, num_channels=num_channels, chunk=chunk)
-
-    return _convert(case, create, sampling, known, description)
-
-
-def make_record(
-    case: Case, sampling: AnySampling, known: SpacingTable = NO_TABLE, description: Description = LITS
-) -> Record:
-    """Reads a case and resamples it, the image linearly and the labels to the nearest neighbor.
-
-    Logs a warning if the mask is empty or if mask voxels are cropped.
-
-    Args:
-      case: a case with its segmentation.
-      sampling: resolution and spacing of the record, or several grids to choose from.
-      known: voxel sizes of files whose headers lack them.
-      description: the channels, labels and masks of the case.
-
-    Returns:
-      The record, whole in memory.
-
-    Raises:
-      DataError: one of its files cannot be used.
-    """
-    writers: list[_InMemory] = []
-
-    def create(grid: Grid, num_channels: int | None) -> RecordWriter:
-        writers.append(_InMemory(grid, num_channels))
-        return writers[0]
-
-    made = _convert(case, create, sampling, known, description)
-    return Record.from_parts(made.facts, writers[0].image, writers[0].labels)
-
-
-class _InMemory(RecordWriter):
-    """Collects a record in memory."""
-
-    def __init__(self, grid: Grid, num_channels: int | None) -> None:
-        has_channels = num_channels is not None
-        self.image = np.empty((*grid, num_channels) if has_channels else grid, np.float32 if has_channels else np.int16)
-        self.labels = np.empty(grid, np.uint8)
-
-    def write_image(self, slab: np.ndarray, start: int, axis: int = 0) -> None:
-        np.moveaxis(self.image, axis, 0)[start : start + slab.shape[axis]] = np.moveaxis(slab, axis, 0)
-
-    def write_labels(self, slab: np.ndarray, start: int, axis: int = 0) -> None:
-        np.moveaxis(self.labels, axis, 0)[start : start + slab.shape[axis]] = np.moveaxis(slab, axis, 0)
-
-    def finish(self, facts: Facts) -> None:
-        del facts
-
-    def __exit__(self, *exception: object) -> None:
-        del exception
-
-
-def _convert(
-    case: Case,
-    create: Callable[[Grid, int | None], RecordWriter],
-    sampling: AnySampling,
-    known: SpacingTable,
-    description: Description,
-) -> Made:
-    """Reads a case, and passes it to the writer that `create` returns for a grid and a number of channels."""
     if is_plain_lits(description):
         image = open_volume(case.volume, known)
     else:
@@ -144,7 +76,7 @@ def _convert(
         num_channels = None if has_hu(description) else len(image.channels)
         with (
             contextlib.closing(open_mask(case.labels, image, description)) as mask,
-            create(grid, num_channels) as writer,
+            RecordWriter(path, grid, num_channels, chunk) as writer,
         ):
             _write_image(writer, image, spans, grid, num_channels is None)
             is_labeled = _write_labels(writer, mask, spans, grid, description)
@@ -156,7 +88,7 @@ def _convert(
                 spacing=geometry.spacing,
                 sampled_at=sampling.spacing,
                 axis_codes=geometry.axis_codes,
-                source=digest(case),
+                source=case.digest(),
                 statistics=statistics,
             )
             writer.finish(facts)
@@ -207,9 +139,3 @@ def _check_mask(mask: VoxelSource, cropped: CroppedLabels, description: Descript
     if not is_labeled:
         warn_of_empty(mask.path, description)
     cropped.warn(mask.path)
-
-
-def digest(case: Case) -> str:
-    """Returns a digest of the contents of case files; dates are ignored, because copying changes them."""
-    files = enumerate((*case.channels, case.labels))
-    return table_digest({str(number): image_digest(path) for number, path in files})

@@ -1,4 +1,4 @@
-"""Reads and writes `dataset.json`, the manifest of a records folder.
+"""Names records, and reads and writes `dataset.json`, the manifest of a records folder.
 
 The manifest is written last, so a folder with a manifest is complete.
 """
@@ -6,7 +6,8 @@ The manifest is written last, so a folder with a manifest is complete.
 import dataclasses
 import json
 import math
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,25 +16,41 @@ from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.description.description_fields import as_fields, from_fields
 from mtf_imaging.data.intensities import ChannelStatistics, Intensity
 from mtf_imaging.data.modality import is_ct
-from mtf_imaging.data.records.formats import ENDINGS, TFRECORD, ZARR, check_format, list_records, record_path
 from mtf_imaging.data.records.splits import Subset
-from mtf_imaging.data.sampling.buckets import AnySampling, Samplings, format_grids, group_by_grid, parse_any_sampling
+from mtf_imaging.data.records.stored import StoredRecord
+from mtf_imaging.data.sampling.buckets import AnySampling, Samplings, format_grids, parse_any_sampling
 from mtf_imaging.data.sampling.grid import Grid, format_grid
 from mtf_imaging.data.sampling.sampling import Sampling, Spacing, format_spacing, parse_spacing
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.atomic import write_bytes
+from mtf_imaging.files.contained import contained
 from mtf_imaging.files.json_file import read_object
 
 FORMAT = 5
-# Format 1 has no spacing: its records span the whole field of view. Formats 1 and 2 store only case keys.
-# Format 4 has a data set description, channel statistics and possibly several grids. Format 5 names the
-# record format. TFRecord files are still written with the formats that earlier releases read: 3 for LiTS on one
-# grid, otherwise 4.
-_READ = (1, 2, 3, 4, 5)
-_FORMAT_OF_LITS, _FORMAT_OF_TFRECORD = 3, 4
 _FILE = "dataset.json"
+_PREFIX, _ENDING = "case-", ".ome.zarr"
 _OPTIONAL = ("channels", "statistics", "grid")
 _LABEL_BYTES, _HU_BYTES, _VALUE_BYTES = 1, 2, 4
+
+
+def record_name(key: str) -> str:
+    """Returns the record name of case `key`."""
+    return f"{_PREFIX}{key}{_ENDING}"
+
+
+def record_path(data_dir: str | os.PathLike, key: str) -> Path:
+    """Returns the record path of case `key`.
+
+    Raises:
+      DataError: the key leads out of the folder.
+      NameTooLong: file systems cannot store the name.
+    """
+    return contained(data_dir, record_name(key))
+
+
+def list_records(data_dir: str | os.PathLike) -> list[Path]:
+    """Returns the paths of all records in a folder."""
+    return list(Path(data_dir).glob(record_name("*")))
 
 
 @dataclass(frozen=True)
@@ -79,16 +96,13 @@ class Manifest:
 
     Attributes:
       sampling: the grid and spacing of all records, or their grids if there are several.
-      sources: the origin of each record by case key, in natural order. It is None for records of earlier
-        releases, which did not store it.
-      description: the channels, intensities, labels and masks; LiTS for records of earlier releases.
-      record_format: the file format of the records, "zarr" or "tfrecord".
+      sources: the origin of each record by case key, in natural order.
+      description: the channels, intensities, labels and masks.
     """
 
     sampling: AnySampling
-    sources: dict[str, Source | None]
+    sources: dict[str, Source]
     description: Description = LITS
-    record_format: str = ZARR
 
     @property
     def intensities(self) -> tuple[Intensity, ...]:
@@ -104,44 +118,36 @@ class Manifest:
         """Returns the grid and spacing of a case's record."""
         if isinstance(self.sampling, Sampling):
             return self.sampling
-        source = self.sources[key]
-        assert source is not None, "records with several grids store the origin of each case"
-        return Sampling(source.grid, self.sampling.spacing)
+        return Sampling(self.sources[key].grid, self.sampling.spacing)
 
     @property
     def grids(self) -> list[Grid]:
         """The grid of each record, in case order."""
         return [self.case_sampling(key).grid for key in self.sources]
 
-    def record_path(self, data_dir: str | Path, key: str) -> Path:
-        """Returns the record path of case `key` in the folder of this manifest."""
-        return record_path(data_dir, key, self.record_format)
-
-    def check(self, path: str | Path, key: str, digest: str) -> None:
-        """Checks that a record matches the manifest.
-
-        Args:
-          path: path of the record.
-          key, digest: the case key and the source digest that the record stores.
+    def open_record(self, data_dir: str | os.PathLike, key: str) -> StoredRecord:
+        """Opens the record of case `key`, and checks that it matches the manifest.
 
         Raises:
-          DataError: the record belongs to another case, or was created from other files.
+          DataError: the record is missing, damaged or not a record, has another sampling, belongs to another case, or
+            was created from other files.
         """
-        source = self.sources.get(key)
-        if Path(path).name != self.record_path("", key).name:
+        record = StoredRecord(record_path(data_dir, key), self.case_sampling(key))
+        if record.facts.key != key:
             raise DataError(
-                f"{path}: this record contains case '{key}', which does not match its name. "
+                f"{record.path}: this record contains case '{record.facts.key}', which does not match its name. "
                 "Fix: run convert again; it replaces damaged records."
             )
-        if source is not None and source.digest != digest:
+        if record.facts.source != self.sources[key].digest:
             raise DataError(
-                f"{path}: this record was not made from the files that {_FILE} names. "
+                f"{record.path}: this record was not made from the files that {_FILE} names. "
                 "Fix: delete it and run convert again."
             )
+        return record
 
 
 def is_plain_lits(description: Description) -> bool:
-    """Returns whether records have the format of earlier releases, without descriptions and statistics."""
+    """Returns whether records have no description and no statistics, as is the rule for LiTS."""
     return dataclasses.replace(description, file_ending=LITS.file_ending) == LITS
 
 
@@ -158,10 +164,8 @@ def voxel_bytes(description: Description) -> int:
 def write_manifest(data_dir: str | Path, manifest: Manifest) -> None:
     """Writes the manifest atomically."""
     is_plain = is_plain_lits(manifest.description) and isinstance(manifest.sampling, Sampling)
-    version = _FORMAT_OF_LITS if is_plain else _FORMAT_OF_TFRECORD
-    is_earlier = manifest.record_format == TFRECORD
     fields = {
-        **({"format": version} if is_earlier else {"format": FORMAT, "record_format": manifest.record_format}),
+        "format": FORMAT,
         "resolution": format_grids(manifest.sampling.grids),
         "spacing": format_spacing(manifest.sampling.spacing),
         **({} if is_plain else as_fields(manifest.description)),
@@ -179,7 +183,7 @@ def read_manifest(data_dir: str | Path) -> Manifest | None:
       The manifest, or None if the folder or the manifest does not exist.
 
     Raises:
-      DataError: the manifest is damaged or has a newer format.
+      DataError: the manifest is damaged or has another format.
     """
     path = Path(data_dir) / _FILE
     if not path.is_file():
@@ -187,30 +191,28 @@ def read_manifest(data_dir: str | Path) -> Manifest | None:
     fields = read_object(path, "convert to a new folder")
     try:
         version = fields["format"]
-        if version in _READ:
-            spacing = fields["spacing"] if version > 1 else None
-            cases = [_source(case) if version > 2 else (str(case), None) for case in fields["cases"]]
+        if version == FORMAT:
+            cases = [_source(case) for case in fields["cases"]]
             sources = dict(cases)
             if len(sources) < len(cases):
                 raise ValueError("a case is listed twice")
             _check_names(sources)
             description = from_fields(fields, str(path)) if "channel_names" in fields else LITS
-            record_format = check_format(fields["record_format"]) if version > _FORMAT_OF_TFRECORD else TFRECORD
-            return Manifest(parse_any_sampling(fields["resolution"], spacing), sources, description, record_format)
+            return Manifest(parse_any_sampling(fields["resolution"], fields["spacing"]), sources, description)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise DataError(f"{path}: not a manifest of records ({error!r}). Fix: convert to a new folder.") from error
     raise DataError(
-        f"{path}: the records have format {version}, but this program reads formats 1 to {FORMAT}. "
+        f"{path}: the records have format {version}, but this program reads format {FORMAT}. "
         "Fix: convert to a new folder."
     )
 
 
-def _check_names(sources: Mapping[str, Source | None]) -> None:
+def _check_names(sources: Mapping[str, Source]) -> None:
     """Raises ValueError if a key cannot be part of a file name, or a source has no name."""
     for key, source in sources.items():
         if "/" in key or "\0" in key:
             raise ValueError(f"the case {key!r} has a name with a slash")
-        for name in () if source is None else (source.volume, source.labels, *source.channels):
+        for name in (source.volume, source.labels, *source.channels):
             if not isinstance(name, str) or "\0" in name:
                 raise ValueError(f"case '{key}' was made from {name!r}, which is not the name of a file")
 
@@ -252,7 +254,7 @@ def open_records(data_dir: str | Path | Subset, grid: Grid | None = None, spacin
     if manifest is None or not manifest.cases:
         if not data_dir.is_dir():
             what = "does not exist"
-        elif any(list_records(data_dir, record_format) for record_format in ENDINGS):
+        elif list_records(data_dir):
             what = f"contains records but no {_FILE}, so its conversion is unfinished"
         else:
             what = "contains no records"
@@ -270,24 +272,11 @@ def open_records(data_dir: str | Path | Subset, grid: Grid | None = None, spacin
             f"{data_dir}: the records have resolution {actual}, not {expected}. "
             f"Fix: set the resolution to {actual}, or convert to another folder at {expected}."
         )
-    paths = [manifest.record_path(data_dir, key) for key in manifest.cases]
-    _refuse([path for path in paths if not path.exists()], f"named in {_FILE} but missing")
-    if manifest.record_format == TFRECORD:
-        _check_sizes(manifest, paths)
-    return manifest
-
-
-def _check_sizes(manifest: Manifest, paths: Sequence[Path]) -> None:
-    """Checks that uncompressed records are at least as large as their voxels."""
-    for size, at in group_by_grid(manifest.grids).items():
-        least = voxel_bytes(manifest.description) * math.prod(size)
-        short = [paths[number] for number in at if paths[number].stat().st_size < least]
-        _refuse(short, f"shorter than the {least} bytes of the voxels")
-
-
-def _refuse(paths: list[Path], what: str) -> None:
-    if paths:
+    paths = [record_path(data_dir, key) for key in manifest.cases]
+    missing = [str(path) for path in paths if not path.exists()]
+    if missing:
         raise DataError(
-            f"{', '.join(map(str, paths))}: {what}. "
+            f"{', '.join(missing)}: named in {_FILE} but missing. "
             "Fix: run convert again; it adds missing records and replaces damaged ones."
         )
+    return manifest

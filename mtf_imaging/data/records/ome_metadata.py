@@ -1,4 +1,4 @@
-"""The Zarr metadata records: OME-Zarr 0.5 metadata and the facts about a case."""
+"""The metadata of records: those of OME-Zarr 0.5, and the facts about a case."""
 
 import dataclasses
 import json
@@ -9,7 +9,7 @@ import numpy as np
 
 from mtf_imaging.data.intensities import ChannelStatistics
 from mtf_imaging.data.records.chunks import OURS, digest
-from mtf_imaging.data.records.record import Facts
+from mtf_imaging.data.records.facts import Facts
 from mtf_imaging.data.sampling.grid import Grid
 from mtf_imaging.data.sampling.sampling import Sampling
 

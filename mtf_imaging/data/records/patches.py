@@ -10,12 +10,12 @@ import tensorflow as tf
 from mtf_imaging.data.augmentation.draws import Draws
 from mtf_imaging.data.records.manifest import Manifest
 from mtf_imaging.data.records.region_reader import RegionReader
+from mtf_imaging.data.records.stored import StoredRecord
 from mtf_imaging.data.sampling.grid import Grid, Region
 from mtf_imaging.data.sampling.patch_sizes import check_patch
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.spelling import did_you_mean
 
-_BLOCK = (64, 64, 64)  # block size in voxels for counting labels if a record has no chunks
 _DRAWS = 7  # 4 to decide whether and on which labeled voxel a patch is centered, and 3 for its position otherwise
 
 
@@ -149,12 +149,12 @@ class PatchCorners:
 
 @dataclass(frozen=True)
 class LabelBlocks:
-    """The number of voxels per label per block of a record, which avoids reading the whole record to draw voxels.
+    """The number of voxels per label in each chunk of a record, which avoids reading the whole record to draw voxels.
 
     Attributes:
       labels: the values of the labels.
-      regions: the blocks.
-      counts: int64 `[blocks, labels]`.
+      regions: the regions of the chunks.
+      counts: int64 `[regions, labels]`.
     """
 
     labels: Sequence[int]
@@ -162,10 +162,10 @@ class LabelBlocks:
     counts: np.ndarray
 
     @classmethod
-    def count(cls, record, labels: Sequence[int]) -> "LabelBlocks":
-        """Counts the labels of a `StoredRecord`, reading one block after the other."""
+    def count(cls, record: StoredRecord, labels: Sequence[int]) -> "LabelBlocks":
+        """Counts the labels of a record, reading one chunk after the other."""
         regions, counts = [], []
-        for region in _blocks_of(record.grid, record.chunk or _BLOCK):
+        for region in _blocks_of(record.grid, record.chunk):
             present = np.bincount(record.labels(region).ravel(), minlength=256)[list(labels)]
             if present.any():
                 regions.append(region)

@@ -8,7 +8,6 @@ import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.data.records.manifest import Manifest, has_hu
-from mtf_imaging.data.records.opening import open_record
 from mtf_imaging.data.records.stored import StoredRecord
 
 P = ParamSpec("P")
@@ -30,8 +29,7 @@ class RegionReader:
     """
 
     def __init__(self, data_dir: str | Path, manifest: Manifest) -> None:
-        self._manifest = manifest
-        self._cases = [(manifest.record_path(data_dir, key), manifest.case_sampling(key)) for key in manifest.cases]
+        self._data_dir, self._manifest, self._keys = data_dir, manifest, manifest.cases
         self._channels = None if has_hu(manifest.description) else len(manifest.description.channels)
         self.error: Exception | None = None
 
@@ -56,9 +54,7 @@ class RegionReader:
 
     def record(self, case: int) -> StoredRecord:
         """Opens the record of a case."""
-        record = open_record(*self._cases[case])
-        self._manifest.check(record.path, record.key, record.source)
-        return record
+        return self._manifest.open_record(self._data_dir, self._keys[case])
 
     def guarded(self, function: Callable[P, T]) -> Callable[P, T]:
         """Wraps a function for use in a graph; stores its exception in `error`."""

@@ -18,7 +18,6 @@ from mtf_imaging.data.intensity import apply_window
 from mtf_imaging.data.network_input import apply_intensities
 from mtf_imaging.data.records.channel_maps import resolve_intensities
 from mtf_imaging.data.records.manifest import Manifest, is_plain_lits, open_records
-from mtf_imaging.data.records.opening import open_record
 from mtf_imaging.data.records.patches import Patches
 from mtf_imaging.data.records.pipeline import training_batches
 from mtf_imaging.data.records.splits import Subset
@@ -161,15 +160,13 @@ class HeldOutRecords:
 
         This is a separate function so that the arrays of a case are freed before the next one is read.
         """
-        path = manifest.record_path(eval_dir, key)
-        record = open_record(path, manifest.case_sampling(key))
-        manifest.check(path, record.key, record.source)
+        record = manifest.open_record(eval_dir, key)
         slices = image_slices(predict, record.grid, record.num_channels, self.description.num_outputs)
         *region, channels = slices.inputs[slices.group.index]
         image = self._network_input(record, tuple(region), manifest)
         probabilities = slices.predict(image[..., channels])
         del image
-        labels = grid_labels(slices, probabilities, path, self.description)
+        labels = grid_labels(slices, probabilities, record.path, self.description)
         del probabilities
         overlaps, is_scored = self._overlaps(slices.group, labels, record)
         if pictures is not None:
@@ -182,7 +179,7 @@ class HeldOutRecords:
         if is_plain_lits(manifest.description) and not self.intensities:
             return apply_window(image, self.window)[..., np.newaxis]
         schemes = resolve_intensities(manifest, self.window, self.intensities)
-        return apply_intensities(image[..., np.newaxis] if record.has_hu else image, schemes, record.statistics)
+        return apply_intensities(image[..., np.newaxis] if record.has_hu else image, schemes, record.facts.statistics)
 
     def _overlaps(self, group: "Group", labels: SlicedLabels, record: StoredRecord) -> tuple[dict[str, Overlap], bool]:
         """Returns the overlaps over all processes, each of which reads the reference in its own region.
@@ -209,12 +206,13 @@ def _picture(
         labels.send(_RecordChannel.order)
         return {}
     prediction = labels.compact(_RecordChannel.order)
-    spans = record.sampling.spans(record.shape, record.spacing)
-    spacing = [mm * span.step for mm, span in zip(record.spacing, spans, strict=True)]
-    title = f"case {record.key}: Dice {dice_text(overlaps)}"
+    facts = record.facts
+    spans = record.sampling.spans(facts.shape, facts.spacing)
+    spacing = [mm * span.step for mm, span in zip(facts.spacing, spans, strict=True)]
+    title = f"case {facts.key}: Dice {dice_text(overlaps)}"
     reference = VoxelView(record.grid, record.labels)
     pixels = picture_pixels(_RecordChannel(record), reference, prediction, spacing, title, description)
-    return {f"case {record.key}": pixels}
+    return {f"case {facts.key}": pixels}
 
 
 class _Shape(NamedTuple):

@@ -1,4 +1,4 @@
-"""Writes records as OME-Zarr 0.5."""
+"""Writes records as OME-Zarr 0.5, slab by slab."""
 
 import contextlib
 import os
@@ -10,10 +10,9 @@ from typing import Any, Self
 import numpy as np
 import zarr
 
-from mtf_imaging.data.records.chunk_writer import CODEC, write_chunks
-from mtf_imaging.data.records.chunks import METADATA, OURS
-from mtf_imaging.data.records.digesting_store import DigestingStore
-from mtf_imaging.data.records.formats import clip_chunk
+from mtf_imaging.data.records.chunks import METADATA, OURS, clip_chunk
+from mtf_imaging.data.records.digesting_store import CODEC, DigestingStore
+from mtf_imaging.data.records.facts import Facts
 from mtf_imaging.data.records.ome_metadata import (
     CHANNEL,
     IMAGE,
@@ -28,21 +27,31 @@ from mtf_imaging.data.records.ome_metadata import (
     labels_attributes,
     metadata_digest,
 )
-from mtf_imaging.data.records.record import Facts
-from mtf_imaging.data.records.stored import RecordWriter
 from mtf_imaging.data.sampling.grid import Grid
 from mtf_imaging.data.sampling.layers import Layers
 from mtf_imaging.errors import ShapeError
 from mtf_imaging.files.atomic import atomic_folder
 
 
-class ZarrWriter(RecordWriter):
-    """Writes a record as a folder; see `create_record`.
+class RecordWriter:
+    """Writes a record slab by slab; the record gets its final name only after it is complete and verified.
+
+    Use it as a context manager, write every plane of the image and of the labels once, and call `finish`. A slab is a
+    range of planes along one axis, which may differ between the image and the labels. Slabs may come in any order, but
+    ascending or descending order needs the least memory, because unfinished chunks stay in memory.
 
     The root group contains the metadata digests of all arrays, whose metadata contains the chunk digests.
+
+    Args:
+      path: path of the record; an existing record is replaced when the new one is complete.
+      grid: number of voxels along x, y, z.
+      num_channels: number of channels in a float32 image; None for Hounsfield units as int16.
+      chunk: size of a chunk in voxels along x, y, z; None for 64. Chunks are clipped to the grid.
     """
 
-    def __init__(self, path: str | os.PathLike, grid: Grid, num_channels: int | None, chunk: Grid | None) -> None:
+    def __init__(
+        self, path: str | os.PathLike, grid: Grid, num_channels: int | None = None, chunk: Grid | None = None
+    ) -> None:
         self._path, self._grid, self._num_channels = Path(path), grid, num_channels
         self._chunk = clip_chunk(chunk, grid)
         self._stack = contextlib.ExitStack()
@@ -75,20 +84,32 @@ class ZarrWriter(RecordWriter):
         def emit(axis: int, start: int, layer: np.ndarray) -> None:
             first = [0] * layer.ndim
             first[layer.ndim - 1 - axis] = start // array.chunks[layer.ndim - 1 - axis]
-            write_chunks(self._store, name, array.chunks, first, layer.T)
+            self._store.write_chunks(name, array.chunks, first, layer.T)
 
         return emit
 
     def write_image(self, slab: np.ndarray, start: int, axis: int = 0) -> None:
-        """Writes planes of the image; see `RecordWriter`."""
+        """Writes planes of the image.
+
+        Args:
+          slab: int16 `[x, y, z]` of HU, or float32 `[x, y, z, channels]`, with the sizes of the grid along all axes but
+            `axis`.
+          start: index of the first plane of the slab.
+          axis: the axis along which slabs follow each other, the same in all calls.
+        """
         self._layers[IMAGE].add(slab, start, axis)
 
     def write_labels(self, slab: np.ndarray, start: int, axis: int = 0) -> None:
-        """Writes planes of the labels; see `RecordWriter`."""
+        """Writes planes of the labels, uint8 `[x, y, z]`; see `write_image`."""
         self._layers[LABEL_IMAGE].add(slab, start, axis)
 
     def finish(self, facts: Facts) -> None:
-        """Writes the metadata, verifies all files, and gives the record its final name; see `RecordWriter`."""
+        """Writes the facts of the case, verifies the bytes on disk, and gives the record its final name.
+
+        Raises:
+          DataError: the bytes on disk differ from the bytes that were written.
+          ShapeError: planes are missing.
+        """
         if not all(layers.is_complete for layers in self._layers.values()):
             raise ShapeError(f"{self._path}: planes of the record are missing")
         for name, array in self._arrays.items():
