@@ -156,7 +156,7 @@ def safe_path() -> Iterator[None]:
 
 def _begin() -> None:
     """Prepares a worker."""
-    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # TensorFlow in a worker only reads and writes files
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # a worker that imports TensorFlow must not take memory of a GPU
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; only the parent reacts
     threading.Thread(target=end_with_parent, daemon=True).start()
     sys.unraisablehook = _show_unraisable

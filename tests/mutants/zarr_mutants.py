@@ -50,4 +50,20 @@ MUTANTS = [
         ('if name.startswith("/") or ".." in name.split("/"):', 'if name.startswith("/"):'),
         ("data = self._folder.read(name, self._codec.largest)", "data = self._folder.read(name)"),
     ),
+    *mutants(
+        "mtf_imaging/data/records/manifest.py",
+        "tests/data/test_records.py tests/data/test_pipeline.py match_the_manifest or usable or another_resolution",
+        ("if record.facts.key != key:", "if False:"),
+        ("if record.facts.source != self.sources[key].digest:", "if False:"),
+        (
+            "StoredRecord(record_path(data_dir, key), self.case_sampling(key))",
+            "StoredRecord(record_path(data_dir, key))",
+        ),
+        ("if version == FORMAT:", "if version <= FORMAT:"),
+    ),
+    *mutants(
+        "mtf_imaging/data/cases/cases.py",
+        "tests/data/test_records.py another_run",
+        ("for path in (*self.channels, self.labels) if", "for path in self.channels if"),
+    ),
 ]
