@@ -63,11 +63,11 @@ def measure(step: Step, contender: Contender, at: list[int]) -> dict:
     from benchmarks.partition.ours import build_program
     from mtf_imaging.meshes.grid import ShardGrid
     from mtf_imaging.meshes.runtime import rehearse
+    from mtf_imaging.processes.addresses import Address
     from mtf_imaging.processes.processes import Processes
-    from mtf_imaging.processes.servers import Server
 
     grid = ShardGrid.make(contender.mesh, contender.processors)
-    addresses = tuple(Server("127.0.0.1", 1 + port) for port in range(contender.processors))
+    addresses = tuple(Address("127.0.0.1", 1 + port) for port in range(contender.processors))
     begin = time.perf_counter()
     with rehearse(Processes(addresses, grid.shard_number(at))):
         program = build_program(step, contender, "collective")

@@ -60,7 +60,7 @@ class OutOfMemoryError(MtfImagingError):
 
 
 class ClusterError(MtfImagingError):
-    """A server or a process, possibly on another host, that is missing, hangs, or has stopped."""
+    """Another process of the program, possibly on another host, that is missing, hangs, or has stopped."""
 
 
 class Interrupted(MtfImagingError):

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from benchmarks.host_traffic.setup import Setup
+from mtf_imaging.processes.addresses import Address
 from mtf_imaging.processes.processes import TF_CONFIG, TIMEOUT, format_tf_config
-from mtf_imaging.processes.servers import Server
 from tests.hosts.network import network
 
 _ROOT = Path(__file__).parents[2]
@@ -57,7 +57,7 @@ def measure(setup: Setup, steps: int) -> Measured:
     """
     words = [sys.executable, "-m", "benchmarks.host_traffic.worker", json.dumps(dataclasses.asdict(setup)), str(steps)]
     with network(setup.num_hosts) as hosts:
-        addresses = tuple(Server(host.name, _PORT + i) for host in hosts for i in range(setup.processes))
+        addresses = tuple(Address(host.name, _PORT + i) for host in hosts for i in range(setup.processes))
         started = []
         for index in range(len(addresses)):
             environ = os.environ | {"PYTHONPATH": str(_ROOT), "TF_CPP_MIN_LOG_LEVEL": "3", TIMEOUT: str(_TIMEOUT)}

@@ -34,8 +34,7 @@ examples:
   python -m benchmarks.partition
   python -m benchmarks.partition --resolution 64 --networks N1 --contenders 1x1,2x2 --rounds 10
   python -m benchmarks.partition --dtype bfloat16 --base_filters 32 --contenders 1x1,2x2
-  python -m benchmarks.partition --contenders 1x1 --servers 2,4
-  python -m benchmarks.partition --weak 32 --servers 2,4
+  python -m benchmarks.partition --weak 32
   python -m benchmarks.partition --contenders 2x2,2x2@127
   python -m benchmarks.partition --contenders torch --python torch=peers/bin/python
   python -m benchmarks.partition --show bench/partition.json
@@ -56,7 +55,6 @@ def _parser():
     add = parser.add_argument
     add("--networks", type=_networks, default=",".join(NETWORKS), help="networks (%(default)s)")
     add("--contenders", type=_contenders, default=_CONTENDERS, help="contenders (%(default)s)")
-    add("--servers", type=_numbers, default="", help="numbers of servers to measure in addition, for instance 2,4")
     add("--weak", type=_positive, metavar="VOXELS", help="measure growing meshes with VOXELS^3 per processor instead")
     add("--resolution", type=_sizes, default="128", help="voxels along x, y and z: 128, or 128,128,64 (%(default)s)")
     for name in ("batch", "base_filters", "depth", "convs"):
@@ -90,12 +88,8 @@ def _positive(text):
     return int(text)
 
 
-def _numbers(text):
-    return [_positive(word) for word in text.split(",")] if text else []
-
-
 def _sizes(text):
-    sizes = _numbers(text)
+    sizes = [_positive(word) for word in text.split(",")]
     if len(sizes) not in (1, 3):
         raise argparse.ArgumentTypeError(
             f"'{text}' has {len(sizes)} numbers; give one or three, for instance 128,128,64"

@@ -13,7 +13,6 @@ KINDS = {
     "stacked": ("ours", "Stacked", "mtf_imaging, all processors on one device"),
     "placement": ("ours", "Placement", "mtf_imaging, one processor per device"),
     "nohalo": ("ours", "NoHalo", "mtf_imaging, stacked without halos: wrong results, but a lower bound for the time"),
-    "servers": ("servers", "Servers", "mtf_imaging on local `mtf-imaging serve` processes, one per processor"),
     "collective": ("processes", "Collective", "mtf_imaging in local processes, one per processor"),
     "upstream": ("upstream", "Upstream", "mesh_tensorflow, with its convolutions with blocks and PlacementMeshImpl"),
     "torch": ("torch_step", "Torch", "PyTorch, not partitioned, channels last; needs PyTorch"),
@@ -21,7 +20,7 @@ KINDS = {
 }
 REFERENCE = "tf"
 UNSPLIT = (REFERENCE, "torch")  # kinds without a mesh
-EQUAL = ("stacked", "placement", "servers", "collective")  # kinds whose results must equal the reference
+EQUAL = ("stacked", "placement", "collective")  # kinds whose results must equal the reference
 _MESH, _LAYOUT = ("rows", "cols", "planes"), ("x", "y", "z")
 
 

@@ -30,21 +30,14 @@ def comparisons(arguments: argparse.Namespace) -> Iterator[Comparison]:
     """Yields the comparisons that a command line requests."""
     for network in arguments.networks:
         if not arguments.weak:
-            servers = [Contender("servers", _mesh(count)) for count in arguments.servers]
-            others = [c for c in dict.fromkeys([*arguments.contenders, *servers]) if c != _REFERENCE]
+            others = [c for c in dict.fromkeys(arguments.contenders) if c != _REFERENCE]
             for first in range(0, max(1, len(others)), arguments.together):
                 group = others[first : first + arguments.together]
                 yield _comparison(arguments, network, arguments.resolution, group)
             continue
         for mesh in map(Contender.parse, _WEAK):
             sizes = tuple(arguments.weak * n for n in (*mesh.mesh, 1))
-            servers = [Contender("servers", mesh.mesh)] if mesh.processors in arguments.servers else []
-            yield _comparison(arguments, network, sizes, [mesh, *servers])
-
-
-def _mesh(count):
-    """Returns the mesh for a number of processors: 4 and 8 become factors of 2 along two or three dimensions."""
-    return {4: (2, 2), 8: (2, 2, 2)}.get(count, (count,))
+            yield _comparison(arguments, network, sizes, [mesh])
 
 
 def _comparison(arguments, network, sizes, contenders):

@@ -13,7 +13,6 @@ _NETWORKS = {"N1": "U-Net without norms", "N2": "U-Net with norms and dropout"}
 _WORDS = {
     "placement": "{mesh}, one device each",
     "nohalo": "{mesh} without halos (wrong results)",
-    "servers": "{mesh}, on {processors} servers",
     "collective": "{mesh}, in {processors} processes",
     "upstream": "{mesh}, mesh_tensorflow",
     "torch": "PyTorch, not split",

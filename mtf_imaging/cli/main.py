@@ -16,14 +16,11 @@ def main(argv: list[str] | None = None) -> int:
     """
     try:
         from mtf_imaging.cli.runtime.interrupts import Interrupts
-        from mtf_imaging.processes.leaving import is_blocked, leave
 
         with Interrupts(stays=argv is None) as interrupts:
             from mtf_imaging.cli.dispatch import run
 
             code = run(sys.argv[1:] if argv is None else argv, interrupts)
-        if argv is None and is_blocked():
-            leave(code)
     except KeyboardInterrupt:  # during an import, or while a failure is reported
         print("mtf-imaging: interrupted.", file=sys.stderr)
         code = 130

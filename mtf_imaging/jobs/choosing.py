@@ -34,19 +34,13 @@ def choose_layout(step: TrainingStep, devices: Devices, group: Group) -> Layout:
       group: the processes.
 
     Raises:
-      ConfigError: there is no layout for this number of devices, or the devices are on servers.
+      ConfigError: there is no layout for this number of devices.
     """
     mesh_shape, layout = group.first(lambda: _choose(step, devices, group))
     return Layout.parse(mesh_shape, layout)
 
 
 def _choose(step: TrainingStep, devices: Devices, group: Group) -> tuple[str, str]:
-    if devices.cluster:
-        raise ConfigError(
-            f"layout 'auto' does not know the devices of the servers in cluster '{devices.cluster}'. "
-            "Fix: give mesh_shape and layout.",
-            ["layout", "mesh_shape"],
-        )
     num = _num_devices(devices, group)
     if num == 1:
         chosen, why = ONE_PROCESSOR, "there is one device"

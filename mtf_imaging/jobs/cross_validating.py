@@ -27,7 +27,7 @@ from mtf_imaging.jobs.agreement import check_agreement
 from mtf_imaging.jobs.as_text import as_plain, identity
 from mtf_imaging.jobs.choosing import choose_layout
 from mtf_imaging.jobs.data import TrainingData, as_training_data
-from mtf_imaging.jobs.devices import Devices, as_devices
+from mtf_imaging.jobs.devices import as_devices
 from mtf_imaging.jobs.evaluating import evaluate
 from mtf_imaging.jobs.fold_runs import FoldRuns
 from mtf_imaging.jobs.patches import sample_sizes, with_patches
@@ -83,7 +83,7 @@ def cross_validate(own: CrossValidateSettings) -> dict[str, Any]:
     with contextlib.ExitStack() as stack:
         if own.handle_signals:
             stack.enter_context(StopSignals(STOPPED))
-        _check_arguments(data, devices)
+        _check_arguments(data)
         for name, folder in {"data_dir": Path(data.data_dir), "input_dir": own.input_dir}.items():
             check_volumes(folder, "hold out {kind} with {part} of the folder, and call train and evaluate.", name)
         group = devices.join()
@@ -200,7 +200,7 @@ def resolve_splits(data: TrainingData, manifest: Manifest, runs: FoldRuns) -> li
     return splits
 
 
-def _check_arguments(data: TrainingData, devices: Devices) -> None:
+def _check_arguments(data: TrainingData) -> None:
     if data.kind.has_splits:
         raise ConfigError(
             f"cross_validate divides records into folds, but the data set is {type(data.data_set).__name__}. Fix: hold "
@@ -219,12 +219,6 @@ def _check_arguments(data: TrainingData, devices: Devices) -> None:
             f"{name} {value}: cross_validate holds out every fold in turn. Fix: remove {name}; folds selects some "
             "of the folds.",
             [name, "folds"],
-        )
-    if devices.cluster:
-        raise ConfigError(
-            f"cluster '{devices.cluster}': cross_validate connects to no servers, because TensorFlow connects only "
-            "once per process. Fix: start several processes instead, or train and evaluate each fold by itself.",
-            ["cluster"],
         )
 
 

@@ -79,7 +79,7 @@ def train(own: TrainSettings) -> dict[str, float]:
     Raises:
       Interrupted: the run was asked to stop and has saved a checkpoint; the same call resumes it.
       ConfigError, DataError, LayoutError, CheckpointError: an argument or a folder is invalid.
-      ClusterError: another process or a server is lost.
+      ClusterError: another process is lost.
       TrainingError: the loss is not finite.
       OutOfMemoryError: a device has too little memory for the step.
     """

@@ -8,14 +8,13 @@ from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ConfigError, NotSupportedError
 from mtf_imaging.layout import MESH_IMPLS, Layout
 from mtf_imaging.meshes import runtime
-from mtf_imaging.meshes.cluster import connect
-from mtf_imaging.meshes.devices import default_devices, server_number
+from mtf_imaging.meshes.devices import default_devices
 from mtf_imaging.meshes.gpus import grow_memory
 from mtf_imaging.meshes.grid import ShardGrid
 from mtf_imaging.meshes.mesh_impl import ShardMeshImpl
 from mtf_imaging.meshes.runtime import Runtime, join
 
-__all__ = ["MESH_IMPLS", "Runtime", "ShardMeshImpl", "connect", "default_devices", "join", "make_mesh_impl"]
+__all__ = ["MESH_IMPLS", "Runtime", "ShardMeshImpl", "default_devices", "join", "make_mesh_impl"]
 
 _SPARE = "spare processes"  # a name that is not valid in rules
 _logger = logging.getLogger(__name__)
@@ -27,8 +26,7 @@ def make_mesh_impl(mesh_impl: str, layout: Layout, devices: Sequence[str] | None
     Args:
       mesh_impl: "stacked" puts all processors on one device. "placement" distributes processors over devices of this
         process. "collective" distributes them over the processes that this process has joined. "auto" is collective if
-        this process has joined others, placement if there are 2 or more GPUs that divide the mesh evenly, or devices of
-        several servers, else stacked.
+        this process has joined others, placement if there are 2 or more GPUs that divide the mesh evenly, else stacked.
       layout: the mesh and its rules.
       devices: device strings; default: `default_devices()`. A collective mesh ignores them.
 
@@ -50,8 +48,7 @@ def make_mesh_impl(mesh_impl: str, layout: Layout, devices: Sequence[str] | None
     if mesh_impl == "auto":
         gpus = [device for device in devices if "GPU" in device.upper()]
         fits = len(gpus) > 1 and ShardGrid.make(shape.to_integer_list, len(gpus)).num_shards == len(gpus)
-        several_servers = len({server_number(device) for device in devices} - {None}) > 1
-        mesh_impl = "placement" if fits or several_servers else "stacked"
+        mesh_impl = "placement" if fits else "stacked"
     impl = ShardMeshImpl(shape, rules, devices[:1] if mesh_impl == "stacked" else devices)
     if impl.grid.stack_size > 1:
         _log_sharing(impl.size, len(impl.devices))

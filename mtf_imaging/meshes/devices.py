@@ -1,35 +1,19 @@
 """Lists devices: the devices that compute, and the host CPU, which stores whole tensors."""
 
-import re
 from collections.abc import Sequence
 
 import tensorflow as tf
 
-SERVER_JOB = "worker"  # the job name of the servers to which a process is connected
-PROCESS_JOB = "process"  # the job name of processes that run one program together
-_TASK = re.compile(rf"/job:{SERVER_JOB}/replica:\d+/task:(\d+)")
-
 
 def default_devices() -> list[str]:
-    """Returns the device strings of all GPUs, or of all logical CPUs if there is no GPU.
-
-    If this process is connected to servers, only the devices of the servers count.
-    """
-    names = {kind: [device.name for device in tf.config.list_logical_devices(kind)] for kind in ("GPU", "CPU")}
-    remote = {kind: [name for name in local if server_number(name) is not None] for kind, local in names.items()}
-    usable = remote if any(remote.values()) else names
-    return usable["GPU"] or usable["CPU"]
+    """Returns the device strings of all GPUs, or of all logical CPUs if there is no GPU."""
+    devices = tf.config.list_logical_devices("GPU") or tf.config.list_logical_devices("CPU")
+    return [device.name for device in devices]
 
 
 def host_device() -> str:
-    """Returns the device string of this process's CPU, even if the process is connected to servers."""
-    return next(device.name for device in tf.config.list_logical_devices("CPU") if server_number(device.name) is None)
-
-
-def server_number(device: str) -> int | None:
-    """Returns the index of the server that a device belongs to, or None for a device of this process."""
-    match = _TASK.match(device)
-    return int(match[1]) if match else None
+    """Returns the device string of the CPU, of the first one if the process has several logical CPUs."""
+    return tf.config.list_logical_devices("CPU")[0].name
 
 
 def number_of(name: str, devices: Sequence[str]) -> int:

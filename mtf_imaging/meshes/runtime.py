@@ -19,7 +19,6 @@ import tensorflow as tf
 
 from mtf_imaging.compat import abort_collectives, start_collectives
 from mtf_imaging.errors import ClusterError, ConfigError, MtfImagingError, reason
-from mtf_imaging.meshes.devices import PROCESS_JOB
 from mtf_imaging.meshes.gpus import grow_memory
 from mtf_imaging.meshes.grid import ShardGrid
 from mtf_imaging.meshes.transport import Message
@@ -33,6 +32,7 @@ from mtf_imaging.processes.processes import Processes, find_processes
 from mtf_imaging.processes.secret import SECRET, make_tag
 
 _logger = logging.getLogger(__name__)
+_JOB = "process"  # the name of the processes in device strings
 # TensorFlow's errors after the loss of a process. Other errors come from the program itself.
 _LOSSES = (
     tf.errors.AbortedError,
@@ -76,7 +76,7 @@ class Runtime:
             _use_own_gpu(processes)
             proxies.bypass(address.host for address in processes.addresses)
             addresses = [str(address) for address in processes.addresses]
-            start_collectives(PROCESS_JOB, addresses, processes.index, may_spin=not _shares_cores(processes))
+            start_collectives(_JOB, addresses, processes.index, may_spin=not _shares_cores(processes))
             close_to_other_hosts(processes)
             self._peers.meet()
         except (tf.errors.OpError, RuntimeError) as error:
@@ -378,7 +378,7 @@ def _shares_cores(processes: Processes) -> bool:
 
 def _own_device(index: int, kind: str | None = None) -> str:
     """Returns the GPU of this process, or its CPU if it has no GPU or if `kind` is "CPU"."""
-    task = f"/job:{PROCESS_JOB}/replica:0/task:{index}/"
+    task = f"/job:{_JOB}/replica:0/task:{index}/"
     for each in [kind] if kind else ["GPU", "CPU"]:
         names = [device.name for device in tf.config.list_logical_devices(each) if device.name.startswith(task)]
         if names:

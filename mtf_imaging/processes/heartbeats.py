@@ -22,7 +22,6 @@ from typing import NamedTuple
 from mtf_imaging.errors import ConfigError, reason
 from mtf_imaging.processes.processes import Processes
 from mtf_imaging.processes.secret import TAG_SIZE, find_doubt, make_tag
-from mtf_imaging.processes.servers import is_loopback
 
 _ALL = 16
 EVERY = 0.5  # seconds between two messages
@@ -169,7 +168,7 @@ class Heartbeats:
         self._socket: socket.socket | None = socket.socket(self._family, socket.SOCK_DGRAM)
         try:
             # With loopback addresses, processes are not visible to other hosts.
-            host = processes.own.host if is_loopback(processes.own) else ""
+            host = processes.own.host if processes.own.is_loopback else ""
             self._socket.bind((host, processes.own.port))
         except OSError as error:
             self._socket.close()

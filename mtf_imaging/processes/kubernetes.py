@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.processes.servers import Server
+from mtf_imaging.processes.addresses import Address
 
 _NUM, _SERVICE = "MTF_IMAGING_PROCESSES", "MTF_IMAGING_SERVICE"  # set by the manifest
 _INDEX = "JOB_COMPLETION_INDEX"  # set by Kubernetes in the pods of an indexed Job
@@ -20,7 +20,7 @@ _SERVICE_NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*")  # with or without its n
 class Pods(NamedTuple):
     """The pods of a Job."""
 
-    addresses: tuple[Server, ...]
+    addresses: tuple[Address, ...]
     number: int  # the completion index of this pod
 
 
@@ -55,7 +55,7 @@ def find_pods(environ: Mapping[str, str]) -> Pods | None:
     if not _SERVICE_NAME.fullmatch(service):
         raise ConfigError(f"{_SERVICE}={service}: is not the name of a service such as unet.")
     job = _job_name(environ, index)
-    return Pods(tuple(Server(f"{job}-{pod}.{service}", PORT) for pod in range(num)), index)
+    return Pods(tuple(Address(f"{job}-{pod}.{service}", PORT) for pod in range(num)), index)
 
 
 def _job_name(environ: Mapping[str, str], index: int) -> str:

@@ -10,9 +10,9 @@ import socket
 import sys
 
 from mtf_imaging.errors import reason
+from mtf_imaging.processes.addresses import Address
 from mtf_imaging.processes.own_sockets import sockets_at
 from mtf_imaging.processes.processes import Processes
-from mtf_imaging.processes.servers import Server, is_loopback
 
 _logger = logging.getLogger(__name__)
 _LOOPBACK = b"lo\0"  # the name of the loopback interface on Linux
@@ -26,7 +26,7 @@ def close_to_other_hosts(processes: Processes) -> None:
     Args:
       processes: the processes.
     """
-    why = bind_to_loopback(processes.own.port) if is_loopback(processes.own) else None
+    why = bind_to_loopback(processes.own.port) if processes.own.is_loopback else None
     if why and processes.is_first:
         _logger.warning(
             "other hosts can connect to the ports of the processes and run code as your user: %s. Fix: block the ports "
@@ -65,4 +65,4 @@ def bind_to_loopback(port: int) -> str | None:
 
 def _is_from_here(connection: socket.socket) -> bool:
     host, port = connection.getpeername()[:2]
-    return is_loopback(Server(host.removeprefix("::ffff:"), port))
+    return Address(host.removeprefix("::ffff:"), port).is_loopback

@@ -33,9 +33,9 @@ from mtf_imaging.files import workers
 from mtf_imaging.processes import proxies
 from mtf_imaging.processes.connections import keep_connections
 from mtf_imaging.processes.heartbeats import EVERY, Arrival, Heartbeats, Status, make_roll, watched_by, watchers
+from mtf_imaging.processes.probing import silence, stranger
 from mtf_imaging.processes.processes import Processes
 from mtf_imaging.processes.secret import SECRET
-from mtf_imaging.processes.servers import is_loopback, silence, stranger
 
 _PATIENCE = 5  # timeouts
 _FRESH = 4 * EVERY  # seconds for which a status is valid
@@ -263,7 +263,7 @@ class Peers:
         )
         if doubts:
             return f"{text} Fix: start all processes with the same {SECRET}, and end the processes of other programs."
-        local = next((own.host for own in (self._processes.addresses[i] for i in missing) if is_loopback(own)), "")
+        local = next((own.host for own in (self._processes.addresses[i] for i in missing) if own.is_loopback), "")
         means = f" ({local} is another host on each host)" if local else ""
         return (
             f"{text} Fix: start all processes at about the same time, with addresses that all hosts can reach{means}, "

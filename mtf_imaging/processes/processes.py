@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.processes.addresses import Address, parse_addresses
 from mtf_imaging.processes.kubernetes import find_pods
 from mtf_imaging.processes.secret import find_secret
-from mtf_imaging.processes.servers import Server, parse_servers
 from mtf_imaging.processes.slurm import find_step
 
 TF_CONFIG = "TF_CONFIG"
@@ -38,13 +38,13 @@ class Processes:
         not positive.
     """
 
-    addresses: tuple[Server, ...]
+    addresses: tuple[Address, ...]
     index: int
     timeout: float = DEFAULT_TIMEOUT
     secret: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "addresses", tuple(Server(*address) for address in self.addresses))
+        object.__setattr__(self, "addresses", tuple(Address(*address) for address in self.addresses))
         if not self.addresses:
             raise ConfigError("a program needs at least one process, but there are 0 addresses. Fix: list one each.")
         repeated = next((address for at, address in enumerate(self.addresses) if address in self.addresses[:at]), None)
@@ -73,7 +73,7 @@ class Processes:
         return len({address.host for address in self.addresses})
 
     @property
-    def own(self) -> Server:
+    def own(self) -> Address:
         """The address of this process."""
         return self.addresses[self.index]
 
@@ -134,7 +134,7 @@ def parse_timeout(environ: Mapping[str, str]) -> float:
     return timeout
 
 
-def format_tf_config(addresses: tuple[Server, ...], index: int) -> str:
+def format_tf_config(addresses: tuple[Address, ...], index: int) -> str:
     """Returns the value of TF_CONFIG for one process.
 
     Args:
@@ -150,7 +150,7 @@ def _is_timeout(timeout: Any) -> bool:
     return is_number and math.isfinite(timeout) and timeout > 0
 
 
-def _parse_tf_config(value: str) -> tuple[tuple[Server, ...], int]:
+def _parse_tf_config(value: str) -> tuple[tuple[Address, ...], int]:
     """Returns the addresses and the number of this process."""
     try:
         config = json.loads(value)
@@ -189,12 +189,9 @@ def _addresses(value: str, cluster: dict[str, Any], kind: str) -> list[str]:
     return words
 
 
-def _parse_addresses(value: str, words: list[str]) -> tuple[Server, ...]:
-    crowded = next((word for word in words if "," in word or ";" in word), None)
-    if crowded is not None:
-        raise _wrong(value, f"{json.dumps(crowded)} is more than one address")
+def _parse_addresses(value: str, words: list[str]) -> tuple[Address, ...]:
     try:
-        return parse_servers(",".join(words))
+        return parse_addresses(words)
     except ConfigError as error:
         raise _wrong(value, str(error)) from None
 

@@ -1,9 +1,8 @@
 """Keeps the messages between processes away from proxies. Pure Python.
 
 TensorFlow's messages travel over gRPC, which connects through the proxy in `grpc_proxy`, `https_proxy` or `http_proxy`,
-in this order. It ignores these names in upper case. An empty `grpc_proxy` means no proxy. Hosts whose names end with an
-item of `no_grpc_proxy` are exempt; `no_proxy` counts only without `no_grpc_proxy`. gRPC reads the variables whenever it
-connects.
+in this order. It ignores these names in upper case. Hosts whose names end with an item of `no_grpc_proxy` are exempt;
+`no_proxy` counts only without `no_grpc_proxy`. gRPC reads the variables whenever it connects.
 """
 
 import os
@@ -28,15 +27,6 @@ def bypass(hosts: Iterable[str], environ: MutableMapping[str, str] = os.environ)
     before = environ.get(_EXEMPT, environ.get(_ALSO_EXEMPT, ""))
     items = [item for item in map(str.strip, before.split(",")) if item]
     environ[_EXEMPT] = ",".join(dict.fromkeys([*items, *hosts]))
-
-
-def bypass_all(environ: MutableMapping[str, str] = os.environ) -> None:
-    """Makes TensorFlow connect to all hosts directly, for a process that does not know its peers yet.
-
-    Args:
-      environ: the environment variables to change. Changes in this process affect later connections.
-    """
-    environ[_PROXIES[0]] = ""
 
 
 def note(environ: Mapping[str, str] = os.environ) -> str:

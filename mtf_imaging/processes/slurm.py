@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.processes.servers import Server
+from mtf_imaging.processes.addresses import Address
 
 _TASK, _NUM_TASKS, _NUM_TASKS_OF_JOB = "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"
 _STEP, _JOB = "SLURM_STEP_ID", "SLURM_JOB_ID"
@@ -29,7 +29,7 @@ _BLOCK = "srun --distribution=block"
 class Step(NamedTuple):
     """The tasks of a step."""
 
-    addresses: tuple[Server, ...]
+    addresses: tuple[Address, ...]
     task: int  # the number of this task
 
 
@@ -62,7 +62,7 @@ def find_step(environ: Mapping[str, str]) -> Step | None:
     _check_position(environ, task, positions[task])
     _check_node(environ, task, hosts[positions[task][0]])
     base = _base_port(environ)
-    return Step(tuple(Server(hosts[node], base + local) for node, local in positions), task)
+    return Step(tuple(Address(hosts[node], base + local) for node, local in positions), task)
 
 
 def expand_nodes(string: str) -> list[str]:

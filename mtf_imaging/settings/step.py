@@ -67,17 +67,12 @@ class DeviceSettings(Settings):
     Attributes:
       mesh_impl: the mesh implementation. stacked computes all processors on one device, placement distributes them over
         several devices, and collective over several processes. auto selects collective for several processes, placement
-        for several GPUs or servers, and stacked otherwise.
-      cluster: addresses of the servers that compute, for instance host0:2222,host1:2222; each runs `mtf-imaging serve`.
-        Default: this process.
-      cluster_timeout: seconds without an answer after which a server counts as lost.
+        for several GPUs, and stacked otherwise.
       communication: how several processes sum and gather: ring over the network of the hosts, nccl between GPUs, or
         auto.
     """
 
     mesh_impl: str = setting(default="auto", choices=MESH_IMPLS, flag=True)
-    cluster: str = setting(default="", flag=True)
-    cluster_timeout: float = setting(default=30.0, unit="s", example="300")
     communication: str = setting(default="auto", choices=COMMUNICATION, flag=True)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 COMMANDS = {
     "NumPy and SciPy": ["phantom", "--output_dir=cases", "--num_cases=1"],
-    "TensorFlow": ["serve", "--port=0"],
+    "TensorFlow": ["explain"],
 }
 CODE = """
 import resource, sys

@@ -11,8 +11,10 @@ import termios
 
 import pytest
 
+import mtf_imaging as mi
+from mtf_imaging.data.phantom import write_phantom
 from tests import waiting
-from tests.cli.test_cluster import data, job  # noqa: F401  a fixture
+from tests.jobs.launched import train_command
 
 PRINTS = """
 import signal, sys
@@ -66,11 +68,13 @@ def test_output_to_a_lost_terminal_is_dropped(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("num", [1, 2])
-def test_a_training_saves_a_checkpoint_when_its_terminal_is_lost(data, tmp_path, num):  # noqa: F811
-    words = [*job(data, "float32"), f"--model_dir={tmp_path / 'run'}", "--num_steps=100000"]
-    words += ["--gin.train.checkpoint_every=1000000"]
+def test_a_training_saves_a_checkpoint_when_its_terminal_is_lost(tmp_path, num):
+    write_phantom(tmp_path / "cases", 2, seed=1)
+    options = {"resolution": 8, "workers": 1, "progress": False}
+    mi.jobs.convert(input_dir=tmp_path / "cases", output_dir=tmp_path / "records", **options)
+    words = train_command(tmp_path, tmp_path / "run", 1000000, "--gin.train.checkpoint_every=1000000")
     if num > 1:
-        words = ["launch", f"--num_processes={num}", "--", *words, f"--mesh_shape=rows:{num}", "--layout=x:rows"]
+        words = ["launch", f"--num_processes={num}", "--", *words]
     losses = tmp_path / "run/losses.csv"
     with terminal() as (master, slave):
         reader = os.dup(master)

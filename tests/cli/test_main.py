@@ -115,9 +115,9 @@ def test_setup_flags_are_the_same(command):
 NO_EFFECT = {
     "evaluate": (["batch_size"], ["micro_batches", "num_steps", "seed", "eval_dir"]),
     "predict": (["batch_size"], ["micro_batches", "num_steps", "seed", "fold"]),
-    "explain": ([], ["cluster", "num_steps"]),
-    "search": (["mesh_shape", "layout"], ["cluster", "input_partition_dims", "num_cores_per_replica"]),
-    "bench": ([], ["cluster", "num_steps"]),
+    "explain": ([], ["num_steps"]),
+    "search": (["mesh_shape", "layout"], ["input_partition_dims", "num_cores_per_replica"]),
+    "bench": ([], ["num_steps"]),
 }
 
 
@@ -154,7 +154,6 @@ def test_a_setup_flag_without_effect_is_accepted_with_a_warning(caplog, command)
             ["evaluate", "--num_steps=2"],
             "evaluate has no flag '--num_steps', which train, cross_validate and study have. See",
         ),
-        (["search", "--cluster=a:1"], "search has no flag '--cluster', which train, evaluate and predict have."),
         (["trian"], "there is no command 'trian'. Did you mean 'train'? Commands: phantom, convert,"),
         (["upload"], "there is no command 'upload'. "),
         (

@@ -4,8 +4,8 @@ import os
 import sys
 import tempfile
 
+from mtf_imaging.processes.addresses import Address
 from mtf_imaging.processes.processes import TF_CONFIG, TIMEOUT, format_tf_config
-from mtf_imaging.processes.servers import Server
 from tests import waiting
 from tests.jobs.launched import ROOT
 
@@ -56,7 +56,7 @@ class Job:
 
     def __init__(self, hosts, *words, timeout=300, addresses=None):
         self._hosts = hosts
-        addresses = addresses or tuple(Server(host.name, PORT) for host in hosts)
+        addresses = addresses or tuple(Address(host.name, PORT) for host in hosts)
         self.started = []
         for index, host in enumerate(hosts):
             environ = {TF_CONFIG: format_tf_config(addresses, index)} if len(addresses) > 1 else {}

@@ -11,7 +11,7 @@ import pytest
 
 import mtf_imaging as mi
 from mtf_imaging.data.phantom import write_phantom
-from mtf_imaging.processes.servers import Server
+from mtf_imaging.processes.addresses import Address
 from tests import waiting
 from tests.hosts.job import PORT, Job, run
 from tests.hosts.network import network
@@ -140,35 +140,19 @@ def test_evaluation_and_prediction_on_two_hosts_equal_one_process(hosts, folder,
     assert labels[0] == labels[1]
 
 
-def test_a_server_whose_host_has_failed_ends_the_training(hosts, folder):
-    words = train_command(folder, folder / "served", 2000, "--mesh_shape", "rows:2", "--layout", "x:rows")
-    words += ["--cluster", f"host1:{PORT},host2:{PORT}", "--gin.setup.cluster_timeout=8"]
-    with contextlib.ExitStack() as stack:
-        for host in hosts[1:]:
-            server = stack.enter_context(Job([host], "serve", "--port", PORT))
-            waiting.wait_until(lambda s=server: "is ready" in s.report(), "a server", server.processes)
-        job = stack.enter_context(Job(hosts[:1], *words))
-        job.wait_for_step(folder / "served", 5)
-        hosts[2].power_off()
-        ((code, output),) = job.wait()
-    hosts[2].connect()
-    assert code == 1
-    assert f"lost 1 of 2 servers for 8 s: host2:{PORT} (no answer). The checkpoints are intact. Fix: " in output
-
-
 def test_processes_that_cannot_reach_each_other_name_the_address_and_the_reason(hosts, folder):
     hosts[1].run("ip", "route", "add", "unreachable", "10.99.0.1")
     hosts[2].run("ip", "route", "add", "blackhole", hosts[0].address)  # as a firewall that drops the answers
     cases = [
-        (hosts[0], Server("host0", PORT), "nowhere", "Name or service not known|Temporary failure in name resolution"),
-        (hosts[0], Server("host0", PORT + 1), "host2", "no answer"),
-        (hosts[1], Server("host1", PORT), "10.99.0.1", "No route to host"),
-        (hosts[2], Server("127.0.0.1", PORT), "127.0.0.1", "Connection refused"),
+        (hosts[0], Address("host0", PORT), "nowhere", "Name or service not known|Temporary failure in name resolution"),
+        (hosts[0], Address("host0", PORT + 1), "host2", "no answer"),
+        (hosts[1], Address("host1", PORT), "10.99.0.1", "No route to host"),
+        (hosts[2], Address("127.0.0.1", PORT), "127.0.0.1", "Connection refused"),
     ]
     with contextlib.ExitStack() as stack:
         jobs = []
         for host, own, other, _ in cases:
-            job = Job([host], *train(folder, "none"), timeout=SHORT, addresses=(own, Server(other, 2230)))
+            job = Job([host], *train(folder, "none"), timeout=SHORT, addresses=(own, Address(other, 2230)))
             jobs.append(stack.enter_context(job))
         for job, (*_, other, reason) in zip(jobs, cases, strict=True):
             ((code, output),) = job.wait()

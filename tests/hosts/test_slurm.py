@@ -2,7 +2,6 @@
 
 import os
 import re
-import shlex
 import sys
 
 import numpy as np
@@ -10,7 +9,7 @@ import pytest
 
 import mtf_imaging as mi
 from mtf_imaging.data.phantom import write_phantom
-from tests import forked, pages, waiting
+from tests import forked, waiting
 from tests.hosts.slurm_cluster import slurm_cluster
 from tests.jobs.launched import ROOT, assert_same_weights, train_command
 from tests.jobs.together import losses
@@ -197,13 +196,3 @@ def test_a_job_whose_node_fails_is_queued_again_and_resumes_on_the_other_node(cl
         host.connect()
         cluster.start_node(host)
         cluster.wait_until_idle()
-
-
-def test_the_script_with_servers_in_the_guide_to_several_hosts(cluster, folder):
-    (script,) = [block for block in pages.blocks(ROOT / "docs/guides/cluster.md", "bash") if "#SBATCH" in block]
-    words = shlex.join(map(str, train_command(folder, folder / "servers", STEPS)[1:]))
-    path, log = folder / "servers.sbatch", folder / "servers.log"
-    path.write_text(re.sub(r"--data_dir .* --layout \S+", lambda _: words, script))
-    assert str(folder / "servers") in path.read_text()
-    cluster.run("sbatch", "--wait", "--gpus-per-node=1", f"--output={log}", path)
-    assert_same_run(folder / "servers", folder / "one")

@@ -10,8 +10,8 @@ import mtf_imaging as mi
 from mtf_imaging.cli.main import main
 from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.jobs.devices import Devices
+from mtf_imaging.processes.addresses import parse_addresses
 from mtf_imaging.processes.processes import format_tf_config
-from mtf_imaging.processes.servers import parse_servers
 from tests.jobs.launched import Launched, assert_same_weights, launch, losses, train_command, wait_for_step
 
 
@@ -98,7 +98,7 @@ def test_processes_with_different_configurations_all_end_with_the_message(folder
 
 @pytest.fixture
 def one_of_two(monkeypatch):
-    addresses = parse_servers("host0:2222,host1:2222")
+    addresses = parse_addresses(["host0:2222", "host1:2222"])
     monkeypatch.setenv("TF_CONFIG", format_tf_config(addresses, 1))
 
 
@@ -121,8 +121,6 @@ def test_settings_that_contradict_several_processes_are_refused(one_of_two):
         mi.ConfigError, match=r"mesh_impl 'stacked' uses the devices of one process.*as 2 processes.*Fix"
     ):
         Devices("stacked").join()
-    with pytest.raises(mi.ConfigError, match=r"cluster 'a:1,b:2' has servers.*as 2 processes. Fix: remove cluster"):
-        Devices(cluster="a:1,b:2").join()
 
 
 def test_a_collective_mesh_needs_several_processes(monkeypatch):

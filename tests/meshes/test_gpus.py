@@ -62,12 +62,6 @@ def test_gpus_in_use_are_not_configured(two_gpus, monkeypatch):
     gpus.grow_memory()
 
 
-def test_a_server_allocates_gpu_memory_on_demand():
-    from mtf_imaging.cli.commands.serve import start
-
-    assert start(0).server_def.default_session_config.gpu_options.allow_growth
-
-
 @pytest.mark.parametrize(
     ("number", "mesh_shape", "shards"),
     [

@@ -58,7 +58,7 @@ MUTANTS = [
         ("own.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, _LOOPBACK)", "pass"),
         ("return None if num_listeners else", "return None if True else"),
         ("if why and processes.is_first:", "if why:"),
-        ("if is_loopback(processes.own) else None", ""),
+        ("if processes.own.is_loopback else None", ""),
     ),
     *mutants(
         "mtf_imaging/processes/own_sockets.py",

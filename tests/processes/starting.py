@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -14,6 +15,13 @@ from mtf_imaging.cli.runtime.launching.environment import build_environments
 from tests import waiting
 
 ROOT = Path(__file__).parents[2]
+
+
+def free_port():
+    """Returns a port number that is free at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return probe.getsockname()[1]
 
 
 class End(NamedTuple):

@@ -3,8 +3,8 @@
 import pytest
 
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.processes.addresses import Address
 from mtf_imaging.processes.processes import Processes, find_processes, format_tf_config
-from mtf_imaging.processes.servers import Server
 
 
 def pod(**variables):
@@ -19,7 +19,7 @@ def pod(**variables):
 
 
 def addresses(service="unet"):
-    return tuple(Server(f"my-unet-{index}.{service}", 2222) for index in range(3))
+    return tuple(Address(f"my-unet-{index}.{service}", 2222) for index in range(3))
 
 
 def test_the_pods_of_a_job():
@@ -42,7 +42,7 @@ def test_other_processes_run_alone(environ):
 
 
 def test_tf_config_takes_precedence_over_kubernetes_and_kubernetes_over_slurm():
-    others = (Server("a", 1), Server("b", 1))
+    others = (Address("a", 1), Address("b", 1))
     assert find_processes(pod(TF_CONFIG=format_tf_config(others, 1))) == Processes(others, 1)
     step = {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2"}
     assert find_processes(pod(**step)) == Processes(addresses(), 2)

@@ -9,12 +9,12 @@ import sys
 import pytest
 
 from mtf_imaging.processes import loopback_only
+from mtf_imaging.processes.addresses import Address
 from mtf_imaging.processes.loopback_only import bind_to_loopback, close_to_other_hosts
 from mtf_imaging.processes.processes import Processes
-from mtf_imaging.processes.servers import Server, free_port
 from tests import waiting
 from tests.hosts.network import network
-from tests.processes.starting import ROOT
+from tests.processes.starting import ROOT, free_port
 
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has this setting of sockets")
 
@@ -124,12 +124,12 @@ def test_a_port_without_a_listener_is_reported():
 
 def test_a_port_that_stays_open_is_reported_once(monkeypatch, caplog):
     monkeypatch.setattr(loopback_only.sys, "platform", "darwin")
-    here = (Server("127.0.0.1", 1), Server("127.0.0.1", 2))
+    here = (Address("127.0.0.1", 1), Address("127.0.0.1", 2))
     for index in range(2):
         close_to_other_hosts(Processes(here, index))
     (record,) = caplog.records
     assert "run code as your user: only Linux can bind the port to the loopback interface. Fix: " in record.getMessage()
-    close_to_other_hosts(Processes((Server("host0", 1), Server("host1", 1)), 0))
+    close_to_other_hosts(Processes((Address("host0", 1), Address("host1", 1)), 0))
     assert len(caplog.records) == 1
 
 

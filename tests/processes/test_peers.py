@@ -16,6 +16,7 @@ import pytest
 
 from mtf_imaging.errors import ClusterError, ConfigError
 from mtf_imaging.processes import heartbeats, peers
+from mtf_imaging.processes.addresses import Address
 from mtf_imaging.processes.heartbeats import (
     Arrival,
     Heartbeats,
@@ -28,7 +29,6 @@ from mtf_imaging.processes.heartbeats import (
 )
 from mtf_imaging.processes.peers import Peers
 from mtf_imaging.processes.processes import Processes
-from mtf_imaging.processes.servers import Server
 from tests import waiting
 
 TIMEOUT = 2.0
@@ -125,7 +125,7 @@ class World:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):
                 probe.bind(listener.getsockname())
                 sockets.append(listener)
-        return sockets, [Server(*listener.getsockname()) for listener in sockets]
+        return sockets, [Address(*listener.getsockname()) for listener in sockets]
 
     def fake(self, *args):
         fake = Fake(*args)
@@ -308,13 +308,13 @@ def test_two_processes_with_one_number_refuse_to_start(start):
 
 def test_a_port_in_use_is_an_error(start):
     (listener,), (address,) = start.bind(1)
-    processes = Processes((address, Server("127.0.0.1", 1)), 0)
+    processes = Processes((address, Address("127.0.0.1", 1)), 0)
     listener.listen()
     with pytest.raises(
         ConfigError, match=rf"process 0 \({address}\): port {address.port} is in use on this host. Fix: end"
     ):
         check_own_port(processes)
-    twins = Processes((address, Server("node1", address.port), Server("node2", 1)), 0)
+    twins = Processes((address, Address("node1", address.port), Address("node2", 1)), 0)
     who = f"(by process 1 (node1:{address.port}), a task of another node on this host?). Fix: end"
     with pytest.raises(ConfigError, match=re.escape(f"port {address.port} is in use on this host {who}")):
         check_own_port(twins)

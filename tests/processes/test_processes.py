@@ -8,11 +8,11 @@ import sys
 import pytest
 
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.processes.addresses import Address
 from mtf_imaging.processes.processes import Processes, find_processes, format_tf_config
-from mtf_imaging.processes.servers import Server
 from mtf_imaging.processes.slurm import expand_counts, expand_nodes
 
-A, B, C = Server("a", 1), Server("a", 2), Server("b", 1)
+A, B, C = Address("a", 1), Address("a", 2), Address("b", 1)
 
 
 def tf_config(cluster, kind="worker", index=0, **variables):
@@ -48,7 +48,7 @@ def test_properties_of_processes():
     assert not processes.is_first
     assert Processes((A, B, C), 0).is_first
     assert processes.name(2) == "process 2 (b:1)"
-    assert Processes((Server("fe80::1", 4),), 0).name(0) == "process 0 ([fe80::1]:4)"
+    assert Processes((Address("fe80::1", 4),), 0).name(0) == "process 0 ([fe80::1]:4)"
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ TWO = {"worker": ["a:1", "b:1"]}
         (tf_config({"worker": []}), "'worker' has 0 addresses."),
         (tf_config({"worker": "a:1"}), """'worker' is "a:1", but must be a list of addresses."""),
         (tf_config({"worker": [1, 2]}), "'worker' is [1, 2], but must be a list of addresses."),
-        (tf_config({"worker": ["a:1,b:1"]}), '"a:1,b:1" is more than one address.'),
+        (tf_config({"worker": ["a:1,b:1"]}), "'a:1,b:1' is not host:port."),
         (tf_config({"worker": ["a:1", "b"]}), "'b' is not host:port. Fix: write 'b:2222'."),
         (tf_config({"worker": ["a:1", "a:1"]}), "'a:1' appears more than once."),
         (tf_config({"worker": ["a:1", "localhost:1"]}), "'localhost' is a different host on each host."),
@@ -286,7 +286,7 @@ def test_invalid_timeouts_are_refused(text):
 
 @pytest.mark.parametrize("index", [0, 1, 2])
 def test_a_formatted_tf_config_is_parsed(index):
-    addresses = (A, C, Server("fe80::1", 3))
+    addresses = (A, C, Address("fe80::1", 3))
     assert find_processes({"TF_CONFIG": format_tf_config(addresses, index)}) == Processes(addresses, index)
 
 

@@ -172,7 +172,7 @@ def test_gin_parameters_follow_from_the_fields():
 
 
 def test_settings_with_several_parts_keep_their_positional_arguments():
-    assert Devices("placement", cluster_timeout=5.0) == Devices(mesh_impl="placement", cluster_timeout=5.0)
+    assert Devices("placement", "ring") == Devices(mesh_impl="placement", communication="ring")
     assert mi.jobs.TrainingData("records").data_dir == "records"
     assert {one.name for one in settings_of(mi.jobs.TrainingData)} == {one.name for one in settings_of(DataSettings)}
 

@@ -55,8 +55,6 @@ _FAULTS = {
     "a batch of 0": (f"{_TRAIN} --batch_size 0", "batch_size"),
     "more micro-batches than images": (f"{_TRAIN} --batch_size 2 --micro_batches 3", "micro_batches"),
     "an unknown mesh implementation": (f"{_TRAIN} --mesh_impl magic", "magic"),
-    "a cluster that does not exist": (f"{_TRAIN} --cluster nowhere.invalid:1", "nowhere.invalid"),
-    "a cluster without ports": (f"{_TRAIN} --cluster localhost", "localhost"),
     "steps to profile that are text": (f"{_TRAIN} --profile_steps all", "profile_steps"),
     "weights that are missing": (f"{_TRAIN} --initial_weights {{here}}/none", "none"),
     "a run that is missing": (_PREDICT.replace("{good}/run", "{here}/none"), "none"),

@@ -24,13 +24,13 @@ GROUPS = {
     "Training": ("train", "cross_validate", "study", "import_weights"),
     "Evaluation": ("evaluate", "predict", "score", "export", "info", "verify"),
     "Layouts": ("plan", "explain", "search", "bench"),
-    "Clusters": ("serve", "launch"),
+    "Several processes": ("launch",),
     "First steps and help": ("demo", "parameters"),
 }
 COMMANDS = tuple(name for group in GROUPS.values() for name in group)
 # Commands that run as several processes that compute together, and commands that any process may run.
 TOGETHER = ("train", "cross_validate", "evaluate", "predict")
-ANYWHERE = ("serve", "launch", "parameters", "info", "verify")
+ANYWHERE = ("launch", "parameters", "info", "verify")
 
 
 def flags_of(command) -> flags.FlagValues:

@@ -35,7 +35,7 @@ class _Flags(JobFolders, PatchSetting, RecipeSettings):
 SUMMARY = "measures training steps under several layouts and compares them with explain."
 EXAMPLE = "mtf-imaging bench --gin_file unet3d_demo --resolution 64 --setup / --setup 4x4 --setup rows:2/x:rows"
 SETTINGS = (_Flags,)
-WITHOUT = ("cluster",)  # bench runs on the devices of this machine
+WITHOUT = ()
 NOTES = (
     "Each setup runs in its own process. The setups take turns, one step each, on random images. Every setup must "
     "compute the same first loss and gradient: the exit code is 1 if they differ, or if no setup can be measured. "

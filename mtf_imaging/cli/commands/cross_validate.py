@@ -32,7 +32,7 @@ EXAMPLE = (
     "--gin_file 4x4"
 )
 SETTINGS = (_Flags,)
-WITHOUT = ("cluster",)
+WITHOUT = ()
 NOTES = (
     "Each fold is a run in a folder of its own, cv/fold_0, cv/fold_1, ..., with the scores of its held-out cases in "
     "cv/fold_0/evaluation. cv/metrics.json, cv/metrics.csv and cv/report.html contain each case once, scored with the "

@@ -20,7 +20,6 @@ IDLE = {
     "layout": _UNSPLIT,
     "mesh_impl": _UNSPLIT,
     "input_partition_dims": _UNSPLIT,
-    "cluster": "export computes nothing on devices.",
     "communication": "export runs as one process.",
     "batch_size": "an exported network computes one image at a time.",
 }

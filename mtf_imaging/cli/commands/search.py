@@ -32,7 +32,7 @@ class _Flags(HardwareFlags, PatchSetting, RecipeSettings):
 SUMMARY = "ranks the layouts for some devices, or finds the largest cube that fits."
 EXAMPLE = "mtf-imaging search --num_devices 8 --hardware a100 --gin_file unet3d_lits --resolution 256 --batch_size 4"
 SETTINGS = (_Flags,)
-WITHOUT = ("cluster", "input_partition_dims")
+WITHOUT = ("input_partition_dims",)
 NOTES = (
     "search places one processor on each device. Its layouts split the batch and the dimensions of the image. To "
     "estimate the cost of one layout, run explain; to measure it, run bench.",

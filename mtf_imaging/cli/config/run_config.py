@@ -112,8 +112,6 @@ def save_config(model_dir: str | Path, setup: JobSetup, facts: Facts, layout: La
     decided: dict[str, Any] = {
         PARAMETERS[name]: tuple(value) if isinstance(value, list) else value for name, value in recorded.items()
     }
-    if setup.cluster:  # a run can resume on any hosts
-        decided["setup.cluster"] = ""
     if setup.has_auto_layout:  # a resumed run keeps its layout
         decided |= {"setup.mesh_shape": layout.mesh_string, "setup.layout": layout.rules_string}
     with gin.unlock_config():

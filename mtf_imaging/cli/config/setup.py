@@ -22,7 +22,7 @@ class JobSetup(*SETUP):
     def __post_init__(self):
         super().__post_init__()
         parse_spacing(self.spacing)
-        _ = self.has_auto_layout or self.parsed_layout, self.devices  # these check their settings
+        _ = self.has_auto_layout or self.parsed_layout  # which checks its settings
 
     @property
     def has_auto_layout(self) -> bool:

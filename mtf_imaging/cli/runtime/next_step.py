@@ -125,7 +125,6 @@ def after_train(values: flags.FlagValues, fold: int | None, is_records: bool, ha
         input_dir=cases,
         output_dir=output_dir,
         fold=fold,
-        cluster=values.cluster,
     )
 
 

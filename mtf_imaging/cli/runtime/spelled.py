@@ -25,7 +25,6 @@ PARAMETERS = {**examples(), "dtype": """job.dtype='"DTYPE"'"""}  # messages need
 # {setting: a note that replaces the flag}
 NOTES = {
     "hardware": "--hardware (for instance h200, or a gin file; see docs/guides/gpus.md)",
-    "port": "`mtf-imaging serve --port PORT` on that host",
     "task": "job.task in a --gin_file (the config.gin of a run already contains it)",
 }
 

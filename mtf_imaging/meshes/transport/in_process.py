@@ -16,7 +16,7 @@ _COMBINE: dict[str, Callable[[Sequence[tf.Tensor]], tf.Tensor]] = {
 
 
 class InProcess(Transport):
-    """Moves tensors between devices of this process, or of servers to which it is connected.
+    """Moves tensors between devices of this process.
 
     TensorFlow copies a tensor to another device when an operation there reads it.
 

@@ -11,7 +11,6 @@ from mtf_imaging.errors import CheckpointError, ConfigError, TrainingError, reas
 from mtf_imaging.files.literal import literal_prefix
 from mtf_imaging.files.run_folder import BEST
 from mtf_imaging.meshes import group as groups
-from mtf_imaging.meshes.devices import host_device
 from mtf_imaging.program.program import Program
 from mtf_imaging.training.averages import averages_in, use_averages
 from mtf_imaging.training.checkpoints import files as checkpoint_files
@@ -20,11 +19,6 @@ from mtf_imaging.training.checkpoints.contents import check_contents, check_dtyp
 
 _logger = logging.getLogger(__name__)
 _TRIES = 3
-
-
-def options() -> tf.train.CheckpointOptions:
-    """Returns options with which this process reads and writes all files, even if the variables are on a server."""
-    return tf.train.CheckpointOptions(experimental_io_device=host_device())
 
 
 class Checkpoints:
@@ -123,7 +117,7 @@ class Checkpoints:
             # TensorFlow counts the saves of a run. Store the step instead, so that interrupted and uninterrupted runs
             # write the same files.
             checkpoint.save_counter.assign(step)
-            checkpoint_files.write(self._directory, step, lambda path: checkpoint.write(path, options()))
+            checkpoint_files.write(self._directory, step, checkpoint.write)
         except (tf.errors.OpError, OSError) as error:
             raise CheckpointError(
                 f"{self._directory}: the checkpoint of step {step} cannot be written: {reason(error)}. "
@@ -281,7 +275,7 @@ def _restore(path: str, checkpoint: tf.train.Checkpoint, program: Program, what:
         shapes = reader.get_variable_to_shape_map()
         changes = check_contents(path, shapes, program, everything=what is Restored.EVERYTHING)
         check_dtypes(path, reader.get_variable_to_dtype_map(), program)
-        checkpoint.restore(prefix, options()).expect_partial()
+        checkpoint.restore(prefix).expect_partial()
         if what is Restored.EVERYTHING:
             changes.apply(program.variables)
         elif what is Restored.AVERAGES and int(program.step) > 0:  # before the first step, averages have no value

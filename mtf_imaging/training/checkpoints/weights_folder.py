@@ -18,7 +18,7 @@ from mtf_imaging.files.partial import is_partial
 from mtf_imaging.files.reading import check_none_special
 from mtf_imaging.training.checkpoints import files as checkpoint_files
 from mtf_imaging.training.checkpoints.background import Snapshot
-from mtf_imaging.training.checkpoints.checkpoints import last_checkpoint, options
+from mtf_imaging.training.checkpoints.checkpoints import last_checkpoint
 from mtf_imaging.training.checkpoints.contents import variable_keys
 
 FACTS = "weights.json"
@@ -60,7 +60,7 @@ def write_weights(folder: str | Path, values: Mapping[str, np.ndarray], facts: M
     """
     checkpoint = tf.train.Checkpoint(program=Snapshot(values, _STEP))
     try:
-        checkpoint_files.write(Path(folder), _STEP, lambda path: checkpoint.write(path, options()))
+        checkpoint_files.write(Path(folder), _STEP, checkpoint.write)
         write_bytes(Path(folder) / FACTS, (json.dumps(dict(facts), indent=1) + "\n").encode())
     except (tf.errors.OpError, OSError) as error:
         raise CheckpointError(

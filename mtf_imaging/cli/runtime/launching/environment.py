@@ -5,9 +5,9 @@ import os
 import socket
 from collections.abc import Mapping
 
+from mtf_imaging.processes.addresses import Address
 from mtf_imaging.processes.processes import DEFAULT_TIMEOUT, TF_CONFIG, TIMEOUT, format_tf_config
 from mtf_imaging.processes.secret import SECRET, find_secret, make_secret
-from mtf_imaging.processes.servers import Server
 
 _HOST = "127.0.0.1"
 # Not TF_NUM_INTEROP_THREADS: with too few of these threads, an operation that waits for another process blocks
@@ -27,7 +27,7 @@ def build_environments(environ: Mapping[str, str], num: int, timeout: float | No
       num: number of processes.
       timeout: seconds after which a process counts as lost; None for MTF_IMAGING_TIMEOUT in `environ`, or 60.
     """
-    addresses = tuple(Server(_HOST, port) for port in _free_ports(num))
+    addresses = tuple(Address(_HOST, port) for port in _free_ports(num))
     share = str(max(1, _num_cores() // num))
     seconds = environ.get(TIMEOUT) or f"{DEFAULT_TIMEOUT:g}" if timeout is None else f"{timeout:g}"
     shared = {**dict.fromkeys(_THREADS, share), **environ, TIMEOUT: seconds}
