@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from mtf_imaging.jobs.converting import convert
     from mtf_imaging.jobs.cross_validating import cross_validate
     from mtf_imaging.jobs.data import TrainingData
-    from mtf_imaging.jobs.devices import Devices
     from mtf_imaging.jobs.evaluating import evaluate
     from mtf_imaging.jobs.explaining import explain
     from mtf_imaging.jobs.exporting import export
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from mtf_imaging.jobs.studying import study
     from mtf_imaging.jobs.training import train
     from mtf_imaging.jobs.verifying import verify
+    from mtf_imaging.settings.step import Devices
 
 _MODULES = {
     "Devices": "devices",

@@ -6,7 +6,6 @@ import logging
 import tensorflow as tf
 
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.jobs.devices import Devices
 from mtf_imaging.jobs.explaining import recomputes_activations
 from mtf_imaging.jobs.searching import search_step
 from mtf_imaging.layout import ONE_PROCESSOR, Layout
@@ -15,6 +14,7 @@ from mtf_imaging.meshes.group import Group
 from mtf_imaging.planner.bench.machine import Machine, kernels_of_step
 from mtf_imaging.planner.cost.hardware import HARDWARE, Hardware
 from mtf_imaging.planner.render.recipe_text import format_seconds
+from mtf_imaging.settings.step import Devices
 from mtf_imaging.training.step import TrainingStep
 
 _logger = logging.getLogger(__name__)

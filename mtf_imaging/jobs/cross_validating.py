@@ -27,7 +27,7 @@ from mtf_imaging.jobs.agreement import check_agreement
 from mtf_imaging.jobs.as_text import as_plain, identity
 from mtf_imaging.jobs.choosing import choose_layout
 from mtf_imaging.jobs.data import TrainingData, as_training_data
-from mtf_imaging.jobs.devices import as_devices
+from mtf_imaging.jobs.devices import join
 from mtf_imaging.jobs.evaluating import evaluate
 from mtf_imaging.jobs.fold_runs import FoldRuns
 from mtf_imaging.jobs.patches import sample_sizes, with_patches
@@ -41,6 +41,7 @@ from mtf_imaging.layout import Layout
 from mtf_imaging.settings.inference import EvaluateSettings
 from mtf_imaging.settings.patches import SlidingWindowSettings
 from mtf_imaging.settings.setting import takes, values_of
+from mtf_imaging.settings.step import Devices
 from mtf_imaging.settings.training import FROM_DATA, NUM_FOLDS, CrossValidateSettings, TrainSettings
 from mtf_imaging.settings.values import AUTO
 from mtf_imaging.training.checkpoints.weights_folder import find_weights
@@ -78,7 +79,7 @@ def cross_validate(own: CrossValidateSettings) -> dict[str, Any]:
       LayoutError, CheckpointError, ClusterError, TrainingError, OutOfMemoryError: the same as in `train`.
     """
     data = with_patches(as_training_data(own.data), own)
-    devices, known = as_devices(own.devices), read_spacing_table(own.spacing_table)
+    devices, known = own.devices or Devices(), read_spacing_table(own.spacing_table)
     runs = FoldRuns(own.output_dir)
     with contextlib.ExitStack() as stack:
         if own.handle_signals:
@@ -86,7 +87,7 @@ def cross_validate(own: CrossValidateSettings) -> dict[str, Any]:
         _check_arguments(data)
         for name, folder in {"data_dir": Path(data.data_dir), "input_dir": own.input_dir}.items():
             check_volumes(folder, "hold out {kind} with {part} of the folder, and call train and evaluate.", name)
-        group = devices.join()
+        group = join(devices)
         check_agreement(group, own, data=data)
         say = functools.partial(print, flush=True) if own.progress and group.is_first else lambda text: None
 

@@ -1,91 +1,79 @@
-"""The devices of a job, which belong to this process or to several processes that run the same program."""
+"""Joins the processes that run one job together, and checks that its settings fit them."""
 
 import contextlib
-import dataclasses
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.layout import Layout
 from mtf_imaging.processes.processes import find_processes
-from mtf_imaging.settings.setting import documented, values_of
-from mtf_imaging.settings.step import DeviceSettings
+from mtf_imaging.settings.step import Devices
 
 if TYPE_CHECKING:
     from mtf_imaging.meshes.group import Group
 
 
-@documented
-@dataclasses.dataclass(frozen=True)
-class Devices(DeviceSettings):
-    """The devices that compute the processors of a mesh.
+def join(devices: Devices) -> "Group":
+    """Joins the other processes that run this program, if there are any.
+
+    Call it before any other use of TensorFlow. A second call does nothing.
+
+    Args:
+      devices: the settings of the devices.
+
+    Returns:
+      The `Group` of this process, which may have no other members.
 
     Raises:
-      ConfigError: mesh_impl or communication is unknown.
+      ConfigError: the settings contradict the number of processes.
+      ClusterError: a process does not start in time.
     """
+    from mtf_imaging.meshes import group, runtime  # imported here because they import TensorFlow, which takes seconds
 
-    def join(self) -> "Group":
-        """Joins the other processes that run this program, if there are any.
-
-        Call it before any other use of TensorFlow. A second call does nothing.
-
-        Returns:
-          The `Group` of this process, which may have no other members.
-
-        Raises:
-          ConfigError: the settings contradict the number of processes.
-          ClusterError: a process does not start in time.
-        """
-        # Imported here because they import TensorFlow, which takes seconds.
-        from mtf_imaging.meshes import group, runtime
-
-        joined = runtime.current()
-        processes = joined.processes if joined else find_processes()
-        if processes is None:
-            if self.mesh_impl == "collective":
-                raise ConfigError(
-                    "mesh_impl 'collective' needs several processes, but this process runs alone. Fix: start the "
-                    "program with `mtf-imaging launch`, with srun or with TF_CONFIG, or choose another mesh_impl.",
-                    ["mesh_impl"],
-                )
-            return group.current()
-        if self.mesh_impl not in ("auto", "collective"):
+    current = runtime.current()
+    processes = current.processes if current else find_processes()
+    if processes is None:
+        if devices.mesh_impl == "collective":
             raise ConfigError(
-                f"mesh_impl '{self.mesh_impl}' uses the devices of one process, but this program runs as "
-                f"{processes.num} processes. Fix: use mesh_impl 'auto' or 'collective', or start one process.",
+                "mesh_impl 'collective' needs several processes, but this process runs alone. Fix: start the program "
+                "with a launcher, with srun or with TF_CONFIG, or choose another mesh_impl.",
                 ["mesh_impl"],
             )
-        runtime.join(processes, self.communication)
         return group.current()
-
-    @contextlib.contextmanager
-    def joined(self, layout: Layout) -> "Iterator[Group]":
-        """Runs programs within the block in all processes that run this program.
-
-        The block ends when all processes have ended it.
-
-        Args:
-          layout: the layout. Its mesh must use every process.
-
-        Yields:
-          The `Group` of this process, which may have no other members.
-
-        Raises:
-          ConfigError: the mesh would leave a process idle, the processes have different layouts, or `join` finds a
-            contradiction.
-          ClusterError: a process does not answer.
-        """
-        group = self.join()
-        if group.num > 1:
-            _check_divides(layout, group.num)
-            group.agree({"the layout": str(layout)})
-        yield group
-        group.barrier()
+    if devices.mesh_impl not in ("auto", "collective"):
+        raise ConfigError(
+            f"mesh_impl '{devices.mesh_impl}' uses the devices of one process, but this program runs as "
+            f"{processes.num} processes. Fix: use mesh_impl 'auto' or 'collective', or start one process.",
+            ["mesh_impl"],
+        )
+    runtime.join(processes, devices.communication)
+    return group.current()
 
 
-def as_devices(own: DeviceSettings | None) -> Devices:
-    """Returns the devices unchanged; the default devices for None."""
-    return own if isinstance(own, Devices) else Devices(**({} if own is None else values_of(DeviceSettings, own)))
+@contextlib.contextmanager
+def joined(devices: Devices, layout: Layout) -> "Iterator[Group]":
+    """Runs programs within the block in all processes that run this program.
+
+    The block ends when all processes have ended it.
+
+    Args:
+      devices: the settings of the devices.
+      layout: the layout. Its mesh must use every process.
+
+    Yields:
+      The `Group` of this process, which may have no other members.
+
+    Raises:
+      ConfigError: the mesh would leave a process idle, the processes have different layouts, or `join` finds a
+        contradiction.
+      ClusterError: a process does not answer.
+    """
+    group = join(devices)
+    if group.num > 1:
+        _check_divides(layout, group.num)
+        group.agree({"the layout": str(layout)})
+    yield group
+    group.barrier()
 
 
 def _check_divides(layout: Layout, num: int) -> None:

@@ -14,7 +14,7 @@ from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.provenance.runs import TrainedRun, trained_run
 from mtf_imaging.jobs.agreement import check_agreement
 from mtf_imaging.jobs.as_text import as_plain, as_text
-from mtf_imaging.jobs.devices import as_devices
+from mtf_imaging.jobs.devices import joined
 from mtf_imaging.jobs.ensembles import trained_runs
 from mtf_imaging.kinds.all_kinds import open_subject
 from mtf_imaging.kinds.inference import Inference
@@ -23,6 +23,7 @@ from mtf_imaging.kinds.networks import task_for
 from mtf_imaging.layout import Layout
 from mtf_imaging.settings.inference import EvaluateSettings, InferenceSettings, PredictSettings
 from mtf_imaging.settings.setting import values_of
+from mtf_imaging.settings.step import Devices
 
 if TYPE_CHECKING:
     from mtf_imaging.meshes.group import Group
@@ -63,8 +64,8 @@ def network_of_run(
       The processes, the network, the images to predict, and the provenance of the checkpoints that were restored. If
       there are no images, the network is None.
     """
-    task, devices = task_for(own.task, subject.description), as_devices(own.devices)
-    with devices.joined(own.layout) as group:
+    task, devices = task_for(own.task, subject.description), own.devices or Devices()
+    with joined(devices, own.layout) as group:
         check_agreement(group, own, cases=[image.key for image in images])
         options: dict[str, Any] = {"layout": own.layout, "mesh_impl": devices.mesh_impl, "dtype": own.dtype}
         options |= {"averages": own.averages, "progress": own.progress and group.is_first}

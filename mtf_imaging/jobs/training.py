@@ -24,7 +24,7 @@ from mtf_imaging.jobs.class_frequencies import (
     with_frequencies,
 )
 from mtf_imaging.jobs.data import as_training_data
-from mtf_imaging.jobs.devices import as_devices
+from mtf_imaging.jobs.devices import join, joined
 from mtf_imaging.jobs.explaining import explain_step
 from mtf_imaging.jobs.held_out import make_evaluator, open_held_out
 from mtf_imaging.jobs.label_warnings import warn_of_labels
@@ -38,6 +38,7 @@ from mtf_imaging.meshes.group import Group
 from mtf_imaging.planner.render.text import text, use_colors
 from mtf_imaging.program.program import Program
 from mtf_imaging.settings.setting import takes
+from mtf_imaging.settings.step import Devices
 from mtf_imaging.settings.training import CrossValidateSettings, TrainSettings
 from mtf_imaging.settings.values import AUTO
 from mtf_imaging.training import loop
@@ -90,14 +91,14 @@ def run_training(own: TrainSettings, watch: Watch | None = None) -> dict[str, fl
     """Does the same as `train`, with an additional observer from `watch`, which is called last."""
     check_class_frequencies(own.class_frequencies)
     model_dir, stop = Path(own.model_dir), own.stop or (lambda: None)
-    devices = as_devices(own.devices)
+    devices = own.devices or Devices()
     traced = None if own.profile_steps is None else parse_steps(own.profile_steps, own.num_steps)
     trackers = parse_trackers(own.trackers)
     with contextlib.ExitStack() as stack:
         if own.handle_signals:
             signals, own_stop = stack.enter_context(StopSignals()), stop
             stop = lambda: signals.reason() or own_stop()  # noqa: E731
-        group = devices.join()
+        group = join(devices)
         data = with_patches(as_training_data(own.data), own)
         check_agreement(group, own, data=data)
         if not own.dry_run:
@@ -119,7 +120,7 @@ def run_training(own: TrainSettings, watch: Watch | None = None) -> dict[str, fl
         whole = data.sizes(own.resolution)
         step = training_step(own, task, sample_sizes(data, whole))
         layout = Layout.of(choose_layout(step, devices, group) if own.layout == AUTO else own.layout)
-        stack.enter_context(devices.joined(layout))
+        stack.enter_context(joined(devices, layout))
         buckets = open_buckets(data, step, own.resolution)
         if not own.dry_run:
             check_data(group, data, step, buckets)

@@ -9,7 +9,7 @@ from mtf_imaging.settings.patches import PatchSetting
 from mtf_imaging.settings.setting import Settings, changed, setting, settings
 from mtf_imaging.settings.step import (
     BatchSettings,
-    DeviceSettings,
+    Devices,
     NetworkSettings,
     ProgressSettings,
     SpacingSettings,
@@ -39,7 +39,7 @@ class PlannedStepSettings(NetworkSettings, BatchSettings, PatchSetting):
     optimizer: "Optimizer | None" = changed(RunSettings, "optimizer")
     frozen: str | Sequence[str] = changed(RunSettings, "frozen", flag=False)
     average_decay: float | None = changed(RunSettings, "average_decay", flag=False)
-    mesh_impl: str = changed(DeviceSettings, "mesh_impl")
+    mesh_impl: str = changed(Devices, "mesh_impl")
 
 
 @settings
@@ -53,7 +53,7 @@ class CubeSettings(NetworkSettings):
     batch_size: int = changed(BatchSettings, "batch_size")
     micro_batches: int = changed(BatchSettings, "micro_batches")
     optimizer: "Optimizer | None" = changed(RunSettings, "optimizer")
-    mesh_impl: str = changed(DeviceSettings, "mesh_impl")
+    mesh_impl: str = changed(Devices, "mesh_impl")
     dims: int = setting(default=3, least=1)
 
 

@@ -61,7 +61,7 @@ class SpacingSettings(Settings):
 
 @documented
 @dataclasses.dataclass(frozen=True)
-class DeviceSettings(Settings):
+class Devices(Settings):
     """The devices that compute the processors of a mesh.
 
     Attributes:
@@ -100,7 +100,7 @@ class DevicesSetting(Settings):
         program.
     """
 
-    devices: DeviceSettings | None = setting(default=None)
+    devices: Devices | None = setting(default=None)
 
 
 @settings

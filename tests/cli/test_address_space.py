@@ -7,7 +7,7 @@ import pytest
 
 COMMANDS = {
     "NumPy and SciPy": ["phantom", "--output_dir=cases", "--num_cases=1"],
-    "TensorFlow": ["explain"],
+    "TensorFlow": ["explain", "--gin_file=unet3d_demo"],
 }
 CODE = """
 import resource, sys

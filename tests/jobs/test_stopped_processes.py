@@ -9,9 +9,10 @@ import pytest
 import mtf_imaging as mi
 from mtf_imaging.cli.main import main
 from mtf_imaging.data.phantom import write_phantom
-from mtf_imaging.jobs.devices import Devices
+from mtf_imaging.jobs.devices import join
 from mtf_imaging.processes.addresses import parse_addresses
 from mtf_imaging.processes.processes import format_tf_config
+from mtf_imaging.settings.step import Devices
 from tests.jobs.launched import Launched, assert_same_weights, launch, losses, train_command, wait_for_step
 
 
@@ -120,13 +121,15 @@ def test_settings_that_contradict_several_processes_are_refused(one_of_two):
     with pytest.raises(
         mi.ConfigError, match=r"mesh_impl 'stacked' uses the devices of one process.*as 2 processes.*Fix"
     ):
-        Devices("stacked").join()
+        join(Devices("stacked"))
 
 
 def test_a_collective_mesh_needs_several_processes(monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
-    with pytest.raises(mi.ConfigError, match=r"'collective' needs several processes.*Fix: start the program with `mtf"):
-        Devices("collective").join()
+    with pytest.raises(
+        mi.ConfigError, match=r"'collective' needs several processes.*Fix: start the program with a launcher"
+    ):
+        join(Devices("collective"))
     with pytest.raises(mi.ConfigError, match=r"communication = 'rings' is not known. Did you mean 'ring'"):
         Devices(communication="rings")
 

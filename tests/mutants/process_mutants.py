@@ -1,4 +1,4 @@
-"""Faults of processes/: proxies, secrets, connections, and ports that are closed to other hosts."""
+"""Faults of processes/: addresses, proxies, secrets, connections, and ports that are closed to other hosts."""
 
 from tests.mutants.mutant import mutants
 
@@ -6,13 +6,27 @@ _SECRET = "tests/processes/test_secret.py"
 
 MUTANTS = [
     *mutants(
+        "mtf_imaging/processes/addresses.py",
+        "tests/processes/test_addresses.py",
+        ("if address in addresses:", "if False:"),
+        ("if local and len(local) < len(addresses):", "if local:"),
+        ("if not 1 <= port <= _HIGHEST_PORT:", "if not 0 <= port <= _HIGHEST_PORT:"),
+        ('return f"[{self.host}]:{self.port}" if ":" in self.host else', 'return f"{self.host}:{self.port}" if True else'),
+    ),
+    *mutants(
+        "mtf_imaging/processes/probing.py",
+        "tests/processes/test_probing.py",
+        ("return None if header[_TYPE_AT:][:1] == bytes([_SETTINGS]) else _NOT_HTTP2", "return None"),
+        ("if kind == _DATA and stream == _STREAM:", "if stream == _STREAM:"),
+        ("payload[1:] if flags & _PADDED else payload", "payload"),
+    ),
+    *mutants(
         "mtf_imaging/processes/proxies.py",
         "tests/processes/test_proxies.py",
         ('environ.get(_EXEMPT, environ.get(_ALSO_EXEMPT, ""))', 'environ.get(_ALSO_EXEMPT, "")'),
         ('environ.get(_EXEMPT, environ.get(_ALSO_EXEMPT, ""))', 'environ.get(_EXEMPT, "")'),
         ("dict.fromkeys([*items, *hosts])", "dict.fromkeys([*hosts])"),
         ("dict.fromkeys([*items, *hosts])", "[*items, *hosts]"),
-        ('environ[_PROXIES[0]] = ""', "environ.pop(_PROXIES[0], None)"),
         ("f\"{name}={match['scheme'] or ''}{match['address']}\" if match else name", 'f"{name}={value}"'),
         ("if environ.get(_ADDRESS_PROXY) and environ.get(_ADDRESSES):", "if environ.get(_ADDRESS_PROXY):"),
     ),

@@ -14,10 +14,10 @@ from mtf_imaging.cli.config import configurables, flags_of_settings, groups
 from mtf_imaging.cli.config.flags_of_settings import FlagSettings
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs.agreement import check_agreement
-from mtf_imaging.jobs.devices import Devices
 from mtf_imaging.layout import Layout
 from mtf_imaging.settings import data, inference, planning, step, training
 from mtf_imaging.settings.setting import Settings, agreed, changed, setting, settings, settings_of, takes, values_of
+from mtf_imaging.settings.step import Devices
 from mtf_imaging.settings.training import DataSettings, TrainSettings
 
 MODULES = (data, inference, planning, step, training)

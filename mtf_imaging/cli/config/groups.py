@@ -5,10 +5,10 @@ import shlex
 from mtf_imaging.settings.inference import CleanupSettings, FlipSettings, ScaleSettings, WindowSettings
 from mtf_imaging.settings.patches import PatchSettings, SlidingWindowSettings
 from mtf_imaging.settings.setting import Setting, settings_of
-from mtf_imaging.settings.step import BatchSettings, DeviceSettings, LayoutSettings, NetworkSettings, SpacingSettings
+from mtf_imaging.settings.step import BatchSettings, Devices, LayoutSettings, NetworkSettings, SpacingSettings
 from mtf_imaging.settings.training import DataSettings, FoldSettings, RunSettings, TrainSettings
 
-SETUP = (LayoutSettings, DeviceSettings, BatchSettings, SpacingSettings)
+SETUP = (LayoutSettings, Devices, BatchSettings, SpacingSettings)
 JOB = (NetworkSettings, WindowSettings, SlidingWindowSettings, CleanupSettings, FlipSettings, ScaleSettings)
 TRAIN = (RunSettings, FoldSettings, PatchSettings)
 

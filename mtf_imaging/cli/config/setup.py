@@ -7,10 +7,9 @@ import gin
 from mtf_imaging.cli.config.groups import SETUP
 from mtf_imaging.data.sampling.sampling import parse_spacing
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.jobs.devices import Devices
 from mtf_imaging.layout import Layout
 from mtf_imaging.settings.setting import settings, values_of
-from mtf_imaging.settings.step import DeviceSettings
+from mtf_imaging.settings.step import Devices
 from mtf_imaging.settings.values import AUTO
 
 
@@ -46,4 +45,4 @@ class JobSetup(*SETUP):
     @functools.cached_property
     def devices(self) -> Devices:
         """The devices that compute the processors."""
-        return Devices(**values_of(DeviceSettings, self))
+        return Devices(**values_of(Devices, self))

@@ -15,6 +15,7 @@ from mtf_imaging.cli.config.gin_text import read_gin_text
 from mtf_imaging.cli.config.groups import PARAMETERS, SETUP, SETUP_PARAMETERS, TRAIN_PARAMETERS
 from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.jobs.devices import join
 from mtf_imaging.jobs.ensembles import ensemble_runs
 from mtf_imaging.settings.setting import Settings, setting, settings
 from mtf_imaging.settings.values import AUTO
@@ -147,5 +148,5 @@ class Configuration:
           ConfigError: the processes have different configurations, or the setup does not fit several processes.
         """
         setup = self.bind()
-        setup.devices.join().agree({"the configuration": gin.config_str()})
+        join(setup.devices).agree({"the configuration": gin.config_str()})
         return setup
