@@ -11,7 +11,7 @@ MUTANTS = [
         ("if address in addresses:", "if False:"),
         ("if local and len(local) < len(addresses):", "if local:"),
         ("if not 1 <= port <= _HIGHEST_PORT:", "if not 0 <= port <= _HIGHEST_PORT:"),
-        ('return f"[{self.host}]:{self.port}" if ":" in self.host else', 'return f"{self.host}:{self.port}" if True else'),
+        ('if ":" in self.host else', "if False else"),
     ),
     *mutants(
         "mtf_imaging/processes/probing.py",
