@@ -58,7 +58,7 @@ def test_every_setting_of_a_message_is_spelled():
     known = {*all_flags(), *spelled.FLAGS, *spelled.PARAMETERS, *spelled.NOTES}
     below = [path for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0] not in ("cli", "models")]
     used = {path: settings_in(path) for path in below}
-    assert {"micro_batches", "spacing_table", "model_dir", "port"} <= set().union(*used.values())
+    assert {"micro_batches", "spacing_table", "model_dir"} <= set().union(*used.values())
     assert {path: names - known for path, names in used.items() if names - known} == {}
 
 
