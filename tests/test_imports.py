@@ -26,6 +26,7 @@ LAYERS = [
     {"layers"},
     {"upstream"},
     {"program"},
+    {"network"},
     {"training"},
 ]
 RANK = {unit: rank for rank, units in enumerate(LAYERS) for unit in units}

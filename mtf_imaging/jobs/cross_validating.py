@@ -38,6 +38,7 @@ from mtf_imaging.kinds.all_kinds import check_volumes
 from mtf_imaging.kinds.networks import task_for
 from mtf_imaging.kinds.volumes.trained import window_of_run
 from mtf_imaging.layout import Layout
+from mtf_imaging.network.windows import STEP
 from mtf_imaging.settings.inference import EvaluateSettings
 from mtf_imaging.settings.patches import SlidingWindowSettings
 from mtf_imaging.settings.setting import takes, values_of
@@ -46,7 +47,6 @@ from mtf_imaging.settings.training import FROM_DATA, NUM_FOLDS, CrossValidateSet
 from mtf_imaging.settings.values import AUTO
 from mtf_imaging.training.checkpoints.weights_folder import find_weights
 from mtf_imaging.training.optimizers import Adam
-from mtf_imaging.training.sliding_window.windows import STEP
 
 STOPPED = "stopped while no network was training. Start cross_validate again to continue."
 

@@ -12,15 +12,15 @@ from mtf_imaging.jobs.data import TrainingData
 from mtf_imaging.jobs.held_out_loss import Loss, loss_of_batches, loss_of_buckets, loss_of_regions
 from mtf_imaging.kinds.all_kinds import explained
 from mtf_imaging.layout import Layout
+from mtf_imaging.network.network import by_size
+from mtf_imaging.network.windows import SlidingWindow
 from mtf_imaging.program.program import Program
 from mtf_imaging.training.checkpoints.best import BestCheckpoint
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.evaluation import Evaluation
 from mtf_imaging.training.observers.evaluator import LOSS, Evaluator, check_measure
-from mtf_imaging.training.prediction import predictor_of
+from mtf_imaging.training.prediction import NetworkSettings
 from mtf_imaging.training.protocols import check_offers, check_takes, replaces
-from mtf_imaging.training.slices import ImageNetwork, NetworkBySize
-from mtf_imaging.training.sliding_window.windows import SlidingWindow
 from mtf_imaging.training.step import TrainingStep
 
 _logger = logging.getLogger(__name__)
@@ -134,15 +134,13 @@ def make_evaluator(
     """
     options: dict[str, Any] = {"layout": layout, "mesh_impl": mesh_impl}
     folder = Path(model_dir)
-    own = {"task": step.task, "dtype": step.dtype, "progress": progress, **options}
-    if held_out.patch is not None:
-        window = SlidingWindow(held_out.patch)
-        network: ImageNetwork = predictor_of(program, sizes=window.size, window=window, **own)
-    elif held_out.any_size:
-        network = NetworkBySize(lambda sizes: predictor_of(program, sizes=sizes, **own))
+    window = None if held_out.patch is None else SlidingWindow(held_out.patch)
+    own = NetworkSettings(task=step.task, dtype=step.dtype, progress=progress, window=window, **options)
+    if held_out.any_size and window is None:
+        network = by_size(lambda sizes: own.network_of(program, sizes))
     else:
-        assert held_out.sizes is not None
-        network = predictor_of(program, sizes=held_out.sizes, **own)
+        assert held_out.sizes is not None or window is not None
+        network = own.network_of(program, held_out.sizes or ())
     return Evaluator(
         folder / EVAL,
         held_out.evaluate,

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +26,7 @@ from mtf_imaging.settings.step import Devices
 
 if TYPE_CHECKING:
     from mtf_imaging.meshes.group import Group
-    from mtf_imaging.training.evaluation import Predict
+    from mtf_imaging.network.network import Network
 
 
 # Settings of `Inference` that are no rules: files, and what changes only the speed.
@@ -51,7 +50,7 @@ def network_of_run(
     own: EvaluateSettings | PredictSettings,
     images: Sequence[Any],
     choose: Callable[[], list[int]] | None = None,
-) -> "Iterator[tuple[Group, Predict | None, Sequence[Any], tuple[TrainedRun, ...]]]":
+) -> "Iterator[tuple[Group, Network | None, Sequence[Any], tuple[TrainedRun, ...]]]":
     """Builds the trained network in all processes that run the job.
 
     Args:
@@ -64,19 +63,26 @@ def network_of_run(
       The processes, the network, the images to predict, and the provenance of the checkpoints that were restored. If
       there are no images, the network is None.
     """
+    from mtf_imaging.training.prediction import NetworkSettings, TrainedRuns  # imported here because of TensorFlow
+
     task, devices = task_for(own.task, subject.description), own.devices or Devices()
     with joined(devices, own.layout) as group:
         check_agreement(group, own, cases=[image.key for image in images])
-        options: dict[str, Any] = {"layout": own.layout, "mesh_impl": devices.mesh_impl, "dtype": own.dtype}
-        options |= {"averages": own.averages, "progress": own.progress and group.is_first}
+        settings = NetworkSettings(
+            task=task,
+            dtype=own.dtype,
+            layout=Layout.of(own.layout),
+            mesh_impl=devices.mesh_impl,
+            progress=own.progress and group.is_first,
+        )
         restored: list[TrainedRun] = []
 
         def add(run: str | Path, path: str) -> None:
             restored.append(trained_run(run, own.checkpoint, path))
 
+        runs = TrainedRuns(trained_runs(own), own.checkpoint, own.averages, add)
         chosen = images if choose is None else [images[number] for number in group.first(choose)]
-        build = functools.partial(subject.network, task, trained_runs(own), own.checkpoint, chosen, on_restored=add)
-        network = build(**options) if chosen else None
+        network = subject.network(settings, runs, chosen) if chosen else None
         yield group, network, chosen, tuple(restored)
 
 

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from mtf_imaging.kinds.facts import Facts
     from mtf_imaging.kinds.inference import Inference
     from mtf_imaging.kinds.prediction_record import PredictionFiles, PredictionRecord
+    from mtf_imaging.network.network import Network
     from mtf_imaging.settings.inference import EvaluateSettings, PredictSettings
-    from mtf_imaging.training.evaluation import Predict
+    from mtf_imaging.training.prediction import NetworkSettings, TrainedRuns
     from mtf_imaging.training.task import Task
 
 
@@ -279,24 +280,20 @@ class PredictedImages(Protocol):
           input_path, output_path: the same as in `plan_predictions`.
         """
 
-    def network(
-        self, task: "Task", runs: Sequence[Path], checkpoint: str, images: Sequence[Any], **options: Any
-    ) -> "Predict":
+    def network(self, settings: "NetworkSettings", runs: "TrainedRuns", images: Sequence[Any]) -> "Network":
         """Builds the trained network.
 
         Args:
-          task: the task of the runs.
-          runs: the folders of the runs whose probabilities are averaged.
-          checkpoint: "last" or "best".
+          settings: how the network is built; the kind sets its window and its batch size.
+          runs: the runs whose probabilities are averaged.
           images: the images that will be segmented.
-          **options: layout, mesh_impl, dtype and progress, as in `trained_network`.
         """
 
-    def run_network(self, images: Sequence[Any], network: "Predict") -> None:
+    def run_network(self, images: Sequence[Any], network: "Network") -> None:
         """Runs the network on each image without writing anything, in a process that computes a part of the network."""
 
     def evaluate(
-        self, images: Sequence[Any], network: "Predict", own: "EvaluateSettings", provenance: "Provenance | None" = None
+        self, images: Sequence[Any], network: "Network", own: "EvaluateSettings", provenance: "Provenance | None" = None
     ) -> list:
         """Predicts and scores the images, and writes the results.
 
@@ -313,7 +310,7 @@ class PredictedImages(Protocol):
     def predict(
         self,
         pairs: list[tuple[Any, Path]],
-        network: "Predict | None",
+        network: "Network | None",
         own: "PredictSettings",
         record: "PredictionRecord",
         faults: "CaseFaults",

@@ -41,6 +41,16 @@ def relative_to(region: Region, outer: Region) -> Region:
     return tuple(slice(part.start - whole.start, part.stop - whole.start) for part, whole in pairs)
 
 
+def absolute(region: Region, outer: Region) -> Region:
+    """Returns a region, given by its position within a larger one, as a position in the array; see `relative_to`.
+
+    >>> absolute((slice(1, 2),), (slice(3, 9),))
+    (slice(4, 5, None),)
+    """
+    pairs = zip(region, outer, strict=True)
+    return tuple(slice(part.start + whole.start, part.stop + whole.start) for part, whole in pairs)
+
+
 def mirrored(region: Region, sizes: Sequence[int], axes: Collection[int]) -> Region:
     """Returns the position of a region after a flip of the whole array along some axes.
 

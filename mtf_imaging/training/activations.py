@@ -1,5 +1,6 @@
 """The activations of a trained network, by the names of its operations and scopes."""
 
+import dataclasses
 import functools
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
@@ -9,29 +10,26 @@ import tensorflow as tf
 
 from mtf_imaging.compat import mtf
 from mtf_imaging.errors import ConfigError, ShapeError
+from mtf_imaging.network.network import Network, Prediction
 from mtf_imaging.program.program import Program
 from mtf_imaging.program.tracing import trace_only
 from mtf_imaging.spelling import closest
-from mtf_imaging.training.evaluation import Prediction
-from mtf_imaging.training.slices import ImageNetwork, ImageSlices
 
 _BATCH = "batch"
 _SHOWN = 10
 
 
-class TrainedNetwork:
-    """A network as a function of an image, whose activations can be computed as well; see `ImageNetwork`.
+@dataclasses.dataclass(frozen=True)
+class TrainedNetwork(Network):
+    """A network whose activations can be computed as well.
 
-    Args:
-      network: the network.
+    Attributes:
       sizes: the sizes of images along the spatial dimensions.
-      activations: a function that returns the activations for images of some sizes.
+      activations_of: returns the activations for images of some sizes.
     """
 
-    def __init__(
-        self, network: ImageNetwork, sizes: tuple[int, ...], activations: Callable[[tuple[int, ...]], "Activations"]
-    ) -> None:
-        self._network, self._sizes, self._activations = network, sizes, functools.cache(activations)
+    sizes: tuple[int, ...]
+    activations_of: Callable[[tuple[int, ...]], "Activations"]
 
     def __call__(self, image: np.ndarray) -> Prediction:
         """Returns the prediction for a whole image, in every process.
@@ -39,16 +37,12 @@ class TrainedNetwork:
         Raises:
           ShapeError: the image has another number of dimensions.
         """
-        return self._network(self._as_image(image))
-
-    def slices(self, sizes: Sequence[int]) -> ImageSlices:
-        """Returns the slices of an image with these sizes along the spatial dimensions."""
-        return self._network.slices(sizes)
+        return super().__call__(self._as_image(image))
 
     @property
     def activation_names(self) -> tuple[str, ...]:
         """The names of all activations, in the order of their computation."""
-        return self._activations(self._sizes).names
+        return self.activations_of(self.sizes).names
 
     def activations(self, image: np.ndarray, names: str | Sequence[str]) -> Any:
         """Computes activations for a whole image, in every process; see `Activations.compute`.
@@ -57,13 +51,13 @@ class TrainedNetwork:
           ShapeError: the image has another number of dimensions.
         """
         image = self._as_image(image)
-        return self._activations(image.shape[:-1]).compute(image, names)
+        return self.activations_of(image.shape[:-1]).compute(image, names)
 
     def _as_image(self, image: np.ndarray) -> np.ndarray:
         image = np.asarray(image)
-        if image.ndim != len(self._sizes) + 1:
+        if image.ndim != len(self.sizes) + 1:
             raise ShapeError(
-                f"the image has the shape {image.shape}, but the network needs {len(self._sizes)} spatial dimensions "
+                f"the image has the shape {image.shape}, but the network needs {len(self.sizes)} spatial dimensions "
                 "and the channels. Fix: pass an array [spatial dimensions..., channels], without a batch dimension."
             )
         return image

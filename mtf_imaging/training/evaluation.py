@@ -1,13 +1,12 @@
 """The protocol for evaluations of held-out cases; an evaluation does not have to derive from it."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
-# The prediction of a task for one image: an array, such as the probabilities [x, y, z, classes] of a segmentation; or,
-# if `Task.predict` returns a dict, arrays by name, such as the boxes, scores and classes of detections.
-Prediction = Any
+from mtf_imaging.network.network import Prediction
+
 # Maps an image [x, y, z, channels] to its prediction.
 Predict = Callable[[np.ndarray], Prediction]
 # Measures by name, and pictures by name, uint8 [height, width, 3].

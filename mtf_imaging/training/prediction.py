@@ -1,5 +1,6 @@
 """Trained networks as functions of an image, under any layout."""
 
+import dataclasses
 import functools
 import logging
 from collections.abc import Callable, Sequence
@@ -8,26 +9,105 @@ from typing import Any
 
 import numpy as np
 
-from mtf_imaging.errors import ConfigError
+from mtf_imaging.errors import ConfigError, ShapeError
 from mtf_imaging.files.run_folder import weights_folder
 from mtf_imaging.layout import ONE_PROCESSOR, Layout, format_rules
+from mtf_imaging.meshes import group as groups
+from mtf_imaging.network.network import Network, Slices, by_size, of_each, prepared, whole_shape
+from mtf_imaging.network.sliding import sliding
+from mtf_imaging.network.windows import SlidingWindow
 from mtf_imaging.program.program import Program
 from mtf_imaging.training.activations import Activations, TrainedNetwork
 from mtf_imaging.training.building import building
 from mtf_imaging.training.checkpoints.checkpoints import load_weights
-from mtf_imaging.training.slices import (
-    BUILDING,
-    ImageNetwork,
-    NetworkBySize,
-    PreparedNetwork,
-    ProgramBatch,
-    ProgramNetwork,
-)
-from mtf_imaging.training.sliding_window.network import SlidingNetwork
-from mtf_imaging.training.sliding_window.windows import SlidingWindow
 from mtf_imaging.training.task import Task, task_inputs
 
+BUILDING = "building the network"
 _logger = logging.getLogger(__name__)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NetworkSettings:
+    """How the network of a task is built.
+
+    Attributes:
+      task: a `Task`.
+      dtype: dtype of images and activations.
+      layout: the layout. It may differ from the layout in training. A rule for `batch` is dropped if the batch size is
+        1, except with a window: then each processor along `batch` computes different windows.
+      mesh_impl: the mesh implementation, as in `Program`.
+      progress: whether to show progress on stderr while the network is built.
+      window: the window that slides over images of any size; then only the program for the window is built. None
+        computes a whole image at once.
+      batch_size: the number of images that are computed together, without a window.
+    """
+
+    task: Task
+    dtype: str = "float32"
+    layout: Layout = ONE_PROCESSOR
+    mesh_impl: str = "auto"
+    progress: bool = False
+    window: SlidingWindow | None = None
+    batch_size: int = 1
+
+    def network_of(self, program: Program, sizes: Sequence[int]) -> Network:
+        """Builds a network with the current weights of another program, such as that of the training.
+
+        Args:
+          program: the program that holds the variables.
+          sizes: voxels along each spatial dimension; not used with a window.
+        """
+        with building(BUILDING, progress=self.progress):
+            own = self.program(sizes, variables=program)
+        return self.as_network(own)
+
+    def program(self, sizes: Sequence[int], variables: Program | None = None) -> Program:
+        """Builds the program for a batch of images, or for one window on each processor along `batch`."""
+        layout, batch_size = self.layout, self.batch_size
+        if self.window is not None:
+            sizes, batch_size = self.window.size, layout.slices_per_dimension.get("batch", 1)
+        elif batch_size == 1:
+            layout = for_one_volume(layout)
+        inputs = task_inputs(self.task, batch_size, sizes, dtype=self.dtype, labels=False)
+        return Program(self.task.predict, inputs, layout=layout, mesh_impl=self.mesh_impl, variables=variables)
+
+    def as_network(self, program: Program) -> Network:
+        """Returns the network of a program that `program` has built."""
+        slices = program_slices(program, self.progress)
+        return network_of_slices(slices) if self.window is None else sliding(slices, self.window)
+
+
+def program_slices(program: Program, progress: bool = False) -> Slices:
+    """Returns the slices of the images that a program takes.
+
+    Args:
+      program: a program with the input `image`, whose results have `batch` as the first dimension.
+      progress: whether the first call shows progress on stderr while the network is built.
+    """
+    inputs, outputs = program.regions("image"), program.output_regions()
+    shown = iter([progress])
+
+    def predict(images: np.ndarray) -> Any:
+        with building(BUILDING, progress=next(shown, False)):  # TensorFlow optimizes the graph in the first call
+            return of_each(lambda tensor: tensor.numpy(), program.call_slices(image=images))
+
+    def of_image(regions: Sequence[Any]) -> list[Any]:
+        return [tuple(region[1:]) for region in regions]
+
+    group = groups.current() if len(inputs) > 1 else groups.ALONE
+    return Slices(group, of_image(inputs), of_each(of_image, outputs), predict, [region[0] for region in inputs])
+
+
+def network_of_slices(slices: Slices) -> Network:
+    """Returns a network for images of one size."""
+    own = whole_shape(slices.inputs)[:-1]
+
+    def of_sizes(sizes: tuple[int, ...]) -> Slices:
+        if sizes != own:
+            raise ShapeError(f"the network takes images of {[*own]} voxels, not {[*sizes]}. Fix: resample the image.")
+        return slices
+
+    return Network(of_sizes)
 
 
 def predictor(
@@ -66,8 +146,8 @@ def predictor(
 
     Returns:
       A function that maps an image, array [x, y, z, channels], to probabilities, array [x, y, z, classes], or to the
-      arrays of another prediction; see `training.evaluation.Prediction`. If several processes have joined, its method
-      `slices` maps the slice of an image that this process computes; see `training.slices.ImageNetwork`. Its method
+      arrays of another prediction; see `network.network.Prediction`. If several processes have joined, its method
+      `slices` maps the slice of an image that this process computes; see `network.network.Network`. Its method
       `activations` computes activations of the network, whose names are in `activation_names`; see
       `training.activations`.
 
@@ -75,20 +155,15 @@ def predictor(
       CheckpointError: there is no checkpoint, or it belongs to another network.
       ConfigError: the window is larger than an image, or the checkpoint is damaged.
     """
-    (predict,), program = _predictors(
+    settings = NetworkSettings(
         task=task,
-        sizes=sizes,
-        model_dirs=[model_dir],
-        checkpoint=checkpoint,
         dtype=dtype,
         layout=Layout.of(layout, mesh_shape),
         mesh_impl=mesh_impl,
         progress=progress,
-        other_sizes=other_sizes,
         window=window,
-        averages=averages,
-        batch_size=1,
     )
+    (network,), program = TrainedRuns([model_dir], checkpoint, averages).networks(settings, sizes, other_sizes)
 
     def activations(own: tuple[int, ...]) -> Activations:
         if window is not None:
@@ -101,114 +176,90 @@ def predictor(
         inputs = task_inputs(task, 1, own if is_known else sizes, dtype=dtype, labels=False)
         return Activations(task.predict, inputs, program, mesh_impl)
 
-    return TrainedNetwork(predict, tuple(sizes), activations)
+    return TrainedNetwork(network.of_sizes, tuple(sizes), functools.cache(activations))
 
 
-def predictors(
-    *,
-    task: Task,
-    sizes: Sequence[int],
-    model_dirs: Sequence[str | Path],
-    checkpoint: str = "last",
-    dtype: str = "float32",
-    layout: Layout = ONE_PROCESSOR,
-    mesh_impl: str = "auto",
-    progress: bool = False,
-    other_sizes: Sequence[Sequence[int]] | None = (),
-    window: SlidingWindow | None = None,
-    averages: bool = True,
-    batch_size: int = 1,
-    on_restored: Callable[[str | Path, str], object] | None = None,
-) -> list[ImageNetwork]:
-    """Builds one network for several runs of the same task, such as the folds of a cross-validation.
+@dataclasses.dataclass(frozen=True)
+class TrainedRuns:
+    """One or more runs of the same task, such as the folds of a cross-validation.
 
-    All functions share one program, so the devices need memory for one network, and the graph is built only once. The
-    weights of all runs are read once and stay in host memory; they are small compared with the activations, and a run
-    that is still training does not change them. A function copies its weights to the devices if another function was
-    called before it.
-
-    Args:
-      task, sizes, checkpoint, dtype, layout, mesh_impl, progress, other_sizes, window, averages: the same as in
-        `predictor`.
-      model_dirs: the folders of one or more runs.
-      batch_size: the number of images that the method `predict_batch` of a network takes. A rule for `batch` is dropped
-          only if `batch_size` is 1.
+    Attributes:
+      folders: the folders of the runs.
+      checkpoint: "last", or "best" for the checkpoint with the best score on held-out cases.
+      averages: whether to use the averages of the weights, if the checkpoint has them.
       on_restored: a function that is called with each folder and the path of its checkpoint, once it is restored.
-
-    Returns:
-      A function for each run, as `predictor` returns it. They must not be called at the same time.
-
-    Raises:
-      CheckpointError: a run has no checkpoint, or the checkpoint belongs to another network.
-      ConfigError: the window is larger than an image, or the checkpoint is damaged.
     """
-    return _predictors(
-        task,
-        sizes,
-        model_dirs,
-        checkpoint,
-        dtype,
-        layout,
-        mesh_impl,
-        progress,
-        other_sizes,
-        window,
-        averages,
-        batch_size,
-        on_restored,
-    )[0]
+
+    folders: Sequence[str | Path]
+    checkpoint: str = "last"
+    averages: bool = True
+    on_restored: Callable[[str | Path, str], object] = lambda folder, path: None
+
+    def networks(
+        self, settings: NetworkSettings, sizes: Sequence[int], other_sizes: Sequence[Sequence[int]] | None = ()
+    ) -> tuple[list[Network], Program]:
+        """Builds a network for each run.
+
+        All networks share one program, so the devices need memory for one network, and the graph is built only once.
+        The weights of all runs are read once and stay in host memory; they are small compared with the activations, and
+        a run that is still training does not change them. A network copies its weights to the devices if another one
+        was called before it.
+
+        Args:
+          settings: how the network is built.
+          sizes, other_sizes: the same as in `predictor`.
+
+        Returns:
+          A network for each run, which must not be called at the same time, and their program.
+
+        Raises:
+          CheckpointError: a run has no checkpoint, or the checkpoint belongs to another network.
+          ConfigError: the window is larger than an image, or the checkpoint is damaged.
+        """
+        if settings.window is not None:
+            for image in [sizes, *(other_sizes or ())]:
+                settings.window.check(image)
+        checkpoints = [weights_folder(folder, self.checkpoint) for folder in self.folders]
+        with building(BUILDING, progress=settings.progress):
+            program = settings.program(sizes)
+        weights = _Weights(program)
+        for folder, checkpoint in zip(self.folders, checkpoints, strict=True):
+            path = load_weights(checkpoint, program, self.averages)
+            self.on_restored(folder, path)
+            _logger.info("restored the weights of step %d from %s", int(program.step), path)
+            if len(checkpoints) > 1:
+                weights.keep()
+        network = settings.as_network(program)
+        if settings.window is None and (other_sizes is None or other_sizes):
+            network = _of_several_sizes(network, settings, program, tuple(sizes), other_sizes)
+        if len(checkpoints) == 1:
+            return [network], program
+        steps = [int(values[0]) for values in weights.kept]
+        if self.checkpoint == "last" and len(set(steps)) > 1:
+            pairs = zip(self.folders, steps, strict=True)
+            numbers = ", ".join(f"{Path(folder).name}: {step}" for folder, step in pairs)
+            _logger.warning("the runs have made different numbers of steps (%s); some may still be training", numbers)
+        return [
+            prepared(functools.partial(weights.use, number), network) for number in range(len(checkpoints))
+        ], program
 
 
-def _predictors(
-    task: Task,
-    sizes: Sequence[int],
-    model_dirs: Sequence[str | Path],
-    checkpoint: str,
-    dtype: str,
-    layout: Layout,
-    mesh_impl: str,
-    progress: bool,
+def _of_several_sizes(
+    first: Network,
+    settings: NetworkSettings,
+    program: Program,
+    sizes: tuple[int, ...],
     other_sizes: Sequence[Sequence[int]] | None,
-    window: SlidingWindow | None,
-    averages: bool,
-    batch_size: int,
-    on_restored: Callable[[str | Path, str], object] | None = None,
-) -> tuple[list[ImageNetwork], Program]:
-    """Does the same as `predictors`, and returns the program as well."""
-    if window is not None:
-        for image in [sizes, *(other_sizes or ())]:
-            window.check(image)
-    folders = [weights_folder(model_dir, checkpoint) for model_dir in model_dirs]
-    with building(BUILDING, progress=progress):
-        program = _program(task, sizes, dtype, layout, mesh_impl, window, batch_size)
-    weights = _Weights(program)
-    for model_dir, folder in zip(model_dirs, folders, strict=True):
-        path = load_weights(folder, program, averages)
-        if on_restored is not None:
-            on_restored(model_dir, path)
-        _logger.info("restored the weights of step %d from %s", int(program.step), path)
-        if len(folders) > 1:
-            weights.keep()
-    predict = _network(program, window, progress)
-    if window is None and (other_sizes is None or other_sizes):
-        others = None if other_sizes is None else {tuple(each) for each in other_sizes}
-        options: dict[str, Any] = {"task": task, "dtype": dtype, "layout": layout, "mesh_impl": mesh_impl}
-        options["batch_size"] = batch_size
-        first = predict
+) -> Network:
+    """Returns a network that builds another program when an image of another size first occurs."""
+    others = None if other_sizes is None else {tuple(each) for each in other_sizes}
 
-        def build(own: tuple[int, ...]) -> ImageNetwork:
-            if own == tuple(sizes) or (others is not None and own not in others):
-                return first  # refuses images of unknown sizes
-            return predictor_of(program, sizes=own, progress=progress, **options)
+    def build(own: tuple[int, ...]) -> Network:
+        if own == sizes or (others is not None and own not in others):
+            return first  # refuses images of unknown sizes
+        return settings.network_of(program, own)
 
-        predict = NetworkBySize(build)
-    if len(folders) == 1:
-        return [predict], program
-    steps = [int(values[0]) for values in weights.kept]
-    if checkpoint == "last" and len(set(steps)) > 1:
-        numbers = ", ".join(f"{Path(folder).name}: {step}" for folder, step in zip(model_dirs, steps, strict=True))
-        _logger.warning("the runs have made different numbers of steps (%s); some may still be training", numbers)
-    return [weights.before(number, predict) for number in range(len(folders))], program
+    return by_size(build)
 
 
 class _Weights:
@@ -231,71 +282,12 @@ class _Weights:
         self._current = len(self.kept)
         self.kept.append([variable.numpy() for variable in self._variables])
 
-    def before(self, number: int, network: ImageNetwork) -> ImageNetwork:
-        """Returns a network that gives the program the weights of one set before it predicts."""
-        return PreparedNetwork(functools.partial(self._use, number), network)
-
-    def _use(self, number: int) -> None:
+    def use(self, number: int) -> None:
+        """Gives the program the weights of one set."""
         if self._current != number:
             for variable, value in zip(self._variables, self.kept[number], strict=True):
                 variable.assign(value)
             self._current = number
-
-
-def predictor_of(
-    program: Program,
-    *,
-    task: Task,
-    sizes: Sequence[int],
-    dtype: str = "float32",
-    layout: Layout = ONE_PROCESSOR,
-    mesh_impl: str = "auto",
-    progress: bool = False,
-    window: SlidingWindow | None = None,
-    batch_size: int = 1,
-) -> ImageNetwork:
-    """Builds a network that predicts one volume at a time, with the current weights of a training program.
-
-    Args:
-      program: the `Program` that holds the variables.
-      task: a `Task`.
-      sizes: voxels along x, y and z.
-      dtype: dtype of images and activations.
-      layout: the layout. A rule for `batch` is dropped, except with a window; see `predictor`.
-      mesh_impl: the mesh implementation, as in `Program`.
-      progress: whether to show progress on stderr while the network is built.
-      window: the window that slides over images of any size; None to compute a whole image at once. The sizes are not
-        used with a window.
-      batch_size: the number of images that the method `predict_batch` takes; see `predictors`.
-    """
-    with building(BUILDING, progress=progress):
-        network = _program(task, sizes, dtype, layout, mesh_impl, window, batch_size, variables=program)
-    return _network(network, window, progress)
-
-
-def _program(
-    task: Task,
-    sizes: Sequence[int],
-    dtype: str,
-    layout: Layout,
-    mesh_impl: str,
-    window: SlidingWindow | None,
-    batch_size: int,
-    variables: Program | None = None,
-) -> Program:
-    """Builds the program for a batch of images, or for one window on each processor along `batch`."""
-    if window is None:
-        layout = for_one_volume(layout) if batch_size == 1 else layout
-    else:
-        sizes, batch_size = window.size, layout.slices_per_dimension.get("batch", 1)
-    inputs = task_inputs(task, batch_size, sizes, dtype=dtype, labels=False)
-    return Program(task.predict, inputs, layout=layout, mesh_impl=mesh_impl, variables=variables)
-
-
-def _network(program: Program, window: SlidingWindow | None, progress: bool) -> ImageNetwork:
-    if window is None:
-        return ProgramNetwork(program, progress)
-    return SlidingNetwork(ProgramBatch(program, progress), window)
 
 
 def for_one_volume(layout: Layout) -> Layout:

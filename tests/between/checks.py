@@ -17,17 +17,16 @@ from mtf_imaging.data.augmentation import Augmentation
 from mtf_imaging.data.records import stored
 from mtf_imaging.data.records.chunks import METADATA, CheckedFolder
 from mtf_imaging.data.records.data_set import Records
-from mtf_imaging.evaluation.averaging.ensemble import over_networks
-from mtf_imaging.evaluation.averaging.flips import over_flips
 from mtf_imaging.layout import Layout
 from mtf_imaging.meshes import collectives, moving, runtime
 from mtf_imaging.meshes import group as groups
 from mtf_imaging.meshes.transport import Message
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
+from mtf_imaging.network.averages import ensemble, flipped
 from mtf_imaging.training.frozen import Frozen
 from mtf_imaging.training.micro_batches import MicroBatches, part_inputs
 from mtf_imaging.training.optimizers import SGD, Adam
-from mtf_imaging.training.prediction import predictor_of
+from mtf_imaging.training.prediction import NetworkSettings
 from mtf_imaging.training.step import training_step
 from tests import harness
 from tests.jobs import together
@@ -435,16 +434,16 @@ def predicted(sizes, flips, mesh_shape, layout):
       (the region of this process, its probabilities by slices, the whole probabilities, the regions of all processes).
     """
     task = _task(norm="batch")
-    options = {"task": task, "dtype": "float64", "layout": Layout.parse(mesh_shape, layout)}
+    settings = NetworkSettings(task=task, dtype="float64", layout=Layout.parse(mesh_shape, layout))
     networks = []
     for seed in range(2):
         inputs = task.inputs(1, sizes, dtype="float64", labels=False)
-        networks.append(predictor_of(mi.Program(task.predict, inputs, seed=seed), sizes=sizes, **options))
-    network = over_networks([over_flips(each, flips) for each in networks])
+        networks.append(settings.network_of(mi.Program(task.predict, inputs, seed=seed), sizes))
+    network = ensemble([flipped(each, ["xyz".index(axis) for axis in flips]) for each in networks])
     image = np.random.default_rng(0).random((*sizes, 1))
     whole, slices = network(image), network.slices(sizes)
     own = slices.group.index
-    return own, slices.predict(image[slices.inputs[own]]), whole, slices.outputs
+    return own, slices.predict_image(image[slices.inputs[own]]), whole, slices.outputs
 
 
 # Training on records, of which each process reads its region.

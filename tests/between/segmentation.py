@@ -13,9 +13,6 @@ from mtf_imaging.data.records.manifest import open_records
 from mtf_imaging.data.sampling import label_region, slabs
 from mtf_imaging.data.sampling.buckets import parse_any_sampling
 from mtf_imaging.data.sampling.sampling import format_spacing
-from mtf_imaging.evaluation.averaging.ensemble import over_networks
-from mtf_imaging.evaluation.averaging.flips import over_flips
-from mtf_imaging.evaluation.averaging.uncertainty import with_entropy
 from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup
 from mtf_imaging.kinds.volumes.evaluate import cases_to_evaluate, evaluate
 from mtf_imaging.kinds.volumes.held_out import HeldOutRecords
@@ -26,9 +23,11 @@ from mtf_imaging.layout import Layout
 from mtf_imaging.meshes import group as groups
 from mtf_imaging.meshes import moving
 from mtf_imaging.models.unet3d import Segmentation, UNet3D
-from mtf_imaging.training.prediction import predictor_of
-from mtf_imaging.training.slices import NetworkBySize
-from mtf_imaging.training.sliding_window.windows import SlidingWindow
+from mtf_imaging.network.averages import ensemble, flipped
+from mtf_imaging.network.network import by_size
+from mtf_imaging.network.uncertainty import with_entropy
+from mtf_imaging.network.windows import SlidingWindow
+from mtf_imaging.training.prediction import NetworkSettings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,17 +60,16 @@ class Setup:
     def network(self, description, mesh_shape, layout, choice=NO_MAPS):
         """Returns networks with random weights, which do not depend on the layout."""
         task = Segmentation(UNet3D(base_filters=2, depth=2, convs=1, norm="instance"), labels=description)
-        options = {"task": task, "dtype": "float64", "layout": Layout.parse(mesh_shape, layout)}
-        if self.window is not None:
-            options["window"] = SlidingWindow(self.window)
+        window = None if self.window is None else SlidingWindow(self.window)
+        own = NetworkSettings(task=task, dtype="float64", layout=Layout.parse(mesh_shape, layout), window=window)
         networks = []
         for seed in range(self.networks):
             inputs = task.inputs(1, self.sampling.grids[0], dtype="float64", labels=False)
             weights = mi.Program(task.predict, inputs, seed=seed, may_repeat=True)
-            network = NetworkBySize(lambda sizes, weights=weights: predictor_of(weights, sizes=sizes, **options))
+            network = by_size(lambda sizes, weights=weights: own.network_of(weights, sizes))
             network = with_entropy(network, description.has_regions) if choice.uncertainty else network
-            networks.append(over_flips(network, self.flips))
-        return over_networks(networks)
+            networks.append(flipped(network, ["xyz".index(axis) for axis in self.flips]))
+        return ensemble(networks)
 
     @contextlib.contextmanager
     def slabs(self):
@@ -144,12 +142,12 @@ def slid(sizes, window, mesh_shape="", layout=""):
     """Returns the slab of the prediction that this process receives, its region, and the whole prediction."""
     task = Squared()
     weights = mi.Program(task.predict, task.inputs(1, window, dtype="float32", labels=False), may_repeat=True)
-    options = {"sizes": window, "layout": Layout.parse(mesh_shape, layout), "window": SlidingWindow(window)}
-    network = predictor_of(weights, task=task, **options)
+    own = NetworkSettings(task=task, layout=Layout.parse(mesh_shape, layout), window=SlidingWindow(window))
+    network = own.network_of(weights, window)
     image = np.random.default_rng(0).random((*sizes, 1)).astype(np.float32)
     slices = network.slices(sizes)
     index = slices.group.index
     with pytest.MonkeyPatch.context() as patch:
         if groups.current().num > 1:
             patch.setattr(moving, "_MESSAGE_BYTES", 500)
-        return slices.predict(image[slices.inputs[index]]), slices.outputs[index], network(image)
+        return slices.predict_image(image[slices.inputs[index]]), slices.outputs[index], network(image)

@@ -12,7 +12,6 @@ import mtf_imaging as mi
 from mtf_imaging.data.formats.stored_provenance import read_stored_provenance
 from mtf_imaging.data.reading.images import read_mask, read_volume
 from mtf_imaging.data.sampling.sampling import Sampling
-from mtf_imaging.evaluation.averaging.uncertainty import with_entropy
 from mtf_imaging.files.provenance.package import Package
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.provenance.runs import TrainedRun
@@ -20,6 +19,8 @@ from mtf_imaging.kinds.prediction_record import PredictionRecord
 from mtf_imaging.kinds.volumes.segment.maps import NO_MAPS, MapChoice
 from mtf_imaging.kinds.volumes.segment.planning import plan_predictions, prediction_files
 from mtf_imaging.kinds.volumes.segment.predict import predict_cases
+from mtf_imaging.network.network import of_function
+from mtf_imaging.network.uncertainty import with_entropy
 from tests.data.test_dicom_seg import SHAPE, labels_of, series
 from tests.data.test_simpleitk import HU_OF_LABEL, oracle
 from tests.data.zarr_image import write_image
@@ -42,7 +43,8 @@ def predicted(volume, output, choice=NO_MAPS, origin=ORIGIN):
     """Returns the segmentation and the maps of a volume."""
     planned = plan_predictions(volume, output, maps=choice)
     record = PredictionRecord(prediction_files(planned.pairs, volume, output, choice), provenance=origin)
-    network = with_entropy(oracle, False) if choice.uncertainty else oracle
+    network = of_function(oracle, 1, 3)
+    network = with_entropy(network) if choice.uncertainty else network
     options = {"planned": planned, "record": record, "maps": choice}
     (written,) = predict_cases(volume, output, Sampling(SHAPE), network, progress=False, **options)
     return [written, *choice.paths(written, None)]

@@ -12,13 +12,13 @@ from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.reading.images import read_geometry
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError
-from mtf_imaging.evaluation.averaging.ensemble import over_networks
-from mtf_imaging.evaluation.averaging.flips import over_flips
-from mtf_imaging.evaluation.averaging.uncertainty import entropy, uncertainty, with_entropy
 from mtf_imaging.kinds.volumes.segment import maps
 from mtf_imaging.kinds.volumes.segment.maps import MapChoice
 from mtf_imaging.kinds.volumes.segment.planning import plan_predictions, prediction_files
 from mtf_imaging.kinds.volumes.segment.predict import predict_cases
+from mtf_imaging.network.averages import ensemble, flipped
+from mtf_imaging.network.network import Network, Slices, of_function
+from mtf_imaging.network.uncertainty import entropy, uncertainty, with_entropy
 from tests.data.dicom_folder import write_series
 from tests.data.test_write_labels import volume as empty_volume
 from tests.data.zarr_image import write_image
@@ -47,7 +47,8 @@ def network(seed, count=3):
 
 
 def members(seeds, flips=(), has_regions=False, count=3):
-    return over_networks([over_flips(with_entropy(network(seed, count), has_regions), flips) for seed in seeds])
+    networks = [with_entropy(of_function(network(seed, count), 1, count), has_regions) for seed in seeds]
+    return ensemble([flipped(each, ["xyz".index(axis) for axis in flips]) for each in networks])
 
 
 def predicted(path, output, sampling, predict, choice=EVERY, **options):
@@ -219,20 +220,11 @@ def test_classes_that_are_split_are_gathered_for_the_entropy():
     ]
     group = Part([probabilities[region] for region in regions])
 
-    class Split:
-        inputs = outputs = regions
-
-        def predict(self, image):
-            return self.group.arrays[self.group.index]
-
-    Split.group = group
-
-    class Network:
-        def slices(self, sizes):
-            return Split()
-
-    slices = with_entropy(Network()).slices(SHAPE)
-    expected = with_entropy(network(3))(image)
+    split = Slices(
+        group, regions, regions, lambda images: group.arrays[group.index][None], [slice(0, 1)] * len(regions)
+    )
+    slices = with_entropy(Network(lambda sizes: split)).slices(SHAPE)
+    expected = with_entropy(of_function(network(3), 1, 3))(image)
     for group.index, region in enumerate(slices.outputs):
         assert region[3] == slice(0, 4)
-        np.testing.assert_array_equal(slices.predict(None), expected[region])
+        np.testing.assert_array_equal(slices.predict(None)[0], expected[region])

@@ -21,9 +21,9 @@ from mtf_imaging.kinds.volumes.segment.images import (
     source_statistics,
 )
 from mtf_imaging.kinds.volumes.segment.labels import grid_labels, sliced_labels
-from mtf_imaging.kinds.volumes.segment.whole_image import WholeImage, image_slices
 from mtf_imaging.layout.regions import whole_region as whole
 from mtf_imaging.meshes.group import ALONE
+from mtf_imaging.network.network import Slices, as_network
 from tests.data.test_write_labels import volume as store
 
 SHAPE = (13, 22, 17)
@@ -87,32 +87,30 @@ def test_only_the_voxels_that_a_region_needs_are_read(geometry, sampling):
 
 
 def test_a_function_of_a_whole_image_has_one_slice():
-    slices = image_slices(lambda image: image * 2, (4, 3, 2), 1, 5)
+    slices = as_network(lambda image: image * 2, 1, 5).slices((4, 3, 2))
     assert slices.group is ALONE
     assert slices.inputs == [whole((4, 3, 2, 1))]
     assert slices.outputs == [whole((4, 3, 2, 5))]
-    np.testing.assert_array_equal(slices.predict(np.ones(2)), [2, 2])
+    np.testing.assert_array_equal(slices.predict_image(np.ones(2)), [2, 2])
 
 
-class Halves:
-    """The slices of two processes."""
-
-    group = ALONE
-    inputs = outputs = tuple((x, slice(0, 3), slice(0, 2), slice(0, 2)) for x in (slice(0, 2), slice(2, 4)))
+# The slices of two processes.
+_HALVES = [(x, slice(0, 3), slice(0, 2), slice(0, 2)) for x in (slice(0, 2), slice(2, 4))]
+HALVES = Slices(ALONE, _HALVES, _HALVES, lambda images: images, [slice(0, 1)] * 2)
 
 
 def test_the_shape_of_all_slices_is_checked(geometry):
     own = np.zeros((2, 3, 2, 2), np.float32)
     expected = r"shape \(4, 3, 2, 2\); x:4,y:3,z:2 needs \(4, 3, 2, 3\)"
     with pytest.raises(ShapeError, match=expected):
-        sliced_labels(Halves, own, geometry, Sampling((4, 3, 2)), Path("volume-0.nii"))
+        sliced_labels(HALVES, own, geometry, Sampling((4, 3, 2)), Path("volume-0.nii"))
     with pytest.raises(ShapeError, match=r"of shape \(4, 3, 2, 2\); the grid x:4,y:3,z:2 needs .* \(4, 3, 2, 3\)"):
-        grid_labels(Halves, own, Path("case-0"))
+        grid_labels(HALVES, own, Path("case-0"))
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_values_that_are_not_finite_are_refused(geometry, value):
-    slices = WholeImage(None, (4, 3, 2), 1, 3)
+    slices = as_network(None, 1, 3).slices((4, 3, 2))
     probabilities = np.zeros((4, 3, 2, 3), np.float32)
     probabilities[3, 2, 1, 2] = value
     with pytest.raises(DataError, match=r"volume-0\.nii: the network returned NaN or infinity\. Fix: use a checkpoint"):
@@ -125,7 +123,9 @@ def test_values_that_are_not_finite_are_refused(geometry, value):
 def test_slabs_in_the_order_of_the_file_are_the_whole_labels(geometry, monkeypatch, thickness):
     monkeypatch.setattr("mtf_imaging.kinds.volumes.segment.labels._SLAB_VOXELS", thickness * 13 * 22)
     probabilities = np.random.default_rng(0).random((8, 8, 8, 3)).astype(np.float32)
-    labels = sliced_labels(WholeImage(None, (8, 8, 8), 1, 3), probabilities, geometry, Sampling((8, 8, 8)), Path("v"))
+    labels = sliced_labels(
+        as_network(None, 1, 3).slices((8, 8, 8)), probabilities, geometry, Sampling((8, 8, 8)), Path("v")
+    )
     expected, order = labels.whole(), geometry.plane_order
     result = np.full(SHAPE, 9, np.uint8)
     for region, slab in zip(labels.parts(order), labels.slabs(order), strict=True):

@@ -14,18 +14,17 @@ import mtf_imaging as mi
 from mtf_imaging.data.reading.images import read_labels, read_volume
 from mtf_imaging.data.records.splits import Fold, write_splits
 from mtf_imaging.data.sampling.sampling import parse_sampling
-from mtf_imaging.evaluation.averaging.flips import over_flips
 from mtf_imaging.jobs import cross_validating, pooling
 from mtf_imaging.jobs.fold_runs import FoldRuns
 from mtf_imaging.jobs.inference import open_images
 from mtf_imaging.kinds.networks import trained_network
 from mtf_imaging.kinds.volumes.segment.images import network_input
 from mtf_imaging.kinds.volumes.segment.labels import sliced_labels
-from mtf_imaging.kinds.volumes.segment.whole_image import image_slices
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
+from mtf_imaging.network.averages import flipped
 from mtf_imaging.settings.inference import EvaluateSettings
 from mtf_imaging.training.optimizers import Adam
-from mtf_imaging.training.prediction import predictor
+from mtf_imaging.training.prediction import NetworkSettings, TrainedRuns, predictor
 from tests.jobs.launched import GIN, launch
 from tests.scores import read_scores
 
@@ -255,10 +254,10 @@ def by_hand(folder, number, flips=(), layout=ONE):
     image = network_input(volume, SAMPLING)
     options = {"task": task(), "sizes": SAMPLING.grid, "layout": layout}
     networks = [predictor(model_dir=folder / f"cv/fold_{fold}", **options) for fold in range(FOLDS)]
-    probabilities = np.stack([over_flips(network, flips)(image) for network in networks])
+    probabilities = np.stack([flipped(network, ["xyz".index(axis) for axis in flips])(image) for network in networks])
     assert np.ptp(probabilities, axis=0).max() > 1e-3  # the folds are different networks
     mean = probabilities.mean(axis=0)
-    whole = image_slices(networks[0], SAMPLING.grid, 1, 3)
+    whole = networks[0].slices(SAMPLING.grid)
     where = volume.geometry, SAMPLING, volume.path
     labels = [sliced_labels(whole, one, *where).whole() for one in (mean, *probabilities)]
     return labels[0], mean, labels[1:]
@@ -269,8 +268,8 @@ def test_an_ensemble_equals_the_mean_of_the_probabilities_of_its_folds(folder, t
     expected, mean, single = by_hand(folder, 3, flips, layout)
     volume = read_volume(folder / "cases/volume-3.nii")
     runs = [folder / f"cv/fold_{fold}" for fold in range(FOLDS)]
-    options = {"layout": layout, "mesh_impl": "auto", "dtype": "float32", "progress": False}
-    network = trained_network(task(), [SAMPLING.grid], runs, "last", flips, **options)
+    axes = ["xyz".index(axis) for axis in flips]
+    network = trained_network(NetworkSettings(task=task(), layout=layout), TrainedRuns(runs), [SAMPLING.grid], axes)
     for _ in range(2):  # the weights of the first fold come back for the next case
         np.testing.assert_array_equal(network(network_input(volume, SAMPLING)), mean)
     shared = {"task": task(), "model_dir": folder / "cv", "ensemble": True, "progress": False, "cleanup": "none"}

@@ -15,10 +15,10 @@ from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.kinds.volumes.trained import window_of_run
 from mtf_imaging.layout import Layout
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
+from mtf_imaging.network.windows import SlidingWindow
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.optimizers import Adam
-from mtf_imaging.training.prediction import predictor_of
-from mtf_imaging.training.sliding_window.windows import SlidingWindow
+from mtf_imaging.training.prediction import NetworkSettings
 from mtf_imaging.training.step import TrainingStep
 
 TASK = LiverTumorSegmentation(UNet3D(base_filters=2, depth=2, convs=1, norm="group", norm_groups=1))
@@ -159,8 +159,8 @@ def test_held_out_cases_are_scored_with_windows(folder, tmp_path):
     evaluator.begin(1)
     evaluator.close()
     image = np.random.default_rng(0).random((16, 16, 16, 1))
-    window = {"sizes": (8, 8, 8), "window": SlidingWindow((8, 8, 8))}
-    expected = predictor_of(program, task=TASK, dtype="float64", **window)(image)
+    own = NetworkSettings(task=TASK, dtype="float64", window=SlidingWindow((8, 8, 8)))
+    expected = own.network_of(program, ())(image)
     np.testing.assert_allclose(networks[0](image), expected, rtol=1e-10)
     assert expected.shape == (16, 16, 16, 3)
 

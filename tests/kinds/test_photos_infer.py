@@ -9,8 +9,6 @@ from PIL import Image
 
 from mtf_imaging.data.pixels.scaling import MEAN
 from mtf_imaging.errors import ConfigError, DataError, ShapeError
-from mtf_imaging.evaluation.averaging.flips import check_flips
-from mtf_imaging.evaluation.averaging.scales import check_scales
 from mtf_imaging.kinds.batches import batches
 from mtf_imaging.kinds.photos.description import PhotoDescription
 from mtf_imaging.kinds.photos.held_out import HeldOutPhotos
@@ -19,6 +17,7 @@ from mtf_imaging.kinds.photos.pictures import comparison, difference, overlay
 from mtf_imaging.kinds.photos.reading.label_images import write_label_image
 from mtf_imaging.kinds.photos.resize import resize_bilinear
 from mtf_imaging.kinds.photos.scoring.confusion import Confusion, confusion
+from mtf_imaging.settings.values import check_flips, check_scales
 
 TWO = PhotoDescription(("dark", "bright"), ((0, 0, 0), (250, 200, 0)))
 CROP, MULTIPLE = (8, 10), 4

@@ -12,7 +12,7 @@ from mtf_imaging.training.averages import averaged
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.checkpoints.initial_weights import InitialWeights
 from mtf_imaging.training.optimizers import SGD, Adafactor, Adam, Optimizer
-from mtf_imaging.training.prediction import predictor, predictor_of
+from mtf_imaging.training.prediction import NetworkSettings, predictor
 from mtf_imaging.training.step import TrainingStep
 from tests.training import two_layers
 from tests.training.two_layers import batches, compute, values, weights
@@ -20,7 +20,8 @@ from tests.training.two_layers import batches, compute, values, weights
 DECAY = 0.3  # reached in the fourth step: (1 + 3) / (10 + 3) = 0.308
 LAYOUTS = {"one": ("", ""), "split": ("rows:2,cores:2", "x:rows,batch:cores")}
 IMAGE = np.random.default_rng(7).normal(size=(two_layers.SIZE, 4))
-PREDICTION = {"task": two_layers.TwoLayers(), "sizes": (two_layers.SIZE,), "dtype": "float64"}
+SIZES = (two_layers.SIZE,)
+NETWORK = {"task": two_layers.TwoLayers(), "dtype": "float64"}
 
 
 class Assigning(Optimizer):
@@ -109,15 +110,17 @@ def test_predictions_use_the_averages(tmp_path, layout):
         step(**batch)
     Checkpoints(tmp_path, step.program).save()
     before = values(step.program)
-    predict = predictor_of(step.program, **PREDICTION)
+    predict = NetworkSettings(**NETWORK).network_of(step.program, SIZES)
     last = predict(IMAGE)
     with averaged(step.program):
         average = predict(IMAGE)
     assert abs(average - last) > 1e-3
     for name, value in values(step.program).items():
         np.testing.assert_array_equal(value, before[name], err_msg=name)
-    np.testing.assert_allclose(predictor(model_dir=tmp_path, **PREDICTION)(IMAGE), average, rtol=1e-12)
-    np.testing.assert_allclose(predictor(model_dir=tmp_path, **PREDICTION, averages=False)(IMAGE), last, rtol=1e-12)
+    np.testing.assert_allclose(predictor(model_dir=tmp_path, sizes=SIZES, **NETWORK)(IMAGE), average, rtol=1e-12)
+    np.testing.assert_allclose(
+        predictor(model_dir=tmp_path, sizes=SIZES, **NETWORK, averages=False)(IMAGE), last, rtol=1e-12
+    )
 
     other = build(decay=None)
     InitialWeights(tmp_path).apply(other.program)

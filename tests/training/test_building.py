@@ -14,7 +14,7 @@ from mtf_imaging.training.building import building
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.loop import train
 from mtf_imaging.training.optimizers import SGD
-from mtf_imaging.training.slices import ProgramNetwork
+from mtf_imaging.training.prediction import network_of_slices, program_slices
 from tests import waiting
 from tests.training import linear
 
@@ -45,10 +45,10 @@ def test_only_the_first_volume_shows_that_the_network_is_built(capsys):
         return tf.constant(image)
 
     whole = [(slice(0, 1), slice(0, 2), slice(0, 3))]
-    program.regions, program.output_regions = (lambda name: whole), (lambda: whole)
+    program.regions, program.output_regions, program.call_slices = (lambda name: whole), (lambda: whole), program
     for progress, expected in ((True, [True, False]), (False, [False, False])):
         shown.clear()
-        predict = ProgramNetwork(program, progress)
+        predict = network_of_slices(program_slices(program, progress))
         for _ in range(2):
             np.testing.assert_array_equal(predict(np.ones((2, 3))), np.ones((2, 3)))
         assert ["building the network" in text for text in shown] == expected

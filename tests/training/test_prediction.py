@@ -8,7 +8,7 @@ from mtf_imaging.layout import ONE_PROCESSOR, Layout
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.optimizers import Adam
-from mtf_imaging.training.prediction import predictor, predictor_of
+from mtf_imaging.training.prediction import NetworkSettings, predictor
 from mtf_imaging.training.step import training_step
 
 SIZES = (8, 4, 4)
@@ -30,9 +30,9 @@ def test_it_follows_the_program_that_trains(tmp_path, layout):
     image = rng.random((*SIZES, 1))
     batch = {"image": np.stack([image, image]), "labels": rng.integers(3, size=(2, *SIZES))}
     task = LiverTumorSegmentation(UNet3D(base_filters=1, depth=2, convs=1))
-    network = {"task": task, "sizes": SIZES, "dtype": "float64", **layout}
+    network = {"task": task, "dtype": "float64", **layout}
     program = mi.Program(training_step(task, Adam(0.1)), task.inputs(2, SIZES, dtype="float64"), **layout)
-    predict = predictor_of(program, **network)
+    predict = NetworkSettings(**network).network_of(program, SIZES)
     before = predict(image)
     assert before.shape == (*SIZES, 3)
     program(**batch)
@@ -40,9 +40,9 @@ def test_it_follows_the_program_that_trains(tmp_path, layout):
     assert np.abs(after - before).max() > 1e-3
     assert int(program.step) == 1, "a prediction does not count as a step"
     Checkpoints(tmp_path, program).save()
-    np.testing.assert_array_equal(predictor(model_dir=tmp_path, **network)(image), after)
+    np.testing.assert_array_equal(predictor(model_dir=tmp_path, sizes=SIZES, **network)(image), after)
     whole = network | {"layout": ONE_PROCESSOR}
-    np.testing.assert_allclose(predictor(model_dir=tmp_path, **whole)(image), after, rtol=1e-10)
+    np.testing.assert_allclose(predictor(model_dir=tmp_path, sizes=SIZES, **whole)(image), after, rtol=1e-10)
 
 
 class TwoParts:
@@ -67,7 +67,7 @@ def test_a_prediction_may_be_a_dict(layout):
     image = np.random.default_rng(0).random((4, 6, 1))
     task = TwoParts()
     program = mi.Program(training_step(task, Adam(0.1)), task.inputs(1, (4, 6), dtype="float64", labels=True))
-    result = predictor_of(program, task=task, sizes=(4, 6), dtype="float64", layout=layout)(image)
+    result = NetworkSettings(task=task, dtype="float64", layout=layout).network_of(program, (4, 6))(image)
     assert result.keys() == {"rows", "all"}
     np.testing.assert_allclose(result["rows"], image.mean(axis=(1, 2)))
     np.testing.assert_allclose(result["all"], image.mean())

@@ -1,53 +1,35 @@
 """Networks that slide over an image, compared with the network of the whole image."""
 
-import dataclasses
 import itertools
 import tracemalloc
-from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 import mtf_imaging as mi
 from mtf_imaging.errors import ConfigError, ShapeError
-from mtf_imaging.evaluation.averaging.ensemble import over_networks
-from mtf_imaging.evaluation.averaging.flips import over_flips
 from mtf_imaging.kinds.networks import trained_network
 from mtf_imaging.layout import ONE_PROCESSOR, Layout
 from mtf_imaging.layout.regions import whole_region
 from mtf_imaging.meshes.group import ALONE
+from mtf_imaging.network.averages import ensemble, flipped
+from mtf_imaging.network.network import Slices
+from mtf_imaging.network.sliding import sliding
+from mtf_imaging.network.windows import SlidingWindow, Windows
 from mtf_imaging.training import prediction
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.optimizers import Adam
-from mtf_imaging.training.prediction import predictor, predictor_of
-from mtf_imaging.training.sliding_window.network import SlidingNetwork
-from mtf_imaging.training.sliding_window.windows import SlidingWindow, Windows
+from mtf_imaging.training.prediction import NetworkSettings, TrainedRuns, predictor
 from mtf_imaging.training.step import training_step
 
 WINDOW = SlidingWindow((4, 4, 4))
 IMAGE = np.random.default_rng(0).random((9, 6, 4, 1))
 
 
-@dataclasses.dataclass
-class Batch:
-    """A function of batches of windows, with the interface of a program."""
-
-    function: Callable
-    window: SlidingWindow = WINDOW
-    size: int = 1
-    classes: int = 1
-
-    def __post_init__(self):
-        self.group = ALONE
-        self.inputs, self.outputs = ([whole_region((self.size, *self.window.size, last))] for last in (1, self.classes))
-
-    def predict(self, images):
-        return self.function(images)
-
-
-def slide(function, **options):
-    batch = Batch(function, **options)
-    return SlidingNetwork(batch, batch.window)
+def slide(function, window=WINDOW, size=1, classes=1):
+    """Returns the sliding network of a function of batches of windows."""
+    inputs, outputs = ([whole_region((*window.size, last))] for last in (1, classes))
+    return sliding(Slices(ALONE, inputs, outputs, function, [slice(0, size)]), window)
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
@@ -147,8 +129,8 @@ def networks(task, layout=ONE_PROCESSOR, window=None, sizes=IMAGE.shape[:3], see
     """Returns a network with random weights."""
     inputs = task.inputs(1, (4, 4, 4), dtype="float64", labels=False)
     weights = mi.Program(task.predict, inputs, seed=seed)
-    options = {"task": task, "sizes": sizes, "dtype": "float64", "layout": layout, "mesh_impl": "stacked"}
-    return predictor_of(weights, window=window, **options)
+    options = {"task": task, "dtype": "float64", "layout": layout, "mesh_impl": "stacked"}
+    return NetworkSettings(**options, window=window).network_of(weights, sizes)
 
 
 LAYOUTS = {
@@ -202,13 +184,13 @@ def test_a_voxel_whose_windows_contain_its_receptive_field():
 def test_flips_and_ensembles_of_sliding_networks():
     """The flipped image is computed in windows, whose results are flipped back."""
     members = [networks(Convolution(3), window=WINDOW, seed=seed) for seed in (0, 1)]
-    averaged = over_networks([over_flips(member, ("x", "z")) for member in members])
-    flipped = [np.flip(member(np.flip(IMAGE, axes)), axes) for member in members for axes in [(), (0,), (2,), (0, 2)]]
-    expected = np.mean(flipped, axis=0)
+    averaged = ensemble([flipped(member, (0, 2)) for member in members])
+    by_hand = [np.flip(member(np.flip(IMAGE, axes)), axes) for member in members for axes in [(), (0,), (2,), (0, 2)]]
+    expected = np.mean(by_hand, axis=0)
     np.testing.assert_allclose(averaged(IMAGE), expected, rtol=1e-12)
     slices = averaged.slices(IMAGE.shape[:3])
     assert (slices.inputs, slices.outputs) == ([whole_region(IMAGE.shape)], [whole_region((9, 6, 4, 3))])
-    np.testing.assert_allclose(slices.predict(IMAGE), expected, rtol=1e-12)
+    np.testing.assert_allclose(slices.predict_image(IMAGE), expected, rtol=1e-12)
 
 
 @pytest.fixture(scope="module")
@@ -229,18 +211,16 @@ def test_one_program_serves_several_grids(run, monkeypatch):
 
     monkeypatch.setattr(prediction, "Program", program)
     grids = [(9, 6, 4), (5, 8, 7)]
-    options = {"task": Convolution(3), "dtype": "float32", "layout": ONE_PROCESSOR, "mesh_impl": "auto"}
-    network = trained_network(grids=grids, model_dir=run, checkpoint="last", progress=False, window=WINDOW, **options)
+    own, runs = NetworkSettings(task=Convolution(3), window=WINDOW), TrainedRuns([run])
+    network = trained_network(own, runs, grids)
     for grid in grids:
         image = np.random.default_rng(2).random((*grid, 1)).astype(np.float32)
-        expected = predictor(model_dir=run, sizes=grid, window=WINDOW, **options)(image)
+        expected = predictor(model_dir=run, sizes=grid, window=WINDOW, task=own.task)(image)
         np.testing.assert_array_equal(network(image), expected)
         assert network(image).shape == (*grid, 3)
     assert len(built) == 1 + len(grids), "one for both grids, and those of the comparison"
     with pytest.raises(ConfigError, match="window of 4 x 4 x 4 voxels does not fit into the grid of 9 x 6 x 3 voxels"):
-        trained_network(
-            grids=[(9, 6, 3), (9, 6, 4)], model_dir=run, checkpoint="last", progress=False, window=WINDOW, **options
-        )
+        trained_network(own, runs, [(9, 6, 3), (9, 6, 4)])
     with pytest.raises(ConfigError, match="does not fit into the grid of 3 x 6 x 4 voxels"):
         network(np.zeros((3, 6, 4, 1), np.float32))
 

@@ -4,12 +4,11 @@ import gin
 
 from mtf_imaging.cli.config.groups import JOB
 from mtf_imaging.data.sampling.grid import AXIS_NAMES, PHOTO_AXES
-from mtf_imaging.evaluation.averaging.flips import check_flips
-from mtf_imaging.evaluation.averaging.scales import check_scales
 from mtf_imaging.evaluation.cleanup import Cleanup
 from mtf_imaging.settings.inference import CleanupSettings
 from mtf_imaging.settings.setting import changed, settings, values_of
 from mtf_imaging.settings.step import NetworkSettings
+from mtf_imaging.settings.values import check_flips, check_scales
 from mtf_imaging.training.task import Task
 
 

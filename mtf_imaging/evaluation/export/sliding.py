@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.evaluation.export.networks import Network
-from mtf_imaging.training.sliding_window.windows import SlidingWindow, Windows
+from mtf_imaging.network.windows import SlidingWindow, Windows
 
 
 def slide(network: Network, sizes: Sequence[int], window: SlidingWindow, result: tf.TensorSpec) -> Network:

@@ -87,8 +87,8 @@ def _train(own: Trainings, settings: "TrainSettings", seed: int) -> dict[str, An
     from mtf_imaging.jobs.data import as_training_data
     from mtf_imaging.jobs.explaining import explain_step
     from mtf_imaging.jobs.training import run_training
-    from mtf_imaging.training.prediction import predictor_of
-    from mtf_imaging.training.sliding_window.windows import SlidingWindow
+    from mtf_imaging.network.windows import SlidingWindow
+    from mtf_imaging.training.prediction import NetworkSettings
 
     manifest, data = open_records(own.data_dir), as_training_data(settings.data)
     records: Any = data.data_set
@@ -103,13 +103,9 @@ def _train(own: Trainings, settings: "TrainSettings", seed: int) -> dict[str, An
 
     def watch(program: "Program", step: "TrainingStep", layout: "Layout") -> Course:
         cost.append(explain_step(step, layout).plan)
-        options: dict[str, Any] = {
-            "task": step.task,
-            "dtype": step.dtype,
-            "layout": layout,
-            "window": window and SlidingWindow(window),
-        }
-        network = predictor_of(program, sizes=window or grid, **options)
+        sliding = None if window is None else SlidingWindow(window)
+        own = NetworkSettings(task=step.task, dtype=step.dtype, layout=layout, window=sliding)
+        network = own.network_of(program, grid)
         courses.append(Course(lambda: volumes.score(network), settings.num_steps, budget))
         return courses[0]
 

@@ -34,11 +34,11 @@ from mtf_imaging.kinds.output import (
 from mtf_imaging.kinds.prediction_record import ImageFiles, PredictionFiles, PredictionRecord
 from mtf_imaging.kinds.volumes import prediction as volumes
 from mtf_imaging.layout import parse_shape
+from mtf_imaging.network.network import Network
 
 if TYPE_CHECKING:
     from mtf_imaging.settings.inference import PredictSettings
-    from mtf_imaging.training.evaluation import Predict
-    from mtf_imaging.training.task import Task
+    from mtf_imaging.training.prediction import NetworkSettings, TrainedRuns
 
 NPY = ImageFormat("NumPy", (".npy",), ".npy")
 _ONE, _SEVERAL = ".npy", ".npz"  # the endings of predictions with one output, and with several
@@ -135,18 +135,16 @@ class Prediction(volumes.Prediction):
         )
         return PredictionFiles((*images,), folder=output_path if is_folder(input_path, output_path) else None)
 
-    def network(
-        self, task: "Task", runs: Sequence[Path], checkpoint: str, images: Sequence[Any], **options: Any
-    ) -> "Predict":
+    def network(self, settings: "NetworkSettings", runs: "TrainedRuns", images: Sequence[Any]) -> Network:
         from mtf_imaging.training.task import task_inputs  # imported here because it imports TensorFlow
 
-        inputs = {name: shape for name, (shape, _) in task_inputs(task, 1, self._sizes, labels=False).items()}
+        inputs = {name: shape for name, (shape, _) in task_inputs(settings.task, 1, self._sizes, labels=False).items()}
         shown = " and ".join(f"'{name}' [{shape}]" for name, shape in inputs.items())
         image = dict(parse_shape(inputs.get("image", "")))
         if not isinstance(images[0], ArrayFile):
             is_readable = len(inputs) == 1 and list(image) == _VOLUME and image["channels"] == 1
             self._check_volumes(is_readable, f"the shape {shown}")
-            return super().network(task, runs, checkpoint, images, **options)
+            return super().network(settings, runs, images)
         if list(inputs) != ["image"]:
             raise ConfigError(
                 f"{self._run}: the network has the inputs {shown}, but predict has one array for each prediction. "
@@ -155,9 +153,9 @@ class Prediction(volumes.Prediction):
             )
         for array in images:
             _check_array(array.path, {name: size for name, size in image.items() if name != "batch"})
-        return trained_network(task, [self._sizes], runs, checkpoint, **options)
+        return trained_network(settings, runs, [self._sizes])
 
-    def run_network(self, images: Sequence[Any], network: "Predict") -> None:
+    def run_network(self, images: Sequence[Any], network: Network) -> None:
         if not isinstance(images[0], ArrayFile):
             return super().run_network(images, network)
         for array in images:
@@ -167,7 +165,7 @@ class Prediction(volumes.Prediction):
     def predict(
         self,
         pairs: list[tuple[Any, Path]],
-        network: "Predict | None",
+        network: Network | None,
         own: "PredictSettings",
         record: PredictionRecord,
         faults: CaseFaults,

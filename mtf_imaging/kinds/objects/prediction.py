@@ -1,5 +1,6 @@
 """Evaluates and predicts images with objects, each at its own size."""
 
+import dataclasses
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,15 +12,13 @@ from tqdm import tqdm
 from mtf_imaging.data.listing.image_files import stamps
 from mtf_imaging.data.sampling.grid import PHOTO_AXES
 from mtf_imaging.errors import ConfigError, DataError
-from mtf_imaging.evaluation.averaging.flips import check_flips
-from mtf_imaging.evaluation.averaging.scales import check_scales
 from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.output_folder import writing_to
 from mtf_imaging.files.provenance.digests import Stamp
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.run_folder import FACTS
-from mtf_imaging.kinds.batches import batch_network, batches
+from mtf_imaging.kinds.batches import batches
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.file_images import FileImages
 from mtf_imaging.kinds.inference import Inference
@@ -50,11 +49,12 @@ from mtf_imaging.kinds.objects.write import (
 )
 from mtf_imaging.kinds.output import is_folder, plan_outputs, subfolders, write_picture, writing_results
 from mtf_imaging.kinds.prediction_record import ImageFiles, PredictionFiles, PredictionRecord
+from mtf_imaging.network.network import Network
+from mtf_imaging.settings.values import check_flips, check_scales
 
 if TYPE_CHECKING:
     from mtf_imaging.settings.inference import EvaluateSettings, PredictSettings
-    from mtf_imaging.training.evaluation import Predict
-    from mtf_imaging.training.task import Task
+    from mtf_imaging.training.prediction import NetworkSettings, TrainedRuns
 
 _SPLIT = "the held-out images are those of a split, which split names"
 _IDLE = {
@@ -122,22 +122,20 @@ class Prediction(FileImages):
         shared = output.detections, output.images
         return PredictionFiles((*images,), shared, output_path if is_folder(input_path, output_path) else None)
 
-    def network(
-        self, task: "Task", runs: Sequence[Path], checkpoint: str, images: Sequence[ObjectImage], **options: Any
-    ) -> "Predict":
-        self._threshold = getattr(task, "nms_threshold", NMS_THRESHOLD)
+    def network(self, settings: "NetworkSettings", runs: "TrainedRuns", images: Sequence[ObjectImage]) -> Network:
+        self._threshold = getattr(settings.task, "nms_threshold", NMS_THRESHOLD)
         first, *others = dict.fromkeys(input_size(self._size, scale) for scale in self._scales)
-        batch_size = self._settings.eval_batch_size
-        return trained_network(task, [*others, first], runs, checkpoint, batch_size=batch_size, **options)
+        settings = dataclasses.replace(settings, batch_size=self._settings.eval_batch_size)
+        return trained_network(settings, runs, [*others, first])
 
-    def run_network(self, images: Sequence[ObjectImage], network: "Predict") -> None:
+    def run_network(self, images: Sequence[ObjectImage], network: Network) -> None:
         for batch in batches(images, self._settings.eval_batch_size):
             self._detect([_read(image) for image in batch], network)
 
     def evaluate(
         self,
         images: Sequence[ObjectImage],
-        network: "Predict",
+        network: Network,
         own: "EvaluateSettings",
         provenance: Provenance | None = None,
     ) -> list[ObjectScore]:
@@ -178,7 +176,7 @@ class Prediction(FileImages):
     def predict(
         self,
         pairs: list[tuple[ObjectImage, Path]],
-        network: "Predict | None",
+        network: Network | None,
         own: "PredictSettings",
         record: PredictionRecord,
         faults: CaseFaults,
@@ -214,12 +212,12 @@ class Prediction(FileImages):
         paths = output.overlays[0], output.detections
         return NextStep("open {}, the first picture; {} has all detections", paths)
 
-    def _detect(self, images: Sequence["ReadImage"], network: "Predict") -> list[Detections]:
+    def _detect(self, images: Sequence["ReadImage"], network: Network) -> list[Detections]:
         """Returns the detections of each image in stored pixel coordinates; errors about a result name the image."""
         options: dict[str, Any] = {"scales": self._scales, "flips": self._flips, "threshold": self._threshold}
         options["files"] = [image.stored.image for image in images]
         pixels = [image.pixels for image in images]
-        found = predict_batch(pixels, batch_network(network), self.description, self._size, **options)
+        found = predict_batch(pixels, network.predict_batch, self.description, self._size, **options)
         return [stored_detections(own, image.upright) for own, image in zip(found, images, strict=True)]
 
     def _layers(

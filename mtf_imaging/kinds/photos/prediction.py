@@ -5,7 +5,7 @@ import itertools
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from tqdm import tqdm
@@ -14,14 +14,12 @@ from mtf_imaging.data.listing.image_files import stamps
 from mtf_imaging.data.pixels.photo_files import photo_size, read_photo
 from mtf_imaging.data.sampling.grid import PHOTO_AXES
 from mtf_imaging.errors import DataError
-from mtf_imaging.evaluation.averaging.flips import check_flips
-from mtf_imaging.evaluation.averaging.scales import check_scales
 from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.output_folder import writing_to
 from mtf_imaging.files.provenance.digests import Stamp
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.run_folder import FACTS
-from mtf_imaging.kinds.batches import batch_network, batches
+from mtf_imaging.kinds.batches import batches
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.file_images import FileImages
 from mtf_imaging.kinds.inference import Inference
@@ -48,11 +46,12 @@ from mtf_imaging.kinds.photos.report.layers import WorstPhotos
 from mtf_imaging.kinds.photos.scoring.scores import PhotoScore, score_photo
 from mtf_imaging.kinds.photos.write import write_photo_scores
 from mtf_imaging.kinds.prediction_record import ImageFiles, PredictionFiles, PredictionRecord
+from mtf_imaging.network.network import Network
+from mtf_imaging.settings.values import check_flips, check_scales
 
 if TYPE_CHECKING:
     from mtf_imaging.settings.inference import EvaluateSettings, PredictSettings
-    from mtf_imaging.training.evaluation import Predict
-    from mtf_imaging.training.task import Task
+    from mtf_imaging.training.prediction import NetworkSettings, TrainedRuns
 
 _logger = logging.getLogger(__name__)
 _IDLE = {
@@ -120,22 +119,20 @@ class Prediction(FileImages):
         images = (ImageFiles((photo.image,), (*output_files(photo, input_path, output_path),)) for photo, _ in pairs)
         return PredictionFiles((*images,), folder=output_path if is_folder(input_path, output_path) else None)
 
-    def network(
-        self, task: "Task", runs: Sequence[Path], checkpoint: str, images: Sequence[Photo], **options: Any
-    ) -> "Predict":
-        self._multiple = prediction_multiple(task)
+    def network(self, settings: "NetworkSettings", runs: "TrainedRuns", images: Sequence[Photo]) -> Network:
+        self._multiple = prediction_multiple(settings.task)
         # The size of the first photo to predict, so that its program is built first.
         height, width = scaled_size(photo_size(images[0].image), self._scales[0])
         sizes = padded_size(height, width, self._size, self._multiple)
-        batch_size = self._settings.eval_batch_size if len(runs) == 1 else 1
-        return trained_network(task, [sizes], runs, checkpoint, any_size=True, batch_size=batch_size, **options)
+        settings = dataclasses.replace(settings, batch_size=self._settings.eval_batch_size)
+        return trained_network(settings, runs, [sizes], any_size=True)
 
-    def run_network(self, images: Sequence[Photo], network: "Predict") -> None:
+    def run_network(self, images: Sequence[Photo], network: Network) -> None:
         for batch in self._batches(images):
             self._segment(batch, [_read(photo) for photo in batch], network)
 
     def evaluate(
-        self, images: Sequence[Photo], network: "Predict", own: "EvaluateSettings", provenance: Provenance | None = None
+        self, images: Sequence[Photo], network: Network, own: "EvaluateSettings", provenance: Provenance | None = None
     ) -> list[PhotoScore]:
         output_dir, description = Path(own.output_dir), self._labels_description(own.input_dir)
         files: dict[str, dict[str, Stamp]] = {}
@@ -181,7 +178,7 @@ class Prediction(FileImages):
     def predict(
         self,
         pairs: list[tuple[Photo, Path]],
-        network: "Predict | None",
+        network: Network | None,
         own: "PredictSettings",
         record: PredictionRecord,
         faults: CaseFaults,
@@ -204,11 +201,11 @@ class Prediction(FileImages):
         files = output_files(pairs[0][0], input_path, output_path)
         return NextStep("open {}, the classes in color, or {}, their labels", (files.overlay, files.labels))
 
-    def _segment(self, photos: Sequence[Photo], pixels: Sequence[np.ndarray], network: "Predict") -> list[np.ndarray]:
+    def _segment(self, photos: Sequence[Photo], pixels: Sequence[np.ndarray], network: Network) -> list[np.ndarray]:
         """Returns the pixel classes of each photo, uint8 `[height, width]`."""
         options = self.description, self._size, self._multiple, self._scales, self._flips
         files = [photo.image for photo in photos]
-        return [most_probable(own) for own in predict_photos(pixels, batch_network(network), *options, files)]
+        return [most_probable(own) for own in predict_photos(pixels, network.predict_batch, *options, files)]
 
     def _batches(self, photos: Sequence[Photo]) -> Iterator[list[Photo]]:
         """Yields photos, in order, in batches with the same network input size."""

@@ -6,7 +6,6 @@ import tensorflow as tf
 
 from mtf_imaging.data.sampling.grid import PHOTO_AXES
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.evaluation.averaging.flips import check_flips
 from mtf_imaging.evaluation.export.networks import Network, TrainedNetworks, average_flips, average_networks
 from mtf_imaging.evaluation.export.pixels import scale_pixels
 from mtf_imaging.evaluation.export.signature import ExportedKind, Field, Signature, checked, grid_name, with_default
@@ -15,7 +14,7 @@ from mtf_imaging.kinds.export import ExportedRun
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.photos.description import PhotoDescription, photo_description_from_fields
 from mtf_imaging.meshes.portable import ensure_shape
-from mtf_imaging.settings.values import ONE_SCALE
+from mtf_imaging.settings.values import ONE_SCALE, check_flips
 
 Size = tuple[int, ...]  # height and width
 

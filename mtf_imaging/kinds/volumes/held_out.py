@@ -32,8 +32,8 @@ from mtf_imaging.evaluation.scoring.summary import dice_per_case
 from mtf_imaging.evaluation.scoring.voxels import VoxelView
 from mtf_imaging.kinds.volumes.segment.labels import SlicedLabels, grid_labels
 from mtf_imaging.kinds.volumes.segment.predict import PredictProbabilities
-from mtf_imaging.kinds.volumes.segment.whole_image import image_slices
 from mtf_imaging.layout import TensorRegion
+from mtf_imaging.network.network import as_network
 
 if TYPE_CHECKING:
     from mtf_imaging.meshes.group import Group
@@ -161,10 +161,10 @@ class HeldOutRecords:
         This is a separate function so that the arrays of a case are freed before the next one is read.
         """
         record = manifest.open_record(eval_dir, key)
-        slices = image_slices(predict, record.grid, record.num_channels, self.description.num_outputs)
+        slices = as_network(predict, record.num_channels, self.description.num_outputs).slices(record.grid)
         *region, channels = slices.inputs[slices.group.index]
         image = self._network_input(record, tuple(region), manifest)
-        probabilities = slices.predict(image[..., channels])
+        probabilities = slices.predict_image(image[..., channels])
         del image
         labels = grid_labels(slices, probabilities, record.path, self.description)
         del probabilities

@@ -1,5 +1,6 @@
 """Evaluation and prediction of volumes."""
 
+import dataclasses
 import functools
 import logging
 import shutil
@@ -11,8 +12,8 @@ from mtf_imaging.data.cases.cases import Case
 from mtf_imaging.data.listing.image_formats import is_itk
 from mtf_imaging.data.records.splits import held_out_keys
 from mtf_imaging.data.sampling.buckets import AnySampling
+from mtf_imaging.data.sampling.grid import AXIS_NAMES
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.evaluation.averaging.uncertainty import with_entropy
 from mtf_imaging.evaluation.cleanup import AS_FOUND, NONE
 from mtf_imaging.evaluation.scoring.case import CaseScore
 from mtf_imaging.files.case_errors import CaseFaults
@@ -29,11 +30,13 @@ from mtf_imaging.kinds.volumes.segment.maps import MapChoice
 from mtf_imaging.kinds.volumes.segment.planning import plan_predictions, prediction_files
 from mtf_imaging.kinds.volumes.segment.predict import predict_cases, run_network
 from mtf_imaging.kinds.volumes.trained import description_of_run, sampling_of_run, window_of_run
+from mtf_imaging.network.network import Network
+from mtf_imaging.network.uncertainty import with_entropy
+from mtf_imaging.settings.values import check_flips
 
 if TYPE_CHECKING:
     from mtf_imaging.settings.inference import EvaluateSettings, PredictSettings
-    from mtf_imaging.training.evaluation import Predict
-    from mtf_imaging.training.task import Task
+    from mtf_imaging.training.prediction import NetworkSettings, TrainedRuns
 
 _logger = logging.getLogger(__name__)
 _IDLE = {
@@ -102,20 +105,20 @@ class Prediction(PredictedImages):
     def prediction_files(self, pairs: list[tuple[Case, Path]], input_path: Path, output_path: Path) -> PredictionFiles:
         return prediction_files(pairs, input_path, output_path, self._maps)
 
-    def network(
-        self, task: "Task", runs: Sequence[Path], checkpoint: str, images: Sequence[Case], **options: Any
-    ) -> "Predict":
-        own: dict[str, Any] = {"flips": self._settings.flips, "window": self._sliding_window}
-        if self._maps.uncertainty:
-            own["member"] = functools.partial(with_entropy, has_regions=self._description.has_regions)
-        return trained_network(task, self._sampling.grids, runs, checkpoint, **own, **options)
+    def network(self, settings: "NetworkSettings", runs: "TrainedRuns", images: Sequence[Case]) -> Network:
+        settings = dataclasses.replace(settings, window=self._sliding_window)
+        flips = [AXIS_NAMES.index(name) for name in check_flips(self._settings.flips)]
+        if not self._maps.uncertainty:
+            return trained_network(settings, runs, self._sampling.grids, flips)
+        member = functools.partial(with_entropy, has_regions=self._description.has_regions)
+        return trained_network(settings, runs, self._sampling.grids, flips, member=member)
 
-    def run_network(self, images: Sequence[Case], network: "Predict") -> None:
+    def run_network(self, images: Sequence[Case], network: Network) -> None:
         own = self._settings
         run_network(images, self._sampling, network, own.window, own.spacing_table, self._description, self._maps)
 
     def evaluate(
-        self, images: Sequence[Case], network: "Predict", own: "EvaluateSettings", provenance: Provenance | None = None
+        self, images: Sequence[Case], network: Network, own: "EvaluateSettings", provenance: Provenance | None = None
     ) -> list[CaseScore]:
         settings = self._settings
         return evaluate_cases(
@@ -137,7 +140,7 @@ class Prediction(PredictedImages):
     def predict(
         self,
         pairs: list[tuple[Case, Path]],
-        network: "Predict | None",
+        network: Network | None,
         own: "PredictSettings",
         record: PredictionRecord,
         faults: CaseFaults,

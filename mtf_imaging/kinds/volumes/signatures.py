@@ -14,7 +14,6 @@ from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid
 from mtf_imaging.data.sampling.sampling import format_spacing
 from mtf_imaging.data.window import Window
-from mtf_imaging.evaluation.averaging.flips import check_flips
 from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup, as_cleanup
 from mtf_imaging.evaluation.export.networks import (
     Network,
@@ -37,7 +36,8 @@ from mtf_imaging.kinds.volumes.operations.intensities import (
 )
 from mtf_imaging.kinds.volumes.trained import description_of_run, sampling_of_run, window_of_run
 from mtf_imaging.meshes.portable import ensure_shape, is_portable
-from mtf_imaging.training.sliding_window.windows import SlidingWindow
+from mtf_imaging.network.windows import SlidingWindow
+from mtf_imaging.settings.values import check_flips
 
 VOLUME = "volume"
 _PROGRAM = Path(__file__).parent / "exported" / "segment.py"

@@ -8,9 +8,9 @@ from mtf_imaging.data.sampling.buckets import AnySampling, parse_any_sampling
 from mtf_imaging.errors import ConfigError, DataError, LayoutError
 from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.kinds.all_kinds import read_facts
+from mtf_imaging.network.windows import STEP, SlidingWindow
 from mtf_imaging.settings.patches import WHOLE, SlidingWindowSettings
 from mtf_imaging.settings.values import Resolution, Spacing, parse_resolution
-from mtf_imaging.training.sliding_window.windows import STEP, SlidingWindow
 
 
 def description_of_run(model_dir: str | Path) -> Description:

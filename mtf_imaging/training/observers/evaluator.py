@@ -10,6 +10,7 @@ import numpy as np
 
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.meshes import group as groups
+from mtf_imaging.network.network import Network, prepared
 from mtf_imaging.program.program import Program
 from mtf_imaging.spelling import did_you_mean
 from mtf_imaging.training.averages import averaged
@@ -19,7 +20,6 @@ from mtf_imaging.training.evaluation import Evaluated, Predict
 from mtf_imaging.training.observers.event_file import EventFile
 from mtf_imaging.training.observers.observer import Observer
 from mtf_imaging.training.observers.step_table import StepTable
-from mtf_imaging.training.slices import ImageNetwork, PreparedNetwork
 
 _logger = logging.getLogger(__name__)
 LOSS = "loss"  # the same name as the training loss, so that TensorBoard shows both in one chart
@@ -61,7 +61,7 @@ class Evaluator(Observer):
         self,
         folder: str | Path,
         evaluate: Callable[[Predict], Evaluated],
-        predict: ImageNetwork,
+        predict: Network,
         *,
         program: Program,
         checkpoints: Checkpoints,
@@ -74,7 +74,7 @@ class Evaluator(Observer):
     ) -> None:
         self._loss = loss
         self._folder, self._evaluate, self._stop = Path(folder), evaluate, stop
-        self._predict = PreparedNetwork(self._check_stop, predict)
+        self._predict = prepared(self._check_stop, predict)
         self._program, self._checkpoints, self._best, self._best_by = program, checkpoints, best, best_by
         self._every, self._num_steps = every, num_steps
         self._table = StepTable(self._folder / "scores.csv")

@@ -17,11 +17,11 @@ from mtf_imaging.data.sampling.regions import PlaneOrder, moved, overlap, region
 from mtf_imaging.data.sampling.sampling import Spans, way_back
 from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.evaluation.scoring.compact_labels import CompactLabels
+from mtf_imaging.layout.regions import absolute
+from mtf_imaging.network.network import Slices, whole_shape
 
 if TYPE_CHECKING:
-    from mtf_imaging.kinds.volumes.segment.maps import OutputRegions
     from mtf_imaging.meshes.group import Group
-    from mtf_imaging.training.slices import ImageSlices
 
 _SLAB_VOXELS = 16 << 20  # labels that process 0 receives at once
 _NOTHING = (slice(0, 0),) * 3
@@ -95,7 +95,7 @@ class SlicedLabels:
 
 
 def sliced_labels(
-    slices: "ImageSlices | OutputRegions",
+    slices: Slices,
     probabilities: np.ndarray,
     geometry: Geometry,
     sampling: AnySampling,
@@ -138,16 +138,14 @@ def sliced_labels(
     labels = np.empty(region_shape(regions[own]), np.uint8, order="F")  # the order of NIfTI files
     for slabs in _rounds(regions, grid, back, classes):
         needed = [needed_region(grid, back, slab) for slab in slabs]
-        want = [(*_outward(region, part), slice(0, classes)) for region in needed]
+        want = [(*absolute(region, part), slice(0, classes)) for region in needed]
         there = slices.group.move(probabilities, slices.outputs, want)
         slab = slabs[own]
         labels[moved(slab, regions[own])] = labels_of_region(there, grid, back, slab, description)
     return SlicedLabels(slices.group, regions, labels, geometry.shape)
 
 
-def grid_labels(
-    slices: "ImageSlices", probabilities: np.ndarray, path: Path, description: Description = LITS
-) -> SlicedLabels:
+def grid_labels(slices: Slices, probabilities: np.ndarray, path: Path, description: Description = LITS) -> SlicedLabels:
     """Converts the probabilities of all processes to labels on the grid of the network.
 
     Args:
@@ -183,23 +181,16 @@ def _rounds(regions: Sequence[Region], grid: tuple[int, ...], back: Spans, class
         yield list(each)
 
 
-def _outward(region: Region, origin: Region) -> Region:
-    """Returns a region in the coordinates of the array that contains `origin`; the inverse of `moved`."""
-    return tuple(slice(at.start + o.start, at.stop + o.start) for at, o in zip(region, origin, strict=True))
-
-
-def _whole_shape(slices: "ImageSlices | OutputRegions", probabilities: np.ndarray) -> tuple[int, ...]:
+def _whole_shape(slices: Slices, probabilities: np.ndarray) -> tuple[int, ...]:
     """Returns the shape of the probabilities of all processes together."""
-    if len(slices.outputs) == 1:
-        return probabilities.shape
-    return tuple(max(region[axis].stop for region in slices.outputs) for axis in range(len(slices.outputs[0])))
+    return probabilities.shape if len(slices.outputs) == 1 else whole_shape(slices.outputs)
 
 
 def _fix(description: Description) -> str:
     return f"Fix: return one probability per {'mask' if description.has_regions else 'class'} for every voxel."
 
 
-def check_finite(slices: "ImageSlices | OutputRegions", probabilities: np.ndarray, path: Path, fix: str) -> None:
+def check_finite(slices: Slices, probabilities: np.ndarray, path: Path, fix: str) -> None:
     """Raises DataError in every process if the probabilities of one process contain NaN or infinity.
 
     Args:

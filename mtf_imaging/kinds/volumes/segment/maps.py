@@ -4,7 +4,6 @@ import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -17,13 +16,11 @@ from mtf_imaging.data.sampling.grid import Region, whole_region
 from mtf_imaging.data.sampling.label_region import covered_region, needed_region, region_of_slice, resampled_region
 from mtf_imaging.data.sampling.regions import PlaneOrder, moved, overlap, region_shape
 from mtf_imaging.data.sampling.sampling import way_back
-from mtf_imaging.evaluation.averaging.uncertainty import map_names, uncertainty
 from mtf_imaging.files.contained import contained
 from mtf_imaging.files.provenance.provenance import Provenance
-
-if TYPE_CHECKING:
-    from mtf_imaging.meshes.group import Group
-    from mtf_imaging.training.slices import ImageSlices
+from mtf_imaging.layout.regions import absolute
+from mtf_imaging.network.network import Slices
+from mtf_imaging.network.uncertainty import map_names, uncertainty
 
 PROBABILITIES = "probabilities"
 _SLAB_BYTES = 32 << 20  # values of a slab; a few slabs exist at a time
@@ -37,7 +34,7 @@ class MapChoice:
     Attributes:
       probabilities: whether to write the probabilities.
       uncertainty: whether to write the entropy and, if there are several members, the mutual information.
-      several: whether the network averages several members; see `evaluation.averaging.uncertainty`.
+      several: whether the network averages several members; see `network.uncertainty`.
     """
 
     probabilities: bool = False
@@ -78,25 +75,6 @@ class MapChoice:
 NO_MAPS = MapChoice()
 
 
-class OutputRegions(NamedTuple):
-    """The regions of `training.slices.ImageSlices`, for some of a network's output values."""
-
-    group: "Group"
-    inputs: Sequence[Region]
-    outputs: Sequence[Region]
-
-
-def first_values(slices: "ImageSlices | OutputRegions", count: int) -> OutputRegions:
-    """Returns the slices of each voxel's first values.
-
-    Args:
-      slices: the slices of the processes.
-      count: number of values.
-    """
-    outputs = [(*output[:3], overlap(output[3], slice(0, count))) for output in slices.outputs]
-    return OutputRegions(slices.group, slices.inputs, outputs)
-
-
 class SlicedMaps:
     """Values on the voxels of a volume; each process has a slice on the grid of the network.
 
@@ -113,7 +91,7 @@ class SlicedMaps:
 
     def __init__(
         self,
-        slices: OutputRegions,
+        slices: Slices,
         values: np.ndarray,
         geometry: Geometry,
         sampling: AnySampling,
@@ -144,7 +122,7 @@ class SlicedMaps:
         for slab in order.parts(whole_region(self._shape), max(1, _SLAB_BYTES // plane)):
             parts = [self._part(region, slab) for region in self._regions]
             needed = [needed_region(self._grid, self._back, part) for part in parts]
-            want = [(*self._outward(region), every) for region in needed]
+            want = [(*absolute(region, self._box), every) for region in needed]
             there = self._group.move(self._values, self._have, want)
             own = self._interpolated(there, parts[self._group.index])
             gathered = [(*slab, every), *[(*_NOTHING, every)] * (len(parts) - 1)]
@@ -162,11 +140,6 @@ class SlicedMaps:
             inside = covered_region(self._grid, self._back, part)
             result[inside] = resampled_region(values, self._grid, self._back, part)[inside]
         return result
-
-    def _outward(self, region: Region) -> Region:
-        return tuple(
-            slice(at.start + box.start, at.stop + box.start) for at, box in zip(region, self._box, strict=True)
-        )
 
     @staticmethod
     def _part(region: Region, slab: Region) -> Region:
@@ -190,7 +163,7 @@ class Maps:
     def __init__(
         self,
         choice: MapChoice,
-        slices: "ImageSlices",
+        slices: Slices,
         values: np.ndarray,
         geometry: Geometry,
         sampling: AnySampling,
@@ -200,11 +173,11 @@ class Maps:
         self._every: list[tuple[SlicedMaps, tuple[str, ...]]] = []
         if choice.probabilities:
             beyond = [float(BACKGROUND in labels) for labels in description.outputs.values()]
-            sliced = SlicedMaps(first_values(slices, count), values[..., :count], geometry, sampling, beyond)
+            sliced = SlicedMaps(slices.first_values(count), values[..., :count], geometry, sampling, beyond)
             self._every.append((sliced, tuple(description.outputs)))
         if choice.uncertainty:
             results = uncertainty(values, description.has_regions, choice.several)
-            single = first_values(slices, 1)
+            single = slices.first_values(1)
             for number, name in enumerate(map_names(choice.several)):
                 sliced = SlicedMaps(single, results[..., number : number + 1], geometry, sampling, [0])
                 self._every.append((sliced, (name,)))

@@ -37,7 +37,7 @@ from mtf_imaging.kinds.volumes.segment.images import (
     source_statistics,
 )
 from mtf_imaging.kinds.volumes.segment.labels import SlicedLabels, sliced_labels
-from mtf_imaging.kinds.volumes.segment.maps import NO_MAPS, MapChoice, Maps, first_values
+from mtf_imaging.kinds.volumes.segment.maps import NO_MAPS, MapChoice, Maps
 from mtf_imaging.kinds.volumes.segment.planning import (
     label_segments,
     plan_predictions,
@@ -45,11 +45,10 @@ from mtf_imaging.kinds.volumes.segment.planning import (
     writes_folder,
 )
 from mtf_imaging.kinds.volumes.segment.submission import how_to_submit
-from mtf_imaging.kinds.volumes.segment.whole_image import image_slices
+from mtf_imaging.network.network import Slices, as_network
 
 if TYPE_CHECKING:
     from mtf_imaging.meshes.group import Group
-    from mtf_imaging.training.slices import ImageSlices
 
 # image [x, y, z, channels] float32 -> probabilities [x, y, z, classes or regions]
 PredictProbabilities = Callable[[np.ndarray], np.ndarray]
@@ -93,7 +92,7 @@ def segment_source(
     Args:
       source: the volume, as returned by `open_case`. Each process reads the voxels that its slice needs.
       sampling: the voxel grid of the network, or its grids.
-      predict_probabilities: the network. If it is an `ImageNetwork`, all processes make the same call.
+      predict_probabilities: the network. If it is a `Network`, all processes make the same call.
       window: for LiTS, (low, high) in HU; other descriptions contain the intensity schemes.
       description: the channels of the image, and the labels or regions that the network predicts.
 
@@ -128,7 +127,7 @@ def segment_with_maps(
     """
     count, options = description.num_outputs, (predict_probabilities, window, description)
     slices, values = _predicted(source, sampling, *options, count + int(maps.uncertainty))
-    first = first_values(slices, count)
+    first = slices.first_values(count)
     labels = sliced_labels(first, values[..., :count], source.geometry, sampling, source.path, description)
     if not maps.names:
         return labels, None
@@ -142,17 +141,17 @@ def _predicted(
     window: Window,
     description: Description,
     num_outputs: int,
-) -> tuple["ImageSlices", np.ndarray]:
+) -> tuple[Slices, np.ndarray]:
     """Returns the slices of the processes, and the network's result in this process's slice."""
     geometry = source.geometry
     grid = sampling.choose(geometry.shape, geometry.spacing).grid
-    slices = image_slices(predict_probabilities, grid, len(source.channels), num_outputs)
+    slices = as_network(predict_probabilities, len(source.channels), num_outputs).slices(grid)
     *region, channels = slices.inputs[slices.group.index]
     with contextlib.closing(source):
         statistics = _statistics(slices.group, source, description)
         image = input_region(source, sampling, tuple(region), window, description, statistics)
         slices.group.first(source.check)
-    return slices, slices.predict(image[..., channels])
+    return slices, slices.predict_image(image[..., channels])
 
 
 def _statistics(group: "Group", source: ImageSource, description: Description) -> list[ChannelStatistics]:

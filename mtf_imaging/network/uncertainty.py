@@ -11,11 +11,10 @@ The mutual information is 0 where all members agree, even if each of them is unc
 "Simple and scalable predictive uncertainty estimation using deep ensembles".
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
 import numpy as np
 from scipy.special import entr
+
+from mtf_imaging.network.network import Network, Slices, whole_shape
 
 ENTROPY, MUTUAL_INFORMATION = "entropy", "mutual_information"
 _ROUNDING = 1e-6  # the mean of equal members differs from them by float32 rounding errors
@@ -41,21 +40,30 @@ def entropy(probabilities: np.ndarray, has_regions: bool = False) -> np.ndarray:
     return terms.sum(axis=-1, dtype=np.float32)
 
 
-def with_entropy(network: Callable, has_regions: bool = False) -> Callable:
+def with_entropy(network: Network, has_regions: bool = False) -> Network:
     """Returns a network that appends the entropy to its probabilities.
 
-    If such networks are averaged over members, the last value is the mean entropy of the members.
+    If such networks are averaged over members, the last value is the mean entropy of the members. A process that
+    computes only some classes receives the other classes of its voxels.
 
     Args:
-      network: a network, image `[x, y, z, channels]` -> probabilities `[x, y, z, classes]`.
+      network: a network with the probabilities `[x, y, z, classes]`; its result becomes `[x, y, z, classes + 1]`.
       has_regions: see `entropy`.
-
-    Returns:
-      A function with the same signature, `[x, y, z, classes + 1]`. If the network has the method `slices`, it has this
-      method, too.
     """
-    result = _WithEntropy(network, has_regions)
-    return _SlicesWithEntropy(network, has_regions) if hasattr(network, "slices") else result
+
+    def change(own: Slices, sizes: tuple[int, ...]) -> Slices:
+        classes = whole_shape(own.outputs)[-1]
+        complete = [(*region[:-1], slice(0, classes)) for region in own.outputs]
+
+        def predict(images: np.ndarray) -> np.ndarray:
+            probabilities = own.predict(images)
+            if complete != [tuple(region) for region in own.outputs]:
+                probabilities = own.move(probabilities, own.outputs, complete)
+            return _appended(probabilities, has_regions)
+
+        return own.replace(outputs=[(*region[:-1], slice(0, classes + 1)) for region in own.outputs], predict=predict)
+
+    return network.map(change)
 
 
 def uncertainty(values: np.ndarray, has_regions: bool = False, several: bool = True) -> np.ndarray:
@@ -84,46 +92,10 @@ def map_names(several: bool) -> tuple[str, ...]:
 
 
 def _appended(probabilities: np.ndarray, has_regions: bool) -> np.ndarray:
+    """Returns the probabilities of images with the entropy as another class, one plane at a time."""
     shape, dtype = probabilities.shape, np.promote_types(probabilities.dtype, np.float32)
     result = np.empty((*shape[:-1], shape[-1] + 1), dtype)
-    for x, plane in enumerate(probabilities):
-        result[x, ..., :-1] = plane
-        result[x, ..., -1] = entropy(plane, has_regions)
+    for at in np.ndindex(shape[:2]):  # the image, and its first axis
+        result[at][..., :-1] = probabilities[at]
+        result[at][..., -1] = entropy(probabilities[at], has_regions)
     return result
-
-
-class _WithEntropy:
-    """See `with_entropy`."""
-
-    def __init__(self, network: Callable, has_regions: bool) -> None:
-        self._network, self._has_regions = network, has_regions
-
-    def __call__(self, image: np.ndarray) -> np.ndarray:
-        return _appended(self._network(image), self._has_regions)
-
-
-class _SlicesWithEntropy(_WithEntropy):
-    """Does the same for a network whose processes each compute a slice."""
-
-    def slices(self, sizes: Sequence[int]) -> "_Slices":
-        return _Slices(self._network.slices(sizes), self._has_regions)  # type: ignore[attr-defined]
-
-
-class _Slices:
-    """The slices of a network with the entropy; see `training.slices.ImageSlices`.
-
-    A process that computes only some classes receives the other classes of its voxels.
-    """
-
-    def __init__(self, slices: Any, has_regions: bool) -> None:
-        self._slices, self._has_regions = slices, has_regions
-        self.group, self.inputs = slices.group, slices.inputs
-        classes = max(region[-1].stop for region in slices.outputs)
-        self._complete = [(*region[:-1], slice(0, classes)) for region in slices.outputs]
-        self.outputs = [(*region[:-1], slice(0, classes + 1)) for region in slices.outputs]
-
-    def predict(self, image: np.ndarray) -> np.ndarray:
-        probabilities = self._slices.predict(image)
-        if self._complete != [tuple(region) for region in self._slices.outputs]:
-            probabilities = self.group.move(probabilities, self._slices.outputs, self._complete)
-        return _appended(probabilities, self._has_regions)

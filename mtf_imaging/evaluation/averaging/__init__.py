@@ -1,1 +1,0 @@
-"""Networks that average the results of several runs."""

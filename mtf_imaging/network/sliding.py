@@ -1,0 +1,123 @@
+"""A network that slides over an image, under any layout."""
+
+import functools
+import itertools
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from mtf_imaging.errors import ConfigError, ShapeError
+from mtf_imaging.layout.regions import Region, absolute, intersection, region_shape, relative_to, whole_region
+from mtf_imaging.network.network import Network, Slices, of_image, own_image, whole_shape
+from mtf_imaging.network.windows import SlidingWindow, Windows
+
+
+def sliding(windows: Slices, window: SlidingWindow) -> Network:
+    """Returns a network whose window slides over images of any size.
+
+    The prediction is the weighted sum of the predictions of all windows, whose weights sum to 1 at each voxel. It has
+    the dtype of the network's results, but at least float32. If there are several processes, each of them passes and
+    receives a slab of the image along its first axis. The processes exchange their results, and add the windows in the
+    same order as one process.
+
+    Args:
+      windows: the slices of a batch of windows.
+      window: the window.
+
+    Raises:
+      ConfigError: the network has several outputs.
+      ShapeError: the network does not predict an array of the window's size.
+    """
+    if isinstance(windows.outputs, Mapping):
+        raise ConfigError(
+            f"sliding_window: predictions of several parts ({', '.join(windows.outputs)}) cannot be averaged over "
+            "windows. Fix: use sliding_window none.",
+            ["sliding_window"],
+        )
+    (*spatial, _), shape = whole_shape(windows.inputs), whole_shape(windows.outputs)
+    if shape[:-1] != tuple(spatial) or tuple(spatial) != window.size:
+        raise ShapeError(
+            f"the network returned an array of shape {list(shape)} for a window of {[*window.size]} voxels. "
+            "Fix: return one probability per class for every voxel, or use sliding_window none.",
+            ["sliding_window"],
+        )
+    return Network(lambda sizes: _Slide(windows, sizes, window).slices())
+
+
+class _Slide:
+    """The windows of an image, and the slabs of it that the processes pass and receive.
+
+    Args:
+      batch: the slices of a batch of windows.
+      sizes: voxels of the image along each spatial dimension.
+      window: the window.
+    """
+
+    def __init__(self, batch: Slices, sizes: tuple[int, ...], window: SlidingWindow) -> None:
+        self._batch, self._windows, self._group = batch, Windows(sizes, window), batch.group
+        channels, classes = (whole_shape(regions)[-1] for regions in (batch.inputs, batch.outputs))
+        first, *others = sizes
+        bounds = [number * first // self._group.num for number in range(self._group.num + 1)]
+        slabs = [(slice(*pair), *whole_region(others)) for pair in itertools.pairwise(bounds)]
+        self._inputs: Sequence[Region] = [(*slab, slice(0, channels)) for slab in slabs]
+        self._outputs: Sequence[Region] = [(*slab, slice(0, classes)) for slab in slabs]
+
+    def slices(self) -> Slices:
+        """Returns the slices of the image; a batch has a single image."""
+
+        def predict(images: np.ndarray) -> np.ndarray:
+            return self._predict(images[0])[np.newaxis]
+
+        return Slices(self._group, self._inputs, self._outputs, predict, [slice(0, 1)] * self._group.num)
+
+    def _predict(self, image: np.ndarray) -> np.ndarray:
+        """Returns the prediction in the slab of this process."""
+        total = None
+        for first in range(0, len(self._windows), self._batch.batch_size):
+            chosen = range(first, min(first + self._batch.batch_size, len(self._windows)))
+            results = self._batch.predict(self._cut(image, chosen))
+            if total is None:
+                dtype = np.promote_types(results.dtype, np.float32)
+                total = np.zeros(region_shape(self._outputs[self._group.index]), dtype)
+            for slot, number in enumerate(chosen):
+                self._add(total, results, slot, number)
+        assert total is not None, "an image has at least one window"
+        return total
+
+    def _cut(self, image: np.ndarray, chosen: range) -> np.ndarray:
+        """Returns this process's part of a batch of windows; the last window is repeated to fill the batch."""
+        mine, own = self._batch.batch[self._group.index], self._batch.inputs[self._group.index]
+        images = np.empty((mine.stop - mine.start, *region_shape(own)), image.dtype)
+        for slot in range(self._batch.batch_size):
+            window = self._windows.region(chosen[min(slot, len(chosen) - 1)])
+            part = self._group.move(image, self._inputs, self._in_image(self._batch.inputs, slot, window))
+            if mine.start <= slot < mine.stop:
+                images[slot - mine.start] = part
+        return images
+
+    def _add(self, total: np.ndarray, results: np.ndarray, slot: int, number: int) -> None:
+        """Adds the prediction of a window to the slabs of the processes that it overlaps."""
+        window = self._windows.region(number)
+        have = self._in_image(self._batch.outputs, slot, window)
+        part = own_image(results, self._batch.batch[self._group.index], slot)
+        nothing = (slice(0, 0),) * part.ndim
+        covered = [intersection(slab, (*window, slab[-1])) or nothing for slab in self._outputs]
+        weighted = self._group.move(part, have, covered).astype(total.dtype, copy=False)
+        region = covered[self._group.index]
+        if not weighted.size:
+            return
+        places = zip(self._windows.weights(number), relative_to(region[:-1], window), strict=True)
+        weights = functools.reduce(np.multiply.outer, [own[at] for own, at in places])
+        weighted *= weights.astype(total.dtype)[..., np.newaxis]
+        total[relative_to(region, self._outputs[self._group.index])] += weighted
+
+    def _in_image(self, regions: Sequence[Region], slot: int, window: Region) -> list[Region]:
+        """Returns, for each process, the region of the image that it computes in one window of a batch; may be empty.
+
+        Args:
+          regions: each process's region of the window.
+          slot: the index of the window in the batch.
+          window: the region of the image that the window covers.
+        """
+        origin = (*window, slice(0, 0))
+        return [absolute(region, origin) for region in of_image(self._batch.batch, regions, slot)]

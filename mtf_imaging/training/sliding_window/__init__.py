@@ -1,1 +1,0 @@
-"""Networks that slide over an image that is larger than their input."""
