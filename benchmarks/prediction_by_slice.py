@@ -74,7 +74,7 @@ def worker(settings):
     from mtf_imaging.kinds.volumes.segment.predict import predict_cases, run_network
     from mtf_imaging.layout import Layout
     from mtf_imaging.meshes import group
-    from mtf_imaging.training.prediction import NetworkSettings
+    from mtf_imaging.training.prediction import NetworkBuilder
 
     before = memory("VmRSS")
     mi.meshes.join()
@@ -82,7 +82,7 @@ def worker(settings):
     chosen = task(settings["filters"])
     inputs = chosen.inputs(1, (8, 8, 8), dtype="float32", labels=False)
     weights = mi.Program(chosen.predict, inputs, seed=1, may_repeat=True)  # weights do not depend on the size
-    network = NetworkSettings(task=chosen, **options).network_of(weights, sampling.grid)
+    network = NetworkBuilder(task=chosen, **options).network_of(weights, sampling.grid)
     began = time.perf_counter()
     own, volume = group.current(), Path(settings["volume"])
     if own.is_first:

@@ -19,6 +19,7 @@ LEAST = {
     "layers": 5,
     "upstream": 10,
     "program": 8,
+    "network": 10,
     "training": 15,
     "evaluation": 15,
     "data": 15,

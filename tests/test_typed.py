@@ -46,6 +46,7 @@ TYPED = [
     "layers",
     "layout",
     "meshes",
+    "network",
     "ops",
     "processes",
     "program",

@@ -19,7 +19,7 @@ from mtf_imaging.training.checkpoints.best import BestCheckpoint
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.evaluation import Evaluation
 from mtf_imaging.training.observers.evaluator import LOSS, Evaluator, check_measure
-from mtf_imaging.training.prediction import NetworkSettings
+from mtf_imaging.training.prediction import NetworkBuilder
 from mtf_imaging.training.protocols import check_offers, check_takes, replaces
 from mtf_imaging.training.step import TrainingStep
 
@@ -135,7 +135,7 @@ def make_evaluator(
     options: dict[str, Any] = {"layout": layout, "mesh_impl": mesh_impl}
     folder = Path(model_dir)
     window = None if held_out.patch is None else SlidingWindow(held_out.patch)
-    own = NetworkSettings(task=step.task, dtype=step.dtype, progress=progress, window=window, **options)
+    own = NetworkBuilder(task=step.task, dtype=step.dtype, progress=progress, window=window, **options)
     if held_out.any_size and window is None:
         network = by_size(lambda sizes: own.network_of(program, sizes))
     else:

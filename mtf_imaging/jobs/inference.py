@@ -63,12 +63,12 @@ def network_of_run(
       The processes, the network, the images to predict, and the provenance of the checkpoints that were restored. If
       there are no images, the network is None.
     """
-    from mtf_imaging.training.prediction import NetworkSettings, TrainedRuns  # imported here because of TensorFlow
+    from mtf_imaging.training.prediction import NetworkBuilder, TrainedRuns  # imported here because of TensorFlow
 
     task, devices = task_for(own.task, subject.description), own.devices or Devices()
     with joined(devices, own.layout) as group:
         check_agreement(group, own, cases=[image.key for image in images])
-        settings = NetworkSettings(
+        settings = NetworkBuilder(
             task=task,
             dtype=own.dtype,
             layout=Layout.of(own.layout),

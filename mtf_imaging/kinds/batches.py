@@ -14,15 +14,6 @@ T = TypeVar("T")
 BatchNetwork = Callable[[np.ndarray], Sequence[Any]]
 
 
-def batch_network(network: Any) -> BatchNetwork:
-    """Returns the method `predict_batch` of a network, or a function that calls the network for each image."""
-
-    def one_by_one(images: np.ndarray) -> list[Any]:
-        return [network(image) for image in images]
-
-    return getattr(network, "predict_batch", one_by_one)
-
-
 def batches(images: Sequence[T], size: int, key: Callable[[T], Any] = lambda image: None) -> Iterator[list[T]]:
     """Yields images in batches, in their order.
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mtf_imaging.kinds.prediction_record import PredictionFiles, PredictionRecord
     from mtf_imaging.network.network import Network
     from mtf_imaging.settings.inference import EvaluateSettings, PredictSettings
-    from mtf_imaging.training.prediction import NetworkSettings, TrainedRuns
+    from mtf_imaging.training.prediction import NetworkBuilder, TrainedRuns
     from mtf_imaging.training.task import Task
 
 
@@ -280,7 +280,7 @@ class PredictedImages(Protocol):
           input_path, output_path: the same as in `plan_predictions`.
         """
 
-    def network(self, settings: "NetworkSettings", runs: "TrainedRuns", images: Sequence[Any]) -> "Network":
+    def network(self, settings: "NetworkBuilder", runs: "TrainedRuns", images: Sequence[Any]) -> "Network":
         """Builds the trained network.
 
         Args:

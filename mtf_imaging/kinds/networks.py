@@ -9,7 +9,7 @@ from mtf_imaging.settings.setting import check_choice
 from mtf_imaging.settings.values import DTYPES
 
 if TYPE_CHECKING:
-    from mtf_imaging.training.prediction import NetworkSettings, TrainedRuns
+    from mtf_imaging.training.prediction import NetworkBuilder, TrainedRuns
     from mtf_imaging.training.task import Task
 
 
@@ -35,7 +35,7 @@ def is_alone() -> bool:
 
 
 def trained_network(
-    settings: "NetworkSettings",
+    settings: "NetworkBuilder",
     runs: "TrainedRuns",
     grids: Sequence[tuple[int, ...]],
     flips: Sequence[int] = (),

@@ -27,7 +27,7 @@ _logger = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class NetworkSettings:
+class NetworkBuilder:
     """How the network of a task is built.
 
     Attributes:
@@ -155,7 +155,7 @@ def predictor(
       CheckpointError: there is no checkpoint, or it belongs to another network.
       ConfigError: the window is larger than an image, or the checkpoint is damaged.
     """
-    settings = NetworkSettings(
+    settings = NetworkBuilder(
         task=task,
         dtype=dtype,
         layout=Layout.of(layout, mesh_shape),
@@ -196,7 +196,7 @@ class TrainedRuns:
     on_restored: Callable[[str | Path, str], object] = lambda folder, path: None
 
     def networks(
-        self, settings: NetworkSettings, sizes: Sequence[int], other_sizes: Sequence[Sequence[int]] | None = ()
+        self, settings: NetworkBuilder, sizes: Sequence[int], other_sizes: Sequence[Sequence[int]] | None = ()
     ) -> tuple[list[Network], Program]:
         """Builds a network for each run.
 
@@ -246,7 +246,7 @@ class TrainedRuns:
 
 def _of_several_sizes(
     first: Network,
-    settings: NetworkSettings,
+    settings: NetworkBuilder,
     program: Program,
     sizes: tuple[int, ...],
     other_sizes: Sequence[Sequence[int]] | None,

@@ -26,7 +26,7 @@ from mtf_imaging.network.averages import ensemble, flipped
 from mtf_imaging.training.frozen import Frozen
 from mtf_imaging.training.micro_batches import MicroBatches, part_inputs
 from mtf_imaging.training.optimizers import SGD, Adam
-from mtf_imaging.training.prediction import NetworkSettings
+from mtf_imaging.training.prediction import NetworkBuilder
 from mtf_imaging.training.step import training_step
 from tests import harness
 from tests.jobs import together
@@ -434,7 +434,7 @@ def predicted(sizes, flips, mesh_shape, layout):
       (the region of this process, its probabilities by slices, the whole probabilities, the regions of all processes).
     """
     task = _task(norm="batch")
-    settings = NetworkSettings(task=task, dtype="float64", layout=Layout.parse(mesh_shape, layout))
+    settings = NetworkBuilder(task=task, dtype="float64", layout=Layout.parse(mesh_shape, layout))
     networks = []
     for seed in range(2):
         inputs = task.inputs(1, sizes, dtype="float64", labels=False)

@@ -27,7 +27,7 @@ from mtf_imaging.network.averages import ensemble, flipped
 from mtf_imaging.network.network import by_size
 from mtf_imaging.network.uncertainty import with_entropy
 from mtf_imaging.network.windows import SlidingWindow
-from mtf_imaging.training.prediction import NetworkSettings
+from mtf_imaging.training.prediction import NetworkBuilder
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Setup:
         """Returns networks with random weights, which do not depend on the layout."""
         task = Segmentation(UNet3D(base_filters=2, depth=2, convs=1, norm="instance"), labels=description)
         window = None if self.window is None else SlidingWindow(self.window)
-        own = NetworkSettings(task=task, dtype="float64", layout=Layout.parse(mesh_shape, layout), window=window)
+        own = NetworkBuilder(task=task, dtype="float64", layout=Layout.parse(mesh_shape, layout), window=window)
         networks = []
         for seed in range(self.networks):
             inputs = task.inputs(1, self.sampling.grids[0], dtype="float64", labels=False)
@@ -142,7 +142,7 @@ def slid(sizes, window, mesh_shape="", layout=""):
     """Returns the slab of the prediction that this process receives, its region, and the whole prediction."""
     task = Squared()
     weights = mi.Program(task.predict, task.inputs(1, window, dtype="float32", labels=False), may_repeat=True)
-    own = NetworkSettings(task=task, layout=Layout.parse(mesh_shape, layout), window=SlidingWindow(window))
+    own = NetworkBuilder(task=task, layout=Layout.parse(mesh_shape, layout), window=SlidingWindow(window))
     network = own.network_of(weights, window)
     image = np.random.default_rng(0).random((*sizes, 1)).astype(np.float32)
     slices = network.slices(sizes)

@@ -14,7 +14,7 @@ from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.network.averages import flipped
 from mtf_imaging.network.network import of_function
 from mtf_imaging.settings.values import check_flips
-from mtf_imaging.training.prediction import NetworkSettings, TrainedRuns
+from mtf_imaging.training.prediction import NetworkBuilder, TrainedRuns
 
 SIZES = (4, 3, 2)
 IMAGE = np.random.default_rng(0).integers(0, 64, (*SIZES, 1)).astype(np.float32)
@@ -90,14 +90,14 @@ def test_memory_is_one_sum_and_one_result():
 def test_evaluate_and_predict_average_over_flips(monkeypatch, tmp_path):
     own = of_function(oracle, 1, 2)
     monkeypatch.setattr(TrainedRuns, "networks", lambda *arguments: ([own], None))
-    network = trained_network(NetworkSettings(task=object()), TrainedRuns([tmp_path]), [(16, 16, 16)], (0, 2))
+    network = trained_network(NetworkBuilder(task=object()), TrainedRuns([tmp_path]), [(16, 16, 16)], (0, 2))
     np.testing.assert_array_equal(network(IMAGE), by_hand(IMAGE, ("x", "z")))
 
 
 def test_a_real_network_under_a_layout():
     task, sizes = LiverTumorSegmentation(UNet3D(base_filters=2, depth=2, convs=1)), (5, 4, 4)
     program = mi.Program(task.predict, task.inputs(1, sizes, labels=False))
-    network = NetworkSettings(task=task, layout=Layout.parse("rows:2", "x:rows")).network_of(program, sizes)
+    network = NetworkBuilder(task=task, layout=Layout.parse("rows:2", "x:rows")).network_of(program, sizes)
     image = np.random.default_rng(1).random((*sizes, 1)).astype(np.float32)
     mirrored = network(np.ascontiguousarray(image[::-1]))[::-1]
     np.testing.assert_allclose(flipped(network, (0,))(image), (network(image) + mirrored) / 2, rtol=1e-6)

@@ -24,7 +24,7 @@ from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.network.averages import flipped
 from mtf_imaging.settings.inference import EvaluateSettings
 from mtf_imaging.training.optimizers import Adam
-from mtf_imaging.training.prediction import NetworkSettings, TrainedRuns, predictor
+from mtf_imaging.training.prediction import NetworkBuilder, TrainedRuns, predictor
 from tests.jobs.launched import GIN, launch
 from tests.scores import read_scores
 
@@ -269,7 +269,7 @@ def test_an_ensemble_equals_the_mean_of_the_probabilities_of_its_folds(folder, t
     volume = read_volume(folder / "cases/volume-3.nii")
     runs = [folder / f"cv/fold_{fold}" for fold in range(FOLDS)]
     axes = ["xyz".index(axis) for axis in flips]
-    network = trained_network(NetworkSettings(task=task(), layout=layout), TrainedRuns(runs), [SAMPLING.grid], axes)
+    network = trained_network(NetworkBuilder(task=task(), layout=layout), TrainedRuns(runs), [SAMPLING.grid], axes)
     for _ in range(2):  # the weights of the first fold come back for the next case
         np.testing.assert_array_equal(network(network_input(volume, SAMPLING)), mean)
     shared = {"task": task(), "model_dir": folder / "cv", "ensemble": True, "progress": False, "cleanup": "none"}

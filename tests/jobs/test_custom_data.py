@@ -14,7 +14,7 @@ from mtf_imaging.jobs.predicting import predict
 from mtf_imaging.kinds.all_kinds import open_subject
 from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.models.resnet import Classification, GeneratedImages, ResNet
-from mtf_imaging.training.prediction import predictor
+from mtf_imaging.training.prediction import NetworkBuilder, TrainedRuns, predictor
 
 READS = "Evaluation and prediction read volumes with the axes x, y, z and one channel for it. Fix: predict .npy files"
 TASK = Classification(ResNet(classes=4, blocks=(1, 1), base_filters=4))
@@ -54,7 +54,7 @@ def run_of(folder, **facts):
 
 
 def network_of(run, task, images, **settings):
-    return open_subject(run, Inference(**settings)).network(task, [run], "last", images)
+    return open_subject(run, Inference(**settings)).network(NetworkBuilder(task=task), TrainedRuns([run]), images)
 
 
 def test_images_with_other_axes_are_no_volumes(tmp_path):

@@ -40,7 +40,7 @@ from mtf_imaging.models.resnet import Classification, GeneratedImages, ResNet
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, Segmentation, UNet3D
 from mtf_imaging.network.windows import SlidingWindow
 from mtf_imaging.training.optimizers import Adam
-from mtf_imaging.training.prediction import NetworkSettings, TrainedRuns, predictor
+from mtf_imaging.training.prediction import NetworkBuilder, TrainedRuns, predictor
 from tests.evaluation.descriptions import REGIONS
 from tests.jobs.isolated import Isolated
 from tests.jobs.object_network import CATEGORIES, TinyDetection, write_objects_folder
@@ -176,7 +176,7 @@ def test_each_volume_gets_its_grid(folder, isolated, tmp_path):
     assert len(sampling.grids) == 2
     names = [f"grid_{'x'.join(map(str, grid))}" for grid in sampling.grids]
     assert [one.name for one in card.signatures] == ["serving_default", *names, "volume"]
-    network = trained_network(NetworkSettings(task=LIVER), TrainedRuns([tmp_path / "run"]), sampling.grids)
+    network = trained_network(NetworkBuilder(task=LIVER), TrainedRuns([tmp_path / "run"]), sampling.grids)
     used = set()
     for volume in cases(folder):
         own = sampling.choose(volume.geometry.shape, volume.geometry.spacing)
@@ -207,7 +207,7 @@ def test_a_sliding_window(folder, isolated, tmp_path, dtype):
     assert "The network computes windows of 8 x 4 x 4 voxels" in (tmp_path / "model/README.md").read_text()
     sampling = open_records(folder / "buckets").sampling
     runs = [tmp_path / f"cv/fold_{seed}" for seed in range(2)]
-    sliding = NetworkSettings(task=LIVER, window=SlidingWindow((8, 4, 4), 0.75), dtype=dtype)
+    sliding = NetworkBuilder(task=LIVER, window=SlidingWindow((8, 4, 4), 0.75), dtype=dtype)
     network = trained_network(sliding, TrainedRuns(runs), sampling.grids, (1,))
     for volume in cases(folder):
         own = sampling.choose(volume.geometry.shape, volume.geometry.spacing)
@@ -249,12 +249,12 @@ def test_an_ensemble_with_flips(folder, isolated, tmp_path):
     card = export(LIVER, tmp_path / "cv", tmp_path / "model", ensemble=True, flips=flips)
     assert card.runs == (("fold_0", 1), ("fold_1", 1), ("fold_2", 1))
     runs = [tmp_path / f"cv/fold_{fold}" for fold in range(3)]
-    network = trained_network(NetworkSettings(task=LIVER), TrainedRuns(runs), [(12, 10, 9)], (0, 2))
+    network = trained_network(NetworkBuilder(task=LIVER), TrainedRuns(runs), [(12, 10, 9)], (0, 2))
     image = np.random.default_rng(0).integers(-900, 900, (12, 10, 9)).astype(np.float32)
     found = isolated.call(tmp_path / "model", "serving_default", image=image)["probabilities"]
     expected = network(np.clip(image[..., None] / 1024 + 0.5, 0, 1).astype(np.float32))
     np.testing.assert_array_equal(found, expected)
-    alone = trained_network(NetworkSettings(task=LIVER), TrainedRuns(runs[:1]), [(12, 10, 9)], (0, 2))
+    alone = trained_network(NetworkBuilder(task=LIVER), TrainedRuns(runs[:1]), [(12, 10, 9)], (0, 2))
     assert np.abs(alone(np.clip(image[..., None] / 1024 + 0.5, 0, 1).astype(np.float32)) - expected).max() > 1e-4
     check_graph(tmp_path / "model")
 

@@ -18,7 +18,7 @@ from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.network.windows import SlidingWindow
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.optimizers import Adam
-from mtf_imaging.training.prediction import NetworkSettings
+from mtf_imaging.training.prediction import NetworkBuilder
 from mtf_imaging.training.step import TrainingStep
 
 TASK = LiverTumorSegmentation(UNet3D(base_filters=2, depth=2, convs=1, norm="group", norm_groups=1))
@@ -159,7 +159,7 @@ def test_held_out_cases_are_scored_with_windows(folder, tmp_path):
     evaluator.begin(1)
     evaluator.close()
     image = np.random.default_rng(0).random((16, 16, 16, 1))
-    own = NetworkSettings(task=TASK, dtype="float64", window=SlidingWindow((8, 8, 8)))
+    own = NetworkBuilder(task=TASK, dtype="float64", window=SlidingWindow((8, 8, 8)))
     expected = own.network_of(program, ())(image)
     np.testing.assert_allclose(networks[0](image), expected, rtol=1e-10)
     assert expected.shape == (16, 16, 16, 3)

@@ -13,15 +13,15 @@ from mtf_imaging.kinds.objects import prediction as objects
 from mtf_imaging.kinds.objects.scoring.detections import Detections
 from mtf_imaging.kinds.photos import prediction as photos
 from mtf_imaging.kinds.prediction_record import PredictionRecord
+from mtf_imaging.network.network import of_function
 from tests.jobs.object_network import CATEGORIES, write_objects_folder
 from tests.jobs.photo_network import CLASSES, write_photos
 
 SIZE = "height:16,width:24"
 
 
-def even(image):
-    """Returns equal probabilities of three classes."""
-    return np.full((*image.shape[:2], 3), 1 / 3, np.float32)
+# Equal probabilities of three classes.
+EVEN = of_function(lambda image: np.full((*image.shape[:2], 3), 1 / 3, np.float32), 3, 3)
 
 
 def check(error, folder, keys, kind):
@@ -59,13 +59,13 @@ def test_photos(tmp_path, monkeypatch):
     planned = subject.plan_predictions(folder, tmp_path / "out", False)
     own = SimpleNamespace(input=folder, output=tmp_path / "out", progress=False)
     with pytest.raises(DataError) as caught:
-        predict(subject, planned.pairs, even, own)
+        predict(subject, planned.pairs, EVEN, own)
     check(caught.value, folder / "images", ["photo_1", "photo_4"], "2 of 6 images")
     assert sorted(path.stem for path in (tmp_path / "out").glob("*.png")) == [f"photo_{n}" for n in (0, 2, 3, 5)]
 
     own = SimpleNamespace(input_dir=folder, output_dir=tmp_path / "scores", num_pictures=1, progress=False)
     with pytest.raises(DataError) as caught:
-        subject.evaluate(subject.find_labeled(folder, own.output_dir), even, own)
+        subject.evaluate(subject.find_labeled(folder, own.output_dir), EVEN, own)
     check(caught.value, folder / "images", ["photo_1", "photo_4"], "2 of 6 photos")
     assert len([*(tmp_path / "scores/predictions").iterdir()]) == 4
     assert not (tmp_path / "scores/metrics.json").exists()
@@ -85,11 +85,11 @@ def test_objects(tmp_path, monkeypatch):
     own = SimpleNamespace(input=folder, output=tmp_path / "out", progress=False)
     planned = subject.plan_predictions(own.input, own.output, False)
     with pytest.raises(DataError) as caught:
-        predict(subject, planned.pairs, even, own)
+        predict(subject, planned.pairs, EVEN, own)
     check(caught.value, folder / "train", keys, f"2 of {len(planned.pairs)} images")
     assert len([*(tmp_path / "out").rglob("*.png")]) == len(planned.pairs) - 2
 
     own = SimpleNamespace(input_dir=folder, output_dir=tmp_path / "scores", num_pictures=1, progress=False)
     with pytest.raises(DataError) as caught:
-        subject.evaluate(subject.find_labeled(folder, own.output_dir), None, own)
+        subject.evaluate(subject.find_labeled(folder, own.output_dir), EVEN, own)
     check(caught.value, folder / "train", keys, f"2 of {len(images)} images")

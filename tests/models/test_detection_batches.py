@@ -7,7 +7,7 @@ import tensorflow as tf
 import mtf_imaging as mi
 from mtf_imaging.layout import Layout
 from mtf_imaging.models.detection import Anchors, ObjectDetection, RetinaNet
-from mtf_imaging.training.prediction import NetworkSettings
+from mtf_imaging.training.prediction import NetworkBuilder
 from tests.models import detection_programs, mask_rcnn_programs
 from tests.models.tiny_backbone import TinyBackbone
 
@@ -30,8 +30,8 @@ def test_a_batch_has_the_detections_of_its_images(name, mesh):
         program = mask_rcnn_programs.train_program(task, SIZE)
     options = {"task": task, "dtype": "float64", "layout": Layout.parse(mesh, LAYOUTS[mesh])}
     for size in (SIZE, SCALED):
-        one = NetworkSettings(**options | {"layout": mi.Layout.parse("", "")}).network_of(program, size)
-        batch = NetworkSettings(**options, batch_size=3).network_of(program, size)
+        one = NetworkBuilder(**options | {"layout": mi.Layout.parse("", "")}).network_of(program, size)
+        batch = NetworkBuilder(**options, batch_size=3).network_of(program, size)
         images = np.random.default_rng(0).standard_normal((3, *size, 3))
         expected = [one(image) for image in images]
         assert sum((result["scores"] > 0).sum() for result in expected) > 4

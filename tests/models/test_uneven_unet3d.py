@@ -15,7 +15,7 @@ from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.held_out_loss import HeldOutLoss
 from mtf_imaging.training.micro_batches import MicroBatches, part_inputs
 from mtf_imaging.training.optimizers import SGD, Adam
-from mtf_imaging.training.prediction import NetworkSettings
+from mtf_imaging.training.prediction import NetworkBuilder
 from mtf_imaging.training.step import training_step
 from tests.models.test_unet3d import assert_equal, batch, build_program
 from tests.ops.windows_of_any_size import devices
@@ -142,7 +142,7 @@ def test_a_large_image_trains_evaluates_and_predicts_as_on_one_processor():
         program = mi.Program(training_step(task, Adam(0.003)), inputs, **options)
         losses = _steps(program, sizes, range(8), 1)
         held_out = HeldOutLoss(task, inputs, variables=program, **options)([batch(sizes, 1, 99)])
-        predict = NetworkSettings(task=task, dtype="float64", **options).network_of(program, sizes)
+        predict = NetworkBuilder(task=task, dtype="float64", **options).network_of(program, sizes)
         results.append((losses, held_out, predict(batch(sizes, 1, 100)["image"][0])))
     for value, expected in zip(results[1], results[0], strict=True):
         np.testing.assert_allclose(value, expected, rtol=1e-9)

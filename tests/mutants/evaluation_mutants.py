@@ -87,14 +87,14 @@ MUTANTS = [
         ),
     ),
     *mutants(
-        "mtf_imaging/evaluation/averaging/flips.py",
+        "mtf_imaging/network/averages.py",
         "tests/evaluation/test_flips.py exact or symmetric or real_network",
-        ("return np.flip(predict(np.flip(image, subset)), subset)", "return predict(np.flip(image, subset))"),
+        ("np.flip(own.predict(np.flip(moved, of_batch)), of_batch)", "own.predict(np.flip(moved, of_batch))"),
         ("for number in range(len(axes) + 1) for subset", "for number in range(len(axes)) for subset"),
-        ("axes = [axis_names.index(name) for name in flips]", "axes = [2 - axis_names.index(name) for name in flips]"),
+        ("tuple(axis + 1 for axis in axes)", "tuple(3 - axis for axis in axes)"),
     ),
     *mutants(
-        "mtf_imaging/evaluation/averaging/averages.py",
+        "mtf_imaging/network/averages.py",
         "tests/evaluation/test_flips.py tests/test_doctests.py exact or averaging or modified or wider",
         ("total /= len(runs)", "total /= max(1, len(runs) - 1)"),
         ("np.array(result, np.promote_types(result.dtype, np.float32))", "np.asarray(result)"),

@@ -131,7 +131,7 @@ MUTANTS = [
         ("        if self._is_due(step + 1) and", "        if self._is_due(step) and"),
     ),
     *mutants(
-        "mtf_imaging/training/sliding_window/windows.py",
+        "mtf_imaging/network/windows.py",
         "tests/training/test_sliding_windows.py",
         ("_SIGMA = 1 / 8", "_SIGMA = 1 / 4"),
         ("np.arange(window) - (window - 1) / 2", "np.arange(window) - window / 2"),
@@ -145,17 +145,17 @@ MUTANTS = [
         ("any(n < own for n, own", "any(n <= own for n, own", "", "tests/training/test_sliding_network.py"),
     ),
     *mutants(
-        "mtf_imaging/training/sliding_window/network.py",
+        "mtf_imaging/network/sliding.py",
         "tests/training/test_sliding_network.py",
         ("chosen[min(slot, len(chosen) - 1)]", "chosen[min(slot, 0)]"),
-        ("self.outputs[self.group.index])] += weighted", "self.outputs[self.group.index])] = weighted"),
+        ("self._outputs[self._group.index])] += weighted", "self._outputs[self._group.index])] = weighted"),
         ("np.promote_types(results.dtype, np.float32)", "results.dtype"),
         ("[own[at] for own, at in places]", "[own[at] for own, at in reversed([*places])]"),
     ),
     *mutants(
         "mtf_imaging/training/prediction.py",
         "tests/training/test_sliding_network.py",
-        ("if window is None and (other_sizes", "if (other_sizes"),
+        ("if settings.window is None and (other_sizes", "if (other_sizes"),
         ('layout.slices_per_dimension.get("batch", 1)', "1"),
     ),
     *mutants(

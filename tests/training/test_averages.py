@@ -12,7 +12,7 @@ from mtf_imaging.training.averages import averaged
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.checkpoints.initial_weights import InitialWeights
 from mtf_imaging.training.optimizers import SGD, Adafactor, Adam, Optimizer
-from mtf_imaging.training.prediction import NetworkSettings, predictor
+from mtf_imaging.training.prediction import NetworkBuilder, predictor
 from mtf_imaging.training.step import TrainingStep
 from tests.training import two_layers
 from tests.training.two_layers import batches, compute, values, weights
@@ -110,7 +110,7 @@ def test_predictions_use_the_averages(tmp_path, layout):
         step(**batch)
     Checkpoints(tmp_path, step.program).save()
     before = values(step.program)
-    predict = NetworkSettings(**NETWORK).network_of(step.program, SIZES)
+    predict = NetworkBuilder(**NETWORK).network_of(step.program, SIZES)
     last = predict(IMAGE)
     with averaged(step.program):
         average = predict(IMAGE)

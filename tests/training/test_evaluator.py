@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from mtf_imaging.errors import ConfigError, Interrupted, TrainingError
+from mtf_imaging.network.network import of_function
 from mtf_imaging.training.checkpoints import files as checkpoint_files
 from mtf_imaging.training.checkpoints.best import BestCheckpoint
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
@@ -57,7 +58,7 @@ def run(
     evaluator = Evaluator(
         folder / "eval",
         evaluate,
-        predict,
+        of_function(predict, 8, 1),
         program=program,
         checkpoints=checkpoints,
         best=BestCheckpoint(folder / "best", program),

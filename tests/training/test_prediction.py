@@ -8,7 +8,7 @@ from mtf_imaging.layout import ONE_PROCESSOR, Layout
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.optimizers import Adam
-from mtf_imaging.training.prediction import NetworkSettings, predictor
+from mtf_imaging.training.prediction import NetworkBuilder, predictor
 from mtf_imaging.training.step import training_step
 
 SIZES = (8, 4, 4)
@@ -32,7 +32,7 @@ def test_it_follows_the_program_that_trains(tmp_path, layout):
     task = LiverTumorSegmentation(UNet3D(base_filters=1, depth=2, convs=1))
     network = {"task": task, "dtype": "float64", **layout}
     program = mi.Program(training_step(task, Adam(0.1)), task.inputs(2, SIZES, dtype="float64"), **layout)
-    predict = NetworkSettings(**network).network_of(program, SIZES)
+    predict = NetworkBuilder(**network).network_of(program, SIZES)
     before = predict(image)
     assert before.shape == (*SIZES, 3)
     program(**batch)
@@ -67,7 +67,7 @@ def test_a_prediction_may_be_a_dict(layout):
     image = np.random.default_rng(0).random((4, 6, 1))
     task = TwoParts()
     program = mi.Program(training_step(task, Adam(0.1)), task.inputs(1, (4, 6), dtype="float64", labels=True))
-    result = NetworkSettings(task=task, dtype="float64", layout=layout).network_of(program, (4, 6))(image)
+    result = NetworkBuilder(task=task, dtype="float64", layout=layout).network_of(program, (4, 6))(image)
     assert result.keys() == {"rows", "all"}
     np.testing.assert_allclose(result["rows"], image.mean(axis=(1, 2)))
     np.testing.assert_allclose(result["all"], image.mean())

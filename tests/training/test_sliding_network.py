@@ -19,7 +19,7 @@ from mtf_imaging.network.windows import SlidingWindow, Windows
 from mtf_imaging.training import prediction
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.optimizers import Adam
-from mtf_imaging.training.prediction import NetworkSettings, TrainedRuns, predictor
+from mtf_imaging.training.prediction import NetworkBuilder, TrainedRuns, predictor
 from mtf_imaging.training.step import training_step
 
 WINDOW = SlidingWindow((4, 4, 4))
@@ -130,7 +130,7 @@ def networks(task, layout=ONE_PROCESSOR, window=None, sizes=IMAGE.shape[:3], see
     inputs = task.inputs(1, (4, 4, 4), dtype="float64", labels=False)
     weights = mi.Program(task.predict, inputs, seed=seed)
     options = {"task": task, "dtype": "float64", "layout": layout, "mesh_impl": "stacked"}
-    return NetworkSettings(**options, window=window).network_of(weights, sizes)
+    return NetworkBuilder(**options, window=window).network_of(weights, sizes)
 
 
 LAYOUTS = {
@@ -211,7 +211,7 @@ def test_one_program_serves_several_grids(run, monkeypatch):
 
     monkeypatch.setattr(prediction, "Program", program)
     grids = [(9, 6, 4), (5, 8, 7)]
-    own, runs = NetworkSettings(task=Convolution(3), window=WINDOW), TrainedRuns([run])
+    own, runs = NetworkBuilder(task=Convolution(3), window=WINDOW), TrainedRuns([run])
     network = trained_network(own, runs, grids)
     for grid in grids:
         image = np.random.default_rng(2).random((*grid, 1)).astype(np.float32)

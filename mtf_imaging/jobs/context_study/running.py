@@ -88,7 +88,7 @@ def _train(own: Trainings, settings: "TrainSettings", seed: int) -> dict[str, An
     from mtf_imaging.jobs.explaining import explain_step
     from mtf_imaging.jobs.training import run_training
     from mtf_imaging.network.windows import SlidingWindow
-    from mtf_imaging.training.prediction import NetworkSettings
+    from mtf_imaging.training.prediction import NetworkBuilder
 
     manifest, data = open_records(own.data_dir), as_training_data(settings.data)
     records: Any = data.data_set
@@ -104,7 +104,7 @@ def _train(own: Trainings, settings: "TrainSettings", seed: int) -> dict[str, An
     def watch(program: "Program", step: "TrainingStep", layout: "Layout") -> Course:
         cost.append(explain_step(step, layout).plan)
         sliding = None if window is None else SlidingWindow(window)
-        own = NetworkSettings(task=step.task, dtype=step.dtype, layout=layout, window=sliding)
+        own = NetworkBuilder(task=step.task, dtype=step.dtype, layout=layout, window=sliding)
         network = own.network_of(program, grid)
         courses.append(Course(lambda: volumes.score(network), settings.num_steps, budget))
         return courses[0]

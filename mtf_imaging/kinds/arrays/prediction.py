@@ -38,7 +38,7 @@ from mtf_imaging.network.network import Network
 
 if TYPE_CHECKING:
     from mtf_imaging.settings.inference import PredictSettings
-    from mtf_imaging.training.prediction import NetworkSettings, TrainedRuns
+    from mtf_imaging.training.prediction import NetworkBuilder, TrainedRuns
 
 NPY = ImageFormat("NumPy", (".npy",), ".npy")
 _ONE, _SEVERAL = ".npy", ".npz"  # the endings of predictions with one output, and with several
@@ -135,7 +135,7 @@ class Prediction(volumes.Prediction):
         )
         return PredictionFiles((*images,), folder=output_path if is_folder(input_path, output_path) else None)
 
-    def network(self, settings: "NetworkSettings", runs: "TrainedRuns", images: Sequence[Any]) -> Network:
+    def network(self, settings: "NetworkBuilder", runs: "TrainedRuns", images: Sequence[Any]) -> Network:
         from mtf_imaging.training.task import task_inputs  # imported here because it imports TensorFlow
 
         inputs = {name: shape for name, (shape, _) in task_inputs(settings.task, 1, self._sizes, labels=False).items()}

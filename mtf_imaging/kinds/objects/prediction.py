@@ -54,7 +54,7 @@ from mtf_imaging.settings.values import check_flips, check_scales
 
 if TYPE_CHECKING:
     from mtf_imaging.settings.inference import EvaluateSettings, PredictSettings
-    from mtf_imaging.training.prediction import NetworkSettings, TrainedRuns
+    from mtf_imaging.training.prediction import NetworkBuilder, TrainedRuns
 
 _SPLIT = "the held-out images are those of a split, which split names"
 _IDLE = {
@@ -122,7 +122,7 @@ class Prediction(FileImages):
         shared = output.detections, output.images
         return PredictionFiles((*images,), shared, output_path if is_folder(input_path, output_path) else None)
 
-    def network(self, settings: "NetworkSettings", runs: "TrainedRuns", images: Sequence[ObjectImage]) -> Network:
+    def network(self, settings: "NetworkBuilder", runs: "TrainedRuns", images: Sequence[ObjectImage]) -> Network:
         self._threshold = getattr(settings.task, "nms_threshold", NMS_THRESHOLD)
         first, *others = dict.fromkeys(input_size(self._size, scale) for scale in self._scales)
         settings = dataclasses.replace(settings, batch_size=self._settings.eval_batch_size)

@@ -51,7 +51,7 @@ from mtf_imaging.settings.values import check_flips, check_scales
 
 if TYPE_CHECKING:
     from mtf_imaging.settings.inference import EvaluateSettings, PredictSettings
-    from mtf_imaging.training.prediction import NetworkSettings, TrainedRuns
+    from mtf_imaging.training.prediction import NetworkBuilder, TrainedRuns
 
 _logger = logging.getLogger(__name__)
 _IDLE = {
@@ -119,7 +119,7 @@ class Prediction(FileImages):
         images = (ImageFiles((photo.image,), (*output_files(photo, input_path, output_path),)) for photo, _ in pairs)
         return PredictionFiles((*images,), folder=output_path if is_folder(input_path, output_path) else None)
 
-    def network(self, settings: "NetworkSettings", runs: "TrainedRuns", images: Sequence[Photo]) -> Network:
+    def network(self, settings: "NetworkBuilder", runs: "TrainedRuns", images: Sequence[Photo]) -> Network:
         self._multiple = prediction_multiple(settings.task)
         # The size of the first photo to predict, so that its program is built first.
         height, width = scaled_size(photo_size(images[0].image), self._scales[0])

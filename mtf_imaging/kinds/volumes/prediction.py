@@ -36,7 +36,7 @@ from mtf_imaging.settings.values import check_flips
 
 if TYPE_CHECKING:
     from mtf_imaging.settings.inference import EvaluateSettings, PredictSettings
-    from mtf_imaging.training.prediction import NetworkSettings, TrainedRuns
+    from mtf_imaging.training.prediction import NetworkBuilder, TrainedRuns
 
 _logger = logging.getLogger(__name__)
 _IDLE = {
@@ -105,7 +105,7 @@ class Prediction(PredictedImages):
     def prediction_files(self, pairs: list[tuple[Case, Path]], input_path: Path, output_path: Path) -> PredictionFiles:
         return prediction_files(pairs, input_path, output_path, self._maps)
 
-    def network(self, settings: "NetworkSettings", runs: "TrainedRuns", images: Sequence[Case]) -> Network:
+    def network(self, settings: "NetworkBuilder", runs: "TrainedRuns", images: Sequence[Case]) -> Network:
         settings = dataclasses.replace(settings, window=self._sliding_window)
         flips = [AXIS_NAMES.index(name) for name in check_flips(self._settings.flips)]
         if not self._maps.uncertainty:
