@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from mtf_imaging.evaluation.resolution_study import mean_and_range
+from benchmarks.tables import markdown, mean_and_range, read_rows
 from mtf_imaging.files.atomic import atomic_path
 
 _MASKS = ("liver", "lesion")
@@ -41,12 +41,9 @@ def write_scores(rows: Sequence[Sequence[str]], path: Path) -> None:
 
 def scores_table(path: Path) -> str:
     """Returns a Markdown table with the mean and range of each score over the seeds."""
-    with open(path, newline="") as file:
-        rows = list(csv.DictReader(file))
-    seeds = len({row["seed"] for row in rows})
-    lines = [f"| Dice, {seeds} seeds | liver | lesion |", "| --- | --- | --- |"]
+    rows, lines = read_rows(path), []
     for case in dict.fromkeys(row["case"] for row in rows):
         own = [row for row in rows if row["case"] == case]
         cells = (mean_and_range([float(row[mask]) for row in own]) for mask in _MASKS)
-        lines.append(f"| {case} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        lines.append([case, *cells])
+    return markdown([f"Dice, {len({row['seed'] for row in rows})} seeds", *_MASKS], lines)

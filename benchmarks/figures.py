@@ -3,10 +3,10 @@
     python -m benchmarks.figures --output_dir figures                        # an hour on 2 cores
     python -m benchmarks.figures --output_dir figures --real_ct_dir FOLDER   # includes real CTs
 
-Each score is a mean over at least three seeds with its range. `mtf-imaging study` and `benchmarks.learning` run the
-trainings, so this command resumes after an interruption. It keeps the scores of all runs in docs/figures/ and builds
-the tables and the figures of the documentation from these files. FOLDER contains LiTS cases in train/ and held-out
-cases in test/; real CTs take 4 more hours.
+Each score is a mean over at least three seeds with its range. `benchmarks.resolution_study`, `benchmarks.context_study`
+and `benchmarks.learning` run the trainings, so this command resumes after an interruption. It keeps the scores of all
+runs in docs/figures/ and builds the tables and the figures of the documentation from these files. FOLDER contains LiTS
+cases in train/ and held-out cases in test/; real CTs take 4 more hours.
 """
 
 import argparse
@@ -17,11 +17,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import demo_scores
+from benchmarks import demo_scores, resolution_study
+from benchmarks.context_study import table as context_table
 from benchmarks.learning import table as learning_table
 from benchmarks.learning.cases import lost_sizes
-from mtf_imaging.evaluation import context_study
-from mtf_imaging.evaluation.resolution_study import MEASURES, Run, dice_values, mean_and_range, read_study, resolutions
+from benchmarks.resolution_study import MASKS, Run, dice_values
+from benchmarks.tables import markdown, mean_and_range, read_rows
 
 ROOT = Path(__file__).parents[1]
 FIGURES, PICTURES = ROOT / "docs/figures", ROOT / "docs/pictures"
@@ -44,28 +45,18 @@ def measure(output_dir: Path, real_ct_dir: Path | None) -> None:
     """Runs the studies and copies their scores to `FIGURES`."""
     demo_cases = output_dir / "demo_cases"
     if not demo_cases.is_dir():
-        _command("phantom", "--output_dir", demo_cases, "--num_cases", "16", "--seed", "1")
+        _run("mtf_imaging.cli.main", "phantom", "--output_dir", demo_cases, "--num_cases", "16", "--seed", "1")
     job = ["--resolutions", "64", "--seeds", "0,1,2,3,4,5", "--gin_file"]  # 0 is the seed of the demo
-    studies = {"demo": ["--input_dir", demo_cases, *job, "unet3d_demo", "--gin_file", "4x4"]}
-    studies["resolution"] = ["--resolutions", "32,64,96", "--seeds", "1,2,3,4,5"]
+    studies = {"demo": ["--input_dir", demo_cases, *job, "unet3d_demo", "--gin_file", "4x4"], "resolution": []}
     for name, words in studies.items():
-        _command("study", "--output_dir", output_dir / name, *words)
+        _run("benchmarks.resolution_study", "--output_dir", output_dir / name, *words)
         FIGURES.mkdir(exist_ok=True)
-        shutil.copyfile(output_dir / name / "study.csv", FIGURES / f"{name}.csv")
+        shutil.copyfile(output_dir / name / resolution_study.TABLE, FIGURES / f"{name}.csv")
     demo_scores.write_scores(demo_scores.read_runs(output_dir / "demo"), FIGURES / DEMO_CASES)
-    shutil.copyfile(output_dir / "resolution/study.png", PICTURES / "resolution.png")
-    _command("study", "--kind", "context", "--output_dir", output_dir / "context", "--seeds", "1,2,3,4,5")
-    copy_context(output_dir / "context", "context")
+    shutil.copyfile(output_dir / "resolution" / resolution_study.FIGURE, PICTURES / "resolution.png")
+    _context("context", output_dir)
     if real_ct_dir:
-        _command(
-            "study",
-            "--kind",
-            "context",
-            "--output_dir",
-            output_dir / "context_real_ct",
-            *_context_of(real_ct_dir, output_dir),
-        )
-        copy_context(output_dir / "context_real_ct", "context_real_ct")
+        _context("context_real_ct", output_dir, *_context_of(real_ct_dir, output_dir))
         words = ["benchmarks.learning", "--cases", real_ct_dir, "--output_dir"]
         _run(*words, output_dir / "learning")
         _run(*words, output_dir / "equal_steps", "--steps", "400")
@@ -78,7 +69,7 @@ def _context_of(real_ct_dir: Path, output_dir: Path) -> list[object]:
     """Returns the flags of the context study on real CTs."""
     folders = ["--input_dir", real_ct_dir / "train", "--held_out_dir", real_ct_dir / "test"]
     job = ["--gin_file", "unet3d_real_ct", "--gin_param", "Adam.learning_rate=0.003", "--num_steps", "240"]
-    words = [*folders, "--spacing", "3", "--multiple", "2", *job, "--seeds", "1,2,3,4,5"]
+    words = [*folders, "--spacing", "3", "--multiple", "2", *job]
     if sizes := lost_sizes(real_ct_dir):
         table = output_dir / "spacing.csv"
         table.write_text(sizes)
@@ -86,10 +77,11 @@ def _context_of(real_ct_dir: Path, output_dir: Path) -> list[object]:
     return words
 
 
-def copy_context(study: Path, name: str) -> None:
-    """Copies the results of a context study to the documentation."""
-    shutil.copyfile(study / "context.csv", FIGURES / f"{name}.csv")
-    shutil.copyfile(study / "context.png", PICTURES / f"{name}.png")
+def _context(name: str, output_dir: Path, *words: object) -> None:
+    """Runs a context study and copies its results to the documentation."""
+    _run("benchmarks.context_study", "--output_dir", output_dir / name, *words)
+    shutil.copyfile(output_dir / name / context_table.TABLE, FIGURES / f"{name}.csv")
+    shutil.copyfile(output_dir / name / context_table.FIGURE, PICTURES / f"{name}.png")
 
 
 def copy_learning(learning: Path, equal_steps: Path, choices: Path) -> None:
@@ -104,10 +96,10 @@ def copy_learning(learning: Path, equal_steps: Path, choices: Path) -> None:
 def tables() -> dict[str, str]:
     """Returns the documentation's tables in Markdown, from the files in `FIGURES`."""
     return {
-        "quality": quality_table(read_study(FIGURES / "demo.csv"), FIGURES / learning_table.RESULTS),
+        "quality": quality_table(resolution_study.read(FIGURES / "demo.csv"), FIGURES / learning_table.RESULTS),
         "demo": demo_scores.scores_table(FIGURES / DEMO_CASES),
-        "resolution": resolution_table(read_study(FIGURES / "resolution.csv")),
-        **{name: context_study.study_text(context_study.read_study(FIGURES / f"{name}.csv")) for name in CONTEXT},
+        "resolution": resolution_study.text(resolution_study.read(FIGURES / "resolution.csv")),
+        **{name: context_table.text(context_table.read(FIGURES / f"{name}.csv")) for name in CONTEXT},
         "learning": learning_table.text(FIGURES / learning_table.RESULTS),
         "cases": learning_table.by_case(FIGURES / learning_table.CASES),
         "equal_steps": learning_table.text(FIGURES / EQUAL_STEPS),
@@ -117,22 +109,13 @@ def tables() -> dict[str, str]:
 
 def quality_table(demo: Sequence[Run], learning: Path) -> str:
     """Returns a table with one row for the demo and one for real CTs."""
-    real = [row for row in learning_table.read(learning) if row["contender"] == learning_table.BASELINE]
+    real = [row for row in read_rows(learning) if row["contender"] == learning_table.BASELINE]
     steps = f"`unet3d_real_ct`, {real[0]['steps']} steps"
     rows = [
-        [*_DEMO, *(mean_and_range(dice_values(demo, 64, mask)) for mask in ("liver", "lesion"))],
-        [_REAL_CT, steps, *(mean_and_range([float(row[mask]) for row in real]) for mask in ("liver", "lesion"))],
+        [*_DEMO, *(mean_and_range(dice_values(demo, 64, mask)) for mask in MASKS)],
+        [_REAL_CT, steps, *(mean_and_range([float(row[mask]) for row in real]) for mask in MASKS)],
     ]
-    return _markdown(["data", "job, with 8 base filters", "liver Dice per case", "lesion Dice per case"], rows)
-
-
-def resolution_table(runs: Sequence[Run]) -> str:
-    """Returns a table with one row for each resolution."""
-    rows = [
-        [f"{size}^3", *(mean_and_range(dice_values(runs, size, measure)) for measure in MEASURES)]
-        for size in resolutions(runs)
-    ]
-    return _markdown(["Dice", *MEASURES], rows)
+    return markdown(["data", "job, with 8 base filters", "liver Dice per case", "lesion Dice per case"], rows)
 
 
 def with_table(page: str, name: str, table: str) -> str:
@@ -153,15 +136,6 @@ def write_pages() -> None:
     for name, table in tables().items():
         for page in PAGES[name]:
             page.write_text(with_table(page.read_text(), name, table))
-
-
-def _markdown(head: list[str], rows: list[list[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
-
-
-def _command(*words: object) -> None:
-    _run("mtf_imaging.cli.main", *words)
 
 
 def _run(module: str, *words: object) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchmarks.learning import cases, contenders, table
 from benchmarks.learning.contenders import Contender
+from benchmarks.tables import read_rows
 from mtf_imaging.files.atomic import write_bytes
 
 ROOT = Path(__file__).parents[2]
@@ -73,12 +74,12 @@ class Runner:
         run_dir, folder = self._run_dir(contender, seed), self._case_dir(seed)
         shutil.rmtree(run_dir, ignore_errors=True)
         self._train(contender, seed, steps, run_dir, core, SNAPSHOTS)
-        snapshots, predictions = table.read(run_dir / "snapshots.csv"), run_dir
+        snapshots, predictions = read_rows(run_dir / "snapshots.csv"), run_dir
         if not contender.is_keras:
             predictions = run_dir / "evaluation/predictions"
             words = ["--model_dir", run_dir, "--input_dir", folder / "test", *self._table]
             _ours("evaluate", *words, "--output_dir", run_dir / "evaluation", core=core)
-            by_step = {row["step"]: row for row in table.read(run_dir / "eval/scores.csv")}
+            by_step = {row["step"]: row for row in read_rows(run_dir / "eval/scores.csv")}
             snapshots = [row | by_step[row["step"]] for row in snapshots]
         words = ["--reference_dir", folder / "test", "--prediction_dir", predictions]
         _ours("score", *words, "--output_dir", run_dir / "scores")

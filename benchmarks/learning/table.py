@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from benchmarks.learning.contenders import ALL
-from mtf_imaging.evaluation.resolution_study import mean_and_range
+from benchmarks.tables import markdown, mean_and_range, read_rows
 from mtf_imaging.files.atomic import atomic_path
 
 RESULT = "result.json"
@@ -48,24 +48,18 @@ def time_to(rows: Iterable[Sequence[float]], name: str, goal: float) -> float | 
     return next((row[1] for row in rows if row[column] >= goal), None)
 
 
-def read(path: Path) -> list[dict[str, str]]:
-    """Returns the rows of a CSV file as dicts of strings by column."""
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def text(path: Path) -> str:
     """Returns a Markdown table: the mean over seeds, with the range in parentheses.
 
     The column "difference" compares the lesion Dice with the documented job's run of the same seed.
     """
     by_name: dict[str, list[dict[str, str]]] = {}
-    for row in read(path):
+    for row in read_rows(path):
         by_name.setdefault(row["contender"], []).append(row)
     baseline = {row["seed"]: float(row["lesion"]) for row in by_name.get(BASELINE, [])}
     head = ["contender", "seeds", "steps", "CPU s", "lesion", "difference", "liver", "s to lesion 0.50"]
     head += ["s to liver 0.90"]
-    lines = [head, ["---"] * len(head)]
+    lines = []
     for name, rows in by_name.items():
         title = ALL[name].title if name in ALL else name
         seconds = statistics.mean(float(row["cpu_seconds"]) for row in rows)
@@ -75,14 +69,14 @@ def text(path: Path) -> str:
         cells += [mean_and_range(pairs) if pairs and name != BASELINE else "", liver]
         cells += [_times([row[column] for row in rows]) for column in ("lesion_0.50_s", "liver_0.90_s")]
         lines.append(cells)
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+    return markdown(head, lines)
 
 
 def by_case(path: Path) -> str:
     """Returns a Markdown table of the lesion and liver Dice of each case, the mean over seeds."""
-    rows = read(path)
+    rows = read_rows(path)
     cases = list(dict.fromkeys(row["case"] for row in rows))
-    lines = [["contender", *(f"case {case}" for case in cases)], ["---"] * (len(cases) + 1)]
+    lines = []
     for name in dict.fromkeys(row["contender"] for row in rows):
         cells = [f"`{name}`"]
         for case in cases:
@@ -90,7 +84,7 @@ def by_case(path: Path) -> str:
             lesion, liver = (statistics.mean(float(row[mask]) for row in own) for mask in ("lesion", "liver"))
             cells.append(f"{lesion:.3f} / {liver:.3f}")
         lines.append(cells)
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)
+    return markdown(["contender", *(f"case {case}" for case in cases)], lines)
 
 
 def _times(values: Sequence[str]) -> str:
@@ -110,7 +104,7 @@ def draw(
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    rows = read(path)
+    rows = read_rows(path)
     figure, axes = pyplot.subplots(1, 2, figsize=(9, 3.6), sharex=True)
     for axis, mask in zip(axes, ("lesion", "liver"), strict=True):
         for name in names:

@@ -94,8 +94,6 @@ def kill_once(whole: Undisturbed, moment: Moment, place: Path) -> dict[str, obje
     out.mkdir(parents=True)
     process = commands.start(whole.writer.words(whole.good, out), out)
     moment.wait(process, out, whole)
-    if whole.writer.in_session:
-        commands.kill(process)
     process.kill()
     process.join()
     left = settled(out)

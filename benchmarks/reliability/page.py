@@ -1,11 +1,12 @@
 """Writes the tables of docs/evidence/reliability.md from the results in docs/figures/."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks.figures import FIGURES, with_table
 from benchmarks.reliability import bad_inputs, environment, full_disk, kills, processes
 from benchmarks.reliability.results import ROOT
+from benchmarks.tables import markdown
 
 PAGE = ROOT / "docs/evidence/reliability.md"
 _COMMAND = "python -m benchmarks.reliability {part} --output_dir DIR"
@@ -49,7 +50,7 @@ def bad_input_table(rows: Rows) -> str:
     """Returns a table with one row per kind, and one for all."""
     body = [_input_row(kind, [row for row in rows if row["kind"] == kind]) for kind in _unique(rows, "kind")]
     head = ["kind", "inputs", "refused with file and fix", "right result", "warned", "failed", "longest time"]
-    return _markdown(head, [*body, _input_row("all", rows)]) + _stamp("bad_inputs", rows)
+    return markdown(head, [*body, _input_row("all", rows)]) + _stamp("bad_inputs", rows)
 
 
 def kill_table(rows: Rows) -> str:
@@ -84,7 +85,7 @@ def environment_table(rows: Rows) -> str:
         }
         body.append([part[0]["kind"], condition, *names.values()])
     head = ["kind", "condition", "right result", "refused with a fix", "failed"]
-    return _markdown(head, body) + _stamp("environment", rows)
+    return markdown(head, body) + _stamp("environment", rows)
 
 
 def signal_table(rows: Rows) -> str:
@@ -109,7 +110,7 @@ def signal_table(rows: Rows) -> str:
         return [*cells, str(_count(part, "equal")), str(_count(part, "failed")), f"{longest:.0f} s"]
 
     body = [row_of(name, [row for row in rows if row["fault"] == name]) for name in _unique(_sorted(rows), "fault")]
-    return _markdown(head, [*body, row_of("all", rows)]) + _stamp("processes", rows)
+    return markdown(head, [*body, row_of("all", rows)]) + _stamp("processes", rows)
 
 
 def peer_table(rows: Rows) -> str:
@@ -121,7 +122,7 @@ def peer_table(rows: Rows) -> str:
         [row["trial"], row["processes"], row["codes"], f"{row['ended_s']} s", row["resumed"], names[row["outcome"]]]
         for row in rows
     ]
-    return _markdown(head, body) + _stamp("processes", rows)
+    return markdown(head, body) + _stamp("processes", rows)
 
 
 def _totals() -> str:
@@ -137,7 +138,7 @@ def _totals() -> str:
         failed = _count(all_rows, "failed")
         tracebacks = sum("traceback" in row["reason"].lower() for row in all_rows)
         rows.append([name, *map(str, (len(all_rows), len(all_rows) - failed, failed, tracebacks))])
-    return _markdown(["tried", "number", "as expected", "failed", "tracebacks"], rows)
+    return markdown(["tried", "number", "as expected", "failed", "tracebacks"], rows)
 
 
 def _input_row(kind: str, rows: Rows) -> list[str]:
@@ -147,7 +148,7 @@ def _input_row(kind: str, rows: Rows) -> list[str]:
 
 def _by_command(head: Sequence[str], rows: Rows, row_of: Callable[[str, Rows], list[str]]) -> str:
     body = [row_of(f"`{name}`", [row for row in rows if row["command"] == name]) for name in _unique(rows, "command")]
-    return _markdown(head, [*body, row_of("all", rows)])
+    return markdown(head, [*body, row_of("all", rows)])
 
 
 def _count(rows: Rows, outcome: str) -> int:
@@ -167,8 +168,3 @@ def _stamp(part: str, rows: Rows) -> str:
     when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
     where = f"commit {commits[0]}" if len(commits) == 1 else f"commits {', '.join(commits)}"
     return f"\n\nMeasured on {when}, {where}, with `{_COMMAND.format(part=part)}`."
-
-
-def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [list(head), ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in lines)

@@ -6,6 +6,8 @@ import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from benchmarks.tables import read_rows
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -53,10 +55,7 @@ class Results:
 
 def read(path: Path) -> list[dict[str, str]]:
     """Returns the rows of a CSV file; an empty list if it does not exist."""
-    if not path.exists():
-        return []
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
+    return read_rows(path) if path.exists() else []
 
 
 def _commit() -> str:

@@ -12,7 +12,7 @@ from benchmarks.reliability import commands
 from benchmarks.reliability.good import TINY
 
 Files = dict[str, bytes]
-_TABLES = ("*losses.csv", "*scores.csv", "*study.csv", "*folds.csv", "*predictions.jsonl")
+_TABLES = ("*losses.csv", "*scores.csv", "*folds.csv", "*predictions.jsonl")
 _EVENTS = "*tfevents*"
 
 
@@ -26,14 +26,12 @@ class Writer:
       complete: the file or folder that the command writes last, relative to the output folder. If it exists, the
         command has finished, and a second run may refuse to replace it.
       rewritten: names of files to which a repeated command adds content, and which are not compared.
-      in_session: whether a kill ends the whole session, because the command starts others.
     """
 
     line: str
     again: str = ""
     complete: str = ""
     rewritten: str = ""
-    in_session: bool = False
 
     def words(self, good: Path, out: Path, again: bool = False) -> list[str]:
         """Returns the words of the command line."""
@@ -68,13 +66,6 @@ WRITERS = {
     ),
     "import_weights": Writer("import_weights --checkpoint {good}/slim/model.ckpt --output_dir {out}/weights"),
     "phantom": Writer("phantom --output_dir {out}/cases --num_cases 8 --kind objects"),
-    "study": Writer(
-        "study --output_dir {out}/study --input_dir {good}/cases --held_out_dir {good}/held_out --resolutions 8"
-        " --seeds 1 --num_steps 1 --gin_file unet3d_demo --gin_param UNet3D.base_filters=2 --gin_param UNet3D.depth=1"
-        " --gin_param UNet3D.convs=1",
-        rewritten=_CONFIG,
-        in_session=True,
-    ),
 }
 
 

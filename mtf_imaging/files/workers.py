@@ -74,7 +74,7 @@ def in_parallel(function: Callable[[Any], Any], items: Iterable, workers: int) -
     if not items:
         return
     before = set(multiprocessing.active_children())
-    pool = None if workers == 1 else worker_pool(min(workers, len(items)), _begin)
+    pool = None if workers == 1 else _worker_pool(min(workers, len(items)))
     if pool is None:
         for item in items:
             yield item, function(item)
@@ -94,14 +94,11 @@ def in_parallel(function: Callable[[Any], Any], items: Iterable, workers: int) -
         pool.shutdown(cancel_futures=True)
 
 
-def worker_pool(
-    workers: int, initializer: Callable[[], None] | None = None
-) -> concurrent.futures.ProcessPoolExecutor | None:
+def _worker_pool(workers: int) -> concurrent.futures.ProcessPoolExecutor | None:
     """Returns a pool of new processes; None, with a warning, if the system has no semaphores.
 
     Args:
       workers: number of processes.
-      initializer: a function that each process calls first, or None.
 
     Raises:
       OSError: this process has too many open files.
@@ -110,7 +107,7 @@ def worker_pool(
     spawn = multiprocessing.get_context("spawn")
     try:
         with safe_path():
-            return _Pool(workers, spawn, _initialize, (USER_MODULES, initializer))
+            return _Pool(workers, spawn, _begin, (USER_MODULES,))
     except (OSError, ImportError, NotImplementedError) as error:
         if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
             raise
@@ -131,12 +128,6 @@ class _Pool(concurrent.futures.ProcessPoolExecutor):
             return super().submit(*call, **options)
 
 
-def _initialize(_: object, initializer: Callable[[], None] | None) -> None:
-    """Prepares a process; loading the first argument has added the user's modules, before the others are loaded."""
-    if initializer:
-        initializer()
-
-
 @contextlib.contextmanager
 def safe_path() -> Iterator[None]:
     """Lets Python processes that start in the block import nothing from the working folder.
@@ -154,8 +145,8 @@ def safe_path() -> Iterator[None]:
             os.environ[_SAFE_PATH] = before
 
 
-def _begin() -> None:
-    """Prepares a worker."""
+def _begin(_: object) -> None:
+    """Prepares a worker; loading its argument has added the user's modules."""
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # a worker that imports TensorFlow must not take memory of a GPU
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; only the parent reacts
     threading.Thread(target=end_with_parent, daemon=True).start()

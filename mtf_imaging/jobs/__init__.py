@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from mtf_imaging.jobs.predicting import predict
     from mtf_imaging.jobs.reporting import report
     from mtf_imaging.jobs.searching import largest_cube, search
-    from mtf_imaging.jobs.studying import study
     from mtf_imaging.jobs.training import train
     from mtf_imaging.jobs.verifying import verify
     from mtf_imaging.settings.step import Devices
@@ -51,7 +50,6 @@ _MODULES = {
     "predict": "predicting",
     "report": "reporting",
     "search": "searching",
-    "study": "studying",
     "train": "training",
     "verify": "verifying",
 }
@@ -74,7 +72,6 @@ __all__ = [
     "predict",
     "report",
     "search",
-    "study",
     "train",
     "verify",
 ]

@@ -1,37 +1,15 @@
-"""The settings of `convert`, `study` and `import_weights`."""
+"""The settings of `convert` and `import_weights`."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mtf_imaging.errors import ConfigError
-from mtf_imaging.settings.setting import Settings, changed, setting, settings, settings_of
-from mtf_imaging.settings.step import (
-    BatchSettings,
-    NetworkSettings,
-    PlacementSettings,
-    ProgressSettings,
-    SpacingTableSettings,
-    WorkerSettings,
-)
-from mtf_imaging.settings.training import RunSettings
+from mtf_imaging.settings.setting import Settings, setting, settings
+from mtf_imaging.settings.step import ProgressSettings, SpacingTableSettings, WorkerSettings
 from mtf_imaging.settings.values import Spacing
 
 if TYPE_CHECKING:
     from mtf_imaging.training.checkpoints.weight_formats import WeightFormat
-    from mtf_imaging.training.optimizers import Optimizer
-
-NUM_CASES, NUM_CONTEXT_CASES = 24, 60
-RESOLUTIONS = (32, 64, 96)
-SEEDS = (1, 2, 3)
-RESOLUTION, CONTEXT = "resolution", "context"  # the kinds of studies
-PHANTOMS = ("marker", "side", "texture")
-_SETTINGS_OF_KIND = {
-    RESOLUTION: ("resolutions",),
-    CONTEXT: ("phantoms", "contenders", "spacing", "multiple", "spacing_table", "workers"),
-}
-STEPS_OF_PHANTOMS = {"marker": 150, "side": 150, "texture": 100}  # roughly as many as whole volumes need
-CONTENDERS = ("whole", "patch_96", "patch_64", "patch_32", "half")
 
 
 @settings
@@ -64,73 +42,6 @@ class ConvertSettings(SpacingTableSettings, WorkerSettings, ProgressSettings):
     grids: int = setting(default=1, flag=True)
     multiple: int | None = setting(default=None, unit="voxels", flag=True)
     chunk: str | int | None = setting(default=None, unit="voxels", flag=True)
-
-
-@settings
-class StudyCases(SpacingTableSettings, WorkerSettings, ProgressSettings):
-    """The cases, resolutions, contenders and seeds of a study.
-
-    Attributes:
-      kind: the comparison. resolution: one network at several resolutions. context: whole volumes, patches and
-        half the resolution, at equal steps and at equal CPU time.
-      output_dir: folder for all files of the study.
-      input_dir: folder of LiTS cases; for context, of any labeled cases. Default: synthetic cases.
-      held_out_dir: folder of held-out cases. Default: every fourth case of `input_dir`.
-      num_cases: number of synthetic cases. Default: 24, of which a quarter is held out; for context, 60 of each kind,
-        of which a sixth is held out.
-      resolutions: resolutions, in voxels along each axis.
-      seeds: seeds; the network is trained once per seed at every resolution, or for every contender.
-      phantoms: with `kind` context: the kinds of synthetic cases, each of which is a separate study; may be
-        repeated.
-      contenders: with `kind` context: what to compare with whole volumes: patches of up to 96, 64 and 32 voxels along
-        each axis, and whole volumes at half the resolution; may be repeated.
-      spacing: with `kind` context and `input_dir`: voxel size in mm along x, y and z, as in convert.
-      multiple: with `kind` context: record sizes are multiples of this number, as in convert.
-    """
-
-    kind: str = setting(default=RESOLUTION, choices=(RESOLUTION, CONTEXT), flag=True)
-    output_dir: str | Path = setting(flag=True)
-    input_dir: str | Path | None = setting(default=None, flag=True)
-    held_out_dir: str | Path | None = setting(default=None, flag=True)
-    num_cases: int | None = setting(default=None, least=2, flag=True)
-    resolutions: Sequence[int] = setting(default=RESOLUTIONS, unit="voxels", flag=True)
-    seeds: Sequence[int] = setting(default=SEEDS, flag=True)
-    phantoms: Sequence[str] = setting(default=PHANTOMS, flag=True)
-    contenders: Sequence[str] = setting(default=CONTENDERS, flag=True)
-    spacing: Spacing | None = setting(default=None, unit="mm", flag=True)
-    multiple: int | None = setting(default=None, unit="voxels", flag=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        other = "resolution" if self.kind == CONTEXT else "context"
-        for one in settings_of(StudyCases):
-            value = getattr(self, one.name)
-            value = tuple(value) if isinstance(value, list) else value
-            if one.name in _SETTINGS_OF_KIND[other] and value != one.default:
-                raise ConfigError(
-                    f"{one.name} = {value!r} has no effect on a study of {self.kind}. Fix: give kind {other}, or leave "
-                    f"{one.name} out.",
-                    [one.name, "kind"],
-                )
-
-    @property
-    def cases_to_write(self) -> int:
-        """The number of synthetic cases."""
-        return self.num_cases or (NUM_CONTEXT_CASES if self.kind == CONTEXT else NUM_CASES)
-
-
-@settings
-class StudySettings(StudyCases, NetworkSettings, PlacementSettings):
-    """The settings of `study`.
-
-    Attributes:
-      num_steps: number of steps of each training run.
-    """
-
-    num_steps: int = changed(RunSettings, "num_steps", default=400)
-    optimizer: "Optimizer | None" = changed(RunSettings, "optimizer")
-    batch_size: int = changed(BatchSettings, "batch_size")
-    micro_batches: int = changed(BatchSettings, "micro_batches")
 
 
 @settings

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from benchmarks import demo_scores, figures
+from benchmarks import demo_scores, figures, resolution_study
 from benchmarks.learning import table as learning_table
 from benchmarks.learning.contenders import ALL
-from mtf_imaging.evaluation.resolution_study import read_study, resolutions
+from benchmarks.tables import read_rows
 
 OVER = ("per_case", "global")
 
@@ -21,16 +21,16 @@ def test_the_table_of_a_page_matches_the_stored_runs(name):
 
 @pytest.mark.parametrize("name", [learning_table.RESULTS, figures.EQUAL_STEPS, figures.CHOICES])
 def test_every_contender_has_three_seeds(name):
-    rows = learning_table.read(figures.FIGURES / name)
+    rows = read_rows(figures.FIGURES / name)
     seeds = {contender: {row["seed"] for row in rows if row["contender"] == contender} for contender in ALL}
     assert not {contender: found for contender, found in seeds.items() if 0 < len(found) < 3}
 
 
 @pytest.mark.parametrize("name", ["demo", "resolution"])
 def test_every_score_has_three_seeds(name):
-    runs = read_study(figures.FIGURES / f"{name}.csv")
-    for resolution in resolutions(runs):
-        assert len({run.seed for run in runs if run.resolution == resolution}) >= 3
+    runs = resolution_study.read(figures.FIGURES / f"{name}.csv")
+    for resolution in resolution_study.resolutions(runs):
+        assert len({run["seed"] for run in runs if run["resolution"] == resolution}) >= 3
 
 
 def test_the_scores_of_the_demo_are_read_from_its_runs(tmp_path):

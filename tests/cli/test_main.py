@@ -92,8 +92,6 @@ def test_help_of_a_command_shows_its_flags_and_an_example_that_parses(capsys, co
 @pytest.mark.parametrize(
     ("command", "text"),
     [
-        ("study", "(default: 32,64,96)"),
-        ("study", "(default: marker, side, texture)"),
         ("score", "<lits|any>: lits scores"),
         ("score", "\n      dataset.json with the labels."),
         ("convert", "\n      Number of processes"),
@@ -152,7 +150,7 @@ def test_a_setup_flag_without_effect_is_accepted_with_a_warning(caplog, command)
         ),
         (
             ["evaluate", "--num_steps=2"],
-            "evaluate has no flag '--num_steps', which train, cross_validate and study have. See",
+            "evaluate has no flag '--num_steps', which train and cross_validate have. See",
         ),
         (["trian"], "there is no command 'trian'. Did you mean 'train'? Commands: phantom, convert,"),
         (["upload"], "there is no command 'upload'. "),

@@ -220,8 +220,6 @@ def test_the_other_commands_name_a_command_that_parses(tmp_path):
     flags_of(next_step.after_demo(tmp_path / "my demo" / "model", tmp_path / "my data"))
     flags_of(next_step.after_parameters(["unet3d.UNet3D.base_filters"]))
     assert next_step.after_parameters(["train.seed"]) == "mtf-imaging train --help"
-    values = flags_of("mtf-imaging study --output_dir 'a study'")
-    assert next_step.after_study(values) == "tensorboard --logdir 'a study'"
 
 
 def test_a_command_that_another_command_runs_names_no_next_step(monkeypatch, capsys):
@@ -239,5 +237,5 @@ def test_programs_outside_of_the_path_are_named_by_their_files(tmp_path, monkeyp
     monkeypatch.setattr(command_lines.sys, "argv", [str(tmp_path / "mtf-imaging")])
     monkeypatch.setenv("PATH", "")
     assert next_step.after_parameters([]) == f"{tmp_path}/mtf-imaging train --help"
-    values = flags_of("mtf-imaging study --output_dir study")
-    assert next_step.after_study(values) == f"{tmp_path}/tensorboard --logdir study"
+    values = flags_of("mtf-imaging train --data_dir records --model_dir run")
+    assert next_step.after_train(values, fold=None, is_records=False) == f"{tmp_path}/tensorboard --logdir run"

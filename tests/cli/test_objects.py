@@ -107,7 +107,6 @@ ERRORS = [
         "train --data_dir objects --model_dir new",
         f"{FOR_VOLUMES}choose a job with images as its data set (train.data = @Objects()).",
     ),
-    ("study --input_dir objects --output_dir study", f"{FOR_VOLUMES}a study resamples CT cases"),
     (
         "cross_validate --data_dir objects --input_dir objects --output_dir cv2",
         f"{FOR_VOLUMES}hold out images with a split of the folder, and run train and evaluate.",

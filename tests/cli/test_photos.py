@@ -76,7 +76,6 @@ ERRORS = [
     ("predict --model_dir photo_run --input photos --output out.png", "so the output must be a folder, too."),
     ("convert --input_dir photos --output_dir records", f"{FOR_VOLUMES}photos need no conversion: train reads them"),
     ("train --data_dir photos --model_dir new", f"{FOR_VOLUMES}choose a job with photos as its data set"),
-    ("study --input_dir photos --output_dir study", f"{FOR_VOLUMES}a study resamples CT cases"),
     (
         "cross_validate --data_dir photos --input_dir photos --output_dir cv",
         f"{FOR_VOLUMES}hold out photos with a list of the folder, and run train and evaluate.",

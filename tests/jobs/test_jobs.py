@@ -206,19 +206,12 @@ def test_bench_names_a_class_that_cannot_be_pickled():
 
 
 @pytest.mark.slow
-def test_bench_and_study(tmp_path):
+def test_bench_compares_layouts():
     task = settings()["task"]
     result = mi.jobs.bench(task=task, resolution=16, layouts=[mi.Layout(), SPLIT], steps=2, progress=False)
     assert result.equal
     assert [row.setup.name for row in result.rows] == ["one processor", "rows:2,cols:2/x:rows,y:cols"]
     assert "rows:2,cols:2/x:rows,y:cols" in mi.jobs.report(result)
-    options = {"num_cases": 2, "seeds": (1,), "num_steps": 2, "progress": False, "output_dir": tmp_path}
-    runs = mi.jobs.study(task=task, resolutions=(16,), **options)
-    assert [(one.resolution, one.seed) for one in runs] == [(16, 1)]
-    again = mi.jobs.study(task=task, resolutions=(16,), **options)
-    assert again == runs
-    with pytest.raises(mi.ConfigError, match="contains a study with num_steps 2, but 3 is given"):
-        mi.jobs.study(task=task, resolutions=(16,), **options | {"num_steps": 3})
 
 
 def test_the_jobs_import_neither_flags_nor_gin():

@@ -6,12 +6,10 @@ import json
 import pytest
 
 import mtf_imaging as mi
-from mtf_imaging.data.description.dataset_json import write_description
-from mtf_imaging.data.description.description import LITS, Description
+from mtf_imaging.data.description.description import Description
 from mtf_imaging.errors import DataError
 from mtf_imaging.jobs.ensembles import ensemble_runs
 from mtf_imaging.jobs.resuming import check_resumed_data
-from mtf_imaging.jobs.studying import check_held_out_cases
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.objects.data_set import Objects
 from mtf_imaging.kinds.photos.data_set import Photos
@@ -122,19 +120,6 @@ def test_an_ensemble_averages_only_runs_of_one_description(records, tmp_path):
         _run_folder(tmp_path, mi.jobs.TrainingData(records / name), f"fold_{number}")
     with pytest.raises(DataError, match=r"fold_1: was trained with the labels 1 cyst, 2 spleen, but .*fold_0 with 1 s"):
         ensemble_runs(tmp_path, "last")
-
-
-def test_a_study_compares_its_folders_before_it_trains(tmp_path):
-    write_description(_folder(tmp_path / "train"), ORGANS, 1)
-    write_description(_folder(tmp_path / "held_out"), SWAPPED, 1)
-    with pytest.raises(
-        DataError, match=r"held_out: dataset.json has the labels 1 cyst, 2 spleen, but .*train has 1 spl"
-    ):
-        check_held_out_cases(tmp_path / "train", tmp_path / "held_out")
-    check_held_out_cases(tmp_path / "train", tmp_path / "train")
-    check_held_out_cases(tmp_path / "train", _folder(tmp_path / "without"))  # has no description
-    write_description(_folder(tmp_path / "lits"), LITS, 1)
-    check_held_out_cases(tmp_path / "without", tmp_path / "lits")
 
 
 PHOTOS = Photos(size=(16, 24), split=None, held_out_split=None)

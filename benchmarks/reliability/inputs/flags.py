@@ -87,8 +87,6 @@ _FAULTS = {
     ),
     "no synthetic cases": ("phantom --output_dir {here}/cases --num_cases 0", "num_cases"),
     "an unknown kind of synthetic cases": ("phantom --output_dir {here}/cases --kind liver", "liver"),
-    "a study of no resolutions": ("study --output_dir {here}/study --resolutions 0", "resolutions"),
-    "a study of text": ("study --output_dir {here}/study --seeds one", "seeds"),
     "folds that are text": (
         "cross_validate --data_dir {good}/records --input_dir {good}/cases --output_dir {here}/cv --folds a,b" + TINY,
         "folds",

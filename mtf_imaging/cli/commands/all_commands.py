@@ -21,7 +21,7 @@ from mtf_imaging.cli.config.groups import PARAMETERS, SETUP_PARAMETERS
 # No module imports TensorFlow before `run`, so the help and errors in the command line appear at once.
 GROUPS = {
     "Data": ("phantom", "convert"),
-    "Training": ("train", "cross_validate", "study", "import_weights"),
+    "Training": ("train", "cross_validate", "import_weights"),
     "Evaluation": ("evaluate", "predict", "score", "export", "info", "verify"),
     "Layouts": ("plan", "explain", "search", "bench"),
     "Several processes": ("launch",),

@@ -8,11 +8,9 @@ from absl import flags
 from mtf_imaging.cli.runtime.next_step import after_phantom, after_photos
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.files.run_folder import check_no_run
-from mtf_imaging.settings.data import PHANTOMS
 from mtf_imaging.settings.setting import Settings, setting, settings
 
 _SCENES, _OBJECTS = "scenes", "objects"
-_KINDS = ("large_lesions", "small_lesions", "brain", *PHANTOMS, _SCENES, _OBJECTS)
 
 
 @settings
@@ -26,11 +24,9 @@ class _Flags(Settings):
       kind: large_lesions: 0 to 6 lesions per case, most of them 24 to 30 mm wide, in about 113 x 113 x 60 voxels.
         small_lesions: 8 to 14 lesions per case, two in five of them below 10 mm, in voxels half as wide. brain: a tumor
         with edema, necrosis and an enhancing rim in two channels, T1gd and FLAIR, in about 108 x 122 x 99 voxels.
-        marker, side, texture: bodies of 192 x 32 x 32 voxels with small structures of two labels, which depend on a
-        marker 110 to 140 mm away, on a sign at that distance on one side, or on their own texture. scenes:
-        photos of overlapping textured shapes, 112 to 160 pixels a side, in the PASCAL VOC folder structure; every
-        fourth is in val.txt. objects: such photos with the boxes and masks of 1 to 6 shapes, crowd regions and empty
-        photos, in the COCO layout; every fourth is in val.
+        scenes: photos of overlapping textured shapes, 112 to 160 pixels a side, in the PASCAL VOC folder structure;
+        every fourth is in val.txt. objects: such photos with the boxes and masks of 1 to 6 shapes, crowd regions and
+        empty photos, in the COCO layout; every fourth is in val.
       format: lits: volume-N.nii.gz and segmentation-N.nii.gz, the default for CTs. nnunet: imagesTr, with a file for
         each channel, labelsTr and dataset.json, the default for brains. decathlon: the same folders, with all channels
         in one file. Not for scenes and objects.
@@ -41,7 +37,7 @@ class _Flags(Settings):
     seed: int = setting(default=0, least=0, flag=True)
     kind: str = setting(
         default="large_lesions",
-        choices=("large_lesions", "small_lesions", "brain", *PHANTOMS, _SCENES, _OBJECTS),
+        choices=("large_lesions", "small_lesions", "brain", _SCENES, _OBJECTS),
         flag=True,
     )
     format: str | None = setting(default=None, choices=("lits", "nnunet", "decathlon"), flag=True)

@@ -37,11 +37,7 @@ def define(
 
 def shown_default(flag: flags.Flag) -> str:
     """Returns the default of a flag as on a command line, or "" if it has none or is false."""
-    if flag.default in (None, False, []):
-        return ""
-    if isinstance(flag.default, list):
-        return (", " if isinstance(flag, flags.MultiFlag) else ",").join(flag.default)
-    return str(flag.default)
+    return "" if flag.default in (None, False, []) else str(flag.default)
 
 
 def _define(values: flags.FlagValues, one: Setting, text: str, default: Any) -> None:

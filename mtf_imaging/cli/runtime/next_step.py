@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # these import TensorFlow or NumPy
     from mtf_imaging.planner.cost.explained import Explained
     from mtf_imaging.planner.search.search import Found
 
-QUIET = "MTF_IMAGING_NO_NEXT_STEP"  # set for the commands that demo and study run
+QUIET = "MTF_IMAGING_NO_NEXT_STEP"  # set for the commands that demo runs
 
 _DEMO_JOB = "unet3d_demo"
 _JOB_OF_ANY = "unet3d_brain"  # its task uses the channels and labels of the data
@@ -181,11 +181,6 @@ def after_import_weights(values: flags.FlagValues, job: str, data_dir: str, gin_
     """
     folders = {"data_dir": data_dir, "model_dir": unused(beside(values.output_dir, "run"))}
     return command_line("train", **folders, initial_weights=values.output_dir, gin_file=job, gin_param=gin_params)
-
-
-def after_study(values: flags.FlagValues) -> str:
-    """Suggests comparing the curves of all runs."""
-    return _tensorboard(values.output_dir)
 
 
 def after_demo(model_dir: Path, data_dir: Path) -> str:

@@ -58,12 +58,11 @@ def own_program(words: Sequence[str]) -> Program:
     return Program([sys.executable, "-P", "-m", "mtf_imaging.cli.main", *words], {"PYTHONPATH": path}, is_own=True)
 
 
-def run_command(command: str, num_processes: int = 1, **values) -> None:
+def run_command(command: str, **values) -> None:
     """Prints a command line as a user would type it, and runs it in a separate process.
 
     Args:
       command: the name of the command.
-      num_processes: number of processes, which launch starts.
       **values: its flags; a list repeats its flag.
 
     A signal that stops this process is passed on to the command, which may save a checkpoint.
@@ -74,8 +73,6 @@ def run_command(command: str, num_processes: int = 1, **values) -> None:
       KeyboardInterrupt: Ctrl-C has stopped the command.
     """
     words = command_words(command, values)
-    if num_processes > 1:
-        words = [*command_words("launch", {"num_processes": num_processes}), "--", *words]
     print(f"$ mtf-imaging {shlex.join(words)}", flush=True)
     program = own_program(words)
     with Signals() as signals:

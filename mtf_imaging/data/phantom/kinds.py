@@ -8,7 +8,6 @@ from scipy import ndimage
 
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.intensities import NONZERO_Z_SCORE, Intensity
-from mtf_imaging.data.phantom import context
 from mtf_imaging.data.phantom.abdomen import Diameters, large_lesions, paint_abdomen, small_lesions
 from mtf_imaging.data.phantom.brain import EDEMA, ENHANCING, NECROSIS, paint_brain
 from mtf_imaging.data.phantom.file_formats import DECATHLON, LITS_FILES, NNUNET
@@ -84,30 +83,10 @@ def _brain(rng: np.random.Generator) -> Patient:
     return Patient(tuple(images), labels, spacing)
 
 
-@dataclass(frozen=True)
-class _Bodies:
-    """Paints images of slim bodies with voxels of 1 mm.
-
-    Attributes:
-      structures: a function that paints the structures and their labels.
-    """
-
-    structures: Callable[[context.Body], None]
-
-    def __call__(self, rng: np.random.Generator) -> Patient:
-        image, labels = context.paint_body(rng, self.structures)
-        return Patient((np.clip(np.rint(image), -1000, 3000).astype(np.int16),), labels, (1.0, 1.0, 1.0))
-
-
 def _ct_noise(rng: np.random.Generator, shape: tuple[int, int, int]) -> np.ndarray:
     """Returns noise of 14 HU, correlated within axial planes as in reconstructed CT."""
     noise = ndimage.gaussian_filter(rng.standard_normal(shape, np.float32), (0.6, 0.6, 0))
     return noise * np.float32(_NOISE_HU / noise.std())
-
-
-def _two_labels(first: str, second: str) -> Description:
-    """Returns the description of a data set with one channel and two labels."""
-    return Description(channels=("MR",), labels={first: 1, second: 2}, masks={first: (1,), second: (2,)})
 
 
 BRAIN_TUMORS = Description(
@@ -127,8 +106,5 @@ KINDS = {
     "large_lesions": Kind("liver", LITS, _CT_FORMATS, _Abdomens((104, 121), (56, 65), (3.3, 3.7), large_lesions)),
     "small_lesions": Kind("liver", LITS, _CT_FORMATS, _Abdomens((208, 241), (112, 129), (1.65, 1.85), small_lesions)),
     "brain": Kind("brain", BRAIN_TUMORS, _DESCRIBED, _brain),
-    "marker": Kind("body", _two_labels("with_bright_marker", "with_dark_marker"), _DESCRIBED, _Bodies(context.marker)),
-    "side": Kind("body", _two_labels("sign_side", "other_side"), _DESCRIBED, _Bodies(context.side)),
-    "texture": Kind("body", _two_labels("alternating", "smooth"), _DESCRIBED, _Bodies(context.texture)),
 }
 DEFAULT_KIND = "large_lesions"

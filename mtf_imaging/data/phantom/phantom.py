@@ -33,7 +33,7 @@ def write_phantom(
     num_cases: int,
     seed: int,
     first_case: int = 0,
-    kind: str = DEFAULT_KIND,
+    kind: str | Kind = DEFAULT_KIND,
     file_format: str | None = None,
 ) -> list[str]:
     """Writes phantom cases: int16 images and uint8 labels.
@@ -48,8 +48,7 @@ def write_phantom(
       first_case: number of the first case.
       kind: "large_lesions", CTs of abdomens with about 113 x 113 x 60 voxels; "small_lesions", CTs with twice the
         resolution along each axis and many lesions below 10 mm; "brain", MR images of brain tumors with the two
-        channels T1gd and FLAIR, about 108 x 122 x 99 voxels, and regions as in BraTS; or "marker", "side" or "texture",
-        slim bodies of 192 x 32 x 32 voxels; see `mtf_imaging.data.phantom.context`.
+        channels T1gd and FLAIR, about 108 x 122 x 99 voxels, and regions as in BraTS; or a new kind.
       file_format: "lits" for `volume-N.nii.gz` and `segmentation-N.nii.gz`; "nnunet" for `imagesTr/brain_N_0000.nii.gz`
         with a file for each channel, `labelsTr/brain_N.nii.gz` and `dataset.json`; or "decathlon" for
         `imagesTr/brain_N.nii.gz` with the channels last. The default is "lits" for CTs, and "nnunet" for brains.
@@ -83,7 +82,7 @@ def write_phantom(
     return keys
 
 
-def make_case(seed: int, number: int, kind: str = DEFAULT_KIND) -> tuple[nibabel.Nifti1Image, ...]:
+def make_case(seed: int, number: int, kind: str | Kind = DEFAULT_KIND) -> tuple[nibabel.Nifti1Image, ...]:
     """Returns the images of one case, which depend only on the arguments: all channels, then the segmentation."""
     rng = np.random.default_rng([seed, number])
     patient = _kind(kind).paint(rng)
@@ -92,7 +91,9 @@ def make_case(seed: int, number: int, kind: str = DEFAULT_KIND) -> tuple[nibabel
     return tuple(_store(image, patient.spacing, origin, codes) for image in (*patient.channels, patient.labels))
 
 
-def _kind(name: str) -> Kind:
+def _kind(name: str | Kind) -> Kind:
+    if isinstance(name, Kind):
+        return name
     if name not in KINDS:
         raise DataError(
             f"kind '{name}' is not known.{did_you_mean(name, KINDS)} Fix: choose one of {', '.join(KINDS)}.", ["kind"]
@@ -100,7 +101,7 @@ def _kind(name: str) -> Kind:
     return KINDS[name]
 
 
-def _file_format(name: str | None, kind_name: str, kind: Kind) -> str:
+def _file_format(name: str | None, kind_name: str | Kind, kind: Kind) -> str:
     """Checks the file format for a kind; None selects the default."""
     if name is None:
         return kind.file_formats[0]

@@ -1,16 +1,15 @@
 """Draws docs/pictures/context_phantoms.png: the phantoms of the context study, with their labels.
 
-python -m benchmarks.context_picture
+python -m benchmarks.context_study.picture
 """
 
 import argparse
 
 import numpy as np
 
-from mtf_imaging.data.phantom.kinds import KINDS
+from benchmarks.context_study.phantoms import PHANTOMS
 from mtf_imaging.files.atomic import atomic_path
 from mtf_imaging.files.figures import Figure, FigureCanvasAgg
-from mtf_imaging.settings.data import PHANTOMS
 
 SEEDS = (1, 2)
 _COLORS = np.array([(0, 0, 0, 0), (238, 119, 51, 255), (51, 187, 238, 255)], np.uint8)  # none, label 1, label 2
@@ -22,9 +21,9 @@ def main():
     output = parser.parse_args().output
     figure = Figure(figsize=(9, 1.35 * len(PHANTOMS) * len(SEEDS)), dpi=90, layout="constrained")
     axes = iter(figure.subplots(len(PHANTOMS) * len(SEEDS), 1, sharex=True))
-    for name in PHANTOMS:
+    for name, kind in PHANTOMS.items():
         for seed in SEEDS:
-            patient, panel = KINDS[name].paint(np.random.default_rng(seed)), next(axes)
+            patient, panel = kind.paint(np.random.default_rng(seed)), next(axes)
             z = np.count_nonzero(patient.labels, axis=(0, 1)).argmax()
             image, labels = patient.channels[0][:, :, z], patient.labels[:, :, z]
             panel.imshow(image.T, cmap="gray", origin="lower")

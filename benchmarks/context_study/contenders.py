@@ -1,11 +1,9 @@
-"""The contenders of the context study, which differ in the part of a volume that a network sees in each step."""
+"""The contenders, which differ in the part of a volume that a network sees in each step."""
 
 import dataclasses
 from collections.abc import Sequence
 
-from mtf_imaging.errors import ConfigError
 from mtf_imaging.layout import ONE_PROCESSOR, Layout
-from mtf_imaging.spelling import did_you_mean
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,36 +29,14 @@ class Contender:
         return None if self.patch is None else tuple(min(self.patch, size) for size in grid)
 
 
-WHOLE = "whole"
+WHOLE = Contender("whole", "whole volumes, split 2 x 2", layout=Layout.parse("rows:2,cols:2", "x:rows,y:cols"))
 CONTENDERS = {
     contender.name: contender
     for contender in (
-        Contender(WHOLE, "whole volumes, split 2 x 2", layout=Layout.parse("rows:2,cols:2", "x:rows,y:cols")),
+        WHOLE,
         Contender("patch_96", "patches of up to 96 voxels", patch=96),
         Contender("patch_64", "patches of up to 64 voxels", patch=64),
         Contender("patch_32", "patches of up to 32 voxels", patch=32),
         Contender("half", "whole volumes at half resolution", coarser=2),
     )
 }
-
-
-def find_contenders(names: Sequence[str]) -> list[Contender]:
-    """Returns the contenders with these names; `whole` first, because its CPU time is the budget of the others.
-
-    Raises:
-      ConfigError: a name is unknown, or `whole` is missing.
-    """
-    for name in names:
-        if name not in CONTENDERS:
-            raise ConfigError(
-                f"contender '{name}' is not known.{did_you_mean(name, CONTENDERS)} "
-                f"Fix: choose from {', '.join(CONTENDERS)}.",
-                ["contenders"],
-            )
-    if WHOLE not in names:
-        raise ConfigError(
-            f"contenders {', '.join(names)}: {WHOLE} is missing, whose CPU time is the budget of all others. "
-            f"Fix: add {WHOLE}.",
-            ["contenders"],
-        )
-    return [contender for name, contender in CONTENDERS.items() if name in names]

@@ -1,7 +1,7 @@
 """Prints the largest Dice that a network at half the resolution can reach on the phantoms of the context study.
 
-mtf-imaging study --kind context --output_dir context --seeds 1,2,3,4,5
-python -m benchmarks.context_limit --study_dir context
+python -m benchmarks.context_study --output_dir context
+python -m benchmarks.context_study.limit --study_dir context
 
 The labels of the records at half the resolution replace a network's probabilities, and are mapped back to the voxels of
 the volumes.
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.context_study.phantoms import PHANTOMS
 from mtf_imaging.data.images.spacing_table import NO_TABLE
 from mtf_imaging.data.reading.images import read_labels
 from mtf_imaging.data.records.manifest import open_records
@@ -20,7 +21,6 @@ from mtf_imaging.evaluation.scoring.overlap import label_overlaps
 from mtf_imaging.evaluation.scoring.summary import dice_global
 from mtf_imaging.kinds.volumes.segment.images import find_cases_of, read_case
 from mtf_imaging.kinds.volumes.segment.predict import segment_volume
-from mtf_imaging.settings.data import PHANTOMS
 
 
 def limits(folder: Path) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import resource
+import statistics
 import time
 from collections.abc import Callable
 from typing import Any
@@ -20,12 +21,17 @@ class Point:
     Attributes:
       step: number of steps.
       cpu_seconds: CPU seconds of steps and of reading their batches, excluding scoring.
-      dice: the mean Dice of the held-out cases by mask.
+      dice: the Dice of the held-out cases by mask.
     """
 
     step: int
     cpu_seconds: float
     dice: Scores
+
+    @property
+    def mean(self) -> float:
+        """The mean Dice of all masks."""
+        return statistics.fmean(self.dice.values())
 
 
 class Course(Observer):

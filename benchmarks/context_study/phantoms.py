@@ -11,6 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import ndimage
 
+from mtf_imaging.data.description.description import Description
+from mtf_imaging.data.phantom.file_formats import NNUNET
+from mtf_imaging.data.phantom.kinds import Kind, Patient
+
 SHAPE = (192, 24, 24)
 DISTANCE_MM = (110.0, 140.0)  # between a structure and the sign that determines its label
 _TISSUE, _STRUCTURE, _SIGN = 400.0, 200.0, 400.0  # intensity of the body, contrast of structures, contrast of far signs
@@ -116,3 +120,21 @@ def texture(body: Body) -> None:
         center = (x, *rng.uniform(7, 16, 2))
         label = 1 + number % 2
         _add(body, body.ball(center, rng.uniform(3.0, 4.5)), label, _STRUCTURE + 200 * alternating * (label == 1))
+
+
+def _kind(structures: Callable[[Body], None], first: str, second: str) -> Kind:
+    """Returns bodies with these structures, whose voxels measure 1 mm, and the names of their two labels."""
+
+    def paint(rng: np.random.Generator) -> Patient:
+        image, labels = paint_body(rng, structures)
+        return Patient((np.clip(np.rint(image), -1000, 3000).astype(np.int16),), labels, (1.0, 1.0, 1.0))
+
+    description = Description(channels=("MR",), labels={first: 1, second: 2}, masks={first: (1,), second: (2,)})
+    return Kind("body", description, (NNUNET,), paint)
+
+
+PHANTOMS = {
+    "marker": _kind(marker, "with_bright_marker", "with_dark_marker"),
+    "side": _kind(side, "sign_side", "other_side"),
+    "texture": _kind(texture, "alternating", "smooth"),
+}
