@@ -64,8 +64,8 @@ def test_every_resolution_and_seed_is_trained_and_scored_on_the_same_cases(tmp_p
     assert {values["input_dir"] for command, values in lines if command == "evaluate"} == {tmp_path / "held_out"}
     assert len([*(tmp_path / "held_out").iterdir()]) == 2 * 2
     coarse, fine = capsys.readouterr().out.splitlines()[-2:]
-    assert coarse.startswith("| 32^3 | 0.444 (0.444 to 0.444) | ")  # labels 1: 3 of 14 planes, and so 6 / 17 twice over
-    assert fine.startswith("| 64^3 | ")
+    assert coarse.startswith("| 32^3 | 0.353 (0.353 to 0.353) | 0.286 ")  # 3 of 14 planes, and 2 of 12: 6/17 and 4/14
+    assert fine.startswith("| 64^3 | 0.667 (0.667 to 0.667) | 0.667 ")  # 7 of 14 planes, and 6 of 12
     assert len(read(tmp_path / "study.csv")) == 6
 
 
