@@ -82,6 +82,17 @@ def test_finished_runs_are_not_repeated(tmp_path, lines, study):
     assert [values["seed"] for command, values in lines if command == "train"] == [2]
 
 
+@pytest.mark.slow
+def test_the_job_trains_and_is_scored(tmp_path, study):
+    cases = make_cases(tmp_path / "cases", 4)
+    words = ["--resolutions", "16", "--seeds", "1", "--gin_param", "train.num_steps=1"]
+    study(tmp_path / "study", "--input_dir", str(cases), *words)
+    (run,) = read(tmp_path / "study/study.csv")
+    assert (run["resolution"], run["seed"]) == (16, 1)
+    assert 0 <= run["liver"] <= 1
+    assert (tmp_path / "study/study.png").is_file()
+
+
 def make_run(resolution, seed, **dice):
     return {"resolution": resolution, "seed": seed} | dict.fromkeys(MEASURES, 0.5) | dice
 

@@ -13,6 +13,7 @@ READERS = {
     "pytest.ini": None,
     "gin/*": ["mtf_imaging.cli.config.gin_config"],
     "layouts/*": ["mtf_imaging.cli.config.gin_config"],
+    "benchmarks/*.gin": ["benchmarks.context_study.__main__", "benchmarks.resolution_study"],
     "mtf_imaging/evaluation/report/*": ["mtf_imaging.evaluation.report"],
     "mtf_imaging/evaluation/case_report/*": ["mtf_imaging.evaluation.case_report"],
     "mtf_imaging/kinds/photos/report/*": ["mtf_imaging.kinds.photos.report"],
