@@ -13,6 +13,7 @@ from benchmarks.tables import read_rows, write_rows
 from mtf_imaging.cli.commands import all_commands
 from mtf_imaging.cli.runtime import usage
 from mtf_imaging.cli.runtime.command_lines import command_words
+from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.evaluation.scoring.case import score_case
 from mtf_imaging.evaluation.scoring.metrics import write_metrics
 from tests.cli.test_demo import make_cases
@@ -84,9 +85,9 @@ def test_finished_runs_are_not_repeated(tmp_path, lines, study):
 
 @pytest.mark.slow
 def test_the_job_trains_and_is_scored(tmp_path, study):
-    cases = make_cases(tmp_path / "cases", 4)
+    write_phantom(tmp_path / "cases", 2, seed=1)
     words = ["--resolutions", "16", "--seeds", "1", "--gin_param", "train.num_steps=1"]
-    study(tmp_path / "study", "--input_dir", str(cases), *words)
+    study(tmp_path / "study", "--input_dir", str(tmp_path / "cases"), *words)
     (run,) = read(tmp_path / "study/study.csv")
     assert (run["resolution"], run["seed"]) == (16, 1)
     assert 0 <= run["liver"] <= 1
