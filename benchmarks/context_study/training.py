@@ -85,8 +85,8 @@ def _train(own: Trainings, settings: TrainSettings, seed: int) -> dict[str, Any]
     from mtf_imaging.jobs.data import as_training_data  # these import TensorFlow
     from mtf_imaging.jobs.explaining import explain_step
     from mtf_imaging.jobs.training import run_training
-    from mtf_imaging.training.prediction import predictor_of
-    from mtf_imaging.training.sliding_window.windows import SlidingWindow
+    from mtf_imaging.network.windows import SlidingWindow
+    from mtf_imaging.training.prediction import NetworkBuilder
 
     manifest, data = open_records(own.data_dir), as_training_data(settings.data)
     records: Any = data.data_set
@@ -100,9 +100,9 @@ def _train(own: Trainings, settings: TrainSettings, seed: int) -> dict[str, Any]
 
     def watch(program, step, layout) -> Course:
         cost.append(explain_step(step, layout).plan)
-        options: dict[str, Any] = {"task": step.task, "dtype": step.dtype, "layout": layout}
         sliding = window and SlidingWindow(window)
-        network = predictor_of(program, sizes=window or grid, window=sliding, **options)
+        builder = NetworkBuilder(task=step.task, dtype=step.dtype, layout=layout, window=sliding)
+        network = builder.network_of(program, grid)
         courses.append(Course(lambda: volumes.score(network), settings.num_steps, budget))
         return courses[0]
 

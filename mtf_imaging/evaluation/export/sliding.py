@@ -1,4 +1,4 @@
-"""Exported networks that slide over an image, as `training.sliding_window.network.SlidingNetwork` does."""
+"""Exported networks that slide over an image, as `network.sliding.sliding` does."""
 
 import functools
 from collections.abc import Sequence
