@@ -2,13 +2,15 @@
 
 import contextlib
 import logging
+import os
 import sys
 
 from mtf_imaging.cli.commands.all_commands import ANYWHERE, COMMANDS, TOGETHER, load
-from mtf_imaging.cli.runtime import address_space, messages, next_step, streams, usage
+from mtf_imaging.cli.runtime import address_space, messages, streams, usage
 from mtf_imaging.cli.runtime.failures import exit_code, explain
 from mtf_imaging.cli.runtime.interrupts import Interrupts
 from mtf_imaging.cli.runtime.process import check_process
+from mtf_imaging.cli.runtime.subprocesses import QUIET
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.processes.processes import find_processes
 
@@ -69,6 +71,6 @@ def _dispatch(argv: list[str]) -> None:
             )
         is_first = processes is None or processes.is_first
         messages.show(logging.INFO if is_first else logging.WARNING)
-        text = command.run(usage.parse_flags(words[0], command, argv[1:]))
-        if is_first:
-            next_step.show(text)
+        next_step = command.run(usage.parse_flags(words[0], command, argv[1:]))
+        if next_step and is_first and QUIET not in os.environ:
+            print(f"Next: {next_step}", flush=True)

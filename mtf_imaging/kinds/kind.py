@@ -206,20 +206,6 @@ class TrainingImages(Protocol):
         """
 
 
-class NextStep(NamedTuple):
-    """What to do after a command: a sentence about files, or another command.
-
-    Attributes:
-      text: the sentence, in which "{}" stands for a path; or the name of the command.
-      paths: the paths of the sentence.
-      flags: the flags of the command; None for a sentence.
-    """
-
-    text: str
-    paths: tuple[Path, ...] = ()
-    flags: dict[str, Path] | None = None
-
-
 class Planned(NamedTuple):
     """The images to predict.
 
@@ -326,12 +312,4 @@ class PredictedImages(Protocol):
 
         Returns:
           The paths of the written files.
-        """
-
-    def next_step(self, pairs: list[tuple[Any, Path]], input_path: Path, output_path: Path) -> NextStep:
-        """Returns what to do after a prediction.
-
-        Args:
-          pairs: the images and their files, of `plan_predictions`.
-          input_path, output_path: the same as in `plan_predictions`.
         """

@@ -10,7 +10,7 @@ from mtf_imaging.cli import main
 from mtf_imaging.cli.commands import all_commands, demo
 from mtf_imaging.cli.config import gin_config
 from mtf_imaging.cli.config.setup import JobSetup
-from mtf_imaging.cli.runtime import command_lines, usage
+from mtf_imaging.cli.runtime import subprocesses, usage
 from mtf_imaging.cli.runtime import subprocesses as commands
 from mtf_imaging.cli.runtime.demo.choosing import KINDS, choose_workflow
 from mtf_imaging.data.cases.hold_out import hold_out
@@ -105,7 +105,7 @@ def run_demo(tmp_path, monkeypatch, capsys, metrics, *argv):
     monkeypatch.setattr(demo, "run_command", run)
     assert main.main(["demo", f"--output_dir={out}", *argv]) == 0
     for command, values in lines:
-        words = command_lines.command_words(command, values)[1:]
+        words = subprocesses.command_words(command, values)[1:]
         usage.parse_flags(command, all_commands.load(command), words)
     text = capsys.readouterr().out
     total = len(re.findall("^# Step", text, re.MULTILINE))

@@ -1,6 +1,5 @@
 """`mtf-imaging import_weights`: what it prints, and training from what it writes."""
 
-import re
 import shlex
 import shutil
 from pathlib import Path
@@ -10,11 +9,7 @@ import numpy as np
 import pytest
 
 from mtf_imaging.cli.commands import import_weights
-from mtf_imaging.cli.commands.all_commands import load
-from mtf_imaging.cli.config import gin_config
-from mtf_imaging.cli.config.job import Job
 from mtf_imaging.cli.main import main
-from mtf_imaging.cli.runtime import usage
 from mtf_imaging.models.detection.weights import WEIGHT_FORMATS as DETECTORS
 from mtf_imaging.models.resnet import WEIGHT_FORMATS
 from mtf_imaging.training.checkpoints.weights_folder import Weights
@@ -61,15 +56,9 @@ def test_it_prints_the_settings_and_the_next_command(checkpoint, capsys):
     assert "  resnet.ResNetBackbone.blocks = (1, 1)\n" in output
     assert "  resnet.ResNetBackbone.norm_epsilon = 1e-05\n" in output
     assert 'image scaling "imagenet"' in output
-    (line,) = re.findall(r"^Next: mtf-imaging train (.*)$", output, re.MULTILINE)
-    values = usage.parse_flags("train", load("train"), shlex.split(line))
-    assert values.initial_weights == "weights"
-    assert (values.gin_file, values.data_dir) == (["deeplab_voc"], "photos")
-    assert values.gin_param == [
-        "resnet.ResNetBackbone.blocks=(1, 1)",
-        "resnet.ResNetBackbone.base_filters=4",
-        'resnet.ResNetBackbone.stem="7x7"',
-    ]
+    assert (
+        "\nNext: mtf-imaging train --data_dir DATA --model_dir run --initial_weights weights --gin_file JOB" in output
+    )
 
 
 @pytest.mark.slow
@@ -121,32 +110,6 @@ def test_help(capsys):
 
 def test_the_names_of_formats_are_those_of_the_model():
     assert tuple(one.name for one in (*DETECTORS, *WEIGHT_FORMATS)) == import_weights._FORMATS
-
-
-@pytest.mark.parametrize(("job", "data_dir"), import_weights.JOBS)
-def test_the_suggested_jobs_have_the_settings_that_are_not_repeated(job, data_dir):
-    gin.clear_config()
-    try:
-        gin_config.bind([gin_config.find_gin_file(job)], [], {})
-        backbone = Job().task.network.backbone
-    finally:
-        gin.clear_config()
-    settings = import_weights.JOBS[job, data_dir]
-    assert {name: getattr(backbone, name) for name in settings} == settings
-
-
-@pytest.mark.parametrize("network", import_weights.NETWORKS)
-def test_the_suggested_jobs_of_detectors_have_the_settings_that_are_not_repeated(network):
-    (job, data_dir), settings = import_weights.NETWORKS[network]
-    assert (job, data_dir) in import_weights.JOBS
-    gin.clear_config()
-    try:
-        gin_config.bind([gin_config.find_gin_file(job)], [], {})
-        detector = Job().task.network
-    finally:
-        gin.clear_config()
-    assert type(detector).__name__ == network.rpartition(".")[2]
-    assert {name: getattr(detector, name) for name in settings} == settings
 
 
 @pytest.mark.parametrize("name", ["weights[1]", r"a\b"])

@@ -127,7 +127,7 @@ def test_photos_pass_the_whole_workflow(trained, capsys, monkeypatch):
     monkeypatch.delenv("MTF_IMAGING_NO_NEXT_STEP", raising=False)
     assert run(*train(trained), "--num_steps", 3) == 0  # with the saved configuration
     out = capsys.readouterr().out
-    assert f"evaluate --model_dir {trained}/run --input_dir {trained}/photos --output_dir {trained}/evaluation" in out
+    assert f"Next: mtf-imaging evaluate --model_dir {trained}/run --input_dir CASES --output_dir evaluation\n" in out
     assert "setup.resolution = 'height:16,width:24'" in (trained / "run/config.gin").read_text()
     assert len((trained / "run/losses.csv").read_text().splitlines()) == 4
 
@@ -139,7 +139,7 @@ def test_photos_pass_the_whole_workflow(trained, capsys, monkeypatch):
 
     predict = ["predict", "--model_dir", trained / "run", "--input", trained / "photos", "--output", trained / "labels"]
     assert run(*predict, "--mesh_shape", "rows:2", "--layout", "width:rows") == 0
-    assert f"Next: open {trained}/labels/overlays/photo_0.png" in capsys.readouterr().out
+    assert f"Next: open {trained}/labels in a viewer" in capsys.readouterr().out
     for key in ("photo_4", "photo_5"):
         prediction = trained / "evaluation/predictions" / f"{key}.png"
         assert (trained / "labels" / f"{key}.png").read_bytes() == prediction.read_bytes()

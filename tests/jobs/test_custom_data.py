@@ -182,7 +182,7 @@ def test_mistakes_are_reported(folder, tmp_path, change, text):
     assert not any(tmp_path.iterdir())
 
 
-def test_the_command_names_the_written_file(folder, tmp_path, capsys):
+def test_the_command_predicts_arrays(folder, tmp_path, capsys):
     (folder / "run/config.gin").write_text(
         "import mtf_imaging.models.resnet\njob.task = @resnet.Classification()\n"
         "resnet.Classification.network = @resnet.ResNet()\nresnet.ResNet.classes = 4\n"
@@ -190,4 +190,5 @@ def test_the_command_names_the_written_file(folder, tmp_path, capsys):
     )
     paths = f"--input={folder / 'arrays'}", f"--output={tmp_path / 'predictions'}"
     assert main.main(["predict", f"--model_dir={folder / 'run'}", *paths]) == 0
-    assert f"Next: read {tmp_path}/predictions/image_9.npy with numpy.load" in capsys.readouterr().out
+    assert (tmp_path / "predictions/image_9.npy").is_file()
+    assert f"Next: open {tmp_path}/predictions in a viewer" in capsys.readouterr().out

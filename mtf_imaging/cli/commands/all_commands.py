@@ -11,7 +11,7 @@ from mtf_imaging.cli.config.groups import PARAMETERS, SETUP_PARAMETERS
 # Each command is a module of this package with
 #   SUMMARY, EXAMPLE: strings for its help.
 #   SETTINGS: the classes of the settings that it has flags for.
-#   run(flags): runs it and returns the next step that `runtime.next_step` shows, or None.
+#   run(flags): runs it and returns what to do next, which the last line of the output shows, or None.
 # and, optionally,
 #   WITHOUT: for commands that run a job, names of setup flags that it does not have.
 #   NOTES: paragraphs for its help.

@@ -8,7 +8,6 @@ from absl import flags
 from mtf_imaging.cli.config import planning_flags, setup_flags
 from mtf_imaging.cli.config.bench_setups import parse_setup
 from mtf_imaging.cli.config.planning_flags import JobFolders
-from mtf_imaging.cli.runtime.next_step import after_bench
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.errors import ConfigError, MtfImagingError
 from mtf_imaging.files.run_folder import CONFIG
@@ -77,4 +76,4 @@ def run(values: flags.FlagValues) -> str | None:
         raise MtfImagingError("\n".join(["results depend on the layout, but they must not:", *bench.differences]))
     if all(row.error is not None for row in bench.rows):
         raise MtfImagingError("no setup could be measured. The table above shows the reasons.")
-    return None if values.json else after_bench(values, bench.rows)
+    return None if values.json else "mtf-imaging train with the mesh and layout of the fastest setup"

@@ -1,12 +1,14 @@
 """`mtf-imaging cross_validate`: trains and scores all folds of a data set, and pools their scores."""
 
+import shlex
+from pathlib import Path
+
 import gin
 from absl import flags
 
 from mtf_imaging.cli.config import setup_flags
 from mtf_imaging.cli.config.flags_of_settings import FlagSettings
 from mtf_imaging.cli.runtime.interrupts import end_at_once
-from mtf_imaging.cli.runtime.next_step import after_cross_validate
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.data.images.spacing_table import read_spacing_table
 from mtf_imaging.jobs.stop_signals import StopSignals
@@ -75,4 +77,4 @@ def run(values: flags.FlagValues) -> str:
         own = {"folds": given.folds, "spacing_table": known, "handle_signals": True}
         own |= {"save_configuration": save_configuration}
         cross_validate(**bound_settings(CrossValidateSettings, setup, values, **own))
-    return after_cross_validate(values)
+    return f"open {shlex.quote(str(Path(values.output_dir) / 'report.html'))} in a browser"

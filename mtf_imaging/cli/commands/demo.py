@@ -1,12 +1,12 @@
 """`mtf-imaging demo`: runs the whole workflow as command lines that a user could type, and prints each of them."""
 
+import shlex
 from pathlib import Path
 
 from absl import flags
 
 from mtf_imaging.cli.runtime.demo.choosing import KINDS, choose_workflow
 from mtf_imaging.cli.runtime.demo.summary import COMPARED_STEPS, compared_folders, summarize
-from mtf_imaging.cli.runtime.next_step import after_demo
 from mtf_imaging.cli.runtime.subprocesses import run_command, say
 from mtf_imaging.kinds.demo import Command, Step, Workflow
 from mtf_imaging.settings.setting import Settings, setting, settings
@@ -51,7 +51,8 @@ def run(values: flags.FlagValues) -> str:
         for command, options in step.commands():
             run_command(command, **options)
     print("\n" + summarize(out, workflow), flush=True)
-    return after_demo(out / "model", workflow.data_dir)
+    model, data = (shlex.quote(str(folder)) for folder in (out / "model", workflow.data_dir))
+    return f"mtf-imaging explain --model_dir {model} --data_dir {data}"
 
 
 def _comparison(out: Path, workflow: Workflow) -> Step:

@@ -1,11 +1,13 @@
 """`mtf-imaging evaluate`: segments labeled volumes or photos, or detects annotated objects, and scores the result."""
 
+import shlex
+from pathlib import Path
+
 from absl import flags
 
 from mtf_imaging.cli.config import setup_flags
 from mtf_imaging.cli.config.flags_of_settings import FlagSettings
 from mtf_imaging.cli.config.groups import SETUP
-from mtf_imaging.cli.runtime.next_step import after_evaluate
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.data.images.spacing_table import read_spacing_table
 from mtf_imaging.files.run_folder import CONFIG, weights_folder
@@ -38,4 +40,4 @@ def run(values: flags.FlagValues) -> str:
     setup = configuration.bind_together()
     own = {"spacing_table": given.spacing_table, "cases": cases}
     evaluate(**bound_settings(EvaluateSettings, setup, values, **own))
-    return after_evaluate(values)
+    return f"open {shlex.quote(str(Path(values.output_dir) / 'report.html'))} in a browser"

@@ -8,7 +8,6 @@ from absl import flags
 
 from mtf_imaging.cli.config import planning_flags, setup_flags
 from mtf_imaging.cli.config.planning_flags import HardwareFlags, JobFolders
-from mtf_imaging.cli.runtime.next_step import after_explain
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.files.run_folder import CONFIG
@@ -100,4 +99,4 @@ def run(values: flags.FlagValues) -> str | None:
     if values.picture is not None:
         write_picture(values.picture, picture_of(explained, volume_of(step)))
         print(f"\nPicture: {values.picture}", file=sys.stderr if values.json else sys.stdout)
-    return None if values.json else after_explain(values, explained)
+    return None if values.json else "mtf-imaging search ranks the layouts of this job, and bench measures them"

@@ -1,9 +1,11 @@
 """`mtf-imaging export`: writes a trained network as a model that runs without this package."""
 
+import shlex
+from pathlib import Path
+
 from absl import flags
 
 from mtf_imaging.cli.config import setup_flags
-from mtf_imaging.cli.runtime.next_step import after_export
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.files.literal import check_literal
 from mtf_imaging.files.new_folder import check_new_folder
@@ -47,4 +49,4 @@ def run(values: flags.FlagValues) -> str:
 
     card = export(**bound_settings(ExportSettings, configuration.bind(), values))
     print(card.as_text())
-    return after_export(values)
+    return f"read {shlex.quote(str(Path(values.output) / 'README.md'))}"

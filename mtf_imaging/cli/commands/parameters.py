@@ -6,7 +6,6 @@ import textwrap
 from absl import flags
 
 from mtf_imaging.cli.config.setup_flags import GinSettings
-from mtf_imaging.cli.runtime.next_step import after_parameters
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.settings.setting import Settings, setting, settings
@@ -58,7 +57,7 @@ def run(values: flags.FlagValues) -> str | None:
             "give none to list all parameters."
         )
     print(json.dumps([one._asdict() for one in shown], indent=1) if values.json else _text(shown))
-    return None if values.json else after_parameters(one.name for one in shown)
+    return None if values.json else "mtf-imaging train --help"
 
 
 def _text(shown) -> str:

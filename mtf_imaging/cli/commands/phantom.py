@@ -3,14 +3,16 @@
 Photos have label images, or the boxes and masks of objects.
 """
 
+import shlex
+
 from absl import flags
 
-from mtf_imaging.cli.runtime.next_step import after_phantom, after_photos
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.files.run_folder import check_no_run
 from mtf_imaging.settings.setting import Settings, setting, settings
 
 _SCENES, _OBJECTS = "scenes", "objects"
+_JOBS = {_SCENES: "deeplab_scenes", _OBJECTS: "retinanet_objects"}
 
 
 @settings
@@ -48,14 +50,14 @@ EXAMPLE = "mtf-imaging phantom --output_dir cases --num_cases 12 --seed 1"
 SETTINGS = (_Flags,)
 
 
-def run(values: flags.FlagValues) -> str | None:
+def run(values: flags.FlagValues) -> str:
     check_no_run(values.output_dir)
     if values.kind in (_SCENES, _OBJECTS):
         return _write_photos(values)
     from mtf_imaging.data.phantom.phantom import write_phantom
 
     write_phantom(values.output_dir, values.num_cases, values.seed, kind=values.kind, file_format=values.format)
-    return after_phantom(values)
+    return f"mtf-imaging convert --input_dir {shlex.quote(values.output_dir)} --output_dir records --resolution 64"
 
 
 def _write_photos(values: flags.FlagValues) -> str:
@@ -71,9 +73,10 @@ def _write_photos(values: flags.FlagValues) -> str:
 
         train, held_out = write_objects(values.output_dir, values.num_cases, values.seed)
         print(f"{values.output_dir}: {len(train)} photos in train and {len(held_out)} in val")
-        return after_photos(values)
-    from mtf_imaging.kinds.photos.scenes import write_scenes
+    else:
+        from mtf_imaging.kinds.photos.scenes import write_scenes
 
-    train, held_out = write_scenes(values.output_dir, values.num_cases, values.seed)
-    print(f"{values.output_dir}: {len(train)} photos in train.txt and {len(held_out)} in val.txt")
-    return after_photos(values)
+        train, held_out = write_scenes(values.output_dir, values.num_cases, values.seed)
+        print(f"{values.output_dir}: {len(train)} photos in train.txt and {len(held_out)} in val.txt")
+    folder = shlex.quote(values.output_dir)
+    return f"mtf-imaging train --data_dir {folder} --eval_dir {folder} --model_dir run --gin_file {_JOBS[values.kind]}"

@@ -8,8 +8,6 @@ from absl import flags
 from mtf_imaging.cli.config import gin_config, planning_flags
 from mtf_imaging.cli.config.flags_of_settings import FlagSettings
 from mtf_imaging.cli.config.planning_flags import HardwareFlags
-from mtf_imaging.cli.runtime.next_step import after_plan
-from mtf_imaging.cli.runtime.planned import PLAN
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.settings.planning import PlanSettings
@@ -27,7 +25,7 @@ class _Flags(HardwareFlags, PlanSettings):
     """
 
     memory: str | None = setting(default=None, flag=True)
-    output: str = setting(default=PLAN, flag=True)
+    output: str = setting(default="plan.gin", flag=True)
     overwrite: bool = setting(default=False, flag=True)
 
 
@@ -46,7 +44,7 @@ _MEMORY = re.compile(r"(?P<number>\d+(\.\d*)?|\.\d+)\s*(?P<unit>[MGT]?)(i?B)?", 
 _UNITS = {"M": 2**20, "": 2**30, "G": 2**30, "T": 2**40}
 
 
-def run(values: flags.FlagValues) -> str | None:
+def run(values: flags.FlagValues) -> str:
     output = Path(values.output)
     if output.suffix != ".gin":
         raise ConfigError(f"--output {output}: must be a gin file. Fix: --output {output.with_suffix('.gin')}")
@@ -69,7 +67,7 @@ def run(values: flags.FlagValues) -> str | None:
     write_bytes(output, gin_text(planned, values.data_dir, lines).encode())
     print(plan_table(planned))
     print(f"\nPlan: {output}, with the reason for each choice")
-    return after_plan(lines["convert"])
+    return lines["convert"]
 
 
 def parse_memory(text: str) -> float:

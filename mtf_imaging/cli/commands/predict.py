@@ -1,13 +1,12 @@
 """`mtf-imaging predict`: segments volumes or photos, or detects objects in images, with a trained network."""
 
-from pathlib import Path
+import shlex
 
 from absl import flags
 
 from mtf_imaging.cli.config import setup_flags
 from mtf_imaging.cli.config.flags_of_settings import FlagSettings
 from mtf_imaging.cli.config.groups import SETUP
-from mtf_imaging.cli.runtime.next_step import after_predict
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.data.images.spacing_table import read_spacing_table
 from mtf_imaging.files.run_folder import CONFIG, weights_folder
@@ -28,7 +27,7 @@ NOTES = (
 )
 
 
-def run(values: flags.FlagValues) -> str | None:
+def run(values: flags.FlagValues) -> str:
     given = FlagSettings(values, PredictSettings, *SETUP)
     given.spacing_table = read_spacing_table(values.spacing_csv)
     saved = setup_flags.saved_run(values)
@@ -46,4 +45,4 @@ def run(values: flags.FlagValues) -> str | None:
     setup = configuration.bind_together()
     own = {"spacing_table": given.spacing_table, "planned": planned}
     predict(**bound_settings(PredictSettings, setup, values, **own))
-    return after_predict(subject.next_step(planned.pairs, Path(values.input), Path(values.output)))
+    return f"open {shlex.quote(values.output)} in a viewer of its format, for instance 3D Slicer for volumes"

@@ -1,8 +1,10 @@
 """`mtf-imaging score`: scores segmentations from any source."""
 
+import shlex
+from pathlib import Path
+
 from absl import flags
 
-from mtf_imaging.cli.runtime.next_step import after_score
 from mtf_imaging.data.images.spacing_table import read_spacing_table
 from mtf_imaging.files.run_folder import check_no_run
 from mtf_imaging.settings.setting import setting, settings
@@ -58,4 +60,4 @@ def run(values: flags.FlagValues) -> str:
         dataset_json=values.dataset_json,
         surface_tolerance=values.surface_tolerance,
     )
-    return after_score(values)
+    return f"open {shlex.quote(str(Path(values.output_dir) / 'report.html'))} in a browser"

@@ -4,7 +4,6 @@ from absl import flags
 
 from mtf_imaging.cli.config import planning_flags, setup_flags
 from mtf_imaging.cli.config.planning_flags import HardwareFlags, JobFolders
-from mtf_imaging.cli.runtime.next_step import after_search
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.settings.patches import PatchSetting
@@ -42,7 +41,7 @@ NOTES = (
 IDLE = dict.fromkeys(("mesh_shape", "layout"), "search tries all layouts for --num_devices devices.")
 
 
-def run(values: flags.FlagValues) -> str | None:
+def run(values: flags.FlagValues) -> str:
     if values.memory_limit is not None and not values.memory_limit > 0:
         raise ConfigError(f"--memory_limit={values.memory_limit:g}: must be above 0 GiB. Fix: give a positive number.")
     price = planning_flags.checked_price(values)
@@ -52,7 +51,7 @@ def run(values: flags.FlagValues) -> str | None:
     from mtf_imaging.cli.config.hardware import hardware_of
     from mtf_imaging.cli.config.training_settings import bound_step, planned_num_steps
     from mtf_imaging.cli.runtime.search_report import largest_text, ranking_text
-    from mtf_imaging.jobs.explaining import planned_recipe, recompute_setting, recomputes_activations
+    from mtf_imaging.jobs.explaining import planned_recipe
     from mtf_imaging.jobs.searching import largest_cube_of, search_step, usable_memory
 
     setup = configuration.bind()
@@ -66,10 +65,6 @@ def run(values: flags.FlagValues) -> str | None:
     if values.max_resolution:
         largest = largest_cube_of(step, *devices)
         print(largest_text(largest, step, *on, recipe))
-        size, best = largest or (None, None)
     else:
-        searched = search_step(step, *devices)
-        print(ranking_text(searched, step, *on, values.top, recipe))
-        size, best = None, searched.best
-    needed = best is not None and best.recompute and not recomputes_activations(step.task)
-    return after_search(values, best, recompute_setting(step.task) if needed else None, size)
+        print(ranking_text(search_step(step, *devices), step, *on, values.top, recipe))
+    return "mtf-imaging explain reports all costs of one layout, and bench measures it"

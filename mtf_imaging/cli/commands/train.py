@@ -1,13 +1,13 @@
 """`mtf-imaging train`: trains the network of a job, or resumes its training."""
 
 import functools
+import shlex
 from pathlib import Path
 
 from absl import flags
 
 from mtf_imaging.cli.config import setup_flags
 from mtf_imaging.cli.runtime.interrupts import end_at_once
-from mtf_imaging.cli.runtime.next_step import after_dry_run, after_train
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.files.run_folder import CONFIG
 from mtf_imaging.jobs import run as run_folder
@@ -44,10 +44,12 @@ def run(values: flags.FlagValues) -> str:
         arguments = bound_settings(TrainSettings, setup, values, stop=signals.reason, save_configuration=save)
         train(**arguments)
     if values.dry_run:
-        return after_dry_run(values)
-    data = arguments["data"]
-    has_default = data.evaluation is None
-    return after_train(values, data.fold, data.is_records and has_default, data.kind.has_splits and has_default)
+        return "the same command without --dry_run"
+    data, run_dir = arguments["data"], shlex.quote(values.model_dir)
+    if not (data.is_records or data.kind.has_splits):
+        return f"tensorboard --logdir {run_dir}"
+    fold = "" if data.fold is None else f" --fold {data.fold}"
+    return f"mtf-imaging evaluate --model_dir {run_dir} --input_dir CASES --output_dir evaluation{fold}"
 
 
 def _check_records(values: flags.FlagValues, configuration: setup_flags.Configuration) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from mtf_imaging.cli.runtime.command_lines import command_words, unused
+from mtf_imaging.cli.runtime.subprocesses import command_words
 from mtf_imaging.cli.runtime.usage import PROGRAM
 from mtf_imaging.data.description.description import LITS_RULES, Description
 from mtf_imaging.data.fingerprint import Fingerprint
@@ -37,8 +37,7 @@ def command_lines(plan: JobPlan, data_dir: str, output: Path, spacing_csv: str |
       spacing_csv: the table of the cases' voxel sizes, or None.
     """
     parent, num_cases = Path(data_dir).parent, len(plan.fingerprint.cases)
-    # New folders, because records at another resolution or runs of another job may have these names.
-    records, run, folds_dir = (unused(parent / name) for name in ("records", "run", "cross_validation"))
+    records, run, folds_dir = (parent / name for name in ("records", "run", "cross_validation"))
     job = {"gin_file": output}
     folds = num_cases if num_cases < _FEWEST_FOR_FOLDS else None
     words: dict[str, dict[str, Any]] = {

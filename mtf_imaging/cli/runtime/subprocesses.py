@@ -10,14 +10,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mtf_imaging.cli.runtime.command_lines import command_words
 from mtf_imaging.cli.runtime.failures import INTERRUPTED
 from mtf_imaging.cli.runtime.interrupts import EXIT_CODE
 from mtf_imaging.cli.runtime.launching.signals import Signals
-from mtf_imaging.cli.runtime.next_step import QUIET
 from mtf_imaging.errors import Interrupted, MtfImagingError
 from mtf_imaging.files.workers import ctrl_c_held_back
 
+QUIET = "MTF_IMAGING_NO_NEXT_STEP"  # set for commands that another command runs
 _LONGEST_WAIT = 60.0  # seconds
 
 
@@ -56,6 +55,24 @@ def own_program(words: Sequence[str]) -> Program:
     path = os.pathsep.join(filter(None, [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH")]))
     # -P: the working folder, which may contain anything, is not searched for modules.
     return Program([sys.executable, "-P", "-m", "mtf_imaging.cli.main", *words], {"PYTHONPATH": path}, is_own=True)
+
+
+def command_words(command: str, values: dict[str, Any]) -> list[str]:
+    """Returns the words of a command line after the name of the program.
+
+    Args:
+      command: the name of the command.
+      values: {flag: value}. A list repeats its flag, True stands for a flag without a value, and None is left out.
+
+    >>> command_words("train", {"data_dir": "records", "fold": None, "gin_file": ["unet3d_demo", "4x4"]})
+    ['train', '--data_dir', 'records', '--gin_file', 'unet3d_demo', '--gin_file', '4x4']
+    """
+    words = [command]
+    for name, value in values.items():
+        for one in value if isinstance(value, list | tuple) else [value]:
+            if one is not None and one is not False:
+                words += [f"--{name}"] if one is True else [f"--{name}", str(one)]
+    return words
 
 
 def run_command(command: str, **values) -> None:

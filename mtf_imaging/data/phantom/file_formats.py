@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import nibabel
 import numpy as np
@@ -10,8 +9,6 @@ import numpy as np
 from mtf_imaging.data.description.dataset_json import FILE
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.description.description_fields import as_fields
-from mtf_imaging.data.formats.nifti.image_file import open_image
-from mtf_imaging.errors import DataError
 
 LITS_FILES, NNUNET, DECATHLON = "lits", "nnunet", "decathlon"
 FILE_FORMATS = (LITS_FILES, NNUNET, DECATHLON)
@@ -87,11 +84,3 @@ def mark(image: Image) -> Image:
     image.header.set_xyzt_units("mm")
     image.header["descrip"] = _MARK
     return image
-
-
-def is_phantom(path: Path) -> bool:
-    """Returns whether a file is a phantom image, according to the description in its header."""
-    try:
-        return path.is_file() and bytes(open_image(path).header["descrip"].item()) == _MARK
-    except DataError:  # not NIfTI
-        return False

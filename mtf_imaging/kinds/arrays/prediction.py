@@ -20,7 +20,7 @@ from mtf_imaging.files.contained import contained
 from mtf_imaging.files.reading import errors_named, reading_named
 from mtf_imaging.kinds.facts import ARRAYS, VOLUMES, Facts
 from mtf_imaging.kinds.inference import Inference
-from mtf_imaging.kinds.kind import NextStep, Planned
+from mtf_imaging.kinds.kind import Planned
 from mtf_imaging.kinds.networks import trained_network
 from mtf_imaging.kinds.output import (
     check_kept,
@@ -186,12 +186,6 @@ class Prediction(volumes.Prediction):
                     with record.writing(number):
                         written[number] = _write(path, result, into)
         return written
-
-    def next_step(self, pairs: list[tuple[Any, Path]], input_path: Path, output_path: Path) -> NextStep:
-        if not isinstance(pairs[0][0], ArrayFile):
-            return super().next_step(pairs, input_path, output_path)
-        first = pairs[0][1]
-        return NextStep("read {} with numpy.load", (first if first.exists() else first.with_suffix(_SEVERAL),))
 
 
 def _find(path: Path) -> list[ArrayFile]:

@@ -22,7 +22,7 @@ from mtf_imaging.kinds.batches import batches
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.file_images import FileImages
 from mtf_imaging.kinds.inference import Inference
-from mtf_imaging.kinds.kind import NextStep, Planned
+from mtf_imaging.kinds.kind import Planned
 from mtf_imaging.kinds.networks import is_alone, trained_network
 from mtf_imaging.kinds.objects.description import ObjectDescription, object_description_from_fields
 from mtf_imaging.kinds.objects.infer import NMS_THRESHOLD, input_size, predict_batch
@@ -206,11 +206,6 @@ class Prediction(FileImages):
                 every = [row for number in done for row in of_image(images[number], rows[number])]
                 write_bytes(output.detections, rows_json(every))
         return [output.detections]
-
-    def next_step(self, pairs: list[tuple[ObjectImage, Path]], input_path: Path, output_path: Path) -> NextStep:
-        output = detection_output([image for image, _ in pairs], input_path, output_path)
-        paths = output.overlays[0], output.detections
-        return NextStep("open {}, the first picture; {} has all detections", paths)
 
     def _detect(self, images: Sequence["ReadImage"], network: Network) -> list[Detections]:
         """Returns the detections of each image in stored pixel coordinates; errors about a result name the image."""

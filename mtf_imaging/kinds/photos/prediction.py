@@ -23,7 +23,7 @@ from mtf_imaging.kinds.batches import batches
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.file_images import FileImages
 from mtf_imaging.kinds.inference import Inference
-from mtf_imaging.kinds.kind import NextStep, Planned
+from mtf_imaging.kinds.kind import Planned
 from mtf_imaging.kinds.networks import is_alone, trained_network
 from mtf_imaging.kinds.output import (
     check_kept,
@@ -196,10 +196,6 @@ class Prediction(FileImages):
                         write_picture(files.overlay, overlay(pixels, labels, self.description))
                         write_label_image(files.labels, labels, self.description)
         return [path for _, path in pairs]
-
-    def next_step(self, pairs: list[tuple[Photo, Path]], input_path: Path, output_path: Path) -> NextStep:
-        files = output_files(pairs[0][0], input_path, output_path)
-        return NextStep("open {}, the classes in color, or {}, their labels", (files.overlay, files.labels))
 
     def _segment(self, photos: Sequence[Photo], pixels: Sequence[np.ndarray], network: Network) -> list[np.ndarray]:
         """Returns the pixel classes of each photo, uint8 `[height, width]`."""

@@ -3,13 +3,11 @@
 import dataclasses
 import functools
 import logging
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mtf_imaging.data.cases.cases import Case
-from mtf_imaging.data.listing.image_formats import is_itk
 from mtf_imaging.data.records.splits import held_out_keys
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import AXIS_NAMES
@@ -21,7 +19,7 @@ from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.kinds.all_kinds import reading
 from mtf_imaging.kinds.facts import VOLUMES, Facts
 from mtf_imaging.kinds.inference import Inference
-from mtf_imaging.kinds.kind import NextStep, Planned, PredictedImages
+from mtf_imaging.kinds.kind import Planned, PredictedImages
 from mtf_imaging.kinds.networks import trained_network
 from mtf_imaging.kinds.prediction_record import PredictionFiles, PredictionRecord
 from mtf_imaging.kinds.volumes.evaluate import cases_to_evaluate
@@ -163,21 +161,3 @@ class Prediction(PredictedImages):
             maps=self._maps,
             label_codes=settings.label_codes,
         )
-
-    def next_step(self, pairs: list[tuple[Case, Path]], input_path: Path, output_path: Path) -> NextStep:
-        """Returns the command that scores the segmentations if the cases have references; else how to view one."""
-        references = {case.labels.parent if case.labels else None for case, _ in pairs}
-        predictions = {output.parent for _, output in pairs}
-        if len(references) == len(predictions) == 1 and None not in references and not self._settings.submission:
-            flags: dict[str, Any] = {"reference_dir": references.pop(), "prediction_dir": predictions.pop()}
-            return NextStep("score", flags={**flags, "output_dir": output_path.parent / "scores"})
-        volume, output = pairs[0][0].volume, pairs[0][1]
-        if output.name.endswith(".zarr"):
-            return NextStep("open {} over {} in a viewer of OME-Zarr, for instance napari", (output, volume))
-        if output.name.endswith(".dcm"):
-            return NextStep("open {} over {} in a DICOM viewer, for instance 3D Slicer or OHIF", (output, volume))
-        if is_itk(output):
-            return NextStep("open {} over {} in a viewer of its format, for instance 3D Slicer", (output, volume))
-        if shutil.which("itksnap"):
-            return NextStep("itksnap -g {} -s {}", (volume, output))
-        return NextStep("open {} over {} in a NIfTI viewer, for instance ITK-SNAP or 3D Slicer", (output, volume))
