@@ -37,7 +37,7 @@ DATA_LAYERS = [
     "label_survey",
     "elements",
     *("listing", "description", "sampling", "images", "formats", "reading", "cases"),
-    *("augmentation", "records", "pixels", "phantom", "fingerprint", "photos", "objects"),
+    *("augmentation", "records", "pixels", "phantom", "fingerprint"),
 ]
 
 NEVER = {

@@ -45,8 +45,7 @@ class Origin(NamedTuple):
 def info(path: str | Path) -> list[Origin]:
     """Returns the origin of a run or a result: the program, the networks, the rules and the files.
 
-    Nothing is computed, and TensorFlow is not imported. Fields that an earlier release did not record are "not
-    recorded".
+    Nothing is computed, and TensorFlow is not imported.
 
     Args:
       path: the folder of a run or of a cross-validation; the folder of an evaluation, its `metrics.json` or its report;
@@ -168,12 +167,7 @@ def _predictions(folder: Path) -> list[Origin]:
         if names:
             rows = [("files", str(len(names))), *provenance_rows(fields)]
             found.append(Origin(f"predictions {folder}", rows, {**fields, "predictions": names}))
-    old = [name for name, entry in record.entries.items() if entry.get(FIELD) is None and "sha256" in entry]
-    if old or not found:
-        made_by = record.made_by or {}
-        rows = [("files", str(len(old))), ("program", UNKNOWN), *made_by.items()]
-        found.append(Origin(f"predictions {folder}", rows, {"made_by": made_by, "predictions": old}))
-    return found
+    return found or [Origin(f"predictions {folder}", [("files", "0")], {"predictions": []})]
 
 
 def _recorded(folder: Path, name: str) -> tuple[list[Row], dict[str, Any]]:
@@ -183,10 +177,8 @@ def _recorded(folder: Path, name: str) -> tuple[list[Row], dict[str, Any]]:
     if then != now:
         state = "unfinished" if then is None else "changed since predict wrote it"
         return [("file", state)], {"unchanged": False}
-    rows = [("file", f"unchanged since predict wrote it, {short(now)}")]
-    if fields is None:
-        return [*rows, ("program", UNKNOWN), *(record.made_by or {}).items()], {"unchanged": True}
-    return [*rows, *provenance_rows(fields)], {"unchanged": True, **fields}
+    rows = [("file", f"unchanged since predict wrote it, {short(now)}"), *provenance_rows(fields)]
+    return rows, {"unchanged": True, **(fields or {})}
 
 
 def _stored(path: Path) -> list[Origin]:

@@ -32,7 +32,8 @@ class Facts:
         were 0.
       patch: voxels of the training patches, in the format of `data.sampling.grid.format_grid`; None for whole
         images.
-      provenance: the training cases and the starts of the run; see `training_provenance`. None for earlier releases.
+      provenance: the training cases and the starts of the run; see `training_provenance`. None before
+        `train` saves them.
     """
 
     kind: str

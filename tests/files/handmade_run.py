@@ -5,8 +5,8 @@ import json
 from mtf_imaging.files.provenance.runs import training_provenance
 
 
-def write_run(folder, steps=(4,), best=None, recorded=True):
-    """Writes a run with checkpoints of some steps; `recorded` is False for a run of an earlier release."""
+def write_run(folder, steps=(4,), best=None):
+    """Writes a run with checkpoints of some steps."""
     folder.mkdir(parents=True)
     (folder / "config.gin").write_text("setup.layout = 'x:rows'\n")
     for step in steps:
@@ -15,6 +15,5 @@ def write_run(folder, steps=(4,), best=None, recorded=True):
         (folder / "best").mkdir()
         (folder / f"best/ckpt-{best}.index").write_text(f"index {best}")
     facts = {"resolution": "x:24,y:20,z:16", "spacing": "", "fold_digest": None}
-    if recorded:
-        facts["provenance"] = training_provenance(folder, {"1": "aa", "12": "bb"}, 0, "rows:2", "x:rows")
+    facts["provenance"] = training_provenance(folder, {"1": "aa", "12": "bb"}, 0, "rows:2", "x:rows")
     (folder / "run.json").write_text(json.dumps(facts))

@@ -72,7 +72,7 @@ def test_a_run_that_resumes_keeps_its_frequencies(records, tmp_path, monkeypatch
     mi.jobs.train(**SETTINGS, data=records, model_dir=tmp_path, num_steps=2)
     assert read_facts(tmp_path).class_frequencies == before
     facts = json.loads((tmp_path / "run.json").read_text())
-    del facts["class_frequencies"]  # as in the run of an earlier release
+    del facts["class_frequencies"]  # as in a run that began with biases of 0
     (tmp_path / "run.json").write_text(json.dumps(facts))
     data = mi.jobs.TrainingData(records)
     assert resolve_frequencies("data", SETTINGS["task"], data, tmp_path) is None

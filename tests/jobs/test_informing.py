@@ -165,23 +165,14 @@ def test_score_names_the_networks_of_unchanged_predictions(made, tmp_path):
     assert score(tmp_path / "p")["runs"] == []
 
 
-def test_results_of_earlier_releases_say_so(made, tmp_path):
-    write_run(tmp_path / "run", recorded=False)
-    assert rows(tmp_path / "run")["training cases"] == "not recorded"
+def test_scores_and_predictions_without_an_origin_say_so(made, tmp_path):
     own = metrics(made / "evaluation")
     del own["provenance"]
     (tmp_path / "metrics.json").write_text(json.dumps(own))
     assert rows(tmp_path / "metrics.json") == {"program": "not recorded"}
-    shutil.copytree(made / "predictions", tmp_path / "p")
-    lines = [json.loads(line) for line in (tmp_path / "p" / FILE).read_text().splitlines()]
-    for line in lines:
-        line.pop("provenance", None)
-    (tmp_path / "p" / FILE).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    assert rows(tmp_path / "p") == {"files": "2", "program": "not recorded", **MADE_BY}
-    assert rows(tmp_path / "p/segmentation-3.nii.gz")["program"] == "not recorded"
-    (tmp_path / "p/segmentation-3.nii.gz").unlink()
-    predict(made, tmp_path / "p", Provenance())  # completes the folder
-    assert len(mi.jobs.info(tmp_path / "p")) == 2
+    (tmp_path / "p").mkdir()
+    (tmp_path / "p" / FILE).write_text(json.dumps({"made_by": MADE_BY}) + "\n")  # killed before the first prediction
+    assert rows(tmp_path / "p") == {"files": "0"}
 
 
 def test_a_cross_validation_lists_its_folds(made, tmp_path):

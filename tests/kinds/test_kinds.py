@@ -87,11 +87,3 @@ def test_a_damaged_file_of_facts_is_reported(tmp_path, text):
         DataError, match=r"(this file is damaged: |not a JSON|contains a list).* Fix: delete it, then train again"
     ):
         read_facts(tmp_path)
-
-
-def test_names_of_earlier_versions_can_be_imported():
-    from mtf_imaging.data.objects.generator import write_objects
-    from mtf_imaging.data.photos.scenes import write_scenes
-
-    assert write_objects.__module__ == "mtf_imaging.kinds.objects.generator"
-    assert write_scenes.__module__ == "mtf_imaging.kinds.photos.scenes"

@@ -206,7 +206,7 @@ def test_the_graph_is_no_larger_than_mesh_tensorflows(settings):
 
 
 def test_a_checkpoint_of_mesh_tensorflows_slots_is_resumed(tmp_path):
-    """Checkpoints of earlier versions contain the slot names of mesh_tensorflow's optimizer."""
+    """The slots have the names of mesh_tensorflow's optimizer."""
     settings = {"min_dim_size_to_factor": 4, "beta1": 0.5}
     ours, upstream = program(Adafactor(DECAY, **settings), "float32"), program(Upstream(**settings), "float32")
     for step in range(2):

@@ -261,7 +261,7 @@ def test_a_repeated_evaluation_can_be_stopped_too(whole, tmp_path):
 
 
 def test_the_held_out_loss_is_logged_like_the_training_loss(whole, tmp_path):
-    """The run begins without a held-out loss, like runs of earlier versions."""
+    """The run begins without a held-out loss, and resumes with one."""
     asked = []
 
     def loss(check_stop):

@@ -13,7 +13,6 @@ import gin
 
 from mtf_imaging.cli.config import gin_internals, resources
 from mtf_imaging.cli.config.own_modules import OwnModules
-from mtf_imaging.cli.config.renamed import find_renamed
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files.text_file import read_text
 from mtf_imaging.spelling import did_you_mean
@@ -178,12 +177,7 @@ def _explanation(error: Exception, bindings: str) -> str:
         return f"{text}\n{place}".rstrip()
     if match := _NO_MACRO.match(text):
         return f"%{match[1]} has no value. Fix: add a line such as {match[1]} = 1, or remove %{match[1]}."
-    match = _NO_CONFIGURABLE.search(text) or _NO_PARAMETER.search(text)
-    if match and find_renamed(name := ".".join(match.groups())):
-        # Reports all old names at once, because a file with one old name usually has more.
-        renamed = "; ".join(map(str, find_renamed(f"{bindings} {name}")))
-        hint = f" Some names have changed: {renamed}. Fix: use the new names."
-    elif match := _NO_CONFIGURABLE.search(text):
+    if match := _NO_CONFIGURABLE.search(text):
         known = {selector.split(".")[-1] for selector in _selectors()} - {"macro", "constant", "singleton"}
         hint = did_you_mean(match[1].split(".")[-1].split("/")[-1], known) or f" Known: {', '.join(sorted(known))}."
     elif match := _NO_PARAMETER.search(text):

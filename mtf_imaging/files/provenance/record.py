@@ -15,7 +15,7 @@ class Record(NamedTuple):
     Attributes:
       made_by: everything besides the images that determines the predictions, as texts by name; None if there is no
           readable record.
-      provenance: the provenance of each `predict` call that wrote files; empty in the records of earlier releases.
+      provenance: the provenance of each `predict` call that wrote files.
       entries: {file name in the folder: entry with "sha256", and "provenance", the index of its provenance}.
     """
 

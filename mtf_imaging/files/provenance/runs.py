@@ -26,7 +26,7 @@ class TrainedRun:
       step: the number of training steps.
       checkpoint_digest: the SHA-256 of its index file, which contains a checksum of every variable.
       configuration_digest: the SHA-256 of `config.gin`; None if the run was not trained from the command line.
-      training: the provenance in `run.json`; None for runs of earlier releases.
+      training: the provenance in `run.json`; None if the folder has no such file, as with imported weights.
     """
 
     name: str

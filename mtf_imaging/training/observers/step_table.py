@@ -78,7 +78,7 @@ class StepTable:
 
     def _add_columns(self, columns: Sequence[str]) -> None:
         rows = []
-        if self._columns:  # an earlier version or configuration wrote fewer columns
+        if self._columns:  # an earlier configuration wrote fewer columns
             with open(self._path, newline="", **_TEXT) as file:
                 rows = [{name: row[name] for name in self._columns} for row in csv.DictReader(file)]
         self._columns = [*columns, *(name for name in self._columns if name not in columns)]

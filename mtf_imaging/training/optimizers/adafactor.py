@@ -75,7 +75,7 @@ class Adafactor(Optimizer):
         mtf.assign_sub(variable, change)
 
     def slot_name(self, variable: mtf.Variable, name: str) -> str:
-        """Returns mesh_tensorflow's name for the slot, which checkpoints of earlier versions contain."""
+        """Returns the name that mesh_tensorflow's own Adafactor gives the slot in its checkpoints."""
         return f"{variable.name}_slot_{name}"
 
     def _direction(self, gradient: mtf.Tensor, variable: mtf.Variable, kept: mtf.Tensor, new: mtf.Tensor) -> mtf.Tensor:

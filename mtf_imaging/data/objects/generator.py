@@ -1,9 +1,0 @@
-"""The former place of `mtf_imaging.kinds.objects.generator`."""
-
-import importlib
-
-
-def __getattr__(name: str):
-    if name.startswith("__"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module("mtf_imaging.kinds.objects.generator"), name)

@@ -1,1 +1,0 @@
-"""The former place of `mtf_imaging.kinds.photos`, for programs that import from it."""
