@@ -18,7 +18,7 @@ from typing import Any
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.images.spacing_table import read_spacing_table
 from mtf_imaging.data.records.manifest import Manifest, open_records
-from mtf_imaging.data.records.splits import Fold, check_cases, make_splits, read_splits
+from mtf_imaging.data.records.splits import Fold, check_cases
 from mtf_imaging.data.sampling.buckets import format_grids
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.evaluation.cleanup import AS_FOUND, as_cleanup
@@ -30,24 +30,34 @@ from mtf_imaging.jobs.data import TrainingData, as_training_data
 from mtf_imaging.jobs.devices import join
 from mtf_imaging.jobs.evaluating import evaluate
 from mtf_imaging.jobs.fold_runs import FoldRuns
+from mtf_imaging.jobs.folds import has_splits_file, make_folds, read_folds
 from mtf_imaging.jobs.patches import sample_sizes, with_patches
-from mtf_imaging.jobs.pooling import fold_names, held_out_cases, pool_folds
+from mtf_imaging.jobs.pooling import Folds, fold_names, pool_folds
 from mtf_imaging.jobs.stop_signals import StopSignals
 from mtf_imaging.jobs.training import train, training_step
 from mtf_imaging.kinds.all_kinds import check_volumes
 from mtf_imaging.kinds.networks import task_for
 from mtf_imaging.kinds.volumes.trained import window_of_run
 from mtf_imaging.layout import Layout
-from mtf_imaging.network.windows import STEP
-from mtf_imaging.settings.inference import EvaluateSettings
-from mtf_imaging.settings.patches import SlidingWindowSettings
+from mtf_imaging.settings.inference import EvaluateSettings, FlipSettings, WindowSettings
+from mtf_imaging.settings.patches import PatchSettings, SlidingWindowSettings
 from mtf_imaging.settings.setting import takes, values_of
-from mtf_imaging.settings.step import Devices
-from mtf_imaging.settings.training import FROM_DATA, NUM_FOLDS, CrossValidateSettings, TrainSettings
+from mtf_imaging.settings.step import BatchSettings, Devices, NetworkSettings
+from mtf_imaging.settings.training import CrossValidateSettings, LearningSettings, TrainSettings
 from mtf_imaging.settings.values import AUTO
 from mtf_imaging.training.checkpoints.weights_folder import find_weights
 from mtf_imaging.training.optimizers import Adam
 
+# Other settings change only how the networks are computed, observed and stored.
+_SCORES_DEPEND_ON = (
+    NetworkSettings,
+    LearningSettings,
+    BatchSettings,
+    PatchSettings,
+    WindowSettings,
+    SlidingWindowSettings,
+    FlipSettings,
+)
 STOPPED = "stopped while no network was training. Start cross_validate again to continue."
 
 
@@ -94,18 +104,15 @@ def cross_validate(own: CrossValidateSettings) -> dict[str, Any]:
         manifest = open_records(data.data_dir)
         description = data.description or LITS
         assert isinstance(description, Description)  # records have no other split
-        sizes, splits = data.sizes(own.resolution), resolve_splits(data, manifest, runs)
+        splits = resolve_splits(data, manifest, runs)
+        sizes, folds = data.sizes(own.resolution), Folds(runs, splits, own.input_dir, manifest, known, description)
         selected = _selected(own.folds, len(splits))
-        shared = _settings_of_all_folds(own, data)
-        texts = {name: identity(value, name) for name, value in shared.items()}
         grids = manifest.sampling.grids if data.has_several_grids else [sizes]
         _check_window(own, grids)
-        texts["resolution"] = format_grids(grids)
+        shared = _settings_of_all_folds(own) | {"resolution": format_grids(grids)}
+        texts = {name: identity(value, name) for name, value in shared.items()}
         runs.check(texts, splits, manifest)
-        cases = {
-            fold: held_out_cases(own.input_dir, runs, fold, splits[fold], manifest, known, description)
-            for fold in selected
-        }
+        cases = {fold: folds.held_out_cases(fold) for fold in selected}
         group.first(lambda: runs.begin(texts, splits, manifest))
         finished = group.first(lambda: runs.finished(len(splits)))
         todo = [fold for fold in selected if fold not in finished]
@@ -133,35 +140,21 @@ def cross_validate(own: CrossValidateSettings) -> dict[str, Any]:
             in_fold |= {"layout": Layout.of(layout), "resolution": None, "output_dir": runs.evaluation(fold)}
             evaluate(**values_of(EvaluateSettings, own, **in_fold, spacing_table=known, cases=cases[fold]))
             gc.collect()
-        pooled = functools.partial(pool_folds, runs, splits, own.input_dir, manifest, known, own.workers, own.progress)
         cleanup = as_cleanup(own.cleanup)
-        applied = {"cleanup": cleanup.resolve(description).names, "resolution": texts["resolution"]}
-        rules = {name: as_plain(value, name) for name, value in (shared | applied).items()}
+        applied = shared | {"cleanup": cleanup.resolve(description).names}
+        rules = {name: as_plain(value, name) for name, value in applied.items()}
         chooses_rules = cleanup == AS_FOUND  # otherwise, rules were given or turned off
-        return group.first(lambda: pooled(description, rules, chooses_rules))
+        return group.first(lambda: pool_folds(folds, own.workers, own.progress, rules, chooses_rules))
 
 
-def _settings_of_all_folds(own: CrossValidateSettings, data: TrainingData) -> dict[str, Any]:
-    """Returns the settings that all folds share."""
-    names = ("task", "num_steps", "dtype", "batch_size", "micro_batches", "seed")
-    shared = {name: getattr(own, name) for name in names} | {"data": data.data_set}
-    shared |= {"optimizer": own.optimizer or Adam(), "cleanup": as_cleanup(own.cleanup)}
-    if own.initial_weights is not None:
-        weights = Path(f"{find_weights(own.initial_weights)}.index")  # with a checksum of every variable
-        shared |= {"initial_weights": digest(weights), "initial_weights_except": own.initial_weights_except}
-    if own.frozen:
-        shared |= {"frozen": own.frozen}
-    if own.average_decay is not None:
-        shared |= {"average_decay": own.average_decay}
-    if own.class_frequencies != FROM_DATA:
-        shared |= {"class_frequencies": own.class_frequencies}
-    if data.patch is not None:
-        records: Any = data.data_set
-        shared |= {"patches": records.patches}
-    shared |= {
-        name: value for name, value in values_of(SlidingWindowSettings, own).items() if value not in (None, STEP)
-    }
-    return shared | {"window": tuple(own.window), "flips": tuple(own.flips)}
+def _settings_of_all_folds(own: CrossValidateSettings) -> dict[str, Any]:
+    """Returns the settings that determine the scores, which all folds share; files count by their content."""
+    shared = {name: value for cls in _SCORES_DEPEND_ON for name, value in values_of(cls, own).items()}
+    shared |= {"data": as_training_data(own.data).data_set, "optimizer": own.optimizer or Adam()}
+    shared["cleanup"] = as_cleanup(own.cleanup)
+    if own.initial_weights is not None:  # the index of a checkpoint has a checksum of every variable
+        shared["initial_weights"] = digest(Path(f"{find_weights(own.initial_weights)}.index"))
+    return {name: value for name, value in shared.items() if value is not None}
 
 
 def resolve_splits(data: TrainingData, manifest: Manifest, runs: FoldRuns) -> list[Fold]:
@@ -176,19 +169,13 @@ def resolve_splits(data: TrainingData, manifest: Manifest, runs: FoldRuns) -> li
       ConfigError: num_folds contradicts the file of folds.
       DataError: a fold does not have exactly the cases of the records, or a case is held out by several folds.
     """
-    path = data.splits_file if data.splits_file is not None and Path(data.splits_file).exists() else None
+    path = data.splits_file if has_splits_file(data) else None
     if path is not None:
-        splits = read_splits(path)
-        if data.num_folds not in (None, len(splits)):
-            raise ConfigError(
-                f"{path}: has {len(splits)} folds, but num_folds is {data.num_folds}. Fix: remove num_folds, or give "
-                "another splits_file.",
-                ["num_folds", "splits_file"],
-            )
+        splits = read_folds(data)
     elif data.num_folds is None and (before := runs.read_splits()) is not None:
         return before  # `FoldRuns.begin` compares the cases
     else:
-        splits = make_splits(manifest.cases, data.num_folds or NUM_FOLDS, data.split_seed)
+        splits = make_folds(data, manifest.cases)
     for fold in splits:
         check_cases(fold, manifest.cases, path or "folds", data.data_dir)
     repeated = [key for key, count in Counter(key for fold in splits for key in fold.val).items() if count > 1]
@@ -202,16 +189,10 @@ def resolve_splits(data: TrainingData, manifest: Manifest, runs: FoldRuns) -> li
 
 
 def _check_arguments(data: TrainingData) -> None:
-    if data.kind.has_splits:
-        raise ConfigError(
-            f"cross_validate divides records into folds, but the data set is {type(data.data_set).__name__}. Fix: hold "
-            f"out {data.kind.name} with a split of the folder, and call train and evaluate.",
-            ["data"],
-        )
     if not data.is_records:
         raise ConfigError(
             f"cross_validate divides records into folds, but the data set is of class {type(data.data_set).__name__}. "
-            "Fix: train each fold with a data set that holds out cases itself.",
+            "Fix: hold out images with the data set, and call train and evaluate.",
             ["data"],
         )
     if data.fold is not None or data.eval_dir:

@@ -1,9 +1,10 @@
 """Folds: the records of one folder, divided into training cases and held-out cases."""
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from mtf_imaging.data.records.manifest import open_records
 from mtf_imaging.data.records.splits import (
     FILE,
     Fold,
@@ -15,11 +16,9 @@ from mtf_imaging.data.records.splits import (
     write_splits,
 )
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.jobs.data import TrainingData
 from mtf_imaging.kinds.all_kinds import read_facts
 from mtf_imaging.settings.training import NUM_FOLDS
-
-if TYPE_CHECKING:
-    from mtf_imaging.jobs.data import TrainingData  # imports TensorFlow, which evaluate imports later
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +32,7 @@ class FoldData:
       path: the file to which the folds are written, or None.
     """
 
-    data: "TrainingData"
+    data: TrainingData
     digest: str
     splits: list[Fold]
     path: str | Path | None
@@ -45,7 +44,7 @@ class FoldData:
                 write_splits(path, self.splits)
 
 
-def resolve_fold(data: "TrainingData", model_dir: str | Path) -> FoldData | None:
+def resolve_fold(data: TrainingData, model_dir: str | Path) -> FoldData | None:
     """Divides records into the training and held-out cases of a fold; returns None without a fold.
 
     Args:
@@ -72,20 +71,9 @@ def resolve_fold(data: "TrainingData", model_dir: str | Path) -> FoldData | None
             f"{type(data.data_set).__name__}. Fix: remove fold, and hold out cases in the data set itself.",
             ["fold"],
         )
-    from mtf_imaging.data.records.manifest import open_records  # imports NumPy, which held_out_keys does not need
-
     keys = open_records(data.data_dir).cases
-    existing = path if path is not None and Path(path).exists() else None
-    if existing is not None:
-        splits = read_splits(existing)
-        if data.num_folds not in (None, len(splits)):
-            raise ConfigError(
-                f"{path}: has {len(splits)} folds, but num_folds is {data.num_folds}. Fix: remove num_folds, or give "
-                "another splits_file.",
-                ["num_folds", "splits_file"],
-            )
-    else:
-        splits = make_splits(keys, data.num_folds or NUM_FOLDS, data.split_seed)
+    is_new = not has_splits_file(data)
+    splits = make_folds(data, keys) if is_new else read_folds(data)
     fold = pick_fold(splits, number, path or "fold")
     check_cases(fold, keys, path or "fold", data.data_dir)
     facts = read_facts(model_dir)
@@ -99,4 +87,31 @@ def resolve_fold(data: "TrainingData", model_dir: str | Path) -> FoldData | None
         )
     train, val = (Subset(data.data_dir, keys) for keys in (fold.train, fold.val))
     fold_data = dataclasses.replace(data, data_dir=train, eval_dir=val)
-    return FoldData(fold_data, fold.digest, splits, path if existing is None else None)
+    return FoldData(fold_data, fold.digest, splits, path if is_new else None)
+
+
+def has_splits_file(data: TrainingData) -> bool:
+    """Returns whether the file of folds exists, in which case it defines the folds."""
+    return data.splits_file is not None and Path(data.splits_file).exists()
+
+
+def read_folds(data: TrainingData) -> list[Fold]:
+    """Returns the folds in the file of folds.
+
+    Raises:
+      ConfigError: num_folds contradicts the file.
+    """
+    assert data.splits_file is not None
+    splits = read_splits(data.splits_file)
+    if data.num_folds not in (None, len(splits)):
+        raise ConfigError(
+            f"{data.splits_file}: has {len(splits)} folds, but num_folds is {data.num_folds}. Fix: remove num_folds, "
+            "or give another splits_file.",
+            ["num_folds", "splits_file"],
+        )
+    return splits
+
+
+def make_folds(data: TrainingData, keys: Sequence[str]) -> list[Fold]:
+    """Returns new folds of the cases with these keys."""
+    return make_splits(keys, data.num_folds or NUM_FOLDS, data.split_seed)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from mtf_imaging.data.cases.cases import Case
 from mtf_imaging.data.description.description import Description
@@ -24,44 +24,57 @@ from mtf_imaging.jobs.fold_runs import FoldRuns
 from mtf_imaging.kinds.volumes.evaluate import cases_to_evaluate
 
 
-def held_out_cases(
-    input_dir: str | Path,
-    runs: FoldRuns,
-    fold: int,
-    split: Fold,
-    manifest: Manifest,
-    known: SpacingTable,
-    description: Description,
-) -> list[Case]:
-    """Returns the held-out cases of a fold, after checking that the records were converted from them.
+class Folds(NamedTuple):
+    """The folds of a cross-validation, and the labeled cases from which their records were made.
 
-    Raises:
-      DataError: the folder lacks a case, or a CT does not have the shape of its record's CT.
+    Attributes:
+      runs: the output folder.
+      splits: all folds.
+      input_dir: the folder of the labeled cases.
+      manifest: the manifest of the records.
+      known: voxel sizes of files whose headers lack them.
+      description: the channels and labels of the cases.
     """
-    cases = cases_to_evaluate(input_dir, runs.evaluation(fold), split.val, known, description)
-    for case in cases:
-        source = manifest.sources.get(case.key)
-        shape = case_geometry(case, known, description).shape
-        if source is not None and tuple(source.shape) != tuple(shape):
-            raise DataError(
-                f"{case.volume}: this CT has {_product(shape)} voxels, but the record of case {case.key} was made from "
-                f"one with {_product(source.shape)}. Fix: give the folder that the records were converted from.",
-                ["input_dir", "data_dir"],
-            )
-    return cases
+
+    runs: FoldRuns
+    splits: Sequence[Fold]
+    input_dir: str | Path
+    manifest: Manifest
+    known: SpacingTable
+    description: Description
+
+    def held_out_cases(self, fold: int) -> list[Case]:
+        """Returns the held-out cases of a fold, after checking that the records were converted from them.
+
+        Raises:
+          DataError: the folder lacks a case, or a CT does not have the shape of its record's CT.
+        """
+        evaluation, keys = self.runs.evaluation(fold), self.splits[fold].val
+        cases = cases_to_evaluate(self.input_dir, evaluation, keys, self.known, self.description)
+        for case in cases:
+            source = self.manifest.sources.get(case.key)
+            shape = case_geometry(case, self.known, self.description).shape
+            if source is not None and tuple(source.shape) != tuple(shape):
+                raise DataError(
+                    f"{case.volume}: this CT has {_product(shape)} voxels, but the record of case {case.key} was made "
+                    f"from one with {_product(source.shape)}. Fix: give the folder that the records were converted "
+                    "from.",
+                    ["input_dir", "data_dir"],
+                )
+        return cases
+
+    def predictions(self, fold: int) -> list[Pair]:
+        """Returns the stored segmentations of a fold with their references."""
+        folder = self.runs.evaluation(fold) / "predictions"
+        pairs = []
+        for case in self.held_out_cases(fold):
+            assert case.labels is not None  # `cases_to_evaluate` returns only labeled cases
+            pairs.append(Pair(case.key, folder / case.prediction_name, case.labels, case.volume, case.channels))
+        return pairs
 
 
 def pool_folds(
-    runs: FoldRuns,
-    splits: Sequence[Fold],
-    input_dir: str | Path,
-    manifest: Manifest,
-    known: SpacingTable,
-    workers: int | None,
-    progress: bool,
-    description: Description,
-    rules: Mapping[str, Any],
-    chooses_rules: bool = True,
+    folds: Folds, workers: int | None, progress: bool, rules: Mapping[str, Any], chooses_rules: bool = True
 ) -> dict[str, Any]:
     """Scores the segmentations of all finished folds together, and prints the tables.
 
@@ -69,14 +82,9 @@ def pool_folds(
     pooled. If no fold has been finished since the last call, the stored results are used.
 
     Args:
-      runs: the folder of the cross-validation.
-      splits: all folds.
-      input_dir: the folder of the labeled cases.
-      manifest: the manifest of the records.
-      known: voxel sizes of files whose headers lack them.
+      folds: the folds and their cases.
       workers: number of processes; None for one per core, or fewer if memory is short.
       progress: whether to show a progress bar and print the tables.
-      description: the channels and labels of the cases.
       rules: the settings that all folds share as JSON values, for the provenance of the scores.
       chooses_rules: whether to choose rules for components on the pooled cases, and to store them in the folder.
 
@@ -87,20 +95,17 @@ def pool_folds(
       DataError: a case has changed, or the scores of a fold belong to other cases.
       ConfigError: another process is writing to the folder.
     """
-    folds = runs.finished(len(splits))
-    metrics = {fold: runs.metrics(fold) for fold in folds}
-    if not runs.is_pooled(folds):
+    runs, known, description = folds.runs, folds.known, folds.description
+    finished = runs.finished(len(folds.splits))
+    metrics = {fold: runs.metrics(fold) for fold in finished}
+    if not runs.is_pooled(finished):
         with writing_to(runs.path):
             pairs: list[Pair] = []
             parts = []
-            for fold in folds:
+            for fold in finished:
+                _check_metrics(runs, fold, metrics[fold], folds.splits[fold])
                 first = len(pairs)
-                _check_metrics(runs, fold, metrics[fold], splits[fold])
-                predictions = runs.evaluation(fold) / "predictions"
-                for case in held_out_cases(input_dir, runs, fold, splits[fold], manifest, known, description):
-                    assert case.labels is not None  # `cases_to_evaluate` returns only labeled cases
-                    prediction = predictions / case.prediction_name
-                    pairs.append(Pair(case.key, prediction, case.labels, case.volume, case.channels))
+                pairs += folds.predictions(fold)
                 parts.append(range(first, len(pairs)))
             run = parallel_run(workers)
             if progress:
@@ -114,13 +119,13 @@ def pool_folds(
                 save_rules(runs.path, choice)
                 chosen = RulesReport(choice=choice)
             # The networks that predicted the cases, which need not be the newest ones.
-            networks = tuple(TrainedRun.from_json(run) for fold in folds for run in metrics[fold][FIELD]["runs"])
+            networks = tuple(TrainedRun.from_json(run) for fold in finished for run in metrics[fold][FIELD]["runs"])
             write_scores(runs.path, scored, progress, description, Provenance(runs=networks, rules=rules), chosen)
             write_fold_table(runs.path, metrics)
-            runs.save_pooled(folds)
+            runs.save_pooled(finished)
     pooled = runs.pooled()
     if progress:
-        print(f"\n{fold_table(metrics, pooled)}\n\n{_coverage(folds, splits, pooled)}", flush=True)
+        print(f"\n{fold_table(metrics, pooled)}\n\n{_coverage(finished, folds.splits, pooled)}", flush=True)
     return pooled
 
 

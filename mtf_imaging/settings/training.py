@@ -30,8 +30,8 @@ ClassFrequencies = str | Sequence[float] | None
 
 
 @settings
-class RunSettings(Settings):
-    """How a network is trained.
+class LearningSettings(Settings):
+    """What determines the weights of a trained network, besides the network and its data.
 
     Attributes:
       num_steps: number of steps of the whole run, including the steps of earlier calls.
@@ -50,6 +50,23 @@ class RunSettings(Settings):
       class_frequencies: frequencies of the classes that a new network predicts before its first step: data for the
         frequencies of the training labels, a fraction for each output of the network, or None to start from biases of
         0. The run keeps the fractions. Networks without the method with_class_biases start from their own biases.
+    """
+
+    num_steps: int = setting(default=1000, unit="steps", least=1, flag=True)
+    optimizer: "Optimizer | None" = setting(default=None, example="@NAME()")
+    seed: int = setting(default=0, least=0, flag=True)
+    initial_weights: str | Path | None = setting(default=None, flag=True)
+    initial_weights_except: str | Sequence[str] = setting(default=(), example='"deeplab/classes"')
+    frozen: str | Sequence[str] = setting(default=(), flag=True)
+    average_decay: float | None = setting(default=None, flag=True)
+    class_frequencies: ClassFrequencies = setting(default=FROM_DATA, example='"data"', recorded=True)
+
+
+@settings
+class RunSettings(LearningSettings):
+    """How a network is trained.
+
+    Attributes:
       checkpoint_every: number of steps between checkpoints.
       checkpoints_kept: number of most recent checkpoints to keep.
       checkpoint_async: whether to write checkpoints in the background, while the next steps run. This takes host memory
@@ -65,14 +82,6 @@ class RunSettings(Settings):
       tracking_every: interval, in steps, at which `trackers` receive values. TensorBoard events contain every step.
     """
 
-    num_steps: int = setting(default=1000, unit="steps", least=1, flag=True)
-    optimizer: "Optimizer | None" = setting(default=None, example="@NAME()")
-    seed: int = setting(default=0, least=0, flag=True)
-    initial_weights: str | Path | None = setting(default=None, flag=True)
-    initial_weights_except: str | Sequence[str] = setting(default=(), example='"deeplab/classes"')
-    frozen: str | Sequence[str] = setting(default=(), flag=True)
-    average_decay: float | None = setting(default=None, flag=True)
-    class_frequencies: ClassFrequencies = setting(default=FROM_DATA, example='"data"', recorded=True)
     checkpoint_every: int = setting(default=100, unit="steps", least=1, example="100")
     checkpoints_kept: int = setting(default=3, least=1, example="3")
     checkpoint_async: bool = setting(default=False, example="True")

@@ -167,6 +167,8 @@ def test_the_pool_covers_the_finished_folds_and_says_so(folder, tmp_path, capsys
         ({"num_steps": 4}, r"has num_steps 3, but 4 is given\. Fix: give the same num_steps"),
         ({"task": task(depth=3)}, r"has task \.\.\.depth=2, but \.\.\.depth=3 is given\. Fix"),
         ({"optimizer": Adam(0.1)}, r"has optimizer .*rate=0\.05.*, but .*rate=0\.1"),
+        ({"average_decay": 0.9}, r"has average_decay None, but 0\.9 is given\. Fix: give the same average_decay"),
+        ({"seed": 1, "checkpoint_every": 3}, r"has seed 0, but 1 is given"),
         ({"flips": ("x",)}, r"has flips \(\), but \('x'\) is given"),
         ({"data": {"num_folds": 2}}, r"has other folds: it has 3 folds, and 2 are given\. Fix: leave num_folds"),
         ({"data": {"split_seed": 1, "num_folds": 3}}, "has other folds: cases are in other folds"),
