@@ -17,8 +17,8 @@ import pytest
 
 import mtf_imaging as mi
 from mtf_imaging.cli.commands.all_commands import COMMANDS, flags_of, load
+from mtf_imaging.cli.commands.launch import resolve_program
 from mtf_imaging.cli.runtime import usage
-from mtf_imaging.cli.runtime.launching.program import resolve_program
 from tests import pages
 
 ROOT = Path(__file__).parent.parent

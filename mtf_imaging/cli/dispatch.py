@@ -9,7 +9,6 @@ from mtf_imaging.cli.commands.all_commands import ANYWHERE, COMMANDS, TOGETHER, 
 from mtf_imaging.cli.runtime import address_space, messages, streams, usage
 from mtf_imaging.cli.runtime.failures import exit_code, explain
 from mtf_imaging.cli.runtime.interrupts import Interrupts
-from mtf_imaging.cli.runtime.process import check_process
 from mtf_imaging.cli.runtime.subprocesses import QUIET
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.processes.processes import find_processes
@@ -45,7 +44,7 @@ def run(argv: list[str], interrupts: Interrupts) -> int:
 def _dispatch(argv: list[str]) -> None:
     if argv[:1] == ["help"]:  # many programs accept this word instead of --help
         argv = [*argv[1:], "--help"]
-    check_process()
+    _check_process()
     usage.check_words(argv)
     own, _ = usage.split_rest(argv)
     words = [word for word in own if not word.startswith("-")]
@@ -74,3 +73,20 @@ def _dispatch(argv: list[str]) -> None:
         next_step = command.run(usage.parse_flags(words[0], command, argv[1:]))
         if next_step and is_first and QUIET not in os.environ:
             print(f"Next: {next_step}", flush=True)
+
+
+def _check_process() -> None:
+    """Checks that Python keeps docstrings, which describe the flags, and that the working folder exists.
+
+    Raises:
+      ConfigError: one of these requirements is not met.
+    """
+    if sys.flags.optimize > 1:
+        raise ConfigError(
+            "Python runs without docstrings (PYTHONOPTIMIZE=2 or -OO), which describe the flags of the commands. "
+            "Fix: set PYTHONOPTIMIZE to 1, or unset it."
+        )
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise ConfigError(f"the working folder: {error.strerror}. Fix: change to a folder that exists.") from error

@@ -26,12 +26,11 @@ from mtf_imaging.files.provenance.digests import digest
 from mtf_imaging.jobs.agreement import check_agreement
 from mtf_imaging.jobs.as_text import as_plain, identity
 from mtf_imaging.jobs.choosing import choose_layout
-from mtf_imaging.jobs.data import TrainingData, as_training_data
+from mtf_imaging.jobs.data import TrainingData, as_training_data, sample_sizes, with_patches
 from mtf_imaging.jobs.devices import join
 from mtf_imaging.jobs.evaluating import evaluate
 from mtf_imaging.jobs.fold_runs import FoldRuns
 from mtf_imaging.jobs.folds import has_splits_file, make_folds, read_folds
-from mtf_imaging.jobs.patches import sample_sizes, with_patches
 from mtf_imaging.jobs.pooling import Folds, fold_names, pool_folds
 from mtf_imaging.jobs.stop_signals import StopSignals
 from mtf_imaging.jobs.training import train, training_step

@@ -13,8 +13,7 @@ from mtf_imaging.kinds.all_kinds import kind_of_facts, read_facts
 from mtf_imaging.kinds.export import ExportedRun
 from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.settings.inference import ExportSettings
-from mtf_imaging.settings.setting import check_choice, settings_of, takes
-from mtf_imaging.settings.values import DTYPES
+from mtf_imaging.settings.setting import settings_of, takes
 
 if TYPE_CHECKING:
     from mtf_imaging.evaluation.export.card import ModelCard
@@ -48,7 +47,6 @@ def export(own: ExportSettings) -> "ModelCard":
     check_new_folder(own.output)
     check_literal(own.output)
     check_no_run(own.output)
-    check_choice("dtype", own.dtype, DTYPES)
     model_format = FORMATS[own.model_format]
     model_format.check(own.dtype)
     runs = trained_runs(own)

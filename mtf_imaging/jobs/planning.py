@@ -10,8 +10,8 @@ from tqdm import tqdm
 from mtf_imaging.data.fingerprint import WORKER_BYTES, Fingerprint, read_fingerprint
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.files.workers import default_workers
+from mtf_imaging.jobs.choices import Choice
 from mtf_imaging.jobs.choices.alternative import Alternative, with_costs
-from mtf_imaging.jobs.choices.choice import Choice
 from mtf_imaging.jobs.choices.deciding import fit
 from mtf_imaging.jobs.choices.fitting import Variant
 from mtf_imaging.jobs.choices.network import choose_loss, choose_network
@@ -19,16 +19,16 @@ from mtf_imaging.jobs.choices.recipe import (
     choose_augmentation,
     choose_checkpoints,
     choose_learning_rate,
+    choose_window,
 )
-from mtf_imaging.jobs.choices.window import choose_window
 from mtf_imaging.jobs.explaining import resolve_mesh_impl
 from mtf_imaging.jobs.searching import search_step
 from mtf_imaging.kinds.all_kinds import check_volumes
 from mtf_imaging.planner.cost.hardware import Hardware, find_hardware
 from mtf_imaging.planner.cost.receptive_field import ReceptiveField
 from mtf_imaging.planner.search.search import Found, Searched
-from mtf_imaging.settings.planning import PATCHES, PlanSettings, TaskBuilder
-from mtf_imaging.settings.setting import check_choice, takes
+from mtf_imaging.settings.planning import PlanSettings, TaskBuilder
+from mtf_imaging.settings.setting import takes
 from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.step import TrainingStep
 
@@ -114,7 +114,6 @@ def plan_fingerprint(
     patches: str = "auto",
 ) -> JobPlan:
     """Does the same as `plan`, for a given fingerprint."""
-    check_choice("patches", patches, PATCHES)
     dtype, loss = _choose_dtype(hardware), choose_loss(fingerprint)
 
     def step_of(variant: Variant) -> TrainingStep:

@@ -23,13 +23,11 @@ from mtf_imaging.jobs.class_frequencies import (
     resolve_frequencies,
     with_frequencies,
 )
-from mtf_imaging.jobs.data import as_training_data
+from mtf_imaging.jobs.data import as_training_data, sample_sizes, with_patches
+from mtf_imaging.jobs.data_checks import check_resumed_data, warn_of_labels
 from mtf_imaging.jobs.devices import join, joined
 from mtf_imaging.jobs.explaining import explain_step
 from mtf_imaging.jobs.held_out import make_evaluator, open_held_out
-from mtf_imaging.jobs.label_warnings import warn_of_labels
-from mtf_imaging.jobs.patches import sample_sizes, with_patches
-from mtf_imaging.jobs.resuming import check_resumed_data
 from mtf_imaging.jobs.stop_signals import StopSignals
 from mtf_imaging.jobs.tracking import open_trackers
 from mtf_imaging.kinds.networks import task_for

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from mtf_imaging.cli import main
-from mtf_imaging.cli.config.bench_setups import parse_setup
+from mtf_imaging.cli.commands.bench import parse_setup
 from mtf_imaging.errors import MtfImagingError
 from mtf_imaging.layout import Layout
 from tests import waiting

@@ -8,11 +8,11 @@ import pytest
 
 from mtf_imaging.cli import main
 from mtf_imaging.cli.commands import all_commands, demo
+from mtf_imaging.cli.commands.demo import KINDS, choose_workflow
 from mtf_imaging.cli.config import gin_config
 from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.cli.runtime import subprocesses, usage
 from mtf_imaging.cli.runtime import subprocesses as commands
-from mtf_imaging.cli.runtime.demo.choosing import KINDS, choose_workflow
 from mtf_imaging.data.cases.hold_out import hold_out
 from mtf_imaging.errors import DataError, MtfImagingError
 from mtf_imaging.kinds.objects import demo as objects

@@ -12,9 +12,8 @@ from mtf_imaging.data.fingerprint import FOREGROUND_PERCENTAGES, Fingerprint, Fo
 from mtf_imaging.data.intensities import WINDOW, Intensity
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.jobs.choices.network import batch_sizes, choose_levels, choose_loss, choose_network, pad_to_levels
-from mtf_imaging.jobs.choices.recipe import choose_augmentation, choose_steps
+from mtf_imaging.jobs.choices.recipe import choose_augmentation, choose_steps, choose_window
 from mtf_imaging.jobs.choices.spacing import choose_grid, choose_spacing, coarser
-from mtf_imaging.jobs.choices.window import choose_window
 from mtf_imaging.models.unet3d import UNet3D
 from tests.jobs.fingerprints import ORGANS, REGIONS, SMALL, fingerprint
 

@@ -218,7 +218,7 @@ def test_other_paths_are_refused(made, tmp_path, capsys, name, text):
 
 def test_a_path_is_needed(capsys):
     assert main(["info"]) == 2
-    assert "info needs a path. Example: mtf-imaging info run" in capsys.readouterr().err
+    assert "info needs --path. Example: mtf-imaging info run" in capsys.readouterr().err
 
 
 def test_the_command_does_not_import_tensorflow(made):

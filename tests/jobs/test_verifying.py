@@ -150,7 +150,7 @@ def test_the_command_exits_with_1_if_a_file_differs(folder, capsys):
     [
         ("nothing", 1, "does not exist. Fix: give the path of a run"),
         ("cases", 1, "records no digests of files. Fix: give a run, or a result of this program."),
-        (None, 2, "verify needs a path. Example: mtf-imaging verify evaluation --files"),
+        (None, 2, "verify needs --path. Example: mtf-imaging verify evaluation --files"),
     ],
 )
 def test_other_paths_are_refused(made, capsys, name, code, text):  # noqa: F811

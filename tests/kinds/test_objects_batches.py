@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from mtf_imaging.cli.config import names  # noqa: F401
+from mtf_imaging.cli.config import training_settings  # noqa: F401
 from mtf_imaging.data.augmentation.draws import Draws
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.kinds.objects.augmentation import ObjectAugmentation

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from mtf_imaging.cli.config import names  # noqa: F401
+from mtf_imaging.cli.config import training_settings  # noqa: F401
 from mtf_imaging.data.augmentation import Augmentation
 from mtf_imaging.data.augmentation.draws import Draws
 from mtf_imaging.data.pixels.crop_axis import crop_axis, scaled_length

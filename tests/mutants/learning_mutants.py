@@ -14,7 +14,7 @@ MUTANTS = [
         ('*compared("rules", own.rules, expected.rules),', ""),
     ),
     *mutants(
-        "mtf_imaging/jobs/resuming.py",
+        "mtf_imaging/jobs/data_checks.py",
         "tests/jobs/test_other_data.py",
         ("if last_checkpoint(model_dir) is not None else None", ""),
         ("if facts.kind != data.kind.name:", "if False:"),

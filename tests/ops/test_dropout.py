@@ -1,6 +1,6 @@
 """Dropout masks are drawn in pieces when they are needed, which saves memory and does not change them.
 
-A `rate` drops the same elements as `1 - keep_prob` did in earlier versions.
+A `rate` drops the elements that the probability `1 - rate` does not keep.
 """
 
 import numpy as np
@@ -61,7 +61,7 @@ def test_the_kept_fraction_of_any_number_and_type():
 
 
 class KeepProbability(mi.mtf.Operation):
-    """Dropout of earlier versions, with the probability that an element is kept."""
+    """Dropout with the probability that an element is kept."""
 
     def __init__(self, x, keep_prob, key_name):
         super().__init__([x], name="kept")

@@ -16,7 +16,7 @@ DYNAMIC = {
     "mtf_imaging.cli.config.gin_config": ["mtf_imaging.models.*"],  # gin files import the models
     "mtf_imaging.kinds.kind": ["mtf_imaging.kinds.*"],
     "mtf_imaging.program.lowering": ["tests.poison"],  # in tests only: tests/importing.py
-    "tests.cli.test_spelled": ["mtf_imaging.cli.config.*", "mtf_imaging.models.*"],
+    "tests.cli.test_flags_in_messages": ["mtf_imaging.cli.config.*", "mtf_imaging.models.*"],
     "tests.test_docs": ["mtf_imaging.*"],
     "tests.test_docs_generated": ["mtf_imaging.*"],
     "tests.test_doctests": ["mtf_imaging.*"],

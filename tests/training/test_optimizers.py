@@ -346,7 +346,7 @@ def test_every_optimizer_gets_clipped_gradients_of_the_trained_weights(optimizer
 
 @pytest.mark.parametrize("optimizer", SHIPPED, ids=lambda cls: cls.__name__)
 def test_gin_sets_the_norm_of_every_optimizer(optimizer):
-    import_module("mtf_imaging.cli.config.names")  # registers the optimizers
+    import_module("mtf_imaging.cli.config.training_settings")  # registers the optimizers
     name = optimizer.__name__
     gin.clear_config()
     try:

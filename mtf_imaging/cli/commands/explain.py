@@ -67,7 +67,6 @@ def run(values: flags.FlagValues) -> str | None:
             f"--model_dir {values.model_dir}: holds no {CONFIG}, the configuration of a run. Fix: give the folder of a "
             "run, or a job with --gin_file."
         )
-    price = planning_flags.checked_price(values)
     configuration = setup_flags.Configuration(
         values,
         values.model_dir and Path(values.model_dir) / CONFIG,
@@ -88,7 +87,7 @@ def run(values: flags.FlagValues) -> str | None:
     planning_flags.check_devices(setup, values.num_devices)
     step, *image = bound_step(setup, values.data_dir)
     hardware = hardware_of(values.hardware)
-    recipe = planned_recipe(planned_num_steps(), price)
+    recipe = planned_recipe(planned_num_steps(), values.price_per_hour)
     spacing = parse_spacing(setup.spacing or records_spacing(values.data_dir))
     devices = setup.parsed_layout, hardware, values.num_hosts, setup.mesh_impl
     explained = explain_step(step, *devices, recipe, spacing, *image)

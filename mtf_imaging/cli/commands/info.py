@@ -4,7 +4,6 @@ import json
 
 from absl import flags
 
-from mtf_imaging.errors import ConfigError
 from mtf_imaging.settings.setting import Settings, setting, settings
 
 
@@ -17,7 +16,7 @@ class _Flags(Settings):
       json: whether to print all fields as JSON, with whole digests and all cases.
     """
 
-    path: tuple[str, ...] = setting(default=(), flag=True)
+    path: tuple[str, ...] = setting(flag=True)
     json: bool = setting(default=False, flag=True)
 
 
@@ -33,8 +32,6 @@ NOTES = (
 
 
 def run(values: flags.FlagValues) -> None:
-    if not values.path:
-        raise ConfigError(f"info needs a path. Example: {EXAMPLE}")
     from mtf_imaging.files.provenance.text import as_table
     from mtf_imaging.jobs.informing import info
 

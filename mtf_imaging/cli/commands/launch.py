@@ -1,13 +1,26 @@
 """`mtf-imaging launch`: runs a command or a program as several local processes."""
 
 import math
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
 
 from absl import flags
 
-from mtf_imaging.cli.runtime.launching.program import resolve_program
-from mtf_imaging.cli.runtime.launching.restarts import run_with_restarts
+from mtf_imaging.cli.commands.all_commands import COMMANDS, load
+from mtf_imaging.cli.runtime import usage
+from mtf_imaging.cli.runtime.failures import ProgramFailed
+from mtf_imaging.cli.runtime.launching.environment import build_environments
+from mtf_imaging.cli.runtime.launching.group import STOPPED, run_group
+from mtf_imaging.cli.runtime.launching.signals import Signals
+from mtf_imaging.cli.runtime.subprocesses import Program, own_program
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.settings.setting import Settings, setting, settings
+from mtf_imaging.spelling import did_you_mean
+
+_WRONG_COMMAND_LINE = 2
 
 
 @settings
@@ -56,4 +69,91 @@ def run(values: flags.FlagValues) -> None:
             f"--timeout={timeout:g}: must be a positive number of seconds. Fix: for instance --timeout=60."
         )
     program = resolve_program(values[REST].value)
-    run_with_restarts(program, num=values.num_processes, restarts=values.restarts, timeout=timeout)
+    _run_with_restarts(program, num=values.num_processes, restarts=values.restarts, timeout=timeout)
+
+
+def resolve_program(words: Sequence[str]) -> Program:
+    """Returns the program for the given words.
+
+    Args:
+      words: a command of mtf-imaging with its flags, with or without the word mtf-imaging; a Python file with its
+        arguments; or any other program with its arguments.
+
+    Raises:
+      ConfigError: there is no such command, file or program, or the flags of a command are wrong.
+    """
+    first, *rest = words
+    if first == usage.PROGRAM:
+        _check_command(rest)
+        return own_program(rest)
+    if first in COMMANDS:
+        _check_command(words)
+        return own_program(words)
+    if first.endswith(".py"):
+        if not Path(first).is_file():
+            raise ConfigError(f"{first}: this Python file does not exist.")
+        return Program([sys.executable, first, *rest], {})
+    program = shutil.which(first)
+    if program is None:
+        raise ConfigError(_missing(first))
+    return Program([program, *rest], {})
+
+
+def _check_command(words: Sequence[str]) -> None:
+    """Raises errors of a command line once, instead of in every process."""
+    if not words:
+        raise ConfigError(f"{usage.PROGRAM} after -- has no command. {usage.command_list()}")
+    name, *rest = words
+    if usage.wants_help(words) or name.startswith("-"):
+        return
+    if name not in COMMANDS:
+        raise ConfigError(usage.unknown_command(name))
+    if name == "launch":
+        raise ConfigError("launch cannot start itself. Fix: remove the second launch.")
+    usage.check_flags(name, load(name), rest)
+
+
+def _missing(first: str) -> str:
+    if os.path.isdir(first):
+        return f"{first}: is a folder, not a program."
+    if os.path.exists(first):
+        return f"{first}: this file is not executable. Fix: chmod +x {first}, or put its interpreter before it."
+    if os.sep in first:
+        return f"{first}: this program does not exist."
+    return (
+        f"there is no command or program '{first}'.{did_you_mean(first, COMMANDS)} "
+        f"Fix: give a command of {usage.PROGRAM}, a Python file or a program on PATH."
+    )
+
+
+def _run_with_restarts(program: Program, num: int, restarts: int, timeout: float | None) -> None:
+    """Runs a program in several local processes, and restarts all of them after a failure.
+
+    A wrong command line would fail again, and a user who stops the program wants it to end, so neither causes a
+    restart.
+
+    Args:
+      program: the program.
+      num: number of processes.
+      restarts: the maximum number of restarts.
+      timeout: seconds after which a process counts as lost, or None for the default.
+
+    Raises:
+      MtfImagingError: a process failed or was stopped; a `ProgramFailed`, which has its exit code.
+      ConfigError: the program cannot be started.
+    """
+    with Signals() as signals:
+        for restart in range(restarts + 1):
+            environments = build_environments({**os.environ, **program.environ}, num, timeout)
+            end = run_group(program, environments, signals)
+            if end is None:
+                return
+            is_final = bool(signals.received) or end.returncode in (_WRONG_COMMAND_LINE, *STOPPED)
+            if is_final or restart == restarts:
+                # A stopped process has reported this itself.
+                raise ProgramFailed("" if end.returncode in STOPPED else f"{end}.", end.exit_code)
+            print(
+                f"{usage.PROGRAM}: {end}; starting all processes again, restart {restart + 1} of {restarts}",
+                file=sys.stderr,
+                flush=True,
+            )

@@ -35,7 +35,7 @@ class _Flags(Settings):
     """
 
     output_dir: str = setting(flag=True)
-    num_cases: int = setting(default=12, flag=True)
+    num_cases: int = setting(default=12, least=1, flag=True)
     seed: int = setting(default=0, least=0, flag=True)
     kind: str = setting(
         default="large_lesions",
@@ -66,8 +66,6 @@ def _write_photos(values: flags.FlagValues) -> str:
         raise ConfigError(
             f"--format={values.format}: --kind={values.kind} always writes {layout}. Fix: leave out --format."
         )
-    if values.num_cases < 1:
-        raise ConfigError(f"--num_cases={values.num_cases}: at least 1 photo is needed. Fix: set it to 1 or more.")
     if values.kind == _OBJECTS:
         from mtf_imaging.kinds.objects.generator import write_objects
 

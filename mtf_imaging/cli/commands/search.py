@@ -44,7 +44,6 @@ IDLE = dict.fromkeys(("mesh_shape", "layout"), "search tries all layouts for --n
 def run(values: flags.FlagValues) -> str:
     if values.memory_limit is not None and not values.memory_limit > 0:
         raise ConfigError(f"--memory_limit={values.memory_limit:g}: must be above 0 GiB. Fix: give a positive number.")
-    price = planning_flags.checked_price(values)
     files = planning_flags.hardware_files(values.hardware)
     configuration = setup_flags.Configuration(values, job="unet3d_demo", more_files=files, trains=True)
     import_tensorflow()
@@ -61,7 +60,7 @@ def run(values: flags.FlagValues) -> str:
     step = bound_step(setup, values.data_dir, sizes).step
     devices = values.num_devices, hardware, limit, values.num_hosts, setup.mesh_impl
     on = values.num_devices, hardware, usable_memory(hardware, limit)
-    recipe = planned_recipe(planned_num_steps(), price)
+    recipe = planned_recipe(planned_num_steps(), values.price_per_hour)
     if values.max_resolution:
         largest = largest_cube_of(step, *devices)
         print(largest_text(largest, step, *on, recipe))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from mtf_imaging.errors import ConfigError, DataError
+from mtf_imaging.errors import DataError
 from mtf_imaging.settings.setting import Settings, setting, settings
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class _Flags(Settings):
       json: whether to print the comparison as JSON, with whole digests.
     """
 
-    path: tuple[str, ...] = setting(default=(), flag=True)
+    path: tuple[str, ...] = setting(flag=True)
     files: tuple[str, ...] = setting(default=(), flag=True)
     json: bool = setting(default=False, flag=True)
 
@@ -42,8 +42,6 @@ NOTES = (
 
 
 def run(values: flags.FlagValues) -> None:
-    if not values.path:
-        raise ConfigError(f"verify needs a path. Example: {EXAMPLE}")
     from mtf_imaging.files.provenance.text import counted
     from mtf_imaging.jobs.verifying import OK, verify
 

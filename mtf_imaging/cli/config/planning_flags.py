@@ -1,13 +1,10 @@
 """Flags of the planning commands, explain, search, plan and bench."""
 
-from absl import flags
-
 from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.planner.cost.hardware import HARDWARE, find_hardware
 from mtf_imaging.settings.planning import HardwareSettings
 from mtf_imaging.settings.setting import Settings, changed, setting, settings
-from mtf_imaging.settings.values import check_price
 
 # A note for all commands with --price_per_hour.
 TRAINING_COST = (
@@ -44,16 +41,6 @@ class HardwareFlags(HardwareSettings):
         "hardware",
         meaning=f"kind of device: {', '.join(HARDWARE)}; or your own gin file (docs/guides/gpus.md)",
     )
-
-
-def checked_price(values: flags.FlagValues) -> float | None:
-    """Returns the value of --price_per_hour, or None if it is not set.
-
-    Raises:
-      ConfigError: the price is not a positive number.
-    """
-    check_price(values.price_per_hour)
-    return values.price_per_hour
 
 
 def hardware_files(name: str | None) -> list[str]:

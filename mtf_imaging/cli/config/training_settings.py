@@ -1,4 +1,4 @@
-"""The gin configurable `train`: the settings of training and its data."""
+"""The gin configurable `train`: the settings of training and its data, and the classes that gin files use for them."""
 
 import dataclasses
 from collections.abc import Callable
@@ -7,23 +7,43 @@ from typing import Any, NamedTuple
 import gin
 from absl import flags
 
-from mtf_imaging.cli.config import names
 from mtf_imaging.cli.config.flags_of_settings import FlagSettings
 from mtf_imaging.cli.config.groups import TRAIN
 from mtf_imaging.cli.config.job import Job
 from mtf_imaging.cli.config.setup import JobSetup
+from mtf_imaging.data.augmentation import Augmentation
+from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.sampling.patch_sizes import check_patch, parse_patch
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.cleanup import as_cleanup
 from mtf_imaging.jobs.data import TrainingData
 from mtf_imaging.kinds.networks import task_for
+from mtf_imaging.kinds.objects.augmentation import ObjectAugmentation
+from mtf_imaging.kinds.objects.data_set import Objects
+from mtf_imaging.kinds.photos.augmentation import PhotoAugmentation
+from mtf_imaging.kinds.photos.data_set import Photos
 from mtf_imaging.settings.setting import changed, setting, settings, settings_of, values_of
 from mtf_imaging.settings.training import DataSettings, RunSettings
 from mtf_imaging.settings.values import AUTO
+from mtf_imaging.training import optimizers
 from mtf_imaging.training.data_set import DataSet
 from mtf_imaging.training.evaluation import Evaluation
 from mtf_imaging.training.optimizers import Optimizer
 from mtf_imaging.training.step import TrainingStep
+
+# The classes themselves do not import gin.
+for _class in (
+    Augmentation,
+    ObjectAugmentation,
+    Objects,
+    PhotoAugmentation,
+    Photos,
+    *(getattr(optimizers, name) for name in optimizers.__all__ if name != "Optimizer"),
+):
+    gin.external_configurable(_class, module="mtf_imaging")
+
+# The other attributes of records come from `job`, `train` and the setup.
+records = gin.external_configurable(Records, module="mtf_imaging", allowlist=["intensities"])
 
 
 @gin.configurable("train", module="mtf_imaging")
@@ -51,7 +71,7 @@ class Training(*TRAIN):
           setup: the job's setup.
           **folders: data_dir and eval_dir.
         """
-        data_set = self.data or names.records(job.window, self.augmentation, setup.spacing)
+        data_set = self.data or records(job.window, self.augmentation, setup.spacing)
         return TrainingData(**values_of(TrainingData, self, **folders, data_set=data_set))
 
 

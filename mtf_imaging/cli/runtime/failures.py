@@ -5,7 +5,7 @@ import os
 import re
 from collections.abc import Sequence
 
-from mtf_imaging.cli.runtime.spelled import on_the_command_line
+from mtf_imaging.cli.runtime.messages import on_the_command_line
 from mtf_imaging.errors import ConfigError, Interrupted, LayoutError, MtfImagingError, reason
 
 INTERRUPTED = 75  # EX_TEMPFAIL in sysexits.h: the same command can succeed later

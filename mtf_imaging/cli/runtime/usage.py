@@ -80,11 +80,11 @@ def check_flags(name: str, command, argv: list[str]) -> flags.FlagValues:
     if words and not hasattr(command, "WORDS"):
         hint = f" Did you mean '--{words[0]}'?" if words[0] in values else ""
         raise ConfigError(f"{name} takes only flags, but '{words[0]}' is not a flag.{hint} {see}")
+    if words:
+        values[command.WORDS].value = [*(values[command.WORDS].value or ()), *words]
     missing = [f"--{flag}" for flag in required(*command.SETTINGS) if not values[flag].value]
     if missing:
         raise ConfigError(f"{name} needs {_enumeration(missing)}. Example: {command.EXAMPLE}")
-    if words:
-        values[command.WORDS].value = [*values[command.WORDS].value, *words]
     if hasattr(command, "REST"):  # defined after parsing, so that it is not a flag of the command line
         flags.DEFINE_multi_string(command.REST, rest, "The words after --.", flag_values=values)
     return values

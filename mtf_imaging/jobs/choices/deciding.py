@@ -8,7 +8,7 @@ from mtf_imaging.data.fingerprint import Fingerprint
 from mtf_imaging.data.sampling.grid import AXIS_NAMES, format_grid
 from mtf_imaging.data.sampling.sampling import format_spacing
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.jobs.choices.choice import Choice
+from mtf_imaging.jobs.choices import Choice
 from mtf_imaging.jobs.choices.fitting import Fitted, Search, fit_whole, too_large
 from mtf_imaging.jobs.choices.network import NNUNET
 from mtf_imaging.jobs.choices.patching import FEWEST_VOXELS, fit_patch

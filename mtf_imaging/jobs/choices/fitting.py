@@ -8,7 +8,7 @@ from mtf_imaging.data.fingerprint import Fingerprint
 from mtf_imaging.data.sampling.grid import Grid, format_grid
 from mtf_imaging.data.sampling.sampling import Spacing, format_spacing
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.jobs.choices.choice import Choice
+from mtf_imaging.jobs.choices import Choice
 from mtf_imaging.jobs.choices.network import FILTERS, MOST, NNUNET, SMALL_BATCH, batch_sizes, is_large_batch
 from mtf_imaging.jobs.choices.recipe import choose_steps
 from mtf_imaging.jobs.choices.spacing import COARSEST, choose_grid, choose_spacing, coarser, is_flat

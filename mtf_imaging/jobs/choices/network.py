@@ -8,7 +8,7 @@ from mtf_imaging.data.description.description import BACKGROUND, LITS_RULES, Des
 from mtf_imaging.data.fingerprint import Fingerprint
 from mtf_imaging.data.sampling.grid import Grid
 from mtf_imaging.data.sampling.sampling import Spacing
-from mtf_imaging.jobs.choices.choice import Choice
+from mtf_imaging.jobs.choices import Choice
 
 Sizes = tuple[int, int, int]
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from mtf_imaging.data.fingerprint import Fingerprint
 from mtf_imaging.data.sampling.grid import Grid, format_grid
 from mtf_imaging.data.sampling.sampling import Spacing
-from mtf_imaging.jobs.choices.choice import Choice
+from mtf_imaging.jobs.choices import Choice
 from mtf_imaging.jobs.choices.fitting import Fitted, Search, Variant, make_fitted
 from mtf_imaging.jobs.choices.network import FILTERS, NNUNET, choose_levels, patch_batch_sizes
 from mtf_imaging.jobs.choices.recipe import choose_steps

@@ -1,12 +1,15 @@
-"""The steps, the learning rate and the augmentation of a plan."""
+"""The steps, the learning rate, the augmentation and the intensity window of a plan."""
 
+import math
 import re
 
 from mtf_imaging.data.fingerprint import Fingerprint
-from mtf_imaging.data.intensities import NONE, RESCALE, RGB, WINDOW
+from mtf_imaging.data.intensities import NONE, PERCENTAGES, RESCALE, RGB, WINDOW
+from mtf_imaging.data.modality import is_ct
 from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid
 from mtf_imaging.data.sampling.sampling import Spacing
-from mtf_imaging.jobs.choices.choice import Choice
+from mtf_imaging.data.window import DEFAULT_WINDOW
+from mtf_imaging.jobs.choices import Choice
 from mtf_imaging.jobs.choices.network import NNUNET
 from mtf_imaging.jobs.choices.spacing import ANISOTROPY
 
@@ -15,6 +18,7 @@ _FEWEST_STEPS, _MOST_STEPS = 4_000, 60_000
 _CHECKPOINTS = 50
 _SIDES = re.compile(r"(^|[^a-z])(left|right|l|r)([^a-z]|$)", re.IGNORECASE)
 _ANGLE = 15.0
+_ROUNDED_TO = 5  # HU
 
 
 def choose_steps(num_cases: int, batch_size: int, patches: int = 1) -> Choice:
@@ -92,3 +96,28 @@ def _rotation(grid: Grid, spacing: Spacing) -> tuple[float | tuple[float, ...], 
 
 def _is_windowed(fingerprint: Fingerprint) -> bool:
     return all(intensity.kind in (WINDOW, RGB, RESCALE) for intensity in fingerprint.description.intensities)
+
+
+def choose_window(fingerprint: Fingerprint) -> Choice | None:
+    """Chooses the window in HU: the range of the labeled voxels, rounded outward to 5 HU.
+
+    Returns:
+      The choice; None if the data set has no CT channel, or if the data set itself defines the window of this channel.
+    """
+    description = fingerprint.description
+    for channel, (name, scheme) in enumerate(zip(description.channels, description.intensities, strict=True)):
+        if is_ct(name) and scheme.kind == WINDOW and scheme.window == DEFAULT_WINDOW:
+            low, high = fingerprint.foreground_percentiles(channel)
+            if not low < high:
+                return Choice(DEFAULT_WINDOW, f"HU, the default, because all labeled voxels have {low:g} HU")
+            window = (
+                float(math.floor(low / _ROUNDED_TO) * _ROUNDED_TO),
+                float(math.ceil(high / _ROUNDED_TO) * _ROUNDED_TO),
+            )
+            first, last = PERCENTAGES
+            return Choice(
+                window,
+                f"HU: percentiles {first:g} and {last:g} of the labeled voxels, {low:.4g} and {high:.4g} HU, as in "
+                f"{NNUNET}, rounded outward to {_ROUNDED_TO} HU",
+            )
+    return None

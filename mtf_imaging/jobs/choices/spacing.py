@@ -10,7 +10,7 @@ from mtf_imaging.data.fingerprint import Fingerprint
 from mtf_imaging.data.listing.image_formats import is_picture_ending
 from mtf_imaging.data.sampling.grid import AXIS_NAMES
 from mtf_imaging.data.sampling.sampling import Spacing, format_spacing, smallest_box
-from mtf_imaging.jobs.choices.choice import Choice
+from mtf_imaging.jobs.choices import Choice
 from mtf_imaging.jobs.choices.network import pad_to_levels
 
 ANISOTROPY = 3  # the ratio of voxel sizes from which nnU-Net treats an axis separately

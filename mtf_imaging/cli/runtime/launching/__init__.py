@@ -1,1 +1,1 @@
-"""N local processes that run the same program: their program, environments, output, signals and failures."""
+"""N local processes that run the same program: their environments, output, signals and failures."""

@@ -17,9 +17,9 @@ import mtf_imaging
 import mtf_imaging.cli.config
 from mtf_imaging.cli.commands.all_commands import COMMANDS, flags_of, load
 from mtf_imaging.cli.main import main
-from mtf_imaging.cli.runtime import spelled
+from mtf_imaging.cli.runtime import messages
 from mtf_imaging.cli.runtime.failures import explain
-from mtf_imaging.cli.runtime.spelled import on_the_command_line
+from mtf_imaging.cli.runtime.messages import on_the_command_line
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.files import lock
 from mtf_imaging.files.workers import in_parallel
@@ -55,7 +55,7 @@ def settings_in(path: Path) -> set[str]:
 
 
 def test_every_setting_of_a_message_is_spelled():
-    known = {*all_flags(), *spelled.FLAGS, *spelled.PARAMETERS, *spelled.NOTES}
+    known = {*all_flags(), *messages.FLAGS, *messages.PARAMETERS, *messages.NOTES}
     below = [path for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0] not in ("cli", "models")]
     used = {path: settings_in(path) for path in below}
     assert {"micro_batches", "spacing_table", "model_dir"} <= set().union(*used.values())
@@ -63,16 +63,16 @@ def test_every_setting_of_a_message_is_spelled():
 
 
 def test_flags_and_gin_parameters_that_are_named_exist(configurables):
-    assert set(spelled.FLAGS.values()) <= all_flags()
-    for name in [binding.partition("=")[0] for binding in spelled.PARAMETERS.values()] + re.findall(
-        r"\bjob\.\w+", str(spelled.NOTES)
+    assert set(messages.FLAGS.values()) <= all_flags()
+    for name in [binding.partition("=")[0] for binding in messages.PARAMETERS.values()] + re.findall(
+        r"\bjob\.\w+", str(messages.NOTES)
     ):
         owner, _, parameter = name.rpartition(".")
         assert parameter in inspect.signature(gin.get_configurable(owner)).parameters, name
 
 
 def test_gin_can_read_the_examples(configurables):
-    for binding in spelled.PARAMETERS.values():
+    for binding in messages.PARAMETERS.values():
         with gin.unlock_config():
             gin.parse_config(re.sub(r"^([^=]*)='?(.*?)'?$", r"\1 = \2", binding).replace("@NAME()", "None"))
     gin.clear_config()
@@ -94,7 +94,7 @@ def test_flags_are_those_of_the_command(command, expected):
 
 
 def test_gin_parameters_are_those_that_the_command_has(monkeypatch):
-    monkeypatch.setattr(spelled, "_is_configurable", lambda name: name == "train")
+    monkeypatch.setattr(messages, "_is_configurable", lambda name: name == "train")
     assert on_the_command_line(["data", "dtype"]) == "On the command line: --gin.train.data='@NAME()'."
 
 
