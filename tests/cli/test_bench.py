@@ -86,7 +86,10 @@ def test_a_custom_layout_file(tmp_path):
         (["--setup=4x4", "--input_partition_dims=[1,2,2,1,1]"], "Fix: --setup 'MESH/LAYOUT' instead of --input_part"),
         (["--num_steps=2"], "bench has no flag '--num_steps', which train, cross_validate and study have."),
         (["--steps=0"], "flag --steps=0"),
-        (["--price_per_hour=-2"], "price_per_hour must be a positive number, not -2.0. Fix: give the price of one"),
+        (
+            ["--resolution=16", "--price_per_hour=-2"],
+            "price_per_hour must be a positive number, not -2.0. Fix: give the price of one",
+        ),
     ],
 )
 def test_errors_in_flags(capsys, argv, message):

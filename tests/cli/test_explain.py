@@ -93,9 +93,7 @@ def test_the_step_of_a_patch_and_the_prediction_of_the_image(run):
     assert all(": fits in 75% of a100's 74.5 GiB" in line for line in whole[at + 1 : at + 3])
     for command in ("explain", "search"):
         words = ["--num_devices", "2", "--hardware", "a100"] if command == "search" else []
-        code, out, _ = run(command, *PATCH, *words)
-        assert code == 0
-        assert "--patch 32" in out.splitlines()[-1]
+        assert run(command, *PATCH, *words)[0] == 0
 
 
 def test_the_json_of_a_patch(run):

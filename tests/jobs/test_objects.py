@@ -339,7 +339,7 @@ def test_masks_that_the_network_does_not_predict_are_reported(folder, tmp_path):
 
 def test_cross_validation_refuses_objects(folder, tmp_path):
     data = mi.jobs.TrainingData(folder / "objects", DATA)
-    message = r"the data set is Objects\. Fix: hold out objects with a split of the folder, and call train and evaluate"
+    message = r"the data set is of class Objects\. Fix: hold out images with the data set, and call train and evaluate"
     with pytest.raises(mi.ConfigError, match=message):
         mi.jobs.cross_validate(**COMMON, data=data, input_dir=folder / "objects", output_dir=tmp_path / "cv")
 

@@ -51,6 +51,13 @@ def run(values: flags.FlagValues) -> str:
     given = FlagSettings(values, _Flags)
     known = read_spacing_table(values.spacing_csv)
     with StopSignals("stopped before the first fold. Run the same command to start again.", end_at_once):
+        if not configuration.binds("train.data"):  # reports errors before TensorFlow is imported
+            from mtf_imaging.data.records.manifest import open_records
+            from mtf_imaging.kinds.all_kinds import check_volumes
+
+            fix = "hold out {kind} with {part} of the folder, and run train and evaluate."
+            check_volumes(values.data_dir, fix, "data_dir")
+            open_records(values.data_dir)
         import_tensorflow()
         from mtf_imaging.cli.config.run_config import save_config
         from mtf_imaging.cli.config.training_settings import bound_settings
