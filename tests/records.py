@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mtf_imaging.data.network_input import apply_intensities
+from mtf_imaging.data.intensities.schemes import apply_intensities
 from mtf_imaging.data.records.facts import Facts
 from mtf_imaging.data.records.make_record import write_case
 from mtf_imaging.data.records.record_writer import RecordWriter

@@ -33,7 +33,7 @@ RANK = {unit: rank for rank, units in enumerate(LAYERS) for unit in units}
 
 # The folders and modules of data/, from the bottom up.
 DATA_LAYERS = [
-    *("window", "intensity", "intensities", "modality", "network_input", "statistics", "class_frequencies"),
+    *("modality", "intensities", "class_frequencies"),
     "label_survey",
     "elements",
     *("listing", "description", "sampling", "images", "formats", "reading", "cases"),

@@ -14,9 +14,9 @@ from benchmarks.context_study.course import Course, Scores
 from mtf_imaging.cli.config import gin_config
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.data.images.spacing_table import read_spacing_table
+from mtf_imaging.data.intensities.window import Window
 from mtf_imaging.data.reading.images import read_labels
 from mtf_imaging.data.records.manifest import Manifest, open_records
-from mtf_imaging.data.window import Window
 from mtf_imaging.errors import Interrupted
 from mtf_imaging.evaluation.scoring.overlap import label_overlaps
 from mtf_imaging.evaluation.scoring.summary import dice_global

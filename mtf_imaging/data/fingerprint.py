@@ -13,14 +13,13 @@ from mtf_imaging.data.cases.cases import Case, find_data_set
 from mtf_imaging.data.description.description import BACKGROUND, Description
 from mtf_imaging.data.description.description_fields import as_fields, from_fields
 from mtf_imaging.data.images.spacing_table import SpacingTable, read_spacing_table
-from mtf_imaging.data.intensities import PERCENTAGES, ChannelStatistics
+from mtf_imaging.data.intensities.statistics import PERCENTAGES, ChannelStatistics, channel_statistics
 from mtf_imaging.data.listing.image_files import files_of_image
 from mtf_imaging.data.listing.names import path_in, printable
 from mtf_imaging.data.reading.channels import read_image
 from mtf_imaging.data.reading.images import read_labels
 from mtf_imaging.data.sampling.grid import Grid
 from mtf_imaging.data.sampling.sampling import Spacing
-from mtf_imaging.data.statistics import channel_statistics
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.files.case_errors import CaseFaults, case_errors

@@ -4,6 +4,7 @@ import contextlib
 import contextvars
 from collections.abc import Iterator, Sequence
 
+import numpy.typing as npt
 import tensorflow as tf
 
 # The widest dtype of a portable graph; None if operations do not have to be portable.
@@ -48,6 +49,22 @@ def multiply_no_nan(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     if not is_portable():
         return tf.math.multiply_no_nan(x, y)
     return tf.where(tf.equal(y, tf.zeros([], y.dtype)), tf.zeros([], y.dtype), x * y)
+
+
+def divisor(value: npt.ArrayLike, dtype: tf.DType = tf.float32) -> tf.Tensor:
+    """Returns a divisor, or several divisors.
+
+    TensorFlow replaces a division by a constant with a multiplication by its reciprocal, which differs in the last bit.
+    It keeps a division by a placeholder, whose default is the number. Converters to other formats need a constant.
+
+    Args:
+      value: the number or the numbers.
+      dtype: its dtype.
+    """
+    constant = tf.constant(value, dtype)
+    if is_portable():
+        return constant
+    return tf.compat.v1.placeholder_with_default(constant, constant.shape)
 
 
 def ensure_shape(x: tf.Tensor, shape: Sequence[int | None] | tf.TensorShape) -> tf.Tensor:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from mtf_imaging.data.intensities.window import DEFAULT_WINDOW, Window
 from mtf_imaging.data.listing.image_formats import OUTPUT_FORMATS
-from mtf_imaging.data.window import DEFAULT_WINDOW, Window
 from mtf_imaging.settings.patches import SlidingWindowSettings
 from mtf_imaging.settings.setting import Settings, changed, documented, setting, settings
 from mtf_imaging.settings.step import (

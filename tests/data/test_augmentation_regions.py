@@ -15,8 +15,8 @@ from mtf_imaging.data.augmentation import Augmentation
 from mtf_imaging.data.augmentation.coordinates import Coordinates
 from mtf_imaging.data.augmentation.draws import Draws
 from mtf_imaging.data.augmentation.normals import normal_values
-from mtf_imaging.data.augmentation.value_ranges import WINDOWED, ValueRanges
 from mtf_imaging.data.augmentation.warp import draw_warp
+from mtf_imaging.data.intensities.value_ranges import WINDOWED, ValueRanges
 from mtf_imaging.data.sampling.grid import whole_region
 from mtf_imaging.errors import DataError
 from tests.data.test_augmentation import ALL, OPTIONS

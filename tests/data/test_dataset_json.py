@@ -10,7 +10,7 @@ import pytest
 from mtf_imaging.data.description.dataset_json import FILE, find_description, read_description, write_description
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.description.description_fields import as_fields, from_fields
-from mtf_imaging.data.intensities import Intensity
+from mtf_imaging.data.intensities.schemes import Intensity
 from mtf_imaging.errors import DataError
 from tests.storage import as_nobody
 

@@ -11,16 +11,16 @@ import tensorflow as tf
 from mtf_imaging.data.augmentation import Augmentation
 from mtf_imaging.data.description.dataset_json import write_description
 from mtf_imaging.data.description.description import LITS, Description
-from mtf_imaging.data.intensities import Intensity
+from mtf_imaging.data.intensities.schemes import Intensity
+from mtf_imaging.data.intensities.statistics import channel_statistics
 from mtf_imaging.data.reading.images import read_volume
-from mtf_imaging.data.records.channel_maps import resolve_intensities
 from mtf_imaging.data.records.convert import convert
 from mtf_imaging.data.records.data_set import Records
+from mtf_imaging.data.records.intensities import resolve_intensities
 from mtf_imaging.data.records.manifest import open_records, read_manifest, record_path
 from mtf_imaging.data.records.pipeline import training_batches
 from mtf_imaging.data.sampling.resample import resample_linear, resample_nearest
 from mtf_imaging.data.sampling.sampling import whole_field
-from mtf_imaging.data.statistics import channel_statistics
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files.partial import remove
 from tests.data.test_pipeline import assert_same, take

@@ -6,7 +6,7 @@ import pytest
 
 from mtf_imaging.data.description.description import ANY_RULES, LITS, Description
 from mtf_imaging.data.description.differences import differences, refuse_differences
-from mtf_imaging.data.intensities import parse_intensity
+from mtf_imaging.data.intensities.schemes import parse_intensity
 from mtf_imaging.errors import DataError
 
 ORGANS = Description(("CT",), {"spleen": 1, "cyst": 2}, {"spleen": (1,), "cyst": (2,)})

@@ -3,18 +3,15 @@ import math
 import numpy as np
 import pytest
 
-from mtf_imaging.data.intensities import (
+from mtf_imaging.data.intensities.schemes import (
     KINDS,
-    ChannelStatistics,
     Intensity,
     channel_intensity,
-    format_intensity,
     parse_intensities,
     parse_intensity,
 )
-from mtf_imaging.data.intensity import apply_window
-from mtf_imaging.data.statistics import channel_statistics
-from mtf_imaging.data.window import DEFAULT_WINDOW
+from mtf_imaging.data.intensities.statistics import ChannelStatistics, channel_statistics
+from mtf_imaging.data.intensities.window import DEFAULT_WINDOW
 from mtf_imaging.errors import DataError
 
 IMAGE = np.where(np.arange(1000) % 3, np.random.default_rng(0).normal(200, 50, 1000), 0).astype(np.float32)
@@ -58,7 +55,7 @@ def test_statistics_are_those_of_numpy():
 
 
 def test_statistics_of_several_slabs(monkeypatch):
-    monkeypatch.setattr("mtf_imaging.data.statistics._PART_VALUES", 7)
+    monkeypatch.setattr("mtf_imaging.data.intensities.statistics._PART_VALUES", 7)
     several = channel_statistics(IMAGE.reshape(10, 100))
     assert vars(several) == pytest.approx(vars(STATISTICS), rel=1e-12)
 
@@ -68,9 +65,10 @@ def test_statistics_of_large_values_are_exact():
     assert (statistics.mean, statistics.sd) == (30001, 1)
 
 
-def test_a_window_equals_that_of_hounsfield_units():
-    for window in (DEFAULT_WINDOW, (-160.0, 240.0), (-57.3, 164.1)):
-        np.testing.assert_array_equal(Intensity("window", window).apply(IMAGE), apply_window(IMAGE, window))
+def test_a_window_is_mapped_to_0_and_1():
+    for low, high in (DEFAULT_WINDOW, (-160.0, 240.0), (-57.3, 164.1)):
+        expected = np.clip((IMAGE.astype(np.float64) - low) / (high - low), 0, 1)
+        np.testing.assert_allclose(Intensity("window", (low, high)).apply(IMAGE), expected, atol=1e-6)
 
 
 def test_z_scores():
@@ -151,7 +149,7 @@ def test_values_that_are_no_colors():
     "scheme", [*map(Intensity, KINDS[1:]), Intensity("window", (-57.3, 1e6)), Intensity("window", (0, 0.1))], ids=str
 )
 def test_a_written_scheme_is_read_again(scheme):
-    assert parse_intensity(format_intensity(scheme)) == scheme
+    assert parse_intensity(str(scheme)) == scheme
 
 
 @pytest.mark.parametrize(

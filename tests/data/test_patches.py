@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from mtf_imaging.data.augmentation import Augmentation
+from mtf_imaging.data.intensities.window import DEFAULT_WINDOW
 from mtf_imaging.data.records.convert import convert
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.manifest import open_records
@@ -14,7 +15,6 @@ from mtf_imaging.data.records.patches import LabelBlocks, PatchCorners, Patches
 from mtf_imaging.data.records.pipeline import training_batches
 from mtf_imaging.data.records.region_reader import RegionReader
 from mtf_imaging.data.records.splits import Subset
-from mtf_imaging.data.window import DEFAULT_WINDOW
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.layout import TensorRegion
 from tests.data.conftest import _store

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from mtf_imaging.data.augmentation import Augmentation
-from mtf_imaging.data.intensity import apply_window
+from mtf_imaging.data.intensities.schemes import WINDOW, Intensity, channel_intensity
 from mtf_imaging.data.records.convert import convert
 from mtf_imaging.data.records.manifest import record_path
 from mtf_imaging.data.records.pipeline import training_batches
@@ -55,13 +55,13 @@ def test_a_batch_has_the_windowed_records(records):
     assert batch["labels"].dtype == np.int32
     for index, key in enumerate(batch["cases"]):
         record = read_record(record_path(records, key))
-        np.testing.assert_array_equal(batch["image"][index, ..., 0], apply_window(record.image, (-150, 250)))
+        np.testing.assert_array_equal(batch["image"][index, ..., 0], Intensity(WINDOW, (-150, 250)).apply(record.image))
         np.testing.assert_array_equal(batch["labels"][index], record.labels)
 
 
 def test_the_default_window_is_that_of_the_paper():
     hu = np.linspace(-1024, 1024, 101)
-    np.testing.assert_allclose(apply_window(hu), np.clip(hu / 1024 + 0.5, 0, 1), atol=1e-6)
+    np.testing.assert_allclose(channel_intensity("CT").apply(hu), np.clip(hu / 1024 + 0.5, 0, 1), atol=1e-6)
 
 
 def test_each_epoch_is_another_permutation_of_all_cases(records):

@@ -6,7 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from mtf_imaging.data.statistics import Distribution, channel_statistics
+from mtf_imaging.data.intensities.statistics import Distribution, channel_statistics
 
 RNG = np.random.default_rng(0)
 VALUES = {
@@ -50,7 +50,7 @@ def test_statistics_are_exact(values):
 @pytest.mark.parametrize("size", [7, 1 << 16])
 def test_parts_in_any_order_have_the_statistics_of_the_whole(values, size, monkeypatch):
     whole = channel_statistics(values)
-    monkeypatch.setattr("mtf_imaging.data.statistics._PART_VALUES", size)
+    monkeypatch.setattr("mtf_imaging.data.intensities.statistics._PART_VALUES", size)
     distribution = Distribution()
     for part in np.array_split(values, 3)[::-1]:
         if part.size:

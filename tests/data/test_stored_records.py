@@ -9,7 +9,7 @@ import time
 import numpy as np
 import pytest
 
-from mtf_imaging.data.intensities import ChannelStatistics
+from mtf_imaging.data.intensities.statistics import ChannelStatistics
 from mtf_imaging.data.records.digesting_store import DigestingStore
 from mtf_imaging.data.records.record_writer import RecordWriter
 from mtf_imaging.data.records.stored import StoredRecord

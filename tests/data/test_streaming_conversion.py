@@ -9,12 +9,12 @@ import pytest
 from mtf_imaging.data.cases.cases import Case, find_cases
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.images import sources, stored
+from mtf_imaging.data.intensities.statistics import channel_statistics
 from mtf_imaging.data.records import conversion
 from mtf_imaging.data.records.make_record import write_case
 from mtf_imaging.data.sampling import slabs
 from mtf_imaging.data.sampling.resample import resample_linear, resample_nearest
 from mtf_imaging.data.sampling.sampling import Sampling, whole_field
-from mtf_imaging.data.statistics import channel_statistics
 from mtf_imaging.errors import DataError
 from tests.records import names, read_record
 

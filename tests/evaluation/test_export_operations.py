@@ -10,20 +10,19 @@ import tensorflow as tf
 from mtf_imaging.data.description.description import LITS
 from mtf_imaging.data.formats.nifti.stored_values import StoredValues
 from mtf_imaging.data.images.repairs import FiniteRepair, HounsfieldRepair
-from mtf_imaging.data.intensities import KINDS, WINDOW, Intensity
-from mtf_imaging.data.network_input import apply_intensities
-from mtf_imaging.data.pixels.scaling import SCALINGS, scale_pixels
+from mtf_imaging.data.intensities import tensors
+from mtf_imaging.data.intensities.schemes import KINDS, WINDOW, Intensity, apply_intensities
+from mtf_imaging.data.intensities.statistics import channel_statistics
+from mtf_imaging.data.pixels.scaling import SCALINGS
 from mtf_imaging.data.sampling.buckets import Samplings
 from mtf_imaging.data.sampling.resample import resample_linear, resample_to_labels
 from mtf_imaging.data.sampling.sampling import Sampling, way_back
-from mtf_imaging.data.statistics import channel_statistics
-from mtf_imaging.evaluation.export import pixels as exported
-from mtf_imaging.evaluation.export.constants import divisor
 from mtf_imaging.evaluation.export.signature import Field, Signature
 from mtf_imaging.kinds.objects import pixel_operations as pixels
 from mtf_imaging.kinds.objects.description import ObjectDescription
 from mtf_imaging.kinds.objects.reading.masks import paste_mask
-from mtf_imaging.kinds.volumes.operations import intensities, resampling
+from mtf_imaging.kinds.volumes.operations import repairs, resampling
+from mtf_imaging.meshes.portable import divisor
 
 # shape and voxel size of a volume, grid and voxel size of the network
 PLACES = [
@@ -104,7 +103,7 @@ def test_inputs_of_a_wrong_shape_are_named(tmp_path, sizes, wrong, message):
 def test_values_are_repaired_as_in_files():
     values = np.random.default_rng(0).uniform(-2000, 1500, (5, 6, 7, 2)).astype(np.float32)
     values[0, :5, 0] = np.array([np.nan, np.inf, -np.inf, 4e4, -1024.5])[:, None]
-    run = tf.function(lambda x: intensities.repair_values(x, ("CT", "T1")))
+    run = tf.function(lambda x: repairs.repair_values(x, ("CT", "T1")))
     found = run(tf.constant(values)).numpy()
     stored = [StoredValues(nibabel.Nifti1Image(values[..., channel], np.eye(4)), Path("image")) for channel in range(2)]
     np.testing.assert_array_equal(found[..., 0], HounsfieldRepair(stored[0])(values[..., 0]))
@@ -120,10 +119,10 @@ def test_intensity_schemes(kind):
     expected = apply_intensities(values, [scheme], [statistics])
     scaling = scheme.scaling(statistics)
     pair = (tf.constant([scaling.offset], tf.float32), tf.constant([scaling.scale], tf.float32))
-    run = tf.function(lambda x: intensities.scale_channels(x, [scheme], pair))
+    run = tf.function(lambda x: tensors.scale_channels(x, [scheme], pair))
     np.testing.assert_array_equal(run(tf.constant(values)), expected)
     if scheme.needs_statistics:
-        offset, scale = intensities.image_statistics(tf.constant(values), [scheme])
+        offset, scale = tensors.image_statistics(tf.constant(values), [scheme])
         np.testing.assert_array_equal(offset, np.float32([scaling.offset]))
         np.testing.assert_array_equal(scale, np.float32([scaling.scale]))
 
@@ -133,8 +132,8 @@ def test_intensity_schemes(kind):
 )
 def test_a_constant_channel_becomes_zero(kind):
     scheme, values = Intensity(kind), np.full((2, 2, 2, 1), 7, np.float32)
-    pair = intensities.image_statistics(tf.constant(values), [scheme])
-    found = intensities.scale_channels(tf.constant(values), [scheme], pair)
+    pair = tensors.image_statistics(tf.constant(values), [scheme])
+    found = tensors.scale_channels(tf.constant(values), [scheme], pair)
     np.testing.assert_array_equal(found, apply_intensities(values, [scheme], [channel_statistics(values)]))
     np.testing.assert_array_equal(found, 0)
 
@@ -142,9 +141,9 @@ def test_a_constant_channel_becomes_zero(kind):
 @pytest.mark.parametrize("scaling", SCALINGS)
 def test_pixels_are_scaled(scaling):
     image = np.arange(256, dtype=np.uint8)[:, None, None] * np.ones(3, np.uint8)
-    found = tf.function(lambda x: exported.scale_pixels(x, scaling))(tf.constant(image))
-    np.testing.assert_array_equal(found, scale_pixels(image, scaling))
-    np.testing.assert_array_equal(found, ObjectDescription(((1, "cup"),), scaling).scale(image))
+    own = ObjectDescription(((1, "cup"),), scaling)
+    found = tf.function(lambda x: own.scale(tf.cast(x, tf.float32), divisor))(tf.constant(image))
+    np.testing.assert_array_equal(found, own.scale(image))
 
 
 @pytest.mark.parametrize(

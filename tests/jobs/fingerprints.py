@@ -6,7 +6,7 @@ import numpy as np
 
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.fingerprint import FOREGROUND_PERCENTAGES, CaseFingerprint, Fingerprint, Foreground
-from mtf_imaging.data.intensities import ChannelStatistics
+from mtf_imaging.data.intensities.statistics import ChannelStatistics
 
 ORGANS = Description(("CT",), {"spleen": 1, "duct": 2}, {"spleen": (1,), "duct": (2,)})
 REGIONS = Description(

@@ -9,7 +9,7 @@ import pytest
 import mtf_imaging as mi
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.fingerprint import FOREGROUND_PERCENTAGES, Fingerprint, Foreground
-from mtf_imaging.data.intensities import WINDOW, Intensity
+from mtf_imaging.data.intensities.schemes import WINDOW, Intensity
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.jobs.choices.network import batch_sizes, choose_levels, choose_loss, choose_network, pad_to_levels
 from mtf_imaging.jobs.choices.recipe import choose_augmentation, choose_steps, choose_window

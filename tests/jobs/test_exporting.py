@@ -15,12 +15,12 @@ import mtf_imaging as mi
 from mtf_imaging.data.cases.cases import find_cases
 from mtf_imaging.data.description.description import LITS
 from mtf_imaging.data.images.channels import resample_channels
+from mtf_imaging.data.intensities.statistics import channel_statistics
 from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.manifest import open_records
 from mtf_imaging.data.sampling.resample import resample_linear
 from mtf_imaging.data.sampling.sampling import Sampling
-from mtf_imaging.data.statistics import channel_statistics
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.evaluation.cleanup import Cleanup
 from mtf_imaging.evaluation.mask_rules.choice import Choice

@@ -9,10 +9,43 @@ _SMALL = "tests/data/test_small_faults.py sampled_labels or normal_values"
 
 MUTANTS = [
     *mutants(
-        "mtf_imaging/data/intensity.py",
-        "tests/data/test_intensities.py tests/test_doctests.py intensity or window",
-        ("hu /= np.float32(high - low)", "hu /= np.float32(high + low)"),
-        ("np.clip(hu, 0, 1, out=hu)", "np.clip(hu, 0, 2, out=hu)"),
+        "mtf_imaging/data/intensities/scaling.py",
+        "tests/data/test_intensities.py",
+        ("values -= self.offset", "values += self.offset"),
+        ("np.clip(values, self.low, self.high, out=values)", "np.clip(values, self.low, 2, out=values)"),
+        ("values[zeros] = 0", "pass"),
+        (
+            "tf.clip_by_value(values, self.low, self.high)",
+            "tf.clip_by_value(values, self.low, 2.0)",
+            "",
+            "tests/data/test_pipeline.py windowed",
+        ),
+        (
+            "tf.where(zeros & self.keep_zero, 0.0, values)",
+            "values",
+            "",
+            "tests/evaluation/test_export_operations.py intensity_schemes",
+        ),
+    ),
+    *mutants(
+        "mtf_imaging/data/intensities/schemes.py",
+        "tests/data/test_intensities.py",
+        ("scale if scale > SMALLEST_SCALE else 1.0", "scale"),
+        ("(own.nonzero_mean, own.nonzero_sd)", "(own.mean, own.nonzero_sd)"),
+        ("if not low <= statistics.minimum", "if not low < statistics.minimum"),
+    ),
+    *mutants(
+        "mtf_imaging/data/intensities/tensors.py",
+        "tests/evaluation/test_export_operations.py intensity_schemes",
+        ("tf.square(values - mean) * counted", "tf.square(values - mean)"),
+        ("offset=statistics[0][number]", "offset=statistics[0][0] + 1"),
+        ("scale=divisor(scaling.scale)", "scale=scaling.scale + 1"),
+    ),
+    *mutants(
+        "mtf_imaging/data/intensities/value_ranges.py",
+        "tests/data/test_described_records.py",
+        ("sd / scaling.scale", "sd"),
+        ("min(beyond, *extremes)", "min(extremes)"),
     ),
     *mutants(
         "mtf_imaging/data/sampling/sampling.py",

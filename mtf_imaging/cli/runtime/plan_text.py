@@ -11,7 +11,7 @@ from mtf_imaging.cli.runtime.subprocesses import command_words
 from mtf_imaging.cli.runtime.usage import PROGRAM
 from mtf_imaging.data.description.description import LITS_RULES, Description
 from mtf_imaging.data.fingerprint import Fingerprint
-from mtf_imaging.data.intensities import WINDOW
+from mtf_imaging.data.intensities.schemes import WINDOW
 from mtf_imaging.data.modality import is_ct
 from mtf_imaging.data.sampling.grid import AXIS_NAMES, format_grid
 from mtf_imaging.data.sampling.sampling import format_spacing

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from mtf_imaging.data.augmentation.draws import Draws
 from mtf_imaging.data.augmentation.rounding import add, each_alike
-from mtf_imaging.data.augmentation.value_ranges import WINDOWED, ValueRanges
+from mtf_imaging.data.intensities.value_ranges import WINDOWED, ValueRanges
 
 _LESION = 2
 

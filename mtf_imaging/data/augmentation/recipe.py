@@ -18,10 +18,10 @@ from mtf_imaging.data.augmentation.noise import add_noise
 from mtf_imaging.data.augmentation.normals import normal_values
 from mtf_imaging.data.augmentation.regions import bounds_of, check_region, shape_of
 from mtf_imaging.data.augmentation.rounding import add
-from mtf_imaging.data.augmentation.value_ranges import WINDOWED, ValueRanges
 from mtf_imaging.data.augmentation.warp import draw_warp
 from mtf_imaging.data.description.description import LITS_RULES, Description
-from mtf_imaging.data.intensities import WINDOW
+from mtf_imaging.data.intensities.schemes import WINDOW
+from mtf_imaging.data.intensities.value_ranges import WINDOWED, ValueRanges
 from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid, Region, whole_region
 from mtf_imaging.errors import ConfigError, DataError
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mtf_imaging.data.intensities import Intensity, channel_intensity
+from mtf_imaging.data.intensities.schemes import Intensity, channel_intensity
 from mtf_imaging.errors import DataError
 
 BACKGROUND = 0

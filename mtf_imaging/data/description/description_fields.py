@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from mtf_imaging.data.description.description import ANY_RULES, BACKGROUND, LITS, LITS_RULES, Description
-from mtf_imaging.data.intensities import parse_intensities
+from mtf_imaging.data.intensities.schemes import parse_intensities
 from mtf_imaging.data.listing.foreign_formats import how_to_convert
 from mtf_imaging.data.listing.image_formats import ENDINGS
 from mtf_imaging.data.listing.names import is_text, printable

@@ -1,8 +1,7 @@
 """The distribution of an image's values, computed without keeping the image in memory."""
 
 from mtf_imaging.data.images.sources import ImageSource, VoxelSource, read_slabs
-from mtf_imaging.data.intensities import ChannelStatistics
-from mtf_imaging.data.statistics import Distribution
+from mtf_imaging.data.intensities.statistics import ChannelStatistics, Distribution
 
 
 def image_statistics(image: ImageSource) -> tuple[ChannelStatistics, ...]:
@@ -14,14 +13,18 @@ def image_statistics(image: ImageSource) -> tuple[ChannelStatistics, ...]:
     Raises:
       DataError: a file is damaged, or its values cannot be used.
     """
-    return tuple(map(_source_statistics, image.channels))
+    statistics = []
+    for source in image.channels:
+        statistics.append(read_statistics(source))
+        source.check()
+    return tuple(statistics)
 
 
-def _source_statistics(source: VoxelSource) -> ChannelStatistics:
+def read_statistics(source: VoxelSource) -> ChannelStatistics:
+    """Returns the `channel_statistics` of one channel, without checking its file; see `image_statistics`."""
     distribution = Distribution()
     for _, values in read_slabs(source):
         distribution.add(values)
-    source.check()
     if distribution.needs_second_pass:
         for _, values in read_slabs(source):
             distribution.add_again(values)

@@ -7,7 +7,7 @@ import numpy as np
 from scipy import ndimage
 
 from mtf_imaging.data.description.description import LITS, Description
-from mtf_imaging.data.intensities import NONZERO_Z_SCORE, Intensity
+from mtf_imaging.data.intensities.schemes import NONZERO_Z_SCORE, Intensity
 from mtf_imaging.data.phantom.abdomen import Diameters, large_lesions, paint_abdomen, small_lesions
 from mtf_imaging.data.phantom.brain import EDEMA, ENHANCING, NECROSIS, paint_brain
 from mtf_imaging.data.phantom.file_formats import DECATHLON, LITS_FILES, NNUNET

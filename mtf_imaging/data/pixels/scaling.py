@@ -1,6 +1,6 @@
 """The scalings of pixel values, which map red, green and blue in 0..255 to network input."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,29 +22,6 @@ _SCALES: dict[str, tuple[Any, Any]] = {
 }
 
 
-def padding_value(scaling: str) -> np.ndarray:
-    """Returns the pixel value, float32 `[3]`, that becomes 0."""
-    return np.array(_SCALES[scaling][0], np.float32)
-
-
-def pixel_unit(scaling: str) -> np.ndarray:
-    """Returns the difference of pixel values, float32 `[3]`, that becomes 1."""
-    return np.array(_SCALES[scaling][1] * np.ones(3), np.float32)
-
-
-def scale_pixels(pixels, scaling: str):
-    """Returns network input, float32 `[..., 3]`.
-
-    Args:
-      pixels: red, green and blue in 0..255: an array of any dtype, or Tensor float32.
-      scaling: one of `SCALINGS`. "unit" maps 0..255 to -1..1. "mean" subtracts the ImageNet mean. "imagenet" also
-        divides by the standard deviation.
-    """
-    if isinstance(pixels, np.ndarray):
-        pixels = pixels.astype(np.float32)
-    return (pixels - padding_value(scaling)) / np.array(_SCALES[scaling][1], np.float32)
-
-
 class Scaled:
     """Base class of image descriptions with a scaling of pixel values."""
 
@@ -53,15 +30,18 @@ class Scaled:
     @property
     def padding(self) -> np.ndarray:
         """The pixel value, float32 `[3]`, beyond the borders of an image; `scale` maps it to 0."""
-        return padding_value(self.scaling)
+        return np.array(_SCALES[self.scaling][0], np.float32)
 
-    def scale(self, pixels):
+    def scale(self, pixels, divisor: Callable = np.asarray):
         """Returns network input, float32 `[..., 3]`.
 
         Args:
           pixels: red, green and blue in 0..255: an array of any dtype, or Tensor float32.
+          divisor: converts a divisor; an exported network needs `meshes.portable.divisor`.
         """
-        return scale_pixels(pixels, self.scaling)
+        if isinstance(pixels, np.ndarray):
+            pixels = pixels.astype(np.float32)
+        return (pixels - self.padding) / divisor(np.array(_SCALES[self.scaling][1] * np.ones(3), np.float32))
 
 
 def check_keys(fields: Iterable[str], known: Sequence[str], where: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from mtf_imaging.data.intensities.window import DEFAULT_WINDOW, Window
 from mtf_imaging.data.records.label_counts import count_labels
 from mtf_imaging.data.records.manifest import open_records
 from mtf_imaging.data.records.patches import Patches
@@ -14,7 +15,6 @@ from mtf_imaging.data.records.pipeline import RegionsByGrid, training_batches
 from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import Grid, format_grid
-from mtf_imaging.data.window import DEFAULT_WINDOW, Window
 from mtf_imaging.layout import TensorRegion
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mtf_imaging.data.intensities import ChannelStatistics
+from mtf_imaging.data.intensities.statistics import ChannelStatistics
 from mtf_imaging.data.sampling.grid import Grid
 from mtf_imaging.data.sampling.sampling import Spacing
 

@@ -14,7 +14,7 @@ from mtf_imaging.data.images.image_statistics import image_statistics
 from mtf_imaging.data.images.sources import ImageSource, VoxelSource, read_slabs
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.images.voxel_values import any_labeled, warn_of_empty
-from mtf_imaging.data.intensities import ChannelStatistics
+from mtf_imaging.data.intensities.statistics import ChannelStatistics
 from mtf_imaging.data.reading.open_sources import open_image_source, open_mask, open_volume
 from mtf_imaging.data.records.facts import Facts
 from mtf_imaging.data.records.manifest import has_hu, is_plain_lits

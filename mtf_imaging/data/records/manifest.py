@@ -14,7 +14,8 @@ from typing import Any
 
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.description.description_fields import as_fields, from_fields
-from mtf_imaging.data.intensities import ChannelStatistics, Intensity
+from mtf_imaging.data.intensities.schemes import Intensity
+from mtf_imaging.data.intensities.statistics import ChannelStatistics
 from mtf_imaging.data.modality import is_ct
 from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.data.records.stored import StoredRecord

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mtf_imaging.data.intensities import ChannelStatistics
+from mtf_imaging.data.intensities.statistics import ChannelStatistics
 from mtf_imaging.data.records.chunks import OURS, digest
 from mtf_imaging.data.records.facts import Facts
 from mtf_imaging.data.sampling.grid import Grid

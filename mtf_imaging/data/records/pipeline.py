@@ -15,9 +15,10 @@ import tensorflow as tf
 
 from mtf_imaging.data.augmentation import Augmentation
 from mtf_imaging.data.elements import elements
-from mtf_imaging.data.intensities import Intensity
+from mtf_imaging.data.intensities.schemes import Intensity
+from mtf_imaging.data.intensities.window import DEFAULT_WINDOW, Window, check_window
 from mtf_imaging.data.records.batch_region import BatchRegion, batch_region
-from mtf_imaging.data.records.channel_maps import resolve_intensities
+from mtf_imaging.data.records.intensities import resolve_intensities
 from mtf_imaging.data.records.manifest import Manifest, open_records
 from mtf_imaging.data.records.patches import Patches
 from mtf_imaging.data.records.region_reader import RegionReader
@@ -25,7 +26,6 @@ from mtf_imaging.data.records.samples import Samples
 from mtf_imaging.data.sampling.buckets import group_by_grid
 from mtf_imaging.data.sampling.grid import Grid, format_grid, parse_grid
 from mtf_imaging.data.sampling.sampling import Sampling
-from mtf_imaging.data.window import DEFAULT_WINDOW, Window, check_window
 from mtf_imaging.errors import DataError
 from mtf_imaging.layout import TensorRegion
 

@@ -3,15 +3,13 @@
 import inspect
 from collections.abc import Callable, Sequence
 
-import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.data.augmentation import Augmentation
 from mtf_imaging.data.augmentation.regions import bounds_of, shape_of
-from mtf_imaging.data.augmentation.value_ranges import WINDOWED
-from mtf_imaging.data.intensities import WINDOW, Intensity
-from mtf_imaging.data.records.channel_maps import channel_maps
-from mtf_imaging.data.records.manifest import Manifest, is_plain_lits
+from mtf_imaging.data.intensities.schemes import Intensity
+from mtf_imaging.data.records.intensities import network_input
+from mtf_imaging.data.records.manifest import Manifest
 from mtf_imaging.data.records.patches import PatchCorners, Patches
 from mtf_imaging.data.records.region_reader import RegionReader
 from mtf_imaging.data.sampling.grid import Region, whole_region
@@ -49,7 +47,7 @@ class Samples:
         self._grids = tf.constant(manifest.grids, tf.int64)
         self._sizes = patches.sizes if patches else manifest.grids[0]
         self._corners = PatchCorners(patches, reader, manifest, seed) if patches else None
-        self._as_input = _network_input(manifest, schemes)
+        self._as_input = network_input(manifest, schemes)
         # A derived class may augment whole samples differently.
         self._by_region = (
             isinstance(augmentation, Augmentation)
@@ -104,26 +102,3 @@ class Samples:
 def _both(bounds: tf.Tensor, other: tf.Tensor) -> tf.Tensor:
     """Returns the bounds of the smallest box that contains two boxes, Tensor[3, 2] int64 each."""
     return tf.stack([tf.minimum(bounds[:, 0], other[:, 0]), tf.maximum(bounds[:, 1], other[:, 1])], 1)
-
-
-def _network_input(manifest: Manifest, schemes: Sequence[Intensity]) -> Callable:
-    """Returns a function of the stored values and the case number.
-
-    It returns the image, Tensor[x, y, z, channels] float32, and the `ValueRanges` of the case.
-    """
-    if is_plain_lits(manifest.description) and schemes[0].kind == WINDOW:
-        low, high = (np.float32(bound) for bound in schemes[0].window)
-
-        def windowed(hu, case):
-            del case  # all cases have the same window
-            return tf.clip_by_value((tf.cast(hu, tf.float32) - low) / (high - low), 0.0, 1.0)[..., tf.newaxis], WINDOWED
-
-        return windowed
-    maps = channel_maps(manifest, schemes)
-
-    def scaled(values, case):
-        values = values if values.shape.rank == 4 else values[..., tf.newaxis]
-        own = maps.row(case)
-        return own.apply(tf.cast(values, tf.float32)), own.ranges
-
-    return scaled

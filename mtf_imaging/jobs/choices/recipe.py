@@ -4,11 +4,12 @@ import math
 import re
 
 from mtf_imaging.data.fingerprint import Fingerprint
-from mtf_imaging.data.intensities import NONE, PERCENTAGES, RESCALE, RGB, WINDOW
+from mtf_imaging.data.intensities.schemes import NONE, RESCALE, RGB, WINDOW
+from mtf_imaging.data.intensities.statistics import PERCENTAGES
+from mtf_imaging.data.intensities.window import DEFAULT_WINDOW
 from mtf_imaging.data.modality import is_ct
 from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid
 from mtf_imaging.data.sampling.sampling import Spacing
-from mtf_imaging.data.window import DEFAULT_WINDOW
 from mtf_imaging.jobs.choices import Choice
 from mtf_imaging.jobs.choices.network import NNUNET
 from mtf_imaging.jobs.choices.spacing import ANISOTROPY

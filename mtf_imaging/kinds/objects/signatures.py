@@ -6,9 +6,7 @@ import tensorflow as tf
 
 from mtf_imaging.data.sampling.grid import PHOTO_AXES
 from mtf_imaging.errors import ConfigError, ShapeError
-from mtf_imaging.evaluation.export.constants import divisor
 from mtf_imaging.evaluation.export.networks import Network, TrainedNetworks
-from mtf_imaging.evaluation.export.pixels import scale_pixels
 from mtf_imaging.evaluation.export.signature import ExportedKind, Field, Signature, grid_name, with_default
 from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.kinds.export import ExportedRun
@@ -17,7 +15,7 @@ from mtf_imaging.kinds.objects.description import ObjectDescription, object_desc
 from mtf_imaging.kinds.objects.pixel_operations import Axis, interpolate, nearest_pixels, paste_masks
 from mtf_imaging.kinds.objects.prediction import check_no_ensemble
 from mtf_imaging.kinds.objects.scoring.detections import BOX_DIGITS, SCORE_DIGITS
-from mtf_imaging.meshes.portable import ensure_shape, index_dtype, widest_dtype
+from mtf_imaging.meshes.portable import divisor, ensure_shape, index_dtype, widest_dtype
 from mtf_imaging.settings.values import ONE_SCALE
 
 Size = tuple[int, ...]  # height and width
@@ -78,9 +76,8 @@ class ObjectSignatures(ExportedKind):
         shape = tf.unstack(tf.shape(image, index_dtype())[:2])
         factor = tf.minimum(*(side / tf.cast(n, widest_dtype()) for side, n in zip(size, shape, strict=True)))
         rows, columns = (Axis.scaled(n, factor) for n in shape)
-        scaled = scale_pixels(
-            interpolate(image, nearest_pixels(rows), nearest_pixels(columns)), self._description.scaling
-        )
+        resized = interpolate(image, nearest_pixels(rows), nearest_pixels(columns))
+        scaled = self._description.scale(tf.cast(resized, tf.float32), divisor)
         after = [[0, side - axis.count] for side, axis in zip(size, (rows, columns), strict=True)]
         fitted = tf.pad(scaled, tf.stack([*after, [tf.constant(0, index_dtype())] * 2]))
         return ensure_shape(fitted, [*size, 3]), tf.stack([rows.factor, columns.factor])

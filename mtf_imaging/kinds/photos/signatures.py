@@ -7,13 +7,12 @@ import tensorflow as tf
 from mtf_imaging.data.sampling.grid import PHOTO_AXES
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.export.networks import Network, TrainedNetworks, average_flips, average_networks
-from mtf_imaging.evaluation.export.pixels import scale_pixels
 from mtf_imaging.evaluation.export.signature import ExportedKind, Field, Signature, checked, grid_name, with_default
 from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.kinds.export import ExportedRun
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.photos.description import PhotoDescription, photo_description_from_fields
-from mtf_imaging.meshes.portable import ensure_shape
+from mtf_imaging.meshes.portable import divisor, ensure_shape
 from mtf_imaging.settings.values import ONE_SCALE, check_flips
 
 Size = tuple[int, ...]  # height and width
@@ -49,7 +48,8 @@ class PhotoSignatures(ExportedKind):
         def predict(pixels: tf.Tensor) -> tf.Tensor:
             shape = tf.shape(pixels)
             after = [[0, size[0] - shape[0]], [0, size[1] - shape[1]], [0, 0]]
-            padded = tf.pad(scale_pixels(pixels, self._description.scaling), after)  # scaling makes padding 0
+            scaled = self._description.scale(tf.cast(pixels, tf.float32), divisor)
+            padded = tf.pad(scaled, after)  # scaling makes padding 0
             return network(ensure_shape(padded, [*size, 3]))[: shape[0], : shape[1]]
 
         def compute(image: tf.Tensor) -> dict[str, tf.Tensor]:

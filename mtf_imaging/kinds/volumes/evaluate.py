@@ -9,10 +9,10 @@ from mtf_imaging.data.cases.prediction_names import check_evaluated, with_output
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.images.cropping import warn_of_cropped_labels
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
+from mtf_imaging.data.intensities.window import DEFAULT_WINDOW, Window
 from mtf_imaging.data.reading.open_sources import open_mask
 from mtf_imaging.data.records.conversion import case_geometries
 from mtf_imaging.data.sampling.buckets import AnySampling
-from mtf_imaging.data.window import DEFAULT_WINDOW, Window
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.case_report.case_picture import write_picture
 from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup

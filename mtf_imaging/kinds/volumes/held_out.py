@@ -14,10 +14,10 @@ from tqdm import tqdm
 
 from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
 from mtf_imaging.data.description.differences import differences, refuse_differences
-from mtf_imaging.data.intensity import apply_window
-from mtf_imaging.data.network_input import apply_intensities
-from mtf_imaging.data.records.channel_maps import resolve_intensities
-from mtf_imaging.data.records.manifest import Manifest, is_plain_lits, open_records
+from mtf_imaging.data.intensities.schemes import apply_intensities
+from mtf_imaging.data.intensities.window import DEFAULT_WINDOW, Window
+from mtf_imaging.data.records.intensities import resolve_intensities
+from mtf_imaging.data.records.manifest import Manifest, open_records
 from mtf_imaging.data.records.patches import Patches
 from mtf_imaging.data.records.pipeline import training_batches
 from mtf_imaging.data.records.splits import Subset
@@ -25,7 +25,6 @@ from mtf_imaging.data.records.stored import StoredRecord
 from mtf_imaging.data.sampling.buckets import group_by_grid
 from mtf_imaging.data.sampling.grid import Grid, Region
 from mtf_imaging.data.sampling.regions import ALONG_Z
-from mtf_imaging.data.window import DEFAULT_WINDOW, Window
 from mtf_imaging.evaluation.case_report.case_picture import picture_pixels
 from mtf_imaging.evaluation.scoring.overlap import Overlap, dice_text, label_overlaps, mean
 from mtf_imaging.evaluation.scoring.summary import dice_per_case
@@ -176,8 +175,6 @@ class HeldOutRecords:
     def _network_input(self, record: StoredRecord, region: Region, manifest: Manifest) -> np.ndarray:
         """Returns a region of a record's image as in training, float32 `[x, y, z, channels]`."""
         image = record.image(region)
-        if is_plain_lits(manifest.description) and not self.intensities:
-            return apply_window(image, self.window)[..., np.newaxis]
         schemes = resolve_intensities(manifest, self.window, self.intensities)
         return apply_intensities(image[..., np.newaxis] if record.has_hu else image, schemes, record.facts.statistics)
 

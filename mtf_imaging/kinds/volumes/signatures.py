@@ -7,13 +7,13 @@ from pathlib import Path
 import tensorflow as tf
 
 from mtf_imaging.data.description.description import LITS, Description
-from mtf_imaging.data.intensities import SMALLEST_SCALE, WINDOW, Intensity
+from mtf_imaging.data.intensities.schemes import SMALLEST_SCALE
+from mtf_imaging.data.intensities.tensors import image_statistics, scale_channels
+from mtf_imaging.data.intensities.window import Window
 from mtf_imaging.data.modality import is_ct, value_beyond
-from mtf_imaging.data.records.manifest import is_plain_lits
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid
 from mtf_imaging.data.sampling.sampling import format_spacing
-from mtf_imaging.data.window import Window
 from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup, as_cleanup
 from mtf_imaging.evaluation.export.networks import (
     Network,
@@ -27,13 +27,8 @@ from mtf_imaging.evaluation.export.sliding import slide
 from mtf_imaging.kinds.export import ExportedRun
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.volumes.operations import resampling
-from mtf_imaging.kinds.volumes.operations.intensities import (
-    image_statistics,
-    repair_values,
-    round_hu,
-    scale_channels,
-    statistics_meaning,
-)
+from mtf_imaging.kinds.volumes.operations.repairs import repair_values, round_hu
+from mtf_imaging.kinds.volumes.segment.images import volume_intensities
 from mtf_imaging.kinds.volumes.trained import description_of_run, sampling_of_run, window_of_run
 from mtf_imaging.meshes.portable import ensure_shape, is_portable
 from mtf_imaging.network.windows import SlidingWindow
@@ -195,7 +190,8 @@ class VolumeSignatures(ExportedKind):
         return Field("image", tf.float32, (*sizes, len(names)), (*AXIS_NAMES, "channels"), f"{meaning}{listed}.")
 
     def _statistics_fields(self) -> tuple[Field, Field]:
-        pairs = [statistics_meaning(intensity) for intensity in self.intensities]
+        unused = "any number", "any number; the scheme needs none"
+        pairs = [intensity.scheme.statistics or unused for intensity in self.intensities]
         fields = []
         for name, meanings in zip(("offset", "scale"), zip(*pairs, strict=True), strict=True):
             listed = "; ".join(
@@ -258,13 +254,6 @@ class VolumeSignatures(ExportedKind):
 
     def files(self) -> dict[str, bytes]:
         return {} if is_portable() else {_PROGRAM.name: _PROGRAM.read_bytes()}  # the program loads a SavedModel
-
-
-def volume_intensities(description: Description, window: Window | None) -> tuple[Intensity, ...]:
-    """Returns the intensity scheme of each channel; for LiTS, the window of the job."""
-    if is_plain_lits(description) and window is not None:
-        return (Intensity(WINDOW, tuple(window)),)
-    return description.intensities
 
 
 def exported(run: ExportedRun, facts: Facts | None) -> tuple[TrainedNetworks, VolumeSignatures]:

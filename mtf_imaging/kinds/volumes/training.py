@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
 from mtf_imaging.data.description.description_fields import as_fields, from_fields
 from mtf_imaging.data.description.differences import Difference, differences
+from mtf_imaging.data.intensities.window import check_window
 from mtf_imaging.data.label_survey import LabelSurvey
-from mtf_imaging.data.records.channel_maps import resolve_intensities
 from mtf_imaging.data.records.data_set import Records
+from mtf_imaging.data.records.intensities import resolve_intensities
 from mtf_imaging.data.records.label_counts import survey_records
 from mtf_imaging.data.records.manifest import is_plain_lits, open_records, read_manifest
 from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.data.sampling.buckets import Samplings, format_grids
 from mtf_imaging.data.sampling.sampling import format_spacing
-from mtf_imaging.data.window import check_window
 from mtf_imaging.kinds.facts import VOLUMES, Facts
 from mtf_imaging.kinds.kind import TrainingImages
 from mtf_imaging.kinds.volumes.held_out import MEAN, HeldOutRecords

@@ -11,12 +11,13 @@ from mtf_imaging.data.description.dataset_json import find_description
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.description.differences import channel_differences, differences, refuse_differences
 from mtf_imaging.data.images.geometry import Geometry
-from mtf_imaging.data.images.sources import ImageSource, VoxelSource
+from mtf_imaging.data.images.image_statistics import read_statistics
+from mtf_imaging.data.images.sources import ImageSource
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
-from mtf_imaging.data.intensities import ChannelStatistics
-from mtf_imaging.data.intensity import window_in_place
+from mtf_imaging.data.intensities.schemes import WINDOW, Intensity, overwrite_with_input
+from mtf_imaging.data.intensities.statistics import ChannelStatistics
+from mtf_imaging.data.intensities.window import DEFAULT_WINDOW, Window
 from mtf_imaging.data.modality import is_ct, value_beyond
-from mtf_imaging.data.network_input import apply_intensities
 from mtf_imaging.data.reading.channels import Image, read_image
 from mtf_imaging.data.reading.images import Volume, read_volume
 from mtf_imaging.data.reading.open_sources import open_image_source, open_volume
@@ -25,10 +26,6 @@ from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import Region, whole_region
 from mtf_imaging.data.sampling.regions import ALONG_Z, PlaneOrder
 from mtf_imaging.data.sampling.resample import resample_linear_region
-from mtf_imaging.data.statistics import Distribution
-from mtf_imaging.data.window import DEFAULT_WINDOW, Window
-
-_PLANES = 32  # planes of a channel to read at a time
 
 
 def find_cases_of(path: str | Path, description: Description, need_labels: bool = True) -> list[Case]:
@@ -154,24 +151,18 @@ def input_region(
         if result is None:
             result = np.empty((*values.shape, len(source.channels)), np.float32)
         result[..., number] = values
-    if is_plain_lits(description):
-        return window_in_place(result, window)
-    return apply_intensities(result, description.intensities, statistics)
+    return overwrite_with_input(result, volume_intensities(description, window), statistics)
+
+
+def volume_intensities(description: Description, window: Window | None) -> tuple[Intensity, ...]:
+    """Returns the intensity scheme of each channel; for LiTS, the window of the job."""
+    if is_plain_lits(description) and window is not None:
+        return (Intensity(WINDOW, tuple(window)),)
+    return description.intensities
 
 
 def source_statistics(source: ImageSource, description: Description = LITS) -> list[ChannelStatistics]:
     """Returns the distribution of each channel; an empty list if no intensity scheme needs it."""
-    if is_plain_lits(description) or not any(scheme.needs_statistics for scheme in description.intensities):
+    if not any(scheme.needs_statistics for scheme in description.intensities):
         return []
-    return [_statistics(channel) for channel in source.channels]
-
-
-def _statistics(channel: VoxelSource) -> ChannelStatistics:
-    """Returns the distribution of a channel's values; reads the channel in slabs."""
-    everything, distribution = whole_region(channel.geometry.shape), Distribution()
-    for slab in channel.order.parts(everything, _PLANES):
-        distribution.add(channel.read(slab))
-    if distribution.needs_second_pass:
-        for slab in channel.order.parts(everything, _PLANES):
-            distribution.add_again(channel.read(slab))
-    return distribution.statistics()
+    return [*map(read_statistics, source.channels)]

@@ -16,11 +16,11 @@ from mtf_imaging.data.formats.write_labels import write_label_slabs
 from mtf_imaging.data.images.cropping import warn_of_cropped_volume
 from mtf_imaging.data.images.sources import ImageSource
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
-from mtf_imaging.data.intensities import ChannelStatistics
+from mtf_imaging.data.intensities.statistics import ChannelStatistics
+from mtf_imaging.data.intensities.window import DEFAULT_WINDOW, Window
 from mtf_imaging.data.reading.channels import Image
 from mtf_imaging.data.reading.images import Volume
 from mtf_imaging.data.sampling.buckets import AnySampling
-from mtf_imaging.data.window import DEFAULT_WINDOW, Window
 from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup
 from mtf_imaging.evaluation.scoring.compact_labels import CompactLabels
 from mtf_imaging.files.case_errors import CaseFaults

@@ -9,12 +9,12 @@ resolves the lower bits around the percentiles.
 import copy
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
-from mtf_imaging.data.intensities import PERCENTAGES, ChannelStatistics
-
+PERCENTAGES = (0.5, 99.5)  # of `ChannelStatistics`
 _PART_VALUES = 1 << 16  # fits into a CPU cache
 _LOW_BITS = 11  # low bits of a float32, which the histogram does not resolve
 _LOW_MASK = (1 << _LOW_BITS) - 1
@@ -24,6 +24,27 @@ _MAGNITUDE = 0x7FFFFFFF  # clears the sign of a float32
 _UPPER_HALF = np.uint32(0xFFFFF000)  # clears the lower half of a 24-bit mantissa
 _EXPONENTS = 256
 _COUNT_MASK = (1 << 20) - 1
+
+
+@dataclass(frozen=True)
+class ChannelStatistics:
+    """The distribution of values in one channel of a case.
+
+    Attributes:
+      mean, sd: mean and standard deviation of all voxels.
+      nonzero_mean, nonzero_sd: the same for nonzero voxels; both 0 if there are none.
+      low_percentile, high_percentile: percentiles 0.5 and 99.5 of all voxels.
+      minimum, maximum: the extreme values.
+    """
+
+    mean: float
+    sd: float
+    nonzero_mean: float
+    nonzero_sd: float
+    low_percentile: float
+    high_percentile: float
+    minimum: float
+    maximum: float
 
 
 def channel_statistics(values: np.ndarray) -> ChannelStatistics:

@@ -4,14 +4,16 @@ The scheme follows from the channel name, as in nnU-Net: "CT" has a window, most
 are written as short strings, for instance "window -512 512" or "z-score".
 """
 
-import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from mtf_imaging.data.window import DEFAULT_WINDOW, Window, check_window
+from mtf_imaging.data.intensities.scaling import Scaling
+from mtf_imaging.data.intensities.statistics import ChannelStatistics
+from mtf_imaging.data.intensities.window import DEFAULT_WINDOW, Window, check_window
 from mtf_imaging.errors import DataError
 from mtf_imaging.spelling import did_you_mean
 
@@ -22,74 +24,68 @@ PERCENTILES = "percentiles"
 RESCALE = "rescale_to_0_1"
 RGB = "rgb_to_0_1"
 NONE = "none"
-KINDS = (WINDOW, Z_SCORE, NONZERO_Z_SCORE, PERCENTILES, RESCALE, RGB, NONE)
 
-PERCENTAGES = (0.5, 99.5)  # the percentiles to which "percentiles" clips
-_RGB_MAXIMUM = 255.0
 SMALLEST_SCALE = 1e-8  # a channel with a smaller spread is constant
-
-# Channel names, in lower case, that select a scheme other than the z-score. nnU-Net's documentation uses
-# rescale_to_0_1; its earlier releases accept rescale_0_1.
-_OF_CHANNELS = {
-    "ct": WINDOW,
-    "nonorm": NONE,
-    "zscore": Z_SCORE,
-    "rescale_0_1": RESCALE,
-    RESCALE: RESCALE,
-    RGB: RGB,
-}
 _NUMBER = r"([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)"
 _WINDOW = re.compile(rf"window\s*[(\s]\s*{_NUMBER}(?:\s*,\s*|\s+){_NUMBER}\s*\)?")
 
-
-@dataclass(frozen=True)
-class ChannelStatistics:
-    """The distribution of values in one channel of a case.
-
-    Attributes:
-      mean, sd: mean and standard deviation of all voxels.
-      nonzero_mean, nonzero_sd: the same for nonzero voxels; both 0 if there are none.
-      low_percentile, high_percentile: percentiles 0.5 and 99.5 of all voxels.
-      minimum, maximum: the extreme values.
-    """
-
-    mean: float
-    sd: float
-    nonzero_mean: float
-    nonzero_sd: float
-    low_percentile: float
-    high_percentile: float
-    minimum: float
-    maximum: float
+_UNBOUNDED, _TO_0_1 = Scaling(), Scaling(low=0.0, high=1.0)
+_RGB = 0.0, 255.0
 
 
 @dataclass(frozen=True)
-class Scaling:
-    """A map from values to network input, `clip((value - offset) / scale, low, high)`.
+class Scheme:
+    """A kind of intensity scheme.
 
     Attributes:
-      offset, scale: the affine map.
-      low, high: the bounds of the result; infinite if nothing is clipped.
-      keep_zero: whether a value of 0 stays 0.
+      place: a function of the window and of the image's `ChannelStatistics`, or the same numbers as tensors. It returns
+        the value that becomes 0 and the difference that becomes 1.
+      form: the `Scaling` without its offset and scale.
+      statistics: the meaning of offset and scale in the card of an exported network; None if they do not depend on the
+        image.
+      names: channel names, in lower case, that select this scheme.
+      values: the lowest and the highest value that an image may have; None for any.
     """
 
-    offset: float = 0.0
-    scale: float = 1.0
-    low: float = -math.inf
-    high: float = math.inf
-    keep_zero: bool = False
+    place: Callable[[Any, Any], tuple[Any, Any]]
+    form: Scaling = _UNBOUNDED
+    statistics: tuple[str, str] | None = None
+    names: tuple[str, ...] = ()
+    values: tuple[float, float] | None = None
 
-    def apply(self, values: np.ndarray) -> np.ndarray:
-        """Returns the scaled values as a new float32 array."""
-        scaled = np.array(values, np.float32)
-        zeros = scaled == 0 if self.keep_zero else None
-        scaled -= np.float32(self.offset)
-        scaled /= np.float32(self.scale)
-        if math.isfinite(self.low) or math.isfinite(self.high):
-            np.clip(scaled, np.float32(self.low), np.float32(self.high), out=scaled)
-        if zeros is not None:
-            scaled[zeros] = 0
-        return scaled
+
+def _between(low: Any, high: Any) -> tuple[Any, Any]:
+    return low, high - low
+
+
+SCHEMES = {
+    WINDOW: Scheme(lambda window, _: _between(*window), _TO_0_1, names=("ct",)),
+    Z_SCORE: Scheme(
+        lambda _, own: (own.mean, own.sd),
+        statistics=("the mean of all voxels of the image", "their standard deviation"),
+        names=("zscore",),
+    ),
+    NONZERO_Z_SCORE: Scheme(
+        lambda _, own: (own.nonzero_mean, own.nonzero_sd),
+        Scaling(keep_zero=True),
+        ("the mean of the voxels of the image that are not 0", "their standard deviation"),
+    ),
+    PERCENTILES: Scheme(
+        lambda _, own: _between(own.low_percentile, own.high_percentile),
+        _TO_0_1,
+        ("percentile 0.5 of all voxels of the image", "percentile 99.5 minus percentile 0.5"),
+    ),
+    RESCALE: Scheme(
+        lambda _, own: _between(own.minimum, own.maximum),
+        _TO_0_1,
+        ("the minimum of the image", "the maximum minus the minimum"),
+        # nnU-Net's documentation uses rescale_to_0_1; its earlier releases accept rescale_0_1.
+        names=("rescale_0_1", RESCALE),
+    ),
+    RGB: Scheme(lambda *_: _between(*_RGB), _TO_0_1, names=(RGB,), values=_RGB),
+    NONE: Scheme(lambda *_: (0.0, 1.0), names=("nonorm",)),
+}
+KINDS = tuple(SCHEMES)
 
 
 @dataclass(frozen=True)
@@ -123,12 +119,19 @@ class Intensity:
             object.__setattr__(self, "window", check_window(self.window))
 
     def __str__(self) -> str:
-        return format_intensity(self)
+        if self.window is None:
+            return self.kind
+        return " ".join([WINDOW, *(f"{bound:.15g}" for bound in self.window)])
+
+    @property
+    def scheme(self) -> Scheme:
+        """The properties of the kind."""
+        return SCHEMES[self.kind]
 
     @property
     def needs_statistics(self) -> bool:
         """Whether the scheme depends on the case's values."""
-        return self.kind in (Z_SCORE, NONZERO_Z_SCORE, PERCENTILES, RESCALE)
+        return self.scheme.statistics is not None
 
     def scaling(self, statistics: ChannelStatistics | None = None) -> Scaling:
         """Returns the map from the values of one case to network input.
@@ -139,21 +142,10 @@ class Intensity:
         Returns:
           The map. A constant channel is mapped to 0.
         """
-        if self.kind == WINDOW:
-            return _between(*self.window)
-        if self.kind == RGB:
-            return _between(0.0, _RGB_MAXIMUM)
-        if self.kind == NONE:
-            return Scaling()
-        if statistics is None:
+        if self.needs_statistics and statistics is None:
             raise DataError(f"intensity '{self}' needs the statistics of the case. Fix: compute channel_statistics.")
-        if self.kind == Z_SCORE:
-            return Scaling(statistics.mean, _nonzero(statistics.sd))
-        if self.kind == NONZERO_Z_SCORE:
-            return Scaling(statistics.nonzero_mean, _nonzero(statistics.nonzero_sd), keep_zero=True)
-        if self.kind == PERCENTILES:
-            return _between(statistics.low_percentile, statistics.high_percentile)
-        return _between(statistics.minimum, statistics.maximum)
+        offset, scale = self.scheme.place(self.window, statistics)
+        return self.scheme.form._replace(offset=offset, scale=scale if scale > SMALLEST_SCALE else 1.0)
 
     def apply(self, values: np.ndarray, statistics: ChannelStatistics | None = None) -> np.ndarray:
         """Applies the scheme to values of a case.
@@ -174,10 +166,13 @@ class Intensity:
           statistics: the distribution of the channel in the case.
           where: the file of the channel, for the message.
         """
-        if self.kind == RGB and not 0 <= statistics.minimum <= statistics.maximum <= _RGB_MAXIMUM:
+        if self.scheme.values is None:
+            return
+        low, high = self.scheme.values
+        if not low <= statistics.minimum <= statistics.maximum <= high:
             raise DataError(
-                f"{where}: intensity '{RGB}' needs values of 0 to 255, but the image has {statistics.minimum:g} to "
-                f"{statistics.maximum:g}. Fix: use '{RESCALE}' or '{Z_SCORE}'."
+                f"{where}: intensity '{self}' needs values of {low:g} to {high:g}, but the image has "
+                f"{statistics.minimum:g} to {statistics.maximum:g}. Fix: use '{RESCALE}' or '{Z_SCORE}'."
             )
 
 
@@ -187,7 +182,7 @@ def channel_intensity(channel: str) -> Intensity:
     >>> [str(channel_intensity(name)) for name in ("CT", "T1w", "noNorm")]
     ['window -512 512', 'z-score', 'none']
     """
-    kind = _OF_CHANNELS.get(channel.casefold(), Z_SCORE)
+    kind = _kind_of_name(channel) or Z_SCORE
     return Intensity(kind, DEFAULT_WINDOW if kind == WINDOW else None)
 
 
@@ -210,7 +205,7 @@ def parse_intensity(text: str, where: str = "intensities") -> Intensity:
     """
     if isinstance(text, str):
         short = " ".join(text.casefold().split())
-        if short in _OF_CHANNELS:
+        if _kind_of_name(short):
             return channel_intensity(short)
         if short in KINDS and short != WINDOW:
             return Intensity(short)
@@ -245,19 +240,55 @@ def parse_intensities(texts: Iterable[str], channels: tuple[str, ...], where: st
     return schemes
 
 
-def format_intensity(intensity: Intensity) -> str:
-    """Formats a scheme as a string that `parse_intensity` accepts."""
-    if intensity.window is None:
-        return intensity.kind
-    return " ".join([WINDOW, *(f"{bound:.15g}" for bound in intensity.window)])
+def apply_intensities(
+    values: np.ndarray, intensities: Sequence[Intensity], statistics: Sequence[ChannelStatistics] = ()
+) -> np.ndarray:
+    """Returns the network input of an image as a new float32 array; see `overwrite_with_input`.
+
+    Args:
+      values: `[x, y, z, channels]` of any dtype.
+      intensities, statistics: see `overwrite_with_input`.
+    """
+    return overwrite_with_input(np.array(values, np.float32), intensities, statistics)
 
 
-def _between(low: float, high: float) -> Scaling:
-    return Scaling(low, _nonzero(high - low), 0.0, 1.0)
+def overwrite_with_input(
+    values: np.ndarray, intensities: Sequence[Intensity], statistics: Sequence[ChannelStatistics] = ()
+) -> np.ndarray:
+    """Turns an image into network input, in place.
+
+    Args:
+      values: float32 `[x, y, z, channels]`, resampled values; overwritten.
+      intensities: the intensity scheme of each channel.
+      statistics: the distribution of each channel in the whole case; may be empty if no scheme needs it.
+
+    Returns:
+      `values`.
+
+    Raises:
+      DataError: a scheme needs statistics, but there are none; or the numbers of schemes and channels differ.
+    """
+    scalings = channel_scalings(intensities, statistics)
+    if len(scalings) != values.shape[-1]:
+        raise DataError(
+            f"the image has {values.shape[-1]} channel(s), but there are {len(scalings)} intensities. "
+            "Fix: give one intensity per channel."
+        )
+    for number, scaling in enumerate(scalings):
+        scaling.overwrite(values[..., number])
+    return values
 
 
-def _nonzero(scale: float) -> float:
-    return scale if scale > SMALLEST_SCALE else 1.0
+def channel_scalings(intensities: Sequence[Intensity], statistics: Sequence[ChannelStatistics]) -> list[Scaling]:
+    """Returns each channel's map from values to network input; see `overwrite_with_input`."""
+    if not statistics:
+        return [intensity.scaling() for intensity in intensities]
+    return [intensity.scaling(channel) for intensity, channel in zip(intensities, statistics, strict=True)]
+
+
+def _kind_of_name(channel: str) -> str | None:
+    """Returns the kind that a channel name selects, or None."""
+    return next((kind for kind, scheme in SCHEMES.items() if channel.casefold() in scheme.names), None)
 
 
 def _unknown(text: object) -> str:
