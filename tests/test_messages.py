@@ -68,7 +68,7 @@ def test_messages_below_the_jobs_name_no_caller():
     faults = []
     for path in FILES:
         where = str(path.relative_to(PACKAGE))
-        if where == "kinds/volumes/exported/segment.py":  # a program of its own, with flags of its own
+        if where == "evaluation/export/segment.py":  # a program of its own, with flags of its own
             continue
         for line, text in strings(ast.parse(path.read_text())):
             named = names_of_callers(text)

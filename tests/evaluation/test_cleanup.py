@@ -11,8 +11,17 @@ from nibabel import orientations
 
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.evaluation.cleanup import Cleanup, drop_lesions_outside, keep_largest_liver
+from mtf_imaging.evaluation.cleanup import Cleanup
 from mtf_imaging.kinds.volumes.segment.predict import predict_cases
+
+
+def keep_largest_liver(labels):
+    return Cleanup(largest_liver=True)(labels, (1.0, 1.0, 1.0), Path())
+
+
+def drop_lesions_outside(labels):
+    return Cleanup(lesions_in_liver=True)(labels, (1.0, 1.0, 1.0), Path())
+
 
 FUNCTIONS = (keep_largest_liver, drop_lesions_outside)
 
@@ -119,10 +128,10 @@ def test_the_rules_apply_in_order_and_log_what_they_remove(caplog):
     assert not caplog.records
     kept = Cleanup(lesions_in_liver=True)(labels, spacing, path)
     np.testing.assert_array_equal(kept, np.where(mask(outside=(1, (4, 4, 4), 2)), 0, labels))
-    assert "volume-3.nii: removed 8 voxels, 4 mm^3, of lesions that do not touch the liver" in caplog.text
+    assert "volume-3.nii: the rule lesions_in_liver removed 8 voxels, 4 mm^3" in caplog.text
     kept = Cleanup(True, True)(labels, spacing, path)
     np.testing.assert_array_equal(kept, mask(liver=(1, (0, 0, 0), 3)))
-    assert "removed 10 voxels, 5 mm^3, of liver and lesions outside the largest liver" in caplog.text
+    assert "the rule largest_liver removed 10 voxels, 5 mm^3" in caplog.text
     # If the largest "liver" consists of lesion alone, the second rule removes it.
     only = mask(lesion=(2, (0, 0, 0), 3), liver=(1, (6, 6, 6), 1))
     assert not Cleanup(True, True)(only, spacing, path).any()

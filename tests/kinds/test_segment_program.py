@@ -19,7 +19,7 @@ from mtf_imaging.data.reading.channels import read_image
 from mtf_imaging.data.reading.images import read_volume
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.cleanup import as_cleanup
-from mtf_imaging.kinds.volumes.exported import segment
+from mtf_imaging.evaluation.export import segment
 
 SHAPE = (6, 10, 7)
 LPS = np.array([[-1.0, 0, 0, 9], [0, -2, 0, 30], [0, 0, 3, -5], [0, 0, 0, 1]])
@@ -262,7 +262,7 @@ def test_rules_remove_the_components_that_predict_removes(tmp_path, capsys, text
     assert [rule["rule"] for rule in rules] == cleanup.names
     for seed in range(3):
         labels = np.random.default_rng(seed).choice(3, (8, 7, 6), p=[0.9, 0.05, 0.05]).astype(np.uint8)
-        found = segment.apply_rules(labels, rules, spacing)
+        found = segment.apply_rules(labels, rules, spacing)  # whole components, not those of slabs
         np.testing.assert_array_equal(found, cleanup(labels, spacing, tmp_path))
         assert found.dtype == np.uint8
         assert (found != labels).any()
@@ -270,15 +270,6 @@ def test_rules_remove_the_components_that_predict_removes(tmp_path, capsys, text
     empty = np.zeros((3, 3, 3), np.uint8)
     np.testing.assert_array_equal(segment.apply_rules(empty, rules, spacing), empty)
     assert capsys.readouterr().err == ""
-
-
-def test_of_equal_components_predict_and_the_program_keep_the_same():
-    labels = np.zeros((2, 3, 5), np.uint8)
-    labels[0, 2, 0] = labels[1, 0, 2] = labels[0, 0, 4] = 1
-    cleanup = as_cleanup("liver=largest").resolve(LITS)
-    found = segment.apply_rules(labels, cleanup.resolved, (1.0, 1.0, 1.0))
-    np.testing.assert_array_equal(found, cleanup(labels, (1.0, 1.0, 1.0), Path()))
-    assert np.argwhere(found).tolist() == [[0, 0, 4]]
 
 
 RULES = as_cleanup("liver=largest,lesion=min_volume:0.1").resolve(LITS).resolved

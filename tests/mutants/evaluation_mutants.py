@@ -7,7 +7,7 @@ _OFFICIAL = "tests/evaluation/test_official.py"
 
 MUTANTS = [
     *mutants(
-        "mtf_imaging/kinds/volumes/exported/segment.py",
+        "mtf_imaging/evaluation/export/segment.py",
         "tests/kinds/test_segment_program.py",
         ("affine[:3] *= unit", "pass"),
         ("if has_codes and not np.allclose(own, np.eye(4)):", "if has_codes:"),
@@ -18,9 +18,16 @@ MUTANTS = [
         ("values[faults] = 0", "values[faults] = 1"),
         ("if above > wide.size // 2:", "if False:"),
         ("axis=(0, 2)", "axis=(1, 2)"),
-        ("np.argmax(sizes[1:])", "np.argmin(sizes[1:])"),
-        ('>= rule["volume_ml"]', '> rule["volume_ml"]'),
-        ('NEIGHBORS[rule["neighbors"]]', "1"),
+        ("minlength=count + 1), lambda", "minlength=count + 1) + 1, lambda"),
+    ),
+    *mutants(
+        "mtf_imaging/evaluation/export/segment.py",
+        "tests/evaluation/test_mask_rules.py tests/evaluation/test_cleanup.py",
+        ("np.argmax(volumes)", "np.argmin(volumes)"),
+        ('volumes >= rule["volume_ml"]', 'volumes > rule["volume_ml"]'),
+        ('return touches if rule["kind"]', 'return ~touches if rule["kind"]'),
+        ("slice(max(at.start - 1, 0)", "slice(max(at.start, 0)"),
+        ("ndimage.binary_dilation(is_one_of(labels[wide], values), structure)", "is_one_of(labels[wide], values)"),
         ("math.prod(spacing) / 1000", "math.prod(spacing) / 100"),
     ),
     *mutants(

@@ -84,9 +84,9 @@ MUTANTS = [
     *mutants(
         "mtf_imaging/evaluation/mask_rules/rule.py",
         "tests/evaluation/test_mask_rules.py",
-        ("else volumes >= self.volume", "else volumes > self.volume"),
-        ("is_one_of(labels[region], self.labels)), full=True", "is_one_of(labels[region], self.labels)), full=False"),
-        ("return touches if self.kind == INSIDE", "return ~touches if self.kind == INSIDE"),
+        ("full=neighbors == 26", "full=False"),
+        ("full=neighbors == 26", "full=True", "", "tests/evaluation/test_cleanup.py"),
+        ('"labels": [*self.labels]', '"labels": [*self.labels[:1]]'),
     ),
     *mutants(
         "mtf_imaging/evaluation/mask_rules/choosing.py",

@@ -1,7 +1,8 @@
 """Rules that remove components of a mask: all but the largest, small ones, or components outside another mask.
 
 Voxels that share a face, an edge or a corner are connected (26 neighbors), as in `ndimage.label` with a structure of
-ones. Labels are read in slabs, as in scoring.
+ones. The program of an exported network, `export/segment.py`, must not import this package, so the package imports the
+functions that apply rules from the program.
 """
 
 import dataclasses
@@ -10,18 +11,19 @@ from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
-from scipy import ndimage
 
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.evaluation.export.segment import Components, apply_rule, is_one_of
 from mtf_imaging.evaluation.scoring.compact_labels import CompactLabels
 from mtf_imaging.evaluation.scoring.components import mask_components
-from mtf_imaging.evaluation.scoring.voxels import Region, VoxelView, slabs
+from mtf_imaging.evaluation.scoring.voxels import Voxels, VoxelView
 from mtf_imaging.spelling import did_you_mean
 
 Labels = TypeVar("Labels", np.ndarray, CompactLabels)  # uint8 [x, y, z]
 LARGEST, INSIDE, MIN_VOLUME = "largest", "inside", "min_volume"
 KINDS = (LARGEST, INSIDE, MIN_VOLUME)
+NEIGHBORS = 26  # voxels that share a face, an edge or a corner are connected
 _FORM = "MASK=largest, MASK=min_volume:ML or MASK=inside:MASK, for instance 'liver=largest,lesion=min_volume:0.1'"
 
 
@@ -60,48 +62,12 @@ class Rule:
     def resolved(self) -> dict[str, Any]:
         """The rule as JSON values that name labels instead of masks, for programs without the description."""
         value = {INSIDE: {"container_labels": [*self.container_labels]}, MIN_VOLUME: {"volume_ml": self.volume}}
-        fields = {"rule": str(self), "kind": self.kind, "labels": [*self.labels], "neighbors": 26}
+        fields = {"rule": str(self), "kind": self.kind, "labels": [*self.labels], "neighbors": NEIGHBORS}
         return fields | value.get(self.kind, {})
 
-    def keeps(self, volumes: np.ndarray, touches: np.ndarray) -> np.ndarray:
-        """Returns a mask of the components to keep.
-
-        Args:
-          volumes: `[components]`, in mL, in the order of the first voxels.
-          touches: bool `[components]`, whether each component touches the container.
-
-        Returns:
-          bool `[components]`.
-        """
-        if self.kind == LARGEST:
-            return np.arange(len(volumes)) == (np.argmax(volumes) if len(volumes) else 0)
-        return touches if self.kind == INSIDE else volumes >= self.volume
-
     def __call__(self, labels: Labels, spacing: tuple[float, float, float]) -> Labels:
-        """Sets the voxels of removed components to background.
-
-        Args:
-          labels: uint8 `[x, y, z]`, an array or `CompactLabels`.
-          spacing: voxel size in mm.
-
-        Returns:
-          The remaining labels, of the same type; `labels` itself if nothing is removed.
-        """
-        components = mask_components(
-            VoxelView(labels.shape, lambda region: is_one_of(labels[region], self.labels)), full=True
-        )
-        touches = np.zeros(components.count + 1, bool)
-        if self.kind == INSIDE:
-            for region, numbers in zip(slabs(components.box), components.slabs(), strict=True):
-                touches[numbers[near(labels, region, self.container_labels)]] = True
-        keeps = self.keeps(components.sizes[1:] * voxel_ml(spacing), touches[1:])
-        if keeps.all():
-            return labels
-        stays = np.concatenate([[True], keeps])  # component 0 is everything except the masks
-        result = labels.copy()
-        for region, numbers in zip(slabs(components.box), components.slabs(), strict=True):
-            result[region] = np.where(stays[numbers], labels[region], 0)
-        return result
+        """Returns the labels without the components that the rule removes; see `segment.apply_rule`."""
+        return apply_rule(labels, self.resolved, spacing, components_in_slabs)
 
 
 def make_rule(
@@ -187,21 +153,11 @@ def rule_of_fields(fields: Mapping[str, Any], description: Description) -> Rule:
     return make_rule(fields["kind"], tuple(fields["masks"]), description, **value)
 
 
-def voxel_ml(spacing: tuple[float, float, float]) -> float:
-    """Returns the volume of a voxel in mL, given its size in mm."""
-    return math.prod(spacing) / 1000
+def components_in_slabs(labels: Voxels, values: Collection[int], neighbors: int) -> Components:
+    """Finds the components of the voxels with one of several labels; see `segment.whole_components`.
 
-
-def is_one_of(labels: np.ndarray, values: Collection[int]) -> np.ndarray:
-    """Returns a mask of the voxels with one of several labels, bool of the same shape."""
-    mask = np.zeros(labels.shape, bool)
-    for value in values:
-        mask |= labels == value
-    return mask
-
-
-def near(labels: np.ndarray | CompactLabels, region: Region, values: Collection[int]) -> np.ndarray:
-    """Returns a mask of the voxels in a region that have, or neighbor, one of several labels, bool."""
-    wide = tuple(slice(max(at.start - 1, 0), min(at.stop + 1, n)) for at, n in zip(region, labels.shape, strict=True))
-    grown = ndimage.binary_dilation(is_one_of(labels[wide], values), np.ones((3, 3, 3), bool))
-    return grown[tuple(slice(at.start - w.start, at.stop - w.start) for at, w in zip(region, wide, strict=True))]
+    The labels are read in slabs, so the component numbers of all voxels are never in memory together.
+    """
+    mask = VoxelView(labels.shape, lambda region: is_one_of(labels[region], values))
+    components = mask_components(mask, full=neighbors == 26)
+    return components.sizes, components.parts

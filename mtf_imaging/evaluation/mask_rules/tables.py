@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from mtf_imaging.data.description.description import Description
-from mtf_imaging.evaluation.mask_rules.rule import INSIDE, Rule, is_one_of, near, voxel_ml
-from mtf_imaging.evaluation.scoring.components import mask_components
+from mtf_imaging.evaluation.export.segment import kept_components, near, voxel_ml
+from mtf_imaging.evaluation.mask_rules.rule import INSIDE, NEIGHBORS, Rule, components_in_slabs
 from mtf_imaging.evaluation.scoring.overlap import Overlap, label_overlaps, scored_labels
-from mtf_imaging.evaluation.scoring.voxels import Voxels, VoxelView, slabs
+from mtf_imaging.evaluation.scoring.voxels import Voxels
 
 Masks = tuple[str, ...]
 
@@ -48,7 +48,8 @@ class CaseTables:
         if rule is None:
             return {name: one.dice for name, one in self.overlaps.items()}
         table = self.tables[rule.masks]
-        is_removed = ~rule.keeps(table.volumes, table.touches.get(rule.container, np.zeros(0, bool)))
+        touches = table.touches.get(rule.container, np.zeros(0, bool))
+        is_removed = ~kept_components(rule.resolved, table.volumes, touches)
         prediction, shared = (n[is_removed].sum(axis=0) for n in (table.prediction, table.intersection))
         return {
             name: Overlap(one.intersection - int(shared[n]), one.prediction - int(prediction[n]), one.reference).dice
@@ -89,25 +90,23 @@ def _table(
     rules: Sequence[Rule],
 ) -> MaskTable:
     """Returns the mask components for some rules."""
-    labels = rules[0].labels
-    components = mask_components(
-        VoxelView(prediction.shape, lambda region: is_one_of(prediction[region], labels)), True
-    )
+    sizes, parts = components_in_slabs(prediction, rules[0].labels, NEIGHBORS)
+    size = len(sizes)
     containers = {rule.container: rule.container_labels for rule in rules if rule.kind == INSIDE}
-    touches = {name: np.zeros(components.count + 1, bool) for name in containers}
-    counts = np.zeros((2, len(description.masks), components.count + 1), np.int64)
-    for region, numbers in zip(slabs(components.box), components.slabs(), strict=True):
+    touches = {name: np.zeros(size, bool) for name in containers}
+    counts = np.zeros((2, len(description.masks), size), np.int64)
+    for region, numbers in parts():
         inside = numbers > 0
         own = numbers[inside]
         for name, values in containers.items():
-            touches[name][numbers[inside & near(prediction, region, values)]] = True
+            touches[name][numbers[inside & near(prediction, region, values, NEIGHBORS)]] = True
         pair = [part[inside] for part in scored_labels(prediction[region], reference[region], description)]
         for n, mask in enumerate(description.masks):
             is_predicted, is_real = (description.mask(mask, part) for part in pair)
             for kind, selected in enumerate((is_predicted, is_predicted & is_real)):
-                counts[kind, n] += np.bincount(own[selected], minlength=components.count + 1)
+                counts[kind, n] += np.bincount(own[selected], minlength=size)
     return MaskTable(
-        components.sizes[1:] * voxel_ml(spacing),
+        sizes[1:] * voxel_ml(spacing),
         *(counts[kind, :, 1:].T for kind in (0, 1)),
         {name: one[1:] for name, one in touches.items()},
     )

@@ -53,6 +53,10 @@ class MaskComponents:
             yield np.concatenate([numbers[:1], numbers[first + 1 : first + count + 1]])[pieces]
             first += count
 
+    def parts(self) -> Iterator[tuple[Region, np.ndarray]]:
+        """Yields the region of each slab of the box, with the component numbers of its voxels; see `slabs`."""
+        return zip(slabs(self.box), self.slabs(), strict=True)
+
 
 @dataclass(frozen=True)
 class Components:

@@ -15,6 +15,7 @@ from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid
 from mtf_imaging.data.sampling.sampling import format_spacing
 from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup, as_cleanup
+from mtf_imaging.evaluation.export import segment
 from mtf_imaging.evaluation.export.networks import (
     Network,
     TrainedNetworks,
@@ -35,7 +36,7 @@ from mtf_imaging.network.windows import SlidingWindow
 from mtf_imaging.settings.values import check_flips
 
 VOLUME = "volume"
-_PROGRAM = Path(__file__).parent / "exported" / "segment.py"
+_PROGRAM = Path(segment.__file__)
 _PROGRAM_NOTE = (
     f"{_PROGRAM.name} segments a NIfTI file, whose header and values it repairs or refuses as predict does. It needs "
     "nibabel, too."

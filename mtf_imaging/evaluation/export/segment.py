@@ -12,7 +12,7 @@ import itertools
 import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,7 +33,9 @@ SHEAR = 0.1  # degrees
 UNITS_MM = {0: 1.0, 1: 1000.0, 2: 1.0, 3: 1e-3}  # by the code in xyzt_units
 RAS = np.array([[0, 1], [1, 1], [2, 1]])
 KINDS = ("largest", "min_volume", "inside")
-NEIGHBORS = {6: 1, 26: 3}  # {number of neighbors: the connectivity of `ndimage.generate_binary_structure`}
+CONNECTIVITY = {6: 1, 26: 3}  # {number of neighbors: argument of `ndimage.generate_binary_structure`}
+
+Components = tuple[np.ndarray, Callable[[], Iterable[tuple[tuple[slice, ...], np.ndarray]]]]
 
 
 class FileFault(Exception):
@@ -224,18 +226,9 @@ def _y_points_back(hu: np.ndarray) -> bool:
 
 
 def apply_rules(labels: np.ndarray, rules: Sequence[Mapping[str, Any]], spacing: Sequence[float]) -> np.ndarray:
-    """Returns the labels without the components that rules remove, and reports the number of removed voxels.
-
-    Args:
-      labels: uint8 `[x, y, z]`, along the canonical axes.
-      rules: the rules, in the order in which they are applied. Each one is for the components of the voxels with one of
-          its `labels`, where a voxel has 6 or 26 `neighbors`. Its `kind` is "largest", which keeps the largest
-          component; "min_volume", which keeps components of at least `volume_ml`; or "inside", which keeps components
-          with a voxel that neighbors one of the `container_labels`.
-      spacing: voxel size in mm.
-    """
+    """Applies rules in their order, and reports the number of removed voxels; see `apply_rule`."""
     for rule in rules:
-        remaining = _apply_rule(labels, rule, math.prod(spacing) / 1000)
+        remaining = apply_rule(labels, rule, spacing)
         count = np.count_nonzero(labels) - np.count_nonzero(remaining)
         if count:
             _warn(f"the rule {rule['rule']} removed {count} voxels, {count * math.prod(spacing):.0f} mm^3.")
@@ -243,21 +236,90 @@ def apply_rules(labels: np.ndarray, rules: Sequence[Mapping[str, Any]], spacing:
     return labels
 
 
-def _apply_rule(labels: np.ndarray, rule: Mapping[str, Any], voxel_ml: float) -> np.ndarray:
+def whole_components(labels: np.ndarray, values: Collection[int], neighbors: int) -> Components:
+    """Finds the components of the voxels with one of several labels, where a voxel has 6 or 26 neighbors.
+
+    Returns:
+      The number of voxels in each component, `[components + 1]`; they are numbered from 1 in the order of their first
+      voxels. And a function that returns pairs of a region and the component number, or 0, of each voxel in it.
+    """
     from scipy import ndimage
 
-    neighbors = ndimage.generate_binary_structure(3, NEIGHBORS[rule["neighbors"]])
-    numbers, count = ndimage.label(np.isin(labels, rule["labels"]), neighbors)
-    sizes = np.bincount(numbers.ravel(), minlength=count + 1)
-    stays = np.zeros(count + 1, bool)
+    structure = ndimage.generate_binary_structure(3, CONNECTIVITY[neighbors])
+    numbers, count = ndimage.label(is_one_of(labels, values), structure)
+    everything = tuple(slice(0, size) for size in labels.shape)
+    return np.bincount(numbers.ravel(), minlength=count + 1), lambda: [(everything, numbers)]
+
+
+def apply_rule(
+    labels: Any,
+    rule: Mapping[str, Any],
+    spacing: Sequence[float],
+    find_components: Callable[[Any, Collection[int], int], Components] = whole_components,
+) -> Any:
+    """Sets the voxels of the components that a rule removes to background.
+
+    Args:
+      labels: uint8 `[x, y, z]`, along the canonical axes; an array, or another volume that can be read in parts.
+      rule: it is for the components of the voxels with one of its `labels`, where a voxel has 6 or 26 `neighbors`. Its
+        `kind` is "largest", which keeps the largest component, the first one of equal sizes; "min_volume", which keeps
+        components of at least `volume_ml`; or "inside", which keeps components with a voxel that neighbors one of the
+        `container_labels`.
+      spacing: voxel size in mm.
+      find_components: a function like `whole_components`.
+
+    Returns:
+      The remaining labels, of the same type; `labels` itself if nothing is removed.
+    """
+    sizes, parts = find_components(labels, rule["labels"], rule["neighbors"])
+    touches = np.zeros(len(sizes), bool)
+    if rule["kind"] == "inside":
+        for region, numbers in parts():
+            touches[numbers[near(labels, region, rule["container_labels"], rule["neighbors"])]] = True
+    keeps = kept_components(rule, sizes[1:] * voxel_ml(spacing), touches[1:])
+    if keeps.all():
+        return labels
+    stays = np.concatenate([[True], keeps])  # number 0 is everything except the components
+    result = labels.copy()
+    for region, numbers in parts():
+        result[region] = np.where(stays[numbers], labels[region], 0)
+    return result
+
+
+def kept_components(rule: Mapping[str, Any], volumes: np.ndarray, touches: np.ndarray) -> np.ndarray:
+    """Returns a mask of the components that a rule keeps, bool `[components]`.
+
+    Args:
+      rule: see `apply_rule`.
+      volumes: `[components]`, in mL, in the order of the first voxels.
+      touches: bool `[components]`, whether each component has a voxel that neighbors one of the `container_labels`.
+    """
     if rule["kind"] == "largest":
-        stays[1 + np.argmax(sizes[1:]) if count else 0] = True  # the first one of equal sizes
-    elif rule["kind"] == "min_volume":
-        stays = sizes * voxel_ml >= rule["volume_ml"]
-    else:
-        stays[numbers[ndimage.binary_dilation(np.isin(labels, rule["container_labels"]), neighbors)]] = True
-    stays[0] = True  # all other voxels
-    return np.where(stays[numbers], labels, 0).astype(np.uint8)
+        return np.arange(len(volumes)) == (np.argmax(volumes) if len(volumes) else 0)
+    return touches if rule["kind"] == "inside" else volumes >= rule["volume_ml"]
+
+
+def near(labels: Any, region: tuple[slice, ...], values: Collection[int], neighbors: int) -> np.ndarray:
+    """Returns a mask of the voxels in a region that have, or neighbor, one of several labels, bool."""
+    from scipy import ndimage
+
+    wide = tuple(slice(max(at.start - 1, 0), min(at.stop + 1, n)) for at, n in zip(region, labels.shape, strict=True))
+    structure = ndimage.generate_binary_structure(3, CONNECTIVITY[neighbors])
+    grown = ndimage.binary_dilation(is_one_of(labels[wide], values), structure)
+    return grown[tuple(slice(at.start - w.start, at.stop - w.start) for at, w in zip(region, wide, strict=True))]
+
+
+def is_one_of(labels: np.ndarray, values: Collection[int]) -> np.ndarray:
+    """Returns a mask of the voxels with one of several labels, bool of the same shape."""
+    mask = np.zeros(labels.shape, bool)
+    for value in values:
+        mask |= labels == value
+    return mask
+
+
+def voxel_ml(spacing: Sequence[float]) -> float:
+    """Returns the volume of a voxel in mL, given its size in mm."""
+    return math.prod(spacing) / 1000
 
 
 def segment(model_dir: Path, volume: Volume, rules: Sequence[Mapping[str, Any]] = ()) -> nibabel.Nifti1Image:

@@ -1,1 +1,0 @@
-"""The program in the folder of an exported network; it imports nothing of this package."""
