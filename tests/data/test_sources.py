@@ -9,7 +9,7 @@ import pytest
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.formats.nifti.stored_values import StoredPlanes
 from mtf_imaging.data.images import sources, stored
-from mtf_imaging.data.images.channels import channel_slabs, resample_channels, resample_channels_region
+from mtf_imaging.data.images.channels import channel_slabs, resample_channels_region
 from mtf_imaging.data.images.image_statistics import image_statistics
 from mtf_imaging.data.images.sources import read_slabs, read_whole
 from mtf_imaging.data.intensities.statistics import channel_statistics
@@ -18,6 +18,7 @@ from mtf_imaging.data.reading.open_sources import open_image_source, open_mask, 
 from mtf_imaging.data.sampling import slabs
 from mtf_imaging.data.sampling.grid import whole_region
 from mtf_imaging.data.sampling.regions import PlaneOrder
+from mtf_imaging.data.sampling.resample import resample_linear
 from mtf_imaging.data.sampling.sampling import whole_field
 from mtf_imaging.errors import DataError
 
@@ -158,7 +159,7 @@ def values(number):
 def test_channels_are_resampled_in_slabs_whatever_their_axis_order(tmp_path, store, codes, suffix, small_slabs):
     paths = [store(tmp_path / f"a_000{n}.{suffix}", values(n), codes[n]) for n in range(2)]
     spans = whole_field(SHAPE, (9, 4, 5))
-    whole = resample_channels([values(0), values(1)], BRAIN.channels, spans)
+    whole = np.stack([resample_linear(values(n), spans) for n in range(2)], -1)
     with contextlib.closing(open_image_source(paths, BRAIN)) as image:
         for region in (whole_region((9, 4, 5)), (slice(2, 7), slice(1, 4), slice(0, 3))):
             np.testing.assert_array_equal(resample_channels_region(image, spans, region), whole[region])

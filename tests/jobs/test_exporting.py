@@ -14,7 +14,6 @@ from tensorflow.core.protobuf import saved_model_pb2
 import mtf_imaging as mi
 from mtf_imaging.data.cases.cases import find_cases
 from mtf_imaging.data.description.description import LITS
-from mtf_imaging.data.images.channels import resample_channels
 from mtf_imaging.data.intensities.statistics import channel_statistics
 from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.data.records.data_set import Records
@@ -293,7 +292,7 @@ def test_regions_and_schemes_that_depend_on_the_image(regions, isolated, tmp_pat
             for intensity, channel in zip(description.intensities, image.channels, strict=True)
         ]
         inputs = {
-            "image": resample_channels(image.channels, image.names, spans),
+            "image": np.stack([resample_linear(values, spans) for values in image.channels], -1),
             "offset": np.array([scaling.offset for scaling in scalings], np.float32),
             "scale": np.array([scaling.scale for scaling in scalings], np.float32),
         }

@@ -296,8 +296,8 @@ def test_gin_files_set_the_size_and_the_augmentation(folder):
     assert data.description(folder).scaling == "imagenet"
     assert Objects(scaling="mean").description(folder).scaling == "mean"
     with pytest.raises(DataError, match="has no split 'val'"):
-        data.held_out_images(folder)
-    assert len(Objects(held_out_split=None).held_out_images(folder)) == 5
+        find_object_images(folder, data.held_out_split)
+    assert len(find_object_images(folder, None)) == 5
 
 
 def test_draws_are_even():

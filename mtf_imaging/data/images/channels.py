@@ -1,6 +1,6 @@
 """Resamples the channels of an image."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -8,39 +8,15 @@ from mtf_imaging.data.images.sources import ImageSource, VoxelSource
 from mtf_imaging.data.modality import is_ct, value_beyond
 from mtf_imaging.data.sampling.grid import Region
 from mtf_imaging.data.sampling.regions import PlaneOrder, moved, region_shape
-from mtf_imaging.data.sampling.resample import resample_linear, resample_linear_region
+from mtf_imaging.data.sampling.resample import resample_linear_region
 from mtf_imaging.data.sampling.sampling import Spans
 from mtf_imaging.data.sampling.slabs import linear_slabs, slab_regions
 
 
-def resample_channels(channels: Sequence[np.ndarray], names: Sequence[str], spans: Spans) -> np.ndarray:
-    """Resamples the channels of an image linearly.
+def channel_slabs(image: ImageSource, spans: Spans, region: Region) -> Iterator[tuple[Region, np.ndarray]]:
+    """Resamples a region of an image linearly, slab by slab.
 
     Voxels beyond the image are air in a CT and 0 in other channels. Hounsfield units are rounded to integers.
-
-    Args:
-      channels: one array `[x, y, z]` per channel, any numeric type.
-      names: the channel names.
-      spans: the voxels of the result along x, y, z, in image coordinates.
-
-    Returns:
-      float32 `[x, y, z, channels]`, with the sizes of the spans.
-    """
-    result = None
-    for number, (values, name) in enumerate(zip(channels, names, strict=True)):
-        resampled = resample_linear(values, spans, value_beyond(name))
-        if is_ct(name):
-            np.rint(resampled, out=resampled)
-        if len(channels) == 1:
-            return resampled[..., np.newaxis]
-        if result is None:
-            result = np.empty((*resampled.shape, len(channels)), np.float32)
-        result[..., number] = resampled
-    return result
-
-
-def channel_slabs(image: ImageSource, spans: Spans, region: Region) -> Iterator[tuple[Region, np.ndarray]]:
-    """Resamples a region of an image slab by slab, with the values of `resample_channels`.
 
     Args:
       image: the image.
@@ -64,7 +40,7 @@ def channel_slabs(image: ImageSource, spans: Spans, region: Region) -> Iterator[
 
 
 def resample_channels_region(image: ImageSource, spans: Spans, region: Region) -> np.ndarray:
-    """Returns one region of the `resample_channels` result, bit for bit, and reads only the needed voxels.
+    """Returns a resampled region of an image, and reads only the needed voxels; see `channel_slabs`.
 
     Args:
       image: the image.

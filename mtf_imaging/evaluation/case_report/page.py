@@ -11,8 +11,8 @@ from mtf_imaging.data.description.description import LITS, LITS_RULES, Descripti
 from mtf_imaging.evaluation.case_report import case_table, mask_tables, pictures, plots, summary_tables
 from mtf_imaging.evaluation.case_report.display import shows_ct
 from mtf_imaging.evaluation.case_report.overlay import Overlays
-from mtf_imaging.evaluation.case_report.rules_section import rules_section
 from mtf_imaging.evaluation.mask_rules.choice import NO_RULES, RulesReport
+from mtf_imaging.evaluation.report.cells import shown, titled_table
 from mtf_imaging.evaluation.report.colors import mask_classes, mask_colors, mask_style
 from mtf_imaging.evaluation.report.distribution import Dot, distribution
 from mtf_imaging.evaluation.report.markup import Markup, join, tag
@@ -78,12 +78,12 @@ def report_html(
         heading = "Liver and lesion segmentation"
         lead = f"{count}. The figures below are the official scores of the LiTS challenge."
         main = fill("report.html", __package__, **parts, **_lits_parts(scores, metrics))
-        main += rules_section(rules)
+        main += _rules_section(rules)
         return page_html(count=count, heading=heading, lead=lead, main=main, provenance=provenance)
     main = fill("report_any.html", __package__, **parts, **_mask_parts(scores, metrics, description))
     style = f"\n{package_text('report_any.css')}{mask_style(description)}"
     frame = {"count": count, "heading": "Segmentation report", "lead": f"{count}.", "style": style}
-    return page_html(**frame, main=main + rules_section(rules), provenance=provenance)
+    return page_html(**frame, main=main + _rules_section(rules), provenance=provenance)
 
 
 def _lits_parts(scores: list[CaseScore], metrics: dict) -> dict[str, Markup]:
@@ -139,3 +139,30 @@ def _without_image(overlays: list[Overlays], image: str) -> str:
         return ""
     which = "any case" if count == len(overlays) else f"{count} of {len(overlays)} cases"
     return tag("p", f"No {image} was found for {which}, so outlines are on plain gray.", class_="note", id="without_ct")
+
+
+def _rules_section(rules: RulesReport) -> Markup:
+    """Returns the section about rules for components; it is empty if no rules were applied or chosen."""
+    if not rules.fields:
+        return Markup("")
+    parts = [tag("h2", "Postprocessing")]
+    if rules.applied:
+        parts.append(tag("p", f"Rules that were applied to the predictions: {', '.join(rules.applied)}."))
+    choice = rules.choice
+    if choice is not None:
+        chosen = ", ".join(map(str, choice.rules)) or "none, because no rule increases the mean Dice"
+        parts.append(tag("p", f"Rules chosen on these {choice.num_cases} held-out cases: {chosen}."))
+        rows = []
+        for name, before in choice.without.items():
+            honest = shown(choice.cross_validated and choice.cross_validated[name])
+            cells = (f"{before:.3f}", f"{choice.chosen[name]:.3f}", honest)
+            rows.append(tag("tr", tag("th", name, scope="row"), *(tag("td", cell) for cell in cells)))
+        head = ("mask", "without rules", "with rules", "cross-validated")
+        parts.append(titled_table("Mean Dice of the cases", head, rows))
+        note = (
+            "All other scores on this page are those without rules. The Dice with rules is optimistic, because the "
+            "rules were chosen on the same cases. For the cross-validated Dice, the rules of each part of the cases "
+            "were chosen on the other parts."
+        )
+        parts.append(tag("p", note, class_="note"))
+    return join(*parts)

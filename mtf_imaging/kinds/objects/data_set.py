@@ -77,15 +77,6 @@ class Objects:
         """Returns the training images."""
         return find_object_images(data_dir, self.split)
 
-    def held_out_images(self, data_dir: str | Path, description: ObjectDescription | None = None) -> list[ObjectImage]:
-        """Returns the images to score during training.
-
-        Args:
-          data_dir: the folder.
-          description: the categories of the run; None for the categories of the split.
-        """
-        return find_object_images(data_dir, self.held_out_split, description)
-
     def sizes(self, data_dir: str | Path) -> tuple[int, int]:
         """Returns the height and width of the network input."""
         return self.size

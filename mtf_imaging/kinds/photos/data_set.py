@@ -51,10 +51,6 @@ class Photos:
         """Returns the training photos."""
         return find_photos(data_dir, self.split)
 
-    def held_out_photos(self, data_dir: str | Path) -> list[Photo]:
-        """Returns the photos to score during training."""
-        return find_photos(data_dir, self.held_out_split)
-
     def sizes(self, data_dir: str | Path) -> tuple[int, int]:
         """Returns the height and width of the crops."""
         return self.size

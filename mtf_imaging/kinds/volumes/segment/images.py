@@ -10,6 +10,7 @@ from mtf_imaging.data.cases.cases import Case, find_cases
 from mtf_imaging.data.description.dataset_json import find_description
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.description.differences import channel_differences, differences, refuse_differences
+from mtf_imaging.data.images.channels import resample_channels_region
 from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.images.image_statistics import read_statistics
 from mtf_imaging.data.images.sources import ImageSource
@@ -17,7 +18,6 @@ from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.intensities.schemes import WINDOW, Intensity, overwrite_with_input
 from mtf_imaging.data.intensities.statistics import ChannelStatistics
 from mtf_imaging.data.intensities.window import DEFAULT_WINDOW, Window
-from mtf_imaging.data.modality import is_ct, value_beyond
 from mtf_imaging.data.reading.channels import Image, read_image
 from mtf_imaging.data.reading.images import Volume, read_volume
 from mtf_imaging.data.reading.open_sources import open_image_source, open_volume
@@ -25,7 +25,6 @@ from mtf_imaging.data.records.manifest import is_plain_lits
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import Region, whole_region
 from mtf_imaging.data.sampling.regions import ALONG_Z, PlaneOrder
-from mtf_imaging.data.sampling.resample import resample_linear_region
 
 
 def find_cases_of(path: str | Path, description: Description, need_labels: bool = True) -> list[Case]:
@@ -138,20 +137,9 @@ def input_region(
     Returns:
       float32 `[x, y, z, channels]`.
     """
-    geometry, result = source.geometry, None
-    spans = sampling.spans(geometry.shape, geometry.spacing)
-    for number, (channel, name) in enumerate(zip(source.channels, source.names, strict=True)):
-        options = value_beyond(name), channel.order
-        values = resample_linear_region(channel.read, geometry.shape, spans, region, *options)
-        if is_ct(name):  # records store whole HU, so rounding gives the same image as in training
-            np.rint(values, out=values)
-        if len(source.channels) == 1:
-            result = values[..., np.newaxis]
-            break
-        if result is None:
-            result = np.empty((*values.shape, len(source.channels)), np.float32)
-        result[..., number] = values
-    return overwrite_with_input(result, volume_intensities(description, window), statistics)
+    spans = sampling.spans(source.geometry.shape, source.geometry.spacing)
+    values = resample_channels_region(source, spans, region)
+    return overwrite_with_input(values, volume_intensities(description, window), statistics)
 
 
 def volume_intensities(description: Description, window: Window | None) -> tuple[Intensity, ...]:
