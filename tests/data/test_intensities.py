@@ -11,6 +11,7 @@ from mtf_imaging.data.intensities.schemes import (
     parse_intensity,
 )
 from mtf_imaging.data.intensities.statistics import ChannelStatistics, channel_statistics
+from mtf_imaging.data.intensities.value_ranges import value_ranges
 from mtf_imaging.data.intensities.window import DEFAULT_WINDOW
 from mtf_imaging.errors import DataError
 
@@ -126,6 +127,22 @@ def test_the_scaling_states_the_same_map(kind):
     expected = np.clip((IMAGE.astype(np.float64) - scaling.offset) / scaling.scale, scaling.low, scaling.high)
     expected[(IMAGE == 0) & scaling.keep_zero] = 0
     np.testing.assert_allclose(scheme.apply(IMAGE, STATISTICS), expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_augmentation_gets_the_range_of_the_scaled_values(kind):
+    scheme = Intensity(kind, (-160, 240) if kind == "window" else None)
+    scaled = scheme.apply(IMAGE, STATISTICS).astype(np.float64)
+    ranges = value_ranges("CT", scheme.scaling(STATISTICS), STATISTICS)
+    beyond = scheme.apply(np.array([-1024.0]), STATISTICS)[0]
+    assert ranges.beyond == beyond
+    if math.isfinite(ranges.high):
+        assert (ranges.center, ranges.unit, ranges.lowest, ranges.highest) == (0.5, 1, 0, 1)
+        return
+    counted = scaled[IMAGE != 0] if ranges.keep_zero else scaled
+    assert (ranges.center, ranges.unit) == pytest.approx((counted.mean(), counted.std()), abs=1e-4)
+    extremes = min(beyond, scaled.min()), max(beyond, scaled.max())
+    assert (ranges.lowest, ranges.highest) == pytest.approx(extremes, rel=1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)

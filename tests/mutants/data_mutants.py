@@ -43,7 +43,7 @@ MUTANTS = [
     ),
     *mutants(
         "mtf_imaging/data/intensities/value_ranges.py",
-        "tests/data/test_described_records.py",
+        "tests/data/test_intensities.py",
         ("sd / scaling.scale", "sd"),
         ("min(beyond, *extremes)", "min(extremes)"),
     ),
