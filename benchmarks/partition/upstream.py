@@ -3,12 +3,33 @@
 It runs in a graph and a session, and trains the slices of the variables. It splits only x and y.
 """
 
+import importlib
+import sys
+from types import ModuleType
+
+import gin
 import tensorflow as tf
 
-import mtf_imaging as mi
+import mtf_imaging.compat  # noqa: F401 - restores what mesh_tensorflow needs and TensorFlow has removed
 from benchmarks.partition.networks import CLASSES, EPSILON, KERNEL, LEARNING_RATE, MOMENTUM, NEGATIVE_SLOPE
 
-mtf, v1 = mi.mtf, tf.compat.v1
+
+def _import_again() -> ModuleType:
+    """Imports another copy of mesh_tensorflow, because mtf_imaging has replaced functions and gradients of the first.
+
+    Those of mtf_imaging create operations that only its own meshes can lower.
+    """
+    first = {name: sys.modules.pop(name) for name in [*sys.modules] if name.partition(".")[0] == "mesh_tensorflow"}
+    gin.enter_interactive_mode()  # because the copy registers the same names
+    try:
+        importlib.import_module("mesh_tensorflow.placement_mesh_impl")
+        return sys.modules["mesh_tensorflow"]
+    finally:
+        gin.exit_interactive_mode()
+        sys.modules.update(first)
+
+
+mtf, v1 = _import_again(), tf.compat.v1
 # {variable name in its layers: name in `Step.shapes`}
 _NAMES = {"kernel": "filter", "bias": "bias", "batch_norm_scale": "scale", "batch_norm_bias": "offset"}
 
@@ -17,11 +38,9 @@ class Upstream:
     """The network built from mesh_tensorflow's convolutions, pools, batch norms, leaky ReLUs and softmax."""
 
     def __init__(self, step, contender):
-        from mesh_tensorflow.placement_mesh_impl import PlacementMeshImpl
-
         if len(contender.mesh) > 2:
             raise NotImplementedError("the convolutions of mesh_tensorflow split at most two spatial dimensions")
-        self._step, self._contender, self._mesh_impl_class = step, contender, PlacementMeshImpl
+        self._step, self._contender, self._mesh_impl_class = step, contender, mtf.placement_mesh_impl.PlacementMeshImpl
         gpus = len(tf.config.list_physical_devices("GPU"))
         kind, number = ("GPU", gpus) if gpus else ("CPU", contender.processors)
         self._devices = [f"/device:{kind}:{i % number}" for i in range(contender.processors)]
