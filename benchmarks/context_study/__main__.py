@@ -133,7 +133,7 @@ def main() -> None:
         for seed in seeds:
             if part.result(contender, seed) is None:
                 whole = None if contender == WHOLE else part.result(WHOLE, seed)
-                budgets[seed] = whole and whole["at_steps"]["cpu_seconds"]
+                budgets[seed] = whole["at_steps"]["cpu_seconds"] if whole else None
         return Trainings(
             contender,
             part.records(contender),

@@ -100,7 +100,7 @@ def _train(own: Trainings, settings: TrainSettings, seed: int) -> dict[str, Any]
 
     def watch(program, step, layout) -> Course:
         cost.append(explain_step(step, layout).plan)
-        sliding = window and SlidingWindow(window)
+        sliding = SlidingWindow(window) if window else None
         builder = NetworkBuilder(task=step.task, dtype=step.dtype, layout=layout, window=sliding)
         network = builder.network_of(program, grid)
         courses.append(Course(lambda: volumes.score(network), settings.num_steps, budget))

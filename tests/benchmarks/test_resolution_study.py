@@ -12,7 +12,7 @@ from benchmarks.resolution_study import MEASURES, draw, read, read_scores, text
 from benchmarks.tables import read_rows, write_rows
 from mtf_imaging.cli.commands import all_commands
 from mtf_imaging.cli.runtime import usage
-from mtf_imaging.cli.runtime.command_lines import command_words
+from mtf_imaging.cli.runtime.subprocesses import command_words
 from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.evaluation.scoring.case import score_case
 from mtf_imaging.evaluation.scoring.metrics import write_metrics

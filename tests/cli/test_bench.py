@@ -84,7 +84,7 @@ def test_a_custom_layout_file(tmp_path):
             "--layout cannot be combined with --setup, which contains a mesh and a layout.",
         ),
         (["--setup=4x4", "--input_partition_dims=[1,2,2,1,1]"], "Fix: --setup 'MESH/LAYOUT' instead of --input_part"),
-        (["--num_steps=2"], "bench has no flag '--num_steps', which train, cross_validate and study have."),
+        (["--num_steps=2"], "bench has no flag '--num_steps', which train and cross_validate have."),
         (["--steps=0"], "flag --steps=0"),
         (
             ["--resolution=16", "--price_per_hour=-2"],

@@ -226,7 +226,7 @@ def test_a_case_too_large_for_memory_is_named(tmp_path, folder, monkeypatch, com
     def too_large(*_):
         raise MemoryError("Unable to allocate 9 GiB")
 
-    monkeypatch.setattr("mtf_imaging.kinds.volumes.segment.images.resample_linear_region", too_large)
+    monkeypatch.setattr("mtf_imaging.data.images.channels.linear_slabs", too_large)
     function = evaluate if command == "evaluate" else predict_cases
     with pytest.raises(DataError, match=r"volume-3\.nii\.gz: not enough memory \(Unable to allocate 9 GiB\)"):
         function(folder, tmp_path / "out", GRID, oracle, progress=False)

@@ -85,13 +85,6 @@ def _zarr(content: Content, folder: Path) -> None:
             content.exact(path.read_bytes())
 
 
-def _tfrecord(content: Content, path: Path) -> None:
-    for record in tf.data.TFRecordDataset(str(path)):
-        for name, feature in sorted(tf.train.Example.FromString(record.numpy()).features.feature.items()):
-            content.exact(name, [*feature.bytes_list.value], [*feature.int64_list.value])
-            content.numbers(feature.float_list.value)
-
-
 def _checkpoint(content: Content, path: Path) -> None:
     reader = tf.train.load_checkpoint(str(path.with_suffix("")))
     for name in sorted(reader.get_variable_to_shape_map()):
@@ -162,7 +155,6 @@ _READERS: dict[str, Callable[[Content, Path], None] | None] = {
     r"\.html": _page,
     r"\.md": _markdown,
     r"\.(json|jsonl|csv|gin|py|txt)|/checkpoint": _text,
-    r"\.tfrecord": _tfrecord,
     r"\.index": _checkpoint,
     r"\.data-\d+-of-\d+": None,  # of .index
     r"/events": _events,

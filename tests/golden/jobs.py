@@ -96,9 +96,8 @@ KINDS = {
 phantom --output_dir OUT/phantom --num_cases 1 --seed 1
 phantom --output_dir OUT/phantom_brain --num_cases 1 --seed 1 --kind brain
 convert --input_dir data/cases --output_dir OUT/records --resolution x:8,y:14,z:8 --workers 1
-convert --input_dir data/cases --output_dir OUT/tfrecords --resolution x:8,y:14,z:8 --format tfrecord --workers 1
 convert --input_dir data/cases --output_dir OUT/spaced --spacing 5,6,7 --multiple 4 --workers 1
-train --data_dir 1/records --eval_dir 1/tfrecords --model_dir OUT/run --gin_file job.gin
+train --data_dir 1/records --eval_dir 1/records --model_dir OUT/run --gin_file job.gin
 cross_validate --data_dir 1/records --input_dir data/cases --output_dir OUT/folds
     --gin_file job.gin --num_folds 2 --workers 1
 predict --model_dir OUT/run --input data/cases/volume-0.nii.gz --output OUT/predict_one/one.nii.gz
