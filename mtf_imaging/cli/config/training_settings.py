@@ -86,8 +86,10 @@ def bound_settings(cls: type, setup: JobSetup, values: flags.FlagValues, **known
     """
     job, given = Job(), FlagSettings(values, cls, DataSettings)
     names = [one.name for one in settings_of(cls)]
+    words = [one.name for one in settings_of(cls) if one.flag in values and values[one.flag].present]
+    known = {name: getattr(given, name) for name in words if hasattr(job, name)} | known  # a flag overrides its binding
     if getattr(given, "cleanup", None) is not None:
-        known = {"cleanup": as_cleanup(given.cleanup)} | known
+        known = known | {"cleanup": as_cleanup(given.cleanup)}
     if "layout" in names:
         is_chosen = setup.has_auto_layout and issubclass(cls, RunSettings)
         known = {"layout": AUTO if is_chosen else setup.parsed_layout} | known
