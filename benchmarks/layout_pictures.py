@@ -6,8 +6,8 @@ python -m benchmarks.layout_pictures docs/pictures
 import sys
 from pathlib import Path
 
-from mtf_imaging.layout import Layout
-from mtf_imaging.layout.windows import Window, plan_split
+from mtf_imaging.engine.layout import Layout
+from mtf_imaging.engine.layout.windows import Window, plan_split
 from mtf_imaging.planner.render.layout_picture import LayoutPicture
 from mtf_imaging.planner.render.picture import write_picture
 

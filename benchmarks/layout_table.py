@@ -11,12 +11,12 @@ planner, as in `mtf-imaging search`; no device is used.
 import argparse
 import functools
 
+from mtf_imaging.engine.program.memory import format_bytes
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.planner.cost.hardware import find_hardware
 from mtf_imaging.planner.search.candidates import candidates
 from mtf_imaging.planner.search.largest import largest_cube
 from mtf_imaging.planner.search.search import Steps, search
-from mtf_imaging.program.memory import format_bytes
 from mtf_imaging.training.optimizers import Adafactor
 from mtf_imaging.training.step import TrainingStep
 

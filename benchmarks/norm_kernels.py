@@ -1,8 +1,8 @@
 """Times the CPU normalization kernel for views of different widths: `python -m benchmarks.norm_kernels`.
 
-`mtf_imaging/ops/norm/local.py` views `[..., channels]` as rows with many columns. This command prints the milliseconds
-of one normalization for each row width, in values. The table's columns are measured in turn, so other load on the
-machine affects all of them alike. The column "1" is a view with one column, which is the tensor itself.
+`mtf_imaging/engine/ops/norm/local.py` views `[..., channels]` as rows with many columns. This command prints the
+milliseconds of one normalization for each row width, in values. The columns of the table are measured in turn, so other
+load on the machine affects all of them alike. The column "1" is a view with one column, which is the tensor itself.
 """
 
 import argparse

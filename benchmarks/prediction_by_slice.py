@@ -71,9 +71,9 @@ def worker(settings):
     import mtf_imaging as mi
     from mtf_imaging.data.cases.cases import find_cases
     from mtf_imaging.data.sampling.sampling import parse_sampling
+    from mtf_imaging.engine.layout import Layout
+    from mtf_imaging.engine.meshes import group
     from mtf_imaging.kinds.volumes.segment.predict import predict_cases, run_network
-    from mtf_imaging.layout import Layout
-    from mtf_imaging.meshes import group
     from mtf_imaging.training.prediction import NetworkBuilder
 
     before = memory("VmRSS")

@@ -61,10 +61,10 @@ def measure(step: Step, contender: Contender, at: list[int]) -> dict:
       that the process sends in a step.
     """
     from benchmarks.partition.ours import build_program
-    from mtf_imaging.meshes.grid import ShardGrid
-    from mtf_imaging.meshes.runtime import rehearse
-    from mtf_imaging.processes.addresses import Address
-    from mtf_imaging.processes.processes import Processes
+    from mtf_imaging.engine.meshes.grid import ShardGrid
+    from mtf_imaging.engine.meshes.runtime import rehearse
+    from mtf_imaging.engine.processes.addresses import Address
+    from mtf_imaging.engine.processes.processes import Processes
 
     grid = ShardGrid.make(contender.mesh, contender.processors)
     addresses = tuple(Address("127.0.0.1", 1 + port) for port in range(contender.processors))

@@ -10,13 +10,13 @@ import argparse
 from typing import NamedTuple
 
 import mtf_imaging as mi
+from mtf_imaging.engine.program.memory import format_bytes
 from mtf_imaging.models.detection import ObjectDetection, RetinaNet
 from mtf_imaging.models.resnet import ResNetBackbone
 from mtf_imaging.planner.cost.explained import Explained
 from mtf_imaging.planner.cost.hardware import GIB, Hardware, find_hardware
 from mtf_imaging.planner.cost.step_time import step_time
 from mtf_imaging.planner.render.recipe_text import format_amount, format_price, format_seconds
-from mtf_imaging.program.memory import format_bytes
 from mtf_imaging.training.optimizers import SGD
 
 # Half a chip as Jouppi et al. 2020 ("A domain-specific supercomputer for training deep neural networks") describe it:

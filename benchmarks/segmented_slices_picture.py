@@ -14,10 +14,10 @@ import nibabel
 import numpy as np
 from scipy import ndimage
 
+from mtf_imaging.engine.layout import Layout
+from mtf_imaging.engine.layout.windows import Window, plan_split
 from mtf_imaging.files.atomic import atomic_path
 from mtf_imaging.files.figures import Figure, FigureCanvasAgg
-from mtf_imaging.layout import Layout
-from mtf_imaging.layout.windows import Window, plan_split
 
 SIZE = 64  # voxels along each dimension in the demo
 LAYOUT = Layout.parse("rows:4,cols:4", "x:rows,y:cols")

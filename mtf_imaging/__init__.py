@@ -22,9 +22,9 @@ _LAZY = {
     "LayoutError": ("mtf_imaging.errors", "LayoutError"),
     "MtfImagingError": ("mtf_imaging.errors", "MtfImagingError"),
     "NotSupportedError": ("mtf_imaging.errors", "NotSupportedError"),
-    "Layout": ("mtf_imaging.layout", "Layout"),
+    "Layout": ("mtf_imaging.engine.layout", "Layout"),
     "OutOfMemoryError": ("mtf_imaging.errors", "OutOfMemoryError"),
-    "Program": ("mtf_imaging.program.program", "Program"),
+    "Program": ("mtf_imaging.engine.program.program", "Program"),
     "ShapeError": ("mtf_imaging.errors", "ShapeError"),
     "TrainingError": ("mtf_imaging.errors", "TrainingError"),
     "data": ("mtf_imaging.data", None),
@@ -32,14 +32,14 @@ _LAZY = {
     "evaluation": ("mtf_imaging.evaluation", None),
     "jobs": ("mtf_imaging.jobs", None),
     "keras": ("mtf_imaging.training.keras", None),
-    "layers": ("mtf_imaging.layers", None),
-    "layout": ("mtf_imaging.layout", None),
-    "meshes": ("mtf_imaging.meshes", None),
-    "mtf": ("mtf_imaging.upstream", "mtf"),  # its corrections are applied
-    "ops": ("mtf_imaging.ops", None),
-    "program": ("mtf_imaging.program", None),
+    "layers": ("mtf_imaging.engine.layers", None),
+    "layout": ("mtf_imaging.engine.layout", None),
+    "meshes": ("mtf_imaging.engine.meshes", None),
+    "mtf": ("mtf_imaging.engine.upstream", "mtf"),  # its corrections are applied
+    "ops": ("mtf_imaging.engine.ops", None),
+    "program": ("mtf_imaging.engine.program", None),
     "training": ("mtf_imaging.training", None),
-    "windows": ("mtf_imaging.layout.windows", None),
+    "windows": ("mtf_imaging.engine.layout.windows", None),
 }
 
 __all__ = ["__version__", *_LAZY]

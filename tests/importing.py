@@ -37,4 +37,4 @@ def poison_tails():
     def poison(lowering):
         importlib.import_module("tests.poison").install(lowering.Lowering, lowering.ShardMeshImpl)
 
-    after_import("mtf_imaging.program.lowering", poison)
+    after_import("mtf_imaging.engine.program.lowering", poison)

@@ -11,7 +11,7 @@ import contextlib
 import numpy as np
 import tensorflow as tf
 
-from mtf_imaging.upstream import reads
+from mtf_imaging.engine.upstream import reads
 
 INTEGER = 10**6  # not a class, and not an index
 _floats = [np.nan]

@@ -11,7 +11,7 @@ import tensorflow as tf
 import tensorflow.compat.v1 as tf1
 from tensorflow.python.framework import ops
 
-from mtf_imaging import compat
+from mtf_imaging.engine import compat
 
 # {module of mesh_tensorflow: number of tests}
 UPSTREAM = {"ops_test": 63, "utils_test": 2, "test_utils_test": 4, "simd_mesh_impl_test": 12, "layers_test": 22}

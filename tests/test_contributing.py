@@ -61,6 +61,6 @@ def test_the_map_lists_every_package_and_the_first_lines_of_files_say_the_rest()
 
 
 def test_the_printed_map():
-    text = "\n".join(lines(ROOT / "mtf_imaging/processes"))
+    text = "\n".join(lines(ROOT / "mtf_imaging/engine/processes"))
     assert re.search(r"^processes/ +The processes of one program", text)
     assert re.search(r"^  slurm.py +The tasks of a Slurm step", text, re.MULTILINE)

@@ -21,8 +21,8 @@ DOCS = Path(__file__).parents[1] / "docs"
 MODULES = ("data", "jobs", "layout", "meshes", "ops", "training.optimizers")
 # Names that are described under another module.
 ELSEWHERE = {
-    *(f"mtf_imaging.layout.{name}" for name in ("Layout", "LayoutError", "Rules", "Shape")),
-    "mtf_imaging.meshes.MESH_IMPLS",
+    *(f"mtf_imaging.engine.layout.{name}" for name in ("Layout", "LayoutError", "Rules", "Shape")),
+    "mtf_imaging.engine.meshes.MESH_IMPLS",
 }
 
 

@@ -70,7 +70,7 @@ def test_links_of_the_pages_lead_somewhere(site):
 @pytest.mark.slow
 def test_the_reference_is_complete(site):
     assert 'id="train"' in (site / "reference/commands.html").read_text()
-    assert 'id="mtf_imaging.ops.conv3d"' in (site / "reference/api/ops.html").read_text()
+    assert 'id="mtf_imaging.engine.ops.conv3d"' in (site / "reference/api/ops.html").read_text()
     assert "unet3d.UNet3D.base_filters" in (site / "reference/gin.html").read_text()
 
 

@@ -54,8 +54,9 @@ KINDS = {"volumes": set(), "photos": set(), "objects": set(), "arrays": {"volume
 
 
 def unit_of(module: str) -> str:
-    """Returns the unit of the package that a module belongs to, such as "ops" for mtf_imaging.ops.conv.convolution."""
-    return [*module.split("."), ""][1]
+    """Returns the unit that a module belongs to, such as "ops" for mtf_imaging.engine.ops.conv."""
+    parts = [*module.split("."), "", ""]
+    return parts[2] if parts[1] == "engine" else parts[1]
 
 
 @functools.cache
@@ -73,9 +74,9 @@ def units_imported(path: Path) -> set[str]:
 
 
 def test_all_forms_of_imports_are_read():
-    source = "import a.b\nfrom . import c\nfrom ..d import e\ndef f():\n    from mtf_imaging.ops import conv\n"
+    source = "import a.b\nfrom . import c\nfrom ..d import e\ndef f():\n    from mtf_imaging.engine.ops import conv\n"
     names = imports_of(source, "mtf_imaging.cli.train")
-    assert names == {"a.b", "mtf_imaging.cli.c", "mtf_imaging.d.e", "mtf_imaging.ops.conv"}
+    assert names == {"a.b", "mtf_imaging.cli.c", "mtf_imaging.d.e", "mtf_imaging.engine.ops.conv"}
     assert imports_of("from .c import d", "mtf_imaging.cli", is_package=True) == {"mtf_imaging.cli.c.d"}
 
 
@@ -137,7 +138,7 @@ def modules_that_import(package: str) -> set[str]:
 
 
 def test_only_compat_imports_mesh_tensorflow():
-    assert modules_that_import("mesh_tensorflow") == {"mtf_imaging.compat"}
+    assert modules_that_import("mesh_tensorflow") == {"mtf_imaging.engine.compat"}
 
 
 def test_only_cli_and_models_import_gin():
@@ -190,7 +191,7 @@ def test_the_gin_folder_never_shadows_gin_config():
     [
         "import mtf_imaging",
         "import mtf_imaging as mi; mi.layout; mi.LayoutError",
-        "import mtf_imaging.layout.windows",
+        "import mtf_imaging.engine.layout.windows",
     ],
 )
 def test_pure_python_modules_do_not_import_tensorflow(statement):

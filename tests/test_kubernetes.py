@@ -16,10 +16,10 @@ from kubernetes_validate.utils import all_versions
 import mtf_imaging
 from mtf_imaging.cli.commands import train
 from mtf_imaging.cli.runtime import failures, usage
+from mtf_imaging.engine.layout.layout import Layout
+from mtf_imaging.engine.processes import kubernetes
+from mtf_imaging.engine.processes.processes import find_processes
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.layout.layout import Layout
-from mtf_imaging.processes import kubernetes
-from mtf_imaging.processes.processes import find_processes
 from tests import waiting
 from tests.hosts import pods
 from tests.hosts.pods import DOCKERFILE, FOLDER, documents

@@ -53,13 +53,13 @@ def test_the_tests_of_every_mutant_exist():
 def test_a_fragment_that_is_missing_or_repeated_is_an_error():
     for old in ("no such line", "return"):
         with pytest.raises(ValueError, match="not once"):
-            Mutant("mtf_imaging/layout/slices.py", old, "", "").source  # noqa: B018 - raises
+            Mutant("mtf_imaging/engine/layout/slices.py", old, "", "").source  # noqa: B018 - raises
 
 
 def test_a_module_that_is_imported_cannot_be_changed():
-    from mtf_imaging.layout import slices
+    from mtf_imaging.engine.layout import slices
 
-    mutant = next(mutant for mutant in MUTANTS if mutant.file == "mtf_imaging/layout/slices.py")
+    mutant = next(mutant for mutant in MUTANTS if mutant.file == "mtf_imaging/engine/layout/slices.py")
     with pytest.raises(RuntimeError, match=r"^mtf_imaging\.layout\.slices is imported"):
         install(mutant)
     assert slices.Slices(5, 4).size == 2

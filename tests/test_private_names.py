@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-COMPAT = ROOT / "mtf_imaging/compat.py"
+COMPAT = ROOT / "mtf_imaging/engine/compat.py"
 FILES = sorted({*(ROOT / "mtf_imaging").rglob("*.py"), *(ROOT / "models").rglob("*.py")} - {COMPAT})
 
 OF_PYTHON = {"_asdict", "_exit", "_fields", "_make", "_replace"}

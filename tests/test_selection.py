@@ -36,12 +36,12 @@ NAMED_BY_OTHERS = {
 @pytest.mark.parametrize(
     ("test", "needed"),
     [
-        ("tests.test_layout", "mtf_imaging.layout.grammar"),
-        ("tests.test_program", "mtf_imaging.upstream.slicewise"),  # mi.Program is imported lazily
+        ("tests.engine.layout.test_layout", "mtf_imaging.engine.layout.grammar"),
+        ("tests.engine.program.test_program", "mtf_imaging.engine.upstream.slicewise"),  # mi.Program is imported lazily
         ("tests.jobs.test_photos", "mtf_imaging.jobs.training"),  # so is mi.jobs.train
-        ("tests.ops.test_ops_equal_whole", "tests.poison"),  # installed by an import hook
-        ("tests.ops.test_ops_equal_whole", "tests.harness"),
-        ("tests.between.test_operations", "mtf_imaging.meshes.transport.between_processes"),
+        ("tests.engine.ops.test_ops_equal_whole", "tests.poison"),  # installed by an import hook
+        ("tests.engine.ops.test_ops_equal_whole", "tests.engine.harness"),
+        ("tests.between.test_operations", "mtf_imaging.engine.meshes.transport.between_processes"),
         ("tests.between.test_operations", "tests.between.worker"),  # started as a program
         ("tests.cli.test_main", "mtf_imaging.cli.commands.train"),  # imported by its name
         ("tests.cli.test_explain", "mtf_imaging.models.unet3d.segmentation"),  # imported by a gin file
@@ -54,8 +54,8 @@ def test_a_test_depends_on_what_it_runs(test, needed):
 
 
 def test_tests_of_pure_python_do_not_depend_on_programs():
-    assert not any(name.startswith("mtf_imaging.program") for name in closure("tests.test_layout"))
-    assert not any(name.startswith("mtf_imaging.models") for name in closure("tests.ops.test_ops_equal_whole"))
+    assert not any(name.startswith("mtf_imaging.engine.program") for name in closure("tests.engine.layout.test_layout"))
+    assert not any(name.startswith("mtf_imaging.models") for name in closure("tests.engine.ops.test_ops_equal_whole"))
 
 
 def _imports_by_name(tree):
@@ -100,7 +100,7 @@ def test_every_file_is_a_module_or_has_readers():
 @pytest.mark.parametrize(
     ("files", "changed"),
     [
-        (["mtf_imaging/layout/grammar.py"], {"mtf_imaging.layout.grammar"}),
+        (["mtf_imaging/engine/layout/grammar.py"], {"mtf_imaging.engine.layout.grammar"}),
         (["models/unet3d/segmentation.py"], {"mtf_imaging.models.unet3d.segmentation"}),
         (["gin/unet3d_lits.gin", "mtf_imaging/deleted.py"], {"mtf_imaging.cli.config.gin_config"}),
         (["layouts/2x2.gin", "setup.py"], None),
@@ -112,9 +112,9 @@ def test_changed_files_are_changed_modules(files, changed):
 
 
 def test_without_a_known_change_every_test_runs():
-    assert changes.can_break("tests.test_layout", None)
-    assert not changes.can_break("tests.test_layout", frozenset({"mtf_imaging.program.program"}))
-    assert changes.can_break("tests.test_layout", frozenset({"mtf_imaging.layout.grammar"}))
+    assert changes.can_break("tests.engine.layout.test_layout", None)
+    assert not changes.can_break("tests.engine.layout.test_layout", frozenset({"mtf_imaging.engine.program.program"}))
+    assert changes.can_break("tests.engine.layout.test_layout", frozenset({"mtf_imaging.engine.layout.grammar"}))
 
 
 @pytest.fixture
@@ -176,7 +176,7 @@ def test_a_part_of_the_tests_runs_by_setup(module, parts, number):
 
 def test_a_change_of_the_core_selects_a_part():
     assert Selection.since("HEAD").turn == changes.turn()
-    selection = Selection("", 0, frozenset({"tests.test_layout"}), 7, CORE_PARTS)
+    selection = Selection("", 0, frozenset({"tests.engine.layout.test_layout"}), 7, CORE_PARTS)
     assert str(selection) == (
         "selection: no earlier commit; part 1 of 3 of the slow tests of 1 test modules, part 7 of 8 of the others"
     )

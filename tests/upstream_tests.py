@@ -6,7 +6,7 @@ import unittest
 
 from absl import flags
 
-from mtf_imaging import compat  # noqa: F401  patches TensorFlow
+from mtf_imaging.engine import compat  # noqa: F401  patches TensorFlow
 
 flags.FLAGS(sys.argv[:1])  # TensorFlow's test cases need parsed flags
 suite = unittest.defaultTestLoader.loadTestsFromNames([f"mesh_tensorflow.{name}" for name in sys.argv[1:]])

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 
-from mtf_imaging.layout import ONE_PROCESSOR, Layout
+from mtf_imaging.engine.layout import ONE_PROCESSOR, Layout
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from benchmarks.host_traffic.setup import Setup
-from mtf_imaging.processes.addresses import Address
-from mtf_imaging.processes.processes import TF_CONFIG, TIMEOUT, format_tf_config
+from mtf_imaging.engine.processes.addresses import Address
+from mtf_imaging.engine.processes.processes import TF_CONFIG, TIMEOUT, format_tf_config
 from tests.hosts.network import network
 
 _ROOT = Path(__file__).parents[2]

@@ -55,8 +55,8 @@ class Expected:
 def expect(setup: Setup) -> Expected:
     """Returns the expectation of `mtf-imaging explain --num_hosts` for a setup."""
     from benchmarks.partition.ours import describe_step
+    from mtf_imaging.engine.layout import Layout
     from mtf_imaging.jobs.explaining import explain_step
-    from mtf_imaging.layout import Layout
     from mtf_imaging.planner.cost.step_time import loads, traffic_totals
 
     layout = Layout.parse(setup.mesh_shape, setup.layout)

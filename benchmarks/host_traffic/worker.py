@@ -13,12 +13,12 @@ _WARM_UP = 2  # warm-up steps, in which TensorFlow compiles the graph and the pr
 
 
 def main() -> None:
-    from mtf_imaging.meshes import runtime
+    from mtf_imaging.engine.meshes import runtime
 
     joined = runtime.join()
     from benchmarks.host_traffic.setup import Setup
     from benchmarks.partition.ours import describe_step
-    from mtf_imaging.layout import Layout
+    from mtf_imaging.engine.layout import Layout
 
     setup, steps = Setup(**json.loads(sys.argv[1])), int(sys.argv[2])
     built = describe_step(setup.step).build(Layout.parse(setup.mesh_shape, setup.layout), "collective")

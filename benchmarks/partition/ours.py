@@ -7,8 +7,8 @@ import tensorflow as tf
 import mtf_imaging as mi
 from benchmarks.partition import tensorflow_setup
 from benchmarks.partition.networks import CLASSES, EPSILON, KERNEL, LEARNING_RATE, MOMENTUM, NEGATIVE_SLOPE
-from mtf_imaging.meshes.halo import planning
-from mtf_imaging.meshes.halo.writing import Write
+from mtf_imaging.engine.meshes.halo import planning
+from mtf_imaging.engine.meshes.halo.writing import Write
 from mtf_imaging.models.unet3d import UNet3D
 from mtf_imaging.training.gradients import training_step
 from mtf_imaging.training.optimizers import SGD

@@ -11,9 +11,9 @@ import sys
 
 from benchmarks.partition import tensorflow_setup, worker
 from benchmarks.partition.ours import Stacked
-from mtf_imaging import meshes
 from mtf_imaging.cli.runtime.launching.environment import build_environments
-from mtf_imaging.processes.processes import TF_CONFIG
+from mtf_imaging.engine import meshes
+from mtf_imaging.engine.processes.processes import TF_CONFIG
 
 _TIMEOUT = 250.0  # seconds; many processes import TensorFlow at the same time
 

@@ -10,7 +10,7 @@ from types import ModuleType
 import gin
 import tensorflow as tf
 
-import mtf_imaging.compat  # noqa: F401 - restores what mesh_tensorflow needs and TensorFlow has removed
+import mtf_imaging.engine.compat  # noqa: F401 - restores what mesh_tensorflow needs and TensorFlow has removed
 from benchmarks.partition.networks import CLASSES, EPSILON, KERNEL, LEARNING_RATE, MOMENTUM, NEGATIVE_SLOPE
 
 

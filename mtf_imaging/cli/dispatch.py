@@ -10,8 +10,8 @@ from mtf_imaging.cli.runtime import address_space, messages, streams, usage
 from mtf_imaging.cli.runtime.failures import exit_code, explain
 from mtf_imaging.cli.runtime.interrupts import Interrupts
 from mtf_imaging.cli.runtime.subprocesses import QUIET
+from mtf_imaging.engine.processes.processes import find_processes
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.processes.processes import find_processes
 
 
 def run(argv: list[str], interrupts: Interrupts) -> int:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from tqdm import tqdm
 
+from mtf_imaging.engine.layout import Layout
+from mtf_imaging.engine.program.tracing import check
 from mtf_imaging.errors import LayoutError, MtfImagingError
 from mtf_imaging.jobs.explaining import planned_recipe, planned_step
-from mtf_imaging.layout import Layout
 from mtf_imaging.planner.bench.compare import Row, measure, unequal
 from mtf_imaging.planner.bench.machine import kernels_of_step
 from mtf_imaging.planner.bench.model import Bench
@@ -17,7 +18,6 @@ from mtf_imaging.planner.bench.subject import Setup, Subject
 from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.planner.cost.plan import Plan, make_plan
 from mtf_imaging.planner.cost.recipe import UNKNOWN_RECIPE, Recipe
-from mtf_imaging.program.tracing import check
 from mtf_imaging.settings.planning import BenchSettings
 from mtf_imaging.settings.setting import takes
 from mtf_imaging.training.step import TracedStep, TrainingStep

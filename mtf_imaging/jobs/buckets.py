@@ -7,12 +7,12 @@ from typing import Any
 
 from mtf_imaging.data.sampling.buckets import AnySampling, format_grids, parse_grids
 from mtf_imaging.data.sampling.grid import format_grid
+from mtf_imaging.engine.layout import Layout, TensorRegion
+from mtf_imaging.engine.program.memory import format_bytes
+from mtf_imaging.engine.program.program import Program
 from mtf_imaging.errors import DataError
 from mtf_imaging.jobs.data import TrainingData
-from mtf_imaging.layout import Layout, TensorRegion
 from mtf_imaging.planner.cost.plan import make_plan
-from mtf_imaging.program.memory import format_bytes
-from mtf_imaging.program.program import Program
 from mtf_imaging.settings.step import Devices
 from mtf_imaging.settings.values import Resolution
 from mtf_imaging.training.buckets import Buckets, BuiltBuckets, Sizes

@@ -20,6 +20,7 @@ from mtf_imaging.data.images.spacing_table import read_spacing_table
 from mtf_imaging.data.records.manifest import Manifest, open_records
 from mtf_imaging.data.records.splits import Fold, check_cases
 from mtf_imaging.data.sampling.buckets import format_grids
+from mtf_imaging.engine.layout import Layout
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.evaluation.cleanup import AS_FOUND, as_cleanup
 from mtf_imaging.files.provenance.digests import digest
@@ -37,7 +38,6 @@ from mtf_imaging.jobs.training import train, training_step
 from mtf_imaging.kinds.all_kinds import check_volumes
 from mtf_imaging.kinds.networks import task_for
 from mtf_imaging.kinds.volumes.trained import window_of_run
-from mtf_imaging.layout import Layout
 from mtf_imaging.settings.inference import EvaluateSettings, FlipSettings, WindowSettings
 from mtf_imaging.settings.patches import PatchSettings, SlidingWindowSettings
 from mtf_imaging.settings.setting import takes, values_of

@@ -4,13 +4,13 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from mtf_imaging.engine.layout import Layout
+from mtf_imaging.engine.processes.processes import find_processes
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.layout import Layout
-from mtf_imaging.processes.processes import find_processes
 from mtf_imaging.settings.step import Devices
 
 if TYPE_CHECKING:
-    from mtf_imaging.meshes.group import Group
+    from mtf_imaging.engine.meshes.group import Group
 
 
 def join(devices: Devices) -> "Group":
@@ -28,7 +28,10 @@ def join(devices: Devices) -> "Group":
       ConfigError: the settings contradict the number of processes.
       ClusterError: a process does not start in time.
     """
-    from mtf_imaging.meshes import group, runtime  # imported here because they import TensorFlow, which takes seconds
+    from mtf_imaging.engine.meshes import (  # imported here because they import TensorFlow, which takes seconds
+        group,
+        runtime,
+    )
 
     current = runtime.current()
     processes = current.processes if current else find_processes()
@@ -78,7 +81,7 @@ def joined(devices: Devices, layout: Layout) -> "Iterator[Group]":
 
 def _check_divides(layout: Layout, num: int) -> None:
     """Raises ConfigError unless `num` processes can share the mesh equally, with at least one processor each."""
-    from mtf_imaging.meshes.grid import ShardGrid
+    from mtf_imaging.engine.meshes.grid import ShardGrid
 
     shards = ShardGrid.make([size for _, size in layout.mesh_shape], num).num_shards
     if shards < num:

@@ -9,8 +9,9 @@ from typing import Any
 
 from mtf_imaging.data.sampling.patch_sizes import check_patch, parse_patch
 from mtf_imaging.data.sampling.sampling import parse_spacing
+from mtf_imaging.engine.layout import MESH_IMPLS, Layout, parse_shape
+from mtf_imaging.engine.program.tracing import check, trace_only
 from mtf_imaging.errors import ConfigError, LayoutError, MtfImagingError, ShapeError
-from mtf_imaging.layout import MESH_IMPLS, Layout, parse_shape
 from mtf_imaging.planner.cost.explained import Explained
 from mtf_imaging.planner.cost.hardware import Hardware, find_hardware
 from mtf_imaging.planner.cost.plan import Plan, make_plan
@@ -20,7 +21,6 @@ from mtf_imaging.planner.cost.recipe import UNKNOWN_RECIPE, Recipe
 from mtf_imaging.planner.cost.uneven import LIMIT, Unevenness, better_sizes, growing_halos
 from mtf_imaging.planner.render.layout_picture import LayoutPicture
 from mtf_imaging.planner.search.candidates import BATCH
-from mtf_imaging.program.tracing import check, trace_only
 from mtf_imaging.settings.planning import ExplainSettings, PlannedStepSettings
 from mtf_imaging.settings.setting import check_choice, check_count, takes
 from mtf_imaging.settings.values import check_price, parse_resolution

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mtf_imaging.program.program import Program
+from mtf_imaging.engine.program.program import Program
 from mtf_imaging.training.buckets import Sizes, batch_sizes
 from mtf_imaging.training.building import building
 from mtf_imaging.training.data_set import checked_batches, errors_on_cases

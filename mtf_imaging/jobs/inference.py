@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mtf_imaging.data.images.spacing_table import read_spacing_table
+from mtf_imaging.engine.layout import Layout
 from mtf_imaging.files.provenance.content import content_digest
 from mtf_imaging.files.provenance.digests import digest
 from mtf_imaging.files.provenance.provenance import Provenance
@@ -19,13 +20,12 @@ from mtf_imaging.kinds.all_kinds import open_subject
 from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.kinds.kind import PredictedImages
 from mtf_imaging.kinds.networks import task_for
-from mtf_imaging.layout import Layout
 from mtf_imaging.settings.inference import EvaluateSettings, InferenceSettings, PredictSettings
 from mtf_imaging.settings.setting import values_of
 from mtf_imaging.settings.step import Devices
 
 if TYPE_CHECKING:
-    from mtf_imaging.meshes.group import Group
+    from mtf_imaging.engine.meshes.group import Group
     from mtf_imaging.network.network import Network
 
 

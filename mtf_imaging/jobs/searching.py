@@ -6,6 +6,8 @@ from typing import Any
 
 from tqdm import tqdm
 
+from mtf_imaging.engine.layout import Layout
+from mtf_imaging.engine.meshes.grid import ShardGrid
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs.explaining import (
     planned_step,
@@ -14,8 +16,6 @@ from mtf_imaging.jobs.explaining import (
     volume_of,
     with_recomputation,
 )
-from mtf_imaging.layout import Layout
-from mtf_imaging.meshes.grid import ShardGrid
 from mtf_imaging.planner.cost.hardware import Hardware, find_hardware
 from mtf_imaging.planner.cost.interconnect import Interconnect
 from mtf_imaging.planner.search import largest

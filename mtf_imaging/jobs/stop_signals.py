@@ -7,8 +7,8 @@ from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any, ClassVar, Self
 
+from mtf_imaging.engine.processes.leaving import SAME_REQUEST, say
 from mtf_imaging.errors import Interrupted
-from mtf_imaging.processes.leaving import SAME_REQUEST, say
 
 # The signals for a scheduler's warning, the loss of the terminal, and Ctrl-C.
 _NAMES = {"SIGTERM": "SIGTERM", "SIGUSR1": "SIGUSR1", "SIGHUP": "SIGHUP", "SIGINT": "Ctrl-C"}

@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from mtf_imaging.data.sampling.grid import format_grid
+from mtf_imaging.engine.layout import Layout
+from mtf_imaging.engine.meshes.group import Group
+from mtf_imaging.engine.program.program import Program
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.report import progress as curves
 from mtf_imaging.files.provenance.runs import training_provenance
@@ -31,10 +34,7 @@ from mtf_imaging.jobs.held_out import make_evaluator, open_held_out
 from mtf_imaging.jobs.stop_signals import StopSignals
 from mtf_imaging.jobs.tracking import open_trackers
 from mtf_imaging.kinds.networks import task_for
-from mtf_imaging.layout import Layout
-from mtf_imaging.meshes.group import Group
 from mtf_imaging.planner.render.text import text, use_colors
-from mtf_imaging.program.program import Program
 from mtf_imaging.settings.setting import takes
 from mtf_imaging.settings.step import Devices
 from mtf_imaging.settings.training import CrossValidateSettings, TrainSettings

@@ -5,9 +5,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from mtf_imaging.engine.layout import parse_shape
 from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.files.run_folder import FACTS
-from mtf_imaging.layout import parse_shape
 
 VOLUMES, ARRAYS = "volumes", "arrays"  # the kinds of the data of `Records`, and of custom data sets
 _REQUIRED = ("resolution", "spacing", "fold_digest")  # other fields are stored only if they have a value

@@ -29,7 +29,7 @@ def task_for(task: "Task", description: Any) -> "Task":
 
 def is_alone() -> bool:
     """Returns whether this process computes networks alone. Otherwise the other processes wait for each image."""
-    from mtf_imaging.meshes.group import current  # imported here because it imports TensorFlow
+    from mtf_imaging.engine.meshes.group import current  # imported here because it imports TensorFlow
 
     return current().num == 1
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from mtf_imaging.engine.layout.regions import Region, mirrored
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.layout.regions import Region, mirrored
 from mtf_imaging.network.network import Network, Slices
 
 

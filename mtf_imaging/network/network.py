@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from mtf_imaging.layout.regions import Region, whole_region
+from mtf_imaging.engine.layout.regions import Region, whole_region
 
 if TYPE_CHECKING:
-    from mtf_imaging.meshes.group import Group
+    from mtf_imaging.engine.meshes.group import Group
 
 # The prediction of a task for one image: an array, such as the probabilities [x, y, z, classes] of a segmentation; or,
 # if `Task.predict` returns a dict, arrays by name, such as the boxes, scores and classes of detections.
@@ -126,7 +126,7 @@ def of_function(function: Callable[[np.ndarray], np.ndarray], num_channels: int,
       num_channels: number of channels of the image.
       num_outputs: number of classes or masks.
     """
-    from mtf_imaging.meshes.group import ALONE  # imported here because it imports TensorFlow
+    from mtf_imaging.engine.meshes.group import ALONE  # imported here because it imports TensorFlow
 
     def of_sizes(sizes: tuple[int, ...]) -> Slices:
         inputs, outputs = ([whole_region((*sizes, last))] for last in (num_channels, num_outputs))

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from mtf_imaging.engine.layout.regions import Region, absolute, intersection, region_shape, relative_to, whole_region
 from mtf_imaging.errors import ConfigError, ShapeError
-from mtf_imaging.layout.regions import Region, absolute, intersection, region_shape, relative_to, whole_region
 from mtf_imaging.network.network import Network, Slices, of_image, own_image, whole_shape
 from mtf_imaging.network.windows import SlidingWindow, Windows
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mtf_imaging.engine.layout.regions import Region
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.layout.regions import Region
 
 STEP = 0.5  # the distance between neighboring windows, as a fraction of their size
 _SIGMA = 1 / 8  # of the Gaussian, as a fraction of the window size, as in nnU-Net (Isensee et al. 2021)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from mtf_imaging.layout import ONE_PROCESSOR, Layout
+from mtf_imaging.engine.layout import ONE_PROCESSOR, Layout
 from mtf_imaging.settings.patches import PatchSetting
 from mtf_imaging.settings.setting import Settings, changed, setting, settings
 from mtf_imaging.settings.step import (

@@ -4,7 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mtf_imaging.layout import MESH_IMPLS, ONE_PROCESSOR, Layout
+from mtf_imaging.engine.layout import MESH_IMPLS, ONE_PROCESSOR, Layout
 from mtf_imaging.settings.setting import Settings, documented, setting, settings
 from mtf_imaging.settings.values import DTYPES, Resolution, Spacing
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mtf_imaging.layout import ONE_PROCESSOR, Layout
+from mtf_imaging.engine.layout import ONE_PROCESSOR, Layout
 from mtf_imaging.settings.inference import CleanupSetting, CleanupSettings, FlipSettings, WindowSettings
 from mtf_imaging.settings.patches import PatchSettings, SlidingWindowSettings
 from mtf_imaging.settings.setting import Settings, changed, documented, setting, settings

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from mtf_imaging.compat import mtf
+from mtf_imaging.engine.compat import mtf
+from mtf_imaging.engine.program.program import Program
+from mtf_imaging.engine.program.tracing import trace_only
 from mtf_imaging.errors import ConfigError, ShapeError
 from mtf_imaging.network.network import Network, Prediction
-from mtf_imaging.program.program import Program
-from mtf_imaging.program.tracing import trace_only
 from mtf_imaging.spelling import closest
 
 _BATCH = "batch"

@@ -7,10 +7,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from mtf_imaging import ops
-from mtf_imaging.compat import assigned_variables, mtf
+from mtf_imaging.engine import ops
+from mtf_imaging.engine.compat import assigned_variables, mtf
+from mtf_imaging.engine.program.program import Program
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.program.program import Program
 from mtf_imaging.training.optimizers import Optimizer
 
 AVERAGE = "average"

@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from mtf_imaging.layout import ONE_PROCESSOR, Layout, TensorRegion
-from mtf_imaging.program.program import Program
+from mtf_imaging.engine.layout import ONE_PROCESSOR, Layout, TensorRegion
+from mtf_imaging.engine.program.program import Program
 from mtf_imaging.training.data_set import checked_batches
 from mtf_imaging.training.micro_batches import grouped
 from mtf_imaging.training.step import BuiltStep, TrainingStep

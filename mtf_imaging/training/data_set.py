@@ -7,9 +7,9 @@ from typing import Any, Protocol
 import numpy as np
 import tensorflow as tf
 
+from mtf_imaging.engine.layout import Shape, TensorRegion, format_shape, parse_shape
+from mtf_imaging.engine.ops.precision import INTEGERS, rank
 from mtf_imaging.errors import DataError
-from mtf_imaging.layout import Shape, TensorRegion, format_shape, parse_shape
-from mtf_imaging.ops.precision import INTEGERS, rank
 from mtf_imaging.training.protocols import check_offers, replaces
 from mtf_imaging.training.task import Inputs
 

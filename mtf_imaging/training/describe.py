@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from mtf_imaging.program.program import Program
+from mtf_imaging.engine.program.program import Program
 from mtf_imaging.training.frozen import describe_frozen
 from mtf_imaging.training.task import Inputs
 

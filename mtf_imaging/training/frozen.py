@@ -3,10 +3,10 @@
 import contextlib
 from collections.abc import Iterator, Sequence
 
-from mtf_imaging.compat import mtf
+from mtf_imaging.engine.compat import mtf
+from mtf_imaging.engine.ops.freezing import freezing
+from mtf_imaging.engine.program.program import Program
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.ops.freezing import freezing
-from mtf_imaging.program.program import Program
 from mtf_imaging.training.variable_names import NamePatterns
 
 _SETTING = "frozen"

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from mtf_imaging.compat import mtf
+from mtf_imaging.engine.compat import mtf
 from mtf_imaging.errors import TrainingError
 from mtf_imaging.training.averages import apply_update
 from mtf_imaging.training.frozen import NOTHING_FROZEN, Frozen

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from mtf_imaging.compat import mtf
-from mtf_imaging.layout import TensorRegion
-from mtf_imaging.ops.inference import inference
-from mtf_imaging.ops.over_batch import SecondPass, in_pass
-from mtf_imaging.program.program import Program
+from mtf_imaging.engine.compat import mtf
+from mtf_imaging.engine.layout import TensorRegion
+from mtf_imaging.engine.ops.inference import inference
+from mtf_imaging.engine.ops.over_batch import SecondPass, in_pass
+from mtf_imaging.engine.program.program import Program
 from mtf_imaging.training.micro_batches import SumsOverBatch, part_of
 from mtf_imaging.training.step import input_regions
 from mtf_imaging.training.task import Inputs, Task, loss_of

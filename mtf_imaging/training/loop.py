@@ -12,8 +12,8 @@ import numpy as np
 import tensorflow as tf
 from tqdm import tqdm
 
+from mtf_imaging.engine.program.program import Program
 from mtf_imaging.errors import Interrupted, TrainingError
-from mtf_imaging.program.program import Program
 from mtf_imaging.training.averages import GRADIENT_NORM
 from mtf_imaging.training.building import building
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints

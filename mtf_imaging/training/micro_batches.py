@@ -6,12 +6,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from mtf_imaging import ops
-from mtf_imaging.compat import mtf
+from mtf_imaging.engine import ops
+from mtf_imaging.engine.compat import mtf
+from mtf_imaging.engine.layout import ONE_PROCESSOR, Layout, format_shape, parse_shape
+from mtf_imaging.engine.ops.over_batch import FirstPass, SecondPass, in_pass
+from mtf_imaging.engine.program.program import Program
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.layout import ONE_PROCESSOR, Layout, format_shape, parse_shape
-from mtf_imaging.ops.over_batch import FirstPass, SecondPass, in_pass
-from mtf_imaging.program.program import Program
 from mtf_imaging.training.averages import apply_update
 from mtf_imaging.training.frozen import NOTHING_FROZEN, Frozen
 from mtf_imaging.training.gradients import gradients_of

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from mtf_imaging.engine.layout import ONE_PROCESSOR, Layout, format_rules
+from mtf_imaging.engine.meshes import group as groups
+from mtf_imaging.engine.program.program import Program
 from mtf_imaging.errors import ConfigError, ShapeError
 from mtf_imaging.files.run_folder import weights_folder
-from mtf_imaging.layout import ONE_PROCESSOR, Layout, format_rules
-from mtf_imaging.meshes import group as groups
 from mtf_imaging.network.network import Network, Slices, by_size, of_each, prepared, whole_shape
 from mtf_imaging.network.sliding import sliding
 from mtf_imaging.network.windows import SlidingWindow
-from mtf_imaging.program.program import Program
 from mtf_imaging.training.activations import Activations, TrainedNetwork
 from mtf_imaging.training.building import building
 from mtf_imaging.training.checkpoints.checkpoints import load_weights

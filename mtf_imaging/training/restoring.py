@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from mtf_imaging.engine.program.program import Program
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.files.run_folder import weights_folder
-from mtf_imaging.program.program import Program
 from mtf_imaging.training.checkpoints.checkpoints import load_weights
 
 

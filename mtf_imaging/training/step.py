@@ -5,12 +5,12 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from mtf_imaging.compat import mtf
+from mtf_imaging.engine.compat import mtf
+from mtf_imaging.engine.layout import ONE_PROCESSOR, Layout, TensorRegion, parse_shape
+from mtf_imaging.engine.ops.over_batch import FirstPass, in_pass
+from mtf_imaging.engine.program.program import Program
+from mtf_imaging.engine.program.tracing import Traced, trace_only
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.layout import ONE_PROCESSOR, Layout, TensorRegion, parse_shape
-from mtf_imaging.ops.over_batch import FirstPass, in_pass
-from mtf_imaging.program.program import Program
-from mtf_imaging.program.tracing import Traced, trace_only
 from mtf_imaging.training.averages import check_decay
 from mtf_imaging.training.frozen import Frozen
 from mtf_imaging.training.gradients import BACKWARD, FORWARD, UPDATE, training_step

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from mtf_imaging.meshes.group import Group
+from mtf_imaging.engine.meshes.group import Group
 
 _SECONDS = 0.5  # time between exchanges, which take milliseconds
 _MOST_CALLS = 1000

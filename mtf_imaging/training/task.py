@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 import tensorflow as tf
 
-from mtf_imaging.compat import mtf
+from mtf_imaging.engine.compat import mtf
 from mtf_imaging.errors import ConfigError, ShapeError
 from mtf_imaging.training.frozen import NOTHING_FROZEN, Frozen
 from mtf_imaging.training.protocols import check_offers, check_takes

@@ -6,7 +6,7 @@ from benchmarks import process_graphs
 from benchmarks.partition.contender import Contender
 from benchmarks.partition.networks import Step
 from benchmarks.partition.ours import describe_step
-from mtf_imaging.layout import Layout
+from mtf_imaging.engine.layout import Layout
 from mtf_imaging.planner.cost.plan import make_plan
 
 

@@ -17,10 +17,10 @@ from mtf_imaging.data.augmentation import Augmentation
 from mtf_imaging.data.records import stored
 from mtf_imaging.data.records.chunks import METADATA, CheckedFolder
 from mtf_imaging.data.records.data_set import Records
-from mtf_imaging.layout import Layout
-from mtf_imaging.meshes import collectives, moving, runtime
-from mtf_imaging.meshes import group as groups
-from mtf_imaging.meshes.transport import Message
+from mtf_imaging.engine.layout import Layout
+from mtf_imaging.engine.meshes import collectives, moving, runtime
+from mtf_imaging.engine.meshes import group as groups
+from mtf_imaging.engine.meshes.transport import Message
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.network.averages import ensemble, flipped
 from mtf_imaging.training.frozen import Frozen
@@ -28,11 +28,9 @@ from mtf_imaging.training.micro_batches import MicroBatches, part_inputs
 from mtf_imaging.training.optimizers import SGD, Adam
 from mtf_imaging.training.prediction import NetworkBuilder
 from mtf_imaging.training.step import training_step
-from tests import harness
-from tests.jobs import together
-from tests.meshes import processors
-from tests.models import test_unet3d
-from tests.ops import (
+from tests.engine import harness
+from tests.engine.meshes import processors
+from tests.engine.ops import (
     differentiated,
     padded,
     partial_sums,
@@ -43,7 +41,9 @@ from tests.ops import (
     test_second_derivatives,
     test_top_k,
 )
-from tests.upstream import test_ops, uneven
+from tests.engine.upstream import test_ops, uneven
+from tests.jobs import together
+from tests.models import test_unet3d
 
 mtf = mi.mtf
 CASES = {case.name: case for case in [*test_ops_equal_whole.CASES, *padded.CASES, *padded.MORE, *sampled_boxes.CASES]}

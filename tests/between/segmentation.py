@@ -13,15 +13,15 @@ from mtf_imaging.data.records.manifest import open_records
 from mtf_imaging.data.sampling import label_region, slabs
 from mtf_imaging.data.sampling.buckets import parse_any_sampling
 from mtf_imaging.data.sampling.sampling import format_spacing
+from mtf_imaging.engine.layout import Layout
+from mtf_imaging.engine.meshes import group as groups
+from mtf_imaging.engine.meshes import moving
 from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup
 from mtf_imaging.kinds.volumes.evaluate import cases_to_evaluate, evaluate
 from mtf_imaging.kinds.volumes.held_out import HeldOutRecords
 from mtf_imaging.kinds.volumes.segment import labels, maps
 from mtf_imaging.kinds.volumes.segment.maps import NO_MAPS
 from mtf_imaging.kinds.volumes.segment.predict import predict_cases, run_network
-from mtf_imaging.layout import Layout
-from mtf_imaging.meshes import group as groups
-from mtf_imaging.meshes import moving
 from mtf_imaging.models.unet3d import Segmentation, UNet3D
 from mtf_imaging.network.averages import ensemble, flipped
 from mtf_imaging.network.network import by_size

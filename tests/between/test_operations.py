@@ -5,12 +5,12 @@ import math
 import pytest
 from hypothesis import assume, given, settings
 
-from mtf_imaging.layout import parse_layout, parse_shape
-from mtf_imaging.meshes.grid import ShardGrid
+from mtf_imaging.engine.layout import parse_layout, parse_shape
+from mtf_imaging.engine.meshes.grid import ShardGrid
 from tests.between import checks
-from tests.harness import sample
-from tests.ops.test_ops_equal_whole import LAYOUTS, UNEVEN
-from tests.ops.test_uneven_windows import FEW, TABLE, any_settings
+from tests.engine.harness import sample
+from tests.engine.ops.test_ops_equal_whole import LAYOUTS, UNEVEN
+from tests.engine.ops.test_uneven_windows import FEW, TABLE, any_settings
 
 # Meshes with several processors per process, some of them with uneven or empty slices.
 SEVERAL = [

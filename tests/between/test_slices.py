@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from mtf_imaging.layout.regions import mirrored, whole_region
+from mtf_imaging.engine.layout.regions import mirrored, whole_region
 from tests.between import checks
 
 SIZES = (7, 5, 3)

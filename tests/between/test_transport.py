@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.between import checks
 from tests.between.messages import check_exchange
-from tests.meshes.processors import make_mesh
+from tests.engine.meshes.processors import make_mesh
 
 SIZES = [(4,), (2, 2), (4, 3), (2, 4), (3, 2, 2), (4, 4, 2)]
 

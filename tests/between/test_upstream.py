@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from tests.between import checks
 from tests.between.comparison import assert_same
-from tests.upstream import test_ops
-from tests.upstream.test_uneven import any_reshapes
+from tests.engine.upstream import test_ops
+from tests.engine.upstream.test_uneven import any_reshapes
 
 FEW = (
     "shift by 3 with wrap",

@@ -10,8 +10,8 @@ import pytest
 
 from mtf_imaging.cli import main
 from mtf_imaging.cli.commands.bench import parse_setup
+from mtf_imaging.engine.layout import Layout
 from mtf_imaging.errors import MtfImagingError
-from mtf_imaging.layout import Layout
 from tests import waiting
 
 NETWORK = ("--gin.UNet3D.base_filters=2", "--gin.UNet3D.depth=2", "--gin.UNet3D.convs=1")

@@ -128,7 +128,7 @@ PREDICT = "predict --model_dir run --input cases --output out"
     ],
 )
 def test_out_of_memory(monkeypatch, capsys, configurables, words, written):
-    from mtf_imaging.program.memory import shortage_explained
+    from mtf_imaging.engine.program.memory import shortage_explained
 
     def failure():
         with shortage_explained(lambda: None):

@@ -13,8 +13,8 @@ from mtf_imaging.cli.config.flags_of_settings import required
 from mtf_imaging.cli.config.gin_text import read_gin_text
 from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.cli.runtime import usage
+from mtf_imaging.engine.layout import MESH_IMPLS, check_names, parse_shape
 from mtf_imaging.errors import ConfigError, LayoutError
-from mtf_imaging.layout import MESH_IMPLS, check_names, parse_shape
 
 LAYOUTS = sorted(name for name in resources.shipped_files() if name.startswith("layouts/"))
 

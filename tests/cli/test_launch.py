@@ -22,7 +22,7 @@ import pytest
 from mtf_imaging.cli.main import main
 from mtf_imaging.cli.runtime.launching.environment import build_environments
 from mtf_imaging.cli.runtime.launching.output import Output
-from mtf_imaging.processes.processes import find_processes
+from mtf_imaging.engine.processes.processes import find_processes
 from tests import waiting
 
 ROOT = Path(__file__).parents[2]

@@ -15,8 +15,8 @@ from mtf_imaging.data.records.patches import LabelBlocks, PatchCorners, Patches
 from mtf_imaging.data.records.pipeline import training_batches
 from mtf_imaging.data.records.region_reader import RegionReader
 from mtf_imaging.data.records.splits import Subset
+from mtf_imaging.engine.layout import TensorRegion
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.layout import TensorRegion
 from tests.data.conftest import _store
 from tests.data.test_region_batches import MOVED, PAINTED, Blurred, darken
 

@@ -17,8 +17,8 @@ from mtf_imaging.data.records.pipeline import training_batches
 from mtf_imaging.data.records.region_reader import RegionReader
 from mtf_imaging.data.records.samples import Samples
 from mtf_imaging.data.records.stored import StoredRecord
+from mtf_imaging.engine.layout import TensorRegion
 from mtf_imaging.errors import DataError
-from mtf_imaging.layout import TensorRegion
 from tests import pages
 from tests.data.conftest import _arrays, _store
 

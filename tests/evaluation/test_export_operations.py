@@ -17,12 +17,12 @@ from mtf_imaging.data.pixels.scaling import SCALINGS
 from mtf_imaging.data.sampling.buckets import Samplings
 from mtf_imaging.data.sampling.resample import resample_linear, resample_to_labels
 from mtf_imaging.data.sampling.sampling import Sampling, way_back
+from mtf_imaging.engine.meshes.portable import divisor
 from mtf_imaging.evaluation.export.signature import Field, Signature
 from mtf_imaging.kinds.objects import pixel_operations as pixels
 from mtf_imaging.kinds.objects.description import ObjectDescription
 from mtf_imaging.kinds.objects.reading.masks import paste_mask
 from mtf_imaging.kinds.volumes.operations import repairs, resampling
-from mtf_imaging.meshes.portable import divisor
 
 # shape and voxel size of a volume, grid and voxel size of the network
 PLACES = [

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import mtf_imaging as mi
+from mtf_imaging.engine.layout import Layout
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.kinds.networks import trained_network
-from mtf_imaging.layout import Layout
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.network.averages import flipped
 from mtf_imaging.network.network import of_function

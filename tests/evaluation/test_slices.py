@@ -12,6 +12,8 @@ from mtf_imaging.data.reading.images import Volume, read_geometry
 from mtf_imaging.data.sampling.grid import whole_region
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.data.sampling.slabs import source_region
+from mtf_imaging.engine.layout.regions import whole_region as whole
+from mtf_imaging.engine.meshes.group import ALONE
 from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.kinds.volumes.segment.images import (
     ArraySource,
@@ -21,8 +23,6 @@ from mtf_imaging.kinds.volumes.segment.images import (
     source_statistics,
 )
 from mtf_imaging.kinds.volumes.segment.labels import grid_labels, sliced_labels
-from mtf_imaging.layout.regions import whole_region as whole
-from mtf_imaging.meshes.group import ALONE
 from mtf_imaging.network.network import Slices, as_network
 from tests.data.test_write_labels import volume as store
 

@@ -4,8 +4,8 @@ import os
 import sys
 import tempfile
 
-from mtf_imaging.processes.addresses import Address
-from mtf_imaging.processes.processes import TF_CONFIG, TIMEOUT, format_tf_config
+from mtf_imaging.engine.processes.addresses import Address
+from mtf_imaging.engine.processes.processes import TF_CONFIG, TIMEOUT, format_tf_config
 from tests import waiting
 from tests.jobs.launched import ROOT
 

@@ -11,7 +11,7 @@ import pytest
 
 import mtf_imaging as mi
 from mtf_imaging.data.phantom import write_phantom
-from mtf_imaging.processes.addresses import Address
+from mtf_imaging.engine.processes.addresses import Address
 from tests import waiting
 from tests.hosts.job import PORT, Job, run
 from tests.hosts.network import network

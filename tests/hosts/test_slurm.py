@@ -9,7 +9,8 @@ import pytest
 
 import mtf_imaging as mi
 from mtf_imaging.data.phantom import write_phantom
-from tests import forked, waiting
+from tests import waiting
+from tests.engine import forked
 from tests.hosts.slurm_cluster import slurm_cluster
 from tests.jobs.launched import ROOT, assert_same_weights, train_command
 from tests.jobs.together import losses
@@ -58,7 +59,7 @@ def assert_same_run(model_dir, expected):
 ASK = """
 import socket
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.processes.processes import find_processes
+from mtf_imaging.engine.processes.processes import find_processes
 try:
     processes = find_processes()
     print("task", processes.index, socket.gethostname(), *processes.addresses)

@@ -8,13 +8,13 @@ import pytest
 import mtf_imaging as mi
 from mtf_imaging.data.description.description import LITS
 from mtf_imaging.data.phantom import write_phantom
+from mtf_imaging.engine.layout import ONE_PROCESSOR
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs.choices.deciding import PATCHES, WHOLE, fit
 from mtf_imaging.jobs.choices.network import choose_levels
 from mtf_imaging.jobs.choices.patching import patch_sizes
 from mtf_imaging.jobs.planning import plan_fingerprint
 from mtf_imaging.jobs.searching import search_step
-from mtf_imaging.layout import ONE_PROCESSOR
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, Segmentation, build_task
 from mtf_imaging.planner.cost.hardware import HARDWARE, Hardware
 from mtf_imaging.planner.search.search import Searched

@@ -8,12 +8,12 @@ import pytest
 
 import mtf_imaging as mi
 from mtf_imaging.data.phantom import write_phantom
+from mtf_imaging.engine.layout import Layout
 from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.jobs.data import as_training_data
 from mtf_imaging.jobs.held_out import make_evaluator, open_held_out
 from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.kinds.volumes.trained import window_of_run
-from mtf_imaging.layout import Layout
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.network.windows import SlidingWindow
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.program.tracing import trace_only
+from mtf_imaging.engine.program.tracing import trace_only
 from tests.models import reference_backbones
 
 CHANNELS = 3

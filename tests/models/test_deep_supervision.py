@@ -8,10 +8,10 @@ import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.layout import Layout
+from mtf_imaging.engine.layout import Layout
+from mtf_imaging.engine.program.tracing import trace_only
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.models.unet3d.supervision import level_weights
-from mtf_imaging.program.tracing import trace_only
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.micro_batches import MicroBatches, part_inputs
 from mtf_imaging.training.optimizers import SGD

@@ -2,9 +2,9 @@
 
 import pytest
 
+from mtf_imaging.engine.program.tracing import trace_only
 from mtf_imaging.models.deeplab import DeepLab, SemanticSegmentation
 from mtf_imaging.models.resnet import ResNetBackbone, Xception
-from mtf_imaging.program.tracing import trace_only
 
 RESNET_101 = ResNetBackbone(blocks=(3, 4, 23, 3), stem="v1-beta", output_stride=16)
 XCEPTION_65 = Xception(output_stride=16)

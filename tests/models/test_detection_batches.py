@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.layout import Layout
+from mtf_imaging.engine.layout import Layout
 from mtf_imaging.models.detection import Anchors, ObjectDetection, RetinaNet
 from mtf_imaging.training.prediction import NetworkBuilder
 from tests.models import detection_programs, mask_rcnn_programs

@@ -8,11 +8,11 @@ import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
+from mtf_imaging.engine.program.tracing import trace_only
 from mtf_imaging.models.detection import Anchors
 from mtf_imaging.models.detection.boxes import clip_to_image, decode, encode, intersection_over_union
 from mtf_imaging.models.detection.losses import focal_loss, huber_loss
 from mtf_imaging.models.detection.matching import match, select
-from mtf_imaging.program.tracing import trace_only
 from tests.models import reference_detection
 from tests.models.detection_programs import random_boxes
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import mtf_imaging as mi
-from mtf_imaging.layout import Layout
-from mtf_imaging.meshes import ShardMeshImpl
+from mtf_imaging.engine.layout import Layout
+from mtf_imaging.engine.meshes import ShardMeshImpl
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training.micro_batches import MicroBatches, part_inputs
 from mtf_imaging.training.optimizers import SGD

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.layout import Layout
+from mtf_imaging.engine.layout import Layout
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training.micro_batches import MicroBatches, part_inputs
 from mtf_imaging.training.optimizers import SGD

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
+from mtf_imaging.engine.program.tracing import trace_only
 from mtf_imaging.models.detection import InstanceSegmentation, MaskRCNN, instance_task
 from mtf_imaging.models.resnet import ResNetBackbone
-from mtf_imaging.program.tracing import trace_only
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/concepts/mask_rcnn.md").read_text()

@@ -8,13 +8,13 @@ import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
+from mtf_imaging.engine.layout import Layout
+from mtf_imaging.engine.program.tracing import trace_only
 from mtf_imaging.jobs.explaining import explain_step
-from mtf_imaging.layout import Layout
 from mtf_imaging.models.detection import Anchors, ObjectDetection, RetinaNet
 from mtf_imaging.models.detection.fpn import FeaturePyramid
 from mtf_imaging.models.resnet import ResNetBackbone
 from mtf_imaging.planner.render.text import text
-from mtf_imaging.program.tracing import trace_only
 from mtf_imaging.training.micro_batches import MicroBatches, part_inputs
 from mtf_imaging.training.optimizers import SGD
 from mtf_imaging.training.step import TrainingStep, training_step

@@ -2,9 +2,9 @@
 
 import pytest
 
+from mtf_imaging.engine.program.tracing import trace_only
 from mtf_imaging.models.detection import ObjectDetection, RetinaNet
 from mtf_imaging.models.resnet import ResNetBackbone
-from mtf_imaging.program.tracing import trace_only
 
 
 def conv_norm(size, inputs, outputs):

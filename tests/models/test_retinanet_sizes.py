@@ -4,10 +4,10 @@ import functools
 
 import pytest
 
-from mtf_imaging.layout import Layout
+from mtf_imaging.engine.layout import Layout
+from mtf_imaging.engine.program.tracing import trace_only
 from mtf_imaging.models.detection import Anchors, ObjectDetection, RetinaNet
 from mtf_imaging.models.resnet import ResNetBackbone
-from mtf_imaging.program.tracing import trace_only
 from tests.models.detection_programs import assert_equal, values
 
 # Levels 3 to 7 of a backbone with strides up to 16. Almost all the time of these tests is spent on building graphs, so

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import mtf_imaging as mi
-from mtf_imaging.meshes.transport import InProcess
+from mtf_imaging.engine.meshes.transport import InProcess
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training.optimizers import SGD
 from mtf_imaging.training.step import training_step

@@ -10,10 +10,10 @@ import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.layout import parse_shape
+from mtf_imaging.engine.layout import parse_shape
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
+from tests.engine.ops.windows_of_any_size import devices
 from tests.models import reference_unet3d
-from tests.ops.windows_of_any_size import devices
 
 
 def batch(sizes, batch_size=2, seed=0):

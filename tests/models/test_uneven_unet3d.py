@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mtf_imaging as mi
-from mtf_imaging.layout import Layout
+from mtf_imaging.engine.layout import Layout
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.held_out_loss import HeldOutLoss
@@ -17,8 +17,8 @@ from mtf_imaging.training.micro_batches import MicroBatches, part_inputs
 from mtf_imaging.training.optimizers import SGD, Adam
 from mtf_imaging.training.prediction import NetworkBuilder
 from mtf_imaging.training.step import training_step
+from tests.engine.ops.windows_of_any_size import devices
 from tests.models.test_unet3d import assert_equal, batch, build_program
-from tests.ops.windows_of_any_size import devices
 
 SIZES = (20, 13, 9)  # at the lower levels 10 x 7 x 5, 5 x 4 x 3 and 3 x 2 x 2 voxels
 LAYOUTS = {

@@ -4,8 +4,8 @@ from tests.mutants.mutant import mutants
 
 MUTANTS = [
     *mutants(
-        "mtf_imaging/processes/kubernetes.py",
-        "tests/processes/test_kubernetes.py",
+        "mtf_imaging/engine/processes/kubernetes.py",
+        "tests/engine/processes/test_kubernetes.py",
         ('if not environ.get(_NUM, "").strip():', 'if not environ.get(_INDEX, "").strip():'),
         ("if num == 0:", "if num < 0:"),
         ("if num == 1:", "if num == 2:"),
@@ -17,8 +17,8 @@ MUTANTS = [
         ('if job in ("", host):', "if job == host:"),
     ),
     *mutants(
-        "mtf_imaging/processes/processes.py",
-        "tests/processes/test_kubernetes.py",
+        "mtf_imaging/engine/processes/processes.py",
+        "tests/engine/processes/test_kubernetes.py",
         ("find_pods(environ) or find_step(environ)", "find_step(environ) or find_pods(environ)"),
     ),
 ]

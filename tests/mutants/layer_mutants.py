@@ -2,45 +2,45 @@
 
 from tests.mutants.mutant import mutants
 
-_BLOCKS = "tests/ops/test_building_blocks.py"
+_BLOCKS = "tests/engine/ops/test_building_blocks.py"
 _KERAS = "tests/training/test_keras.py tests/training/test_keras_comparison.py"
-_LAYERS = "tests/layers/test_layers.py"
+_LAYERS = "tests/engine/layers/test_layers.py"
 
 MUTANTS = [
     *mutants(
-        "mtf_imaging/ops/smooth.py",
-        f"{_BLOCKS} tests/ops/test_ops_equal_whole.py tests/ops/test_second_derivatives.py gelu or silu",
+        "mtf_imaging/engine/ops/smooth.py",
+        f"{_BLOCKS} tests/engine/ops/test_ops_equal_whole.py tests/engine/ops/test_second_derivatives.py gelu or silu",
         ("(1 + 3 * _TANH_CUBE * x * x)", "(1 + _TANH_CUBE * x * x)"),
         ("return s * (1 + x * (1 - s))", "return s * (1 + x)"),
         ("SmoothGrad(self.kind, x, dy * ddx, self._order + 1)", "SmoothGrad(self.kind, x, ddx, self._order + 1)"),
     ),
     *mutants(
-        "mtf_imaging/ops/norm/layer.py",
-        f"{_BLOCKS} tests/ops/test_ops_equal_whole.py tests/ops/test_second_derivatives.py layer_norm",
+        "mtf_imaging/engine/ops/norm/layer.py",
+        f"{_BLOCKS} tests/engine/ops/test_ops_equal_whole.py tests/engine/ops/test_second_derivatives.py layer_norm",
         (" - mean_dy - normal * mean_product", " - mean_dy"),
         ("tail in uneven], 0) if uneven else values", "tail in uneven], 1) if uneven else values"),
         ("lambda s: s / channels.size", "lambda s: s"),
     ),
     *mutants(
-        "mtf_imaging/ops/space/local.py",
-        f"{_BLOCKS} tests/ops/test_ops_equal_whole.py depth or space",
+        "mtf_imaging/engine/ops/space/local.py",
+        f"{_BLOCKS} tests/engine/ops/test_ops_equal_whole.py depth or space",
         ("for axis in (1 + i, 1 + ndims + i)]", "for axis in (1 + ndims + i, 1 + i)]"),
         ("[0, *(i - 1 for i in within), *within,", "[0, *within, *(i - 1 for i in within),"),
     ),
     *mutants(
-        "mtf_imaging/layers/layer.py",
+        "mtf_imaging/engine/layers/layer.py",
         _LAYERS,
         ("if x.graph not in self._places:", "if True:"),
         ("self.name or _number(self.default_name)", "_number(self.name or self.default_name)"),
     ),
     *mutants(
-        "mtf_imaging/layers/weights.py",
+        "mtf_imaging/engine/layers/weights.py",
         _LAYERS,
         ("dtype=master_dtype(x.dtype)", "dtype=x.dtype"),
         ("if master.shape != shape:", "if False:"),
     ),
     *mutants(
-        "mtf_imaging/layers/residual.py",
+        "mtf_imaging/engine/layers/residual.py",
         _LAYERS,
         ("return activate(x + y, self.activation)", "return activate(y, self.activation)"),
         ("Conv(y.shape.dims[-1].size, size, strides,", "Conv(y.shape.dims[-1].size, size, 1,"),

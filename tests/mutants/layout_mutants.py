@@ -4,8 +4,8 @@ from tests.mutants.mutant import mutants
 
 MUTANTS = [
     *mutants(
-        "mtf_imaging/layout/slices.py",
-        "tests/test_slices.py",
+        "mtf_imaging/engine/layout/slices.py",
+        "tests/engine/layout/test_slices.py",
         ("return -(-self.whole // self.parts)", "return self.whole // self.parts"),
         ("return -(-self.whole // self.size)", "return self.whole // self.size"),
         ("return self.parts - self.filled", "return self.parts - self.filled - 1"),
@@ -14,8 +14,8 @@ MUTANTS = [
         ("return self.size * self.parts / self.whole", "return self.whole / (self.size * self.parts)"),
     ),
     *mutants(
-        "mtf_imaging/layout/windows.py",
-        "tests/test_windows.py",
+        "mtf_imaging/engine/layout/windows.py",
+        "tests/engine/layout/test_windows.py",
         ("return (self.kernel - 1) * self.dilation + 1", "return self.kernel * self.dilation"),
         ("return sum(max(0, -pad) for pad in self.explicit)", "return sum(max(0, pad) for pad in self.explicit)"),
         ("            return -(-size // self.stride)", "            return size // self.stride"),

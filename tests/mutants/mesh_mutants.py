@@ -2,25 +2,27 @@
 
 from tests.mutants.mutant import mutants
 
-_POISONED = "tests/meshes/test_tails.py tests/meshes/test_poison.py tests/upstream/test_slicewise.py"
-_HALO = "tests/meshes/test_margin.py tests/meshes/test_halo.py"
-_OPS = "tests/ops/test_uneven_windows.py test_equals_the_whole or float64"
+_POISONED = (
+    "tests/engine/meshes/test_tails.py tests/engine/meshes/test_poison.py tests/engine/upstream/test_slicewise.py"
+)
+_HALO = "tests/engine/meshes/test_margin.py tests/engine/meshes/test_halo.py"
+_OPS = "tests/engine/ops/test_uneven_windows.py test_equals_the_whole or float64"
 
 MUTANTS = [
     *mutants(
-        "mtf_imaging/meshes/tails.py",
+        "mtf_imaging/engine/meshes/tails.py",
         _POISONED,
         (
             "return -math.inf if dtype.is_floating else dtype.min",
             "return 0",
             "",
-            "tests/ops/test_nonfinite.py reductions",
+            "tests/engine/ops/test_nonfinite.py reductions",
         ),
         (
             "return math.inf if dtype.is_floating else dtype.max",
             "return 0",
             "",
-            "tests/ops/test_nonfinite.py reductions",
+            "tests/engine/ops/test_nonfinite.py reductions",
         ),
         ("dim.size % mesh.shape[axis].size and", "dim.size % mesh.shape[axis].size > 1 and"),
         ("return _filled(stack, masks, value) if masks else stack", "return stack"),
@@ -45,7 +47,7 @@ MUTANTS = [
         ("min(size, old[dim]), max(size - old[dim], 0)", "min(size, old[dim]), max(size - old[dim], 1)"),
     ),
     *mutants(
-        "mtf_imaging/meshes/halo/margin.py",
+        "mtf_imaging/engine/meshes/halo/margin.py",
         _HALO,
         (
             "before, after = max(0, -self.before), max(0, -self.after)",
@@ -75,7 +77,7 @@ MUTANTS = [
         ),
     ),
     *mutants(
-        "mtf_imaging/meshes/halo/planning.py",
+        "mtf_imaging/engine/meshes/halo/planning.py",
         _HALO,
         ("max(m.before, m.after) > m.size", "max(m.before, m.after) > 2 * m.size"),
         ("            sizes[m.dim] = m.before + m.size + m.after\n", ""),
@@ -83,7 +85,7 @@ MUTANTS = [
         ("((), padded) if joined else (padded, ())", "(padded, ())"),
     ),
     *mutants(
-        "mtf_imaging/meshes/halo/writing.py",
+        "mtf_imaging/engine/meshes/halo/writing.py",
         _HALO,
         ("[i - distance if 0 <= i - distance < n else None", "[(i - distance) % n if True else None"),
         (
@@ -94,7 +96,7 @@ MUTANTS = [
         ("Piece(piece.voxels, -piece.distance,", "Piece(piece.voxels, piece.distance,"),
     ),
     *mutants(
-        "mtf_imaging/meshes/halo/steps.py",
+        "mtf_imaging/engine/meshes/halo/steps.py",
         _HALO,
         (
             "[r - start if 0 <= r - start < length else length for r in range(width)]",
@@ -107,7 +109,7 @@ MUTANTS = [
         ("pads, constant(fill, stack.dtype)", "pads, constant(0, stack.dtype)"),
     ),
     *mutants(
-        "mtf_imaging/meshes/halo/gathering.py",
+        "mtf_imaging/engine/meshes/halo/gathering.py",
         _HALO,
         ("constant_values=constant(fill, stack.dtype)", "constant_values=constant(0, stack.dtype)"),
         ("math.prod(slice_shape[m.dim + 1 :]) * itemsize", "math.prod(slice_shape[m.dim :]) * itemsize"),
@@ -117,8 +119,8 @@ MUTANTS = [
         ("math.prod(local[m.axis + 1 :]) if is_gathered", "math.prod(local[m.axis :]) if is_gathered"),
     ),
     *mutants(
-        "mtf_imaging/meshes/local.py",
-        "tests/meshes/test_local.py tests/upstream/test_slicewise.py tests/meshes/test_graph.py",
+        "mtf_imaging/engine/meshes/local.py",
+        "tests/engine/meshes/test_local.py tests/engine/upstream/test_slicewise.py tests/engine/meshes/test_graph.py",
         ("if not (keep_gradient and _defines_gradient(call, stacks)):", "if not keep_gradient or True:"),
         ("if not fits or (by_channel", "if not fits and (by_channel"),
         (
@@ -128,8 +130,8 @@ MUTANTS = [
         ("reshape(y, stacks[0].shape), fn(*sources))", "reshape(y, stacks[0].shape), fn(*stacks[::-1]))"),
     ),
     *mutants(
-        "mtf_imaging/meshes/halo/far.py",
-        "tests/meshes/test_halo.py",
+        "mtf_imaging/engine/meshes/halo/far.py",
+        "tests/engine/meshes/test_halo.py",
         ("begin - at * length, begin - first))", "begin - first, begin - first))"),
         ("constant_values=constant(fill, line.dtype)", "constant_values=constant(0, line.dtype)"),
         ("(piece.write, length - piece.write - piece.voxels)", "(length - piece.write - piece.voxels, piece.write)"),
@@ -142,8 +144,8 @@ MUTANTS = [
         ),
     ),
     *mutants(
-        "mtf_imaging/meshes/halo/joining.py",
-        "tests/meshes/test_halo.py",
+        "mtf_imaging/engine/meshes/halo/joining.py",
+        "tests/engine/meshes/test_halo.py",
         ("functools.partial(cut, self.margin.size - before, before)", "functools.partial(cut, 0, before)"),
         ("functools.partial(cut, 0, after)", "functools.partial(cut, margin.size - after, after)"),
         ("_filled(stack, dim, before, fill)", "_filled(stack, dim, before, 0)"),
@@ -165,8 +167,8 @@ MUTANTS = [
         ("if distance > 0 else", "if distance < 0 else"),
     ),
     *mutants(
-        "mtf_imaging/meshes/collectives.py",
-        "tests/meshes/test_collectives.py",
+        "mtf_imaging/engine/meshes/collectives.py",
+        "tests/engine/meshes/test_collectives.py",
         ('"MIN": tf.reduce_min', '"MIN": tf.reduce_max'),
         ("math.prod(local[axis] for axis in axes) if stack.shape[0] == 1 else 1", "1"),
         ("list(range(0, n * n, n + 1))", "list(range(n))"),
@@ -181,38 +183,38 @@ MUTANTS = [
         ("concat = ndims + 1 + concat_dim", "concat = ndims + 1 + split_dim"),
     ),
     *mutants(
-        "mtf_imaging/meshes/whole.py",
-        "tests/meshes/test_whole.py tests/upstream/test_uneven.py imported or extends or box",
+        "mtf_imaging/engine/meshes/whole.py",
+        "tests/engine/meshes/test_whole.py tests/engine/upstream/test_uneven.py imported or extends or box",
         ("np.minimum(np.arange(size + missing), size - 1)", "np.minimum(np.arange(size + missing), size - 2)"),
         ("0 if axis is None else shard[axis] for axis in split)", "0 for axis in split)"),
     ),
     *mutants(
-        "mtf_imaging/meshes/laid_out.py",
-        "tests/ops/test_sixteen_bits.py once",
+        "mtf_imaging/engine/meshes/laid_out.py",
+        "tests/engine/ops/test_sixteen_bits.py once",
         ("partial = mesh.cast(partial, partial_dtype(partial.dtype))", "partial = mesh.cast(partial, tf.bfloat16)"),
     ),
     *mutants(
-        "mtf_imaging/meshes/mesh_impl.py",
-        "tests/ops/test_sixteen_bits.py once",
+        "mtf_imaging/engine/meshes/mesh_impl.py",
+        "tests/engine/ops/test_sixteen_bits.py once",
         ("self.cast(x, local.partial_dtype(x.dtype)), summed_axes", "x, summed_axes"),
     ),
     *mutants(
-        "mtf_imaging/meshes/deferred.py",
-        "tests/meshes/test_deferred.py",
+        "mtf_imaging/engine/meshes/deferred.py",
+        "tests/engine/meshes/test_deferred.py",
         ("size * _BUCKETS // total", "size * _BUCKETS // (2 * total)"),
         ("        if number > last:", "        if number >= last:"),
     ),
     *mutants(
-        "mtf_imaging/meshes/random/positions.py",
-        "tests/test_program.py tests/upstream/test_uneven.py random",
+        "mtf_imaging/engine/meshes/random/positions.py",
+        "tests/engine/program/test_program.py tests/engine/upstream/test_uneven.py random",
         ("strides = [math.prod(whole for whole, _ in", "strides = [math.prod(size for _, size in"),
         ("_multiples(begins[:, d], strides[d])", "_multiples(0 * begins[:, d], strides[d])"),
         ("_multiples(np.arange(dims[d][1]), strides[d])", "_multiples(np.arange(dims[d][1]), 1)"),
         ("x = self.first + key[0] + self.rest", "x = self.first + self.rest"),
     ),
     *mutants(
-        "mtf_imaging/meshes/local.py",
-        "tests/meshes/test_local.py",
+        "mtf_imaging/engine/meshes/local.py",
+        "tests/engine/meshes/test_local.py",
         ("at[axes.index(axis)] if axis in axes else 0 for axis in range(ndims)]", "0 for axis in range(ndims)]"),
         ("axis not in axes and axis not in summed_axes and local[axis] > 1", "axis not in axes and local[axis] > 1"),
         (
@@ -231,7 +233,7 @@ MUTANTS = [
             "            view = tf.gather(view, own, axis=axis)\n    return",
             "            view = tf.gather(view, sorted(range(len(own))), axis=axis)\n    return",
             "",
-            "tests/ops/test_uneven_windows.py test_equals_the_whole or float64",
+            "tests/engine/ops/test_uneven_windows.py test_equals_the_whole or float64",
         ),
     ),
 ]

@@ -18,7 +18,7 @@ class Mutant:
       file: the file, relative to the repository.
       old: a fragment that occurs once in the file.
       new: its replacement.
-      tests: the test files that should fail, with the words of `-k` after a space: "tests/test_layout.py a or b".
+      tests: the test files that should fail, with the words of `-k` after a space: "tests/cli/test_plan.py a or b".
       reason: why no test can fail, if the program does the same; else "".
     """
 
@@ -31,8 +31,8 @@ class Mutant:
     @property
     def package(self) -> str:
         """The package of the file, such as "ops", "data" or "models"."""
-        first, second, *_ = self.file.split("/")
-        return first if first == "models" else second
+        first, second, third, *_ = [*self.file.split("/"), ""]
+        return first if first == "models" else third if second == "engine" else second
 
     @property
     def source(self) -> str:

@@ -2,25 +2,31 @@
 
 from tests.mutants.mutant import mutants
 
-_LOSSES = "tests/ops/test_ops_equal_whole.py dice or cross_entropy or masked_mean or means_at"
-_MASKS = "tests/ops/test_losses.py"
-_NORMS = "tests/ops/test_norms_of_cases.py tests/ops/test_norm_statistics.py values or one_case or uneven or mean_far"
-_RESIZES = "tests/ops/test_interpolation.py tests/ops/test_resize.py tests/ops/test_uneven_windows.py equals_the_whole"
-_PADS = "tests/ops/test_resampling.py"
-_SMALL = "tests/ops/test_small_faults.py"
-_SUMS = "tests/ops/test_sixteen_bits.py once"
-_WINDOWS = "tests/ops/test_uneven_windows.py test_equals_the_whole or float64"
+_LOSSES = "tests/engine/ops/test_ops_equal_whole.py dice or cross_entropy or masked_mean or means_at"
+_MASKS = "tests/engine/ops/test_losses.py"
+_NORMS = (
+    "tests/engine/ops/test_norms_of_cases.py tests/engine/ops/test_norm_statistics.py "
+    "values or one_case or uneven or mean_far"
+)
+_RESIZES = (
+    "tests/engine/ops/test_interpolation.py tests/engine/ops/test_resize.py tests/engine/ops/test_uneven_windows.py "
+    "equals_the_whole"
+)
+_PADS = "tests/engine/ops/test_resampling.py"
+_SMALL = "tests/engine/ops/test_small_faults.py"
+_SUMS = "tests/engine/ops/test_sixteen_bits.py once"
+_WINDOWS = "tests/engine/ops/test_uneven_windows.py test_equals_the_whole or float64"
 
 MUTANTS = [
     *mutants(
-        "mtf_imaging/ops/norm/norms.py",
-        "tests/ops/test_norms_of_cases.py one_value",
+        "mtf_imaging/engine/ops/norm/norms.py",
+        "tests/engine/ops/test_norms_of_cases.py one_value",
         ("for dim in dims) * group == 1", "for dim in dims) == 1"),
         ("x.shape.dims[1:-1], group)", "x.shape.dims[:-1], group)"),
     ),
     *mutants(
-        "mtf_imaging/ops/losses/dice.py",
-        "tests/ops/test_ops_equal_whole.py tests/ops/test_second_derivatives.py dice",
+        "mtf_imaging/engine/ops/losses/dice.py",
+        "tests/engine/ops/test_ops_equal_whole.py tests/engine/ops/test_second_derivatives.py dice",
         ("terms.append(mtf.reduce_mean((2 * overlap + epsilon)", "terms.append(mtf.reduce_mean((overlap + epsilon)"),
         (
             "        terms.append((2 * overlap + epsilon) / (total + epsilon))",
@@ -42,27 +48,27 @@ MUTANTS = [
         ),
     ),
     *mutants(
-        "mtf_imaging/ops/losses/masked_mean.py",
-        "tests/ops/test_ops_equal_whole.py tests/ops/test_second_derivatives.py mask",
+        "mtf_imaging/engine/ops/losses/masked_mean.py",
+        "tests/engine/ops/test_ops_equal_whole.py tests/engine/ops/test_second_derivatives.py mask",
         ("over_batch(mtf.reduce_sum(weigh(x, mask)))", "over_batch(mtf.reduce_sum(x))"),
         ("mtf.where(mtf.equal(count, 0), 1, count)", "(count + 1)"),
         ("mtf.where(mtf.equal(count, 0), 1, count)", "mtf.maximum(count, 1)", "", f"{_MASKS} keras"),
         ("    x = widen(x)\n", "", "", f"{_MASKS} 16_bits"),
     ),
     *mutants(
-        "mtf_imaging/ops/weighing.py",
+        "mtf_imaging/engine/ops/weighing.py",
         _MASKS,
         ("mtf.cwise(tf.math.multiply_no_nan, [x, mask],", "mtf.cwise(tf.multiply, [x, mask],", "", f"{_MASKS} keras"),
         ("weigh(x, dy)]", "dy]", "", f"{_MASKS} gradients_of_a_masked"),
     ),
     *mutants(
-        "mtf_imaging/ops/losses/dice.py",
+        "mtf_imaging/engine/ops/losses/dice.py",
         f"{_MASKS} 16_bits",
         ("    probabilities = widen(probabilities)\n    labels = mtf", "    labels = mtf"),
         ("    probabilities = widen(probabilities)\n    targets = mtf", "    targets = mtf"),
     ),
     *mutants(
-        "mtf_imaging/ops/losses/cross_entropy.py",
+        "mtf_imaging/engine/ops/losses/cross_entropy.py",
         _LOSSES,
         ("                grad = tf.math.multiply_no_nan(grad, weight[:, None])\n", ""),
         ("loss = tf.math.multiply_no_nan(loss, weight)", "loss *= weight", "", f"{_MASKS} outside"),
@@ -72,18 +78,18 @@ MUTANTS = [
             "labels = lowering.masked(self.inputs[1])",
             "labels = lowering.tensors[self.inputs[1]].to_laid_out_tensor()",
             "",
-            "tests/ops/test_ops_equal_whole.py tests/ops/test_second_derivatives.py cross_entropy",
+            "tests/engine/ops/test_ops_equal_whole.py tests/engine/ops/test_second_derivatives.py cross_entropy",
         ),
     ),
     *mutants(
-        "mtf_imaging/ops/losses/sigmoid.py",
+        "mtf_imaging/engine/ops/losses/sigmoid.py",
         _LOSSES,
         ("return [(mtf.sigmoid(logits) - labels) * dloss", "return [(labels - mtf.sigmoid(logits)) * dloss"),
         ("mtf.negative(logits) * dloss]", "None]"),
         ("(widen(logits), widen(labels), name)", "(logits, labels, name)", "", f"{_MASKS} 16_bits"),
     ),
     *mutants(
-        "mtf_imaging/ops/norm/local.py",
+        "mtf_imaging/engine/ops/norm/local.py",
         f"{_NORMS}",
         ("variance *= (rows - 1) / rows", "variance *= 1"),
         ("variance + tf.square(mean))", "variance)"),
@@ -91,7 +97,7 @@ MUTANTS = [
             "(scale * tf.math.rsqrt(variance + epsilon)) + offset",
             "(scale * tf.math.rsqrt(variance)) + offset",
             "",
-            "tests/ops/test_norms_of_cases.py tests/ops/test_second_derivatives.py norm",
+            "tests/engine/ops/test_norms_of_cases.py tests/engine/ops/test_second_derivatives.py norm",
         ),
         ("-inverse * mean_dy,", "0 * mean_dy,"),
         ("scale, inverse * mean_dy_normal,", "scale, mean_dy_normal,"),
@@ -102,7 +108,7 @@ MUTANTS = [
         ),
     ),
     *mutants(
-        "mtf_imaging/ops/norm/norms.py",
+        "mtf_imaging/engine/ops/norm/norms.py",
         "tests/training/test_state_oracle.py frozen",
         ("any(is_frozen(", "all(is_frozen("),
         ("for x in (moving_mean, moving_variance))", "for x in (moving_mean,))"),
@@ -115,7 +121,7 @@ MUTANTS = [
         ),
     ),
     *mutants(
-        "mtf_imaging/ops/norm/sums.py",
+        "mtf_imaging/engine/ops/norm/sums.py",
         _NORMS,
         ("self._has_tails = bool(tails.tails_of(", "self._has_tails = not (tails.tails_of("),
         (
@@ -129,7 +135,7 @@ MUTANTS = [
         ("return self._allreduce(sums, self._case_axes)", "return sums"),
     ),
     *mutants(
-        "mtf_imaging/ops/resize/taps.py",
+        "mtf_imaging/engine/ops/resize/taps.py",
         _RESIZES,
         ("-(-resampling.size // parts)", "resampling.size // parts"),
         ("max(0, int(positions.max()) - m + 1)", "max(0, int(positions.max()) - m)"),
@@ -140,7 +146,7 @@ MUTANTS = [
         ),
     ),
     *mutants(
-        "mtf_imaging/ops/resize/padding.py",
+        "mtf_imaging/engine/ops/resize/padding.py",
         _PADS,
         ("np.arange(self.outputs) - self.before", "np.arange(self.outputs) - self.before + 1"),
         ('border = 0 if self.mode == "reflect" else 1', 'border = 1 if self.mode == "reflect" else 0'),
@@ -151,7 +157,7 @@ MUTANTS = [
         ("(rows == inside)[np.newaxis]", "(rows <= inside)[np.newaxis]"),
     ),
     *mutants(
-        "mtf_imaging/ops/window_op.py",
+        "mtf_imaging/engine/ops/window_op.py",
         _SMALL,
         ("pads = [w.pads(n)[::-1] for w", "pads = [w.pads(n) for w", "", _WINDOWS),
         ("all(w.stride == 1 and w.extent % 2 for w in self.windows)", "all(w.stride == 1 for w in self.windows)"),
@@ -159,8 +165,8 @@ MUTANTS = [
         ("any(w.stride > w.extent for w in windows)", "False"),
     ),
     *mutants(
-        "mtf_imaging/ops/conv/operations.py",
-        "tests/ops/test_uneven_windows.py test_equals_the_whole or float64 or not_a_number",
+        "mtf_imaging/engine/ops/conv/operations.py",
+        "tests/engine/ops/test_uneven_windows.py test_equals_the_whole or float64 or not_a_number",
         (
             "x, f = lowering.masked(self.inputs[0]), lowering",
             "x, f = lowering.tensors[self.inputs[0]].to_laid_out_tensor(), lowering",
@@ -196,7 +202,7 @@ MUTANTS = [
             "if by_voxels and self.geometry.margins(mesh):\n            y = self.geometry",
             "if self.geometry.margins(mesh):\n            y = self.geometry",
             "",
-            "tests/ops/test_ops_equal_whole.py conv2d and equals",
+            "tests/engine/ops/test_ops_equal_whole.py conv2d and equals",
         ),
         ("is_partial = pieces is not None or any(mesh", "is_partial = pieces is not None and any(mesh", "", _SUMS),
         ("self._is_partial(mesh, self._in_dim)\n", "False\n", "", _SUMS),
@@ -205,8 +211,8 @@ MUTANTS = [
         ("dtype = partial_dtype(x.dtype) if self._is", "dtype = x.dtype if self._is", "", _SUMS),
     ),
     *mutants(
-        "mtf_imaging/ops/conv/local.py",
-        "tests/ops/test_kernels.py",
+        "mtf_imaging/engine/ops/conv/local.py",
+        "tests/engine/ops/test_kernels.py",
         ("w.stride > 1 and w.output_size(n) == 1 for", "w.stride > 1 for"),
         ("any(max(window.pads(n)) >= n for", "any(max(window.pads(n)) > n for"),
         ("rest = [1 if is_single else w.stride for", "rest = [w.stride for"),
@@ -215,14 +221,14 @@ MUTANTS = [
         ("[before for before, _ in self.pads]", "[0 for _ in self.pads]"),
     ),
     *mutants(
-        "mtf_imaging/ops/conv/grouped.py",
-        "tests/ops/test_kernels.py",
+        "mtf_imaging/engine/ops/conv/grouped.py",
+        "tests/engine/ops/test_kernels.py",
         ('return padding == "SAME" and', 'return padding == "VALID" and'),
         ("local.has_idle_tap(x.shape.as_list()[1:-1], kernel, dilations)", "False"),
     ),
     *mutants(
-        "mtf_imaging/ops/pool/operations.py",
-        "tests/ops/test_uneven_windows.py test_equals_the_whole or float64 or infinite_tails",
+        "mtf_imaging/engine/ops/pool/operations.py",
+        "tests/engine/ops/test_uneven_windows.py test_equals_the_whole or float64 or infinite_tails",
         (
             "tails.lowest(x.dtype)), tails.lowest(x.dtype))\n        y = self",
             "tails.lowest(x.dtype)), 0)\n        y = self",
@@ -240,7 +246,7 @@ MUTANTS = [
             "lowering.masked(x, fill=tails.lowest(x.dtype)), tails.lowest(x.dtype))\n        wide_values",
             "lowering.masked(x), 0)\n        wide_values",
             "",
-            "tests/ops/test_second_derivatives.py tests/ops/test_small_faults.py pool",
+            "tests/engine/ops/test_second_derivatives.py tests/engine/ops/test_small_faults.py pool",
         ),
         (
             "self.geometry.widened(mesh, lowering.masked(values))",
@@ -273,7 +279,7 @@ MUTANTS = [
         ("slices[0 if axis is None else at[axis]]", "slices[0]"),
     ),
     *mutants(
-        "mtf_imaging/ops/pool/local.py",
+        "mtf_imaging/engine/ops/pool/local.py",
         _SMALL,
         ("tf.add_n(values) / len(values)", "tf.add_n(values)"),
         ("[dy / taps] * taps", "[dy] * taps"),
@@ -282,17 +288,17 @@ MUTANTS = [
             "with tf.control_dependencies([dy]):",
             "with tf.control_dependencies([]):",
             "",
-            "tests/ops/test_sixteen_bits.py keeps_no_copy",
+            "tests/engine/ops/test_sixteen_bits.py keeps_no_copy",
         ),
         (
             "tf.logical_and(tf.equal(value, y), tf.logical_not(taken))",
             "tf.equal(value, y)",
             "",
-            "tests/ops/test_second_derivatives.py tests/ops/test_small_faults.py pool",
+            "tests/engine/ops/test_second_derivatives.py tests/engine/ops/test_small_faults.py pool",
         ),
     ),
     *mutants(
-        "mtf_imaging/ops/over_batch.py",
+        "mtf_imaging/engine/ops/over_batch.py",
         "tests/training/test_micro_batches.py train_like or extra_pass",
         ("lambda dy: dy * self._count", "lambda dy: dy"),
         (
@@ -301,8 +307,8 @@ MUTANTS = [
         ),
     ),
     *mutants(
-        "mtf_imaging/ops/activation.py",
-        "tests/ops/test_dropout.py tests/ops/test_ops_equal_whole.py dropout or relu or drops",
+        "mtf_imaging/engine/ops/activation.py",
+        "tests/engine/ops/test_dropout.py tests/engine/ops/test_ops_equal_whole.py dropout or relu or drops",
         ("tf.where(mask, x / tf.cast(kept, x.dtype),", "tf.where(mask, x,"),
         ("gradient_of._key_name if gradient_of else self.name", "self.name"),
         ("features=y, alpha=self._negative_slope", "features=y, alpha=0.0"),
@@ -310,13 +316,14 @@ MUTANTS = [
             "if dropout and dropout.inputs[0] is y:",
             "if dropout:",
             "",
-            "tests/ops/test_dropout.py tests/ops/test_ops_equal_whole.py tests/ops/test_small_faults.py dropout",
+            "tests/engine/ops/test_dropout.py tests/engine/ops/test_ops_equal_whole.py "
+            "tests/engine/ops/test_small_faults.py dropout",
         ),
         ("return float(1 - Decimal(str(rate)))", "return float(1 - rate)"),
     ),
     *mutants(
-        "mtf_imaging/ops/detection/bins.py",
-        "tests/ops/test_roi_align.py",
+        "mtf_imaging/engine/ops/detection/bins.py",
+        "tests/engine/ops/test_roi_align.py",
         ("[(i + 0.5) / bins for i in range(bins)]", "[i / bins for i in range(bins)]"),
         ("- tf.constant(center, dtype)", "- tf.constant(0.0, dtype)"),
         ("- tf.constant(center, dtype)", "- tf.constant(0.5, dtype)"),
@@ -338,8 +345,8 @@ MUTANTS = [
         ),
     ),
     *mutants(
-        "mtf_imaging/ops/detection/roi_align.py",
-        "tests/ops/test_roi_align.py",
+        "mtf_imaging/engine/ops/detection/roi_align.py",
+        "tests/engine/ops/test_roi_align.py",
         ("0 if counted_once and repeated else count", "count"),
         ("min(stored[dim], whole - first), 0)", "min(stored[dim], whole - first - 1), 0)"),
         (
@@ -353,8 +360,8 @@ MUTANTS = [
         ),
     ),
     *mutants(
-        "mtf_imaging/ops/conv/grouped.py",
-        "tests/ops/test_grouped_conv.py equals_the_whole or kernels",
+        "mtf_imaging/engine/ops/conv/grouped.py",
+        "tests/engine/ops/test_grouped_conv.py equals_the_whole or kernels",
         (
             "f = tf.reverse(tf.reshape(f, [*kernel, inputs, groups, outputs // groups]), spatial)",
             "f = tf.reshape(f, [*kernel, inputs, groups, outputs // groups])",
@@ -365,8 +372,8 @@ MUTANTS = [
         ),
     ),
     *mutants(
-        "mtf_imaging/ops/conv/group_split.py",
-        "tests/ops/test_grouped_conv.py equals_the_whole or kernels or gathers or share",
+        "mtf_imaging/engine/ops/conv/group_split.py",
+        "tests/engine/ops/test_grouped_conv.py equals_the_whole or kernels or gathers or share",
         (
             "return self.number if axis is None else -(-self.number // mesh.shape[axis].size)",
             "return self.number if axis is None else self.number // mesh.shape[axis].size",

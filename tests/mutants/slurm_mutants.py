@@ -4,8 +4,8 @@ from tests.mutants.mutant import mutants
 
 MUTANTS = [
     *mutants(
-        "mtf_imaging/processes/slurm.py",
-        "tests/processes/test_processes.py",
+        "mtf_imaging/engine/processes/slurm.py",
+        "tests/engine/processes/test_processes.py",
         ("name == _NUM_TASKS_OF_JOB and _STEP not in environ", "False"),
         ("    if num_tasks == 1:\n        return None\n", ""),
         ("len(counts) != len(hosts) or sum(counts) != num_tasks or task >= num_tasks", "sum(counts) != num_tasks"),

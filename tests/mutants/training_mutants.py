@@ -196,7 +196,7 @@ MUTANTS = [
         ("for each in (*_scopes(name), name)", "for each in (name,)"),
     ),
     *mutants(
-        "mtf_imaging/ops/freezing.py",
+        "mtf_imaging/engine/ops/freezing.py",
         "tests/training/test_frozen.py",
         ("if variable not in earlier", "if variable in earlier"),
         ("return any(matches(name) for matches in _frozen.get())", "return False"),

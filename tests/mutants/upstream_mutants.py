@@ -2,13 +2,13 @@
 
 from tests.mutants.mutant import mutants
 
-_SLICEWISE = "tests/upstream/test_slicewise.py tests/upstream/test_functions.py"
-_SELECTIONS = "tests/upstream/test_selections.py"
-_FUNCTIONS = "tests/upstream/test_ops.py tests/upstream/test_corrections.py"
+_SLICEWISE = "tests/engine/upstream/test_slicewise.py tests/engine/upstream/test_functions.py"
+_SELECTIONS = "tests/engine/upstream/test_selections.py"
+_FUNCTIONS = "tests/engine/upstream/test_ops.py tests/engine/upstream/test_corrections.py"
 
 MUTANTS = [
     *mutants(
-        "mtf_imaging/upstream/selections.py",
+        "mtf_imaging/engine/upstream/selections.py",
         _SELECTIONS,
         ("mtf.where(condition, dy, 0), output_shape", "mtf.where(condition, 0, dy), output_shape"),
         ("mtf.where(condition, 0, dy), output_shape", "mtf.cast(~condition, dy.dtype) * dy, output_shape"),
@@ -27,7 +27,7 @@ MUTANTS = [
         ),
     ),
     *mutants(
-        "mtf_imaging/upstream/corrections.py",
+        "mtf_imaging/engine/upstream/corrections.py",
         _SELECTIONS,
         ("[(a, (dy, 0)), (b, (0, dy))]", "[(a, (0, dy)), (b, (dy, 0))]"),
         ("LeakyReluGrad(op.inputs[0], dy, alpha)", "LeakyReluGrad(op.inputs[0], dy, 0.2)"),
@@ -37,7 +37,7 @@ MUTANTS = [
         ),
     ),
     *mutants(
-        "mtf_imaging/upstream/slicewise.py",
+        "mtf_imaging/engine/upstream/slicewise.py",
         _SLICEWISE,
         ("arguments = [_argument(mesh, op, value) for value in defined]", "arguments = defined"),
         ("is None and op in lowering.differentiated:", "is None and False:"),
@@ -48,14 +48,14 @@ MUTANTS = [
             "lowering.masked(dy, call.summed_tails).to_laid_out_tensor()",
             "lowering.tensors[dy].to_laid_out_tensor()",
             "",
-            "tests/upstream/test_slicewise.py tests/upstream/test_uneven.py",
+            "tests/engine/upstream/test_slicewise.py tests/engine/upstream/test_uneven.py",
         ),
         ("summed = sorted(axes - _axes(mesh, forward.inputs[i].shape))", "summed = []"),
         ("            gradient = tails.zero_empty_slices(mesh, gradient, absent)\n", ""),
         ("mesh.map_stacks(tf.add, totals[i], gradient) if i in totals else gradient", "gradient"),
     ),
     *mutants(
-        "mtf_imaging/upstream/broadcasting.py",
+        "mtf_imaging/engine/upstream/broadcasting.py",
         _FUNCTIONS,
         ("if order != sorted(order):", "if False:"),
         ("stack * number if multiplies else stack + number", "stack * number if multiplies else stack - number"),
@@ -63,13 +63,13 @@ MUTANTS = [
             '"MAX": tails.lowest(x.dtype), "MIN": tails.highest(x.dtype)',
             '"MAX": 0, "MIN": 0',
             "",
-            "tests/ops/test_nonfinite.py reductions or mesh_tensorflow",
+            "tests/engine/ops/test_nonfinite.py reductions or mesh_tensorflow",
         ),
         (
             "lowering.masked(x, [dim.name for dim in missing], fill)",
             "lowering.tensors[x].to_laid_out_tensor()",
             "",
-            "tests/upstream/test_uneven.py tests/meshes/test_poison.py",
+            "tests/engine/upstream/test_uneven.py tests/engine/meshes/test_poison.py",
         ),
         ("    if axes:\n        value = mtf.LazyAllreduceSum", "    if False:\n        value = mtf.LazyAllreduceSum"),
         ("dims.index(dim) for dim in full if dim in dims]", "dims.index(dim) for dim in dims if dim in full]"),
@@ -78,7 +78,7 @@ MUTANTS = [
             "        values = values if fn == tf.add else [value.to_laid_out_tensor() for value in values]\n",
             "call = mesh.slicewise_delay_allreduce\n",
             "",
-            "tests/upstream/test_small_faults.py",
+            "tests/engine/upstream/test_small_faults.py",
         ),
         (
             "values[1] = tails.valid_integers(mesh, values[1].to_laid_out_tensor(), divisor.shape)",
@@ -86,11 +86,16 @@ MUTANTS = [
             "",
             _SLICEWISE,
         ),
-        ("tf.cast(stack, partial_dtype(stack.dtype)) if", "stack if", "", "tests/ops/test_sixteen_bits.py once"),
-        ("is_wide = bool(axes) or (bool", "is_wide = bool(axes) and (bool", "", "tests/ops/test_sixteen_bits.py once"),
+        ("tf.cast(stack, partial_dtype(stack.dtype)) if", "stack if", "", "tests/engine/ops/test_sixteen_bits.py once"),
+        (
+            "is_wide = bool(axes) or (bool",
+            "is_wide = bool(axes) and (bool",
+            "",
+            "tests/engine/ops/test_sixteen_bits.py once",
+        ),
     ),
     *mutants(
-        "mtf_imaging/upstream/slicewise.py",
+        "mtf_imaging/engine/upstream/slicewise.py",
         _SLICEWISE,
         ("tails.repeat_last(mesh, value, tails.tails_of(mesh, x.shape, summed))", "value"),
         ("mesh.slicewise(function, *arguments, keep_gradient=True)", "mesh.slicewise(function, *arguments)"),
@@ -101,13 +106,14 @@ MUTANTS = [
         ),
     ),
     *mutants(
-        "mtf_imaging/upstream/corrections.py",
-        "tests/upstream/test_ops.py tests/upstream/test_corrections.py tests/upstream/test_small_faults.py",
+        "mtf_imaging/engine/upstream/corrections.py",
+        "tests/engine/upstream/test_ops.py tests/engine/upstream/test_corrections.py "
+        "tests/engine/upstream/test_small_faults.py",
         (
             "[op for op in operations if not isinstance(op, mtf.Assign)]",
             "operations",
             "",
-            "tests/upstream/test_corrections.py repeat",
+            "tests/engine/upstream/test_corrections.py repeat",
         ),
         (
             "weigh(slope(op.inputs[0], op.outputs[0]), dy)",
@@ -128,8 +134,8 @@ MUTANTS = [
         ),
     ),
     *mutants(
-        "mtf_imaging/upstream/reshape.py",
-        "tests/upstream/test_small_faults.py",
+        "mtf_imaging/engine/upstream/reshape.py",
+        "tests/engine/upstream/test_small_faults.py",
         (
             "before is None or after is None or any(tails.tails_of(mesh, t.shape) for t in op.inputs + op.outputs)",
             "before is None or after is None",
@@ -138,27 +144,27 @@ MUTANTS = [
         ("target is None or mesh.slice_shape(shape)[target] % mesh.shape[axis].size", "target is None"),
     ),
     *mutants(
-        "mtf_imaging/upstream/shift.py",
-        "tests/upstream/test_small_faults.py",
+        "mtf_imaging/engine/upstream/shift.py",
+        "tests/engine/upstream/test_small_faults.py",
         ("[(hops, length - rest), (hops + 1, rest)]", "[(hops, rest), (hops + 1, length - rest)]"),
         ("(to - hop) % parts if wrap else to - hop", "to - hop"),
     ),
     *mutants(
-        "mtf_imaging/upstream/top_k.py",
-        "tests/upstream/test_small_faults.py",
+        "mtf_imaging/engine/upstream/top_k.py",
+        "tests/engine/upstream/test_small_faults.py",
         ("tails.fill(mesh, keys, uneven, keys.dtype.min) if uneven", "tails.fill(mesh, keys, uneven, 0) if uneven"),
         ("[-1] + [1] * (last + 1)) * length", "[-1] + [1] * (last + 1))"),
         ("min(k_dim.size, length))\n        return best", "1)\n        return best"),
     ),
     *mutants(
-        "mtf_imaging/upstream/while_loop.py",
-        "tests/upstream/test_while_loop.py values or depend or micro_batches or share or sum or independent",
+        "mtf_imaging/engine/upstream/while_loop.py",
+        "tests/engine/upstream/test_while_loop.py values or depend or micro_batches or share or sum or independent",
         ("[number + 1, *results[:size], *sums]", "[number, *results[:size], *sums]"),
         (
             "{t: LaidOutTensor(stacks) for t, stacks in outside.items()}",
             "{t: lowering.tensors[t] for t in outside if t in lowering.tensors}",
             "",
-            "tests/upstream/test_while_loop.py share",
+            "tests/engine/upstream/test_while_loop.py share",
         ),
         (
             "op.graph.operations[-1:] = [*variables, op]",
@@ -166,8 +172,8 @@ MUTANTS = [
         ),
     ),
     *mutants(
-        "mtf_imaging/upstream/tensors.py",
-        "tests/upstream/test_tensors.py operands or operators",
+        "mtf_imaging/engine/upstream/tensors.py",
+        "tests/engine/upstream/test_tensors.py operands or operators",
         ("np.subtract: mtf.Tensor.__rsub__", "np.subtract: mtf.Tensor.__sub__"),
         ("np.divide: mtf.Tensor.__rtruediv__", "np.divide: mtf.Tensor.__truediv__"),
         ("np.less: lambda x, other: mtf.less(other, x)", "np.less: lambda x, other: mtf.less(x, other)"),
@@ -176,8 +182,8 @@ MUTANTS = [
         ("np.power: lambda x, other: _power(other, x)", "np.power: lambda x, other: _power(x, other)"),
     ),
     *mutants(
-        "mtf_imaging/upstream/operands.py",
-        "tests/upstream/test_tensors.py",
+        "mtf_imaging/engine/upstream/operands.py",
+        "tests/engine/upstream/test_tensors.py",
         ("if kind > (rank(dtype) or 0):", "if kind > (rank(dtype) or 0) + 1:"),
         ("if array.shape != ():", "if len(array.shape) > 1:"),
         ("!= wanted.to_integer_list:", "!= wanted.to_integer_list[::-1]:"),

@@ -6,10 +6,10 @@ import math
 
 import pytest
 
-from mtf_imaging.meshes import ShardMeshImpl, collectives
-from mtf_imaging.meshes.exchange import Exchange
-from mtf_imaging.meshes.halo import planning
-from mtf_imaging.meshes.halo.far import Far
+from mtf_imaging.engine.meshes import ShardMeshImpl, collectives
+from mtf_imaging.engine.meshes.exchange import Exchange
+from mtf_imaging.engine.meshes.halo import planning
+from mtf_imaging.engine.meshes.halo.far import Far
 
 
 def _nbytes(x):

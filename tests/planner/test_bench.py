@@ -11,8 +11,9 @@ import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
+from mtf_imaging.engine.layout import Layout
+from mtf_imaging.engine.program.tracing import trace_only
 from mtf_imaging.errors import MtfImagingError
-from mtf_imaging.layout import Layout
 from mtf_imaging.planner.bench import worker
 from mtf_imaging.planner.bench.compare import Row, measure, unequal
 from mtf_imaging.planner.bench.model import Bench
@@ -22,7 +23,6 @@ from mtf_imaging.planner.bench.table import as_dict, text
 from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.planner.cost.plan import make_plan
 from mtf_imaging.planner.cost.recipe import Recipe
-from mtf_imaging.program.tracing import trace_only
 from mtf_imaging.training.gradients import FORWARD
 from mtf_imaging.training.step import TracedStep
 from tests.planner import bench_workers

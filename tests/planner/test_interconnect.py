@@ -2,9 +2,9 @@
 
 import pytest
 
+from mtf_imaging.engine.meshes.exchange import Exchange
+from mtf_imaging.engine.meshes.grid import ShardGrid
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.meshes.exchange import Exchange
-from mtf_imaging.meshes.grid import ShardGrid
 from mtf_imaging.planner.cost.interconnect import Interconnect
 
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from benchmarks.largest_cube import peak_of
 from benchmarks.step_memory import STEPS, Setting
-from mtf_imaging.ops.conv.local import has_all_gradients
+from mtf_imaging.engine.ops.conv.local import has_all_gradients
 
 pytestmark = pytest.mark.skipif(
     not has_all_gradients(tf.bfloat16), reason="this CPU computes convolutions in bfloat16 with copies in float32"

@@ -7,7 +7,7 @@ import pytest
 from matplotlib.image import imread
 
 import mtf_imaging as mi
-from mtf_imaging.layout import Layout, parse_layout, parse_shape
+from mtf_imaging.engine.layout import Layout, parse_layout, parse_shape
 from mtf_imaging.planner.render import picture, picture_words
 from mtf_imaging.planner.render.layout_picture import LayoutPicture
 from mtf_imaging.planner.render.picture import write_picture

@@ -5,10 +5,12 @@ import math
 import pytest
 
 import mtf_imaging as mi
+from mtf_imaging.engine.layout import Layout
+from mtf_imaging.engine.meshes.exchange import Exchange
+from mtf_imaging.engine.meshes.grid import ShardGrid
+from mtf_imaging.engine.program.program import Program
+from mtf_imaging.engine.program.tracing import trace_only
 from mtf_imaging.jobs.explaining import explain_step
-from mtf_imaging.layout import Layout
-from mtf_imaging.meshes.exchange import Exchange
-from mtf_imaging.meshes.grid import ShardGrid
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.planner.cost.hardware import find_hardware
 from mtf_imaging.planner.cost.interconnect import Interconnect
@@ -16,8 +18,6 @@ from mtf_imaging.planner.cost.plan import make_plan
 from mtf_imaging.planner.cost.step_time import step_time, traffic_totals
 from mtf_imaging.planner.cost.uneven import LIMIT, growing_halos
 from mtf_imaging.planner.render.text import text
-from mtf_imaging.program.program import Program
-from mtf_imaging.program.tracing import trace_only
 from mtf_imaging.training.gradients import FORWARD
 from mtf_imaging.training.optimizers import SGD, Adafactor, Adam
 from mtf_imaging.training.step import TracedStep, TrainingStep, training_step

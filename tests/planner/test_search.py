@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from mtf_imaging.layout import Layout
+from mtf_imaging.engine.layout import Layout
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.planner.cost.hardware import Hardware, find_hardware
 from mtf_imaging.planner.render.search_table import search_table

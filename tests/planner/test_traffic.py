@@ -8,25 +8,25 @@ import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.layout import parse_shape
-from mtf_imaging.layout.windows import Window
-from mtf_imaging.meshes import halo
-from mtf_imaging.meshes.exchange import Exchange
-from mtf_imaging.meshes.halo.gathering import Gather
-from mtf_imaging.meshes.halo.planning import plan
+from mtf_imaging.engine.layout import parse_shape
+from mtf_imaging.engine.layout.windows import Window
+from mtf_imaging.engine.meshes import halo
+from mtf_imaging.engine.meshes.exchange import Exchange
+from mtf_imaging.engine.meshes.halo.gathering import Gather
+from mtf_imaging.engine.meshes.halo.planning import plan
+from mtf_imaging.engine.ops.over_batch import SecondPass, in_pass
+from mtf_imaging.engine.ops.window_op import Geometry
+from mtf_imaging.engine.program.tracing import trace_only
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
-from mtf_imaging.ops.over_batch import SecondPass, in_pass
-from mtf_imaging.ops.window_op import Geometry
-from mtf_imaging.program.tracing import trace_only
 from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.step import training_step
-from tests.exchanges import check_exchanges, modeled, stacked_mesh
-from tests.harness import pairwise
-from tests.ops.differentiated import ROWS
-from tests.ops.test_second_derivatives import operation_classes, two_derivatives
+from tests.engine.exchanges import check_exchanges, modeled, stacked_mesh
+from tests.engine.harness import pairwise
+from tests.engine.ops.differentiated import ROWS
+from tests.engine.ops.test_second_derivatives import operation_classes, two_derivatives
+from tests.engine.upstream.test_selections import SHAPES as SELECTIONS
+from tests.engine.upstream.test_selections import selections
 from tests.planner.recorder import recorded
-from tests.upstream.test_selections import SHAPES as SELECTIONS
-from tests.upstream.test_selections import selections
 
 mtf = mi.mtf
 
@@ -268,7 +268,9 @@ def test_every_operation_class_is_compared():
         compared |= {type(op) for op in trace_only(*two_derivatives(row)).needed}
     bases = {base for cls in operation_classes() for base in cls.__bases__}
     missing = sorted(cls.__name__ for cls in operation_classes() - bases - compared)
-    assert missing == [], "no test compares their exchanges. Fix: add a row for each to tests/ops/differentiated.py"
+    assert missing == [], (
+        "no test compares their exchanges. Fix: add a row for each to tests/engine/ops/differentiated.py"
+    )
 
 
 @pytest.mark.parametrize("kernel", [(3, 3, 1), (5, 1, 3)])

@@ -15,7 +15,7 @@ DYNAMIC = {
     "mtf_imaging.cli.config.configurables": ["mtf_imaging.models.*"],
     "mtf_imaging.cli.config.gin_config": ["mtf_imaging.models.*"],  # gin files import the models
     "mtf_imaging.kinds.kind": ["mtf_imaging.kinds.*"],
-    "mtf_imaging.program.lowering": ["tests.poison"],  # in tests only: tests/importing.py
+    "mtf_imaging.engine.program.lowering": ["tests.poison"],  # in tests only: tests/importing.py
     "tests.cli.test_flags_in_messages": ["mtf_imaging.cli.config.*", "mtf_imaging.models.*"],
     "tests.test_docs": ["mtf_imaging.*"],
     "tests.test_docs_generated": ["mtf_imaging.*"],

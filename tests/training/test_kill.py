@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import forked, waiting
+from tests import waiting
+from tests.engine import forked
 
 KILLS = 10
 TINY_UNET = [

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import mtf_imaging as mi
-from mtf_imaging.layout import ONE_PROCESSOR, Layout
+from mtf_imaging.engine.layout import ONE_PROCESSOR, Layout
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.optimizers import Adam

@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
+from mtf_imaging.engine.layout import TensorRegion
 from mtf_imaging.errors import ConfigError, DataError, ShapeError
-from mtf_imaging.layout import TensorRegion
 from mtf_imaging.training.data_set import data_batches, data_sizes, reads_regions
 from mtf_imaging.training.describe import describe_slices
 from mtf_imaging.training.optimizers import SGD

@@ -10,10 +10,10 @@ from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.cli.config.training_settings import Training
 from mtf_imaging.cli.main import main
 from mtf_imaging.data.phantom.kinds import BRAIN_TUMORS
+from mtf_imaging.engine.layout import format_rules, parse_layout
 from mtf_imaging.kinds.objects.generator import write_objects
 from mtf_imaging.kinds.objects.scenes import CATEGORIES
 from mtf_imaging.kinds.photos.scenes import SCENES, write_scenes
-from mtf_imaging.layout import format_rules, parse_layout
 from mtf_imaging.training.optimizers import Adafactor
 
 SHIPPED = list(resources.shipped_files())

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 import mtf_imaging as mi
+from mtf_imaging.engine.layout import ONE_PROCESSOR, Layout
+from mtf_imaging.engine.layout.regions import whole_region
+from mtf_imaging.engine.meshes.group import ALONE
 from mtf_imaging.errors import ConfigError, ShapeError
 from mtf_imaging.kinds.networks import trained_network
-from mtf_imaging.layout import ONE_PROCESSOR, Layout
-from mtf_imaging.layout.regions import whole_region
-from mtf_imaging.meshes.group import ALONE
 from mtf_imaging.network.averages import ensemble, flipped
 from mtf_imaging.network.network import Slices
 from mtf_imaging.network.sliding import sliding

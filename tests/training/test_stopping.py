@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import mtf_imaging as mi
-from mtf_imaging.meshes.group import Group
-from mtf_imaging.processes.processes import Processes
+from mtf_imaging.engine.meshes.group import Group
+from mtf_imaging.engine.processes.processes import Processes
 from mtf_imaging.training import stopping
 from mtf_imaging.training.stopping import AgreedStop
 from tests import waiting

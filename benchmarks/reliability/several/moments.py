@@ -26,7 +26,7 @@ IMPORT, FIRST_CONTACT, HELD_OUT, END = "import", "first contact", "held-out case
 _CHECKPOINTS = "mtf_imaging.training.checkpoints.checkpoints"
 MOMENTS = (
     Moment(IMPORT, ("tensorflow", "tensorflow.python.ops.math_ops", "mtf_imaging.jobs.training")),
-    Moment(FIRST_CONTACT, ("mtf_imaging.processes.peers:Peers.meet",), longest_s=0.4),
+    Moment(FIRST_CONTACT, ("mtf_imaging.engine.processes.peers:Peers.meet",), longest_s=0.4),
     Moment(
         "before the first step",
         tuple(f"mtf_imaging.jobs.training:{name}" for name in ("check_agreement", "build_steps", "open_batches")),

@@ -19,8 +19,8 @@ from benchmarks.reliability.several.moments import BY_NAME
 from benchmarks.reliability.several.run import RECORDS, Training, find_half_written, last_words
 from benchmarks.reliability.several.struck import Strike
 from mtf_imaging.cli.runtime.failures import INTERRUPTED
-from mtf_imaging.processes.addresses import Address
-from mtf_imaging.processes.probing import silence
+from mtf_imaging.engine.processes.addresses import Address
+from mtf_imaging.engine.processes.probing import silence
 
 _LIMIT = 10.0  # timeouts from the start of the processes to the end of the last one
 _STEP = BY_NAME["step"].points[0]

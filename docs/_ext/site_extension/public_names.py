@@ -11,7 +11,7 @@ from sphinx.util.nodes import make_refnode
 # modules that are not attributes of `mi`
 _NOT_BELOW_MI = ("mtf_imaging.evaluation.", "mtf_imaging.models.")
 # modules with an `__all__`
-_MODULES = ("", ".data", ".jobs", ".layout", ".meshes", ".ops", ".training.optimizers")
+_MODULES = ("", ".data", ".jobs", ".engine.layout", ".engine.meshes", ".engine.ops", ".training.optimizers")
 
 
 def public_names() -> dict[str, str]:
@@ -27,7 +27,7 @@ def public_names() -> dict[str, str]:
 
 
 class ShortPrefix(SphinxTransform):
-    """Writes `mi.ops.` instead of `mtf_imaging.ops.` before the name in a signature."""
+    """Writes `mi.ops.` instead of `mtf_imaging.engine.ops.` before the name in a signature."""
 
     default_priority = 500
 
@@ -35,7 +35,7 @@ class ShortPrefix(SphinxTransform):
         for node in self.document.findall(addnodes.desc_addname):
             text = node.astext()
             if text.startswith("mtf_imaging.") and not text.startswith(_NOT_BELOW_MI):
-                node.children = [nodes.Text(text.replace("mtf_imaging.", "mi.", 1))]
+                node.children = [nodes.Text(re.sub(r"^mtf_imaging\.(engine\.)?", "mi.", text))]
 
 
 def setup(app) -> dict:
@@ -47,7 +47,7 @@ def setup(app) -> dict:
         target = node["reftarget"].removesuffix("()")
         objects = env.get_domain("py").objects
         short = re.sub(r"^(mi|mtf_imaging)\.", "", target)
-        candidates = [definitions.get(target, target), f"mtf_imaging.{short}"]
+        candidates = [definitions.get(target, target), f"mtf_imaging.{short}", f"mtf_imaging.engine.{short}"]
         ending = [name for name in objects if name.endswith(f".{short}")]
         if len(ending) == 1:  # the name is unique on the site
             candidates += ending

@@ -11,9 +11,9 @@ from mtf_imaging.cli.config.gin_config import find_gin_file
 from mtf_imaging.cli.config.gin_text import read_gin_text
 from mtf_imaging.cli.config.planning_flags import JobFolders
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
+from mtf_imaging.engine.layout import ONE_PROCESSOR, Layout
 from mtf_imaging.errors import ConfigError, MtfImagingError
 from mtf_imaging.files.run_folder import CONFIG
-from mtf_imaging.layout import ONE_PROCESSOR, Layout
 from mtf_imaging.settings.patches import PatchSetting
 from mtf_imaging.settings.planning import BenchSettings, RecipeSettings
 from mtf_imaging.settings.setting import changed, setting, settings

@@ -6,8 +6,14 @@ from typing import NamedTuple
 import gin
 from absl import flags
 
+from mtf_imaging.engine.layout import (
+    PartitionedLayout,
+    from_partition_dims,
+    num_dims,
+    parse_partition_dims,
+    parse_shape,
+)
 from mtf_imaging.errors import ConfigError, LayoutError
-from mtf_imaging.layout import PartitionedLayout, from_partition_dims, num_dims, parse_partition_dims, parse_shape
 from mtf_imaging.settings.setting import Settings, setting, settings
 
 _logger = logging.getLogger(__name__)

@@ -12,11 +12,11 @@ from mtf_imaging.cli.config.gin_config import read_gin_file
 from mtf_imaging.cli.config.gin_text import Named, read_gin_text
 from mtf_imaging.cli.config.groups import PARAMETERS, SETUP, TRAIN
 from mtf_imaging.cli.config.setup import JobSetup
+from mtf_imaging.engine.layout import Layout
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.files.run_folder import CONFIG
 from mtf_imaging.kinds.facts import Facts
-from mtf_imaging.layout import Layout
 from mtf_imaging.settings.setting import settings_of
 
 _logger = logging.getLogger(__name__)

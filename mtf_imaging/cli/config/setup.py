@@ -6,8 +6,8 @@ import gin
 
 from mtf_imaging.cli.config.groups import SETUP
 from mtf_imaging.data.sampling.sampling import parse_spacing
+from mtf_imaging.engine.layout import Layout
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.layout import Layout
 from mtf_imaging.settings.setting import settings, values_of
 from mtf_imaging.settings.step import Devices
 from mtf_imaging.settings.values import AUTO

@@ -7,7 +7,7 @@ import time
 from types import FrameType, TracebackType
 from typing import Any, NoReturn, Self
 
-from mtf_imaging.processes.leaving import SAME_REQUEST, leave, say
+from mtf_imaging.engine.processes.leaving import SAME_REQUEST, leave, say
 
 EXIT_CODE = 130  # as in a shell: 128 plus the number of SIGINT
 

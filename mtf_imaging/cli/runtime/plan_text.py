@@ -15,13 +15,13 @@ from mtf_imaging.data.intensities.schemes import WINDOW
 from mtf_imaging.data.modality import is_ct
 from mtf_imaging.data.sampling.grid import AXIS_NAMES, format_grid
 from mtf_imaging.data.sampling.sampling import format_spacing
+from mtf_imaging.engine.program.memory import format_bytes
 from mtf_imaging.jobs.choices import Choice
 from mtf_imaging.jobs.choices.alternative import Alternative
 from mtf_imaging.jobs.planning import JobPlan
 from mtf_imaging.planner.cost.receptive_field import ReceptiveField
 from mtf_imaging.planner.render.field_text import field_notices
 from mtf_imaging.planner.render.recipe_text import format_seconds
-from mtf_imaging.program.memory import format_bytes
 
 _WIDTH = 119
 _FEWEST_FOR_FOLDS = 5

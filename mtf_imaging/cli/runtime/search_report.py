@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator
 
+from mtf_imaging.engine.program.memory import format_bytes
 from mtf_imaging.jobs.explaining import recompute_setting, recomputes_activations
 from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.planner.cost.recipe import UNKNOWN_RECIPE, Recipe, recipe_cost
 from mtf_imaging.planner.render.recipe_text import format_seconds, recipe_lines
 from mtf_imaging.planner.render.search_table import search_table
 from mtf_imaging.planner.search.search import Found, Searched
-from mtf_imaging.program.memory import format_bytes
 from mtf_imaging.training.step import TrainingStep
 
 

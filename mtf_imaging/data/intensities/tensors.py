@@ -11,7 +11,7 @@ from mtf_imaging.data.intensities.scaling import Scaling
 from mtf_imaging.data.intensities.schemes import SMALLEST_SCALE, Intensity
 from mtf_imaging.data.intensities.statistics import PERCENTAGES
 from mtf_imaging.data.intensities.value_ranges import ValueRanges
-from mtf_imaging.meshes.portable import divisor
+from mtf_imaging.engine.meshes.portable import divisor
 
 Row = TypeVar("Row", Scaling, ValueRanges)
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from mtf_imaging.data.sampling.grid import Grid
+from mtf_imaging.engine.layout import TensorRegion, whole_tensor
 from mtf_imaging.errors import DataError
-from mtf_imaging.layout import TensorRegion, whole_tensor
 
 _IMAGE, _LABELS = "image", "labels"
 

@@ -15,7 +15,7 @@ from mtf_imaging.data.records.pipeline import RegionsByGrid, training_batches
 from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import Grid, format_grid
-from mtf_imaging.layout import TensorRegion
+from mtf_imaging.engine.layout import TensorRegion
 
 
 @dataclass(frozen=True)

@@ -26,8 +26,8 @@ from mtf_imaging.data.records.samples import Samples
 from mtf_imaging.data.sampling.buckets import group_by_grid
 from mtf_imaging.data.sampling.grid import Grid, format_grid, parse_grid
 from mtf_imaging.data.sampling.sampling import Sampling
+from mtf_imaging.engine.layout import TensorRegion
 from mtf_imaging.errors import DataError
-from mtf_imaging.layout import TensorRegion
 
 _PREFETCH = 2  # batches
 # The regions of this process in the image and the labels of a batch, by record grid.

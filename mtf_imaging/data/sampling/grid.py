@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
+from mtf_imaging.engine.layout import parse_shape
 from mtf_imaging.errors import DataError, LayoutError
-from mtf_imaging.layout import parse_shape
 
 AXIS_NAMES = ("x", "y", "z")
 PHOTO_AXES = ("height", "width")

@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from mtf_imaging.engine.meshes.portable import portable_operations
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.export.formats import ModelFormat
 from mtf_imaging.evaluation.export.signature import DEFAULT, Signature
-from mtf_imaging.meshes.portable import portable_operations
 from mtf_imaging.training.building import building
 
 OPSET = 18  # the newest one that tf2onnx writes; ONNX Runtime reads it since version 1.14

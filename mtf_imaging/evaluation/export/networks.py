@@ -8,12 +8,12 @@ from typing import Any
 
 import tensorflow as tf
 
+from mtf_imaging.engine.layout import parse_shape
+from mtf_imaging.engine.meshes.portable import divisor, is_portable
+from mtf_imaging.engine.program.program import Program
 from mtf_imaging.errors import ConfigError, ShapeError
 from mtf_imaging.evaluation.export.plain_graph import STEP, PlainGraph
 from mtf_imaging.files.run_folder import weights_folder
-from mtf_imaging.layout import parse_shape
-from mtf_imaging.meshes.portable import divisor, is_portable
-from mtf_imaging.program.program import Program
 from mtf_imaging.training.building import building
 from mtf_imaging.training.checkpoints.checkpoints import load_weights
 from mtf_imaging.training.task import Task, task_inputs

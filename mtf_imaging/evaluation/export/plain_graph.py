@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from mtf_imaging.program.program import Program
+from mtf_imaging.engine.program.program import Program
 
 STEP = "step"
 # Attributes of operations that refer to devices, to other operations, or to gradients.

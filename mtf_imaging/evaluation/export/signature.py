@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, Protocol
 
 import tensorflow as tf
 
-from mtf_imaging.meshes.portable import ensure_shape, is_portable
+from mtf_imaging.engine.meshes.portable import ensure_shape, is_portable
 
 DEFAULT = "serving_default"  # the signature that TensorFlow's tools use by default
 

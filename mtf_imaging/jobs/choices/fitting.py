@@ -7,6 +7,7 @@ from collections.abc import Callable
 from mtf_imaging.data.fingerprint import Fingerprint
 from mtf_imaging.data.sampling.grid import Grid, format_grid
 from mtf_imaging.data.sampling.sampling import Spacing, format_spacing
+from mtf_imaging.engine.program.memory import format_bytes
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs.choices import Choice
 from mtf_imaging.jobs.choices.network import FILTERS, MOST, NNUNET, SMALL_BATCH, batch_sizes, is_large_batch
@@ -14,7 +15,6 @@ from mtf_imaging.jobs.choices.recipe import choose_steps
 from mtf_imaging.jobs.choices.spacing import COARSEST, choose_grid, choose_spacing, coarser, is_flat
 from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.planner.search.search import Found, Searched
-from mtf_imaging.program.memory import format_bytes
 
 _LONGEST_HOURS = 24  # limit for training with a batch of more than 5% of the cases
 

@@ -13,6 +13,7 @@ from mtf_imaging.data.listing.image_files import image_files
 from mtf_imaging.data.listing.image_formats import ImageFormat
 from mtf_imaging.data.sampling.buckets import parse_grids
 from mtf_imaging.data.sampling.grid import AXIS_NAMES
+from mtf_imaging.engine.layout import parse_shape
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files.atomic import atomic_path
 from mtf_imaging.files.case_errors import CaseFaults
@@ -33,7 +34,6 @@ from mtf_imaging.kinds.output import (
 )
 from mtf_imaging.kinds.prediction_record import ImageFiles, PredictionFiles, PredictionRecord
 from mtf_imaging.kinds.volumes import prediction as volumes
-from mtf_imaging.layout import parse_shape
 from mtf_imaging.network.network import Network
 
 if TYPE_CHECKING:

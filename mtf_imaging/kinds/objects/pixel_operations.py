@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from mtf_imaging.engine.meshes.portable import index_dtype, is_portable, widest_dtype
 from mtf_imaging.kinds.objects.portable_masks import paste_all
-from mtf_imaging.meshes.portable import index_dtype, is_portable, widest_dtype
 
 _THRESHOLD = 0.5  # the same as in reading.masks
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 
 from mtf_imaging.data.sampling.grid import PHOTO_AXES
+from mtf_imaging.engine.meshes.portable import divisor, ensure_shape, index_dtype, widest_dtype
 from mtf_imaging.errors import ConfigError, ShapeError
 from mtf_imaging.evaluation.export.networks import Network, TrainedNetworks
 from mtf_imaging.evaluation.export.signature import ExportedKind, Field, Signature, grid_name, with_default
@@ -15,7 +16,6 @@ from mtf_imaging.kinds.objects.description import ObjectDescription, object_desc
 from mtf_imaging.kinds.objects.pixel_operations import Axis, interpolate, nearest_pixels, paste_masks
 from mtf_imaging.kinds.objects.prediction import check_no_ensemble
 from mtf_imaging.kinds.objects.scoring.detections import BOX_DIGITS, SCORE_DIGITS
-from mtf_imaging.meshes.portable import divisor, ensure_shape, index_dtype, widest_dtype
 from mtf_imaging.settings.values import ONE_SCALE
 
 Size = tuple[int, ...]  # height and width

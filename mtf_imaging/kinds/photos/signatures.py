@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from mtf_imaging.data.sampling.grid import PHOTO_AXES
+from mtf_imaging.engine.meshes.portable import divisor, ensure_shape
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.export.networks import Network, TrainedNetworks, average_flips, average_networks
 from mtf_imaging.evaluation.export.signature import ExportedKind, Field, Signature, checked, grid_name, with_default
@@ -12,7 +13,6 @@ from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.kinds.export import ExportedRun
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.photos.description import PhotoDescription, photo_description_from_fields
-from mtf_imaging.meshes.portable import divisor, ensure_shape
 from mtf_imaging.settings.values import ONE_SCALE, check_flips
 
 Size = tuple[int, ...]  # height and width

@@ -25,17 +25,17 @@ from mtf_imaging.data.records.stored import StoredRecord
 from mtf_imaging.data.sampling.buckets import group_by_grid
 from mtf_imaging.data.sampling.grid import Grid, Region
 from mtf_imaging.data.sampling.regions import ALONG_Z
+from mtf_imaging.engine.layout import TensorRegion
 from mtf_imaging.evaluation.case_report.case_picture import picture_pixels
 from mtf_imaging.evaluation.scoring.overlap import Overlap, dice_text, label_overlaps, mean
 from mtf_imaging.evaluation.scoring.summary import dice_per_case
 from mtf_imaging.evaluation.scoring.voxels import VoxelView
 from mtf_imaging.kinds.volumes.segment.labels import SlicedLabels, grid_labels
 from mtf_imaging.kinds.volumes.segment.predict import PredictProbabilities
-from mtf_imaging.layout import TensorRegion
 from mtf_imaging.network.network import as_network
 
 if TYPE_CHECKING:
-    from mtf_imaging.meshes.group import Group
+    from mtf_imaging.engine.meshes.group import Group
 
 MEAN = "mean"  # the name of the mean Dice over all masks
 

@@ -14,6 +14,7 @@ from mtf_imaging.data.modality import is_ct, value_beyond
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid
 from mtf_imaging.data.sampling.sampling import format_spacing
+from mtf_imaging.engine.meshes.portable import ensure_shape, is_portable
 from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup, as_cleanup
 from mtf_imaging.evaluation.export import segment
 from mtf_imaging.evaluation.export.networks import (
@@ -31,7 +32,6 @@ from mtf_imaging.kinds.volumes.operations import resampling
 from mtf_imaging.kinds.volumes.operations.repairs import repair_values, round_hu
 from mtf_imaging.kinds.volumes.segment.images import volume_intensities
 from mtf_imaging.kinds.volumes.trained import description_of_run, sampling_of_run, window_of_run
-from mtf_imaging.meshes.portable import ensure_shape, is_portable
 from mtf_imaging.network.windows import SlidingWindow
 from mtf_imaging.settings.values import check_flips
 

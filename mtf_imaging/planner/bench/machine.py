@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from mtf_imaging.compat import gpu_memory_limit
-from mtf_imaging.meshes.devices import default_devices
-from mtf_imaging.ops.conv import grouped
-from mtf_imaging.ops.conv.operations import Conv, ConvInputGrad
+from mtf_imaging.engine.compat import gpu_memory_limit
+from mtf_imaging.engine.meshes.devices import default_devices
+from mtf_imaging.engine.ops.conv import grouped
+from mtf_imaging.engine.ops.conv.operations import Conv, ConvInputGrad
 from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.training.gradients import FORWARD
 from mtf_imaging.training.step import TracedStep

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from mtf_imaging.compat import mtf
-from mtf_imaging.layout import ONE_PROCESSOR, Layout, parse_shape
+from mtf_imaging.engine.compat import mtf
+from mtf_imaging.engine.layout import ONE_PROCESSOR, Layout, parse_shape
 from mtf_imaging.training.optimizers import Optimizer
 from mtf_imaging.training.step import TrainingStep
 from mtf_imaging.training.task import Inputs

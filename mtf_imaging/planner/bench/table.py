@@ -4,9 +4,9 @@ import dataclasses
 import math
 from collections.abc import Iterator
 
+from mtf_imaging.engine.program.memory import format_bytes
 from mtf_imaging.planner.bench.model import Bench
 from mtf_imaging.planner.render.recipe_text import format_seconds, recipe_table
-from mtf_imaging.program.memory import format_bytes
 
 _MEASURED = ("step", "ratio", "memory", "tensors", "moved")
 _HEAD = ("setup", "build", *_MEASURED, "step", "tensors", "moved", "step", "tensors", "memory")

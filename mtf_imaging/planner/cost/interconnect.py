@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from mtf_imaging.engine.meshes.exchange import Exchange
+from mtf_imaging.engine.meshes.grid import ShardGrid
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.meshes.exchange import Exchange
-from mtf_imaging.meshes.grid import ShardGrid
 
 GRADIENT_BUCKETS = 5  # the number of sums into which the collective mesh joins the gradients
 

@@ -6,15 +6,15 @@ reads its inputs and writes its results once, with the exceptions in this module
 
 import math
 
-from mtf_imaging import upstream
-from mtf_imaging.compat import mtf
-from mtf_imaging.meshes import ShardMeshImpl
-from mtf_imaging.ops.activation import Dropout
-from mtf_imaging.ops.detection.roi_align import RoiAlign, RoiAlignGrad
-from mtf_imaging.ops.detection.top_k import TopK
-from mtf_imaging.ops.losses.cross_entropy import Softmax, SparseSoftmaxCrossEntropy
-from mtf_imaging.ops.losses.sigmoid import SigmoidCrossEntropy
-from mtf_imaging.ops.norm.normalization import Normalize, NormalizeGrad
+from mtf_imaging.engine import upstream
+from mtf_imaging.engine.compat import mtf
+from mtf_imaging.engine.meshes import ShardMeshImpl
+from mtf_imaging.engine.ops.activation import Dropout
+from mtf_imaging.engine.ops.detection.roi_align import RoiAlign, RoiAlignGrad
+from mtf_imaging.engine.ops.detection.top_k import TopK
+from mtf_imaging.engine.ops.losses.cross_entropy import Softmax, SparseSoftmaxCrossEntropy
+from mtf_imaging.engine.ops.losses.sigmoid import SigmoidCrossEntropy
+from mtf_imaging.engine.ops.norm.normalization import Normalize, NormalizeGrad
 from mtf_imaging.planner.cost.residence import stored_bytes, widened_bytes
 from mtf_imaging.planner.cost.traffic import passed_on, rounds
 

@@ -5,14 +5,14 @@ import dataclasses
 import functools
 import math
 
-from mtf_imaging import upstream
-from mtf_imaging.compat import mtf
-from mtf_imaging.layout import Layout, UnevenSplit, format_shape, parse_shape, uneven_splits
-from mtf_imaging.meshes import ShardMeshImpl
-from mtf_imaging.meshes.exchange import Exchange
-from mtf_imaging.meshes.grid import ShardGrid
-from mtf_imaging.ops.freezing import is_weight
-from mtf_imaging.ops.reshard import LayoutChange, layout_changes
+from mtf_imaging.engine import upstream
+from mtf_imaging.engine.compat import mtf
+from mtf_imaging.engine.layout import Layout, UnevenSplit, format_shape, parse_shape, uneven_splits
+from mtf_imaging.engine.meshes import ShardMeshImpl
+from mtf_imaging.engine.meshes.exchange import Exchange
+from mtf_imaging.engine.meshes.grid import ShardGrid
+from mtf_imaging.engine.ops.freezing import is_weight
+from mtf_imaging.engine.ops.reshard import LayoutChange, layout_changes
 from mtf_imaging.planner.cost.interconnect import Interconnect
 from mtf_imaging.planner.cost.memory_traffic import halo_copies, memory_traffic
 from mtf_imaging.planner.cost.residence import Peak, peak

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from mtf_imaging.compat import mtf
-from mtf_imaging.ops.conv.operations import Conv, ConvInputGrad
-from mtf_imaging.ops.pool.operations import AvgPool, MaxPool
-from mtf_imaging.ops.window_op import WindowOperation
-from mtf_imaging.program.tracing import trace_only
+from mtf_imaging.engine.compat import mtf
+from mtf_imaging.engine.ops.conv.operations import Conv, ConvInputGrad
+from mtf_imaging.engine.ops.pool.operations import AvgPool, MaxPool
+from mtf_imaging.engine.ops.window_op import WindowOperation
+from mtf_imaging.engine.program.tracing import trace_only
 from mtf_imaging.training.task import Task, task_inputs
 
 # A field below this share of the input is reported: each level roughly doubles it, so at least one is missing.

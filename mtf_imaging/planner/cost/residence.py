@@ -5,10 +5,10 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from mtf_imaging import upstream
-from mtf_imaging.compat import mtf
-from mtf_imaging.meshes import ShardMeshImpl
-from mtf_imaging.meshes.tails import tails_of
+from mtf_imaging.engine import upstream
+from mtf_imaging.engine.compat import mtf
+from mtf_imaging.engine.meshes import ShardMeshImpl
+from mtf_imaging.engine.meshes.tails import tails_of
 from mtf_imaging.planner.cost.traffic import passed_on, rounds
 
 

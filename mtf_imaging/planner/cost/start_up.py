@@ -6,7 +6,7 @@ the nodes of every device. Under the collective mesh, each process builds the no
 
 from typing import NamedTuple
 
-from mtf_imaging.layout import MESH_IMPLS
+from mtf_imaging.engine.layout import MESH_IMPLS
 from mtf_imaging.planner.cost.plan import OpCost, Plan
 
 # Nodes per operation on one device, measured for the U-Net with SGD, Adam and Adafactor. Kinds that are not listed

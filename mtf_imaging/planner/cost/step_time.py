@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from mtf_imaging.meshes.exchange import KINDS
+from mtf_imaging.engine.meshes.exchange import KINDS
 from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.planner.cost.interconnect import GRADIENT_BUCKETS, Load
 from mtf_imaging.planner.cost.plan import Plan

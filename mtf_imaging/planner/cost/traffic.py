@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable
 
-from mtf_imaging import upstream
-from mtf_imaging.compat import is_sum, loop_body, loop_condition, mtf
-from mtf_imaging.meshes import ShardMeshImpl
-from mtf_imaging.meshes.exchange import Exchange, Round, sum_over
-from mtf_imaging.meshes.local import partial_dtype
+from mtf_imaging.engine import upstream
+from mtf_imaging.engine.compat import is_sum, loop_body, loop_condition, mtf
+from mtf_imaging.engine.meshes import ShardMeshImpl
+from mtf_imaging.engine.meshes.exchange import Exchange, Round, sum_over
+from mtf_imaging.engine.meshes.local import partial_dtype
 
 _SUMS = (  # mesh_tensorflow operations that sum over the dimensions missing from their results
     mtf.ReduceOperation,

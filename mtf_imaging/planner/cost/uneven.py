@@ -6,9 +6,9 @@ import itertools
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from mtf_imaging.compat import mtf
-from mtf_imaging.layout import Layout, Slices, parse_shape
-from mtf_imaging.layout.windows import SplitPlan, Window, plan_split
+from mtf_imaging.engine.compat import mtf
+from mtf_imaging.engine.layout import Layout, Slices, parse_shape
+from mtf_imaging.engine.layout.windows import SplitPlan, Window, plan_split
 from mtf_imaging.planner.cost.plan import Plan
 
 LIMIT = 0.25  # share of wasted work above which a report suggests another size

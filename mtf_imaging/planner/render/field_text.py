@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from typing import Protocol
 
+from mtf_imaging.engine.program.memory import format_bytes
 from mtf_imaging.planner.cost.explained import Explained
 from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.planner.cost.prediction import PatchCost, Prediction
 from mtf_imaging.planner.cost.receptive_field import ReceptiveField, along
 from mtf_imaging.planner.render.recipe_text import format_seconds
-from mtf_imaging.program.memory import format_bytes
 
 _RED = "\033[31m"
 

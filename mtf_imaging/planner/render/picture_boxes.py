@@ -4,8 +4,8 @@ import dataclasses
 import itertools
 from collections.abc import Iterator
 
+from mtf_imaging.engine.layout import Layout, Slices
 from mtf_imaging.errors import ShapeError
-from mtf_imaging.layout import Layout, Slices
 
 Box = dict[str, tuple[float, float]]
 Point = tuple[float, float]

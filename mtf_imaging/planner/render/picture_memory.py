@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from mtf_imaging.engine.program.memory import format_bytes
 from mtf_imaging.files.figures import Rectangle
-from mtf_imaging.program.memory import format_bytes
 
 # Okabe and Ito's palette without the colors of slices and halos; additional parts are gray.
 _COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#f0e442", "#999999")

@@ -2,14 +2,14 @@
 
 import math
 
-from mtf_imaging.layout import uneven_splits
+from mtf_imaging.engine.layout import uneven_splits
 from mtf_imaging.planner.render.picture_boxes import Box, Cuts, widened
 
 
 def describe_processors(cuts: Cuts) -> str:
     """Describes the mesh and the mesh dimensions that do not split the volume.
 
-    >>> from mtf_imaging.layout import Layout
+    >>> from mtf_imaging.engine.layout import Layout
     >>> describe_processors(Cuts((("x", 8),), Layout.parse("rows:2,cores:2", "x:rows,batch:cores")))
     "4 processors, rows 2 x cores 2. 'batch' is split over cores: 2 sets of these slices, each with its own images."
     >>> describe_processors(Cuts((("x", 33),), Layout.parse("rows:16", "x:rows")))

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from mtf_imaging.engine.program.memory import format_bytes
 from mtf_imaging.planner.render.recipe_text import format_seconds
 from mtf_imaging.planner.search.equal import equal_layouts, split_axes
 from mtf_imaging.planner.search.search import Found, Searched
-from mtf_imaging.program.memory import format_bytes
 
 _EQUAL = "equal layouts"
 _HEAD = ("", "mesh shape", "layout", _EQUAL, "step", "exchange", "memory", "why")

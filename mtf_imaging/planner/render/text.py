@@ -3,13 +3,13 @@
 import os
 import sys
 
+from mtf_imaging.engine.program.memory import format_bytes
 from mtf_imaging.planner.cost.explained import Explained
 from mtf_imaging.planner.cost.plan import OpCost, Plan
 from mtf_imaging.planner.cost.step_time import traffic_totals
 from mtf_imaging.planner.cost.uneven import LIMIT
 from mtf_imaging.planner.render.field_text import field_lines, prediction_lines
 from mtf_imaging.planner.render.recipe_text import format_seconds, recipe_lines
-from mtf_imaging.program.memory import format_bytes
 
 _MOST_SPLITS = 8
 _BOLD, _GREEN, _RED, _DIM, _OFF = "\033[1m", "\033[32m", "\033[31m", "\033[2m", "\033[0m"

@@ -5,7 +5,7 @@ Each layout is one way to write this number as a product with one factor per dim
 
 from collections.abc import Iterator, Sequence
 
-from mtf_imaging.layout import Layout
+from mtf_imaging.engine.layout import Layout
 
 _MESH_NAMES = ("rows", "cols", "planes")
 BATCH = "batch"

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Mapping
 
-from mtf_imaging.layout import Layout
+from mtf_imaging.engine.layout import Layout
 from mtf_imaging.planner.cost.plan import OpCost, Plan
 from mtf_imaging.planner.search.candidates import BATCH
 from mtf_imaging.planner.search.search import Found, Searched

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from mtf_imaging.layout import Layout
+from mtf_imaging.engine.layout import Layout
 from mtf_imaging.planner.search.equal import equal_layouts
 from mtf_imaging.planner.search.search import Found, Searched
 

@@ -3,12 +3,12 @@
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 
+from mtf_imaging.engine.layout import Layout, UnevenSplit, parse_shape, uneven_splits
+from mtf_imaging.engine.program.tracing import check
 from mtf_imaging.errors import MtfImagingError
-from mtf_imaging.layout import Layout, UnevenSplit, parse_shape, uneven_splits
 from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.planner.cost.plan import Plan, make_plan
 from mtf_imaging.planner.cost.step_time import StepTime, step_time
-from mtf_imaging.program.tracing import check
 from mtf_imaging.training.step import TracedStep
 from mtf_imaging.training.task import Inputs
 

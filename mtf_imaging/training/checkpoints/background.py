@@ -6,7 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from mtf_imaging.meshes.devices import host_device
+from mtf_imaging.engine.meshes.devices import host_device
 
 
 class Background:

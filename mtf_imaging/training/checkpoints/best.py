@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping
 from pathlib import Path
 
-from mtf_imaging.program.program import Program
+from mtf_imaging.engine.program.program import Program
 from mtf_imaging.training.checkpoints import files as checkpoint_files
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 

@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
+from mtf_imaging.engine.meshes import group as groups
+from mtf_imaging.engine.program.program import Program
 from mtf_imaging.errors import CheckpointError, ConfigError, TrainingError, reason
 from mtf_imaging.files.literal import literal_prefix
 from mtf_imaging.files.run_folder import BEST
-from mtf_imaging.meshes import group as groups
-from mtf_imaging.program.program import Program
 from mtf_imaging.training.averages import averages_in, use_averages
 from mtf_imaging.training.checkpoints import files as checkpoint_files
 from mtf_imaging.training.checkpoints.background import Background, Snapshot

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import tensorflow as tf
 
+from mtf_imaging.engine.program.program import Program
 from mtf_imaging.errors import CheckpointError
-from mtf_imaging.program.program import Program
 from mtf_imaging.training.checkpoints.slots import SlotChanges
 
 # The key of a variable in tf.train.Checkpoint(program=...), which escapes "/" as ".S" and "." as "..".

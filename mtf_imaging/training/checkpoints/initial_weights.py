@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from mtf_imaging.engine.meshes import group as groups
+from mtf_imaging.engine.program.program import Program
 from mtf_imaging.errors import CheckpointError, MtfImagingError, reason
-from mtf_imaging.meshes import group as groups
-from mtf_imaging.program.program import Program
 from mtf_imaging.training.averages import average_name
 from mtf_imaging.training.checkpoints.slots import owner
 from mtf_imaging.training.checkpoints.weights_folder import Weights, find_weights

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from mtf_imaging.engine.program.program import Program
 from mtf_imaging.errors import CheckpointError, ConfigError
-from mtf_imaging.program.program import Program
 
 # The largest difference, as a fraction of the largest value of an output.
 TOLERANCE, HALF_TOLERANCE = 1e-4, 5e-2

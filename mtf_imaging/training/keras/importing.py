@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from mtf_imaging.engine.program.program import Program
 from mtf_imaging.errors import CheckpointError, ConfigError
-from mtf_imaging.program.program import Program
 from mtf_imaging.spelling import closest
 from mtf_imaging.training.checkpoints.slots import owner
 from mtf_imaging.training.checkpoints.weights_folder import write_weights, writing_folder

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from mtf_imaging.engine.meshes import group as groups
+from mtf_imaging.engine.program.program import Program
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.meshes import group as groups
 from mtf_imaging.network.network import Network, prepared
-from mtf_imaging.program.program import Program
 from mtf_imaging.spelling import did_you_mean
 from mtf_imaging.training.averages import averaged
 from mtf_imaging.training.checkpoints.best import BestCheckpoint

@@ -3,7 +3,7 @@
 import functools
 from collections.abc import Callable
 
-from mtf_imaging.compat import mtf
+from mtf_imaging.engine.compat import mtf
 from mtf_imaging.training.optimizers.optimizer import Optimizer
 
 

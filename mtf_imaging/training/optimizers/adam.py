@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from mtf_imaging.compat import mtf
+from mtf_imaging.engine.compat import mtf
 from mtf_imaging.training.optimizers.optimizer import Optimizer
 
 

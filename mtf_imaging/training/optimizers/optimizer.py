@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from mtf_imaging import ops
-from mtf_imaging.compat import mtf
+from mtf_imaging.engine import ops
+from mtf_imaging.engine.compat import mtf
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.training.optimizers.schedules import as_schedule
 

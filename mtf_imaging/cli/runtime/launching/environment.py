@@ -5,9 +5,9 @@ import os
 import socket
 from collections.abc import Mapping
 
-from mtf_imaging.processes.addresses import Address
-from mtf_imaging.processes.processes import DEFAULT_TIMEOUT, TF_CONFIG, TIMEOUT, format_tf_config
-from mtf_imaging.processes.secret import SECRET, find_secret, make_secret
+from mtf_imaging.engine.processes.addresses import Address
+from mtf_imaging.engine.processes.processes import DEFAULT_TIMEOUT, TF_CONFIG, TIMEOUT, format_tf_config
+from mtf_imaging.engine.processes.secret import SECRET, find_secret, make_secret
 
 _HOST = "127.0.0.1"
 # Not TF_NUM_INTEROP_THREADS: with too few of these threads, an operation that waits for another process blocks

@@ -7,7 +7,7 @@ import time
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from mtf_imaging.processes.leaving import SAME_REQUEST
+from mtf_imaging.engine.processes.leaving import SAME_REQUEST
 
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 _MANY = 4096  # bytes, one for each signal

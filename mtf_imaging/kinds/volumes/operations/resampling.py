@@ -13,7 +13,7 @@ import tensorflow as tf
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import Grid
 from mtf_imaging.data.sampling.sampling import SLIVER
-from mtf_imaging.meshes.portable import divisor, ensure_shape, is_portable
+from mtf_imaging.engine.meshes.portable import divisor, ensure_shape, is_portable
 
 
 class SpanTensor(NamedTuple):

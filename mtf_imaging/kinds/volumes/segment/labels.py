@@ -15,13 +15,13 @@ from mtf_imaging.data.sampling.grid import Grid, Region, format_grid, whole_regi
 from mtf_imaging.data.sampling.label_region import label_slabs, labels_of_region, needed_region, region_of_slice
 from mtf_imaging.data.sampling.regions import PlaneOrder, moved, overlap, region_shape
 from mtf_imaging.data.sampling.sampling import Spans, way_back
+from mtf_imaging.engine.layout.regions import absolute
 from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.evaluation.scoring.compact_labels import CompactLabels
-from mtf_imaging.layout.regions import absolute
 from mtf_imaging.network.network import Slices, whole_shape
 
 if TYPE_CHECKING:
-    from mtf_imaging.meshes.group import Group
+    from mtf_imaging.engine.meshes.group import Group
 
 _SLAB_VOXELS = 16 << 20  # labels that process 0 receives at once
 _NOTHING = (slice(0, 0),) * 3

@@ -16,9 +16,9 @@ from mtf_imaging.data.sampling.grid import Region, whole_region
 from mtf_imaging.data.sampling.label_region import covered_region, needed_region, region_of_slice, resampled_region
 from mtf_imaging.data.sampling.regions import PlaneOrder, moved, overlap, region_shape
 from mtf_imaging.data.sampling.sampling import way_back
+from mtf_imaging.engine.layout.regions import absolute
 from mtf_imaging.files.contained import contained
 from mtf_imaging.files.provenance.provenance import Provenance
-from mtf_imaging.layout.regions import absolute
 from mtf_imaging.network.network import Slices
 from mtf_imaging.network.uncertainty import map_names, uncertainty
 

@@ -48,7 +48,7 @@ from mtf_imaging.kinds.volumes.segment.submission import how_to_submit
 from mtf_imaging.network.network import Slices, as_network
 
 if TYPE_CHECKING:
-    from mtf_imaging.meshes.group import Group
+    from mtf_imaging.engine.meshes.group import Group
 
 # image [x, y, z, channels] float32 -> probabilities [x, y, z, classes or regions]
 PredictProbabilities = Callable[[np.ndarray], np.ndarray]

@@ -1,0 +1,122 @@
+"""The base class of halo exchange steps, and the steps that compute on each slice alone: pad, crop and cut."""
+
+import abc
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+
+from mtf_imaging.engine.meshes import portable
+from mtf_imaging.engine.meshes.exchange import Exchange
+from mtf_imaging.engine.meshes.halo.margin import Margin
+from mtf_imaging.engine.meshes.laid_out import LaidOutTensor
+from mtf_imaging.engine.meshes.local import constant, reshape
+from mtf_imaging.engine.meshes.mesh_impl import ShardMeshImpl
+
+_PADDED_DIMENSIONS = 6
+
+
+@dataclasses.dataclass(frozen=True)
+class Step(abc.ABC):
+    """A step on the way from slices to widened slices.
+
+    Attributes:
+      exchanges: the exchanges of `widen`. `narrow` makes the same exchanges in the opposite direction.
+    """
+
+    exchanges: tuple[Exchange, ...] = dataclasses.field(default=(), kw_only=True)
+
+    @abc.abstractmethod
+    def widen(self, mesh: ShardMeshImpl, x: LaidOutTensor, fill: float) -> LaidOutTensor:
+        """Applies the step; voxels beyond the border of the whole tensor are `fill`."""
+
+    @abc.abstractmethod
+    def narrow(self, mesh: ShardMeshImpl, dx: LaidOutTensor) -> LaidOutTensor:
+        """Converts gradients of the result of `widen` to gradients of its argument; the adjoint for any fill."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Pad(Step):
+    """Pads slices along all margins at once."""
+
+    margins: tuple[Margin, ...]
+
+    def widen(self, mesh: ShardMeshImpl, x: LaidOutTensor, fill: float) -> LaidOutTensor:
+        return mesh.map_stacks(lambda stack: pad(stack, self.margins, fill), x)
+
+    def narrow(self, mesh: ShardMeshImpl, dx: LaidOutTensor) -> LaidOutTensor:
+        return mesh.map_stacks(lambda stack: _crop(stack, self.margins), dx)
+
+
+@dataclasses.dataclass(frozen=True)
+class Crop(Step):
+    """Cuts the margins off all slices."""
+
+    margins: tuple[Margin, ...]
+
+    def widen(self, mesh: ShardMeshImpl, x: LaidOutTensor, fill: float) -> LaidOutTensor:
+        return mesh.map_stacks(lambda stack: _crop(stack, self.margins), x)
+
+    def narrow(self, mesh: ShardMeshImpl, dx: LaidOutTensor) -> LaidOutTensor:
+        return mesh.map_stacks(lambda stack: pad(stack, self.margins, 0), dx)
+
+
+@dataclasses.dataclass(frozen=True)
+class Cut(Step):
+    """Cuts the voxels that the windows of each processor need, at positions that differ between processors."""
+
+    margin: Margin
+
+    def widen(self, mesh: ShardMeshImpl, x: LaidOutTensor, fill: float) -> LaidOutTensor:
+        length = self.margin.plan.length
+        return self._gather(mesh, x, lambda start: list(range(start, start + length)))
+
+    def narrow(self, mesh: ShardMeshImpl, dx: LaidOutTensor) -> LaidOutTensor:
+        """Puts gradients back at their positions in the widened slice, with zeros elsewhere."""
+        dim, length, width = self.margin.dim, self.margin.plan.length, self.margin.plan.width
+
+        def append_zero(stack: tf.Tensor) -> tf.Tensor:
+            folded = tf.reshape(stack, [-1, *stack.shape[dim + 1 :]])
+            padded = tf.pad(folded, [[0, 0], [0, 1]] + [[0, 0]] * (len(folded.shape) - 2))
+            return tf.reshape(padded, [*stack.shape[: dim + 1], *padded.shape[1:]])
+
+        dx = mesh.map_stacks(append_zero, dx)
+        return self._gather(
+            mesh, dx, lambda start: [r - start if 0 <= r - start < length else length for r in range(width)]
+        )
+
+    def _gather(self, mesh: ShardMeshImpl, x: LaidOutTensor, index_of: Callable[[int], list[int]]) -> LaidOutTensor:
+        """Gathers the voxels at positions `index_of(start)` of every slice."""
+        m = self.margin
+
+        def local(shard: Sequence[int], stack: tf.Tensor) -> tf.Tensor:
+            index = [index_of(m.plan.starts[at[m.axis]]) for at in mesh.grid.processor_coordinates(shard)]
+            return tf.gather(stack, index, axis=m.dim + 1, batch_dims=1)
+
+        return mesh.map_shards(local, x)
+
+
+def pad(stack: tf.Tensor, margins: Sequence[Margin], fill: float) -> tf.Tensor:
+    """Pads a stack along all margins at once.
+
+    TensorFlow's CPU kernel supports at most 6 dimensions. For more, the leading dimensions are joined.
+    """
+    margins = [m for m in margins if m.before or m.after]
+    if not margins:
+        return stack
+    first = min(m.dim for m in margins) + 1 if len(stack.shape) > _PADDED_DIMENSIONS else 1
+    folded = reshape(stack, [math.prod(stack.shape[:first]), *stack.shape[first:]])
+    pads = [[0, 0] for _ in folded.shape]
+    for m in margins:
+        pads[m.dim + 2 - first] = [m.before, m.after]
+    padded = portable.pad(folded, pads, constant(fill, stack.dtype))
+    return reshape(padded, [*stack.shape[:first], *padded.shape[1:]])
+
+
+def _crop(stack: tf.Tensor, margins: Sequence[Margin]) -> tf.Tensor:
+    """Cuts slices out of widened slices."""
+    begin, size = [0] * len(stack.shape), [-1] * len(stack.shape)
+    for m in margins:
+        begin[m.dim + 1], size[m.dim + 1] = m.before, m.size
+    return tf.slice(stack, begin, size)

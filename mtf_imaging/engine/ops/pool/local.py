@@ -1,0 +1,132 @@
+"""Pooling and its gradients on one device, for 1, 2 and 3 spatial dimensions.
+
+The pool operations call these functions on their slices, which are `[batch, spatial..., channels]`. TensorFlow has no
+float64 3D pools on the CPU, and TFLite has no 3D pools at all. For these, each tap of the window is read as a strided
+slice. TensorFlow has no 1D pools, so these get a second dimension of size 1 in front. On the CPU, pools of 16-bit
+dtypes are computed in float32: TensorFlow has no float16 3D pools there, and its other kernels add in 16 bits, which
+loses summands of large windows.
+"""
+
+import functools
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+
+import tensorflow as tf
+
+from mtf_imaging.engine.meshes.portable import is_portable
+
+
+def _around(values: Sequence[int]) -> list[int]:
+    return [1, *values, 1]
+
+
+def _taps(
+    shape: Sequence[int], ksize: Sequence[int], strides: Sequence[int]
+) -> Iterator[tuple[list[int], list[int], list[int]]]:
+    """Yields the (begin, end, strides) of the slice that each tap of a VALID window reads, in row-major order."""
+    outputs = [(n - k) // s + 1 for n, k, s in zip(shape[1:-1], ksize, strides)]
+    for tap in itertools.product(*(range(k) for k in ksize)):
+        end = [t + (o - 1) * s + 1 for t, o, s in zip(tap, outputs, strides)]
+        yield [0, *tap, 0], [shape[0], *end, shape[-1]], _around(strides)
+
+
+def _tap_values(x: tf.Tensor, ksize: Sequence[int], strides: Sequence[int]) -> list[tf.Tensor]:
+    return [tf.strided_slice(x, *tap) for tap in _taps(x.shape, ksize, strides)]
+
+
+def _add_taps(
+    shape: Sequence[int], ksize: Sequence[int], strides: Sequence[int], gradients: Iterable[tf.Tensor]
+) -> tf.Tensor:
+    """Returns the gradient of `_tap_values` with respect to `x`, which has the given shape."""
+    return tf.add_n(
+        [
+            tf.raw_ops.StridedSliceGrad(shape=list(shape), begin=begin, end=end, strides=step, dy=dy)
+            for (begin, end, step), dy in zip(_taps(shape, ksize, strides), gradients)
+        ]
+    )
+
+
+def _needs_taps(x: tf.Tensor, ksize: Sequence[int]) -> bool:
+    return len(ksize) == 3 and (x.dtype == tf.float64 or is_portable())
+
+
+def _needs_float32(dtype: tf.DType) -> bool:
+    return dtype.size == 2 and not tf.config.get_visible_devices("GPU")
+
+
+def max_pool(x: tf.Tensor, ksize: Sequence[int], strides: Sequence[int]) -> tf.Tensor:
+    """Returns the largest voxel of every VALID window."""
+    if len(ksize) == 1:
+        return tf.squeeze(max_pool(tf.expand_dims(x, 1), [1, *ksize], [1, *strides]), [1])
+    if _needs_float32(x.dtype):
+        return tf.cast(max_pool(tf.cast(x, tf.float32), ksize, strides), x.dtype)
+    if _needs_taps(x, ksize):
+        return functools.reduce(tf.maximum, _tap_values(x, ksize, strides))
+    fn = tf.raw_ops.MaxPool if len(ksize) == 2 else tf.raw_ops.MaxPool3D
+    return fn(input=x, ksize=_around(ksize), strides=_around(strides), padding="VALID")
+
+
+def _first_largest(x: tf.Tensor, ksize: Sequence[int], strides: Sequence[int]) -> Iterator[tf.Tensor]:
+    """Yields a mask for each tap: the windows in which the tap reads the first of the largest voxels."""
+    values = _tap_values(x, ksize, strides)
+    y = functools.reduce(tf.maximum, values)
+    taken = tf.zeros_like(y, tf.bool)
+    for value in values:
+        first = tf.logical_and(tf.equal(value, y), tf.logical_not(taken))
+        taken = tf.logical_or(taken, first)
+        yield first
+
+
+def max_pool_grad(x: tf.Tensor, dy: tf.Tensor, ksize: Sequence[int], strides: Sequence[int]) -> tf.Tensor:
+    """Returns the gradient with respect to `x`: the first of the largest voxels of a window gets its gradient."""
+    if len(ksize) == 1:
+        dx = max_pool_grad(tf.expand_dims(x, 1), tf.expand_dims(dy, 1), [1, *ksize], [1, *strides])
+        return tf.squeeze(dx, [1])
+    if _needs_float32(x.dtype):
+        # Without this dependency, TensorFlow merges this copy with the pool's copy, and keeps it until this gradient.
+        with tf.control_dependencies([dy]):
+            wide_x = tf.cast(x, tf.float32)
+        return tf.cast(max_pool_grad(wide_x, tf.cast(dy, tf.float32), ksize, strides), x.dtype)
+    if _needs_taps(x, ksize):
+        gradients = [tf.where(first, dy, tf.zeros_like(dy)) for first in _first_largest(x, ksize, strides)]
+        return _add_taps(x.shape, ksize, strides, gradients)
+    fn = tf.raw_ops.MaxPoolGrad if len(ksize) == 2 else tf.raw_ops.MaxPool3DGrad
+    # The pool is repeated next to its gradient, and TensorFlow merges equal nodes. TensorFlow uses oneDNN's gradient,
+    # which breaks ties in favor of the first voxel, only if it sees both operations.
+    y = max_pool(x, ksize, strides)
+    return fn(orig_input=x, orig_output=y, grad=dy, ksize=_around(ksize), strides=_around(strides), padding="VALID")
+
+
+def take_largest(x: tf.Tensor, values: tf.Tensor, ksize: Sequence[int], strides: Sequence[int]) -> tf.Tensor:
+    """Returns the value at the first of the largest voxels of each window of `x`: the adjoint of `max_pool_grad`."""
+    taps = zip(_first_largest(x, ksize, strides), _tap_values(values, ksize, strides), strict=True)
+    return tf.add_n([tf.where(first, value, tf.zeros_like(value)) for first, value in taps])
+
+
+def mean_pool(x: tf.Tensor, ksize: Sequence[int], strides: Sequence[int]) -> tf.Tensor:
+    """Returns the mean of every VALID window."""
+    if len(ksize) == 1:
+        return tf.squeeze(mean_pool(tf.expand_dims(x, 1), [1, *ksize], [1, *strides]), [1])
+    if _needs_float32(x.dtype):
+        return tf.cast(mean_pool(tf.cast(x, tf.float32), ksize, strides), x.dtype)
+    if _needs_taps(x, ksize):
+        values = _tap_values(x, ksize, strides)
+        return tf.add_n(values) / len(values)
+    return tf.nn.avg_pool(x, ksize, strides, "VALID")
+
+
+def mean_pool_grad(shape: Sequence[int], dy: tf.Tensor, ksize: Sequence[int], strides: Sequence[int]) -> tf.Tensor:
+    """Returns the gradient with respect to `x`, which has the given shape: the adjoint of `mean_pool`."""
+    if len(ksize) == 1:
+        dx = mean_pool_grad([shape[0], 1, *shape[1:]], tf.expand_dims(dy, 1), [1, *ksize], [1, *strides])
+        return tf.squeeze(dx, [1])
+    if _needs_float32(dy.dtype):
+        return tf.cast(mean_pool_grad(shape, tf.cast(dy, tf.float32), ksize, strides), dy.dtype)
+    if _needs_taps(dy, ksize):
+        taps = math.prod(ksize)
+        return _add_taps(shape, ksize, strides, [dy / taps] * taps)
+    args = {"grad": dy, "ksize": _around(ksize), "strides": _around(strides), "padding": "VALID"}
+    if len(ksize) == 2:
+        return tf.raw_ops.AvgPoolGrad(orig_input_shape=shape, **args)
+    return tf.raw_ops.AvgPool3DGrad(orig_input_shape=shape, **args)

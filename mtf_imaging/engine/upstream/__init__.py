@@ -1,0 +1,64 @@
+"""Lowers operations that mesh_tensorflow 0.1.21 lowers incorrectly, only under some layouts or not at all.
+
+`LOWERINGS` maps an operation class to the function that lowers it. It also contains `mtf.assign`, whose own lowering
+adds nodes that do nothing. All other operations, including `mtf_imaging.engine.ops`, have their own `lower` method.
+`EXCHANGES` maps an operation class to the function that returns its exchanges.
+"""
+
+from mtf_imaging.engine.compat import mtf
+from mtf_imaging.engine.reads import inner_operations, needed, reads
+from mtf_imaging.engine.upstream import (
+    assign,
+    broadcasting,
+    corrections,
+    depend,
+    names,
+    operands,
+    printing,
+    ranges,
+    reshape,
+    selections,
+    shift,
+    slicewise,
+    tensors,
+    top_k,
+    while_loop,
+    whole,
+)
+from mtf_imaging.engine.upstream.faults import layout_faults
+
+__all__ = ["COMBINING", "EXCHANGES", "LOWERINGS", "inner_operations", "layout_faults", "needed", "reads"]
+
+LOWERINGS = {
+    mtf.Assign: assign.lower,
+    mtf.ReshapeOperation: reshape.lower,
+    mtf.SlicewiseOperation: slicewise.lower,
+    mtf.GenericGradOperation: slicewise.lower_gradient,
+    mtf.Depend: depend.lower,
+    mtf.AddOperation: broadcasting.lower_binary,
+    mtf.BinaryOpWithBroadcasting: broadcasting.lower_binary,
+    mtf.BroadcastOperation: broadcasting.lower_broadcast,
+    mtf.EinsumOperation: broadcasting.lower_einsum,
+    mtf.MinMaxOperation: broadcasting.lower_binary,
+    mtf.PrintOperation: printing.lower,
+    mtf.RangeOperation: ranges.lower,
+    mtf.ReduceOperation: broadcasting.lower_reduction,
+    mtf.ScalarAddOperation: broadcasting.lower_scalar,
+    mtf.ScalarMultiplyOperation: broadcasting.lower_scalar,
+    mtf.TopKOperation: top_k.lower,
+    mtf.WhileLoopOperation: while_loop.lower,
+    **dict.fromkeys(whole.OPERATIONS, whole.lower),
+}
+EXCHANGES = {
+    mtf.ReshapeOperation: reshape.exchanges,
+    mtf.GenericGradOperation: slicewise.gradient_exchanges,
+    mtf.ShiftOperation: shift.exchanges,
+    mtf.TopKOperation: top_k.exchanges,
+    **dict.fromkeys(whole.OPERATIONS - {mtf.ShiftOperation}, whole.exchanges),
+}
+
+# Operations that combine every element of one input with elements of another.
+COMBINING = (mtf.EinsumOperation, selections.Gather, selections.Scatter)
+
+for module in (corrections, names, operands, selections, tensors, top_k, while_loop):
+    module.apply()

@@ -1,6 +1,0 @@
-"""Halo exchange: `widen` adds the voxels of neighbors to slices, and `narrow` is the adjoint of `widen`."""
-
-from mtf_imaging.meshes.halo.margin import Margin
-from mtf_imaging.meshes.halo.planning import exchanges, narrow, widen
-
-__all__ = ["Margin", "exchanges", "narrow", "widen"]

@@ -1,5 +1,0 @@
-"""Batch, instance and group norm."""
-
-from mtf_imaging.ops.norm.norms import batch_norm, group_norm, instance_norm
-
-__all__ = ["batch_norm", "group_norm", "instance_norm"]

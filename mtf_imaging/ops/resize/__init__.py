@@ -1,6 +1,0 @@
-"""Resizing by interpolation, and padding."""
-
-from mtf_imaging.ops.resize.padding import pad
-from mtf_imaging.ops.resize.resizing import resize1d, resize2d, resize3d
-
-__all__ = ["pad", "resize1d", "resize2d", "resize3d"]
