@@ -86,7 +86,7 @@ def test_labels_that_a_description_lacks_are_refused(tmp_path):
 @pytest.mark.parametrize("codes", CODES)
 @pytest.mark.parametrize("description", [LITS, ORGANS], ids=["ct", "mr"])
 def test_the_planes_of_a_file_equal_those_of_the_array(tmp_path, monkeypatch, codes, description):
-    monkeypatch.setattr("mtf_imaging.evaluation.case_report.display._SAMPLE", 200)  # every third voxel
+    monkeypatch.setattr("mtf_imaging.evaluation.case_report.image_planes._SAMPLE", 200)  # every third voxel
     store(tmp_path, 1, codes)
     path = tmp_path / "volume-1.nii.gz"
     image = open_volume(path) if description is LITS else open_image_source([path], description)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from mtf_imaging.errors import ConfigError, DataError
-from mtf_imaging.evaluation.pairs.in_thread import in_thread
 from mtf_imaging.evaluation.pairs.pairs import Pair, find_pairs
+from mtf_imaging.evaluation.pairs.running import in_thread
 from mtf_imaging.evaluation.pairs.score_pairs import score_pair, score_pairs
 from mtf_imaging.evaluation.pairs.volumes import add_volumes
 from mtf_imaging.files.case_errors import case_errors

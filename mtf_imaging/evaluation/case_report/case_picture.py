@@ -7,8 +7,7 @@ import numpy as np
 
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.images.sources import VoxelSource
-from mtf_imaging.evaluation.case_report.display import shows_ct
-from mtf_imaging.evaluation.case_report.image_planes import read_planes
+from mtf_imaging.evaluation.case_report.image_planes import read_planes, shows_ct
 from mtf_imaging.evaluation.case_report.planes import Plane, find_focus, shown_planes
 from mtf_imaging.evaluation.report.colors import mask_colors
 from mtf_imaging.evaluation.scoring.voxels import Voxels

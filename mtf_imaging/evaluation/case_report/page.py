@@ -8,18 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
-from mtf_imaging.evaluation.case_report import case_table, mask_tables, pictures, plots, summary_tables
-from mtf_imaging.evaluation.case_report.display import shows_ct
+from mtf_imaging.evaluation.case_report import case_table, pictures, plots, summary_tables
+from mtf_imaging.evaluation.case_report.image_planes import shows_ct
 from mtf_imaging.evaluation.case_report.overlay import Overlays
 from mtf_imaging.evaluation.mask_rules.choice import NO_RULES, RulesReport
-from mtf_imaging.evaluation.report.cells import shown, titled_table
 from mtf_imaging.evaluation.report.colors import mask_classes, mask_colors, mask_style
 from mtf_imaging.evaluation.report.distribution import Dot, distribution
 from mtf_imaging.evaluation.report.markup import Markup, join, tag
-from mtf_imaging.evaluation.report.shell import counted, fill, package_text, page_html
+from mtf_imaging.evaluation.report.shell import fill, package_text, page_html
+from mtf_imaging.evaluation.report.tables import shown, titled_table
 from mtf_imaging.evaluation.scoring.case import CaseScore
 from mtf_imaging.evaluation.scoring.metrics import metrics_dict
 from mtf_imaging.files.atomic import write_bytes
+from mtf_imaging.plain_text import counted
 
 
 def write_report(
@@ -73,6 +74,8 @@ def report_html(
         "cases": case_table.case_table(scores, rows, description),
         "without_ct": _without_image(overlays, "CT" if shows_ct(description) else "image"),
         "pictures": join(*sections),
+        "overview": summary_tables.overview(metrics, description),
+        "measures": summary_tables.measure_tables(metrics, description),
     }
     if description.rules == LITS_RULES:
         heading = "Liver and lesion segmentation"
@@ -89,9 +92,7 @@ def report_html(
 def _lits_parts(scores: list[CaseScore], metrics: dict) -> dict[str, Markup]:
     """Returns the parts of the LiTS page, by name in the template."""
     return {
-        "overview": summary_tables.overview(metrics),
-        "official": summary_tables.official(metrics),
-        "our_measures": summary_tables.our_measures(metrics),
+        "official": summary_tables.official_tables(metrics),
         "scatter": plots.scatter(scores, "lesion"),
         "legend": plots.legend(),
     }
@@ -107,8 +108,6 @@ def _mask_parts(scores: list[CaseScore], metrics: dict, description: Description
     gray_values = "windowed from -160 to 240 HU" if shows_ct(description) else "from the 0.5th percentile to the 99.5th"
     return {
         "masks": ", ".join(description.masks),
-        "overview": mask_tables.mask_overview(metrics, description),
-        "tables": mask_tables.mask_tables(metrics, description),
         "tolerance": f"{metrics['surface_tolerance_mm']:g}",
         "scatters": join(*scatters),
         "channel": tag("span", description.channels[0]),

@@ -16,13 +16,13 @@ from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.case_report.case_picture import write_picture
 from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup
-from mtf_imaging.evaluation.mask_rules.choice import RulesReport
-from mtf_imaging.evaluation.mask_rules.choosing import choose_rules, parallel_run
-from mtf_imaging.evaluation.mask_rules.stored import save_rules
-from mtf_imaging.evaluation.pairs.in_thread import in_thread
+from mtf_imaging.evaluation.mask_rules.choice import RulesReport, save_rules
+from mtf_imaging.evaluation.mask_rules.choosing import choose_rules
 from mtf_imaging.evaluation.pairs.pairs import Pair
+from mtf_imaging.evaluation.pairs.rules import Scoring
+from mtf_imaging.evaluation.pairs.running import in_thread, parallel_run
 from mtf_imaging.evaluation.pairs.score_pairs import score_pairs, write_scores
-from mtf_imaging.evaluation.scoring.case import TOLERANCE_MM, CaseScore, check_tolerance
+from mtf_imaging.evaluation.scoring.case import TOLERANCE_MM, CaseScore
 from mtf_imaging.evaluation.scoring.compact_labels import read_compact
 from mtf_imaging.evaluation.scoring.overlap import check_scored, dice_text, label_overlaps
 from mtf_imaging.files.case_errors import CaseFaults
@@ -87,7 +87,7 @@ def evaluate(
       ConfigError: another process is writing to the output folder, the tolerance is not positive, or `cleanup` has
           liver rules for other labels.
     """
-    check_tolerance(surface_tolerance)
+    scoring = Scoring(description, known, surface_tolerance)
     cleanup = AS_FOUND if store_rules else cleanup.resolve(description)
     output_dir, provenance = Path(output_dir), provenance or Provenance()
     if cases is None:
@@ -124,11 +124,10 @@ def evaluate(
                 yield pair
 
     with writing_to(output_dir, PREDICTIONS, PICTURES):
-        options = description, surface_tolerance, faults
-        scored = score_pairs(pairs(), len(cases), in_thread, "evaluate", progress, known, *options)
+        scored = score_pairs(pairs(), len(cases), in_thread, "evaluate", scoring, progress, faults)
         rules = RulesReport(tuple(cleanup.names))
         if store_rules is not None:
-            choice = choose_rules(written, parallel_run(), known, description=description)
+            choice = choose_rules(written, parallel_run(), scoring)
             save_rules(store_rules, choice)
             rules = RulesReport(choice=choice)
         return write_scores(output_dir, scored, progress, description, provenance, rules)

@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterator
 
 from mtf_imaging.engine.program.memory import format_bytes
+from mtf_imaging.plain_text import text_table
 from mtf_imaging.planner.bench.model import Bench
 from mtf_imaging.planner.render.recipe_text import format_seconds, recipe_table
 
@@ -41,14 +42,7 @@ def _machine(bench):
 def _table(bench):
     lines = [_HEAD, *(_line(bench, row) for row in bench.rows if row.error is None)]
     if len(lines) > 1:
-        widths = [max(len(line[column]) for line in lines) for column in range(len(_HEAD))]
-        aligned = [f"<{widths[0]}", *(f">{width}" for width in widths[1:])]
-        shown = ["  ".join(map(format, line, aligned)) for line in lines]
-        titles = {2: "measured", 7: "modeled", 10: "model / measured"}
-        title_line = ""
-        for column, title in titles.items():
-            title_line = title_line.ljust(sum(widths[:column]) + 2 * column) + title
-        yield from [title_line, *shown]
+        yield from text_table(lines, titles={2: "measured", 7: "modeled", 10: "model / measured"})
     for row in bench.rows:
         if row.error is not None:
             yield f"{row.setup.name}: not measured: {_first_line(row.error)}"
