@@ -13,7 +13,8 @@ from collections.abc import Iterable, Sequence
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.mask_rules.choice import Choice, Dice
-from mtf_imaging.evaluation.mask_rules.rule import INSIDE, KINDS, LARGEST, MIN_VOLUME, Rule, make_rule
+from mtf_imaging.evaluation.mask_rules.components import INSIDE, KINDS, LARGEST, MIN_VOLUME
+from mtf_imaging.evaluation.mask_rules.rule import Rule, make_rule
 from mtf_imaging.evaluation.mask_rules.tables import CaseTables, case_tables
 from mtf_imaging.evaluation.pairs.pairs import Pair
 from mtf_imaging.evaluation.pairs.rules import Scoring
