@@ -41,28 +41,6 @@ def write_report(
       provenance: the provenance of the scores, see `Provenance.as_json`; None for none.
       rules: the rules that were applied to the predictions, or chosen on them.
     """
-    page = report_html(scores, overlays, description, provenance, rules)
-    write_bytes(Path(output_dir) / "report.html", page.encode())
-
-
-def report_html(
-    scores: list[CaseScore],
-    overlays: list[Overlays],
-    description: Description = LITS,
-    provenance: Mapping[str, Any] | None = None,
-    rules: RulesReport = NO_RULES,
-) -> str:
-    """Returns the text of the page, which `shell.html` frames.
-
-    The template is `report.html` for the LiTS rules, and `report_any.html` for any labels.
-
-    Args:
-      scores: the scores of one or more cases.
-      overlays: the overlays of the same cases.
-      description: the meaning of the labels and channels, and the scoring rules.
-      provenance: the provenance of the scores, see `Provenance.as_json`; None for none.
-      rules: the rules that were applied to the predictions, or chosen on them.
-    """
     metrics = metrics_dict(scores, description)
     rows = case_table.case_rows(scores, metrics, description)
     order = case_table.worst_first(rows, description)
@@ -78,15 +56,16 @@ def report_html(
         "measures": summary_tables.measure_tables(metrics, description),
     }
     if description.rules == LITS_RULES:
-        heading = "Liver and lesion segmentation"
+        template, parts = "report.html", parts | _lits_parts(scores, metrics)
+        heading, style = "Liver and lesion segmentation", ""
         lead = f"{count}. The figures below are the official scores of the LiTS challenge."
-        main = fill("report.html", __package__, **parts, **_lits_parts(scores, metrics))
-        main += _rules_section(rules)
-        return page_html(count=count, heading=heading, lead=lead, main=main, provenance=provenance)
-    main = fill("report_any.html", __package__, **parts, **_mask_parts(scores, metrics, description))
-    style = f"\n{package_text('report_any.css')}{mask_style(description)}"
-    frame = {"count": count, "heading": "Segmentation report", "lead": f"{count}.", "style": style}
-    return page_html(**frame, main=main + _rules_section(rules), provenance=provenance)
+    else:
+        template, parts = "report_any.html", parts | _mask_parts(scores, metrics, description)
+        heading, style = "Segmentation report", f"\n{package_text('report_any.css')}{mask_style(description)}"
+        lead = f"{count}."
+    main = fill(template, __package__, **parts) + _rules_section(rules)
+    page = page_html(count=count, heading=heading, lead=lead, main=main, style=style, provenance=provenance)
+    write_bytes(Path(output_dir) / "report.html", page.encode())
 
 
 def _lits_parts(scores: list[CaseScore], metrics: dict) -> dict[str, Markup]:
@@ -107,7 +86,6 @@ def _mask_parts(scores: list[CaseScore], metrics: dict, description: Description
     )
     gray_values = "windowed from -160 to 240 HU" if shows_ct(description) else "from the 0.5th percentile to the 99.5th"
     return {
-        "masks": ", ".join(description.masks),
         "tolerance": f"{metrics['surface_tolerance_mm']:g}",
         "scatters": join(*scatters),
         "channel": tag("span", description.channels[0]),

@@ -24,7 +24,7 @@ def parallel_run(workers: int | None = None) -> Run:
     return functools.partial(in_parallel, workers=workers or default_workers(_WORKER_BYTES))
 
 
-def attempt(function: Callable[..., Any], pair: Any, **options: Any) -> Any:
+def attempt(function: Callable[..., Any], pair: object, **options: object) -> Any:
     """Calls a function on a case; returns the error of a case that cannot be used, so that the others are computed."""
     try:
         return function(pair, **options)

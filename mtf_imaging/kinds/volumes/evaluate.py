@@ -14,7 +14,7 @@ from mtf_imaging.data.reading.open_sources import open_mask
 from mtf_imaging.data.records.conversion import case_geometries
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.errors import DataError
-from mtf_imaging.evaluation.case_report.case_picture import write_picture
+from mtf_imaging.evaluation.case_report.case_picture import picture_pixels
 from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup
 from mtf_imaging.evaluation.mask_rules.choice import RulesReport, save_rules
 from mtf_imaging.evaluation.mask_rules.choosing import choose_rules
@@ -32,7 +32,7 @@ from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.reading import memory_named
 from mtf_imaging.files.run_folder import check_no_run
 from mtf_imaging.kinds.networks import is_alone
-from mtf_imaging.kinds.output import PICTURES, PREDICTIONS, check_kept, check_predictions
+from mtf_imaging.kinds.output import PICTURES, PREDICTIONS, check_kept, check_predictions, write_picture
 from mtf_imaging.kinds.volumes.segment.images import find_cases_of, open_case
 from mtf_imaging.kinds.volumes.segment.predict import PredictProbabilities, segment_source, write_segmentation
 
@@ -108,7 +108,8 @@ def evaluate(
             title = f"case {case.key}: Dice {dice_text(label_overlaps(written, reference, description))}"
             with contextlib.closing(source):
                 image, spacing = source.channels[0], source.geometry.spacing
-                write_picture(picture, image, reference, written, spacing, title, description)
+                pixels = picture_pixels(image, reference, written, spacing, title, description)
+            write_picture(picture, pixels)
         return Pair(case.key, prediction, case.labels, case.volume, case.channels)
 
     faults = CaseFaults(at_once=not is_alone())

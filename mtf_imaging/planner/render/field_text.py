@@ -64,6 +64,11 @@ def prediction_lines(patch: PatchCost, hardware: Hardware | None) -> Iterator[st
         yield f"  {name:{width}}  {_prediction(prediction, hardware)}"
 
 
+def room(hardware: Hardware) -> str:
+    """Returns the usable memory of a device, such as "75% of h200's 131.0 GiB"."""
+    return f"{hardware.usable:.0%} of {hardware.name}'s {format_bytes(int(hardware.memory))}"
+
+
 def _patch_line(patch: PatchCost) -> str:
     sizes, image = (" x ".join(map(str, grid)) for grid in (patch.patch, patch.image))
     windows = counted(patch.windows, "window")
@@ -77,6 +82,4 @@ def _prediction(prediction: Prediction | None, hardware: Hardware | None) -> str
     if hardware is None or prediction.seconds is None:
         return text
     fits = "fits" if prediction.fits else "does not fit"
-    seconds = format_seconds(prediction.seconds)
-    room = f"{hardware.usable:.0%} of {hardware.name}'s {format_bytes(int(hardware.memory))}"
-    return f"{seconds}, {text}: {fits} in {room}"
+    return f"{format_seconds(prediction.seconds)}, {text}: {fits} in {room(hardware)}"

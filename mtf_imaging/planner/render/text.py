@@ -9,7 +9,7 @@ from mtf_imaging.planner.cost.explained import Explained
 from mtf_imaging.planner.cost.plan import OpCost, Plan
 from mtf_imaging.planner.cost.step_time import traffic_totals
 from mtf_imaging.planner.cost.uneven import LIMIT
-from mtf_imaging.planner.render.field_text import field_lines, prediction_lines
+from mtf_imaging.planner.render.field_text import field_lines, prediction_lines, room
 from mtf_imaging.planner.render.recipe_text import format_seconds, recipe_lines
 
 _MOST_SPLITS = 8
@@ -205,9 +205,8 @@ def _memory_line(explained, name, plan, paint):
     fits = explained.fits(plan)
     if fits is None:
         return line
-    hardware = explained.hardware
-    room = f"{hardware.usable:.0%} of {hardware.name}'s {format_bytes(int(hardware.memory))}"
-    return line + (paint(f": fits in {room}", _GREEN) if fits else paint(f": does not fit in {room}", _RED))
+    place = room(explained.hardware)
+    return line + (paint(f": fits in {place}", _GREEN) if fits else paint(f": does not fit in {place}", _RED))
 
 
 def _largest(plan):
