@@ -16,7 +16,7 @@ from mtf_imaging.evaluation.report.distribution import MAX_DOTS, Dot, distributi
 from mtf_imaging.evaluation.report.tables import shown
 from mtf_imaging.kinds.volumes.evaluate import evaluate
 from tests.evaluation.html_tree import parse
-from tests.evaluation.test_evaluate import GRID, HU_OF_LABEL, oracle, store
+from tests.evaluation.oracle import GRID, HU_OF_LABEL, oracle, store
 from tests.scores import without_provenance
 
 SHAPE = (20, 16, 12)

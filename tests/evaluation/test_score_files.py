@@ -24,7 +24,7 @@ from mtf_imaging.evaluation.scoring import compact_labels
 from mtf_imaging.evaluation.scoring.case import score_case
 from mtf_imaging.evaluation.scoring.compact_labels import CompactLabels, read_compact
 from tests.evaluation.descriptions import ORGANS
-from tests.evaluation.test_evaluate import store
+from tests.evaluation.oracle import store
 
 CODES = ("RAS", "LPS", "SAL", "PIR")
 

@@ -19,7 +19,7 @@ from mtf_imaging.files.case_errors import case_errors
 from mtf_imaging.files.output_folder import writing_to
 from mtf_imaging.files.workers import in_parallel
 from tests import waiting
-from tests.evaluation.test_evaluate import store
+from tests.evaluation.oracle import store
 
 
 def store_pairs(folder, *numbers):
