@@ -121,7 +121,7 @@ def test_components_have_the_numbers_of_the_whole_mask(thickness, num_voxels, sm
         if first and second:
             shared[first - 1, second - 1] += 1
     np.testing.assert_array_equal(pair.shared, shared)
-    assert pair.num_predicted == count
+    assert pair.prediction.count == count
 
 
 @st.composite

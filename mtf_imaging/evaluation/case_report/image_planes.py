@@ -18,11 +18,6 @@ _PERCENTILES = (0.5, 99.5)  # for other images; excludes the few brightest voxel
 _SAMPLE = 1 << 20  # approximate number of voxels that determine the percentiles
 
 
-def shown_channel(image: np.ndarray) -> np.ndarray:
-    """Returns the channel to show of an image `[x, y, z]` or `[x, y, z, channels]`: the first one."""
-    return image[..., 0] if image.ndim == 4 else image
-
-
 def sample_step(shape: tuple[int, ...]) -> int:
     """Returns the distance, in voxels along each axis, between the voxels that determine the range of an image."""
     return max(1, round((math.prod(shape) / _SAMPLE) ** (1 / len(shape))))
@@ -98,7 +93,7 @@ def read_planes(image: np.ndarray | VoxelSource, point: Point, description: Desc
       DataError: the source's file cannot be used.
     """
     if isinstance(image, np.ndarray):
-        channel = shown_channel(image)
+        channel = image[..., 0] if image.ndim == 4 else image
         cuts = (channel[_cut(channel.shape, axis, index)] for axis, index in enumerate(point))
         return ImagePlanes(channel.shape, point, tuple(cuts), display_range(channel, description))
     shape = image.geometry.shape

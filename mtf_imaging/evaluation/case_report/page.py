@@ -45,7 +45,10 @@ def write_report(
     rows = case_table.case_rows(scores, metrics, description)
     order = case_table.worst_first(rows, description)
     sections = [pictures.case_section(n + 1, scores[n], overlays[n], description) for n in order]
-    figures = (tag("figure", distribution(_dots(scores, mask), mask), class_="half") for mask in description.masks)
+    figures = []
+    for mask in description.masks:
+        dots = [Dot(case.key, case.overlaps[mask].dice, f"#c{n + 1}") for n, case in enumerate(scores)]
+        figures.append(tag("figure", distribution(dots, mask), class_="half"))
     count = counted(len(scores), "case")
     parts = {
         "by_case": join(*figures),
@@ -104,10 +107,6 @@ def _mask_boxes(description: Description) -> Markup:
         box = tag("input", type="checkbox", checked=True, data_hides=classes[mask])
         boxes.append(tag("label", box, swatch, mask))
     return join(*boxes)
-
-
-def _dots(scores: list[CaseScore], mask: str) -> list[Dot]:
-    return [Dot(case.key, case.overlaps[mask].dice, f"#c{number + 1}") for number, case in enumerate(scores)]
 
 
 def _without_image(overlays: list[Overlays], image: str) -> str:

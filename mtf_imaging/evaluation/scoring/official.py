@@ -76,8 +76,8 @@ def official_case(
     detections = {iou: detect_lesions(components, iou) for iou in _DETECTION}
     return OfficialCase(
         detected={iou: detection.count for iou, detection in detections.items()},
-        num_predicted=components.num_predicted,
-        num_reference=components.num_reference,
+        num_predicted=components.prediction.count,
+        num_reference=components.reference.count,
         lesions=_lesion_scores(components, detections[0.5], spacing),
         liver=_scores(liver, liver_distances),
         overlaps={"liver": liver, "lesion": overlaps["lesion"]},

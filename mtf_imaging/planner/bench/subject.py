@@ -83,7 +83,10 @@ class MeasuredStep:
         (self._batch,) = step.split(iter([{**random_batch(step.inputs, step.seed), "cases": ()}]))
         del self._batch["cases"]
         self.devices = list(self._step.network.mesh_impl.devices)
-        self.moved = sum(times * _moved(program) for program, times in self._step.calls)
+        self.moved = 0
+        for program, times in self._step.calls:
+            mesh = program.mesh_impl
+            self.moved += times * sum(exchange.sent_by_all(mesh.grid.mesh) for exchange in mesh.exchanged)
 
     @property
     def held(self) -> int:
@@ -98,11 +101,6 @@ class MeasuredStep:
     def take(self) -> float:
         """Runs a step and returns the loss before the update."""
         return float(self._step(**self._batch)["loss"].numpy())
-
-
-def _moved(program):
-    mesh = program.mesh_impl
-    return sum(exchange.sent_by_all(mesh.grid.mesh) for exchange in mesh.exchanged)
 
 
 def random_batch(inputs: Inputs, seed: int) -> dict[str, np.ndarray]:

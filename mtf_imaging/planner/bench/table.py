@@ -1,7 +1,7 @@
 """Measured and modeled values of a bench as a table and as a dict."""
 
 import dataclasses
-import math
+import statistics
 from collections.abc import Iterator
 
 from mtf_imaging.engine.program.memory import format_bytes
@@ -89,8 +89,8 @@ def _notes(bench) -> Iterator[str]:
     )
     yield "tensors: memory of tensors, as reported by TensorFlow; moved: bytes that all processors exchange in a step"
     shares = [bench.error(row) for row in measured]
-    means = {what: _geometric_mean([share[what] for share in shares if share[what]]) for what in shares[0]}
-    averages = ", ".join(f"{what} {mean:.2f}" for what, mean in means.items() if mean)
+    stated = {what: [share[what] for share in shares if share[what]] for what in shares[0]}
+    averages = ", ".join(f"{what} {statistics.geometric_mean(each):.2f}" for what, each in stated.items() if each)
     yield f"model / measured, mean of all setups: {averages}"
     for row in filter(_uneven, measured):
         splits = ", ".join(map(str, _uneven(row)))
@@ -98,10 +98,6 @@ def _notes(bench) -> Iterator[str]:
     if len(measured) > 1 and bench.equal:
         loss, norm = measured[0].loss, measured[0].gradient_norm
         yield f"all setups agree: first loss {loss:.7g}, gradient norm {norm:.4g}"
-
-
-def _geometric_mean(values):
-    return math.exp(sum(map(math.log, values)) / len(values)) if values else None
 
 
 def as_dict(bench: Bench) -> dict:
