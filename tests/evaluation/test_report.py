@@ -1,7 +1,6 @@
 """`report.html`: complete numbers and cases, no external resources, and reproducible bytes."""
 
 import csv
-import json
 import logging
 import re
 
@@ -64,16 +63,6 @@ def scored(tmp_path_factory):
     folder = write_cases(tmp_path_factory.mktemp("report"), CASES, with_ct=True)
     score_folders(folder / "r", folder / "p", folder / "out", 1, progress=False, volume_dir=folder / "ct")
     return folder / "out"
-
-
-@pytest.fixture(scope="module")
-def page(scored):
-    return parse((scored / "report.html").read_text())
-
-
-@pytest.fixture(scope="module")
-def metrics(scored):
-    return json.loads((scored / "metrics.json").read_text())
 
 
 def rows_of(page):
