@@ -3,7 +3,6 @@
 import ast
 import functools
 import importlib.util
-from pathlib import Path
 from types import ModuleType
 
 from mtf_imaging.evaluation.export import segment
@@ -65,8 +64,7 @@ def _from_package(node: ast.AST) -> bool:
 
 @functools.cache
 def _source(module: str) -> str:
-    spec = importlib.util.find_spec(module)
-    return Path(spec.origin).read_text("utf-8")
+    return importlib.util.find_spec(module).loader.get_source(module)
 
 
 @functools.cache
