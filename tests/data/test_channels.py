@@ -136,7 +136,7 @@ def test_other_numbers_of_channels_are_refused(tmp_path, store):
     single = store(tmp_path / "a_0000.nii", values(0))
     with pytest.raises(DataError, match=r"a_0000\.nii: has 1 channel\(s\) .*, but 2 are needed: FLAIR, T1w"):
         read_image([single], BRAIN)
-    with pytest.raises(DataError, match=r"a\.nii: has 3 channel\(s\) .*, but dataset.json names 1: T1w"):
+    with pytest.raises(DataError, match=r"a\.nii: has 3 channel\(s\) .*, but 1 are needed: T1w"):
         read_image([single, path], BRAIN)
     with pytest.raises(DataError, match=r"a_0000\.nii: this image has 3 files, but dataset\.json names 2 channels"):
         read_image([single] * 3, BRAIN)
