@@ -140,7 +140,9 @@ def test_other_numbers_of_channels_are_refused(tmp_path, store):
         read_image([single, path], BRAIN)
     with pytest.raises(DataError, match=r"a_0000\.nii: this image has 3 files, but dataset\.json names 2 channels"):
         read_image([single] * 3, BRAIN)
-    with pytest.raises(DataError, match=r"a\.nii: shape \(7, 6, 5, 3\) is not a single 3-D volume"):
+    with pytest.raises(
+        DataError, match=r"a\.nii: has 3 channel\(s\) of shape \(7, 6, 5\), but 1 are needed: a single volume"
+    ):
         read_volume(path)  # LiTS has one channel
 
 
