@@ -2,14 +2,13 @@
 
 from pathlib import Path
 
-import nibabel
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from mtf_imaging.data.description.description import LITS
-from mtf_imaging.data.formats.nifti.stored_values import StoredValues
 from mtf_imaging.data.images.repairs import FiniteRepair, HounsfieldRepair
+from mtf_imaging.data.images.stored import Planes, Stored
 from mtf_imaging.data.intensities import tensors
 from mtf_imaging.data.intensities.schemes import KINDS, WINDOW, Intensity, apply_intensities
 from mtf_imaging.data.intensities.statistics import channel_statistics
@@ -105,7 +104,7 @@ def test_values_are_repaired_as_in_files():
     values[0, :5, 0] = np.array([np.nan, np.inf, -np.inf, 4e4, -1024.5])[:, None]
     run = tf.function(lambda x: repairs.repair_values(x, ("CT", "T1")))
     found = run(tf.constant(values)).numpy()
-    stored = [StoredValues(nibabel.Nifti1Image(values[..., channel], np.eye(4)), Path("image")) for channel in range(2)]
+    stored = [Stored(Path("image"), (5, 6, 7), values.dtype, Planes)] * 2
     np.testing.assert_array_equal(found[..., 0], HounsfieldRepair(stored[0])(values[..., 0]))
     np.testing.assert_array_equal(found[..., 1], FiniteRepair(stored[1], "T1")(values[..., 1]))
 

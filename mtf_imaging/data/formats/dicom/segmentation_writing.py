@@ -2,7 +2,7 @@
 
 import contextlib
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from mtf_imaging.data.formats.dicom.label_codes import Code, LabelCodes, segment_name
-from mtf_imaging.data.formats.dicom.library import import_pydicom
+from mtf_imaging.data.formats.dicom.segmentation_reading import PARAMETER
 from mtf_imaging.data.formats.dicom.series import DicomGeometry
 from mtf_imaging.data.formats.label_slabs import numbered_slabs
+from mtf_imaging.data.formats.packages import import_highdicom, import_pydicom
 from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.listing.dicom_files import first_dicom_file
 from mtf_imaging.data.listing.image_formats import is_zarr
@@ -20,52 +21,25 @@ from mtf_imaging.errors import DataError
 from mtf_imaging.files.atomic import atomic_path
 from mtf_imaging.files.provenance.package import NAME
 from mtf_imaging.files.provenance.provenance import Provenance
-from mtf_imaging.files.reading import reading_named
+from mtf_imaging.files.reading import Fault, damage_named
 
-INSTALL = 'pip install "mtf-imaging[dicom-seg]"'
-PARAMETER = "provenance"  # the name of the only algorithm parameter
 _MOST_CHARACTERS = 10240 - len(f"{PARAMETER}=")  # of the DICOM type LT
 _UTF_8 = "ISO_IR 192"
 _SERIES_NUMBER = 900  # series from scanners have smaller numbers
 # Elements that DICOM-SEG copies from the series. DICOM requires the first group; the others may be empty.
 _NEEDED = ("FrameOfReferenceUID", "StudyInstanceUID", "SeriesInstanceUID", "SOPInstanceUID")
 _MAY_BE_EMPTY = (
-    "AccessionNumber",
-    "PatientBirthDate",
-    "PatientID",
-    "PatientName",
-    "PatientSex",
-    "ReferringPhysicianName",
-    "StudyDate",
-    "StudyID",
-    "StudyTime",
+    *("AccessionNumber", "PatientBirthDate", "PatientID", "PatientName", "PatientSex"),
+    *("ReferringPhysicianName", "StudyDate", "StudyID", "StudyTime"),
 )
 
 
-def import_highdicom(what: object) -> ModuleType:
-    """Returns the module highdicom, an optional dependency.
-
-    Args:
-      what: the file to write, for the message.
-
-    Raises:
-      DataError: highdicom is not installed.
-    """
-    try:
-        import highdicom
-    except ImportError as error:
-        raise DataError(
-            f"{what}: DICOM-SEG files need the package highdicom, which is not installed. Fix: run {INSTALL}"
-        ) from error
-    return highdicom
-
-
 def write_dicom_seg(
-    path: str | Path,
+    path: Path,
     slabs: Iterable[np.ndarray],
     geometry: Geometry,
+    provenance: Provenance | None,
     segments: Mapping[str, LabelCodes],
-    provenance: Provenance | None = None,
 ) -> None:
     """Writes a segmentation as one DICOM-SEG object, which refers to the files of its series.
 
@@ -81,16 +55,15 @@ def write_dicom_seg(
       slabs: the labels, uint8 `[x, y, z]` in canonical axes, in slabs of any thickness in the order of
         `geometry.plane_order`.
       geometry: geometry of the series.
-      segments: the codes of the labels 1, 2, ..., by label name.
       provenance: the provenance to store. Without it, only the package version is stored.
+      segments: the codes of the labels 1, 2, ..., by label name.
 
     Raises:
-      DataError: highdicom is missing; the volume is not a DICOM series, or its files lack required elements; or the
-          shapes of the labels and the volume differ.
+      DataError: highdicom is missing, the files of the series lack required elements, or the shapes of the labels and
+        the volume differ.
     """
     highdicom = import_highdicom(path)
-    if not isinstance(geometry, DicomGeometry):
-        raise _not_a_series(path, "the volume")
+    assert isinstance(geometry, DicomGeometry)  # see `check_series`
     stored = [geometry.to_stored(slab) for _, slab in numbered_slabs(path, slabs, geometry)]
     labels = np.ascontiguousarray(np.concatenate(stored, axis=2).transpose(2, 1, 0))  # [plane, row, column]
     del stored
@@ -122,7 +95,7 @@ def write_dicom_seg(
         file.save_as(temporary)
 
 
-def check_series(path: str | Path, volume: Path) -> None:
+def check_series(path: Path, volume: Path) -> None:
     """Checks that a segmentation can be written as DICOM-SEG, before it is computed.
 
     Args:
@@ -135,16 +108,12 @@ def check_series(path: str | Path, volume: Path) -> None:
     import_highdicom(path)
     first = first_dicom_file(volume) if volume.is_dir() and not is_zarr(volume) else None
     if first is None:
-        raise _not_a_series(path, str(volume))
+        raise DataError(
+            f"{path}: DICOM-SEG refers to the files of a DICOM series, but {volume} is not a DICOM series. "
+            "Fix: give the folder of the series, or another output_format.",
+            ["output_format"],
+        )
     read_headers([first])
-
-
-def _not_a_series(path: str | Path, volume: str) -> DataError:
-    return DataError(
-        f"{path}: DICOM-SEG refers to the files of a DICOM series, but {volume} is not a DICOM series. "
-        "Fix: give the folder of the series, or another output_format.",
-        ["output_format"],
-    )
 
 
 def read_headers(files: Sequence[Path]) -> list[Any]:
@@ -155,16 +124,11 @@ def read_headers(files: Sequence[Path]) -> list[Any]:
     """
     headers = []
     for path in files:
-        pydicom = import_pydicom(path)
-        with reading_named(path):
-            header = pydicom.dcmread(path, stop_before_pixels=True)
-        missing = [name for name in _NEEDED if not header.get(name)]
-        if missing:
-            raise DataError(
-                f"{path}: its header lacks {', '.join(missing)}, which DICOM-SEG refers to. Fix: give the original "
-                "series, or another output_format.",
-                ["output_format"],
-            )
+        with damage_named(path, "DICOM"):
+            header = import_pydicom(path).dcmread(path, stop_before_pixels=True)
+            if missing := [name for name in _NEEDED if not header.get(name)]:
+                what = f"its header lacks {', '.join(missing)}, which DICOM-SEG refers to"
+                raise Fault(what, "give the original series, or another output_format", ["output_format"])
         for name in _MAY_BE_EMPTY:
             if name not in header:
                 setattr(header, name, None)
@@ -208,7 +172,7 @@ def _descriptions(highdicom: ModuleType, segments: Mapping[str, LabelCodes], ori
 
 
 @contextlib.contextmanager
-def _quiet():
+def _quiet() -> Iterator[None]:
     """Silences highdicom's warning about segmentations without voxels, which are allowed."""
     log = logging.getLogger("highdicom")
     level = log.level

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from mtf_imaging.data.formats.itk.geometry import place_of
-from mtf_imaging.data.formats.itk.library import import_simpleitk
 from mtf_imaging.data.formats.label_slabs import numbered_slabs
+from mtf_imaging.data.formats.packages import import_simpleitk
 from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.listing.image_formats import METAIMAGE
 from mtf_imaging.data.listing.itk_headers import PROVENANCE_KEY
@@ -17,23 +17,12 @@ from mtf_imaging.files.provenance.provenance import Provenance
 
 
 def write_itk_labels(
-    path: str | Path, slabs: Iterable[np.ndarray], geometry: Geometry, provenance: Provenance | None = None
+    path: Path, slabs: Iterable[np.ndarray], geometry: Geometry, provenance: Provenance | None = None
 ) -> None:
-    """Writes a segmentation as compressed NRRD or MetaImage, in the position of its volume.
+    """Writes a compressed segmentation in the position of its volume; see `write_label_slabs`.
 
-    The write is atomic: the file gets its name only when it is complete. SimpleITK needs two copies of all labels in
-    memory: 2 bytes per voxel.
-
-    Args:
-      path: the .nrrd or .mha file to write or replace.
-      slabs: the labels, uint8 `[x, y, z]` in canonical axes, in slabs of any thickness in the order of
-        `geometry.plane_order`.
-      geometry: geometry of the volume.
-      provenance: the provenance to store in the header under `PROVENANCE_KEY`: a key/value pair of NRRD, or a field of
-        MetaImage, whose field Comment has the short form; None for none.
-
-    Raises:
-      DataError: SimpleITK is missing or cannot write the file, or the shapes of the labels and the volume differ.
+    SimpleITK needs two copies of all labels in memory: 2 bytes per voxel. The provenance is stored in the header under
+    `PROVENANCE_KEY`: a key/value pair of NRRD, or a field of MetaImage, whose field Comment has the short form.
     """
     simpleitk = import_simpleitk(path)
     labels = np.empty(geometry.stored_shape, np.uint8, order="F")
@@ -48,7 +37,7 @@ def write_itk_labels(
     image.SetDirection(place.direction)
     if provenance is not None:
         image.SetMetaData(PROVENANCE_KEY, provenance.text())
-        if METAIMAGE.stem(Path(path)) is not None:
+        if METAIMAGE.stem(path) is not None:
             image.SetMetaData("Comment", provenance.note)  # MetaIO limits this field to 255 characters
     with atomic_path(path) as temporary:
         try:
