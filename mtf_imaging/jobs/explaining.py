@@ -19,8 +19,8 @@ from mtf_imaging.planner.cost.prediction import WINDOW_STEP, PatchCost, Predicti
 from mtf_imaging.planner.cost.receptive_field import ReceptiveField, receptive_field
 from mtf_imaging.planner.cost.recipe import UNKNOWN_RECIPE, Recipe
 from mtf_imaging.planner.cost.uneven import LIMIT, Unevenness, better_sizes, growing_halos
-from mtf_imaging.planner.render.layout_picture import LayoutPicture
-from mtf_imaging.planner.search.candidates import BATCH
+from mtf_imaging.planner.render.picture_boxes import LayoutPicture
+from mtf_imaging.planner.search.search import BATCH
 from mtf_imaging.settings.planning import ExplainSettings, PlannedStepSettings
 from mtf_imaging.settings.setting import check_choice, check_count, takes
 from mtf_imaging.settings.values import check_price, parse_resolution

@@ -18,11 +18,11 @@ from mtf_imaging.kinds.volumes.segment.planning import plan_predictions
 from mtf_imaging.kinds.volumes.segment.predict import predict_cases
 from tests.data.dicom_folder import write_series
 from tests.data.zarr_image import plant_code, write_image
+from tests.evaluation.oracle import HU_OF_LABEL, oracle
 from tests.records import make_record
 from tests.scores import read_scores
 
 SHAPE = (9, 8, 7)
-HU_OF_LABEL = np.array([-400, 0, 400], np.int16)
 LPS_ORIGIN = (-3.0, 4.0, 20.0)
 AFFINE = nibabel.affines.from_matvec(np.diag([0.5, 0.75, 2.5]), (-1.0, -9.25, 20.0))  # of the canonical array
 
@@ -49,11 +49,6 @@ def write_zarr(path, array):
 
 
 WRITERS = {".nii.gz": write_nifti, ".ome.zarr": write_zarr, "": write_dicom}
-
-
-def oracle(image):
-    """Returns class probabilities for an image with window (-512, 512)."""
-    return np.exp(-np.abs(image * 1024 - 512 - HU_OF_LABEL) / 100)
 
 
 @pytest.fixture

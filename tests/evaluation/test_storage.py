@@ -10,7 +10,7 @@ from mtf_imaging.kinds.prediction_record import FILE, PredictionRecord
 from mtf_imaging.kinds.volumes.evaluate import evaluate
 from mtf_imaging.kinds.volumes.segment.planning import plan_predictions, prediction_files
 from mtf_imaging.kinds.volumes.segment.predict import predict_cases
-from tests.evaluation.test_evaluate import GRID, oracle, store
+from tests.evaluation.oracle import GRID, oracle, store
 from tests.storage import fill
 
 

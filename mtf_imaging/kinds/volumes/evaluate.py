@@ -14,15 +14,15 @@ from mtf_imaging.data.reading.open_sources import open_mask
 from mtf_imaging.data.records.conversion import case_geometries
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.errors import DataError
-from mtf_imaging.evaluation.case_report.case_picture import write_picture
+from mtf_imaging.evaluation.case_report.case_picture import picture_pixels
 from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup
-from mtf_imaging.evaluation.mask_rules.choice import RulesReport
-from mtf_imaging.evaluation.mask_rules.choosing import choose_rules, parallel_run
-from mtf_imaging.evaluation.mask_rules.stored import save_rules
-from mtf_imaging.evaluation.pairs.in_thread import in_thread
+from mtf_imaging.evaluation.mask_rules.choice import RulesReport, save_rules
+from mtf_imaging.evaluation.mask_rules.choosing import choose_rules
 from mtf_imaging.evaluation.pairs.pairs import Pair
+from mtf_imaging.evaluation.pairs.rules import Scoring
+from mtf_imaging.evaluation.pairs.running import in_thread, parallel_run
 from mtf_imaging.evaluation.pairs.score_pairs import score_pairs, write_scores
-from mtf_imaging.evaluation.scoring.case import TOLERANCE_MM, CaseScore, check_tolerance
+from mtf_imaging.evaluation.scoring.case import TOLERANCE_MM, CaseScore
 from mtf_imaging.evaluation.scoring.compact_labels import read_compact
 from mtf_imaging.evaluation.scoring.overlap import check_scored, dice_text, label_overlaps
 from mtf_imaging.files.case_errors import CaseFaults
@@ -32,7 +32,7 @@ from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.reading import memory_named
 from mtf_imaging.files.run_folder import check_no_run
 from mtf_imaging.kinds.networks import is_alone
-from mtf_imaging.kinds.output import PICTURES, PREDICTIONS, check_kept, check_predictions
+from mtf_imaging.kinds.output import PICTURES, PREDICTIONS, check_kept, check_predictions, write_picture
 from mtf_imaging.kinds.volumes.segment.images import find_cases_of, open_case
 from mtf_imaging.kinds.volumes.segment.predict import PredictProbabilities, segment_source, write_segmentation
 
@@ -87,7 +87,7 @@ def evaluate(
       ConfigError: another process is writing to the output folder, the tolerance is not positive, or `cleanup` has
           liver rules for other labels.
     """
-    check_tolerance(surface_tolerance)
+    scoring = Scoring(description, known, surface_tolerance)
     cleanup = AS_FOUND if store_rules else cleanup.resolve(description)
     output_dir, provenance = Path(output_dir), provenance or Provenance()
     if cases is None:
@@ -108,7 +108,8 @@ def evaluate(
             title = f"case {case.key}: Dice {dice_text(label_overlaps(written, reference, description))}"
             with contextlib.closing(source):
                 image, spacing = source.channels[0], source.geometry.spacing
-                write_picture(picture, image, reference, written, spacing, title, description)
+                pixels = picture_pixels(image, reference, written, spacing, title, description)
+            write_picture(picture, pixels)
         return Pair(case.key, prediction, case.labels, case.volume, case.channels)
 
     faults = CaseFaults(at_once=not is_alone())
@@ -124,11 +125,10 @@ def evaluate(
                 yield pair
 
     with writing_to(output_dir, PREDICTIONS, PICTURES):
-        options = description, surface_tolerance, faults
-        scored = score_pairs(pairs(), len(cases), in_thread, "evaluate", progress, known, *options)
+        scored = score_pairs(pairs(), len(cases), in_thread, "evaluate", scoring, progress, faults)
         rules = RulesReport(tuple(cleanup.names))
         if store_rules is not None:
-            choice = choose_rules(written, parallel_run(), known, description=description)
+            choice = choose_rules(written, parallel_run(), scoring)
             save_rules(store_rules, choice)
             rules = RulesReport(choice=choice)
         return write_scores(output_dir, scored, progress, description, provenance, rules)

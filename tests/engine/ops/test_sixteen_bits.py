@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.planner.bench.memory import tensors_above
+from mtf_imaging.planner.bench.subject import tensors_above
 from tests.engine.ops import partial_sums
 
 mtf = mi.mtf

@@ -3,9 +3,9 @@
 import base64
 from collections.abc import Iterable
 
-from mtf_imaging.evaluation.report.cells import shown
 from mtf_imaging.evaluation.report.markup import Markup, tag
 from mtf_imaging.evaluation.report.shell import layered_figure
+from mtf_imaging.evaluation.report.tables import shown
 from mtf_imaging.kinds.photos.description import PhotoDescription
 from mtf_imaging.kinds.photos.report.layers import PhotoLayers
 from mtf_imaging.kinds.photos.scoring.scores import PhotoScore
