@@ -8,7 +8,6 @@ from mtf_imaging.cli.config import gin_config
 from mtf_imaging.cli.config.job import Job
 from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.cli.config.training_settings import Training
-from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 
 
 @pytest.fixture(scope="module")
@@ -49,11 +48,3 @@ def test_its_job(configured):
     assert (setup.mesh_shape, setup.layout, setup.batch_size) == ("rows:16,cores:2", "x:rows,batch:cores", 8)
     assert training.optimizer.learning_rate(0) == 5e-5
     assert training.optimizer.learning_rate(100_000) == pytest.approx(2.5e-5)
-
-
-def test_unknown_dice():
-    with pytest.raises(
-        mi.ConfigError,
-        match=r"LiverTumorSegmentation.dice = 'tversky' is not known. Fix: choose one of lesion, classes, a",
-    ):
-        LiverTumorSegmentation(UNet3D(base_filters=2), dice="tversky")
