@@ -6,12 +6,9 @@ import types
 import typing
 from collections.abc import Callable, Iterable, Sequence
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from mtf_imaging.errors import ConfigError
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
 
 _BOUNDS = "bounds"
 
@@ -43,7 +40,7 @@ def parameter(default: Any, **bounds: Any) -> Any:
     return dataclasses.field(default=default, metadata={_BOUNDS: Bounds(**bounds)})
 
 
-def check_parameters(owner: "DataclassInstance") -> None:
+def check_parameters(owner: Any) -> None:
     """Checks the fields of a dataclass, and converts the lists of gin files to tuples.
 
     Args:
