@@ -125,7 +125,9 @@ def _ordered_dict(items: list[Any] | None = None) -> _Dict:
     return result
 
 
-def _rebuild_tensor(storage: Any, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], *rest: object) -> Any:
+def _rebuild_tensor(
+    storage: object, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], *rest: object
+) -> Any:
     if not isinstance(storage, _Storage) or not isinstance(storage.dtype, np.dtype):
         return _Opaque()  # of a dtype without an equivalent, such as a quantized one
     if not isinstance(shape, tuple) or not isinstance(strides, tuple):
@@ -226,7 +228,7 @@ def _read_at(file: IO[bytes], position: int, length: int) -> bytes:
     return file.read(length)
 
 
-def _state_dict(path: str, content: Any) -> Iterator[tuple[str, _Tensor]]:
+def _state_dict(path: str, content: object) -> Iterator[tuple[str, _Tensor]]:
     """Yields the names and tensors of a `state_dict`, or of the `state_dict` in a training checkpoint."""
     found = _tensors(content)
     if not found and isinstance(content, dict):
@@ -238,13 +240,13 @@ def _state_dict(path: str, content: Any) -> Iterator[tuple[str, _Tensor]]:
         yield name.removeprefix(prefix), tensor
 
 
-def _tensors(content: Any) -> Mapping[str, _Tensor]:
+def _tensors(content: object) -> Mapping[str, _Tensor]:
     if not isinstance(content, dict):
         return {}
     return {key: value for key, value in content.items() if isinstance(key, str) and isinstance(value, _Tensor)}
 
 
-def _refuse(path: str, content: Any) -> NoReturn:
+def _refuse(path: str, content: object) -> NoReturn:
     what = "an object of a class"
     if isinstance(content, dict):
         what = f"a dict with the entries {', '.join(map(repr, [*content][:_SHOWN]))}"
