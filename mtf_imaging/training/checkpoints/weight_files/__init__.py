@@ -8,15 +8,14 @@ from mtf_imaging.training.checkpoints.weight_files.keras_file import HDF5_MAGIC,
 from mtf_imaging.training.checkpoints.weight_files.pytorch import LEGACY_START, PyTorchFile
 from mtf_imaging.training.checkpoints.weight_files.safetensors import ENDING, SafetensorsFile
 from mtf_imaging.training.checkpoints.weight_files.tensorflow_checkpoint import TensorFlowCheckpoint, find_checkpoint
-from mtf_imaging.training.checkpoints.weight_files.weight_file import FAULTS, WeightFile, damaged
+from mtf_imaging.training.checkpoints.weight_files.weight_file import WeightFile, reading
 
 __all__ = ["WeightFile", "open_weights"]
 
-# The endings of files that are not TensorFlow checkpoints, and the expected kind of file.
-_OTHERS = {
-    **dict.fromkeys((".pt", ".pth"), "a file of torch.save"),
-    **dict.fromkeys((".h5", ".hdf5", ".keras"), "a Keras file"),
-    ENDING: "a safetensors file",
+_ENDINGS: dict[str, type[WeightFile]] = {
+    **dict.fromkeys((".pt", ".pth"), PyTorchFile),
+    **dict.fromkeys((".h5", ".hdf5", ".keras"), KerasFile),
+    ENDING: SafetensorsFile,
 }
 
 
@@ -33,24 +32,17 @@ def open_weights(checkpoint: str | Path) -> WeightFile:
     """
     path = Path(checkpoint)
     check_not_special(path)
-    kind = _OTHERS.get(path.suffix)
+    reader = _ENDINGS.get(path.suffix)
     if not path.is_file():
         return TensorFlowCheckpoint(find_checkpoint(checkpoint))
-    try:
+    with reading(str(path), "this file is not a file with weights, or is damaged"):
         with path.open("rb") as file:
             start = file.read(len(LEGACY_START))
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
-                is_keras = KERAS_MEMBER in archive.namelist()
-            return KerasFile(str(path)) if is_keras else PyTorchFile(str(path))
-    except FAULTS as error:
-        raise damaged(str(path), "a file with weights", error) from error
-    if path.suffix == ENDING:
-        return SafetensorsFile(str(path))
-    if start.startswith(HDF5_MAGIC):
-        return KerasFile(str(path))
-    if start == LEGACY_START:
-        return PyTorchFile(str(path))
-    if kind:
-        raise damaged(str(path), kind, "its first bytes are those of no format that is known")
-    return TensorFlowCheckpoint(find_checkpoint(checkpoint))
+                reader = KerasFile if KERAS_MEMBER in archive.namelist() else PyTorchFile
+        elif reader is not SafetensorsFile and start.startswith(HDF5_MAGIC):
+            reader = KerasFile
+        elif reader is not SafetensorsFile and start == LEGACY_START:
+            reader = PyTorchFile
+    return reader(str(path)) if reader else TensorFlowCheckpoint(find_checkpoint(checkpoint))

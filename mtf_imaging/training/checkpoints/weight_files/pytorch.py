@@ -19,11 +19,10 @@ import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.errors import CheckpointError
-from mtf_imaging.training.checkpoints.weight_files.weight_file import FAULTS, damaged, damaged_array, read_member
+from mtf_imaging.training.checkpoints.weight_files.weight_file import WeightFile, read_member
 
 # The first bytes of the format before PyTorch 1.6: a pickle of a number. Format: torch/serialization.py in PyTorch.
 LEGACY_START = pickle.dumps(0x1950A86A20F9469CFC6C, protocol=2)
-_KIND = "a file of torch.save"
 _HOLDERS = ("model", "state_dict", "model_state_dict")  # the entries under which training programs save a model
 _SHOWN = 4
 _PUTS = ("PUT", "BINPUT", "LONG_BINPUT")  # the operations that let a memo grow to an index
@@ -145,36 +144,22 @@ def _unpickle(file: IO[bytes], unpickler: type[_Unpickler] = _Unpickler) -> Any:
     return unpickler(file, encoding="utf-8").load()
 
 
-class PyTorchFile:
-    """The tensors of a file that `torch.save` wrote: a `state_dict`, or a checkpoint with one.
+class PyTorchFile(WeightFile):
+    """A file that `torch.save` wrote: a `state_dict`, or a checkpoint with one.
 
-    Args:
-      path: the path of the file.
-
-    Attributes:
-      path: the same path.
-      shapes: the shape of each tensor, by name. A prefix "module." that all names share is left out.
-
-    Raises:
-      CheckpointError: it is not such a file, holds no tensors, or is damaged.
+    A prefix "module." that all names share is left out.
     """
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        try:
-            content, self._load = _read_zip(path) if zipfile.is_zipfile(path) else _read_legacy(path)
-        except FAULTS as error:
-            raise damaged(path, _KIND, error) from error
-        self._tensors = dict(sorted(_state_dict(path, content)))
-        self.shapes = {name: tensor.shape for name, tensor in self._tensors.items()}
+    kind = "a file of torch.save"
 
-    def read(self, name: str) -> np.ndarray:
-        """Returns a tensor; see `WeightFile`."""
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        content, self._load = _read_zip(self.path) if zipfile.is_zipfile(self.path) else _read_legacy(self.path)
+        self._tensors = dict(sorted(_state_dict(self.path, content)))
+        return {name: tensor.shape for name, tensor in self._tensors.items()}
+
+    def _array(self, name: str) -> np.ndarray:
         tensor = self._tensors[name]
-        try:
-            return tensor.of(self._load(tensor.storage))
-        except FAULTS as error:
-            raise damaged_array(self.path, name, error) from error
+        return tensor.of(self._load(tensor.storage))
 
 
 _Load = Callable[[_Storage], bytes]
