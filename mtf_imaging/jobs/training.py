@@ -46,8 +46,8 @@ from mtf_imaging.training.describe import describe_run, describe_slices, fenced
 from mtf_imaging.training.frozen import describe_frozen
 from mtf_imaging.training.observers.early_warnings import EarlyWarnings
 from mtf_imaging.training.observers.events import TrainingEvents
-from mtf_imaging.training.observers.loss_log import LossLog
 from mtf_imaging.training.observers.observer import Observer
+from mtf_imaging.training.observers.step_table import LossLog
 from mtf_imaging.training.observers.trace import StepTrace, parse_steps
 from mtf_imaging.training.observers.tracking.services import check_trackers, parse_trackers
 from mtf_imaging.training.optimizers import Adam
