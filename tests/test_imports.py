@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.selection.imports import PACKAGE, ROOT, imports_of, module_name
+from tests.selection.imports import PACKAGE, ROOT, closure, imports_of, module_name, modules
 
 FILES = sorted([*(ROOT / PACKAGE).rglob("*.py"), *(ROOT / "models").rglob("*.py")])
 
@@ -131,6 +131,26 @@ def test_kinds_do_not_import_each_other():
             others[module_name(path)] = ({kind_part(name) for name in imports(path)} & {*KINDS}) - KINDS[part] - {part}
     assert len(others) > 60
     assert present(others) == {}
+
+
+# All that the engine and its tests may import of the repository.
+ENGINE_USES = (
+    *("mtf_imaging.engine", "mtf_imaging.errors", "mtf_imaging.files", "mtf_imaging.spelling"),
+    *("tests.engine", "tests.conftest", "tests.importing", "tests.poison", "tests.waiting"),
+    *("tests.selection", "tests.storage"),  # of conftest.py
+)
+
+
+@pytest.mark.parametrize("package", ["mtf_imaging.engine", "tests.engine"])
+def test_the_engine_and_its_tests_stand_alone(package):
+    own = [module for module in modules() if module.startswith(f"{package}.")]
+    assert len(own) > 90
+
+    def others(module: str) -> set[str]:
+        names = closure(module) - {PACKAGE}
+        return {name for name in names if not any(f"{name}.".startswith(f"{each}.") for each in ENGINE_USES)}
+
+    assert present({module: others(module) for module in own}) == {}
 
 
 def modules_that_import(package: str) -> set[str]:

@@ -26,12 +26,12 @@ READERS = {
     "Dockerfile": ["tests.hosts.pods"],
     "docs/pictures/badges/*": ["tests.test_release_files"],
     "docs/*.ipynb": ["tests.test_notebook"],
-    "docs/*": [
+    "docs/reference/mtf_functions.md": [
+        "tests.engine.upstream.functions_page",
         "tests.test_docs",
         "tests.test_docs_site",
-        "tests.test_errors_page",
-        "tests.engine.upstream.functions_page",
     ],
+    "docs/*": ["tests.test_docs", "tests.test_docs_site", "tests.test_errors_page", "tests.test_operation_table"],
     ".github/*": ["tests.test_release_files"],
     ".readthedocs.yaml": ["tests.test_release_files"],
     ".pre-commit-config.yaml": ["tests.test_release_files"],
