@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from mtf_imaging.engine.processes import loopback_only
+from mtf_imaging.engine.processes import sockets
 from mtf_imaging.engine.processes.addresses import Address
 from mtf_imaging.engine.processes.processes import Processes
 from mtf_imaging.engine.processes.sockets import bind_to_loopback, close_to_other_hosts
@@ -65,7 +65,7 @@ def test_a_port_without_a_listener_is_reported():
 
 
 def test_a_port_that_stays_open_is_reported_once(monkeypatch, caplog):
-    monkeypatch.setattr(loopback_only.sys, "platform", "darwin")
+    monkeypatch.setattr(sockets.sys, "platform", "darwin")
     here = (Address("127.0.0.1", 1), Address("127.0.0.1", 2))
     for index in range(2):
         close_to_other_hosts(Processes(here, index))
