@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
-from mtf_imaging.engine.meshes import gpus
+from mtf_imaging.engine.meshes import devices
 
 CALL = "import sys; from mtf_imaging.cli.main import main; sys.exit(main(['help']))"
 
@@ -30,6 +30,6 @@ def test_a_working_folder_that_was_deleted_is_named(tmp_path):
 
 def test_gpu_memory_is_allocated_on_demand(monkeypatch):
     calls = []
-    monkeypatch.setattr(gpus, "grow_memory", lambda: calls.append("grow"))
+    monkeypatch.setattr(devices, "grow_memory", lambda: calls.append("grow"))
     import_tensorflow()
     assert calls == ["grow"]

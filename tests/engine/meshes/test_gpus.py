@@ -8,7 +8,8 @@ import tensorflow as tf
 from tensorflow.python.framework import kernels
 
 import mtf_imaging as mi
-from mtf_imaging.engine.meshes import gpus, make_mesh_impl
+from mtf_imaging.engine.meshes import make_mesh_impl
+from mtf_imaging.engine.meshes.devices import grow_memory
 
 GPUS = [tf.config.PhysicalDevice(f"/physical_device:GPU:{n}", "GPU") for n in range(2)]
 
@@ -25,7 +26,7 @@ def two_gpus(monkeypatch):
 
 
 def test_gpu_memory_is_allocated_on_demand(two_gpus):
-    gpus.grow_memory()
+    grow_memory()
     assert two_gpus == dict.fromkeys(GPUS, True)
 
 
@@ -36,11 +37,11 @@ def test_a_program_allocates_gpu_memory_on_demand(two_gpus):
 
 def test_the_configuration_of_a_process_is_not_changed(two_gpus, monkeypatch):
     two_gpus[GPUS[1]] = False
-    gpus.grow_memory()
+    grow_memory()
     assert two_gpus == {GPUS[0]: None, GPUS[1]: False}
     two_gpus[GPUS[1]] = None
     monkeypatch.setattr(tf.config, "get_logical_device_configuration", lambda gpu: ["a part of it"])
-    gpus.grow_memory()
+    grow_memory()
     assert two_gpus == dict.fromkeys(GPUS)
 
 
@@ -49,7 +50,7 @@ def test_gpus_in_use_are_not_configured(two_gpus, monkeypatch):
         raise RuntimeError("Physical devices cannot be modified after being initialized")
 
     monkeypatch.setattr(tf.config.experimental, "set_memory_growth", too_late)
-    gpus.grow_memory()
+    grow_memory()
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def _run(fn, sizes, dtype, layout, **inputs):
     return [np.asarray(value, np.float64) for value in program(**inputs)]
 
 
-@pytest.mark.mostly_slow(fast=0.4)
+@pytest.mark.mostly_slow(fast=0.2)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("layout", ["", "x:m"])
 @pytest.mark.parametrize("op", OPS)

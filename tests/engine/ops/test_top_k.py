@@ -84,7 +84,7 @@ def assert_equal_reference(k, computed, sizes=SIZES, kinds=KINDS):
             np.testing.assert_array_equal(value, wanted, err_msg=kind)
 
 
-@pytest.mark.mostly_slow(fast=0.5)
+@pytest.mark.mostly_slow(fast=0.25)
 @pytest.mark.parametrize(
     ("split", "k", "impl"), pairwise(itertools.product(LAYOUTS, [1, 9, 100], ["stacked", "placement"])), ids=str
 )
