@@ -8,6 +8,8 @@ from mtf_imaging.engine.meshes import ShardMeshImpl
 from mtf_imaging.engine.meshes.exchange import Exchange, Round, sum_over
 from mtf_imaging.engine.meshes.local import partial_dtype
 
+# {tensor: (the operation that computes it, the exchanges of its sum, which no operation has read yet)}
+_Lazy = dict[mtf.Tensor, tuple[mtf.Operation, list[Exchange]]]
 _SUMS = (  # mesh_tensorflow operations that sum over the dimensions missing from their results
     mtf.ReduceOperation,
     mtf.EinsumOperation,
@@ -33,9 +35,12 @@ def traffic(operations: Iterable[mtf.Operation], mesh: ShardMeshImpl) -> dict[mt
     Returns:
       The exchanges by operation; operations without exchanges are omitted.
     """
-    result, made, same, lazy, unread = {}, set(), {}, {}, set()
+    result: dict[mtf.Operation, list[Exchange]] = {}
+    lazy: _Lazy = {}
+    same: dict[mtf.Tensor, mtf.Tensor] = {}
+    made, unread = set(), set()
 
-    def settle(tensor):
+    def settle(tensor: mtf.Tensor) -> None:
         op, exchanges = lazy.pop(tensor, (None, []))
         if exchanges:
             result.setdefault(op, []).extend(exchanges)
@@ -49,7 +54,7 @@ def traffic(operations: Iterable[mtf.Operation], mesh: ShardMeshImpl) -> dict[mt
             axes = lazy[inputs[0]][1][0].axes
             unread.update(inputs)  # unless another operation reads them
             (total,) = sum_over(axes, mesh.slice_shape(op.outputs[0].shape), partial_dtype(op.outputs[0].dtype).size)
-            lazy[op.outputs[0]] = (op, total.exchanges)
+            lazy[op.outputs[0]] = (op, list(total.exchanges))
             continue
         if unchanged:  # the operation does not compute anything from its other inputs
             unread.update(tensor for tensor in inputs if tensor not in unchanged.values())
@@ -73,14 +78,14 @@ def traffic(operations: Iterable[mtf.Operation], mesh: ShardMeshImpl) -> dict[mt
     return result
 
 
-def passed_on(op):
+def passed_on(op: mtf.Operation) -> dict[mtf.Tensor, mtf.Tensor]:
     """Returns {output: input} for the outputs that an operation passes on unchanged."""
     if isinstance(op, mtf.StopGradient):
         return dict(zip(op.outputs, op.inputs, strict=True))
     return getattr(op, "passed_on", {})
 
 
-def _stays_lazy(op, inputs, lazy):
+def _stays_lazy(op: mtf.Operation, inputs: list[mtf.Tensor], lazy: _Lazy) -> bool:
     """Returns whether an addition of pending sums over the same processors can itself stay pending."""
     (y,) = op.outputs if isinstance(op, mtf.AddOperation) else (None,)
     if y is None or any(x.shape != y.shape for x in inputs):
@@ -105,7 +110,7 @@ def rounds(op: mtf.Operation, mesh: ShardMeshImpl) -> list[Round]:
     return upstream.EXCHANGES.get(type(op), lambda op, mesh: [])(op, mesh)
 
 
-def _iteration(loop, mesh):
+def _iteration(loop: mtf.WhileLoopOperation, mesh: ShardMeshImpl) -> Round:
     """Returns the exchanges of one iteration, because the number of iterations is unknown before the loop runs."""
     graphs = loop_condition(loop), loop_body(loop)
     by_operation = [traffic(graph.operations, mesh) for graph in graphs]

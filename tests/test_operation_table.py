@@ -9,8 +9,8 @@ import tensorflow as tf
 import mtf_imaging as mi
 from tests import pages
 from tests.engine.eager import EagerProgram
-from tests.engine.ops.operation_rows import ROWS, SHAPE
-from tests.test_docs import ROOT
+from tests.operation_rows import ROWS, SHAPE
+from tests.selection.imports import ROOT
 
 PAGE = ROOT / "docs/reference/operations.md"
 LAYOUTS = [
