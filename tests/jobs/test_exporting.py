@@ -32,7 +32,7 @@ from mtf_imaging.kinds.objects.reading.masks import decode_mask
 from mtf_imaging.kinds.photos.data_set import Photos
 from mtf_imaging.kinds.photos.reading.label_images import read_label_image
 from mtf_imaging.kinds.volumes.segment.images import network_input, read_case
-from mtf_imaging.kinds.volumes.segment.predict import segment_volume
+from mtf_imaging.kinds.volumes.segment.segmenter import segment_volume
 from mtf_imaging.kinds.volumes.trained import description_of_run
 from mtf_imaging.models.deeplab import SemanticSegmentation
 from mtf_imaging.models.resnet import Classification, GeneratedImages, ResNet

@@ -15,7 +15,7 @@ from pycocotools.cocoeval import COCOeval
 import mtf_imaging as mi
 from mtf_imaging.evaluation.cleanup import Cleanup
 from mtf_imaging.kinds.all_kinds import read_facts
-from mtf_imaging.kinds.objects import prediction as object_prediction
+from mtf_imaging.kinds.objects import images as object_images
 from mtf_imaging.kinds.objects.data_set import Objects
 from mtf_imaging.kinds.objects.scoring.coco import MEASURES
 from tests.jobs.object_network import CATEGORIES, TinyDetection, write_objects_folder
@@ -199,7 +199,7 @@ def test_existing_results_are_replaced_only_on_request(predict, tmp_path):
 
 def test_an_interrupted_prediction_is_completed(predict, tmp_path, monkeypatch):
     predict(output=tmp_path / "whole")
-    detect, calls = object_prediction.predict_batch, []
+    detect, calls = object_images.predict_batch, []
 
     def interrupted(*arguments, **options):
         calls.append(arguments)
@@ -207,7 +207,7 @@ def test_an_interrupted_prediction_is_completed(predict, tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return detect(*arguments, **options)
 
-    monkeypatch.setattr(object_prediction, "predict_batch", interrupted)
+    monkeypatch.setattr(object_images, "predict_batch", interrupted)
     with pytest.raises(KeyboardInterrupt):
         predict()
     assert files(tmp_path / "out") == [*(f"overlays/p{number}.png" for number in range(3)), "predictions.jsonl"]

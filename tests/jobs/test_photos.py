@@ -16,11 +16,11 @@ from mtf_imaging.evaluation.cleanup import Cleanup
 from mtf_imaging.jobs.held_out import open_held_out
 from mtf_imaging.jobs.inference import open_images
 from mtf_imaging.kinds.all_kinds import read_facts
-from mtf_imaging.kinds.kind import Planned
-from mtf_imaging.kinds.photos import prediction as photo_prediction
+from mtf_imaging.kinds.photos import images as photo_images
 from mtf_imaging.kinds.photos.augmentation import PhotoAugmentation
 from mtf_imaging.kinds.photos.data_set import Photos
 from mtf_imaging.kinds.photos.reading.label_images import read_label_image
+from mtf_imaging.kinds.predicted import Planned
 from mtf_imaging.models.deeplab import SemanticSegmentation
 from mtf_imaging.models.unet3d import Segmentation, UNet3D
 from mtf_imaging.settings.inference import PredictSettings
@@ -203,7 +203,7 @@ def test_existing_segmentations_are_replaced_only_on_request(predict, tmp_path):
 
 def test_an_interrupted_prediction_is_completed(folder, predict, tmp_path, monkeypatch, caplog):
     whole = predict(output=tmp_path / "whole")
-    write, calls = photo_prediction.write_label_image, []
+    write, calls = photo_images.write_label_image, []
 
     def interrupted(*arguments):
         calls.append(arguments)
@@ -211,7 +211,7 @@ def test_an_interrupted_prediction_is_completed(folder, predict, tmp_path, monke
             raise KeyboardInterrupt
         write(*arguments)
 
-    monkeypatch.setattr(photo_prediction, "write_label_image", interrupted)
+    monkeypatch.setattr(photo_images, "write_label_image", interrupted)
     with pytest.raises(KeyboardInterrupt):
         predict()
     assert len(list((tmp_path / "out").glob("*.png"))) == 2
@@ -392,7 +392,7 @@ def test_photos_without_labels_are_refused(folder, evaluate, tmp_path):
 
 def test_results_of_other_photos_are_kept(folder, evaluate):
     with pytest.raises(
-        mi.DataError, match=r"holds 2 prediction\(s\) for photos that are not evaluated, such as photo_4"
+        mi.DataError, match=r"holds 2 prediction\(s\) for photos that are not evaluated, .* such as photo_4"
     ):
         evaluate(split="train", output_dir=folder / "scores")
     with pytest.raises(mi.DataError, match="lies in the folder of the cases"):
@@ -418,11 +418,13 @@ def test_explain_takes_the_size_of_crops():
 
 def test_images_that_cannot_be_written_are_reported_after_the_others_are_done(folder, predict, tmp_path):
     photo = folder / "photos/images/photo_0.png"
-    subject = open_images(PredictSettings(**COMMON, model_dir=folder / "run", input=photo, output=tmp_path / "one.png"))
+    subject = open_images(
+        PredictSettings(**COMMON, model_dir=folder / "run", input=photo, output=tmp_path / "one.png"), photo
+    )
     pairs = subject.plan_predictions(photo, tmp_path / "one.png", False).pairs
     faults = {"a": mi.DataError("name a is too long"), "b": mi.DataError("name b is too long", ["output"])}
     planned = Planned(pairs, faults)
-    text = r"2 of 3 images cannot be used:\n  name a is too long\n  name b is too long"
+    text = r"2 of 3 photos cannot be used:\n  name a is too long\n  name b is too long"
     with pytest.raises(mi.DataError, match=text) as error:
         predict(input=photo, output=tmp_path / "one.png", planned=planned)
     assert error.value.settings == ("output",)
@@ -434,7 +436,7 @@ def test_pictures_of_an_evaluation_never_replace_other_pictures(evaluate, tmp_pa
     mine.parent.mkdir(parents=True)
     mine.write_bytes(b"mine")
     with pytest.raises(
-        mi.DataError, match=r"photo_5\.png: the file already exists and belongs to other images, because"
+        mi.DataError, match=r"photo_5\.png: the file already exists and belongs to other photos, because"
     ):
         evaluate()
     assert mine.read_bytes() == b"mine"

@@ -13,8 +13,8 @@ from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.kinds.export import ExportedRun
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.objects.description import ObjectDescription, object_description_from_fields
+from mtf_imaging.kinds.objects.images import check_no_ensemble
 from mtf_imaging.kinds.objects.pixel_operations import Axis, interpolate, nearest_pixels, paste_masks
-from mtf_imaging.kinds.objects.prediction import check_no_ensemble
 from mtf_imaging.kinds.objects.scoring.detections import BOX_DIGITS, SCORE_DIGITS
 from mtf_imaging.settings.values import ONE_SCALE
 
