@@ -42,7 +42,7 @@ MUTANTS = [
     *mutants(
         "mtf_imaging/kinds/volumes/held_out.py",
         "tests/jobs/test_label_warnings.py ignored",
-        ("overlaps += [own] if own else []", "overlaps += [own or {}]"),
+        ("return overlaps if is_scored else None", "return overlaps"),
         ("(reference != self.description.ignore).any()", "True"),
     ),
     *mutants(

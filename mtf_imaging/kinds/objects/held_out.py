@@ -5,27 +5,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from tqdm import tqdm
 
 from mtf_imaging.data.pixels.batches import cyclic_batches
 from mtf_imaging.data.pixels.crop_axis import crop_axis
 from mtf_imaging.errors import ConfigError, DataError
-from mtf_imaging.files.reading import errors_named
 from mtf_imaging.kinds.objects.data_set import Objects
 from mtf_imaging.kinds.objects.description import ObjectDescription
-from mtf_imaging.kinds.objects.infer import Network, predict_objects
+from mtf_imaging.kinds.objects.infer import detection_steps
 from mtf_imaging.kinds.objects.pictures import comparison
 from mtf_imaging.kinds.objects.reading.annotations import ObjectImage, find_object_images
-from mtf_imaging.kinds.objects.reading.images import (
-    read_object_image,
-    stored_detections,
-    upright_detections,
-    upright_image,
-)
+from mtf_imaging.kinds.objects.reading.images import ReadImage, read_object_image, upright_detections, upright_image
 from mtf_imaging.kinds.objects.reading.native import fit, fit_factor
 from mtf_imaging.kinds.objects.reading.targets import make_targets
 from mtf_imaging.kinds.objects.scoring.detections import Detections
 from mtf_imaging.kinds.objects.scoring.scores import score_images
+from mtf_imaging.kinds.steps import score_held_out
+from mtf_imaging.network.network import Prediction
 
 BOX_MEASURES = ("box_ap", "box_ap50")
 MASK_MEASURES = ("mask_ap", "mask_ap50")
@@ -81,11 +76,18 @@ class HeldOutObjects:
             raise _unknown_sizes(sizes)
         size = sizes[0], sizes[1]
 
-        def score(network: Network) -> tuple[dict[str, float], dict[str, np.ndarray]]:
-            bar = tqdm(
-                images, desc="held out", unit="image", leave=False, disable=not self.progress, dynamic_ncols=True
-            )
-            detections = [self._predict(image, network, size) for image in bar]
+        def check(number: int, read: ReadImage, result: Detections) -> Detections:
+            if self.data_set.masks and result.masks is None:
+                raise ConfigError(
+                    "the network predicts no masks, but the data set has masks (Objects.masks). Fix: set Objects.masks "
+                    "to False, or train a task that predicts masks, such as InstanceSegmentation.",
+                    ["data", "task"],
+                )
+            return result
+
+        def score(network: Callable[[np.ndarray], Prediction]) -> tuple[dict[str, float], dict[str, np.ndarray]]:
+            steps = detection_steps(network, self.description, size)
+            detections = score_held_out(steps, images, check, "image", self.progress)
             scores = score_images(images, detections, self.description)
             pictures = {}
             for image, own in zip(images[: self.num_pictures], detections, strict=False):
@@ -138,19 +140,6 @@ class HeldOutObjects:
 
     def _images(self, eval_dir: str | Path) -> list[ObjectImage]:
         return find_object_images(eval_dir, self.split, self.description)
-
-    def _predict(self, image: ObjectImage, network: Network, size: tuple[int, int]) -> Detections:
-        """Returns the detections of an image in stored pixel coordinates; an error of the network names the image."""
-        with errors_named(image.image):
-            seen = upright_image(image)
-            detections = predict_objects(read_object_image(seen), network, self.description, size)
-        if self.data_set.masks and detections.masks is None:
-            raise ConfigError(
-                "the network predicts no masks, but the data set has masks (Objects.masks). Fix: set Objects.masks to "
-                "False, or train a task that predicts masks, such as InstanceSegmentation.",
-                ["data", "task"],
-            )
-        return stored_detections(detections, seen)
 
 
 def _unknown_sizes(sizes: tuple[int, ...] | None) -> ConfigError:

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from tqdm import tqdm
 
 from mtf_imaging.data.pixels.batches import cyclic_batches
 from mtf_imaging.errors import ConfigError, DataError
-from mtf_imaging.files.reading import errors_named
 from mtf_imaging.kinds.photos.description import PhotoDescription
-from mtf_imaging.kinds.photos.infer import Network, most_probable, predict_photo
+from mtf_imaging.kinds.photos.infer import PhotoInference, ReadPhoto
 from mtf_imaging.kinds.photos.pictures import comparison
 from mtf_imaging.kinds.photos.reading.folders import Photo, find_photos, photo_description
 from mtf_imaging.kinds.photos.reading.label_images import read_labeled_photo
 from mtf_imaging.kinds.photos.reading.native import pad_photo
 from mtf_imaging.kinds.photos.scoring.confusion import Confusion, confusion
+from mtf_imaging.kinds.steps import score_held_out
+from mtf_imaging.network.network import Prediction
 
 MEASURES = ("mean_iou", "pixel_accuracy")
 
@@ -65,17 +65,21 @@ class HeldOutPhotos:
         """
         description, photos, crop = self.description(eval_dir), self._photos(eval_dir), self._crop(sizes)
 
-        def score(network: Network) -> tuple[dict[str, float], dict[str, np.ndarray]]:
-            total, pictures = Confusion.empty(len(description.classes)), {}
-            bar = tqdm(
-                photos, desc="held out", unit="photo", leave=False, disable=not self.progress, dynamic_ncols=True
-            )
-            for photo in bar:
-                image, reference = read_labeled_photo(photo, description)
-                prediction = _predict(photo, image, network, description, crop, self.multiple)
-                total += confusion(prediction, reference, len(description.classes), description.ignore_label)
-                if len(pictures) < self.num_pictures:
-                    pictures[f"photo {photo.key}"] = comparison(image, prediction, reference, description)
+        inference = PhotoInference(description, crop, self.multiple)
+
+        def score(network: Callable[[np.ndarray], Prediction]) -> tuple[dict[str, float], dict[str, np.ndarray]]:
+            pictures = {}
+
+            def compare(number: int, read: ReadPhoto, result: np.ndarray) -> Confusion:
+                assert read.reference is not None
+                if number < self.num_pictures:
+                    labeled = read.pixels, result, read.reference
+                    pictures[f"photo {photos[number].key}"] = comparison(*labeled, description)
+                return confusion(result, read.reference, len(description.classes), description.ignore_label)
+
+            steps = inference.steps(network, lambda photo: ReadPhoto(*read_labeled_photo(photo, description)))
+            counted = score_held_out(steps, photos, compare, "photo", self.progress)
+            total = sum(counted, Confusion.empty(len(description.classes)))
             values = {name: getattr(total, name) for name in MEASURES}
             if None in values.values():
                 raise DataError(
@@ -149,16 +153,3 @@ def central_crop(
     missing = [(0, c - n) for n, c in zip(labels.shape, crop, strict=True)]
     padded = np.pad(labels.astype(np.int32), missing, constant_values=description.ignore_label)
     return description.scale(pad_photo(image, crop, description)), padded
-
-
-def _predict(
-    photo: Photo,
-    image: np.ndarray,
-    network: Network,
-    description: PhotoDescription,
-    crop: tuple[int, int],
-    multiple: int,
-) -> np.ndarray:
-    """Returns the predicted classes of a photo; an error of the network names the photo."""
-    with errors_named(photo.image):
-        return most_probable(predict_photo(image, network, description, crop, multiple))
