@@ -140,7 +140,7 @@ def in_progress(items: Iterable[T], total: int, title: str, unit: str, progress:
 def score_held_out(
     steps: Steps[Image, Read, Result],
     images: Sequence[Image],
-    use: Callable[[int, Read, Result], Made],
+    use: Callable[[int, Read, Result], Made | None],
     unit: str,
     progress: bool,
 ) -> list[Made]:
@@ -149,7 +149,7 @@ def score_held_out(
     Args:
       steps: the steps from an image to its prediction.
       images: the images.
-      use: a function of the number of an image, what was read of it, and the prediction.
+      use: a function of the number of an image, what was read of it, and the prediction; None leaves the image out.
       unit: the noun for an image.
       progress: whether to show a progress bar.
     """

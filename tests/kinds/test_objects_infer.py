@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from mtf_imaging.errors import DataError, ShapeError
-from mtf_imaging.kinds.objects.colors import category_rgb
-from mtf_imaging.kinds.objects.pictures import comparison, draw, drawn_detections, drawn_objects
+from mtf_imaging.kinds.objects.output import detections_json, write_image_list
+from mtf_imaging.kinds.objects.pictures import category_rgb, comparison, draw, drawn_detections, drawn_objects
 from mtf_imaging.kinds.objects.reading.masks import decode_mask
-from mtf_imaging.kinds.objects.write import detections_json, write_image_list
 from tests.kinds.loops import detect_one
 from tests.kinds.object_scenes import TWO, detect, make_image, make_object
 

@@ -11,12 +11,12 @@ from mtf_imaging.data.pixels.scaling import MEAN
 from mtf_imaging.data.sampling.grid import PHOTO_AXES
 from mtf_imaging.errors import ConfigError, DataError, ShapeError
 from mtf_imaging.kinds.photos.description import PhotoDescription
-from mtf_imaging.kinds.photos.held_out import HeldOutPhotos
 from mtf_imaging.kinds.photos.infer import PhotoInference, most_probable, predict_photos, scaled_size
 from mtf_imaging.kinds.photos.pictures import comparison, difference, overlay
 from mtf_imaging.kinds.photos.reading.label_images import write_label_image
 from mtf_imaging.kinds.photos.resize import resize_bilinear
 from mtf_imaging.kinds.photos.scoring.confusion import Confusion, confusion
+from mtf_imaging.kinds.photos.training import HeldOutPhotos
 from mtf_imaging.kinds.steps import batch_network, batches
 from mtf_imaging.settings.values import check_flips, check_scales
 

@@ -34,7 +34,7 @@ MUTANTS = [
         ("!= [0, _WHITE]", "== [0, _WHITE]"),
     ),
     *mutants(
-        "mtf_imaging/kinds/photos/held_out.py",
+        "mtf_imaging/kinds/photos/training.py",
         "tests/jobs/test_label_warnings.py one_class",
         ("np.count_nonzero(total.reference) == 1", "False"),
         ("np.count_nonzero(total.reference) == 1", "np.count_nonzero(total.reference) >= 1"),

@@ -15,13 +15,19 @@ from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.kinds.networks import trained_network
 from mtf_imaging.kinds.objects.description import ObjectDescription, object_description_from_fields
 from mtf_imaging.kinds.objects.infer import NMS_THRESHOLD, detection_steps, input_size
-from mtf_imaging.kinds.objects.output import check_object_results, detection_output
+from mtf_imaging.kinds.objects.output import (
+    check_object_results,
+    detection_output,
+    detection_rows,
+    of_image,
+    rows_json,
+    write_image_list,
+)
 from mtf_imaging.kinds.objects.pictures import SHOWN_SCORE, draw, drawn_detections
 from mtf_imaging.kinds.objects.reading.annotations import ObjectImage, find_object_images, splits
 from mtf_imaging.kinds.objects.reading.images import ReadImage, upright_detections
 from mtf_imaging.kinds.objects.scoring.detections import Detections
 from mtf_imaging.kinds.objects.scoring.folder import ObjectScoring
-from mtf_imaging.kinds.objects.write import detection_rows, of_image, rows_json, write_image_list
 from mtf_imaging.kinds.output import is_folder, plan_outputs, write_picture
 from mtf_imaging.kinds.predicted import Planned, Rows
 from mtf_imaging.kinds.prediction_record import ImageFiles, PredictionFiles

@@ -14,8 +14,7 @@ from mtf_imaging.data.sampling.grid import PHOTO_AXES
 from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.kinds.photos.description import PhotoDescription
 from mtf_imaging.kinds.photos.reading.folders import Photo
-from mtf_imaging.kinds.photos.reading.native import pad_photo, padded_size
-from mtf_imaging.kinds.photos.resize import resize_bilinear
+from mtf_imaging.kinds.photos.resize import pad_photo, padded_size, resize_bilinear
 from mtf_imaging.kinds.steps import BatchNetwork, Steps, batch_network, named
 from mtf_imaging.network.network import Prediction
 
