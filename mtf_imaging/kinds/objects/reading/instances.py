@@ -135,13 +135,13 @@ class _Entries:
         self._path, self._name = path, name
         self._ids: set[int] = set()
 
-    def error(self, number: int, entry: Any, what: str, fix: str) -> DataError:
+    def error(self, number: int, entry: object, what: str, fix: str) -> DataError:
         """Returns an error about an entry."""
         entry_id = entry.get("id") if isinstance(entry, Mapping) else None
         shown = "" if entry_id is None else f" (id {entry_id!r})"
         return DataError(f"{self._path}: {self._name}[{number}]{shown} {what}. Fix: {fix}.")
 
-    def check(self, number: int, entry: Any, keys: tuple[str, ...]) -> None:
+    def check(self, number: int, entry: object, keys: tuple[str, ...]) -> None:
         """Raises DataError if an entry lacks a key, or if its ID is not a unique integer."""
         if not isinstance(entry, Mapping):
             raise self.error(number, entry, f"is {_shown(entry)}, not an object", "write an object")
@@ -247,7 +247,7 @@ def _add_annotations(
         entries[number] = {}  # frees its memory
 
 
-def _fault_of_segmentation(segmentation: Any, size: tuple[int, int]) -> tuple[str, str] | None:
+def _fault_of_segmentation(segmentation: object, size: tuple[int, int]) -> tuple[str, str] | None:
     """Returns the fault of a segmentation with its fix, or None."""
     if isinstance(segmentation, tuple):
         for polygon in segmentation:
@@ -274,14 +274,14 @@ def _fault_of_segmentation(segmentation: Any, size: tuple[int, int]) -> tuple[st
     return None
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     try:
         return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     except OverflowError:  # an integer with hundreds of digits
         return False
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     """Returns a value as text of a limited length."""
     text = repr(value)
     return text if len(text) <= 40 else f"{text[:37]}..."
