@@ -38,7 +38,7 @@ NPY = ImageFormat("NumPy", (".npy",), ".npy")
 _ONE, _SEVERAL = ".npy", ".npz"  # the endings of predictions with one output, and with several
 _VOLUME = ["batch", *AXIS_NAMES, "channels"]
 _PREPARED = "arrays are prepared as the data set prepares its images"
-_IDLE = dict.fromkeys(("spacing", "window", "spacing_table", "scales"), _PREPARED) | {
+IDLE = dict.fromkeys(("spacing", "window", "spacing_table", "scales"), _PREPARED) | {
     "sliding_window": "arrays are computed as a whole",
     "window_step": "arrays are computed as a whole",
     "cleanup": "its rules are for the labels of volumes",
@@ -124,10 +124,10 @@ class Arrays(PredictedImages[ArrayFile, np.ndarray, Prediction]):
 
     kind, noun, nouns = ARRAYS, "array", "arrays"
     description, cleanup = None, AS_FOUND
-    idle = MappingProxyType(_IDLE)
+    idle = MappingProxyType(IDLE)
 
     def __init__(self, run: Path, facts: Facts, settings: Inference) -> None:
-        settings.check_idle(_IDLE)
+        settings.check_idle(IDLE)
         self._run, self._batch_size = run, settings.eval_batch_size
         resolution = facts.resolution if settings.resolution is None else settings.resolution
         if isinstance(resolution, str | int):

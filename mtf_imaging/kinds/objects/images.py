@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from mtf_imaging.training.prediction import NetworkBuilder, TrainedRuns
 
 _SPLIT = "the held-out images are those of a split, which split names"
-_IDLE = {
+IDLE = {
     "spacing": "images have no voxel size",
     "window": "images are scaled as in training",
     "sliding_window": "images are computed as a whole",
@@ -72,7 +72,7 @@ class Images(FileImages[ObjectImage, ReadImage, Detections]):
     kind, noun, nouns = "objects", "image", "images"
 
     def __init__(self, run: Path, facts: Facts, settings: Inference) -> None:
-        super().__init__(facts, settings, _IDLE)
+        super().__init__(facts, settings, IDLE)
         check_no_ensemble(settings.ensemble)
         self._flips = check_flips(settings.flips, axis_names=PHOTO_AXES)
         self._scales = check_scales(settings.scales)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from mtf_imaging.training.prediction import NetworkBuilder, TrainedRuns
 
 _logger = logging.getLogger(__name__)
-_IDLE = {
+IDLE = {
     "spacing": "photos have no voxel size",
     "window": "photos are scaled as in training",
     "sliding_window": "photos are computed as a whole",
@@ -68,7 +68,7 @@ class Images(FileImages[Photo, ReadPhoto, np.ndarray]):
     kind, noun, nouns = "photos", "photo", "photos"
 
     def __init__(self, run: Path, facts: Facts, settings: Inference) -> None:
-        super().__init__(facts, settings, _IDLE)
+        super().__init__(facts, settings, IDLE)
         averaged = check_scales(settings.scales), check_flips(settings.flips, axis_names=PHOTO_AXES)
         self.description: PhotoDescription = photo_description_from_fields(facts.description, str(run / FACTS))
         self._inference = PhotoInference(self.description, self._size, 1, *averaged)
