@@ -111,6 +111,18 @@ class CleanupSetting(Settings):
 
 
 @settings
+class EvalBatchSettings(Settings):
+    """The batches of `evaluate` and `predict`.
+
+    Attributes:
+      eval_batch_size: number of photos, images with objects or arrays that the network computes together. It changes
+        speed and memory, never results. Photos that are padded to different sizes are computed one at a time.
+    """
+
+    eval_batch_size: int = setting(default=1, unit="images", least=1, flag=True)
+
+
+@settings
 class InferenceSettings(
     NetworkSettings,
     TrainedRunSettings,
@@ -157,7 +169,9 @@ class MapSettings(Settings):
 
 
 @settings
-class EvaluateSettings(InferenceSettings, PlacementSettings, OutputFormatSettings, SpacingTableSettings):
+class EvaluateSettings(
+    InferenceSettings, PlacementSettings, EvalBatchSettings, OutputFormatSettings, SpacingTableSettings
+):
     """The settings of `evaluate`.
 
     Attributes:
@@ -171,9 +185,6 @@ class EvaluateSettings(InferenceSettings, PlacementSettings, OutputFormatSetting
       num_pictures: number of images to draw pictures of.
       choose_cleanup: whether to choose the rules of `cleanup` on these cases and store them in `model_dir`, where
           predict and evaluate find them. The cases must be held out, and must not belong to a final test set.
-      eval_batch_size: number of photos, or of images with objects, that the network computes together. It changes speed
-          and memory, never results. Photos that are padded to different sizes, and all photos with an `ensemble`, are
-          computed one at a time.
     """
 
     input_dir: str | Path = setting(flag=True, shared=False)
@@ -184,11 +195,12 @@ class EvaluateSettings(InferenceSettings, PlacementSettings, OutputFormatSetting
     cases: Sequence[Any] | None = setting(default=None, shared=False)
     num_pictures: int = setting(default=3, shared=False)
     choose_cleanup: bool = setting(default=False, flag=True)
-    eval_batch_size: int = setting(default=1, unit="images", least=1, flag=True)
 
 
 @settings
-class PredictSettings(InferenceSettings, PlacementSettings, OutputFormatSettings, MapSettings, SpacingTableSettings):
+class PredictSettings(
+    InferenceSettings, PlacementSettings, EvalBatchSettings, OutputFormatSettings, MapSettings, SpacingTableSettings
+):
     """The settings of `predict`.
 
     Attributes:

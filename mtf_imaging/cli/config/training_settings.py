@@ -18,10 +18,8 @@ from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.cleanup import as_cleanup
 from mtf_imaging.jobs.data import TrainingData
 from mtf_imaging.kinds.networks import task_for
-from mtf_imaging.kinds.objects.augmentation import ObjectAugmentation
-from mtf_imaging.kinds.objects.data_set import Objects
-from mtf_imaging.kinds.photos.augmentation import PhotoAugmentation
-from mtf_imaging.kinds.photos.data_set import Photos
+from mtf_imaging.kinds.objects.data_set import ObjectAugmentation, Objects
+from mtf_imaging.kinds.photos.data_set import PhotoAugmentation, Photos
 from mtf_imaging.settings.setting import changed, setting, settings, settings_of, values_of
 from mtf_imaging.settings.training import DataSettings, RunSettings
 from mtf_imaging.settings.values import AUTO
