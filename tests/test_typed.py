@@ -16,7 +16,6 @@ PACKAGE = ROOT / "mtf_imaging"
 # Once "cli", "data", "evaluation", "kinds" and "planner" are typed, add them here and to `files` of [tool.mypy].
 TYPED = [
     "engine",
-    "engine",
     "errors.py",
     "files",
     "jobs",

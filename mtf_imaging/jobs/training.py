@@ -15,24 +15,25 @@ from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.report import progress as curves
 from mtf_imaging.files.provenance.runs import training_provenance
 from mtf_imaging.files.run_folder import CONFIG, EVAL, TRAIN
-from mtf_imaging.jobs import folds, run
-from mtf_imaging.jobs.agreement import check_agreement
 from mtf_imaging.jobs.batches import check_data, open_batches
-from mtf_imaging.jobs.buckets import build_steps, each_step, open_buckets
-from mtf_imaging.jobs.choosing import choose_layout
-from mtf_imaging.jobs.class_frequencies import (
+from mtf_imaging.jobs.choices.layout import choose_layout
+from mtf_imaging.jobs.data import folds
+from mtf_imaging.jobs.data.checks import check_resumed_data, warn_of_labels
+from mtf_imaging.jobs.data.class_frequencies import (
     check_class_frequencies,
     labeled_masks,
     resolve_frequencies,
     with_frequencies,
 )
-from mtf_imaging.jobs.data import as_training_data, sample_sizes, with_patches
-from mtf_imaging.jobs.data_checks import check_resumed_data, warn_of_labels
-from mtf_imaging.jobs.devices import join, joined
+from mtf_imaging.jobs.data.grids import build_steps, each_step, open_buckets
+from mtf_imaging.jobs.data.training_data import as_training_data, sample_sizes, with_patches
 from mtf_imaging.jobs.explaining import explain_step
 from mtf_imaging.jobs.held_out import make_evaluator, open_held_out
-from mtf_imaging.jobs.stop_signals import StopSignals
-from mtf_imaging.jobs.tracking import open_trackers
+from mtf_imaging.jobs.processes.agreement import check_agreement
+from mtf_imaging.jobs.processes.devices import join, joined
+from mtf_imaging.jobs.processes.stop_signals import StopSignals
+from mtf_imaging.jobs.runs import folder as run
+from mtf_imaging.jobs.runs.tracking import open_trackers
 from mtf_imaging.kinds.networks import task_for
 from mtf_imaging.planner.render.text import text, use_colors
 from mtf_imaging.settings.setting import takes

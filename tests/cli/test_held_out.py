@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.jobs.data import TrainingData
+from mtf_imaging.jobs.data.training_data import TrainingData
 from mtf_imaging.jobs.held_out import open_held_out
 from mtf_imaging.kinds.volumes import prediction as volumes
 from mtf_imaging.kinds.volumes.held_out import HeldOutRecords

@@ -11,7 +11,7 @@ from mtf_imaging.data.class_frequencies import class_frequencies
 from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.data.records.label_counts import count_labels
 from mtf_imaging.data.records.splits import Subset
-from mtf_imaging.jobs.class_frequencies import resolve_frequencies
+from mtf_imaging.jobs.data.class_frequencies import resolve_frequencies
 from mtf_imaging.kinds.all_kinds import read_facts
 from mtf_imaging.models.class_biases import softmax_biases
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D

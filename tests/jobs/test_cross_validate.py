@@ -14,8 +14,9 @@ import mtf_imaging as mi
 from mtf_imaging.data.reading.images import read_labels, read_volume
 from mtf_imaging.data.records.splits import Fold, write_splits
 from mtf_imaging.data.sampling.sampling import parse_sampling
-from mtf_imaging.jobs import cross_validating, pooling
-from mtf_imaging.jobs.fold_runs import FoldRuns
+from mtf_imaging.jobs import cross_validating
+from mtf_imaging.jobs.cross_validation import pooling
+from mtf_imaging.jobs.cross_validation.fold_runs import FoldRuns
 from mtf_imaging.jobs.inference import open_images
 from mtf_imaging.kinds.networks import trained_network
 from mtf_imaging.kinds.volumes.segment.images import network_input

@@ -16,7 +16,7 @@ from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.sampling.patch_sizes import check_patch, parse_patch
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.cleanup import as_cleanup
-from mtf_imaging.jobs.data import TrainingData
+from mtf_imaging.jobs.data.training_data import TrainingData
 from mtf_imaging.kinds.networks import task_for
 from mtf_imaging.kinds.objects.augmentation import ObjectAugmentation
 from mtf_imaging.kinds.objects.data_set import Objects

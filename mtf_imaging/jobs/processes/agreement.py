@@ -7,7 +7,7 @@ from typing import Any
 
 from mtf_imaging.engine.meshes.group import Group
 from mtf_imaging.files.provenance.content import content_digest
-from mtf_imaging.jobs.data import TrainingData
+from mtf_imaging.jobs.data.training_data import TrainingData
 from mtf_imaging.kinds.all_kinds import explained
 from mtf_imaging.settings.setting import Settings, agreed
 

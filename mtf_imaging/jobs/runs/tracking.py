@@ -8,7 +8,7 @@ from typing import Any
 import mtf_imaging
 from mtf_imaging.engine.layout import Layout
 from mtf_imaging.files.run_folder import EVAL
-from mtf_imaging.jobs.as_text import as_text
+from mtf_imaging.settings.as_text import as_text
 from mtf_imaging.settings.patches import PatchSettings
 from mtf_imaging.settings.setting import settings_of
 from mtf_imaging.settings.step import BatchSettings, NetworkSettings

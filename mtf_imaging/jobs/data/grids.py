@@ -11,7 +11,7 @@ from mtf_imaging.engine.layout import Layout, TensorRegion
 from mtf_imaging.engine.program.memory import format_bytes
 from mtf_imaging.engine.program.program import Program
 from mtf_imaging.errors import DataError
-from mtf_imaging.jobs.data import TrainingData
+from mtf_imaging.jobs.data.training_data import TrainingData
 from mtf_imaging.planner.cost.plan import make_plan
 from mtf_imaging.settings.step import Devices
 from mtf_imaging.settings.values import Resolution

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from mtf_imaging.data.class_frequencies import class_frequencies
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.jobs.data import TrainingData
+from mtf_imaging.jobs.data.training_data import TrainingData
 from mtf_imaging.kinds.all_kinds import read_facts
 from mtf_imaging.settings.training import FROM_DATA, ClassFrequencies
 from mtf_imaging.training.checkpoints.checkpoints import last_checkpoint
