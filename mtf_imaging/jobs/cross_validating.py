@@ -33,7 +33,8 @@ from mtf_imaging.jobs.evaluating import evaluate
 from mtf_imaging.jobs.processes.agreement import check_agreement
 from mtf_imaging.jobs.processes.devices import join
 from mtf_imaging.jobs.processes.stop_signals import StopSignals
-from mtf_imaging.jobs.training import train, training_step
+from mtf_imaging.jobs.steps.building import training_step
+from mtf_imaging.jobs.training import train
 from mtf_imaging.kinds.all_kinds import check_volumes
 from mtf_imaging.kinds.networks import task_for
 from mtf_imaging.kinds.volumes.trained import window_of_run

@@ -17,12 +17,14 @@ from mtf_imaging.data.sampling.patch_sizes import check_patch, parse_patch
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.cleanup import as_cleanup
 from mtf_imaging.jobs.data.training_data import TrainingData
+from mtf_imaging.jobs.steps.building import StepSettings, training_step
+from mtf_imaging.jobs.steps.costs import WholeImage
 from mtf_imaging.kinds.networks import task_for
 from mtf_imaging.kinds.objects.augmentation import ObjectAugmentation
 from mtf_imaging.kinds.objects.data_set import Objects
 from mtf_imaging.kinds.photos.augmentation import PhotoAugmentation
 from mtf_imaging.kinds.photos.data_set import Photos
-from mtf_imaging.settings.setting import changed, setting, settings, settings_of, values_of
+from mtf_imaging.settings.setting import changed, filled, setting, settings, settings_of, values_of
 from mtf_imaging.settings.training import DataSettings, RunSettings
 from mtf_imaging.settings.values import AUTO
 from mtf_imaging.training import optimizers
@@ -72,7 +74,7 @@ class Training(*TRAIN):
           **folders: data_dir and eval_dir.
         """
         data_set = self.data or records(job.window, self.augmentation, setup.spacing)
-        return TrainingData(**values_of(TrainingData, self, **folders, data_set=data_set))
+        return filled(TrainingData, self, **folders, data_set=data_set)
 
 
 def bound_settings(cls: type, setup: JobSetup, values: flags.FlagValues, **known: Any) -> dict[str, Any]:
@@ -105,13 +107,11 @@ class PlannedStep(NamedTuple):
 
     Attributes:
       step: the step, on patches if the job trains on patches.
-      image: voxels of whole images along each dimension.
-      window_step: the distance between neighboring windows in a prediction, as a share of the window size.
+      image: the whole images; their spacing is unknown.
     """
 
     step: TrainingStep
-    image: tuple[int, ...]
-    window_step: float
+    image: WholeImage
 
 
 def bound_step(setup: JobSetup, data_dir: str | None = None, sizes: tuple[int, ...] | None = None) -> PlannedStep:
@@ -139,18 +139,9 @@ def bound_step(setup: JobSetup, data_dir: str | None = None, sizes: tuple[int, .
         axes = training.source(job, setup, data_dir=data_dir).kind.axes
         sizes = parse_patch(patch, axes)
         check_patch(sizes, image, names=axes)
-    step = TrainingStep(
-        task_for(job.task, description),
-        training.optimizer,
-        sizes,
-        setup.batch_size,
-        setup.micro_batches,
-        job.dtype,
-        training.seed,
-        training.frozen,
-        training.average_decay,
-    )
-    return PlannedStep(step, image, job.window_step)
+    own = filled(StepSettings, job, training, setup)
+    step = training_step(own, task_for(job.task, description), sizes)
+    return PlannedStep(step, WholeImage(image, window_step=job.window_step))
 
 
 def planned_num_steps() -> int | None:

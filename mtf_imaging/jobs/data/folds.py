@@ -65,12 +65,6 @@ def resolve_fold(data: TrainingData, model_dir: str | Path) -> FoldData | None:
             f"eval_dir {data.eval_dir} and fold {number} both choose the held-out cases. Fix: give only one of them.",
             ["eval_dir", "fold"],
         )
-    if not data.is_records:
-        raise ConfigError(
-            f"fold {number}: only records can be divided into folds, but the data set is of class "
-            f"{type(data.data_set).__name__}. Fix: remove fold, and hold out cases in the data set itself.",
-            ["fold"],
-        )
     keys = open_records(data.data_dir).cases
     is_new = not has_splits_file(data)
     splits = make_folds(data, keys) if is_new else read_folds(data)

@@ -2,6 +2,7 @@
 
 from mtf_imaging.kinds.facts import ARRAYS
 from mtf_imaging.kinds.kind import Kind
+from mtf_imaging.settings.inference import EnsembleSetting
 
 
 class ArrayKind(Kind):
@@ -9,3 +10,4 @@ class ArrayKind(Kind):
 
     name = title = images = ARRAYS
     data_set, part = "a custom data set", "the data set"
+    settings = (EnsembleSetting,)

@@ -4,6 +4,13 @@ from pathlib import Path
 
 from mtf_imaging.errors import DataError
 from mtf_imaging.kinds.kind import Kind
+from mtf_imaging.settings.inference import (
+    EnsembleSetting,
+    EvalBatchSetting,
+    FlipSettings,
+    ScaleSettings,
+    SplitSetting,
+)
 
 
 class PhotoKind(Kind):
@@ -14,6 +21,7 @@ class PhotoKind(Kind):
     axes = ("height", "width")
     has_splits = True
     demos = ("scenes",)
+    settings = (EnsembleSetting, FlipSettings, ScaleSettings, SplitSetting, EvalBatchSetting)
 
     def holds(self, path: Path, need_labels: bool = False) -> bool:
         """Returns whether a path is a photo, or a folder of photos."""

@@ -1,8 +1,8 @@
-"""Training on records with several grids: one program per grid, with the same variables."""
+"""The training step of a job, or one for each grid of its records, with the same variables."""
 
 import collections
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from mtf_imaging.data.sampling.buckets import AnySampling, format_grids, parse_grids
@@ -13,13 +13,49 @@ from mtf_imaging.engine.program.program import Program
 from mtf_imaging.errors import DataError
 from mtf_imaging.jobs.data.training_data import TrainingData
 from mtf_imaging.planner.cost.plan import make_plan
-from mtf_imaging.settings.step import Devices
+from mtf_imaging.settings.setting import changed, filled, settings
+from mtf_imaging.settings.step import BatchSettings, Devices, NetworkSettings
+from mtf_imaging.settings.training import LearningSettings
 from mtf_imaging.settings.values import Resolution
 from mtf_imaging.training.buckets import Buckets, BuiltBuckets, Sizes
 from mtf_imaging.training.building import building
+from mtf_imaging.training.optimizers import Adam, Optimizer
 from mtf_imaging.training.step import BuiltStep, TrainingStep
+from mtf_imaging.training.task import Task
 
 _logger = logging.getLogger(__name__)
+
+
+@settings
+class StepSettings(NetworkSettings, BatchSettings):
+    """The settings that describe a training step, besides the sizes of its images."""
+
+    optimizer: Optimizer | None = changed(LearningSettings, "optimizer")
+    seed: int = changed(LearningSettings, "seed")
+    frozen: str | Sequence[str] = changed(LearningSettings, "frozen")
+    average_decay: float | None = changed(LearningSettings, "average_decay")
+
+
+def training_step(own: object, task: Task, sizes: tuple[int, ...]) -> TrainingStep:
+    """Returns the training step of a job.
+
+    Args:
+      own: the settings of the job; those of `StepSettings` that it lacks have their defaults.
+      task: the task, for the data of the job.
+      sizes: voxels of an image along its spatial dimensions.
+    """
+    step = filled(StepSettings, own, task=task)
+    return TrainingStep(
+        task,
+        step.optimizer or Adam(),
+        sizes,
+        batch_size=step.batch_size,
+        micro_batches=step.micro_batches,
+        dtype=step.dtype,
+        seed=step.seed,
+        frozen=step.frozen,
+        average_decay=step.average_decay,
+    )
 
 
 def open_buckets(data: TrainingData, step: TrainingStep, resolution: Resolution | None) -> Buckets | None:
