@@ -69,9 +69,8 @@ def run_trainings(own: Trainings) -> None:
 def _settings(own: Trainings) -> TrainSettings:
     """Returns the settings of the job."""
     import_tensorflow()
-    from mtf_imaging.cli.config.job import Job
     from mtf_imaging.cli.config.setup import JobSetup
-    from mtf_imaging.cli.config.training_settings import Training
+    from mtf_imaging.cli.config.training_settings import Job, Training
 
     gin_config.bind([gin_config.find_gin_file(name) for name in own.gin_files], own.gin_params, {})
     job, training, setup = Job(), Training(), JobSetup()

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from tqdm import tqdm
 
@@ -141,8 +140,16 @@ def _searcher(
             return None if variant is None else variant.trace(layout, devices)
 
         shown = tqdm(layouts, desc="search", unit="layout", disable=not progress, leave=False, file=sys.stderr)
-        on: Any = {"num_hosts": hosts.number, "mesh_impl": hosts.mesh_impl}
-        steps = Steps(trace, at.part_inputs)
-        return search_layouts(shown, steps, kind, step.dtype, memory, recompute=recomputes, only=only, **on)
+        return search_layouts(
+            shown,
+            Steps(trace, at.part_inputs),
+            kind,
+            step.dtype,
+            memory,
+            recompute=recomputes,
+            only=only,
+            num_hosts=hosts.number,
+            mesh_impl=hosts.mesh_impl,
+        )
 
     return search_at

@@ -121,6 +121,19 @@ class CleanupSetting(Settings):
 
 
 @settings
+class EvalBatchSettings(Settings):
+    """The batches of `evaluate`.
+
+    Attributes:
+      eval_batch_size: number of photos, or of images with objects, that the network computes together. It changes speed
+          and memory, never results. Photos that are padded to different sizes, and all photos with an `ensemble`, are
+          computed one at a time.
+    """
+
+    eval_batch_size: int = setting(default=1, unit="images", least=1, flag=True)
+
+
+@settings
 class InferenceSettings(
     NetworkSettings,
     TrainedRunSettings,
@@ -191,27 +204,14 @@ class ChooseCleanupSetting(Settings):
 
 
 @settings
-class EvalBatchSetting(Settings):
-    """The batches of an evaluation.
-
-    Attributes:
-      eval_batch_size: number of photos, or of images with objects, that the network computes together. It changes speed
-          and memory, never results. Photos that are padded to different sizes, and all photos with an `ensemble`, are
-          computed one at a time.
-    """
-
-    eval_batch_size: int = setting(default=1, unit="images", least=1, flag=True)
-
-
-@settings
 class EvaluateSettings(
     InferenceSettings,
     PlacementSettings,
+    EvalBatchSettings,
     OutputFormatSettings,
     SpacingTableSettings,
     SplitSetting,
     ChooseCleanupSetting,
-    EvalBatchSetting,
 ):
     """The settings of `evaluate`.
 

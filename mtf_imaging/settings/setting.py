@@ -58,7 +58,7 @@ class Setting(NamedTuple):
 
     name: str
     type: Any
-    default: Any
+    default: object
     meaning: str
     unit: str = ""
     least: float | None = None
@@ -133,7 +133,7 @@ def setting(
     default: Any = dataclasses.MISSING,
     default_factory: Any = dataclasses.MISSING,
     flag: bool | str = False,
-    **facts: Any,
+    **facts: object,
 ) -> Any:
     """Declares a field of a settings class. The class docstring contains its meaning.
 
@@ -146,7 +146,7 @@ def setting(
     return dataclasses.field(default=default, default_factory=default_factory, metadata={_KEY: {"flag": flag, **facts}})
 
 
-def changed(owner: type, name: str, **facts: Any) -> Any:
+def changed(owner: type, name: str, **facts: object) -> Any:
     """Redeclares a setting of another class, with the same meaning unless the docstring contains a new one.
 
     Args:
@@ -240,7 +240,7 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
         raise ConfigError(f"{name} = {value!r} is not known.{hint} Fix: choose one of {', '.join(choices)}.", [name])
 
 
-def values_of(owner: type, *sources: object, **known: Any) -> dict[str, Any]:
+def values_of(owner: type, *sources: object, **known: object) -> dict[str, Any]:
     """Returns the keyword arguments for a settings class.
 
     Args:
@@ -261,7 +261,7 @@ def agreed(values: object) -> dict[str, Any]:
     return {one.name: getattr(values, one.name) for one in settings_of(type(values)) if one.shared}
 
 
-def filled(owner: Callable[..., S], *sources: object, **known: Any) -> S:
+def filled(owner: Callable[..., S], *sources: object, **known: object) -> S:
     """Returns an object of a settings class; see `values_of`."""
     return owner(**values_of(typing.cast(type, owner), *sources, **known))
 
@@ -301,7 +301,7 @@ def takes(
     return decorate
 
 
-def _signature(cls: type, returns: Any) -> inspect.Signature:
+def _signature(cls: type, returns: object) -> inspect.Signature:
     """Returns the signature of a function with the settings of a class as keyword arguments."""
     parameters = [
         inspect.Parameter(

@@ -12,6 +12,7 @@ from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.data.records.label_counts import count_labels
 from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.jobs.data.class_frequencies import resolve_frequencies
+from mtf_imaging.jobs.data.folds import resolve_fold
 from mtf_imaging.kinds.all_kinds import read_facts
 from mtf_imaging.models.class_biases import softmax_biases
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
@@ -49,7 +50,7 @@ def test_a_run_starts_from_the_frequencies_of_its_training_cases(records, tmp_pa
     data = mi.jobs.TrainingData(records, fold=0, num_folds=3)
     mi.jobs.train(**SETTINGS, data=data, model_dir=tmp_path / "run", num_steps=1)
     facts = read_facts(tmp_path / "run")
-    fold = mi.jobs.folds.resolve_fold(data, tmp_path / "other").data
+    fold = resolve_fold(data, tmp_path / "other").data
     want = class_frequencies(count_labels(fold.data_dir), OUTPUTS)
     assert isinstance(fold.data_dir, Subset)
     assert tuple(facts.class_frequencies) == want != class_frequencies(count_labels(records), OUTPUTS)

@@ -5,9 +5,8 @@ import pytest
 
 import mtf_imaging as mi
 from mtf_imaging.cli.config import gin_config
-from mtf_imaging.cli.config.job import Job
 from mtf_imaging.cli.config.setup import JobSetup
-from mtf_imaging.cli.config.training_settings import Training
+from mtf_imaging.cli.config.training_settings import Job, Training
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 
 

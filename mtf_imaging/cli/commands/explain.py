@@ -75,7 +75,6 @@ def run(values: flags.FlagValues) -> str | None:
         trains=True,
     )
     import_tensorflow()
-    from mtf_imaging.cli.config.hardware import hardware_of
     from mtf_imaging.cli.config.training_settings import bound_step, planned_num_steps
     from mtf_imaging.data.sampling.sampling import parse_spacing
     from mtf_imaging.jobs.explaining import picture_of
@@ -88,7 +87,7 @@ def run(values: flags.FlagValues) -> str | None:
     setup = configuration.bind()
     planning_flags.check_devices(setup, values.num_devices)
     step, image = bound_step(setup, values.data_dir)
-    hardware = hardware_of(values.hardware)
+    hardware = planning_flags.hardware_of(values.hardware)
     recipe = Recipe(planned_num_steps(), values.price_per_hour)
     image = image._replace(spacing=parse_spacing(setup.spacing or records_spacing(values.data_dir)))
     devices = setup.parsed_layout, hardware, values.num_hosts, setup.mesh_impl

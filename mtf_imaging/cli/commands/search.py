@@ -44,14 +44,13 @@ def run(values: flags.FlagValues) -> str:
     files = planning_flags.hardware_files(values.hardware)
     configuration = setup_flags.Configuration(values, job="unet3d_demo", more_files=files, trains=True)
     import_tensorflow()
-    from mtf_imaging.cli.config.hardware import hardware_of
     from mtf_imaging.cli.config.training_settings import bound_step, planned_num_steps
     from mtf_imaging.cli.runtime.search_report import largest_text, ranking_text
     from mtf_imaging.jobs.searching import largest_cube_of, search_step, usable_memory
     from mtf_imaging.planner.cost.recipe import Recipe
 
     setup = configuration.bind()
-    hardware = hardware_of(values.hardware)
+    hardware = planning_flags.hardware_of(values.hardware)
     limit = None if values.memory_limit is None else values.memory_limit * 2**30
     sizes = (16, 16, 16) if values.max_resolution else None  # arbitrary sizes; only the number of dimensions matters
     step = bound_step(setup, values.data_dir, sizes).step

@@ -40,7 +40,7 @@ def shown_default(flag: flags.Flag) -> str:
     return "" if flag.default in (None, False, []) else str(flag.default)
 
 
-def _define(values: flags.FlagValues, one: Setting, text: str, default: Any) -> None:
+def _define(values: flags.FlagValues, one: Setting, text: str, default: object) -> None:
     text = f"<{'|'.join(one.choices)}>: {text}" if one.choices else text
     options: dict[str, Any] = {"name": one.flag, "default": default, "help": text, "flag_values": values}
     items = getattr(one.kinds[0], "__args__", ())

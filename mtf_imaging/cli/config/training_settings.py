@@ -1,4 +1,4 @@
-"""The gin configurable `train`: the settings of training and its data, and the classes that gin files use for them."""
+"""The gin configurables `job` and `train`, and the classes of data and optimizers that gin files use for them."""
 
 import dataclasses
 from collections.abc import Callable
@@ -8,14 +8,13 @@ import gin
 from absl import flags
 
 from mtf_imaging.cli.config.flags_of_settings import FlagSettings
-from mtf_imaging.cli.config.groups import TRAIN
-from mtf_imaging.cli.config.job import Job
+from mtf_imaging.cli.config.groups import JOB, TRAIN
 from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.data.augmentation import Augmentation
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.sampling.patch_sizes import check_patch, parse_patch
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.evaluation.cleanup import as_cleanup
+from mtf_imaging.evaluation.cleanup import Cleanup, as_cleanup
 from mtf_imaging.jobs.data.training_data import TrainingData
 from mtf_imaging.jobs.steps.building import StepSettings, training_step
 from mtf_imaging.jobs.steps.costs import WholeImage
@@ -25,6 +24,7 @@ from mtf_imaging.kinds.objects.data_set import Objects
 from mtf_imaging.kinds.photos.augmentation import PhotoAugmentation
 from mtf_imaging.kinds.photos.data_set import Photos
 from mtf_imaging.settings.setting import changed, filled, setting, settings, settings_of, values_of
+from mtf_imaging.settings.step import NetworkSettings
 from mtf_imaging.settings.training import DataSettings, RunSettings
 from mtf_imaging.settings.values import AUTO
 from mtf_imaging.training import optimizers
@@ -32,6 +32,7 @@ from mtf_imaging.training.data_set import DataSet
 from mtf_imaging.training.evaluation import Evaluation
 from mtf_imaging.training.optimizers import Optimizer
 from mtf_imaging.training.step import TrainingStep
+from mtf_imaging.training.task import Task
 
 # The classes themselves do not import gin.
 for _class in (
@@ -46,6 +47,19 @@ for _class in (
 
 # The other attributes of records come from `job`, `train` and the setup.
 records = gin.external_configurable(Records, module="mtf_imaging", allowlist=["intensities"])
+
+
+@gin.configurable("job", module="mtf_imaging")
+@settings
+class Job(*JOB):
+    """The settings that training, evaluation and prediction share."""
+
+    task: Task = changed(NetworkSettings, "task", default=gin.REQUIRED)
+
+    @property
+    def cleanup(self) -> Cleanup:
+        """The postprocessing of the segmentation in evaluate and predict."""
+        return filled(Cleanup, self)
 
 
 @gin.configurable("train", module="mtf_imaging")
@@ -65,7 +79,7 @@ class Training(*TRAIN):
     augmentation: Callable | None = setting(default=None)
     evaluation: Evaluation | None = changed(DataSettings, "evaluation")
 
-    def source(self, job: Job, setup: JobSetup, **folders: Any) -> TrainingData:
+    def source(self, job: Job, setup: JobSetup, **folders: object) -> TrainingData:
         """Returns the images of a job.
 
         Args:
@@ -77,7 +91,7 @@ class Training(*TRAIN):
         return filled(TrainingData, self, **folders, data_set=data_set)
 
 
-def bound_settings(cls: type, setup: JobSetup, values: flags.FlagValues, **known: Any) -> dict[str, Any]:
+def bound_settings(cls: type, setup: JobSetup, values: flags.FlagValues, **known: object) -> dict[str, Any]:
     """Returns the keyword arguments of a job from gin bindings and flags.
 
     Args:

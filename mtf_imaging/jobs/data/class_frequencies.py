@@ -60,7 +60,7 @@ def with_frequencies(task: Any, frequencies: Sequence[float] | None) -> Any:
     return task if frequencies is None else task.with_class_frequencies(frequencies)
 
 
-def labeled_masks(description: Any, frequencies: Sequence[float] | None) -> list[str]:
+def labeled_masks(description: object, frequencies: Sequence[float] | None) -> list[str]:
     """Returns the masks with at least one labeled voxel, according to the frequencies.
 
     Args:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mtf_imaging.data.label_survey import LabelSurvey
+from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.patches import Patches
 from mtf_imaging.data.sampling.grid import Grid
 from mtf_imaging.data.sampling.patch_sizes import check_patch, parse_patch
@@ -29,6 +30,12 @@ class TrainingData(DataSettings):
     def is_records(self) -> bool:
         """Whether the images are records."""
         return self.kind.name == VOLUMES
+
+    @property
+    def records(self) -> Records:
+        """The data set, if the images are records."""
+        assert isinstance(self.data_set, Records)
+        return self.data_set
 
     @property
     def reads_regions(self) -> bool:
@@ -124,8 +131,7 @@ def with_patches(data: TrainingData, own: TrainSettings | CrossValidateSettings)
         return data
     x, y, z = parse_patch(own.patch)
     patches = Patches((x, y, z), own.centered_patches, own.centered_labels, own.batch_size)
-    records: Any = data.data_set
-    return dataclasses.replace(data, data_set=dataclasses.replace(records, patches=patches))
+    return dataclasses.replace(data, data_set=dataclasses.replace(data.records, patches=patches))
 
 
 def sample_sizes(data: TrainingData, whole: tuple[int, ...]) -> tuple[int, ...]:

@@ -72,8 +72,7 @@ def open_buckets(data: TrainingData, step: TrainingStep, resolution: Resolution 
     is_planned = data.patch is not None and data.description is None  # the records do not exist yet
     if is_planned or (data.patch is None and not data.has_several_grids):
         return None
-    records: Any = data.data_set
-    sampling: AnySampling = records.sampling(data.data_dir)
+    sampling: AnySampling = data.records.sampling(data.data_dir)
     if resolution is not None:
         grids = parse_grids(resolution) if isinstance(resolution, str | int) else (tuple(resolution),)
         if grids != sampling.grids:
@@ -85,7 +84,7 @@ def open_buckets(data: TrainingData, step: TrainingStep, resolution: Resolution 
             )
     if data.patch is not None:
         return None
-    occurring = {*records.grids(data.data_dir)}  # a fold may not contain any cases of a grid
+    occurring = {*data.records.grids(data.data_dir)}  # a fold may not contain any cases of a grid
     return Buckets.of(step, [grid for grid in sampling.grids if grid in occurring])
 
 
@@ -100,12 +99,12 @@ def bucket_batches(
       regions: the regions of this process for each grid.
     """
     first = buckets.steps[0]
-    records: Any = data.data_set
     count = first.micro_batches
 
     def make(start: int) -> Iterator[dict]:
-        options = {"batch_size": first.batch_size // count, "seed": first.seed, "parts": count, "regions": regions}
-        batches = records.batches_of_any_size(data.data_dir, **options, start_step=start * count)
+        options: dict[str, Any] = {"batch_size": first.batch_size // count, "seed": first.seed, "parts": count}
+        options |= {"start_step": start * count, "regions": regions}
+        batches = data.records.batches_of_any_size(data.data_dir, **options)
         return buckets.batches(batches, start, "records", regions)
 
     return make
@@ -127,8 +126,7 @@ def build_steps(
     if buckets is None:
         with building("building the step", progress=progress):
             return step.build(layout, devices.mesh_impl)
-    records: Any = data.data_set
-    numbers = collections.Counter(records.grids(data.data_dir))
+    numbers: collections.Counter[Sizes] = collections.Counter(data.records.grids(data.data_dir))
 
     def report(step: TrainingStep, built: BuiltStep, seconds: float) -> None:
         _logger.info(
