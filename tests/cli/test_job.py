@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mtf_imaging import jobs
-from mtf_imaging.cli.config.job import Job
+from mtf_imaging.cli.config.training_settings import Job
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs import ensembles
 from mtf_imaging.kinds.volumes import images as volumes

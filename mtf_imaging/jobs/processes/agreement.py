@@ -3,16 +3,15 @@
 import hashlib
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from mtf_imaging.engine.meshes.group import Group
 from mtf_imaging.files.provenance.content import content_digest
-from mtf_imaging.jobs.data import TrainingData
+from mtf_imaging.jobs.data.training_data import TrainingData
 from mtf_imaging.kinds.all_kinds import explained
 from mtf_imaging.settings.setting import Settings, agreed
 
 
-def check_agreement(group: Group, own: Any, **more: object) -> None:
+def check_agreement(group: Group, own: Settings, **more: object) -> None:
     """Checks that all processes run the same code with the same settings.
 
     Args:

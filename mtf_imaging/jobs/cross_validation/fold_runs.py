@@ -138,51 +138,27 @@ class FoldRuns:
         self, saved: dict[str, Any], settings: Mapping[str, str], splits: Sequence[Fold], sources: dict[str, str]
     ) -> None:
         """Raises ConfigError if the folder contains a cross-validation with other settings, folds or cases."""
-        fix = "or give another output_dir."
-        cases = saved["cases"]
-        if cases.keys() != sources.keys():
-            only = [[key for key in a if key not in b] for a, b in ((cases, sources), (sources, cases))]
-            faults = [f"has cases that the records lack ({_listed(only[0])})"] if only[0] else []
-            faults += [f"lacks cases of the records ({_listed(only[1])})"] if only[1] else []
-            raise ConfigError(
-                f"{self.path}: the cross-validation in this folder {' and '.join(faults)}. Fix: give its data_dir, "
-                + fix,
-                ["data_dir", "output_dir"],
-            )
-        changed = [key for key, digest in sources.items() if digest != cases[key]]
-        if changed:
-            raise ConfigError(
-                f"{self.path}: the cross-validation in this folder began with records that were made from other files "
-                f"of case {_listed(changed)}. Fix: give its data_dir, {fix}",
-                ["data_dir", "output_dir"],
-            )
-        before = read_splits(self.splits_file)
-        if [fold.digest for fold in before] != [fold.digest for fold in splits]:
-            numbers = (
-                f"it has {len(before)} folds, and {len(splits)} are given"
-                if len(before) != len(splits)
-                else "cases are in other folds"
-            )
-            raise ConfigError(
-                f"{self.path}: the cross-validation in this folder has other folds: {numbers}. Fix: leave num_folds "
-                f"and splits_file out, {fix}",
-                ["num_folds", "splits_file", "output_dir"],
-            )
-        for name in sorted({*settings, *saved["settings"]}):
-            old, new = (values.get(name, "None") for values in (saved["settings"], settings))
+        before = _began_with(read_splits(self.splits_file), saved["cases"], saved["settings"])
+        now = _began_with(splits, sources, settings)
+        for name in {**now, **before}:
+            old, new = (values.get(name, "None") for values in (before, now))
             if old != new:
                 shown = difference(old, new)
+                own = {"folds": ["num_folds", "splits_file"], "files": ["data_dir"]}.get(name.split()[0], [name])
                 raise ConfigError(
                     f"{self.path}: the cross-validation in this folder has {name} {shown[0]}, but {shown[1]} is given. "
-                    f"Fix: give the same {name}, {fix}",
-                    [name, "output_dir"],
+                    f"Fix: give the same {' and '.join(own)}, or give another output_dir.",
+                    [*own, "output_dir"],
                 )
+
+
+def _began_with(splits: Sequence[Fold], cases: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
+    """Returns what a cross-validation depends on, as texts by name."""
+    folds = {"folds": " ".join(fold.digest for fold in splits)}
+    files = {f"files of case {key}": digest for key, digest in cases.items()}
+    return {**folds, **files, **settings}
 
 
 def _sources(manifest: Manifest) -> dict[str, str]:
     """Returns the digest of each case's files by case key."""
     return {key: source.digest if source else "" for key, source in manifest.sources.items()}
-
-
-def _listed(keys: Sequence[str]) -> str:
-    return ", ".join(keys[:3]) + (", ..." if len(keys) > 3 else "")

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mtf_imaging.data.label_survey import LabelSurvey
+from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.patches import Patches
 from mtf_imaging.data.sampling.grid import Grid
 from mtf_imaging.data.sampling.patch_sizes import check_patch, parse_patch
@@ -14,7 +15,7 @@ from mtf_imaging.kinds.all_kinds import explained, kind_of_data_set
 from mtf_imaging.kinds.facts import ARRAYS, VOLUMES
 from mtf_imaging.kinds.kind import Kind, TrainingImages
 from mtf_imaging.settings.patches import PatchSettings
-from mtf_imaging.settings.setting import documented, settings_of, values_of
+from mtf_imaging.settings.setting import documented, filled, settings_of
 from mtf_imaging.settings.training import CrossValidateSettings, DataSettings, TrainSettings
 from mtf_imaging.settings.values import Resolution, parse_resolution
 from mtf_imaging.training.data_set import data_sizes, reads_regions
@@ -29,6 +30,12 @@ class TrainingData(DataSettings):
     def is_records(self) -> bool:
         """Whether the images are records."""
         return self.kind.name == VOLUMES
+
+    @property
+    def records(self) -> Records:
+        """The data set, if the images are records."""
+        assert isinstance(self.data_set, Records)
+        return self.data_set
 
     @property
     def reads_regions(self) -> bool:
@@ -100,7 +107,7 @@ def as_training_data(data: DataSettings | str | Path) -> TrainingData:
     """Returns a `TrainingData` unchanged; wraps a records folder in a `TrainingData`."""
     if isinstance(data, TrainingData):
         return data
-    return TrainingData(**values_of(DataSettings, data)) if isinstance(data, DataSettings) else TrainingData(data)
+    return filled(TrainingData, data) if isinstance(data, DataSettings) else TrainingData(data)
 
 
 def with_patches(data: TrainingData, own: TrainSettings | CrossValidateSettings) -> TrainingData:
@@ -111,7 +118,7 @@ def with_patches(data: TrainingData, own: TrainSettings | CrossValidateSettings)
       own: the settings of the job, which include those of the patches.
 
     Raises:
-      ConfigError: a setting has no effect, because there are no patches or the data are not records.
+      ConfigError: a setting has no effect, because there are no patches.
     """
     if own.patch is None:
         for one in settings_of(PatchSettings):
@@ -122,17 +129,9 @@ def with_patches(data: TrainingData, own: TrainSettings | CrossValidateSettings)
                     [one.name, "patch"],
                 )
         return data
-    if not data.is_records:
-        raise ConfigError(
-            f"patch = {own.patch!r}: only records are trained on patches, but the data set is of class "
-            f"{type(data.data_set).__name__}. Fix: leave patch out, and let the data set return crops; the resolution "
-            "of photos and objects is such a crop.",
-            ["patch"],
-        )
     x, y, z = parse_patch(own.patch)
     patches = Patches((x, y, z), own.centered_patches, own.centered_labels, own.batch_size)
-    records: Any = data.data_set
-    return dataclasses.replace(data, data_set=dataclasses.replace(records, patches=patches))
+    return dataclasses.replace(data, data_set=dataclasses.replace(data.records, patches=patches))
 
 
 def sample_sizes(data: TrainingData, whole: tuple[int, ...]) -> tuple[int, ...]:

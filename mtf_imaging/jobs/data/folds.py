@@ -16,7 +16,7 @@ from mtf_imaging.data.records.splits import (
     write_splits,
 )
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.jobs.data import TrainingData
+from mtf_imaging.jobs.data.training_data import TrainingData
 from mtf_imaging.kinds.all_kinds import read_facts
 from mtf_imaging.settings.training import NUM_FOLDS
 
@@ -64,12 +64,6 @@ def resolve_fold(data: TrainingData, model_dir: str | Path) -> FoldData | None:
         raise ConfigError(
             f"eval_dir {data.eval_dir} and fold {number} both choose the held-out cases. Fix: give only one of them.",
             ["eval_dir", "fold"],
-        )
-    if not data.is_records:
-        raise ConfigError(
-            f"fold {number}: only records can be divided into folds, but the data set is of class "
-            f"{type(data.data_set).__name__}. Fix: remove fold, and hold out cases in the data set itself.",
-            ["fold"],
         )
     keys = open_records(data.data_dir).cases
     is_new = not has_splits_file(data)

@@ -1,8 +1,8 @@
-"""Training on records with several grids: one program per grid, with the same variables."""
+"""The training step of a job, or one for each grid of its records, with the same variables."""
 
 import collections
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from mtf_imaging.data.sampling.buckets import AnySampling, format_grids, parse_grids
@@ -11,15 +11,51 @@ from mtf_imaging.engine.layout import Layout, TensorRegion
 from mtf_imaging.engine.program.memory import format_bytes
 from mtf_imaging.engine.program.program import Program
 from mtf_imaging.errors import DataError
-from mtf_imaging.jobs.data import TrainingData
+from mtf_imaging.jobs.data.training_data import TrainingData
 from mtf_imaging.planner.cost.plan import make_plan
-from mtf_imaging.settings.step import Devices
+from mtf_imaging.settings.setting import changed, filled, settings
+from mtf_imaging.settings.step import BatchSettings, Devices, NetworkSettings
+from mtf_imaging.settings.training import LearningSettings
 from mtf_imaging.settings.values import Resolution
 from mtf_imaging.training.buckets import Buckets, BuiltBuckets, Sizes
 from mtf_imaging.training.building import building
+from mtf_imaging.training.optimizers import Adam, Optimizer
 from mtf_imaging.training.step import BuiltStep, TrainingStep
+from mtf_imaging.training.task import Task
 
 _logger = logging.getLogger(__name__)
+
+
+@settings
+class StepSettings(NetworkSettings, BatchSettings):
+    """The settings that describe a training step, besides the sizes of its images."""
+
+    optimizer: Optimizer | None = changed(LearningSettings, "optimizer")
+    seed: int = changed(LearningSettings, "seed")
+    frozen: str | Sequence[str] = changed(LearningSettings, "frozen")
+    average_decay: float | None = changed(LearningSettings, "average_decay")
+
+
+def training_step(own: object, task: Task, sizes: tuple[int, ...]) -> TrainingStep:
+    """Returns the training step of a job.
+
+    Args:
+      own: the settings of the job; those of `StepSettings` that it lacks have their defaults.
+      task: the task, for the data of the job.
+      sizes: voxels of an image along its spatial dimensions.
+    """
+    step = filled(StepSettings, own, task=task)
+    return TrainingStep(
+        task,
+        step.optimizer or Adam(),
+        sizes,
+        batch_size=step.batch_size,
+        micro_batches=step.micro_batches,
+        dtype=step.dtype,
+        seed=step.seed,
+        frozen=step.frozen,
+        average_decay=step.average_decay,
+    )
 
 
 def open_buckets(data: TrainingData, step: TrainingStep, resolution: Resolution | None) -> Buckets | None:
@@ -36,8 +72,7 @@ def open_buckets(data: TrainingData, step: TrainingStep, resolution: Resolution 
     is_planned = data.patch is not None and data.description is None  # the records do not exist yet
     if is_planned or (data.patch is None and not data.has_several_grids):
         return None
-    records: Any = data.data_set
-    sampling: AnySampling = records.sampling(data.data_dir)
+    sampling: AnySampling = data.records.sampling(data.data_dir)
     if resolution is not None:
         grids = parse_grids(resolution) if isinstance(resolution, str | int) else (tuple(resolution),)
         if grids != sampling.grids:
@@ -49,7 +84,7 @@ def open_buckets(data: TrainingData, step: TrainingStep, resolution: Resolution 
             )
     if data.patch is not None:
         return None
-    occurring = {*records.grids(data.data_dir)}  # a fold may not contain any cases of a grid
+    occurring = {*data.records.grids(data.data_dir)}  # a fold may not contain any cases of a grid
     return Buckets.of(step, [grid for grid in sampling.grids if grid in occurring])
 
 
@@ -64,12 +99,12 @@ def bucket_batches(
       regions: the regions of this process for each grid.
     """
     first = buckets.steps[0]
-    records: Any = data.data_set
     count = first.micro_batches
 
     def make(start: int) -> Iterator[dict]:
-        options = {"batch_size": first.batch_size // count, "seed": first.seed, "parts": count, "regions": regions}
-        batches = records.batches_of_any_size(data.data_dir, **options, start_step=start * count)
+        options: dict[str, Any] = {"batch_size": first.batch_size // count, "seed": first.seed, "parts": count}
+        options |= {"start_step": start * count, "regions": regions}
+        batches = data.records.batches_of_any_size(data.data_dir, **options)
         return buckets.batches(batches, start, "records", regions)
 
     return make
@@ -91,8 +126,7 @@ def build_steps(
     if buckets is None:
         with building("building the step", progress=progress):
             return step.build(layout, devices.mesh_impl)
-    records: Any = data.data_set
-    numbers = collections.Counter(records.grids(data.data_dir))
+    numbers: collections.Counter[Sizes] = collections.Counter(data.records.grids(data.data_dir))
 
     def report(step: TrainingStep, built: BuiltStep, seconds: float) -> None:
         _logger.info(

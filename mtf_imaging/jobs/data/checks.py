@@ -2,13 +2,12 @@
 
 import logging
 from pathlib import Path
-from typing import Any
 
 from mtf_imaging.data.description.differences import refuse_differences
 from mtf_imaging.data.label_survey import LabelSurvey
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.run_folder import FACTS
-from mtf_imaging.jobs.data import TrainingData
+from mtf_imaging.jobs.data.training_data import TrainingData
 from mtf_imaging.jobs.held_out import scores_training_cases
 from mtf_imaging.kinds.all_kinds import KINDS, explained, read_facts
 from mtf_imaging.training.checkpoints.checkpoints import last_checkpoint
@@ -59,13 +58,13 @@ def warn_of_labels(data: TrainingData, model_dir: str | Path) -> None:
     if last_checkpoint(model_dir) is not None:
         return
     _warn(data.data_dir, data.label_survey, is_held_out=False)
-    eval_dir: Any = data.eval_dir if data.evaluation is None else None  # a custom evaluation may read any format
+    eval_dir = data.eval_dir if data.evaluation is None else None  # a custom evaluation may read any format
     if eval_dir and not scores_training_cases(data):
         with explained(eval_dir, data.kind, "eval_dir", "data"):
             _warn(eval_dir, data.images.label_survey(eval_dir, data.description, is_held_out=True), is_held_out=True)
 
 
-def _warn(folder: Any, survey: LabelSurvey | None, is_held_out: bool) -> None:
+def _warn(folder: object, survey: LabelSurvey | None, is_held_out: bool) -> None:
     if survey is None:
         return
     images = f"{'held-out ' if is_held_out else ''}{survey.images}"

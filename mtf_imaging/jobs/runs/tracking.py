@@ -3,12 +3,11 @@
 import dataclasses
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import mtf_imaging
 from mtf_imaging.engine.layout import Layout
 from mtf_imaging.files.run_folder import EVAL
-from mtf_imaging.jobs.as_text import as_text
+from mtf_imaging.settings.as_text import as_text
 from mtf_imaging.settings.patches import PatchSettings
 from mtf_imaging.settings.setting import settings_of
 from mtf_imaging.settings.step import BatchSettings, NetworkSettings
@@ -72,7 +71,7 @@ def _parameters(own: TrainSettings, layout: Layout) -> dict[str, str]:
     return flat
 
 
-def _flat(name: str, value: Any) -> dict[str, str]:
+def _flat(name: str, value: object) -> dict[str, str]:
     """Returns a value as text; an object as the name of its class and its attributes."""
     if value is None or isinstance(value, bool | int | float | str | Path | list | tuple | dict | type):
         return {name: value if isinstance(value, str) else as_text(value)}

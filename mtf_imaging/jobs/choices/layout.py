@@ -9,8 +9,8 @@ from mtf_imaging.engine.layout import ONE_PROCESSOR, Layout
 from mtf_imaging.engine.meshes.devices import default_devices
 from mtf_imaging.engine.meshes.group import Group
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.jobs.explaining import recomputes_activations
 from mtf_imaging.jobs.searching import search_step
+from mtf_imaging.jobs.steps.recomputation import recomputes_activations
 from mtf_imaging.planner.bench.machine import Machine, kernels_of_step
 from mtf_imaging.planner.cost.hardware import HARDWARE, Hardware
 from mtf_imaging.planner.render.recipe_text import format_seconds

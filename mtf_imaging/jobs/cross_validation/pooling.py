@@ -21,7 +21,7 @@ from mtf_imaging.evaluation.pairs.score_pairs import score_pairs, write_scores
 from mtf_imaging.files.output_folder import writing_to
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.provenance.runs import FIELD, TrainedRun
-from mtf_imaging.jobs.fold_runs import FoldRuns
+from mtf_imaging.jobs.cross_validation.fold_runs import FoldRuns
 from mtf_imaging.kinds.volumes.evaluate import cases_to_evaluate
 
 

@@ -6,31 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from mtf_imaging.data.class_frequencies import class_frequencies
 from mtf_imaging.data.description.description import Description
-from mtf_imaging.errors import ConfigError
-from mtf_imaging.jobs.data import TrainingData
+from mtf_imaging.jobs.data.training_data import TrainingData
 from mtf_imaging.kinds.all_kinds import read_facts
 from mtf_imaging.settings.training import FROM_DATA, ClassFrequencies
 from mtf_imaging.training.checkpoints.checkpoints import last_checkpoint
 
 if TYPE_CHECKING:
     from mtf_imaging.training.task import Task
-
-
-def check_class_frequencies(setting: ClassFrequencies) -> None:
-    """Checks the setting `class_frequencies`.
-
-    Raises:
-      ConfigError: it is neither "data", None, nor numbers.
-    """
-    is_numbers = isinstance(setting, list | tuple) and all(
-        isinstance(number, int | float) and not isinstance(number, bool) for number in setting
-    )
-    if setting is not None and setting != FROM_DATA and not is_numbers:
-        raise ConfigError(
-            f"class_frequencies = {setting!r} is not known. "
-            'Fix: use "data", None, or a tuple with a fraction for each output of the network.',
-            ["class_frequencies"],
-        )
 
 
 def resolve_frequencies(
@@ -78,7 +60,7 @@ def with_frequencies(task: Any, frequencies: Sequence[float] | None) -> Any:
     return task if frequencies is None else task.with_class_frequencies(frequencies)
 
 
-def labeled_masks(description: Any, frequencies: Sequence[float] | None) -> list[str]:
+def labeled_masks(description: object, frequencies: Sequence[float] | None) -> list[str]:
     """Returns the masks with at least one labeled voxel, according to the frequencies.
 
     Args:

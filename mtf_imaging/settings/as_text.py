@@ -12,7 +12,7 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # in the default `repr` of an object
 _DEPTH = 8
 
 
-def as_text(value: Any, depth: int = 0) -> str:
+def as_text(value: object, depth: int = 0) -> str:
     """Returns a value as text for people, which may leave out parts of it.
 
     An object without its own `repr` is described by its class and attributes.
@@ -45,7 +45,7 @@ def as_text(value: Any, depth: int = 0) -> str:
     return _ADDRESS.sub("", repr(value))
 
 
-def identity(value: Any, name: str) -> str:
+def identity(value: object, name: str) -> str:
     """Returns a text that is the same for equal values only: numbers, text and sequences of them as they are.
 
     For anything else, the first digits of the digest of its content follow its text.
@@ -66,7 +66,7 @@ def identity(value: Any, name: str) -> str:
     return text if _is_plain(value) else f"{text}, content {content_digest(value, name)[:SHOWN]}"
 
 
-def as_plain(value: Any, name: str) -> Any:
+def as_plain(value: object, name: str) -> object:
     """Returns a value as a JSON value: text, numbers and sequences of them unchanged, anything else as its `identity`.
 
     >>> as_plain(("x", 1, None), "flips")
@@ -77,8 +77,8 @@ def as_plain(value: Any, name: str) -> Any:
     return value if _is_plain(value) else identity(value, name)
 
 
-def _is_plain(value: Any) -> bool:
-    if type(value) in (list, tuple):
+def _is_plain(value: object) -> bool:
+    if isinstance(value, list | tuple) and type(value) in (list, tuple):
         return all(map(_is_plain, value))
     return value is None or type(value) in (bool, int, float, str)
 
