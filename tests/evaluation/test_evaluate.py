@@ -13,11 +13,10 @@ from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.evaluation.case_report.case_picture import picture_pixels
 from mtf_imaging.evaluation.case_report.planes import find_focus
 from mtf_imaging.evaluation.scoring.summary import dice_per_case
-from mtf_imaging.kinds.volumes.evaluate import evaluate
 from mtf_imaging.kinds.volumes.segment.images import open_case
-from mtf_imaging.kinds.volumes.segment.predict import predict_cases, segment_volume
+from mtf_imaging.kinds.volumes.segment.segmenter import segment_volume
 from tests.evaluation.oracle import GRID, case, oracle, store
-from tests.leftovers import ended_path
+from tests.kinds.volumes import evaluate, predict_cases
 
 
 @pytest.fixture
@@ -84,27 +83,6 @@ def test_a_case_whose_name_is_too_long_does_not_stop_the_others(tmp_path, folder
         predict_cases(folder, tmp_path / "out", GRID, oracle, progress=False)
     written = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert written == sorted(f"segmentation-{name}.nii.gz" for name in ("3", "4", "12", "9" * 235))
-
-
-def test_segmentations_are_replaced_only_when_asked(tmp_path, folder):
-    (tmp_path / "out").mkdir()
-    kept = tmp_path / "out/segmentation-4.nii.gz"
-    kept.write_bytes(b"someone's work")
-    with pytest.raises(DataError, match=r"segmentation-4\.nii\.gz: already exists"):
-        predict_cases(folder, tmp_path / "out", GRID, oracle, progress=False)
-    assert [path.name for path in (tmp_path / "out").iterdir()] == [kept.name]
-    assert kept.read_bytes() == b"someone's work"
-    predict_cases(folder, tmp_path / "out", GRID, oracle, progress=False, overwrite=True)
-    assert nibabel.load(kept).shape == (24, 20, 16)
-
-
-def test_partial_files_of_a_killed_process_are_removed(tmp_path, folder):
-    out = tmp_path / "out"
-    out.mkdir()
-    ended_path(out / "segmentation-0.nii.gz").write_bytes(b"half")
-    (out / "notes.txt").write_text("kept")
-    written = predict_cases(folder, out, GRID, oracle, progress=False)
-    assert sorted(path.name for path in out.iterdir()) == sorted(["notes.txt", *(path.name for path in written)])
 
 
 def test_predictions_are_not_written_to_the_input_folder(tmp_path, folder):
@@ -211,15 +189,6 @@ def test_results_are_not_written_to_the_folder_of_a_run(tmp_path, folder, there,
     evaluate(folder, run / "evaluation", GRID, oracle, num_pictures=0, progress=False)
 
 
-def test_results_of_other_cases_are_not_replaced(tmp_path, folder):
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / "report.html").write_text("of something else")
-    with pytest.raises(DataError, match=r"report\.html: the file already exists and belongs to other cases"):
-        evaluate(folder, out, GRID, oracle, progress=False)
-    assert (out / "report.html").read_text() == "of something else"
-
-
 @pytest.mark.parametrize("command", ["evaluate", "predict"])
 def test_all_unusable_cases_are_reported_after_the_others_are_segmented(tmp_path, folder, monkeypatch, command):
     segmented = []
@@ -230,8 +199,7 @@ def test_all_unusable_cases_are_reported_after_the_others_are_segmented(tmp_path
         segmented.append(case.key)
         return open_case(case, *options)
 
-    for module in ("evaluate", "segment.predict"):
-        monkeypatch.setattr(f"mtf_imaging.kinds.volumes.{module}.open_case", open_or_fail)
+    monkeypatch.setattr("mtf_imaging.kinds.volumes.segment.segmenter.open_case", open_or_fail)
     function = evaluate if command == "evaluate" else predict_cases
     with pytest.raises(DataError) as caught:
         function(folder, tmp_path / "out", GRID, oracle, progress=False)

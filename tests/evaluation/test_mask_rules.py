@@ -21,7 +21,7 @@ from mtf_imaging.evaluation.pairs.running import in_thread
 from mtf_imaging.evaluation.scoring import voxels
 from mtf_imaging.evaluation.scoring.compact_labels import CompactLabels
 from mtf_imaging.evaluation.scoring.overlap import label_overlaps
-from mtf_imaging.jobs.as_text import as_text
+from mtf_imaging.settings.as_text import as_text
 
 ORGANS = Description(("MR",), {"spleen": 1, "kidney": 2, "cyst": 3}, {"spleen": (1,), "kidney": (2, 3), "cyst": (3,)})
 SPACING = (10.0, 5.0, 4.0)  # 0.2 mL

@@ -13,9 +13,9 @@ from mtf_imaging.evaluation.case_report import plots
 from mtf_imaging.evaluation.pairs.score import score_folders
 from mtf_imaging.evaluation.report.distribution import MAX_DOTS, Dot, distribution
 from mtf_imaging.evaluation.report.tables import shown
-from mtf_imaging.kinds.volumes.evaluate import evaluate
 from tests.evaluation.html_tree import parse
 from tests.evaluation.oracle import GRID, HU_OF_LABEL, oracle, store
+from tests.kinds.volumes import evaluate
 from tests.scores import without_provenance
 
 SHAPE = (20, 16, 12)

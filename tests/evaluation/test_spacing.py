@@ -10,9 +10,8 @@ from scipy.spatial.transform import Rotation
 from mtf_imaging.data.cases.cases import find_cases
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.evaluation.scoring.summary import summarize
-from mtf_imaging.kinds.volumes.evaluate import evaluate
-from mtf_imaging.kinds.volumes.segment.predict import predict_cases
 from tests.evaluation.oracle import HU_OF_LABEL, oracle, store_image
+from tests.kinds.volumes import evaluate, predict_cases
 from tests.records import make_record
 
 SPACING = (1.5, 1.5, 2.0)

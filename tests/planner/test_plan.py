@@ -10,7 +10,7 @@ from mtf_imaging.engine.meshes.exchange import Exchange
 from mtf_imaging.engine.meshes.grid import ShardGrid
 from mtf_imaging.engine.program.program import Program
 from mtf_imaging.engine.program.tracing import trace_only
-from mtf_imaging.jobs.explaining import explain_step
+from mtf_imaging.jobs.steps.costs import explain_step
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.planner.cost.hardware import find_hardware
 from mtf_imaging.planner.cost.interconnect import Interconnect

@@ -19,14 +19,14 @@ import nibabel
 import numpy as np
 from nibabel.filebasedimages import ImageFileError
 
-from mtf_imaging.data.images.geometry import Geometry, affine_in_mm, unit_mm
+from mtf_imaging.data.images.geometry import Geometry, affine_in_mm, check_orthogonal, unit_mm
 from mtf_imaging.data.images.orientation import y_points_back
-from mtf_imaging.data.images.orthogonal import check_orthogonal
 from mtf_imaging.data.images.repairs import FiniteRepair, HounsfieldRepair
 from mtf_imaging.data.images.stored import Planes, Stored
 from mtf_imaging.data.modality import is_ct
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.mask_rules.components import KINDS, apply_rule, voxel_ml
+from mtf_imaging.files.reading import faults_named
 
 
 class Channel(Stored):
@@ -104,7 +104,8 @@ def read_volume(path: Path, names: Sequence[str], spacing: Sequence[float] | Non
         raise DataError(f"{path}: the affine {own[:3].tolist()} does not define the axes. Fix: repair the header.")
     has_codes = image.header["sform_code"] or image.header["qform_code"]
     if has_codes and not np.allclose(own, np.eye(4)):
-        check_orthogonal(affine, path)
+        with faults_named(path):
+            check_orthogonal(affine)
     else:
         affine = _inferred_affine(path, image.header, spacing, dict(zip(names, channels, strict=True)))
     return Volume(channels, Geometry(image.header, affine), image)

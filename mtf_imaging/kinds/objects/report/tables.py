@@ -13,7 +13,7 @@ from mtf_imaging.evaluation.report.tables import (
     sortable_table,
     titled_table,
 )
-from mtf_imaging.kinds.objects.colors import category_color
+from mtf_imaging.kinds.objects.pictures import category_color
 from mtf_imaging.kinds.objects.scoring.coco import MEASURES
 from mtf_imaging.kinds.objects.scoring.scores import COUNTS, ObjectScore, worst_first
 
