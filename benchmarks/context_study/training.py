@@ -22,7 +22,7 @@ from mtf_imaging.evaluation.scoring.overlap import label_overlaps
 from mtf_imaging.evaluation.scoring.summary import dice_global
 from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.kinds.volumes.segment.images import find_cases_of, read_case
-from mtf_imaging.kinds.volumes.segment.predict import PredictProbabilities, segment_volume
+from mtf_imaging.kinds.volumes.segment.segmenter import PredictProbabilities, segment_volume
 from mtf_imaging.settings.setting import values_of
 from mtf_imaging.settings.training import TrainSettings
 

@@ -10,9 +10,10 @@ from mtf_imaging.files.json_file import read_object
 from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.kinds.arrays.kind import ArrayKind
 from mtf_imaging.kinds.facts import ARRAYS, VOLUMES, Facts
-from mtf_imaging.kinds.kind import Kind, PredictedImages
+from mtf_imaging.kinds.kind import Kind
 from mtf_imaging.kinds.objects.kind import ObjectKind
 from mtf_imaging.kinds.photos.kind import PhotoKind
+from mtf_imaging.kinds.predicted import PredictedImages
 from mtf_imaging.kinds.volumes.kind import VolumeKind
 from mtf_imaging.settings.of_kinds import S, check_taken, not_taken, with_added
 from mtf_imaging.settings.setting import Settings
@@ -69,19 +70,24 @@ def with_kinds(owner: type[S]) -> type[S]:
     return with_added(owner, KINDS.values())
 
 
-def open_subject(run: str | Path, settings: "Inference") -> PredictedImages:
+def open_subject(
+    run: str | Path, settings: "Inference", input_path: str | Path | None = None
+) -> PredictedImages[Any, Any, Any]:
     """Returns the images that a trained network predicts, with the settings of a job.
 
     Args:
       run: the folder of the run.
       settings: the settings.
+      input_path: the images to predict; None to evaluate images.
 
     Raises:
       ConfigError: a setting has no effect on these images.
       DataError: the file of facts of the run is damaged.
     """
     facts = read_facts(run)
-    return kind_of_facts(facts).prediction(Path(run), facts, settings)
+    images = kind_of_facts(facts).predicted(Path(run), facts, settings, input_path)
+    check_settings(settings, KINDS[images.kind])
+    return images
 
 
 def detect_kind(path: str | Path) -> Kind | None:

@@ -122,12 +122,11 @@ class CleanupSetting(Settings):
 
 @settings
 class EvalBatchSettings(Settings):
-    """The batches of `evaluate`.
+    """The batches of `evaluate` and `predict`.
 
     Attributes:
-      eval_batch_size: number of photos, or of images with objects, that the network computes together. It changes speed
-          and memory, never results. Photos that are padded to different sizes, and all photos with an `ensemble`, are
-          computed one at a time.
+      eval_batch_size: number of photos, images with objects or arrays that the network computes together. It changes
+        speed and memory, never results. Photos that are padded to different sizes are computed one at a time.
     """
 
     eval_batch_size: int = setting(default=1, unit="images", least=1, flag=True)
@@ -246,7 +245,13 @@ class SubmissionSetting(Settings):
 
 @settings
 class PredictSettings(
-    InferenceSettings, PlacementSettings, OutputFormatSettings, MapSettings, SpacingTableSettings, SubmissionSetting
+    InferenceSettings,
+    PlacementSettings,
+    EvalBatchSettings,
+    OutputFormatSettings,
+    MapSettings,
+    SpacingTableSettings,
+    SubmissionSetting,
 ):
     """The settings of `predict`.
 
@@ -280,4 +285,4 @@ class ExportSettings(InferenceSettings):
 
     output: str | Path = setting(flag=True)
     model_format: str = setting(default="saved_model", choices=MODEL_FORMATS, flag="format")
-    scales: Sequence[float] = setting(default=ONE_SCALE, example="(1.0,)")
+    scales: Sequence[float] = setting(default=ONE_SCALE, least=1, most=1, example="(1.0,)")

@@ -12,7 +12,7 @@ from nibabel import orientations
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.cleanup import Cleanup
-from mtf_imaging.kinds.volumes.segment.predict import predict_cases
+from tests.kinds.volumes import predict_cases
 
 
 def keep_largest_liver(labels):

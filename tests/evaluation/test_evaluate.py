@@ -14,9 +14,9 @@ from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.evaluation.case_report.case_picture import picture_pixels, write_picture
 from mtf_imaging.evaluation.case_report.planes import find_focus
 from mtf_imaging.evaluation.scoring.summary import dice_per_case
-from mtf_imaging.kinds.volumes.evaluate import evaluate
 from mtf_imaging.kinds.volumes.segment.images import open_case
-from mtf_imaging.kinds.volumes.segment.predict import predict_cases, segment_volume
+from mtf_imaging.kinds.volumes.segment.segmenter import segment_volume
+from tests.kinds.volumes import evaluate, predict_cases
 from tests.leftovers import ended_path
 
 GRID = Sampling((24, 20, 16))
@@ -268,8 +268,7 @@ def test_all_unusable_cases_are_reported_after_the_others_are_segmented(tmp_path
         segmented.append(case.key)
         return open_case(case, *options)
 
-    for module in ("evaluate", "segment.predict"):
-        monkeypatch.setattr(f"mtf_imaging.kinds.volumes.{module}.open_case", open_or_fail)
+    monkeypatch.setattr("mtf_imaging.kinds.volumes.segment.segmenter.open_case", open_or_fail)
     function = evaluate if command == "evaluate" else predict_cases
     with pytest.raises(DataError) as caught:
         function(folder, tmp_path / "out", GRID, oracle, progress=False)

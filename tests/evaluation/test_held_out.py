@@ -11,9 +11,9 @@ from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.evaluation.report.colors import LITS_COLORS
 from mtf_imaging.evaluation.scoring.summary import summarize
-from mtf_imaging.kinds.volumes.evaluate import evaluate
 from mtf_imaging.kinds.volumes.held_out import HeldOutRecords
 from tests.evaluation import test_evaluate
+from tests.kinds.volumes import evaluate
 from tests.records import Record, write_record
 
 GRID = (8, 6, 4)

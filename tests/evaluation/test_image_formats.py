@@ -13,11 +13,11 @@ from mtf_imaging.data.reading.images import read_mask, read_volume
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.evaluation.pairs.score import score_folders
-from mtf_imaging.kinds.volumes.evaluate import cases_to_evaluate, evaluate
+from mtf_imaging.kinds.volumes.evaluate import cases_to_evaluate
 from mtf_imaging.kinds.volumes.segment.planning import plan_predictions
-from mtf_imaging.kinds.volumes.segment.predict import predict_cases
 from tests.data.dicom_folder import write_series
 from tests.data.zarr_image import plant_code, write_image
+from tests.kinds.volumes import evaluate, predict_cases
 from tests.records import make_record
 from tests.scores import read_scores
 

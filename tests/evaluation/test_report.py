@@ -15,9 +15,9 @@ from mtf_imaging.evaluation.pairs.score import score_folders
 from mtf_imaging.evaluation.report.cells import shown
 from mtf_imaging.evaluation.report.distribution import MAX_DOTS, Dot, distribution
 from mtf_imaging.evaluation.report.histogram import histogram
-from mtf_imaging.kinds.volumes.evaluate import evaluate
 from tests.evaluation.html_tree import parse
 from tests.evaluation.test_evaluate import GRID, HU_OF_LABEL, oracle, store
+from tests.kinds.volumes import evaluate
 from tests.scores import without_provenance
 
 SHAPE = (20, 16, 12)

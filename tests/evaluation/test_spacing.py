@@ -11,8 +11,7 @@ from scipy.spatial.transform import Rotation
 from mtf_imaging.data.cases.cases import find_cases
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.evaluation.scoring.summary import summarize
-from mtf_imaging.kinds.volumes.evaluate import evaluate
-from mtf_imaging.kinds.volumes.segment.predict import predict_cases
+from tests.kinds.volumes import evaluate, predict_cases
 from tests.records import make_record
 
 HU_OF_LABEL = np.array([-400, 0, 400], np.int16)

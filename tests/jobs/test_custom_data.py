@@ -79,13 +79,13 @@ def test_other_volumes_are_refused(tmp_path, shape):
 def test_volumes_of_one_channel_are_accepted(tmp_path, monkeypatch):
     run = run_of(tmp_path, resolution="x:8,y:32,z:32")
     assert open_subject(run, Inference()).kind == "volumes"
-    monkeypatch.setattr("mtf_imaging.kinds.volumes.prediction.trained_network", lambda *_, **__: "built")
+    monkeypatch.setattr("mtf_imaging.kinds.volumes.images.trained_network", lambda *_, **__: "built")
     assert network_of(run, Task("batch:1,x:8,y:32,z:32,channels:1"), [SimpleNamespace(key="0")]) == "built"
 
 
 def test_runs_on_records_are_not_checked(tmp_path, monkeypatch):
     run = run_of(tmp_path, resolution="x:8,y:32,z:32", spacing="")
-    monkeypatch.setattr("mtf_imaging.kinds.volumes.prediction.trained_network", lambda *_, **__: "built")
+    monkeypatch.setattr("mtf_imaging.kinds.volumes.images.trained_network", lambda *_, **__: "built")
     assert network_of(run, Task("batch:1,x:8,y:32,z:32,channels:4"), [SimpleNamespace(key="0")]) == "built"
 
 
@@ -162,9 +162,10 @@ def test_several_results_of_an_array_are_one_file(folder, tmp_path):
         ({"input": "arrays", "output": "a.npy"}, "a.npy: the input {folder}/arrays is a folder, so the output must be"),
         ({"output": "arrays/image_9.npy", "overwrite": True}, "would be overwritten by its prediction. Fix: name"),
         ({"input": "arrays", "output": "arrays"}, "lies in the folder of the cases"),
-        ({"flips": ("x",)}, "flips = ('x',) has no effect: only the probabilities of volumes and photos are averaged."),
-        ({"sliding_window": 8}, "sliding_window = 8 has no effect: arrays are computed as a whole. Fix: leave slidi"),
-        ({"spacing": 2.0}, "spacing = 2.0 has no effect: arrays are prepared as the data set prepares its images."),
+        (
+            {"flips": ("x",)},
+            "flips = ('x',) has no effect on arrays: it is a setting of volumes, images with objects, photos",
+        ),
         (
             {"task": TwoInputs("batch:1,x:16,y:12", age="batch:1")},
             "has the inputs 'image' [batch:1,x:16,y:12] and 'age' [b",

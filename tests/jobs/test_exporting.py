@@ -32,7 +32,7 @@ from mtf_imaging.kinds.objects.reading.masks import decode_mask
 from mtf_imaging.kinds.photos.data_set import Photos
 from mtf_imaging.kinds.photos.reading.label_images import read_label_image
 from mtf_imaging.kinds.volumes.segment.images import network_input, read_case
-from mtf_imaging.kinds.volumes.segment.predict import segment_volume
+from mtf_imaging.kinds.volumes.segment.segmenter import segment_volume
 from mtf_imaging.kinds.volumes.trained import description_of_run
 from mtf_imaging.models.deeplab import SemanticSegmentation
 from mtf_imaging.models.resnet import Classification, GeneratedImages, ResNet
@@ -335,14 +335,12 @@ def test_photos(isolated, tmp_path):
     check_graph(tmp_path / "model")
     with pytest.raises(RuntimeError, match="the photo is larger than 16 x 24 pixels; export the model with a larger"):
         isolated.call(tmp_path / "model", "grid_16x24", image=pixels)
-    with pytest.raises(ConfigError, match=r"scales = \(0\.5, 1\.0\): an exported model computes photos only at their"):
+    with pytest.raises(ConfigError, match=r"scales must be a tuple, .* of at most 1, not \(0\.5, 1\.0\)"):
         export(task, tmp_path / "run", tmp_path / "other", scales=(0.5, 1.0))
     with pytest.raises(ConfigError, match=r"flips = \('x',\): 'x' is not an axis"):
         export(task, tmp_path / "run", tmp_path / "other", flips=("x",))
-    with pytest.raises(ConfigError, match=r"spacing = 2 has no effect: images of this run have no voxel size"):
+    with pytest.raises(ConfigError, match=r"spacing = 2 has no effect on photos: it is a setting of volumes"):
         export(task, tmp_path / "run", tmp_path / "other", spacing=2)
-    with pytest.raises(ConfigError, match="cleanup = 'lits' has no effect: its rules are for the labels of"):
-        export(task, tmp_path / "run", tmp_path / "other", cleanup="lits")
     assert not (tmp_path / "other").exists()
 
 
@@ -368,19 +366,16 @@ def test_objects_with_masks(isolated, tmp_path):
         counts.append(len(expected))
     assert sum(counts) > 5
     check_graph(tmp_path / "model")
-    with pytest.raises(ConfigError, match=r"flips = \('width',\) has no effect: only the probabilities of"):
+    with pytest.raises(ConfigError, match=r"flips = \('width',\): an exported model does not merge the detections"):
         export(task, tmp_path / "run", tmp_path / "other", flips=("width",))
-    with pytest.raises(
-        ConfigError, match=r"scales = \(0\.5,\): an exported model detects the objects of an image at one"
-    ):
-        export(task, tmp_path / "run", tmp_path / "other", scales=(0.5,))
-    for name, value in (("sliding_window", 8), ("window_step", 0.25)):
-        with pytest.raises(ConfigError, match=f"{name} = {value} has no effect: a window slides only over volumes"):
-            export(task, tmp_path / "run", tmp_path / "other", **{name: value})
+    with pytest.raises(ConfigError, match="sliding_window = 8 has no effect on images with objects: it is a setting"):
+        export(task, tmp_path / "run", tmp_path / "other", sliding_window=8)
     (tmp_path / "cv").mkdir()
     (tmp_path / "run").rename(tmp_path / "cv/fold_0")
     (tmp_path / "cv/fold_1").symlink_to(tmp_path / "cv/fold_0")
-    with pytest.raises(ConfigError, match="ensemble: detections of several networks cannot be averaged"):
+    with pytest.raises(
+        ConfigError, match="ensemble = True has no effect on images with objects: it is a setting of volumes"
+    ):
         export(task, tmp_path / "cv", tmp_path / "other", ensemble=True)
 
 

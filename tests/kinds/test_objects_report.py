@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from mtf_imaging.evaluation.report.cells import DASH
+from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.kinds.objects.description import ObjectDescription
 from mtf_imaging.kinds.objects.report import page as object_page
 from mtf_imaging.kinds.objects.report.layers import make_object_layers
@@ -44,7 +45,7 @@ def write(folder, scenes=SCENES, masks=True, progress=False):
         )
         for n in object_page.pictured(scores)
     }
-    write_object_scores(folder, scores, layers, THREE, progress)
+    write_object_scores(folder, scores, layers, THREE, progress, Provenance())
     return folder
 
 

@@ -9,7 +9,6 @@ from PIL import Image
 
 from mtf_imaging.data.pixels.scaling import MEAN
 from mtf_imaging.errors import ConfigError, DataError, ShapeError
-from mtf_imaging.kinds.batches import batches
 from mtf_imaging.kinds.photos.description import PhotoDescription
 from mtf_imaging.kinds.photos.held_out import HeldOutPhotos
 from mtf_imaging.kinds.photos.infer import AXES, most_probable, padded_sizes, predict_photo, predict_photos, scaled_size
@@ -17,6 +16,7 @@ from mtf_imaging.kinds.photos.pictures import comparison, difference, overlay
 from mtf_imaging.kinds.photos.reading.label_images import write_label_image
 from mtf_imaging.kinds.photos.resize import resize_bilinear
 from mtf_imaging.kinds.photos.scoring.confusion import Confusion, confusion
+from mtf_imaging.kinds.steps import batches
 from mtf_imaging.settings.values import check_flips, check_scales
 
 TWO = PhotoDescription(("dark", "bright"), ((0, 0, 0), (250, 200, 0)))

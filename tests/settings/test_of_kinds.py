@@ -66,11 +66,15 @@ def test_every_kind_takes_defaults_and_the_settings_that_no_kind_declares(kind):
     check_settings(TrainSettings(task=None, data="a", model_dir="run", seed=3), KINDS[kind])
 
 
-def test_every_kind_but_volumes_refuses_patches_and_folds():
-    names = [
-        kind for kind in KINDS if {"patch", "fold", "num_folds", "splits_file"} <= {*settings_not_taken(KINDS[kind])}
-    ]
-    assert names == ["objects", "photos", "arrays"]
+def test_kinds_take_the_settings_that_have_an_effect_on_them():
+    refused = {name: {*settings_not_taken(kind)} for name, kind in KINDS.items()}
+    assert refused["volumes"] == {"scales", "split", "eval_batch_size"}
+    of_volumes = {"patch", "centered_patches", "centered_labels", "fold", "num_folds", "splits_file", "split_seed"}
+    of_volumes |= {"fold_digest", "spacing", "spacing_table", "window", "sliding_window", "window_step", "cleanup"}
+    of_volumes |= {"choose_cleanup", "output_format", "label_codes", "probabilities", "uncertainty", "submission"}
+    assert refused["photos"] == of_volumes
+    assert refused["objects"] == of_volumes | {"ensemble"}
+    assert refused["arrays"] == of_volumes | {"flips", "scales", "split"}
 
 
 def test_a_kind_adds_a_setting_that_the_others_refuse():

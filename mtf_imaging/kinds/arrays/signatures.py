@@ -69,10 +69,6 @@ def _dtype(dtype: tf.DType) -> tf.DType:
 
 def exported(run: ExportedRun, facts: Facts) -> tuple[TrainedNetworks, ArraySignatures]:
     """Builds the networks of a run, with their signatures; see `Kind.export`."""
-    run.check_no_flips()
-    run.check_no_spacing()
-    run.check_no_window()
-    run.check_no_cleanup()
     sizes = run.sizes(facts)
     networks = run.networks(sizes, None)
     return networks, ArraySignatures(networks, sizes)

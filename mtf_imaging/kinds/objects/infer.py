@@ -10,12 +10,12 @@ import numpy as np
 from mtf_imaging.data.pixels.exif_orientation import Orientation
 from mtf_imaging.data.sampling.grid import PHOTO_AXES
 from mtf_imaging.errors import DataError, ShapeError
-from mtf_imaging.kinds.batches import BatchNetwork, named
 from mtf_imaging.kinds.objects.description import ObjectDescription
 from mtf_imaging.kinds.objects.merging import Candidates, merge
 from mtf_imaging.kinds.objects.reading.masks import encode_mask, paste_mask
 from mtf_imaging.kinds.objects.reading.native import fit
 from mtf_imaging.kinds.objects.scoring.detections import BOX_DIGITS, SCORE_DIGITS, Detections
+from mtf_imaging.kinds.steps import BatchNetwork, named
 
 # Maps an image, float32 [height, width, 3] after scaling, to the arrays "boxes", "scores", "classes" and maybe "masks".
 Network = Callable[[np.ndarray], Any]

@@ -55,13 +55,13 @@ def detection_output(images: Sequence[ObjectImage], input_path: Path, output_pat
     return output
 
 
-def picture_files(output_dir: Path, images: Sequence[ObjectImage]) -> list[Path]:
-    """Returns the picture that evaluation can write for each image.
+def picture_file(output_dir: Path, image: ObjectImage) -> Path:
+    """Returns the picture that evaluation can write for an image.
 
     Raises:
-      DataError: the name of an image leads out of the folder.
+      DataError: the name of the image leads out of the folder.
     """
-    return [contained(output_dir, PICTURES, f"{image.key}.png") for image in images]
+    return contained(output_dir, PICTURES, f"{image.key}.png")
 
 
 def check_object_results(output_dir: Path, images: Sequence[ObjectImage], input_dir: str | Path) -> None:
@@ -70,7 +70,7 @@ def check_object_results(output_dir: Path, images: Sequence[ObjectImage], input_
     Raises:
       DataError: the folder contains other results, or a picture would replace an image or lie outside of the folder.
     """
-    pictures = picture_files(output_dir, images)
+    pictures = [picture_file(output_dir, image) for image in images]
     check_kept((image.image for image in images), pictures, "picture")
     written = (*(output_dir / name for name in (*RESULTS, DETECTIONS)), *pictures)
     existing = [path for path in written if path.exists()]

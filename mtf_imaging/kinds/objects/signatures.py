@@ -14,9 +14,7 @@ from mtf_imaging.kinds.export import ExportedRun
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.objects.description import ObjectDescription, object_description_from_fields
 from mtf_imaging.kinds.objects.pixel_operations import Axis, interpolate, nearest_pixels, paste_masks
-from mtf_imaging.kinds.objects.prediction import check_no_ensemble
 from mtf_imaging.kinds.objects.scoring.detections import BOX_DIGITS, SCORE_DIGITS
-from mtf_imaging.settings.values import ONE_SCALE
 
 Size = tuple[int, ...]  # height and width
 
@@ -120,17 +118,12 @@ def _rounded(x: tf.Tensor, digits: int) -> tf.Tensor:
 
 def exported(run: ExportedRun, facts: Facts) -> tuple[TrainedNetworks, ObjectSignatures]:
     """Builds the networks of a run, with their signatures; see `Kind.export`."""
-    run.check_no_flips()
-    run.check_no_spacing()
-    run.check_no_window()
-    run.check_no_cleanup()
-    if run.own.scales != ONE_SCALE:
+    if run.flips:
         raise ConfigError(
-            f"scales = {run.own.scales!r}: an exported model detects the objects of an image at one size. "
-            "Fix: use scales = (1.0,).",
-            ["scales"],
+            f"flips = {run.flips!r}: an exported model does not merge the detections of flipped images. Fix: leave "
+            "flips out.",
+            ["flips"],
         )
-    check_no_ensemble(len(run.runs) > 1)
     description = object_description_from_fields(facts.description, str(run.runs[0] / FACTS))
     sizes = run.sizes(facts)
     networks = run.networks(sizes, description)

@@ -16,12 +16,12 @@ from mtf_imaging.kinds.objects.scoring.scores import ObjectScores, scores_table,
 
 
 def write_object_scores(
-    output_dir: str | Path,
+    output_dir: Path,
     scores: ObjectScores,
     layers: Mapping[str, ObjectLayers],
     description: ObjectDescription,
-    progress: bool = True,
-    provenance: Provenance | None = None,
+    progress: bool,
+    provenance: Provenance,
 ) -> None:
     """Writes `metrics.json`, `metrics.csv` and `report.html`, and prints the table of categories.
 
@@ -31,11 +31,11 @@ def write_object_scores(
       layers: the pictures of some of these images by key.
       description: the categories.
       progress: whether to print the table.
-      provenance: the provenance of the scores; None if it is not known.
+      provenance: the provenance of the scores.
     """
-    fields = (provenance or Provenance()).as_json()
+    fields = provenance.as_json()
     write_object_metrics(output_dir, scores, fields)
-    write_bytes(Path(output_dir) / "report.html", object_report_html(scores, layers, description, fields).encode())
+    write_bytes(output_dir / "report.html", object_report_html(scores, layers, description, fields).encode())
     if progress:
         print(scores_table(scores))
 

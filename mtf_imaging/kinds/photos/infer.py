@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from mtf_imaging.errors import DataError, ShapeError
-from mtf_imaging.kinds.batches import BatchNetwork, named
 from mtf_imaging.kinds.photos.description import PhotoDescription
 from mtf_imaging.kinds.photos.reading.native import pad_photo, padded_size
 from mtf_imaging.kinds.photos.resize import resize_bilinear
+from mtf_imaging.kinds.steps import BatchNetwork, named
 
 AXES = ("height", "width")  # the names of the axes that can be flipped
 Network = Callable[[np.ndarray], np.ndarray]

@@ -31,7 +31,7 @@ from mtf_imaging.evaluation.scoring.overlap import Overlap, dice_text, label_ove
 from mtf_imaging.evaluation.scoring.summary import dice_per_case
 from mtf_imaging.evaluation.scoring.voxels import VoxelView
 from mtf_imaging.kinds.volumes.segment.labels import SlicedLabels, grid_labels
-from mtf_imaging.kinds.volumes.segment.predict import PredictProbabilities
+from mtf_imaging.kinds.volumes.segment.segmenter import PredictProbabilities
 from mtf_imaging.network.network import as_network
 
 if TYPE_CHECKING:

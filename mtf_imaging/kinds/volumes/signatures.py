@@ -31,7 +31,7 @@ from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.volumes.operations import resampling
 from mtf_imaging.kinds.volumes.operations.repairs import repair_values, round_hu
 from mtf_imaging.kinds.volumes.segment.images import volume_intensities
-from mtf_imaging.kinds.volumes.trained import description_of_run, sampling_of_run, window_of_run
+from mtf_imaging.kinds.volumes.trained import description_of_facts, sampling_of_facts, window_of_run
 from mtf_imaging.network.windows import SlidingWindow
 from mtf_imaging.settings.values import check_flips
 
@@ -260,8 +260,8 @@ class VolumeSignatures(ExportedKind):
 def exported(run: ExportedRun, facts: Facts | None) -> tuple[TrainedNetworks, VolumeSignatures]:
     """Builds the networks of a run, with their signatures; see `Kind.export`."""
     check_flips(run.flips, axis_names=AXIS_NAMES)
-    sampling = sampling_of_run(run.runs[0], run.own.resolution, run.own.spacing)
-    description = description_of_run(run.runs[0])
+    sampling = sampling_of_facts(facts, run.own.resolution, run.own.spacing)
+    description = description_of_facts(facts, run.runs[0])
     window = window_of_run(None if facts is None else facts.patch, run.own)
     rules_folder = Path(run.own.model_dir) if run.own.ensemble else run.runs[0]  # the folds of an ensemble share rules
     cleanup = as_cleanup(run.own.cleanup).resolve(description, rules_folder)

@@ -15,8 +15,8 @@ from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files.contained import contained
 from mtf_imaging.files.output_folder import check_outside
 from mtf_imaging.files.run_folder import check_no_run
-from mtf_imaging.kinds.kind import Planned
 from mtf_imaging.kinds.output import check_kept, check_new, not_a_folder, plan_outputs
+from mtf_imaging.kinds.predicted import Planned
 from mtf_imaging.kinds.prediction_record import ImageFiles, PredictionFiles
 from mtf_imaging.kinds.volumes.segment.images import find_cases_of
 from mtf_imaging.kinds.volumes.segment.maps import NO_MAPS, MapChoice
@@ -33,7 +33,7 @@ def plan_predictions(
     output_format: str | None = None,
     maps: MapChoice = NO_MAPS,
     label_codes: str | Path | None = None,
-) -> Planned:
+) -> Planned[Case]:
     """Finds the volumes to segment and the files to write, and checks both before a network is built.
 
     Args:
@@ -69,7 +69,7 @@ def plan_predictions(
     if input_path.is_file():
         check_kept([input_path], files[len(outputs) :], "maps")
     check_new(files, overwrite, into)
-    label_segments(pairs, description, label_codes)
+    label_segments(outputs, description, label_codes)
     case_geometries(cases, known, description)
     for case, output in pairs:
         check_writable(output, case.volume)
@@ -77,19 +77,19 @@ def plan_predictions(
 
 
 def label_segments(
-    pairs: Sequence[tuple[Case, Path]], description: Description, label_codes: str | Path | None
+    outputs: Sequence[Path], description: Description, label_codes: str | Path | None
 ) -> dict[str, LabelCodes] | None:
     """Returns the codes of the labels if segmentations are written as DICOM-SEG, otherwise None.
 
     Args:
-      pairs: the cases and their files.
+      outputs: the files.
       description: the labels.
       label_codes: the file of label codes; see `read_label_codes`.
 
     Raises:
       ConfigError: a label has no codes, or there is a file of label codes but no DICOM-SEG.
     """
-    if not any(is_dicom_seg(output) for _, output in pairs):
+    if not any(map(is_dicom_seg, outputs)):
         if label_codes is not None:
             raise ConfigError(
                 f"label_codes = '{label_codes}' has no effect: no segmentation is written as DICOM-SEG. Fix: give "
