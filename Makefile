@@ -10,7 +10,8 @@
 # make mutants           runs the fast tests on faulty versions of the code: 30 minutes on 2 cores
 # make figures           measures every Dice score of the documentation, into figures/: an hour on 2 cores
 # make figures REAL_CT=folder  includes the scores of real CTs, 4 more hours; the folder contains train/ and test/
-# make lint              runs ruff, mypy and codespell
+# make lint              runs ruff, mypy and codespell, and compares the size of the code with its ledger
+# make size              prints lines of code, refusals and parameters of each folder
 # make docs              builds the documentation site into site/html, without the network; a warning is an error
 # make docs-serve        builds the site and serves it at http://localhost:8000
 # make docs-links        checks links to other sites, which needs the network
@@ -74,6 +75,10 @@ lint: $(INSTALLED)
 	.venv/bin/ruff format --check .
 	.venv/bin/python -m mypy
 	.venv/bin/codespell mtf_imaging models layouts gin tests benchmarks docs .ci .github *.md *.py *.cff Makefile Dockerfile
+	.venv/bin/python -m tests.size
+
+size: $(INSTALLED)
+	.venv/bin/python -m tests.size
 
 bench: $(INSTALLED)
 	.venv/bin/python -m benchmarks.partition --resolution 64 --contenders 1x1,2x2,4x4,nohalo:2x2 --rounds 20
@@ -121,4 +126,4 @@ $(INSTALLED): setup.py pyproject.toml
 	@.venv/bin/python -m tests.install --editable ".[test]"
 	@touch $(INSTALLED_PACKAGE) $@
 
-.PHONY: audit bench demo dist docs docs-links docs-serve figures mutants test test-all test-changed test-kill test-references lint
+.PHONY: audit bench demo dist docs docs-links docs-serve figures mutants size test test-all test-changed test-kill test-references lint

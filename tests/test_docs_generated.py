@@ -18,7 +18,7 @@ from site_extension import contents, generated_pages
 
 DOCS = Path(__file__).parents[1] / "docs"
 # Modules whose __all__ the API pages list.
-MODULES = ("data", "jobs", "layout", "meshes", "ops", "training.optimizers")
+MODULES = ("data", "jobs", "engine.layout", "engine.meshes", "engine.ops", "training.optimizers")
 # Names that are described under another module.
 ELSEWHERE = {
     *(f"mtf_imaging.engine.layout.{name}" for name in ("Layout", "LayoutError", "Rules", "Shape")),

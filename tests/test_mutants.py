@@ -60,7 +60,7 @@ def test_a_module_that_is_imported_cannot_be_changed():
     from mtf_imaging.engine.layout import slices
 
     mutant = next(mutant for mutant in MUTANTS if mutant.file == "mtf_imaging/engine/layout/slices.py")
-    with pytest.raises(RuntimeError, match=r"^mtf_imaging\.layout\.slices is imported"):
+    with pytest.raises(RuntimeError, match=r"^mtf_imaging\.engine\.layout\.slices is imported"):
         install(mutant)
     assert slices.Slices(5, 4).size == 2
 

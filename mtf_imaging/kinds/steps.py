@@ -1,4 +1,4 @@
-"""The steps from images to predictions, in batches; held-out scores, evaluations and predictions share them."""
+"""The steps from images to predictions, in batches; predictions, evaluations and held-out scores share them."""
 
 import contextlib
 import dataclasses
@@ -135,3 +135,24 @@ def batch_network(network: Callable[[np.ndarray], Prediction]) -> BatchNetwork:
 def in_progress(items: Iterable[T], total: int, title: str, unit: str, progress: bool) -> Iterator[T]:
     """Yields items, and shows a progress bar on stderr."""
     yield from tqdm(items, total=total, desc=title, unit=unit, disable=not progress, dynamic_ncols=True)
+
+
+def score_held_out(
+    steps: Steps[Image, Read, Result],
+    images: Sequence[Image],
+    use: Callable[[int, Read, Result], Made | None],
+    unit: str,
+    progress: bool,
+) -> list[Made]:
+    """Predicts held-out images during training, and returns what a function makes of each prediction.
+
+    Args:
+      steps: the steps from an image to its prediction.
+      images: the images.
+      use: a function of the number of an image, what was read of it, and the prediction; None leaves the image out.
+      unit: the noun for an image.
+      progress: whether to show a progress bar.
+    """
+    made = steps.each(dict(enumerate(images)), use)
+    options = {"leave": False, "disable": not progress, "dynamic_ncols": True}
+    return [one for one in tqdm(made, total=len(images), desc="held out", unit=unit, **options) if one is not None]

@@ -82,7 +82,8 @@ ERRORS = [
     ),
     (
         "predict --model_dir object_run --input objects --output out --submission",
-        "submission = True has no effect on images with objects: it is a setting of volumes. Fix: leave submission out.\n"
+        "submission = True has no effect on images with objects: it is a setting of volumes. Fix: leave submission "
+        "out.\n"
         "On the command line: --submission.\n",
     ),
     (

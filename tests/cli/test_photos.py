@@ -58,7 +58,8 @@ ERRORS = [
     ),
     (
         "evaluate --model_dir volume_run --input_dir cases --output_dir out --split val",
-        "split = 'val' has no effect on volumes: it is a setting of images with objects, photos. Fix: leave split out.\n"
+        "split = 'val' has no effect on volumes: it is a setting of images with objects, photos. Fix: leave split "
+        "out.\n"
         "On the command line: --split.\n",
     ),
     (

@@ -27,7 +27,6 @@ from mtf_imaging.evaluation.mask_rules.rule import parse_rules
 from mtf_imaging.evaluation.mask_rules.stored import save_rules
 from mtf_imaging.kinds.networks import task_for, trained_network
 from mtf_imaging.kinds.objects.data_set import Objects
-from mtf_imaging.kinds.objects.infer import predict_objects
 from mtf_imaging.kinds.objects.reading.masks import decode_mask
 from mtf_imaging.kinds.photos.data_set import Photos
 from mtf_imaging.kinds.photos.reading.label_images import read_label_image
@@ -45,6 +44,7 @@ from tests.jobs.isolated import Isolated
 from tests.jobs.object_network import CATEGORIES, TinyDetection, write_objects_folder
 from tests.jobs.photo_network import CLASSES, TwoConvs, write_photos
 from tests.jobs.test_described import write_cases
+from tests.kinds.loops import detect_one
 
 WINDOW = (-160.0, 240.0)  # a division by 400, which is not exact
 NETWORK = UNet3D(base_filters=2, depth=2, convs=1, norm="group", norm_groups=1)
@@ -355,7 +355,7 @@ def test_objects_with_masks(isolated, tmp_path):
     rng, counts = np.random.default_rng(0), []
     for height, width in ((20, 30), (33, 20), (16, 24), (7, 100), (120, 90)):
         pixels = rng.integers(0, 256, (height, width, 3)).astype(np.uint8)
-        expected = predict_objects(pixels, network, CATEGORIES, (16, 24))
+        expected = detect_one(pixels, network, CATEGORIES, (16, 24))
         found = isolated.call(tmp_path / "model", "serving_default", image=pixels)
         np.testing.assert_array_equal(found["boxes"], expected.boxes.astype(np.float32))
         np.testing.assert_array_equal(found["scores"], expected.scores.astype(np.float32))

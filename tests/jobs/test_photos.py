@@ -16,8 +16,7 @@ from mtf_imaging.jobs.held_out import open_held_out
 from mtf_imaging.jobs.inference import open_images
 from mtf_imaging.kinds.all_kinds import read_facts
 from mtf_imaging.kinds.photos import images as photo_images
-from mtf_imaging.kinds.photos.augmentation import PhotoAugmentation
-from mtf_imaging.kinds.photos.data_set import Photos
+from mtf_imaging.kinds.photos.data_set import PhotoAugmentation, Photos
 from mtf_imaging.kinds.photos.reading.label_images import read_label_image
 from mtf_imaging.kinds.predicted import Planned
 from mtf_imaging.models.deeplab import SemanticSegmentation

@@ -6,7 +6,9 @@ from mtf_imaging.engine.meshes import group as groups
 from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.kinds.loop import evaluate_images, follow, predict_images
+from mtf_imaging.kinds.objects.infer import predict_batch
 from mtf_imaging.kinds.prediction_record import PredictionRecord
+from mtf_imaging.kinds.steps import batch_network
 from mtf_imaging.settings.inference import EvaluateSettings
 
 
@@ -34,6 +36,11 @@ def predict(images, input_path, output_path, network, progress=False, overwrite=
     if progress:
         print(images.instructions(written))
     return written
+
+
+def detect_one(pixels, network, *options, **more):
+    """Returns the detections in one image; the options are those of `predict_batch`."""
+    return predict_batch([pixels], batch_network(network), *options, **more)[0]
 
 
 def evaluate(images, input_dir, output_dir, network, cases=None, provenance=None, **settings):

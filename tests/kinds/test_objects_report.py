@@ -9,11 +9,11 @@ import pytest
 from mtf_imaging.evaluation.report.cells import DASH
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.kinds.objects.description import ObjectDescription
+from mtf_imaging.kinds.objects.output import write_object_scores
 from mtf_imaging.kinds.objects.report import page as object_page
 from mtf_imaging.kinds.objects.report.layers import make_object_layers
 from mtf_imaging.kinds.objects.scoring.coco import MEASURES
 from mtf_imaging.kinds.objects.scoring.scores import score_images
-from mtf_imaging.kinds.objects.write import write_object_scores
 from tests.evaluation import test_report_browser
 from tests.evaluation.html_tree import parse
 from tests.evaluation.test_report import rows_of

@@ -13,8 +13,7 @@ from mtf_imaging.evaluation.report.cells import DASH
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.kinds.photos.description import PhotoDescription
 from mtf_imaging.kinds.photos.report.layers import WorstPhotos, make_layers
-from mtf_imaging.kinds.photos.report.page import photo_report_html
-from mtf_imaging.kinds.photos.report.pictures import class_ious
+from mtf_imaging.kinds.photos.report.page import class_ious, photo_report_html
 from mtf_imaging.kinds.photos.report.tables import class_columns
 from mtf_imaging.kinds.photos.scoring.folder import write_photo_scores
 from mtf_imaging.kinds.photos.scoring.scores import score_photo

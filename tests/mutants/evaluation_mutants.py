@@ -142,9 +142,9 @@ MUTANTS = [
     *mutants(
         "mtf_imaging/kinds/photos/infer.py",
         "tests/kinds/test_photos_infer.py padded or flips or scales or float32",
-        ("own /= len(scales)", "own /= 1"),
-        ("own[: image.shape[0], : image.shape[1]]", "own[-image.shape[0] :, -image.shape[1] :]"),
-        ("own /= len(subsets)", "own /= 1"),
+        ("total /= len(own.scales)", "total /= 1"),
+        ("one[: image.shape[0], : image.shape[1]]", "one[-image.shape[0] :, -image.shape[1] :]"),
+        ("total /= len(subsets)", "total /= 1"),
     ),
     *mutants(
         "mtf_imaging/evaluation/scoring/components.py",

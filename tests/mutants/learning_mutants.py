@@ -34,7 +34,7 @@ MUTANTS = [
         ("!= [0, _WHITE]", "== [0, _WHITE]"),
     ),
     *mutants(
-        "mtf_imaging/kinds/photos/held_out.py",
+        "mtf_imaging/kinds/photos/training.py",
         "tests/jobs/test_label_warnings.py one_class",
         ("np.count_nonzero(total.reference) == 1", "False"),
         ("np.count_nonzero(total.reference) == 1", "np.count_nonzero(total.reference) >= 1"),
@@ -42,7 +42,7 @@ MUTANTS = [
     *mutants(
         "mtf_imaging/kinds/volumes/held_out.py",
         "tests/jobs/test_label_warnings.py ignored",
-        ("overlaps += [own] if own else []", "overlaps += [own or {}]"),
+        ("return overlaps if is_scored else None", "return overlaps"),
         ("(reference != self.description.ignore).any()", "True"),
     ),
     *mutants(

@@ -67,7 +67,7 @@ MUTANTS = [
         ("doubts.get(i, why)", "why"),
     ),
     *mutants(
-        "mtf_imaging/engine/processes/loopback_only.py",
+        "mtf_imaging/engine/processes/sockets.py",
         "tests/engine/processes/test_loopback_only.py",
         ("own.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, _LOOPBACK)", "pass"),
         ("return None if num_listeners else", "return None if True else"),
@@ -75,12 +75,12 @@ MUTANTS = [
         ("if processes.own.is_loopback else None", ""),
     ),
     *mutants(
-        "mtf_imaging/engine/processes/own_sockets.py",
+        "mtf_imaging/engine/processes/sockets.py",
         "tests/engine/processes/test_loopback_only.py tests/engine/processes/test_connections.py",
         ("own.getsockname()[1] == port", "True"),
     ),
     *mutants(
-        "mtf_imaging/engine/processes/connections.py",
+        "mtf_imaging/engine/processes/sockets.py",
         "tests/engine/processes/test_connections.py",
         ("own.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 0)", "pass"),
     ),

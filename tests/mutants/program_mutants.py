@@ -63,7 +63,7 @@ MUTANTS = [
         ("in assignments:", "in reversed(list(assignments)):", "", "tests/engine/program/test_program.py order"),
     ),
     *mutants(
-        "mtf_imaging/engine/upstream/assign.py",
+        "mtf_imaging/engine/upstream/effects.py",
         "tests/engine/program/test_program.py order or drop",
         ("laid_out.is_assigned and", "False and"),
         ("op.assign_fn is mtf.assign_slice and", ""),

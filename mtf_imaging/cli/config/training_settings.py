@@ -19,10 +19,8 @@ from mtf_imaging.jobs.data.training_data import TrainingData
 from mtf_imaging.jobs.steps.building import StepSettings, training_step
 from mtf_imaging.jobs.steps.costs import WholeImage
 from mtf_imaging.kinds.networks import task_for
-from mtf_imaging.kinds.objects.augmentation import ObjectAugmentation
-from mtf_imaging.kinds.objects.data_set import Objects
-from mtf_imaging.kinds.photos.augmentation import PhotoAugmentation
-from mtf_imaging.kinds.photos.data_set import Photos
+from mtf_imaging.kinds.objects.data_set import ObjectAugmentation, Objects
+from mtf_imaging.kinds.photos.data_set import PhotoAugmentation, Photos
 from mtf_imaging.settings.setting import changed, filled, setting, settings, settings_of, values_of
 from mtf_imaging.settings.step import NetworkSettings
 from mtf_imaging.settings.training import DataSettings, RunSettings

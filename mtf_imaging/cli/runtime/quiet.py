@@ -29,7 +29,7 @@ def import_tensorflow() -> None:
         _without_import(_KERAS),
         _without_collections(),
     ):
-        from mtf_imaging.engine.meshes.gpus import grow_memory
+        from mtf_imaging.engine.meshes.devices import grow_memory
 
         grow_memory()
 

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from mtf_imaging.engine import ops
 from mtf_imaging.engine.compat import mtf
 from mtf_imaging.engine.layers.channels import JOINED, rename_channels
-from mtf_imaging.engine.layers.checks import check_function
 
 Activation = str | Callable[[mtf.Tensor], mtf.Tensor] | None
 
@@ -25,20 +24,6 @@ ACTIVATIONS: dict[str, Callable[[mtf.Tensor], mtf.Tensor]] = {
     "tanh": mtf.tanh,
     "softmax": _softmax,
 }
-
-
-def check_activation(title: str, activation: Activation) -> None:
-    """Checks the activation of a layer.
-
-    Args:
-      title: the layer, for error messages.
-      activation: a key of `ACTIVATIONS`, a function or None.
-
-    Raises:
-      ConfigError: it is something else.
-    """
-    if activation is not None:
-        check_function(title, "activation", activation, ACTIVATIONS)
 
 
 def activate(x: mtf.Tensor, activation: Activation) -> mtf.Tensor:

@@ -1,22 +1,21 @@
 """The convolution layer."""
 
-from typing import Any
+import dataclasses
 
 import tensorflow as tf
 
 from mtf_imaging.engine.compat import mtf
-from mtf_imaging.engine.layers.activation import Activation, activate, check_activation
+from mtf_imaging.engine.layers.activation import Activation, activate
 from mtf_imaging.engine.layers.channels import CHANNELS, free_name, rename_channels
-from mtf_imaging.engine.layers.checks import as_count, as_counts, check_function
 from mtf_imaging.engine.layers.layer import Layer
-from mtf_imaging.engine.layers.outputs import check_output_dim, check_output_name
 from mtf_imaging.engine.layers.spatial import Padding, Sizes, kernel_dims, operation, spatial_dims, upper
-from mtf_imaging.engine.layers.weights import INITIALIZERS, add_bias, check_bias, initializer, variable
+from mtf_imaging.engine.layers.weights import Initializer, add_bias, initializer, variable
 from mtf_imaging.errors import ShapeError
 
 FILTERS = "filters"
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class Conv(Layer):
     """A convolution in 1 to 3 spatial dimensions, with a bias and an activation.
 
@@ -44,38 +43,21 @@ class Conv(Layer):
 
     default_name = "conv"
 
-    def __init__(
-        self,
-        filters: int,
-        kernel_size: Sizes = 3,
-        strides: Sizes = 1,
-        padding: Padding = "same",
-        dilation: Sizes = 1,
-        groups: int = 1,
-        use_bias: bool = True,
-        activation: Activation = None,
-        kernel_initializer: Any = "he_normal",
-        bias_initializer: Any = 0.0,
-        output_name: str = CHANNELS,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(name)
-        self.filters = as_count(self._title, "filters", filters)
-        self.kernel_size = as_counts(self._title, "kernel_size", kernel_size)
-        self.strides = as_counts(self._title, "strides", strides)
-        self.dilation = as_counts(self._title, "dilation", dilation)
-        self.groups = as_count(self._title, "groups", groups)
-        check_activation(self._title, activation)
-        check_function(self._title, "kernel_initializer", kernel_initializer, INITIALIZERS, "a TensorFlow initializer")
-        self.padding, self.use_bias, self.activation = upper(padding), use_bias, activation
-        self.kernel_initializer, self.bias_initializer = kernel_initializer, bias_initializer
-        self.output_name = output_name
-        check_bias(self._title, bias_initializer, filters)
-        check_output_name(self._title, output_name)
+    filters: int
+    kernel_size: Sizes = 3
+    strides: Sizes = 1
+    padding: Padding = "same"
+    dilation: Sizes = 1
+    groups: int = 1
+    use_bias: bool = True
+    activation: Activation = None
+    kernel_initializer: Initializer = "he_normal"
+    bias_initializer: Initializer = 0.0
+    output_name: str = CHANNELS
+    name: str | None = None
 
     def call(self, x: mtf.Tensor, name: str) -> mtf.Tensor:
         dims = spatial_dims(self._title, x, self.kernel_size, self.strides, self.dilation)
-        check_output_dim(self._title, x, self.output_name)
         options = {} if self.groups == 1 else {"groups": self.groups}
         if options and len(dims) == 1:
             raise ShapeError(
@@ -85,7 +67,7 @@ class Conv(Layer):
         with tf.compat.v1.variable_scope(name):
             kernel = self._kernel(x, dims)
             y = operation("conv{}d", dims)(
-                x, kernel, self.strides, self.padding, dilations=self.dilation, name=name, **options
+                x, kernel, self.strides, upper(self.padding), dilations=self.dilation, name=name, **options
             )
             y = rename_channels(y, self.output_name)
             y = add_bias(y, self.bias_initializer) if self.use_bias else y

@@ -1,20 +1,21 @@
 """The transposed convolution layer."""
 
+import dataclasses
 import math
-from typing import Any
+from collections.abc import Callable
 
 import tensorflow as tf
 
 from mtf_imaging.engine.compat import mtf
-from mtf_imaging.engine.layers.activation import Activation, activate, check_activation
+from mtf_imaging.engine.layers.activation import Activation, activate
 from mtf_imaging.engine.layers.channels import CHANNELS, rename_channels
-from mtf_imaging.engine.layers.checks import as_count, as_counts, check_function
 from mtf_imaging.engine.layers.conv import FILTERS
 from mtf_imaging.engine.layers.layer import Layer
 from mtf_imaging.engine.layers.spatial import Padding, Sizes, kernel_dims, operation, per_dim, spatial_dims, upper
-from mtf_imaging.engine.layers.weights import INITIALIZERS, add_bias, check_bias, initializer, variable
+from mtf_imaging.engine.layers.weights import Initializer, add_bias, initializer, variable
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class ConvTranspose(Layer):
     """A transposed convolution in 1 to 3 spatial dimensions, with a bias and an activation.
 
@@ -41,29 +42,20 @@ class ConvTranspose(Layer):
 
     default_name = "conv_transpose"
 
-    def __init__(
-        self,
-        filters: int,
-        kernel_size: Sizes = 2,
-        strides: Sizes | None = None,
-        output_sizes: Sizes | None = None,
-        padding: Padding = "same",
-        use_bias: bool = True,
-        activation: Activation = None,
-        kernel_initializer: Any = "he_normal",
-        bias_initializer: Any = 0.0,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(name)
-        self.filters = as_count(self._title, "filters", filters)
-        self.kernel_size = as_counts(self._title, "kernel_size", kernel_size)
-        self.strides = self.kernel_size if strides is None else as_counts(self._title, "strides", strides)
-        self.output_sizes = None if output_sizes is None else as_counts(self._title, "output_sizes", output_sizes)
-        check_activation(self._title, activation)
-        check_function(self._title, "kernel_initializer", kernel_initializer, INITIALIZERS, "a TensorFlow initializer")
-        self.padding, self.use_bias, self.activation = upper(padding), use_bias, activation
-        self.kernel_initializer, self.bias_initializer = kernel_initializer, bias_initializer
-        check_bias(self._title, bias_initializer, filters)
+    filters: int
+    kernel_size: Sizes = 2
+    strides: Sizes | None = None
+    output_sizes: Sizes | None = None
+    padding: Padding = "same"
+    use_bias: bool = True
+    activation: Activation = None
+    kernel_initializer: Initializer = "he_normal"
+    bias_initializer: Initializer = 0.0
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.strides = self.kernel_size if self.strides is None else self.strides
 
     def call(self, x: mtf.Tensor, name: str) -> mtf.Tensor:
         dims = spatial_dims(self._title, x, self.kernel_size, self.strides, self.output_sizes)
@@ -75,17 +67,17 @@ class ConvTranspose(Layer):
             ]
             kernel = variable(x, "filter", shape, self._initializer(dims))
             y = operation("conv{}d_transpose", dims)(
-                x, kernel, self.strides, self.padding, self.output_sizes, name=name
+                x, kernel, self.strides, upper(self.padding), self.output_sizes, name=name
             )
             y = rename_channels(y, CHANNELS)
             y = add_bias(y, self.bias_initializer) if self.use_bias else y
             return activate(y, self.activation)
 
-    def _initializer(self, dims: list[mtf.Dimension]) -> Any:
+    def _initializer(self, dims: list[mtf.Dimension]) -> Callable:
         if self.kernel_initializer != "he_normal":
             return initializer(self.kernel_initializer)
         # The last dimension of the filter has the channels of the input, so TensorFlow's "fan_out" is the number of
         # weights by which one input voxel is multiplied for one filter. A voxel of the result is the sum of fewer
         # products, because only one of `strides` taps along each dimension reaches it.
-        scale = 2.0 * math.prod(per_dim(dims, self.strides))
+        scale = 2.0 * math.prod(per_dim(dims, self.strides or self.kernel_size))
         return tf.compat.v1.variance_scaling_initializer(scale, "fan_out")

@@ -1,19 +1,18 @@
 """The dense layer."""
 
-from typing import Any
+import dataclasses
 
 import tensorflow as tf
 
 from mtf_imaging.engine.compat import mtf
-from mtf_imaging.engine.layers.activation import Activation, activate, check_activation
+from mtf_imaging.engine.layers.activation import Activation, activate
 from mtf_imaging.engine.layers.channels import CHANNELS, free_name, rename_channels
-from mtf_imaging.engine.layers.checks import as_count, check_function
 from mtf_imaging.engine.layers.layer import Layer
-from mtf_imaging.engine.layers.outputs import check_output_dim, check_output_name
-from mtf_imaging.engine.layers.weights import INITIALIZERS, add_bias, check_bias, initializer, variable
+from mtf_imaging.engine.layers.weights import Initializer, add_bias, initializer, variable
 from mtf_imaging.errors import ShapeError
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class Dense(Layer):
     """A linear function of the channels with a bias and an activation, like `keras.layers.Dense`.
 
@@ -34,25 +33,13 @@ class Dense(Layer):
 
     default_name = "dense"
 
-    def __init__(
-        self,
-        units: int,
-        use_bias: bool = True,
-        activation: Activation = None,
-        kernel_initializer: Any = "glorot_uniform",
-        bias_initializer: Any = 0.0,
-        output_name: str = CHANNELS,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(name)
-        self.units = as_count(self._title, "units", units)
-        check_activation(self._title, activation)
-        check_function(self._title, "kernel_initializer", kernel_initializer, INITIALIZERS, "a TensorFlow initializer")
-        self.use_bias, self.activation = use_bias, activation
-        self.kernel_initializer, self.bias_initializer = kernel_initializer, bias_initializer
-        self.output_name = output_name
-        check_bias(self._title, bias_initializer, units)
-        check_output_name(self._title, output_name)
+    units: int
+    use_bias: bool = True
+    activation: Activation = None
+    kernel_initializer: Initializer = "glorot_uniform"
+    bias_initializer: Initializer = 0.0
+    output_name: str = CHANNELS
+    name: str | None = None
 
     def call(self, x: mtf.Tensor, name: str) -> mtf.Tensor:
         if not x.shape.dims:
@@ -60,7 +47,6 @@ class Dense(Layer):
                 f"{self._title}: the input has no dimensions, but the layer needs channels. Fix: keep the channels in "
                 "reductions, for instance with mtf.reduce_mean(x, output_shape=[batch, channels])."
             )
-        check_output_dim(self._title, x, self.output_name)
         *kept, channels = x.shape.dims
         units = mtf.Dimension(free_name(x, self.output_name, "units"), self.units)
         with tf.compat.v1.variable_scope(name):

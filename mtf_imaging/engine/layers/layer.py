@@ -2,17 +2,16 @@
 
 import abc
 import contextlib
-import re
+import dataclasses
 import weakref
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from mtf_imaging.engine.compat import mtf
+from mtf_imaging.engine.layers.arguments import ARGUMENTS, checked
 from mtf_imaging.errors import ConfigError
-
-_NAME = re.compile(r"[A-Za-z0-9.][A-Za-z0-9_.\\/>-]*")  # the names that `tf.compat.v1.variable_scope` accepts
 
 
 class _Place(NamedTuple):
@@ -55,17 +54,23 @@ class Layer(abc.ABC):
     has_weights = True
 
     def __init__(self, name: str | None = None) -> None:
-        if name is not None:
-            _check_name(f"mi.layers.{type(self).__name__}", name)
-        self.name = name
-        self._path = name  # with the scopes and the number, once the layer was called
+        self.name = None if name is None else checked(f"mi.layers.{type(self).__name__}", "name", name)
+        self._path = self.name  # with the scopes and the number, once the layer was called
         self._places: weakref.WeakKeyDictionary[mtf.Graph, _Place] = weakref.WeakKeyDictionary()
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __post_init__(self) -> None:
+        """Checks the arguments of a layer that is a dataclass; None selects a default and is always valid."""
+        Layer.__init__(self, self.name)
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if field.name in ARGUMENTS and (value is not None or field.default is not None):
+                setattr(self, field.name, checked(self._title, field.name, value))
+
+    def __getstate__(self) -> dict[str, object]:
         """Returns the attributes without those that calls in a program have changed."""
         return {name: value for name, value in vars(self).items() if name not in ("_path", "_places")}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         vars(self).update(state, _path=state["name"], _places=weakref.WeakKeyDictionary())
 
     @abc.abstractmethod
@@ -136,17 +141,8 @@ def scope(name: str) -> Iterator[None]:
     Args:
       name: name of the scope, or several names with slashes.
     """
-    _check_name("mi.layers.scope", name)
-    with tf.compat.v1.variable_scope(name, auxiliary_name_scope=False):
+    with tf.compat.v1.variable_scope(checked("mi.layers.scope", "name", name), auxiliary_name_scope=False):
         yield
-
-
-def _check_name(title: str, name: object) -> None:
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise ConfigError(
-            f"{title}: name = {name!r} is not a name for variables. Fix: use letters, digits, '_', '-', '.' and '/', "
-            "and begin with a letter or a digit."
-        )
 
 
 def _number(name: str) -> str:

@@ -1,14 +1,14 @@
 """The normalization layer."""
 
+import dataclasses
+
 from mtf_imaging.engine import ops
 from mtf_imaging.engine.compat import mtf
-from mtf_imaging.engine.layers.checks import as_count, check_choice
 from mtf_imaging.engine.layers.layer import Layer
 from mtf_imaging.errors import ConfigError
 
-KINDS = ("instance", "batch", "group", "layer")
 
-
+@dataclasses.dataclass(eq=False, repr=False)
 class Norm(Layer):
     """A normalization with a scale and an offset for each channel.
 
@@ -22,37 +22,32 @@ class Norm(Layer):
           channel of the whole batch (`mi.ops.batch_norm`); "group", a group of channels of one case
           (`mi.ops.group_norm`); or "layer", all channels of one voxel (`mi.ops.layer_norm`).
       groups: for a group norm, the number of channel groups.
-      epsilon: a number that is added to the variance. None selects 1e-6.
+      epsilon: a number that is added to the variance.
       is_training: for a batch norm, whether to use the statistics of the batch and to update the moving statistics.
       momentum: for a batch norm, the fraction of the moving statistics that an update keeps.
       name: see `Layer`. The default names are `instance_norm`, `batch_norm` and so on.
     """
 
-    def __init__(
-        self,
-        kind: str = "instance",
-        groups: int | None = None,
-        epsilon: float | None = None,
-        is_training: bool | None = None,
-        momentum: float = 0.9,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(name)
-        check_choice(self._title, "kind", kind, KINDS)
-        if (kind == "group") != (groups is not None):
+    kind: str = "instance"
+    groups: int | None = None
+    epsilon: float = 1e-6
+    is_training: bool | None = None
+    momentum: float = 0.9
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.default_name = f"{self.kind}_norm"
+        if (self.kind == "group") != (self.groups is not None):
             raise ConfigError(
-                f"{self._title}: groups = {groups!r} with kind = {kind!r}. Fix: set groups for a group norm, and only "
-                "for a group norm."
+                f"{self._title}: groups = {self.groups!r} with kind = {self.kind!r}. Fix: set groups for a group norm, "
+                "and only for a group norm."
             )
-        self.groups = None if groups is None else as_count(self._title, "groups", groups)
-        if kind == "batch" and not isinstance(is_training, bool):
+        if self.kind == "batch" and not isinstance(self.is_training, bool):
             raise ConfigError(
-                f"{self._title}: is_training = {is_training!r}: a batch norm uses the statistics of the batch in "
+                f"{self._title}: is_training = {self.is_training!r}: a batch norm uses the statistics of the batch in "
                 "training and moving statistics in prediction. Fix: pass is_training=True or is_training=False."
             )
-        self.kind, self.is_training, self.momentum = kind, is_training, momentum
-        self.epsilon = 1e-6 if epsilon is None else epsilon
-        self.default_name = f"{kind}_norm"
 
     @property
     def _kind(self) -> str:

@@ -1,13 +1,12 @@
 """The residual layer, which adds its input to the result of other layers."""
 
 from collections.abc import Callable
-from typing import Any
 
 import tensorflow as tf
 
 from mtf_imaging.engine.compat import mtf
-from mtf_imaging.engine.layers.activation import Activation, activate, check_activation
-from mtf_imaging.engine.layers.checks import check_function
+from mtf_imaging.engine.layers.activation import Activation, activate
+from mtf_imaging.engine.layers.arguments import checked
 from mtf_imaging.engine.layers.conv import Conv
 from mtf_imaging.engine.layers.layer import Layer
 from mtf_imaging.engine.layers.spatial import Sizes
@@ -44,10 +43,9 @@ class Residual(Layer):
                     f"{self._title}: argument {number} is {layer!r}, which is not a layer. Fix: use a layer or a "
                     "function of a tensor, and name arguments such as activation='relu'."
                 )
-        check_activation(self._title, activation)
-        if shortcut is not None:
-            check_function(self._title, "shortcut", shortcut, needed="a layer or a function")
-        self.layers, self.activation, self.shortcut = layers, activation, shortcut
+        self.layers = layers
+        self.activation = None if activation is None else checked(self._title, "activation", activation)
+        self.shortcut = None if shortcut is None else checked(self._title, "shortcut", shortcut)
 
     @property
     def strides(self) -> Sizes:
@@ -71,7 +69,7 @@ class Residual(Layer):
                 )
             return activate(x + y, self.activation)
 
-    def _checked(self, result: Any, argument: str) -> mtf.Tensor:
+    def _checked(self, result: object, argument: str) -> mtf.Tensor:
         """Returns the result of a layer or a function if it is a tensor."""
         if not isinstance(result, mtf.Tensor):
             raise ConfigError(

@@ -1,18 +1,18 @@
 """The depthwise separable convolution layer."""
 
-from typing import Any
+import dataclasses
 
 import tensorflow as tf
 
 from mtf_imaging.engine.compat import mtf
-from mtf_imaging.engine.layers.activation import Activation, activate, check_activation
-from mtf_imaging.engine.layers.checks import as_count, as_counts, check_function
+from mtf_imaging.engine.layers.activation import Activation, activate
 from mtf_imaging.engine.layers.conv import Conv
 from mtf_imaging.engine.layers.layer import Layer
 from mtf_imaging.engine.layers.spatial import Padding, Sizes
-from mtf_imaging.engine.layers.weights import INITIALIZERS, add_bias, check_bias
+from mtf_imaging.engine.layers.weights import Initializer, add_bias
 
 
+@dataclasses.dataclass(eq=False, repr=False)
 class SeparableConv(Layer):
     """A depthwise and then a pointwise convolution in 2 or 3 spatial dimensions, with a bias and an activation.
 
@@ -39,31 +39,17 @@ class SeparableConv(Layer):
 
     default_name = "separable_conv"
 
-    def __init__(
-        self,
-        filters: int,
-        kernel_size: Sizes = 3,
-        strides: Sizes = 1,
-        padding: Padding = "same",
-        dilation: Sizes = 1,
-        use_bias: bool = True,
-        activation: Activation = None,
-        depth_multiplier: int = 1,
-        kernel_initializer: Any = "he_normal",
-        bias_initializer: Any = 0.0,
-        name: str | None = None,
-    ) -> None:
-        super().__init__(name)
-        self.filters = as_count(self._title, "filters", filters)
-        self.depth_multiplier = as_count(self._title, "depth_multiplier", depth_multiplier)
-        self.kernel_size = as_counts(self._title, "kernel_size", kernel_size)
-        self.strides = as_counts(self._title, "strides", strides)
-        self.dilation = as_counts(self._title, "dilation", dilation)
-        check_activation(self._title, activation)
-        check_function(self._title, "kernel_initializer", kernel_initializer, INITIALIZERS, "a TensorFlow initializer")
-        self.padding, self.use_bias, self.activation = padding, use_bias, activation
-        self.kernel_initializer, self.bias_initializer = kernel_initializer, bias_initializer
-        check_bias(self._title, bias_initializer, filters)
+    filters: int
+    kernel_size: Sizes = 3
+    strides: Sizes = 1
+    padding: Padding = "same"
+    dilation: Sizes = 1
+    use_bias: bool = True
+    activation: Activation = None
+    depth_multiplier: int = 1
+    kernel_initializer: Initializer = "he_normal"
+    bias_initializer: Initializer = 0.0
+    name: str | None = None
 
     def call(self, x: mtf.Tensor, name: str) -> mtf.Tensor:
         sizes = [self.kernel_size, self.strides, self.dilation]

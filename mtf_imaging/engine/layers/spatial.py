@@ -1,7 +1,6 @@
 """The spatial dimensions of a layer's input, between the batch and the channels."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from mtf_imaging.engine import ops
 from mtf_imaging.engine.compat import mtf
@@ -13,7 +12,7 @@ Padding = str | Sequence[tuple[int, int]]  # "same", "valid", or voxels (before,
 _AXES = {1: ("x",), 2: ("x", "y"), 3: ("x", "y", "z")}
 
 
-def spatial_dims(title: str, x: mtf.Tensor, *sizes: Any) -> list[mtf.Dimension]:
+def spatial_dims(title: str, x: mtf.Tensor, *sizes: object) -> list[mtf.Dimension]:
     """Returns the spatial dimensions of a tensor.
 
     By default, they are the dimensions between the first and the last one. If an argument of the layer has one size for

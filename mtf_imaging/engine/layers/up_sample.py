@@ -1,13 +1,13 @@
 """The layer that enlarges images."""
 
+import dataclasses
+
 from mtf_imaging.engine.compat import mtf
-from mtf_imaging.engine.layers.checks import as_counts, check_choice
 from mtf_imaging.engine.layers.layer import Layer
 from mtf_imaging.engine.layers.spatial import Sizes, operation, per_dim, spatial_dims
 
-METHODS = ("nearest", "linear")
 
-
+@dataclasses.dataclass(eq=False, repr=False)
 class UpSample(Layer):
     """Multiplies the sizes of the spatial dimensions, like `keras.layers.UpSampling2D`. It has no weights.
 
@@ -22,11 +22,9 @@ class UpSample(Layer):
     default_name = "up_sample"
     has_weights = False
 
-    def __init__(self, factor: Sizes = 2, method: str = "nearest", name: str | None = None) -> None:
-        super().__init__(name)
-        self.factor = as_counts(self._title, "factor", factor)
-        check_choice(self._title, "method", method, METHODS)
-        self.method = method
+    factor: Sizes = 2
+    method: str = "nearest"
+    name: str | None = None
 
     def call(self, x: mtf.Tensor, name: str) -> mtf.Tensor:
         dims = spatial_dims(self._title, x, self.factor)

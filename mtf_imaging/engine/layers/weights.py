@@ -1,19 +1,17 @@
 """The weights of layers, and their initial values."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.engine.compat import mtf
-from mtf_imaging.engine.layers.checks import check_choice
 from mtf_imaging.engine.ops import bias
 from mtf_imaging.engine.ops.precision import master_dtype
-from mtf_imaging.errors import ConfigError, ShapeError
+from mtf_imaging.errors import ShapeError
 
 # Functions without arguments, so that each variable has its own initializer.
-INITIALIZERS: dict[str, Callable[[], Any]] = {
+INITIALIZERS: dict[str, Callable[[], Callable]] = {
     # He et al. 2015, arXiv:1502.01852
     "he_normal": lambda: tf.compat.v1.variance_scaling_initializer(2.0, "fan_in"),
     # Glorot and Bengio 2010
@@ -23,48 +21,18 @@ INITIALIZERS: dict[str, Callable[[], Any]] = {
     "zeros": tf.compat.v1.zeros_initializer,
 }
 
+# A key of `INITIALIZERS`, or a TensorFlow initializer. For a bias, also a number, or a number for each filter.
+Initializer = str | float | Sequence[float] | Callable
 
-def initializer(value: Any) -> Any:
-    """Returns an initializer of TensorFlow.
 
-    Args:
-      value: a key of `INITIALIZERS`, a number, a sequence of numbers, or a TensorFlow initializer.
-    """
+def initializer(value: Initializer) -> Callable:
+    """Returns an initializer of TensorFlow."""
     if isinstance(value, str):
         return INITIALIZERS[value]()
     return value if callable(value) else tf.compat.v1.constant_initializer(value)
 
 
-def check_bias(title: str, value: Any, filters: int) -> None:
-    """Checks the initial bias of a layer.
-
-    Args:
-      title: the layer, for error messages.
-      value: a key of `INITIALIZERS`, a number, a number for each filter, or a TensorFlow initializer.
-      filters: number of filters.
-
-    Raises:
-      ConfigError: it is something else.
-    """
-    if isinstance(value, str):
-        check_choice(title, "bias_initializer", value, INITIALIZERS)
-        return
-    if callable(value):
-        return
-    numbers = np.asarray(value)
-    if numbers.dtype.kind not in "iuf":
-        raise ConfigError(
-            f"{title}: bias_initializer = {value!r} is not an initializer. Fix: use a number, a number for each "
-            "filter, or an initializer of TensorFlow; use_bias=False omits the bias."
-        )
-    if numbers.shape not in ((), (filters,)):
-        raise ConfigError(
-            f"{title}: bias_initializer has the shape {list(numbers.shape)}, but the layer has {filters} filters. "
-            f"Fix: use one number, or {filters} numbers."
-        )
-
-
-def variable(x: mtf.Tensor, name: str, dims: Sequence[mtf.Dimension], initializer: Any) -> mtf.Tensor:
+def variable(x: mtf.Tensor, name: str, dims: Sequence[mtf.Dimension], initializer: Callable) -> mtf.Tensor:
     """Creates a weight in the current scope, or returns the weight that already has this name.
 
     The weight is float32 if `x` has fewer bits, and is cast to the dtype of `x`. Its gradient is therefore float32 or
@@ -98,14 +66,24 @@ def variable(x: mtf.Tensor, name: str, dims: Sequence[mtf.Dimension], initialize
     return mtf.cast(master, x.dtype)
 
 
-def add_bias(x: mtf.Tensor, initial: Any) -> mtf.Tensor:
+def add_bias(x: mtf.Tensor, initial: Initializer) -> mtf.Tensor:
     """Adds the variable `bias` along the last dimension of `x`.
 
     Args:
       x: Tensor[..., channels]
-      initial: a number, a number for each channel, or a TensorFlow initializer.
+      initial: the first values of the bias.
 
     Returns:
       Tensor[..., channels]
+
+    Raises:
+      ShapeError: `initial` has another number of values than `x` has channels.
     """
+    channels = x.shape.dims[-1].size
+    if not isinstance(initial, str) and not callable(initial) and np.shape(initial) not in ((), (channels,)):
+        raise ShapeError(
+            f"the layer '{tf.compat.v1.get_variable_scope().name}': bias_initializer has the shape "
+            f"{list(np.shape(initial))}, but the layer has {channels} filters. Fix: use one number, or {channels} "
+            "numbers."
+        )
     return bias.add_bias(x, variable(x, "bias", x.shape.dims[-1:], initializer(initial)))

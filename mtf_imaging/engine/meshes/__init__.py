@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from mtf_imaging.engine.compat import mtf
 from mtf_imaging.engine.layout import MESH_IMPLS, Layout
 from mtf_imaging.engine.meshes import runtime
-from mtf_imaging.engine.meshes.devices import default_devices
-from mtf_imaging.engine.meshes.gpus import grow_memory
+from mtf_imaging.engine.meshes.devices import default_devices, grow_memory
 from mtf_imaging.engine.meshes.grid import ShardGrid
 from mtf_imaging.engine.meshes.mesh_impl import ShardMeshImpl
 from mtf_imaging.engine.meshes.runtime import Runtime, join

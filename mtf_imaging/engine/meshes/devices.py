@@ -1,5 +1,6 @@
-"""Lists devices: the devices that compute, and the host CPU, which stores whole tensors."""
+"""Lists devices, those that compute and the host CPU, and sets how GPUs allocate memory."""
 
+import contextlib
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -25,3 +26,19 @@ def number_of(name: str, devices: Sequence[str]) -> int:
     full = tf.DeviceSpec.from_string(name)
     matches = (full.make_merged_spec(tf.DeviceSpec.from_string(device)) == full for device in devices)
     return next((number for number, is_match in enumerate(matches) if is_match), 0)
+
+
+def grow_memory() -> None:
+    """Makes TensorFlow allocate GPU memory on demand, so that other processes can use the rest.
+
+    The function does not change a configuration that the process has already set or GPUs that are already in use. The
+    environment variable TF_FORCE_GPU_ALLOW_GROWTH of TensorFlow takes precedence.
+    """
+    config = tf.config
+    gpus = config.list_physical_devices("GPU")
+    for gpu in gpus:
+        if config.get_logical_device_configuration(gpu) or config.experimental.get_memory_growth(gpu) is not None:
+            return
+    with contextlib.suppress(RuntimeError):  # the GPUs are already in use
+        for gpu in gpus:
+            config.experimental.set_memory_growth(gpu, True)

@@ -123,7 +123,7 @@ class ShardMeshImpl(_Protocol):
         self._record("all-to-all", [mesh_axis], x)
         return LaidOutTensor(collectives.alltoall(x.tensor_list, self.transport, mesh_axis, split_axis, concat_axis))
 
-    def allsplit(self, x: Lowered, mesh_axis: int, split_axis: int, which: Any = None) -> LaidOutTensor:
+    def allsplit(self, x: Lowered, mesh_axis: int, split_axis: int, which: object = None) -> LaidOutTensor:
         if which is not None:
             return super().allsplit(x, mesh_axis, split_axis, which)
         return self.scatter(x, {mesh_axis: split_axis})
@@ -165,6 +165,6 @@ class ShardMeshImpl(_Protocol):
                 return tf.identity(whole.uncut(stacks[0], split, self.grid))
         return whole.gather(stacks, split, x.shape.to_integer_list, self.transport, self.host)
 
-    def Print(self, x: Lowered, data: Sequence[LaidOutTensor], message: str, **kwargs: Any) -> LaidOutTensor:
+    def Print(self, x: Lowered, data: Sequence[LaidOutTensor], message: str, **kwargs: object) -> LaidOutTensor:
         with tf.control_dependencies([tf.print(message, *[d.tensor_list[0] for d in data], **kwargs)]):
             return self.map_stacks(tf.identity, x.to_laid_out_tensor())

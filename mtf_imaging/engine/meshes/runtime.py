@@ -18,17 +18,17 @@ import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.engine.compat import abort_collectives, start_collectives
-from mtf_imaging.engine.meshes.gpus import grow_memory
+from mtf_imaging.engine.meshes.devices import grow_memory
 from mtf_imaging.engine.meshes.grid import ShardGrid
 from mtf_imaging.engine.meshes.transport import Message
 from mtf_imaging.engine.meshes.transport.between_processes import BetweenProcesses, Numbers
 from mtf_imaging.engine.processes import proxies
 from mtf_imaging.engine.processes.heartbeats import check_own_port, make_roll
 from mtf_imaging.engine.processes.leaving import leave
-from mtf_imaging.engine.processes.loopback_only import close_to_other_hosts
 from mtf_imaging.engine.processes.peers import Peers
 from mtf_imaging.engine.processes.processes import Processes, find_processes
 from mtf_imaging.engine.processes.secret import SECRET, make_tag
+from mtf_imaging.engine.processes.sockets import close_to_other_hosts
 from mtf_imaging.errors import ClusterError, ConfigError, MtfImagingError, reason
 
 _logger = logging.getLogger(__name__)

@@ -127,7 +127,7 @@ class Shards(mtf.MeshImpl):
         """Calls an elementwise `fn(*stacks) -> stack` like `map_stacks`, so that TensorFlow may fuse it."""
         return self.map_stacks(functools.partial(local.elementwise, fn), *inputs)
 
-    def slicewise(self, fn: Callable[..., Any], *inputs: Any, keep_gradient: bool = False) -> Any:
+    def slicewise(self, fn: Callable[..., Any], *inputs: object, keep_gradient: bool = False) -> Any:
         """Calls `fn` on the slices of every processor; see `mtf.MeshImpl.slicewise`.
 
         Args:

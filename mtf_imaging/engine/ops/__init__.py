@@ -30,11 +30,11 @@ from mtf_imaging.engine.ops.pool.pooling import (
     avg_pool1d,
     avg_pool2d,
     avg_pool3d,
+    global_avg_pool,
     max_pool1d,
     max_pool2d,
     max_pool3d,
 )
-from mtf_imaging.engine.ops.pool.whole import global_avg_pool
 from mtf_imaging.engine.ops.precision import master_dtype
 from mtf_imaging.engine.ops.recompute import recompute
 from mtf_imaging.engine.ops.reshard import gather_slices, scatter_slices, slices_per_dimension

@@ -8,7 +8,7 @@ from mtf_imaging.engine.compat import mtf
 from mtf_imaging.errors import ConfigError, ShapeError
 
 
-def check_tensor(title: str, x: Any) -> None:
+def check_tensor(title: str, x: object) -> None:
     """Checks that an input is a tensor with named dimensions.
 
     Args:
@@ -44,6 +44,6 @@ def check_floating(title: str, x: Any) -> None:
         )
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     """Returns whether a value is an int or a float, also one of NumPy, but not a bool."""
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)

@@ -225,7 +225,7 @@ def make_windows(
         raise ShapeError(f"{title}: {error}") from None
 
 
-def _pairs(title: str, padding: Any, num_spatial: int) -> list[Any]:
+def _pairs(title: str, padding: object, num_spatial: int) -> list[Any]:
     """Returns the explicit padding of each spatial dimension; its `Window` checks the numbers."""
     pairs = padding if isinstance(padding, (tuple, list)) else ()
     if len(pairs) != num_spatial or not all(isinstance(pair, (tuple, list)) for pair in pairs):

@@ -29,11 +29,11 @@ import time
 from collections.abc import Callable, Iterator
 
 from mtf_imaging.engine.processes import proxies
-from mtf_imaging.engine.processes.connections import keep_connections
 from mtf_imaging.engine.processes.heartbeats import EVERY, Arrival, Heartbeats, Status, make_roll, watched_by, watchers
 from mtf_imaging.engine.processes.probing import silence, stranger
 from mtf_imaging.engine.processes.processes import Processes
 from mtf_imaging.engine.processes.secret import SECRET
+from mtf_imaging.engine.processes.sockets import keep_connections
 from mtf_imaging.errors import ClusterError, ConfigError, reason
 from mtf_imaging.files import workers
 

@@ -175,7 +175,7 @@ def _parse_tf_config(value: str) -> tuple[tuple[Address, ...], int]:
     return _parse_addresses(value, [*chiefs, *workers]), number + (len(chiefs) if kind == _WORKER else 0)
 
 
-def _part(value: str, config: Any, name: str) -> dict[str, Any]:
+def _part(value: str, config: object, name: str) -> dict[str, Any]:
     part = config.get(name) if isinstance(config, dict) else None
     if not isinstance(part, dict):
         raise _wrong(value, f"it has no object '{name}'")

@@ -3,7 +3,6 @@
 import contextlib
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -48,7 +47,7 @@ class Input:
             )
         self.spec = tf.TensorSpec(self.shape.to_integer_list, self.dtype, name=name)
 
-    def convert(self, value: Any, region: tuple[slice, ...] | None = None) -> tf.Tensor:
+    def convert(self, value: object, region: tuple[slice, ...] | None = None) -> tf.Tensor:
         """Converts a value of the input to a tensor on the CPU.
 
         Values of another dtype are cast from bool to integers, from integers to floats, from floats to complex numbers,
@@ -105,7 +104,7 @@ class Input:
             f"{_FIX}"
         )
 
-    def _array(self, value: Any) -> np.ndarray | tf.Tensor:
+    def _array(self, value: object) -> np.ndarray | tf.Tensor:
         """Converts a value to an array or a tensor of its own dtype; a list gets NumPy's default dtype."""
         if isinstance(value, np.ma.MaskedArray):
             raise self._unusable("a masked array", "pass value.filled(x), with a number x for the masked elements")

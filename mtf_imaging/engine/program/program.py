@@ -169,7 +169,7 @@ class Program(tf.Module):
                 self.layout.mesh_string,
             )
 
-    def __call__(self, /, **tensors: Any) -> Any:
+    def __call__(self, /, **tensors: object) -> Any:
         """Runs the program on whole tensors.
 
         Args:
@@ -187,7 +187,7 @@ class Program(tf.Module):
         """
         return self.join(self._call(None, self.cut(**tensors)))
 
-    def call_part(self, index: int, /, **tensors: Any) -> Any:
+    def call_part(self, index: int, /, **tensors: object) -> Any:
         """Runs a program with `part_of` on the inputs of one micro-batch.
 
         Args:
@@ -199,7 +199,7 @@ class Program(tf.Module):
         """
         return self.join(self._call(index, self.cut(**tensors)))
 
-    def call_slices(self, index: int | None = None, /, **slices: Any) -> Any:
+    def call_slices(self, index: int | None = None, /, **slices: object) -> Any:
         """Runs the program on the slices of this process.
 
         Args:
@@ -238,7 +238,7 @@ class Program(tf.Module):
         """Returns the regions of the outputs in each process, in the same structure as the return value of `fn`."""
         return tf.nest.map_structure(self._boxes.regions, self._outputs)
 
-    def cut(self, /, **tensors: Any) -> dict[str, tf.Tensor]:
+    def cut(self, /, **tensors: object) -> dict[str, tf.Tensor]:
         """Cuts the regions of this process out of whole inputs; the argument of `call_slices`."""
         self._check_names(tensors)
         with tf.device(self.mesh_impl.host):
@@ -247,7 +247,7 @@ class Program(tf.Module):
                 return whole
             return {key: value[self.region(key)] for key, value in whole.items()}
 
-    def join(self, results: Any) -> Any:
+    def join(self, results: object) -> Any:
         """Joins the `call_slices` results of all processes to whole tensors, in every process."""
         if self._join is None:
             return results
@@ -261,7 +261,7 @@ class Program(tf.Module):
         if turn is None or not any(map(mesh.is_split, tf.nest.flatten(self._outputs))):
             return None
 
-        def gather(results: Any, turn: tf.Tensor) -> Any:
+        def gather(results: object, turn: tf.Tensor) -> Any:
             mesh.transport.begin(turn)
             boxes = tf.nest.map_structure(self._boxes.fill, results, self._outputs)
             return tf.nest.map_structure(self._boxes.gather, boxes, self._outputs)

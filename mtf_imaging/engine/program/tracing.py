@@ -28,7 +28,7 @@ class Traced(NamedTuple):
 
     graph: mtf.Graph
     mesh: mtf.Mesh
-    outputs: Any
+    outputs: object
     variables: Variables
     label_values: Mapping[str, frozenset[int]]
 

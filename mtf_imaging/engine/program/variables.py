@@ -22,7 +22,7 @@ class _Variable:
     """
 
     def __init__(
-        self, name: str, shape: Iterable[int], dtype: tf.DType, initializer: Any, trainable: bool, device: str
+        self, name: str, shape: Iterable[int], dtype: tf.DType, initializer: object, trainable: bool, device: str
     ) -> None:
         self.name = f"{name}:0"
         self.key, self.shape, self.dtype = name, tuple(shape), dtype
@@ -157,7 +157,7 @@ class Variables(tf.Module):
         return list(last.values())
 
 
-def initial_value(initializer: Any, name: str, shape: Iterable[int], dtype: tf.DType, seed: int) -> np.ndarray:
+def initial_value(initializer: object, name: str, shape: Iterable[int], dtype: tf.DType, seed: int) -> np.ndarray:
     """Returns the initial value of a variable, which depends only on (seed, name).
 
     Args:

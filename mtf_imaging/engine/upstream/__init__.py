@@ -8,13 +8,11 @@ adds nodes that do nothing. All other operations, including `mtf_imaging.engine.
 from mtf_imaging.engine.compat import mtf
 from mtf_imaging.engine.reads import inner_operations, needed, reads
 from mtf_imaging.engine.upstream import (
-    assign,
     broadcasting,
     corrections,
-    depend,
+    effects,
     names,
     operands,
-    printing,
     ranges,
     reshape,
     selections,
@@ -30,17 +28,17 @@ from mtf_imaging.engine.upstream.faults import layout_faults
 __all__ = ["COMBINING", "EXCHANGES", "LOWERINGS", "inner_operations", "layout_faults", "needed", "reads"]
 
 LOWERINGS = {
-    mtf.Assign: assign.lower,
+    mtf.Assign: effects.lower_assign,
     mtf.ReshapeOperation: reshape.lower,
     mtf.SlicewiseOperation: slicewise.lower,
     mtf.GenericGradOperation: slicewise.lower_gradient,
-    mtf.Depend: depend.lower,
+    mtf.Depend: effects.lower_depend,
     mtf.AddOperation: broadcasting.lower_binary,
     mtf.BinaryOpWithBroadcasting: broadcasting.lower_binary,
     mtf.BroadcastOperation: broadcasting.lower_broadcast,
     mtf.EinsumOperation: broadcasting.lower_einsum,
     mtf.MinMaxOperation: broadcasting.lower_binary,
-    mtf.PrintOperation: printing.lower,
+    mtf.PrintOperation: effects.lower_print,
     mtf.RangeOperation: ranges.lower,
     mtf.ReduceOperation: broadcasting.lower_reduction,
     mtf.ScalarAddOperation: broadcasting.lower_scalar,

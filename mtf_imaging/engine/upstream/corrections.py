@@ -46,7 +46,7 @@ def _with_lists(function: Callable[..., Any], parameters: Sequence[str]) -> Call
     signature = inspect.signature(function)
 
     @functools.wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: object, **kwargs: object) -> Any:
         bound = signature.bind(*args, **kwargs)
         for name in parameters:
             if type(bound.arguments.get(name)) is tuple:  # a dimension is a named tuple
@@ -61,7 +61,7 @@ def _loop(
     body_fn: Callable[..., Sequence[mtf.Tensor]],
     inputs: Sequence[mtf.Tensor],
     num_loop_vars: int | None = None,
-    **options: Any,
+    **options: object,
 ) -> list[mtf.Tensor]:
     """Keeps the whole state of a loop in the loop.
 
@@ -70,7 +70,7 @@ def _loop(
     return _while_loop(cond_fn, body_fn, list(inputs), **options)[:num_loop_vars]
 
 
-def _with_a_list(op: mtf.Operation, inputs: Sequence[mtf.Tensor], *options: Any, **names: Any) -> None:
+def _with_a_list(op: mtf.Operation, inputs: Sequence[mtf.Tensor], *options: object, **names: object) -> None:
     """Accepts a tuple of inputs; mesh_tensorflow concatenates them with lists."""
     _operation_init(op, list(inputs), *options, **names)
 
@@ -89,8 +89,8 @@ def _with_defaults(
     output_shapes: Sequence[mtf.Shape],
     output_dtypes: Sequence[tf.DType],
     splittable_dims: Sequence[mtf.Dimension] | None,
-    *options: Any,
-    **names: Any,
+    *options: object,
+    **names: object,
 ) -> None:
     """Accepts `splittable_dims=None`, the default of `mtf.slicewise`, which mesh_tensorflow cannot handle."""
     _slicewise_init(op, tf_fn, inputs, output_shapes, output_dtypes, splittable_dims or [], *options, **names)
@@ -161,7 +161,9 @@ def _leaky_relu(x: mtf.Tensor, alpha: float = 0.2, name: str = "leaky_relu") -> 
     return mtf.cwise(functools.partial(tf.nn.leaky_relu, alpha=alpha), [x], name=name, grad_function=gradient)
 
 
-def _recompute_grad(fn: Callable[..., Any], explicit_inputs: Sequence[mtf.Tensor], *options: Any, **names: Any) -> Any:
+def _recompute_grad(
+    fn: Callable[..., Any], explicit_inputs: Sequence[mtf.Tensor], *options: object, **names: object
+) -> Any:
     """Delays the recomputation without adding a product with the gradient to the inputs, which may be NaN."""
     del options, names
     return recompute(fn, *explicit_inputs)

@@ -1,7 +1,5 @@
 """Refuses tensors in which two dimensions have the same name."""
 
-from typing import Any
-
 from mtf_imaging.engine.compat import mtf
 from mtf_imaging.engine.upstream.faults import title
 from mtf_imaging.errors import ShapeError
@@ -32,7 +30,7 @@ def apply() -> None:
     """Adds the check to the constructor of `mtf.Tensor`."""
     construct = mtf.Tensor.__init__
 
-    def init(tensor: mtf.Tensor, operation: mtf.Operation, shape: mtf.Shape, *args: Any, **kwargs: Any) -> None:
+    def init(tensor: mtf.Tensor, operation: mtf.Operation, shape: mtf.Shape, *args: object, **kwargs: object) -> None:
         _check_names(operation, shape)
         construct(tensor, operation, shape, *args, **kwargs)
 

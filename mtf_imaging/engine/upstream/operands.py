@@ -70,7 +70,7 @@ def operand(value: Any, tensor: mtf.Tensor, function: str) -> Any:
     return array.item() if dtype.is_bool or kind > 0 else int(array)
 
 
-def _array(value: Any) -> np.ndarray:
+def _array(value: object) -> np.ndarray:
     try:
         return np.asarray(value)
     except ValueError:  # nested lists of different lengths
@@ -82,7 +82,7 @@ def checked(function: Callable[..., mtf.Tensor]) -> Callable[..., mtf.Tensor]:
     name = function.__name__
 
     @functools.wraps(function)
-    def call(x1: Any, x2: Any, *args: Any, **kwargs: Any) -> mtf.Tensor:
+    def call(x1: object, x2: object, *args: object, **kwargs: object) -> mtf.Tensor:
         tensors = [x for x in (x1, x2) if isinstance(x, mtf.Tensor)]
         if not tensors:
             raise ShapeError(f"mtf.{name}: neither {x1!r} nor {x2!r} is an mtf.Tensor")

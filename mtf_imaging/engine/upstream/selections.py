@@ -237,13 +237,13 @@ def _sums(mesh: ShardMeshImpl, dims: Sequence[mtf.Dimension], y: mtf.Tensor) -> 
 
 
 @checked
-def where(if_true: Any, if_false: Any, condition: mtf.Tensor, output_shape: Any) -> mtf.Tensor:
+def where(if_true: object, if_false: object, condition: mtf.Tensor, output_shape: object) -> mtf.Tensor:
     """Returns `if_true` where the condition is true, else `if_false`; one of them may be a number."""
     y = Where(condition, *mtf.binary_arguments_to_tensors(if_true, if_false)).outputs[0]
     return _in_shape(y, output_shape)
 
 
-def _where(condition: mtf.Tensor, if_true: Any, if_false: Any, output_shape: Any = None) -> mtf.Tensor:
+def _where(condition: mtf.Tensor, if_true: object, if_false: object, output_shape: object = None) -> mtf.Tensor:
     if not condition.dtype.is_bool:
         raise ShapeError(
             f"mtf.where: {describe(condition)} has dtype {condition.dtype.name}, not bool. Fix: compare it with a "
@@ -252,7 +252,7 @@ def _where(condition: mtf.Tensor, if_true: Any, if_false: Any, output_shape: Any
     return where(if_true, if_false, condition, output_shape)
 
 
-def _in_shape(y: mtf.Tensor, output_shape: Any) -> mtf.Tensor:
+def _in_shape(y: mtf.Tensor, output_shape: object) -> mtf.Tensor:
     return y if output_shape is None else mtf.broadcast(y, output_shape)
 
 
@@ -302,7 +302,7 @@ def _dropout(
     is_training: bool,
     keep_prob: float | None = None,
     rate: float | None = None,
-    noise_shape: Any = None,
+    noise_shape: object = None,
     name: str | None = None,
 ) -> mtf.Tensor:
     del name

@@ -6,7 +6,7 @@ the mesh dimensions that split a result but not the input.
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -128,7 +128,7 @@ def lower(op: mtf.Operation, lowering: mtf.Lowering) -> None:
         lowering.set_tensor_lowering(y, value)
 
 
-def _as_tuple(values: Any) -> tuple:
+def _as_tuple(values: object) -> tuple:
     return tuple(values) if isinstance(values, (tuple, list)) else (values,)
 
 

@@ -55,14 +55,14 @@ def _refuse_in_tensorflow(function: str, tensor: mtf.Tensor) -> NoReturn:
 def _refused(use: str, fix: str) -> Callable[..., NoReturn]:
     """Returns an `mtf.Tensor` method that raises an error."""
 
-    def method(tensor: mtf.Tensor, *args: Any, **kwargs: Any) -> NoReturn:
+    def method(tensor: mtf.Tensor, *args: object, **kwargs: object) -> NoReturn:
         del args, kwargs
         raise NotSupportedError(f"{describe(tensor)} {use}. Fix: {fix}.")
 
     return method
 
 
-def _array_ufunc(tensor: mtf.Tensor, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> mtf.Tensor:
+def _array_ufunc(tensor: mtf.Tensor, ufunc: np.ufunc, method: str, *inputs: object, **kwargs: object) -> mtf.Tensor:
     """Implements operators whose first operand is a NumPy array or number."""
     if ufunc in _UFUNCS and method == "__call__" and inputs[1] is tensor and not kwargs:
         return _UFUNCS[ufunc](tensor, inputs[0])
@@ -73,7 +73,7 @@ def _array_ufunc(tensor: mtf.Tensor, ufunc: np.ufunc, method: str, *inputs: Any,
     )
 
 
-def _power(x: Any, y: Any) -> mtf.Tensor:
+def _power(x: object, y: object) -> mtf.Tensor:
     """Computes `x ** y` like `tf.pow`, also for negative bases, for which `mtf.pow` returns NaN."""
     if not isinstance(y, mtf.Tensor):
         exponent = operand(y, x, "pow")
@@ -88,7 +88,7 @@ def _power(x: Any, y: Any) -> mtf.Tensor:
 def _logical(function: str) -> Callable[..., mtf.Tensor]:
     """Returns a method of `mtf.Tensor` that calls a logical mtf function."""
 
-    def method(tensor: mtf.Tensor, *others: Any) -> mtf.Tensor:
+    def method(tensor: mtf.Tensor, *others: object) -> mtf.Tensor:
         for each in (tensor, *others):
             if isinstance(each, mtf.Tensor) and not each.dtype.is_bool:
                 raise ShapeError(

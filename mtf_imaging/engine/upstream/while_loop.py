@@ -15,7 +15,7 @@ from mtf_imaging.errors import NotSupportedError
 _init = mtf.WhileLoopOperation.__init__
 
 
-def _with_variables_outside(op: mtf.WhileLoopOperation, *args: Any, **kwargs: Any) -> None:
+def _with_variables_outside(op: mtf.WhileLoopOperation, *args: object, **kwargs: object) -> None:
     """Moves new variables of the condition outside the loop, as mesh_tensorflow does for the body."""
     _init(op, *args, **kwargs)
     operations = compat.loop_condition(op).operations

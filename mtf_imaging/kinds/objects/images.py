@@ -1,6 +1,5 @@
 """Images in which a network detects objects."""
 
-import operator
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,14 +14,20 @@ from mtf_imaging.kinds.file_images import FileImages
 from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.kinds.networks import trained_network
 from mtf_imaging.kinds.objects.description import ObjectDescription, object_description_from_fields
-from mtf_imaging.kinds.objects.infer import NMS_THRESHOLD, input_size, predict_batch
-from mtf_imaging.kinds.objects.output import check_object_results, detection_output
+from mtf_imaging.kinds.objects.infer import NMS_THRESHOLD, detection_steps, input_size
+from mtf_imaging.kinds.objects.output import (
+    check_object_results,
+    detection_output,
+    detection_rows,
+    of_image,
+    rows_json,
+    write_image_list,
+)
 from mtf_imaging.kinds.objects.pictures import SHOWN_SCORE, draw, drawn_detections
 from mtf_imaging.kinds.objects.reading.annotations import ObjectImage, find_object_images, splits
-from mtf_imaging.kinds.objects.reading.images import ReadImage, read_image, stored_detections, upright_detections
+from mtf_imaging.kinds.objects.reading.images import ReadImage, upright_detections
 from mtf_imaging.kinds.objects.scoring.detections import Detections
 from mtf_imaging.kinds.objects.scoring.folder import ObjectScoring
-from mtf_imaging.kinds.objects.write import detection_rows, of_image, rows_json, write_image_list
 from mtf_imaging.kinds.output import is_folder, plan_outputs, write_picture
 from mtf_imaging.kinds.predicted import Planned, Rows
 from mtf_imaging.kinds.prediction_record import ImageFiles, PredictionFiles
@@ -89,20 +94,8 @@ class Images(FileImages[ObjectImage, ReadImage, Detections]):
         return trained_network(settings, runs, [*others, first])
 
     def steps(self, network: Network) -> Steps[ObjectImage, ReadImage, Detections]:
-        def infer(images: Sequence[ObjectImage], read: Sequence[ReadImage]) -> list[Detections]:
-            detections = predict_batch(
-                [one.pixels for one in read],
-                network.predict_batch,
-                self.description,
-                self._size,
-                scales=self._scales,
-                flips=self._flips,
-                threshold=self._threshold,
-                files=[image.image for image in images],
-            )
-            return [stored_detections(own, one.upright) for own, one in zip(detections, read, strict=True)]
-
-        return Steps(operator.attrgetter("image"), read_image, infer, self._settings.eval_batch_size)
+        options = {"scales": self._scales, "flips": self._flips, "threshold": self._threshold}
+        return detection_steps(network, self.description, self._size, self._settings.eval_batch_size, **options)
 
     def write(
         self,

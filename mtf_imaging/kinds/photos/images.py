@@ -1,7 +1,7 @@
 """Photos that a network segments, each at its own size."""
 
+import dataclasses
 import logging
-import operator
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,14 +18,13 @@ from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.kinds.networks import trained_network
 from mtf_imaging.kinds.output import check_results, is_folder, plan_outputs, write_picture
 from mtf_imaging.kinds.photos.description import PhotoDescription, photo_description_from_fields
-from mtf_imaging.kinds.photos.infer import most_probable, padded_sizes, predict_photos, prediction_multiple, scaled_size
+from mtf_imaging.kinds.photos.infer import PhotoInference, ReadPhoto, prediction_multiple
 from mtf_imaging.kinds.photos.output import evaluation_files, output_files
 from mtf_imaging.kinds.photos.pictures import overlay
 from mtf_imaging.kinds.photos.reading.folders import Photo, find_photos, splits
 from mtf_imaging.kinds.photos.reading.label_counts import survey_photos
 from mtf_imaging.kinds.photos.reading.label_images import write_label_image
-from mtf_imaging.kinds.photos.reading.native import padded_size
-from mtf_imaging.kinds.photos.scoring.folder import PhotoScoring, ReadPhoto, labels_description
+from mtf_imaging.kinds.photos.scoring.folder import PhotoScoring, labels_description
 from mtf_imaging.kinds.predicted import Planned
 from mtf_imaging.kinds.prediction_record import ImageFiles, PredictionFiles
 from mtf_imaging.kinds.steps import Steps
@@ -56,10 +55,9 @@ class Images(FileImages[Photo, ReadPhoto, np.ndarray]):
 
     def __init__(self, run: Path, facts: Facts, settings: Inference) -> None:
         super().__init__(facts, settings)
-        self._flips = check_flips(settings.flips, axis_names=PHOTO_AXES)
-        self._scales = check_scales(settings.scales)
+        averaged = check_scales(settings.scales), check_flips(settings.flips, axis_names=PHOTO_AXES)
         self.description: PhotoDescription = photo_description_from_fields(facts.description, str(run / FACTS))
-        self._multiple = 1
+        self._inference = PhotoInference(self.description, self._size, 1, *averaged)
 
     def find(self, path: Path) -> list[Photo]:
         return find_photos(path, need_labels=False)
@@ -85,22 +83,13 @@ class Images(FileImages[Photo, ReadPhoto, np.ndarray]):
         return PredictionFiles((*images,), folder=output_path if is_folder(input_path, output_path) else None)
 
     def network(self, settings: "NetworkBuilder", runs: "TrainedRuns", images: Sequence[Photo]) -> Network:
-        self._multiple = prediction_multiple(settings.task)
+        self._inference = dataclasses.replace(self._inference, multiple=prediction_multiple(settings.task))
         # The size of the first photo to predict, so that its program is built first.
-        height, width = scaled_size(photo_size(images[0].image), self._scales[0])
-        sizes = padded_size(height, width, self._size, self._multiple)
+        sizes, *_ = self._inference.padded_sizes(photo_size(images[0].image))
         return trained_network(settings, runs, [sizes], any_size=True)
 
     def steps(self, network: Network) -> Steps[Photo, ReadPhoto, np.ndarray]:
-        def infer(photos: Sequence[Photo], read: Sequence[ReadPhoto]) -> list[np.ndarray]:
-            options = self.description, self._size, self._multiple, self._scales, self._flips
-            pixels, files = [one.pixels for one in read], [photo.image for photo in photos]
-            return [most_probable(own) for own in predict_photos(pixels, network.predict_batch, *options, files)]
-
-        def padded(photo: Photo) -> tuple[tuple[int, int], ...]:
-            return padded_sizes(photo_size(photo.image), self._size, self._multiple, self._scales)
-
-        return Steps(operator.attrgetter("image"), _read, infer, self._settings.eval_batch_size, padded)
+        return self._inference.steps(network, _read, self._settings.eval_batch_size)
 
     def write(
         self, image: Photo, read: ReadPhoto, result: np.ndarray, outputs: Sequence[Path], provenance: Provenance | None

@@ -28,8 +28,7 @@ from mtf_imaging.evaluation.export.signature import ExportedKind, Field, Signatu
 from mtf_imaging.evaluation.export.sliding import slide
 from mtf_imaging.kinds.export import ExportedRun
 from mtf_imaging.kinds.facts import Facts
-from mtf_imaging.kinds.volumes.operations import resampling
-from mtf_imaging.kinds.volumes.operations.repairs import repair_values, round_hu
+from mtf_imaging.kinds.volumes import operations
 from mtf_imaging.kinds.volumes.segment.images import volume_intensities
 from mtf_imaging.kinds.volumes.trained import description_of_facts, sampling_of_facts, window_of_run
 from mtf_imaging.network.windows import SlidingWindow
@@ -107,7 +106,7 @@ class VolumeSignatures(ExportedKind):
         statistics = self._statistics_fields() if self._need_statistics else ()
 
         def compute(image: tf.Tensor, **given: tf.Tensor) -> dict[str, tf.Tensor]:
-            values = repair_values(self._with_channels(image), self._description.channels)
+            values = operations.repair_values(self._with_channels(image), self._description.channels)
             pair = (given["offset"], given["scale"]) if given else None
             probabilities = self._run(network, values, pair)
             return {"probabilities": probabilities, "labels": self._labels(probabilities)}
@@ -128,7 +127,7 @@ class VolumeSignatures(ExportedKind):
             inputs.append(Field("spacing", tf.float64, (3,), ("axes",), meaning))
 
         def compute(image: tf.Tensor, spacing: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
-            values = repair_values(self._with_channels(image), self._description.channels)
+            values = operations.repair_values(self._with_channels(image), self._description.channels)
             if spacing is not None:
                 is_size = tf.reduce_all((spacing > 0) & tf.math.is_finite(spacing))
                 spacing = checked(spacing, is_size, "the spacing needs positive sizes in mm, but is", spacing)
@@ -140,7 +139,7 @@ class VolumeSignatures(ExportedKind):
             ]
             if len(branches) == 1:
                 return {"labels": branches[0]()}
-            return {"labels": tf.switch_case(resampling.choose_grid(shape, spacing, self._sampling), branches)}
+            return {"labels": tf.switch_case(operations.choose_grid(shape, spacing, self._sampling), branches)}
 
         meaning = "Resamples an image of any size to the grid of the network, segments it, and resamples back."
         outputs = (Field("labels", tf.uint8, anywhere, AXIS_NAMES, self._labels_meaning()),)
@@ -158,11 +157,11 @@ class VolumeSignatures(ExportedKind):
         """Returns the labels of a volume on its own voxels, computed by the network for one grid."""
         channels = self._description.channels
         beyond = tf.constant([value_beyond(name) for name in channels], tf.float32)
-        spans = resampling.grid_spans(shape, spacing, grid, self._sampling.spacing)
-        sampled = round_hu(resampling.resample_linear(values, spans, beyond), channels)
+        spans = operations.grid_spans(shape, spacing, grid, self._sampling.spacing)
+        sampled = operations.round_hu(operations.resample_linear(values, spans, beyond), channels)
         sampled = ensure_shape(sampled, [*grid, self._num_channels])
         probabilities = self._run(network, sampled, statistics)
-        back, is_inside = resampling.resample_back(probabilities, spans, shape)
+        back, is_inside = operations.resample_back(probabilities, spans, shape)
         return tf.where(is_inside, self._labels(back), tf.zeros([], tf.uint8))
 
     def _run(self, network: Network, values: tf.Tensor, statistics: tuple[tf.Tensor, tf.Tensor] | None) -> tf.Tensor:

@@ -54,7 +54,7 @@ def prepare(log: str) -> None:
     for number in (1, 2):
         os.dup2(file, number)
 
-    from mtf_imaging.engine.meshes.gpus import (
+    from mtf_imaging.engine.meshes.devices import (
         grow_memory,  # after the redirection, because the import of TensorFlow prints
     )
 

@@ -311,8 +311,9 @@ ERRORS = [
     ),
     (
         lambda x: layers.Conv(3, output_name="y")(x),
-        "mi.layers.Conv 'conv': output_name = 'y' is the name of another dimension of the input Shape[batch=2, x=7, "
-        "y=5, channels=4]. Fix: use another name, such as 'classes'.",
+        "conv2d 'conv/conv': the result would have two dimensions 'y', of sizes 5 and 3. The inputs are Shape[batch=2, "
+        "x=7, y=5, channels=4] and Shape[kernel_x=3, kernel_y=3, channels=4, y=3]. Fix: resize or crop an input, or "
+        "rename one dimension with mtf.rename_dimension.",
     ),
     (
         lambda x: layers.Dense(3, output_name=3),
@@ -325,8 +326,8 @@ ERRORS = [
         "'he_normal', 'glorot_uniform', 'lecun_normal', 'zeros'.",
     ),
     (
-        lambda x: layers.Conv(3, bias_initializer=[0.0, 1.0]),
-        "mi.layers.Conv: bias_initializer has the shape [2], but the layer has 3 filters. Fix: use one number, or 3 "
+        lambda x: layers.Conv(3, bias_initializer=[0.0, 1.0])(x),
+        "the layer 'conv': bias_initializer has the shape [2], but the layer has 3 filters. Fix: use one number, or 3 "
         "numbers.",
     ),
     (

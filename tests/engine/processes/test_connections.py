@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from mtf_imaging.engine.processes.connections import keep_connections
+from mtf_imaging.engine.processes.sockets import keep_connections
 
 GRPC = 20_000  # milliseconds
 

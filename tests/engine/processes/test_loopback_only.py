@@ -10,8 +10,8 @@ import pytest
 
 from mtf_imaging.engine.processes import loopback_only
 from mtf_imaging.engine.processes.addresses import Address
-from mtf_imaging.engine.processes.loopback_only import bind_to_loopback, close_to_other_hosts
 from mtf_imaging.engine.processes.processes import Processes
+from mtf_imaging.engine.processes.sockets import bind_to_loopback, close_to_other_hosts
 from tests import waiting
 from tests.engine.processes.starting import ROOT, free_port
 from tests.hosts.network import network
@@ -21,7 +21,7 @@ linux_only = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has 
 # Listens at a port, answers every connection, and closes the port to other hosts after the first line of input.
 SERVER = """
 import socket, sys, threading
-from mtf_imaging.engine.processes.loopback_only import bind_to_loopback
+from mtf_imaging.engine.processes.sockets import bind_to_loopback
 
 def serve():
     while True:
@@ -97,7 +97,7 @@ def test_other_hosts_can_connect_before_and_not_after():
 
 @linux_only
 def test_no_privileges_are_needed():
-    drop = "import os, mtf_imaging.engine.processes.loopback_only\nif not os.geteuid(): os.setuid(65534)\n"
+    drop = "import os, mtf_imaging.engine.processes.sockets\nif not os.geteuid(): os.setuid(65534)\n"
     words = [sys.executable, "-c", drop + SERVER, str(free_port())]
     done = subprocess.run(words, input="\n\n", capture_output=True, text=True, cwd=ROOT)
     assert done.stdout == "open\nNone\n", done.stderr

@@ -1,7 +1,9 @@
 """Max and average pools: the public functions."""
 
 from mtf_imaging.engine.compat import mtf
+from mtf_imaging.engine.ops.inputs import check_tensor
 from mtf_imaging.engine.ops.pool.operations import AvgPool, MaxPool
+from mtf_imaging.engine.ops.precision import master_dtype
 from mtf_imaging.engine.ops.window_op import Ints, Padding, make_geometry
 from mtf_imaging.errors import ShapeError
 
@@ -153,3 +155,29 @@ def avg_pool3d(
       ShapeError: the shape of the input and the window do not fit.
     """
     return _pool(AvgPool, "avg_pool3d", x, ksize, strides, padding, name)
+
+
+def global_avg_pool(x: mtf.Tensor, name: str | None = None) -> mtf.Tensor:
+    """Computes the mean of each channel over all spatial dimensions, like `keras.layers.GlobalAveragePooling3D`.
+
+    Every dimension may be split. Processors exchange one sum per channel.
+
+    Args:
+      x: Tensor[batch, spatial..., channels]
+      name: name of the operation.
+
+    Returns:
+      Tensor[batch, channels], float32 or larger.
+
+    Raises:
+      ShapeError: `x` has no spatial dimension.
+    """
+    check_tensor(f"global_avg_pool '{name or 'global_avg_pool'}'", x)
+    if len(x.shape.dims) < 3:
+        raise ShapeError(
+            f"global_avg_pool '{name or 'global_avg_pool'}' needs at least 3 dimensions (batch, a spatial one, "
+            f"channels), but its input has {len(x.shape.dims)}: {x.shape}"
+        )
+    batch, *_, channels = x.shape.dims
+    wide = mtf.cast(x, master_dtype(x.dtype))
+    return mtf.reduce_mean(wide, output_shape=mtf.Shape([batch, channels]), name=name or "global_avg_pool")

@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -40,7 +39,7 @@ class Padding(Resampling):
         return Taps(positions.astype(np.int32), np.ones(positions.shape))
 
 
-def _check_pairs(title: str, paddings: Any) -> list[tuple[int, int]]:
+def _check_pairs(title: str, paddings: object) -> list[tuple[int, int]]:
     """Returns the paddings as pairs of ints."""
     pairs = list(paddings) if isinstance(paddings, (list, tuple)) else []
     if not 1 <= len(pairs) <= 3 or not all(

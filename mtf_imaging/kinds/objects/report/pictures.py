@@ -7,7 +7,7 @@ from mtf_imaging.evaluation.report.cells import shown
 from mtf_imaging.evaluation.report.markup import Markup, join, tag
 from mtf_imaging.evaluation.report.shell import counted, layered_figure
 from mtf_imaging.evaluation.report.svg import number_text
-from mtf_imaging.kinds.objects.colors import category_color
+from mtf_imaging.kinds.objects.pictures import category_color
 from mtf_imaging.kinds.objects.report.layers import ObjectLayers, ObjectShape
 from mtf_imaging.kinds.objects.scoring.scores import ObjectScore
 

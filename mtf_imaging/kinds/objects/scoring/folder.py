@@ -12,7 +12,7 @@ from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.provenance.digests import Stamp
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.kinds.objects.description import ObjectDescription
-from mtf_imaging.kinds.objects.output import DETECTIONS, picture_file
+from mtf_imaging.kinds.objects.output import DETECTIONS, detections_json, picture_file, write_object_scores
 from mtf_imaging.kinds.objects.pictures import comparison
 from mtf_imaging.kinds.objects.reading.annotations import ObjectImage, annotation_file
 from mtf_imaging.kinds.objects.reading.images import (
@@ -26,7 +26,6 @@ from mtf_imaging.kinds.objects.report.layers import make_object_layers
 from mtf_imaging.kinds.objects.report.page import pictured
 from mtf_imaging.kinds.objects.scoring.detections import Detections
 from mtf_imaging.kinds.objects.scoring.scores import ObjectScore, score_images
-from mtf_imaging.kinds.objects.write import detections_json, write_object_scores
 from mtf_imaging.kinds.output import write_picture
 from mtf_imaging.kinds.predicted import ResultFiles, Scoring
 from mtf_imaging.kinds.steps import in_progress

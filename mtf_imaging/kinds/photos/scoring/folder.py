@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from mtf_imaging.files.provenance.digests import Stamp
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.kinds.output import write_picture
 from mtf_imaging.kinds.photos.description import PhotoDescription, check_same_classes
+from mtf_imaging.kinds.photos.infer import ReadPhoto
 from mtf_imaging.kinds.photos.output import evaluation_files
 from mtf_imaging.kinds.photos.pictures import comparison
 from mtf_imaging.kinds.photos.reading.folders import CLASSES_FILE, Photo, photo_description
@@ -25,18 +25,6 @@ from mtf_imaging.kinds.photos.scoring.scores import PhotoScore, score_photo, sco
 from mtf_imaging.kinds.predicted import ResultFiles, Scoring
 from mtf_imaging.kinds.steps import in_progress
 from mtf_imaging.settings.inference import EvaluateSettings
-
-
-class ReadPhoto(NamedTuple):
-    """A photo in memory.
-
-    Attributes:
-      pixels: uint8 `[height, width, 3]`.
-      reference: classes and the ignore label, `[height, width]`; None without labels.
-    """
-
-    pixels: np.ndarray
-    reference: np.ndarray | None = None
 
 
 class PhotoScoring(Scoring[Photo, ReadPhoto, np.ndarray]):

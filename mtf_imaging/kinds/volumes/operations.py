@@ -1,15 +1,12 @@
-"""Resampling of volumes of any size as TensorFlow operations, with the arithmetic of `data.sampling`.
+"""TensorFlow operations that resample a volume and repair its values, for exported networks."""
 
-Sizes and voxel sizes are tensors here, because they are known only when the exported network runs. Each voxel is the
-sum of the same float32 products in the same order as in `resample_linear`. A custom or a sparse operation would sum in
-a different order.
-"""
-
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
 
+from mtf_imaging.data.modality import AIR_HU, MAX_HU, is_ct, value_beyond
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import Grid
 from mtf_imaging.data.sampling.sampling import SLIVER
@@ -209,3 +206,25 @@ def _overlap(spans: Sequence[SpanTensor], shape: tf.Tensor) -> tf.Tensor:
         masks.append((along >= first) & (along < end))
     x, y, z = masks
     return x[:, tf.newaxis, tf.newaxis] & y[:, tf.newaxis] & z
+
+
+def repair_values(values: tf.Tensor, channels: Sequence[str]) -> tf.Tensor:
+    """Replaces impossible values, as `predict` does when it reads a file; see `data.images.repairs`.
+
+    Args:
+      values: float32 `[..., channels]`.
+      channels: the names of the channels.
+    """
+    are_ct = tf.constant([*map(is_ct, channels)])
+    is_fault = tf.math.is_nan(values) | (tf.math.is_inf(values) & ~are_ct)
+    values = tf.where(is_fault, tf.constant([value_beyond(name) for name in channels], tf.float32), values)
+    low, high = tf.where(are_ct, float(AIR_HU), -math.inf), tf.where(are_ct, float(MAX_HU), math.inf)
+    return round_hu(tf.clip_by_value(values, low, high), channels)
+
+
+def round_hu(values: tf.Tensor, channels: Sequence[str]) -> tf.Tensor:
+    """Rounds Hounsfield units to integers, as records do."""
+    are_ct = [*map(is_ct, channels)]
+    if all(are_ct):
+        return tf.round(values)
+    return tf.where(tf.constant(are_ct), tf.round(values), values) if any(are_ct) else values

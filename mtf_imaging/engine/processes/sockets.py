@@ -1,18 +1,62 @@
-"""Closes the TCP port of a process to other hosts. Pure Python, for Linux.
+"""Sets options of the TCP sockets that TensorFlow has opened in this process, which TensorFlow lacks. Pure Python.
 
-TensorFlow's server listens on all addresses of a host, and has no setting to change this. Therefore its sockets are
-bound to the loopback interface after it has opened them. Linux permits this without privileges since version 5.7.
+- The port of a process is closed to other hosts. TensorFlow's server listens on all addresses of a host, so its sockets
+  are bound to the loopback interface after it has opened them. Linux permits this without privileges since version 5.7.
+- Connections survive a network outage. The operating system retransmits lost TCP packets for about 15 minutes, with
+  growing pauses. gRPC shortens this to 20 s for each connection that a server accepts (TCP_USER_TIMEOUT) and has no
+  setting for it. The connection then breaks, and TensorFlow cannot repeat the exchange. Processes watch each other
+  (`peers`), so they do not need this timeout.
 """
 
 import contextlib
 import logging
+import os
 import socket
 import sys
+from collections.abc import Iterator
 
 from mtf_imaging.engine.processes.addresses import Address
-from mtf_imaging.engine.processes.own_sockets import sockets_at
 from mtf_imaging.engine.processes.processes import Processes
 from mtf_imaging.errors import reason
+
+_OPEN_FILES = "/proc/self/fd"
+
+
+def sockets_at(port: int) -> Iterator[socket.socket]:
+    """Yields the TCP sockets of this process on one of its ports. They stay open.
+
+    Args:
+      port: the port number.
+
+    Raises:
+      OSError: the system does not list the open files.
+    """
+    for name in os.listdir(_OPEN_FILES):
+        try:
+            own = socket.socket(fileno=int(name))
+        except OSError:  # not a socket, or closed in the meantime
+            continue
+        try:
+            is_tcp = own.family in (socket.AF_INET, socket.AF_INET6) and own.type == socket.SOCK_STREAM
+            if is_tcp and own.getsockname()[1] == port:
+                yield own
+        finally:
+            own.detach()
+
+
+def keep_connections(port: int) -> None:
+    """Removes the timeout of incoming connections to a port of this process; only on Linux.
+
+    Args:
+      port: the port number.
+    """
+    if sys.platform != "linux":
+        return
+    with contextlib.suppress(OSError):
+        for own in sockets_at(port):
+            with contextlib.suppress(OSError):  # closed in the meantime
+                own.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 0)  # the system default
+
 
 _logger = logging.getLogger(__name__)
 _LOOPBACK = b"lo\0"  # the name of the loopback interface on Linux
