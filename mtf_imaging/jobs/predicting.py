@@ -7,7 +7,7 @@ from typing import Any
 
 from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.provenance.runs import TrainedRun
-from mtf_imaging.jobs.inference import network_of_run, newest_runs, open_images, provenance, result_settings
+from mtf_imaging.jobs.runs.inference import network_of_run, newest_runs, open_images, provenance, result_settings
 from mtf_imaging.kinds.all_kinds import KINDS, settings_not_taken, with_kinds
 from mtf_imaging.kinds.loop import follow, predict_images
 from mtf_imaging.kinds.prediction_record import PredictionRecord

@@ -13,18 +13,18 @@ from mtf_imaging.engine.program.program import Program
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.files.provenance.runs import training_provenance
 from mtf_imaging.files.run_folder import CONFIG, EVAL
-from mtf_imaging.jobs.batches import check_data, open_batches
 from mtf_imaging.jobs.choices.layout import choose_layout
 from mtf_imaging.jobs.data.checks import check_resumed_data, warn_of_labels
 from mtf_imaging.jobs.data.class_frequencies import labeled_masks, resolve_frequencies, with_frequencies
 from mtf_imaging.jobs.data.folds import FoldData, resolve_fold
 from mtf_imaging.jobs.data.training_data import TrainingData, as_training_data, sample_sizes, with_patches
-from mtf_imaging.jobs.held_out import HeldOut, make_evaluator, open_held_out
+from mtf_imaging.jobs.held_out.cases import HeldOut, make_evaluator, open_held_out
 from mtf_imaging.jobs.processes.agreement import check_agreement
 from mtf_imaging.jobs.processes.devices import join, joined
 from mtf_imaging.jobs.processes.stop_signals import StopSignals
 from mtf_imaging.jobs.runs import folder as run_folder
 from mtf_imaging.jobs.runs.observers import evaluation_interval, open_observers
+from mtf_imaging.jobs.steps.batches import check_data, open_batches
 from mtf_imaging.jobs.steps.building import build_steps, each_step, open_buckets, training_step
 from mtf_imaging.jobs.steps.costs import WholeImage, explain_step
 from mtf_imaging.kinds.all_kinds import check_settings

@@ -9,7 +9,7 @@ import pytest
 
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs.data.training_data import TrainingData
-from mtf_imaging.jobs.held_out import open_held_out
+from mtf_imaging.jobs.held_out.cases import open_held_out
 from mtf_imaging.kinds.volumes import prediction as volumes
 from mtf_imaging.kinds.volumes.held_out import HeldOutRecords
 from tests.training.test_events import open_events, read, read_texts

@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 import mtf_imaging as mi
-from mtf_imaging.jobs.held_out import open_held_out
-from mtf_imaging.jobs.inference import open_images
+from mtf_imaging.jobs.held_out.cases import open_held_out
+from mtf_imaging.jobs.runs.inference import open_images
 from mtf_imaging.kinds.all_kinds import read_facts
 from mtf_imaging.kinds.photos import images as photo_images
 from mtf_imaging.kinds.photos.data_set import PhotoAugmentation, Photos

@@ -11,7 +11,7 @@ from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.engine.layout import Layout
 from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.jobs.data.training_data import as_training_data
-from mtf_imaging.jobs.held_out import make_evaluator, open_held_out
+from mtf_imaging.jobs.held_out.cases import make_evaluator, open_held_out
 from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.kinds.volumes.trained import window_of_run
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging.engine.program.tracing import trace_only
-from mtf_imaging.jobs.held_out_loss import loss_of_batches
+from mtf_imaging.jobs.held_out.loss import loss_of_batches
 from mtf_imaging.models.deeplab import SemanticSegmentation
 from mtf_imaging.models.unet3d import Segmentation, UNet3D
 from mtf_imaging.training.data_set import checked_batches

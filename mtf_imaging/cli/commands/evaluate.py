@@ -11,7 +11,7 @@ from mtf_imaging.cli.config.groups import SETUP
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.data.images.spacing_table import read_spacing_table
 from mtf_imaging.files.run_folder import CONFIG, weights_folder
-from mtf_imaging.jobs.ensembles import check_no_fold
+from mtf_imaging.jobs.runs.ensembles import check_no_fold
 from mtf_imaging.kinds.all_kinds import open_subject, with_kinds
 from mtf_imaging.settings.inference import EvaluateSettings
 
