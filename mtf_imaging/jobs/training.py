@@ -19,6 +19,7 @@ from mtf_imaging.jobs.data.class_frequencies import labeled_masks, resolve_frequ
 from mtf_imaging.jobs.data.folds import FoldData, resolve_fold
 from mtf_imaging.jobs.data.training_data import TrainingData, as_training_data, sample_sizes, with_patches
 from mtf_imaging.jobs.held_out.cases import HeldOut, make_evaluator, open_held_out
+from mtf_imaging.jobs.held_out.loss import Trained
 from mtf_imaging.jobs.processes.agreement import check_agreement
 from mtf_imaging.jobs.processes.devices import join, joined
 from mtf_imaging.jobs.processes.stop_signals import StopSignals
@@ -235,17 +236,13 @@ def _open_evaluator(
         return None
     return make_evaluator(
         held_out,
-        plan.step,
-        built.program,
+        Trained(plan.step, built.program, plan.layout, run.devices.mesh_impl, run.progress),
         checkpoints,
-        layout=plan.layout,
-        mesh_impl=run.devices.mesh_impl,
         model_dir=own.model_dir,
         monitor=plan.monitor,
         every=evaluation_interval(own),
         num_steps=own.num_steps,
         stop=run.stop.now,
-        progress=run.progress,
     )
 
 

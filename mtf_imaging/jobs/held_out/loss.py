@@ -1,12 +1,13 @@
 """The held-out loss during training, from whole batches or from the regions that this process computes."""
 
+import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 
+from mtf_imaging.engine.layout import ONE_PROCESSOR, Layout
 from mtf_imaging.engine.program.program import Program
 from mtf_imaging.training.buckets import Sizes, batch_sizes
 from mtf_imaging.training.building import building
@@ -19,88 +20,83 @@ Loss = Callable[[Callable[[], None]], float]
 _TITLE = "held-out cases"
 
 
-def loss_of_batches(
-    batches: Callable[[], Iterator[dict]], step: TrainingStep, program: Program, options: dict[str, Any], progress: bool
-) -> Loss:
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """A training step whose weights evaluate held-out cases.
+
+    Attributes:
+      step: the training step.
+      program: the training program, which shares its variables.
+      layout: the layout.
+      mesh_impl: the mesh implementation, as in `Program`.
+      progress: whether to show progress.
+    """
+
+    step: TrainingStep
+    program: Program
+    layout: Layout = ONE_PROCESSOR
+    mesh_impl: str = "auto"
+    progress: bool = True
+
+    @functools.cached_property
+    def losses(self) -> Callable[[Sizes], HeldOutLoss]:
+        """Returns the loss program for an image size, with the micro-batch size of training; built once."""
+        return functools.cache(self._build)
+
+    def _build(self, sizes: Sizes) -> HeldOutLoss:
+        inputs, where = self.step.resized(sizes).part_inputs, {"layout": self.layout, "mesh_impl": self.mesh_impl}
+        with building("building the held-out loss", progress=self.progress):
+            return HeldOutLoss(self.step.task, inputs, self.step.micro_batches, variables=self.program, **where)
+
+
+def loss_of_batches(batches: Callable[[], Iterator[dict]], trained: Trained, sizes: Sizes | None) -> Loss:
     """Returns the function that computes the held-out loss, with the batch and micro-batch sizes of training.
 
     Args:
       batches: a function that returns an iterator over all held-out batches.
-      step: the training step.
-      program: the training program, which shares its variables.
-      options: keyword arguments for `Program`: layout, mesh_impl.
-      progress: whether to show progress.
+      trained: the training step.
+      sizes: the size of all images; None if they have several sizes, for each of which there is a program.
     """
-    loss = _build(step, program, options, progress, step.sizes)
+    step = trained.step
+    if sizes is not None:
+        trained.losses(sizes)
 
     def compute(check_stop: Callable[[], None]) -> float:
-        values = []
-        for batch in step.split(checked_batches(batches(), step.inputs, _TITLE)):
-            check_stop()
-            with errors_on_cases(_TITLE, batch.pop("cases")):
-                values.append(loss([batch["parts"] if step.micro_batches > 1 else batch]))
-        return float(np.mean(values, dtype=np.float64))
-
-    return compute
-
-
-def loss_of_buckets(
-    batches: Callable[[], Iterator[dict]], step: TrainingStep, program: Program, options: dict[str, Any], progress: bool
-) -> Loss:
-    """Returns the loss function for images of several sizes, with one program per size; see `loss_of_batches`."""
-    build = functools.cache(functools.partial(_build, step, program, options, progress))
-
-    def compute(check_stop: Callable[[], None]) -> float:
-        values = []
+        values: list[float] = []
         for batch in batches():
             check_stop()
-            sized = step.resized(batch_sizes(batch))
-            (inputs,) = sized.split(checked_batches([batch], sized.inputs, _TITLE))
+            own = batch_sizes(batch) if sizes is None else sizes
+            sized = step.resized(own)
+            (inputs,) = sized.split(checked_batches([batch], sized.inputs, _TITLE, len(values)))
             with errors_on_cases(_TITLE, inputs.pop("cases")):
-                values.append(build(sized.sizes)([inputs["parts"] if step.micro_batches > 1 else inputs]))
+                values.append(trained.losses(own)([inputs["parts"] if step.micro_batches > 1 else inputs]))
         return float(np.mean(values, dtype=np.float64))
 
     return compute
 
 
-def loss_of_regions(
-    batches: Callable[..., Iterator[dict]],
-    step: TrainingStep,
-    program: Program,
-    options: dict[str, Any],
-    progress: bool,
-    *,
-    sizes: Sizes | None,
-) -> Loss:
+def loss_of_regions(batches: Callable[..., Iterator[dict]], trained: Trained, sizes: Sizes | None) -> Loss:
     """Returns the loss function that reads only the regions of this process; see `loss_of_batches`.
 
     Args:
       batches: returns an iterator over the regions of all micro-batches, as `Evaluation.loss_region_batches` does. Its
         argument `regions` maps the sizes of images to the regions of the inputs.
-      step, program, options, progress: the same as in `loss_of_batches`.
-      sizes: the size of all images; None if they have several sizes.
+      trained, sizes: the same as in `loss_of_batches`.
     """
-    build = functools.cache(functools.partial(_build, step, program, options, progress))
+    step, losses = trained.step, trained.losses
     if sizes is not None:
-        build(sizes)
+        losses(sizes)
 
     def compute(check_stop: Callable[[], None]) -> float:
-        stream, values = batches(regions=lambda own: build(own).regions), []
+        stream, values = batches(regions=lambda own: losses(own).regions), []
         while micro_batches := list(itertools.islice(stream, step.micro_batches)):
             check_stop()
             own = micro_batches[0]["sizes"]
             without = ({name: value for name, value in batch.items() if name != "sizes"} for batch in micro_batches)
             inputs = step.resized(own).part_inputs
-            parts = list(checked_batches(without, inputs, _TITLE, regions=build(own).regions))
+            parts = list(checked_batches(without, inputs, _TITLE, regions=losses(own).regions))
             with errors_on_cases(_TITLE, [case for part in parts for case in part.pop("cases")]):
-                values.append(build(own).of_slices([parts]))
+                values.append(losses(own).of_slices([parts]))
         return float(np.mean(values, dtype=np.float64))
 
     return compute
-
-
-def _build(step: TrainingStep, program: Program, options: dict[str, Any], progress: bool, sizes: Sizes) -> HeldOutLoss:
-    """Builds the loss program for one image size, with the micro-batch size of training."""
-    inputs = step.resized(sizes).part_inputs
-    with building("building the held-out loss", progress=progress):
-        return HeldOutLoss(step.task, inputs, step.micro_batches, variables=program, **options)
