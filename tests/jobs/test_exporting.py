@@ -337,7 +337,7 @@ def test_photos(isolated, tmp_path):
         isolated.call(tmp_path / "model", "grid_16x24", image=pixels)
     with pytest.raises(ConfigError, match=r"scales must be a tuple, .* of at most 1, not \(0\.5, 1\.0\)"):
         export(task, tmp_path / "run", tmp_path / "other", scales=(0.5, 1.0))
-    with pytest.raises(ConfigError, match=r"flips = \('x',\): 'x' is not an axis"):
+    with pytest.raises(ConfigError, match=r"flips = \('x',\): not axes of the images"):
         export(task, tmp_path / "run", tmp_path / "other", flips=("x",))
     with pytest.raises(ConfigError, match=r"spacing = 2 has no effect on photos: it is a setting of volumes"):
         export(task, tmp_path / "run", tmp_path / "other", spacing=2)
@@ -500,7 +500,7 @@ class Parts(LiverTumorSegmentation):
         ({"checkpoint": "best"}, mi.CheckpointError, "run: this run has no best checkpoint"),
         ({"ensemble": True}, ConfigError, "run: this folder holds no folds (fold_0, fold_1, ...)"),
         ({"dtype": "float23"}, ConfigError, "dtype = 'float23' is not known. Did you mean 'float32'?"),
-        ({"flips": ("w",)}, ConfigError, "flips = ('w',): 'w' is not an axis."),
+        ({"flips": ("w",)}, ConfigError, "flips = 'w' is not known. Fix: choose one of x, y, z, height, width."),
         ({"resolution": "x:8"}, DataError, "resolution 'x:8': needs a positive size for x, y and z."),
         ({"spacing": "-1"}, DataError, "spacing '-1': needs a positive size in mm along x, y and z."),
         ({"window": (3, 3)}, DataError, "window (3.0, 3.0): the lower bound must be below the upper bound."),

@@ -331,7 +331,7 @@ def test_a_folder_without_lists_is_evaluated_as_a_whole(evaluate, tmp_path):
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"flips": ("x",)}, "flips = ('x',): 'x' is not an axis. Fix: list each of height, width at most once"),
+        ({"flips": ("x",)}, "flips = ('x',): not axes of the images. Fix: list each of height, width at most once"),
         ({"scales": (0,)}, "scales must be a tuple, each item a number above 0 and of at most 100, not (0,)."),
         (
             {"spacing": "1,1,1"},
