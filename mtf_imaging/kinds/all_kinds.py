@@ -1,6 +1,7 @@
 """The table of the kinds of data, and messages about folders of another kind. Does not import TensorFlow or NumPy."""
 
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 KINDS: dict[str, Kind] = {kind.name: kind for kind in (VolumeKind(), ObjectKind(), PhotoKind(), ArrayKind())}
 
 
-def kind_of_data_set(data_set: Any) -> Kind:
+def kind_of_data_set(data_set: object) -> Kind:
     """Returns the kind of images in a data set."""
     return next(kind for kind in KINDS.values() if kind.has_data_set(data_set))
 
@@ -90,9 +91,11 @@ def open_subject(
     return images
 
 
-def detect_kind(path: str | Path) -> Kind | None:
+def detect_kind(path: str | os.PathLike[str] | None) -> Kind | None:
     """Returns the kind of the images that a path holds; None if it is not clear."""
-    return next((kind for kind in KINDS.values() if kind.holds(Path(path))), None) if Path(path).exists() else None
+    if path is None or not Path(path).exists():
+        return None
+    return next((kind for kind in KINDS.values() if kind.holds(Path(path))), None)
 
 
 def check_volumes(path: str | Path, fix: str, *settings: str) -> None:
@@ -134,7 +137,7 @@ def check_no_volumes(path: str | Path, setting: str, needed: Kind) -> None:
 
 
 @contextlib.contextmanager
-def explained(path: Any, needed: Kind, *settings: str) -> Iterator[None]:
+def explained(path: str | os.PathLike[str] | None, needed: Kind, *settings: str) -> Iterator[None]:
     """Explains errors about a path that holds another kind of images than a run needs.
 
     The files of different kinds may have the same formats, so other functions cannot tell what is wrong.
@@ -148,7 +151,7 @@ def explained(path: Any, needed: Kind, *settings: str) -> Iterator[None]:
         yield
     except DataError:
         kind = detect_kind(path)
-        if kind in (None, needed) or needed.holds(Path(path), need_labels=True):
+        if path is None or kind in (None, needed) or needed.holds(Path(path), need_labels=True):
             raise
         assert kind is not None
         why, fix = f"{needed.title} are needed here", f"the folder of a run on {kind.title} as model_dir"

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from mtf_imaging.data.sampling.buckets import parse_grids
 from mtf_imaging.kinds.facts import Facts
@@ -20,14 +20,11 @@ class ExportedRun(NamedTuple):
     runs: tuple[Path, ...]
     flips: tuple[str, ...]
 
-    def networks(self, sizes: Sequence[tuple[int, ...]], description: Any) -> "TrainedNetworks":
+    def networks(self, sizes: Sequence[tuple[int, ...]], description: object) -> "TrainedNetworks":
         """Builds the networks for images of some sizes."""
-        from mtf_imaging.evaluation.export.networks import (
-            TrainedNetworks,  # imported here because it imports TensorFlow
-        )
+        from mtf_imaging.evaluation.export.networks import TrainedNetworks  # imported here because of TensorFlow
 
-        task = task_for(self.own.task, description)
-        own = self.own
+        own, task = self.own, task_for(self.own.task, description)
         return TrainedNetworks(task, sizes, self.runs, own.checkpoint, own.dtype, own.progress, own.averages)
 
     def sizes(self, facts: Facts) -> tuple[tuple[int, ...], ...]:

@@ -11,13 +11,13 @@ from mtf_imaging.files.run_folder import check_no_run
 from mtf_imaging.kinds.all_kinds import reading
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.inference import Inference
-from mtf_imaging.kinds.kind import TrainingImages
+from mtf_imaging.kinds.kind import Description, TrainingImages
 from mtf_imaging.kinds.output import check_new, check_place
 from mtf_imaging.kinds.predicted import Image, Planned, PredictedImages, Read, Result
 from mtf_imaging.settings.values import parse_resolution
 
 
-class FileTraining(TrainingImages):
+class FileTraining(TrainingImages[Description, str | Path]):
     """The images of a data set that are single files.
 
     Args:

@@ -4,9 +4,10 @@ A kind is a folder of this package. `kind.py` describes it, `training.py` define
 class `Images`, `signatures.py` the function `exported`, and `demo.py` the class `Demo`.
 """
 
+import abc
 import importlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from mtf_imaging.settings.setting import Settings
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from mtf_imaging.kinds.inference import Inference
     from mtf_imaging.kinds.predicted import PredictedImages
     from mtf_imaging.training.task import Task
+
+Description = TypeVar("Description")  # of the images of a kind
+Folder = TypeVar("Folder")  # how the data set names a folder
 
 
 class Kind:
@@ -58,11 +62,11 @@ class Kind:
         """
         return False
 
-    def has_data_set(self, data_set: Any) -> bool:
+    def has_data_set(self, data_set: object) -> bool:
         """Returns whether a data set has images of this kind."""
         return isinstance(data_set, self._part("training").Training.data_sets)
 
-    def training(self, data_set: Any) -> "TrainingImages":
+    def training(self, data_set: object) -> "TrainingImages[Any, Any]":
         """Returns the images of a data set of this kind."""
         return self._part("training").Training(data_set)
 
@@ -112,7 +116,7 @@ class Kind:
         return importlib.import_module(f"{__package__}.{self.name}.{module}")
 
 
-class TrainingImages(Protocol):
+class TrainingImages(abc.ABC, Generic[Description, Folder]):
     """The images of a data set, to train on and to hold out.
 
     Attributes:
@@ -127,10 +131,11 @@ class TrainingImages(Protocol):
     split: str | None = None
     held_out: str | None = None
 
-    def description(self, data_dir: Any) -> Any:
+    @abc.abstractmethod
+    def description(self, data_dir: Folder) -> Description:
         """Returns the description of the images in a folder; None if there is none."""
 
-    def differences(self, description: Any, fields: dict[str, Any] | None, where: str) -> "list[Difference]":
+    def differences(self, description: Description, fields: dict[str, Any] | None, where: str) -> "list[Difference]":
         """Returns the differences from the description that a run stores, those that change what a label means.
 
         Args:
@@ -143,7 +148,7 @@ class TrainingImages(Protocol):
         """
         return []
 
-    def label_survey(self, folder: Any, description: Any, is_held_out: bool) -> "LabelSurvey | None":
+    def label_survey(self, folder: Folder, description: Description, is_held_out: bool) -> "LabelSurvey | None":
         """Returns which labels the images of a folder have; None if the kind names no labels.
 
         Args:
@@ -153,18 +158,20 @@ class TrainingImages(Protocol):
         """
         return None
 
-    def has_several_grids(self, data_dir: Any) -> bool:
+    def has_several_grids(self, data_dir: Folder) -> bool:
         """Returns whether the images have several sizes, each of which is trained with a program of its own."""
         return False
 
-    def measure(self, description: Any) -> str:
+    @abc.abstractmethod
+    def measure(self, description: Description) -> str:
         """Returns the measure of held-out images that selects the best checkpoint."""
 
-    def held_out_split(self, eval_dir: Any) -> str | None:
+    def held_out_split(self, eval_dir: Folder) -> str | None:
         """Returns the split of the held-out images of a folder; None for all images."""
         return None
 
-    def agreed(self, data_dir: Any, eval_dir: Any) -> list[str]:
+    @abc.abstractmethod
+    def agreed(self, data_dir: Folder, eval_dir: Folder | None) -> list[str]:
         """Returns texts that must be the same in all processes, because they tell which images these read.
 
         Args:
@@ -172,7 +179,7 @@ class TrainingImages(Protocol):
           eval_dir: the folder of the held-out images; None if there are none that this class can read.
         """
 
-    def cases(self, data_dir: Any) -> dict[str, str | None]:
+    def cases(self, data_dir: Folder) -> dict[str, str | None]:
         """Returns the file digest of each training image by its key; None where no digest is stored.
 
         Args:
@@ -180,7 +187,10 @@ class TrainingImages(Protocol):
         """
         return {}
 
-    def evaluation(self, data_dir: Any, eval_dir: Any, description: Any, task: "Task", progress: bool) -> Any:
+    @abc.abstractmethod
+    def evaluation(
+        self, data_dir: Folder, eval_dir: Folder, description: Description, task: "Task", progress: bool
+    ) -> object:
         """Returns the default `Evaluation` of held-out images.
 
         Args:
@@ -195,7 +205,8 @@ class TrainingImages(Protocol):
           DataError: the held-out images have other classes than the training images.
         """
 
-    def facts(self, data_dir: Any, sizes: tuple[int, ...], description: Any) -> "Facts":
+    @abc.abstractmethod
+    def facts(self, data_dir: Folder, sizes: tuple[int, ...], description: Description) -> "Facts":
         """Returns the facts about the data of a run.
 
         Args:

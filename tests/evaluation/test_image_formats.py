@@ -14,10 +14,9 @@ from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.evaluation.pairs.score import score_folders
 from mtf_imaging.kinds.volumes.evaluate import cases_to_evaluate
-from mtf_imaging.kinds.volumes.segment.planning import plan_predictions
 from tests.data.dicom_folder import write_series
 from tests.data.zarr_image import plant_code, write_image
-from tests.kinds.volumes import evaluate, predict_cases
+from tests.kinds.volumes import evaluate, plan_predictions, predict_cases
 from tests.records import make_record
 from tests.scores import read_scores
 
@@ -223,7 +222,7 @@ REFUSED = {
         "out.nii",
         {"output_format": "zara"},
         ConfigError,
-        "output_format 'zara' is unknown",
+        "output_format = 'zara' is not known",
     ),
     "a submission": (
         "",

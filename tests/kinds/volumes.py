@@ -5,12 +5,14 @@ from pathlib import Path
 from mtf_imaging.data.description.description import LITS
 from mtf_imaging.data.description.description_fields import as_fields
 from mtf_imaging.data.sampling.buckets import format_grids
-from mtf_imaging.data.sampling.sampling import format_spacing
+from mtf_imaging.data.sampling.sampling import Sampling, format_spacing
 from mtf_imaging.kinds.facts import VOLUMES, Facts
 from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.kinds.volumes.images import Images
 from mtf_imaging.kinds.volumes.segment.maps import NO_MAPS
 from tests.kinds import loops
+
+ANY = Sampling((8, 8, 8))  # for what does not depend on the grid
 
 
 def volumes(sampling, description=LITS, maps=NO_MAPS, **settings):
@@ -26,6 +28,16 @@ def volumes(sampling, description=LITS, maps=NO_MAPS, **settings):
     facts = Facts(VOLUMES, format_grids(sampling.grids), format_spacing(sampling.spacing), description=fields)
     settings |= {"probabilities": maps.probabilities, "uncertainty": maps.uncertainty, "ensemble": maps.several}
     return Images(Path("run"), facts, Inference(**settings))
+
+
+def plan_predictions(input_path, output_path, overwrite=False, **settings):
+    """Returns the volumes to segment and the files to write. The settings are those of `volumes`."""
+    return volumes(ANY, **settings).plan_predictions(input_path, output_path, overwrite)
+
+
+def prediction_files(pairs, input_path, output_path, maps=NO_MAPS):
+    """Returns the files of a prediction."""
+    return volumes(ANY, maps=maps).prediction_files(pairs, Path(input_path), Path(output_path))
 
 
 def predict_cases(

@@ -48,7 +48,7 @@ class TrainingData(DataSettings):
         return kind_of_data_set(self.data_set)
 
     @functools.cached_property
-    def images(self) -> TrainingImages:
+    def images(self) -> TrainingImages[Any, Any]:
         """The images of the data set."""
         return self.kind.training(self.data_set)
 

@@ -3,7 +3,7 @@
 import operator
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -215,11 +215,11 @@ def _check_array(path: Path, expected: Mapping[str, int]) -> None:
         )
 
 
-def _read(path: Path, **options: Any) -> np.ndarray:
+def _read(path: Path, mmap_mode: Literal["r"] | None = None) -> np.ndarray:
     """Reads a `.npy` file."""
     try:
         with reading_named(path):
-            array = np.load(path, allow_pickle=False, **options)
+            array = np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
         if not isinstance(array, np.ndarray):
             raise ValueError("it holds several arrays")
         return array
@@ -238,7 +238,7 @@ def _shown(inputs: Mapping[str, str]) -> str:
     return " and ".join(f"'{name}' [{shape}]" for name, shape in inputs.items())
 
 
-def _plain(array: Any) -> np.ndarray:
+def _plain(array: np.ndarray) -> np.ndarray:
     """Returns an array in a NumPy dtype; bfloat16 becomes float32."""
     array = np.asarray(array)
     return array if array.dtype.kind in "biuf" else array.astype(np.float32)

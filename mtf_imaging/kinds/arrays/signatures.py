@@ -58,7 +58,7 @@ class ArraySignatures(ExportedKind):
         return ["The network was trained on a custom data set. Prepare images as this data set does."]
 
 
-def _named(result: Any) -> dict[str, Any]:
+def _named(result: object) -> dict[str, Any]:
     return dict(result) if isinstance(result, Mapping) else {PREDICTION: result}
 
 

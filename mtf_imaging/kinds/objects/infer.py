@@ -145,7 +145,7 @@ def _on_grid(candidates: Candidates, height: int, width: int) -> Detections:
     return Detections(np.round(boxes, BOX_DIGITS), candidates.scores, candidates.classes, masks)
 
 
-def _checked(result: Any, num_categories: int) -> dict[str, np.ndarray]:
+def _checked(result: object, num_categories: int) -> dict[str, np.ndarray]:
     """Checks the result of a network and returns its arrays."""
     if not isinstance(result, Mapping) or not {"boxes", "scores", "classes"} <= result.keys():
         names = ", ".join(result) if isinstance(result, Mapping) else type(result).__name__

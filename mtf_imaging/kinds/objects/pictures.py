@@ -31,6 +31,8 @@ def category_rgb(category: int) -> tuple[int, int, int]:
 
 
 _OPACITY = 0.45  # opacity of masks
+# What `ImageFont.load_default` returns.
+Font = ImageFont.ImageFont | ImageFont.FreeTypeFont
 _FONT = 12  # font size in pixels, for pictures of up to 640 pixels a side
 _DASH = 4  # dash length in pixels, for the boxes of crowd regions
 SHOWN_SCORE = 0.3  # for pictures of predictions, whose best threshold is unknown
@@ -169,7 +171,7 @@ def _drawn_size(size: tuple[int, ...], max_side: int) -> tuple[int, int]:
 
 
 def _draw_box(
-    canvas: ImageDraw.ImageDraw, one: Drawn, factors: tuple[float, float], right_border: int, width: int, font: Any
+    canvas: ImageDraw.ImageDraw, one: Drawn, factors: tuple[float, float], right_border: int, width: int, font: Font
 ) -> None:
     y0, x0, y1, x1 = (value * factors[axis % 2] for axis, value in enumerate(one.box))
     color = category_rgb(one.category)

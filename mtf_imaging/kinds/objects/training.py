@@ -185,7 +185,7 @@ def _unknown_sizes(sizes: tuple[int, ...] | None) -> ConfigError:
     )
 
 
-class Training(FileTraining):
+class Training(FileTraining[ObjectDescription]):
     """The images of a data set with objects, which are scaled to one size."""
 
     data_sets = Objects

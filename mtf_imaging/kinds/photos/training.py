@@ -170,7 +170,7 @@ def central_crop(
     return description.scale(pad_photo(image, crop, description)), padded
 
 
-class Training(FileTraining):
+class Training(FileTraining[PhotoDescription]):
     """The photos of a data set."""
 
     any_size = True

@@ -24,8 +24,7 @@ from mtf_imaging.kinds.predicted import Planned, PredictedImages
 from mtf_imaging.kinds.prediction_record import PredictionFiles
 from mtf_imaging.kinds.steps import Steps
 from mtf_imaging.kinds.volumes.evaluate import CaseScoring, ReadCase, cases_to_evaluate
-from mtf_imaging.kinds.volumes.segment.maps import MapChoice
-from mtf_imaging.kinds.volumes.segment.planning import label_segments, plan_predictions, prediction_files
+from mtf_imaging.kinds.volumes.segment.planning import label_segments, map_choice, plan_predictions, prediction_files
 from mtf_imaging.kinds.volumes.segment.segmenter import Segmentation, Segmenter
 from mtf_imaging.kinds.volumes.segment.submission import how_to_submit
 from mtf_imaging.kinds.volumes.trained import description_of_facts, sampling_of_facts, window_of_run
@@ -57,7 +56,7 @@ class Images(PredictedImages[Case, ReadCase, Segmentation]):
     description: Description | None  # None for a custom data set
 
     def __init__(self, run: Path, facts: Facts | None, settings: Inference) -> None:
-        self._run, self._facts, self._settings = run, facts, settings
+        self._run, self._facts, self._settings, self._maps = run, facts, settings, map_choice(settings)
         self._sliding_window = window_of_run(None if facts is None else facts.patch, settings)
         self.description = self._description = description_of_facts(facts, run)
         self._rules_folder = run.parent if settings.ensemble else run  # the folds of an ensemble share their rules
@@ -77,11 +76,6 @@ class Images(PredictedImages[Case, ReadCase, Segmentation]):
         sampling = sampling_of_facts(self._facts, own.resolution, own.spacing)
         return Segmenter(sampling, own.window, self._description, own.spacing_table, self._maps, self.cleanup)
 
-    @property
-    def _maps(self) -> MapChoice:
-        own = self._settings
-        return MapChoice(own.probabilities, own.uncertainty, several=own.ensemble or bool(own.flips))
-
     def find_labeled(self, input_dir: str | Path, output_dir: str | Path) -> list[Case]:
         own = self._settings
         with reading(input_dir, self.kind, "input_dir"):
@@ -90,9 +84,8 @@ class Images(PredictedImages[Case, ReadCase, Segmentation]):
 
     def plan_predictions(self, input_path: str | Path, output_path: str | Path, overwrite: bool) -> Planned[Case]:
         own = self._settings
-        options = overwrite, own.submission, own.spacing_table, self._description, own.output_format
         with reading(input_path, self.kind, "input"):
-            planned = plan_predictions(input_path, output_path, *options, maps=self._maps, label_codes=own.label_codes)
+            planned = plan_predictions(Path(input_path), Path(output_path), overwrite, own, self._description)
         if own.uncertainty and not self._maps.several:
             _logger.info("uncertainty: one network without flips has an entropy, but no mutual information")
         return planned
