@@ -10,7 +10,6 @@ from mtf_imaging.data.sampling.grid import format_grid
 from mtf_imaging.engine.layout import Layout
 from mtf_imaging.engine.meshes.group import Group
 from mtf_imaging.engine.program.program import Program
-from mtf_imaging.errors import ConfigError
 from mtf_imaging.files.provenance.runs import training_provenance
 from mtf_imaging.files.run_folder import CONFIG, EVAL
 from mtf_imaging.jobs.choices.layout import choose_layout
@@ -281,12 +280,6 @@ def _save_facts(run: _Run, plan: _Plan, program: Program) -> str:
 def _initial_weights(group: Group, own: TrainSettings) -> InitialWeights | None:
     """Returns the weights to start from, after checking that they exist; None if the run resumes from a checkpoint."""
     path, excluded = own.initial_weights, own.initial_weights_except
-    if path is None and excluded:
-        raise ConfigError(
-            f"initial_weights_except = {excluded!r} has no effect without initial_weights. Fix: give both, or "
-            "leave out initial_weights_except.",
-            ["initial_weights"],
-        )
     if path is None or group.first(lambda: last_checkpoint(own.model_dir)) is not None:
         return None
     initial = InitialWeights(path, excluded)

@@ -42,14 +42,14 @@ def predict(own: PredictSettings) -> PredictSettings:
     ("kind", "given", "text"),
     [
         ("photos", {"submission": True}, "submission = True has no effect on photos: it is a setting of volumes."),
-        ("photos", {"spacing": [1.0, 2.0]}, "spacing = (1.0, 2.0) has no effect on photos: it is a setting of volumes"),
+        ("photos", {"spacing": [1.0, 2.0]}, "spacing = [1.0, 2.0] has no effect on photos: it is a setting of volumes"),
         ("volumes", {"scales": (2.0,)}, "scales = (2.0,) has no effect on volumes: it is a setting of images with obj"),
         (
             "objects",
             {"ensemble": True},
             "has no effect on images with objects: it is a setting of volumes, photos, arr",
         ),
-        ("arrays", {"flips": ["x"]}, "flips = ('x',) has no effect on arrays: it is a setting of volumes, images with"),
+        ("arrays", {"flips": ["x"]}, "flips = ['x'] has no effect on arrays: it is a setting of volumes, images with"),
     ],
 )
 def test_a_setting_of_another_kind_is_refused(kind, given, text):

@@ -121,6 +121,19 @@ def test_values_are_checked(values, message):
     assert (str(error.value), [*error.value.settings]) == (message, [*values])
 
 
+def test_a_setting_without_the_one_that_it_needs_is_refused():
+    shared = {"task": None, "data": "here", "model_dir": "run"}
+    for given in ({"centered_patches": 0.0}, {"initial_weights_except": ["a"]}, {"centered_labels": {"lesion": 1}}):
+        ((name, value),) = given.items()
+        with pytest.raises(ConfigError) as error:
+            TrainSettings(**shared, **given)
+        needs = "initial_weights" if name == "initial_weights_except" else "patch"
+        assert str(error.value).startswith(
+            f"{name} = {value!r} has no effect without {needs}. Fix: give both, or leave"
+        )
+    TrainSettings(**shared, centered_patches=0.0, patch=8, initial_weights_except=[])
+
+
 def test_a_setting_that_is_declared_again_keeps_its_facts():
     @settings
     class Own(Settings):
