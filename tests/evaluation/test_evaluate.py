@@ -17,7 +17,6 @@ from mtf_imaging.evaluation.scoring.summary import dice_per_case
 from mtf_imaging.kinds.volumes.segment.images import open_case
 from mtf_imaging.kinds.volumes.segment.segmenter import segment_volume
 from tests.kinds.volumes import evaluate, predict_cases
-from tests.leftovers import ended_path
 
 GRID = Sampling((24, 20, 16))
 HU_OF_LABEL = np.array([-400, 0, 400], np.int16)
@@ -123,27 +122,6 @@ def test_a_case_whose_name_is_too_long_does_not_stop_the_others(tmp_path, folder
     assert written == sorted(f"segmentation-{name}.nii.gz" for name in ("3", "4", "12", "9" * 235))
 
 
-def test_segmentations_are_replaced_only_when_asked(tmp_path, folder):
-    (tmp_path / "out").mkdir()
-    kept = tmp_path / "out/segmentation-4.nii.gz"
-    kept.write_bytes(b"someone's work")
-    with pytest.raises(DataError, match=r"segmentation-4\.nii\.gz: already exists"):
-        predict_cases(folder, tmp_path / "out", GRID, oracle, progress=False)
-    assert [path.name for path in (tmp_path / "out").iterdir()] == [kept.name]
-    assert kept.read_bytes() == b"someone's work"
-    predict_cases(folder, tmp_path / "out", GRID, oracle, progress=False, overwrite=True)
-    assert nibabel.load(kept).shape == (24, 20, 16)
-
-
-def test_partial_files_of_a_killed_process_are_removed(tmp_path, folder):
-    out = tmp_path / "out"
-    out.mkdir()
-    ended_path(out / "segmentation-0.nii.gz").write_bytes(b"half")
-    (out / "notes.txt").write_text("kept")
-    written = predict_cases(folder, out, GRID, oracle, progress=False)
-    assert sorted(path.name for path in out.iterdir()) == sorted(["notes.txt", *(path.name for path in written)])
-
-
 def test_predictions_are_not_written_to_the_input_folder(tmp_path, folder):
     with pytest.raises(DataError, match="lies in the folder of the cases"):
         predict_cases(folder, folder, GRID, oracle)
@@ -247,15 +225,6 @@ def test_results_are_not_written_to_the_folder_of_a_run(tmp_path, folder, there,
         predict_cases(folder / "volume-3.nii.gz", run / name / "segmentation.nii.gz", GRID, oracle, progress=False)
     assert [path.name for path in run.rglob("*")] == [there]
     evaluate(folder, run / "evaluation", GRID, oracle, num_pictures=0, progress=False)
-
-
-def test_results_of_other_cases_are_not_replaced(tmp_path, folder):
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / "report.html").write_text("of something else")
-    with pytest.raises(DataError, match=r"report\.html: the file already exists and belongs to other cases"):
-        evaluate(folder, out, GRID, oracle, progress=False)
-    assert (out / "report.html").read_text() == "of something else"
 
 
 @pytest.mark.parametrize("command", ["evaluate", "predict"])

@@ -15,7 +15,6 @@ import mtf_imaging as mi
 from mtf_imaging.jobs.held_out.cases import open_held_out
 from mtf_imaging.jobs.runs.inference import open_images
 from mtf_imaging.kinds.all_kinds import read_facts
-from mtf_imaging.kinds.photos import images as photo_images
 from mtf_imaging.kinds.photos.data_set import PhotoAugmentation, Photos
 from mtf_imaging.kinds.photos.reading.label_images import read_label_image
 from mtf_imaging.kinds.predicted import Planned
@@ -186,43 +185,6 @@ def test_one_photo_without_labels_is_predicted(folder, predict, tmp_path):
     pixels.save(tmp_path / "turned.jpg", exif=exif, quality=95)
     (path,) = predict(input=tmp_path / "turned.jpg", output=tmp_path / "turned.png")
     assert labels(path).shape == (23, 17)
-
-
-def test_existing_segmentations_are_replaced_only_on_request(predict, tmp_path):
-    first = {path: path.read_bytes() for path in predict()}
-    (tmp_path / "out/predictions.jsonl").unlink()  # so nobody knows which network made them
-    with pytest.raises(
-        mi.DataError, match=r"photo_0\.png \(and 11 more\): already exists\. Fix: .* set overwrite"
-    ) as error:
-        predict()
-    assert error.value.settings == ("overwrite",)
-    assert {path: path.read_bytes() for path in predict(overwrite=True)} == first
-
-
-def test_an_interrupted_prediction_is_completed(folder, predict, tmp_path, monkeypatch, caplog):
-    whole = predict(output=tmp_path / "whole")
-    write, calls = photo_images.write_label_image, []
-
-    def interrupted(*arguments):
-        calls.append(arguments)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        write(*arguments)
-
-    monkeypatch.setattr(photo_images, "write_label_image", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        predict()
-    assert len(list((tmp_path / "out").glob("*.png"))) == 2
-    assert len(list((tmp_path / "out/overlays").glob("*.png"))) == 3  # the third photo is half done
-    with caplog.at_level("INFO"):
-        written = predict(layout=SPLIT)  # a layout changes no result
-    assert len(calls) == 3 + 4
-    assert f"{tmp_path / 'out'}: kept 2 of 6 predictions" in caplog.text
-    for one, other in zip(whole, written, strict=True):
-        assert one.read_bytes() == other.read_bytes()
-        assert (one.parent / "overlays" / one.name).read_bytes() == (other.parent / "overlays" / one.name).read_bytes()
-    predict()
-    assert len(calls) == 3 + 4  # nothing is left to do
 
 
 def test_predictions_of_two_networks_are_not_mixed(folder, predict, tmp_path):
@@ -407,14 +369,3 @@ def test_images_that_cannot_be_written_are_reported_after_the_others_are_done(fo
         predict(input=photo, output=tmp_path / "one.png", planned=planned)
     assert error.value.settings == ("output",)
     assert labels(tmp_path / "one.png").shape == (20, 30)
-
-
-def test_pictures_of_an_evaluation_never_replace_other_pictures(evaluate, tmp_path):
-    mine = tmp_path / "scores/pictures/photo_5.png"
-    mine.parent.mkdir(parents=True)
-    mine.write_bytes(b"mine")
-    with pytest.raises(
-        mi.DataError, match=r"photo_5\.png: the file already exists and belongs to other photos, because"
-    ):
-        evaluate()
-    assert mine.read_bytes() == b"mine"

@@ -24,7 +24,9 @@ from tests.jobs.object_network import CATEGORIES, write_objects_folder
 from tests.jobs.photo_network import CLASSES, write_photos
 from tests.kinds import loops
 from tests.kinds.volumes import volumes
+from tests.leftovers import ended_path
 
+SHARED = "detections.json", "images.json"  # the files about all images
 GRID, SIZE = (6, 5, 4), "height:16,width:24"
 
 
@@ -171,13 +173,12 @@ def test_every_kind_is_tested():
     assert {*EXAMPLES} == {*KINDS}
 
 
-@pytest.mark.parametrize("size", [1, 2])
-@pytest.mark.parametrize("folder", EXAMPLES, indirect=True)
+@pytest.mark.parametrize(
+    ("folder", "size"), [*((name, 1) for name in EXAMPLES), *((name, 2) for name in BATCHED)], indirect=["folder"]
+)
 def test_bad_images_are_reported_after_the_others_are_predicted(folder, tmp_path, size):
     name, folder = folder
     example = EXAMPLES[name]
-    if size > 1 and name not in BATCHED:
-        pytest.skip("has no batches")
     whole = example.images()
     keys = predict(whole, folder, tmp_path / "whole", example.network)
     images = example.images(eval_batch_size=size)
@@ -188,8 +189,7 @@ def test_bad_images_are_reported_after_the_others_are_predicted(folder, tmp_path
     assert head == f"2 of {len(keys)} {images.nouns} cannot be used:"
     assert "cannot be used (KeyError: 'tag')" in lines[0]
     assert lines[1].endswith(f"{example.bad[1]} is bad")
-    shared = FILE, "detections.json", "images.json"
-    expected, written = (content(tmp_path / out, *shared) for out in ("whole", "out"))
+    expected, written = (content(tmp_path / out, FILE, *SHARED) for out in ("whole", "out"))
     is_good = [path for path in expected if not any(Path(path).name.split(".")[0].endswith(key) for key in example.bad)]
     assert len(is_good) < len(expected)
     assert written == {path: expected[path] for path in is_good}
@@ -245,7 +245,10 @@ def test_an_interrupted_prediction_is_completed(folder, tmp_path):
     assert predict(images, folder, tmp_path / "out", example.network, resumes=True) == keys
     assert calls == [*keys[:3], *keys[2:]]
     assert content(tmp_path / "out", FILE) == content(tmp_path / "whole", FILE)
-    predict(images, folder, tmp_path / "out", None, resumes=True)  # all predictions are complete
+    for path in SHARED:
+        (tmp_path / "out" / path).unlink(missing_ok=True)
+    predict(images, folder, tmp_path / "out", None, resumes=True)  # the predictions of all images are complete
+    assert content(tmp_path / "out", FILE) == content(tmp_path / "whole", FILE)
     next(path for path in (tmp_path / "out").rglob("*") if path.suffix in (".gz", ".png", ".npy")).write_bytes(b"")
     with pytest.raises(DataError, match="was changed since predict wrote it"):
         predict(images, folder, tmp_path / "out", None, resumes=True)
@@ -259,3 +262,47 @@ def test_pictures_are_drawn_of_the_first_images(folder, tmp_path):
         out = tmp_path / f"scores{number}"
         loops.evaluate(example.images(), folder, out, example.network, progress=False, num_pictures=number)
         assert len([*out.glob("pictures/*.png")]) == number
+
+
+@pytest.mark.parametrize("folder", EXAMPLES, indirect=True)
+def test_existing_predictions_are_replaced_only_on_request(folder, tmp_path):
+    name, folder = folder
+    example, out = EXAMPLES[name], tmp_path / "out"
+    loops.predict(example.images(), folder, out, example.network)
+    before = content(out)
+    path = out / next(iter(before))
+    path.write_bytes(b"someone's work")
+    with pytest.raises(DataError, match=r": already exists\. Fix: name another output, or set overwrite") as error:
+        loops.predict(example.images(), folder, out, example.network)
+    assert error.value.settings == ("overwrite",)
+    assert path.read_bytes() == b"someone's work"
+    loops.predict(example.images(), folder, out, example.network, overwrite=True)
+    assert content(out) == before
+
+
+@pytest.mark.parametrize("folder", EXAMPLES, indirect=True)
+def test_partial_files_of_a_killed_process_are_removed(folder, tmp_path):
+    name, folder = folder
+    example, out = EXAMPLES[name], tmp_path / "out"
+    loops.predict(example.images(), folder, out, example.network)
+    before = content(out)
+    for path in [out / path for path in before]:
+        ended_path(path).write_bytes(b"half")
+    (out / "notes.txt").write_text("kept")
+    loops.predict(example.images(), folder, out, example.network, overwrite=True)
+    assert content(out) == {**before, "notes.txt": b"kept"}
+
+
+@pytest.mark.parametrize("folder", SCORED, indirect=True)
+@pytest.mark.parametrize("existing", ["report.html", "metrics.csv", "picture"])
+def test_an_evaluation_never_replaces_other_results(folder, tmp_path, existing):
+    name, folder = folder
+    example, out = EXAMPLES[name], tmp_path / "scores"
+    if existing == "picture":
+        loops.evaluate(example.images(), folder, tmp_path / "first", example.network, progress=False, num_pictures=1)
+        (existing,) = (path.relative_to(tmp_path / "first") for path in (tmp_path / "first/pictures").glob("*"))
+    (out / existing).parent.mkdir(parents=True)
+    (out / existing).write_bytes(b"mine")
+    with pytest.raises(DataError, match="the file already exists and belongs to other"):
+        loops.evaluate(example.images(), folder, out, example.network, progress=False)
+    assert content(out) == {str(existing): b"mine"}
