@@ -17,10 +17,9 @@ from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files.provenance.package import this_package
 from mtf_imaging.kinds.volumes.evaluate import cases_to_evaluate
-from mtf_imaging.kinds.volumes.segment.planning import plan_predictions
-from mtf_imaging.kinds.volumes.segment.predict import predict_cases
 from tests.data.dicom_folder import plane_file, write_series
 from tests.data.test_simpleitk import HU_OF_LABEL, oracle
+from tests.kinds.volumes import plan_predictions, predict_cases
 
 SHAPE = (6, 5, 4)
 FRAME = "1.2.826.0.1.3680043.8.498.7"

@@ -15,9 +15,8 @@ from mtf_imaging.data.sampling.grid import whole_region
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.pairs.score import score_folders
-from mtf_imaging.kinds.volumes.segment.planning import plan_predictions
-from mtf_imaging.kinds.volumes.segment.predict import predict_cases
 from tests.data.test_simpleitk import HEADERS, HU_OF_LABEL, OBLIQUE, RAS, SHAPE, oracle, turned
+from tests.kinds.volumes import plan_predictions, predict_cases
 from tests.records import make_record
 
 ENDINGS = (".nrrd", ".nhdr", ".mha", ".mhd")
