@@ -10,7 +10,7 @@ from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.engine.layout import Layout
 from mtf_imaging.engine.program.program import Program
 from mtf_imaging.files.run_folder import BEST, EVAL
-from mtf_imaging.jobs.data import TrainingData
+from mtf_imaging.jobs.data.training_data import TrainingData
 from mtf_imaging.jobs.held_out_loss import Loss, loss_of_batches, loss_of_buckets, loss_of_regions
 from mtf_imaging.kinds.all_kinds import explained
 from mtf_imaging.network.network import by_size

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.jobs.data import TrainingData
+from mtf_imaging.jobs import evaluating
+from mtf_imaging.jobs.data.training_data import TrainingData
 from mtf_imaging.jobs.held_out import open_held_out
-from mtf_imaging.kinds.volumes import prediction as volumes
 from mtf_imaging.kinds.volumes.held_out import HeldOutRecords
 from tests.training.test_events import open_events, read, read_texts
 from tests.training.test_job import LAYOUTS, TINY, run
@@ -115,10 +115,12 @@ def test_the_best_checkpoint_scores_what_it_scored(folder, monkeypatch):
     assert [path.name for path in (folder / "run/best").glob("*.index")] == [f"ckpt-{best}.index"]
     found = {}
 
-    def on_the_grid(input_dir, output_dir, sampling, predict, window, **options):
-        found.update(HeldOutRecords(window, progress=False).open(folder / "held_out", sampling.grid)(predict)[0])
+    def on_the_grid(subject, images, network, own, provenance):
+        segmenter = subject.segmenter
+        held_out = HeldOutRecords(segmenter.window, progress=False).open(folder / "held_out", segmenter.sampling.grid)
+        found.update(held_out(network)[0])
 
-    monkeypatch.setattr(volumes, "evaluate_cases", on_the_grid)
+    monkeypatch.setattr(evaluating, "evaluate_images", on_the_grid)
     arguments = [
         "evaluate",
         "--model_dir",

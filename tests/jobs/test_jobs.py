@@ -215,7 +215,7 @@ def test_bench_compares_layouts():
 
 
 def test_the_jobs_import_neither_flags_nor_gin():
-    for path in Path(mi.jobs.__file__).parent.glob("*.py"):
+    for path in Path(mi.jobs.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [node.module] if isinstance(node, ast.ImportFrom) else []

@@ -10,7 +10,8 @@ import tensorflow as tf
 import mtf_imaging as mi
 from mtf_imaging.engine.layout import Layout
 from mtf_imaging.engine.program.tracing import trace_only
-from mtf_imaging.jobs.explaining import explain_step, recompute_setting
+from mtf_imaging.jobs.steps.costs import explain_step
+from mtf_imaging.jobs.steps.recomputation import recompute_setting
 from mtf_imaging.models.deeplab import DeepLab, SemanticSegmentation
 from mtf_imaging.models.deeplab.gathering import halos_exceed_map
 from mtf_imaging.models.resnet import ResNetBackbone

@@ -9,7 +9,8 @@ import tensorflow as tf
 import mtf_imaging as mi
 from mtf_imaging.engine.layout import Layout
 from mtf_imaging.engine.program.tracing import trace_only
-from mtf_imaging.jobs.explaining import explain_step, recompute_setting
+from mtf_imaging.jobs.steps.costs import explain_step
+from mtf_imaging.jobs.steps.recomputation import recompute_setting
 from mtf_imaging.models.detection import InstanceSegmentation, MaskRCNN
 from mtf_imaging.models.resnet import ResNetBackbone
 from mtf_imaging.planner.render.text import text

@@ -10,7 +10,7 @@ import tensorflow as tf
 import mtf_imaging as mi
 from mtf_imaging.engine.layout import Layout
 from mtf_imaging.engine.program.tracing import trace_only
-from mtf_imaging.jobs.explaining import explain_step
+from mtf_imaging.jobs.steps.costs import explain_step
 from mtf_imaging.models.detection import Anchors, ObjectDetection, RetinaNet
 from mtf_imaging.models.detection.fpn import FeaturePyramid
 from mtf_imaging.models.resnet import ResNetBackbone

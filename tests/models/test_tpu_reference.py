@@ -6,9 +6,8 @@ import gin
 import pytest
 
 from mtf_imaging.cli.config import gin_config
-from mtf_imaging.cli.config.job import Job
 from mtf_imaging.cli.config.setup import JobSetup
-from mtf_imaging.cli.config.training_settings import Training
+from mtf_imaging.cli.config.training_settings import Job, Training
 from mtf_imaging.engine.program.tracing import trace_only
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mtf_imaging as mi
-from mtf_imaging.engine.layout import Layout
+from mtf_imaging.engine.layout import Layout, from_partition_dims
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.held_out_loss import HeldOutLoss
@@ -147,3 +147,15 @@ def test_a_large_image_trains_evaluates_and_predicts_as_on_one_processor():
         results.append((losses, held_out, predict(batch(sizes, 1, 100)["image"][0])))
     for value, expected in zip(results[1], results[0], strict=True):
         np.testing.assert_allclose(value, expected, rtol=1e-9)
+
+
+def test_a_level_of_a_network_may_have_fewer_voxels_than_slices():
+    network = UNet3D(base_filters=2, depth=3, convs=1, norm="none", dropout_rate=0.0)
+    inputs = {"image": "batch:1,x:16,y:16,z:8,channels:1"}
+    split = from_partition_dims([1, 8, 2, 1, 1], dims="batch,x,y,z,channels")
+    image = np.random.default_rng(0).standard_normal([1, 16, 16, 8, 1]).astype(np.float32)
+    whole, sliced = (
+        mi.Program(lambda image: network(image, is_training=False), inputs, *layout)(image=image)
+        for layout in [("", ""), split]
+    )
+    np.testing.assert_allclose(sliced, whole, atol=1e-5)

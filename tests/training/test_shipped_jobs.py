@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from mtf_imaging.cli.config import gin_config, resources
-from mtf_imaging.cli.config.job import Job
 from mtf_imaging.cli.config.setup import JobSetup
-from mtf_imaging.cli.config.training_settings import Training
+from mtf_imaging.cli.config.training_settings import Job, Training
 from mtf_imaging.cli.main import main
 from mtf_imaging.data.phantom.kinds import BRAIN_TUMORS
 from mtf_imaging.engine.layout import format_rules, parse_layout
