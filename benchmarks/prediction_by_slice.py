@@ -69,12 +69,11 @@ def worker(settings):
 
     import_tensorflow()
     import mtf_imaging as mi
-    from mtf_imaging.data.cases.cases import find_cases
     from mtf_imaging.data.sampling.sampling import parse_sampling
     from mtf_imaging.engine.layout import Layout
     from mtf_imaging.engine.meshes import group
-    from mtf_imaging.kinds.volumes.segment.predict import predict_cases, run_network
     from mtf_imaging.training.prediction import NetworkBuilder
+    from tests.kinds.volumes import predict_cases
 
     before = memory("VmRSS")
     mi.meshes.join()
@@ -85,10 +84,7 @@ def worker(settings):
     network = NetworkBuilder(task=chosen, **options).network_of(weights, sampling.grid)
     began = time.perf_counter()
     own, volume = group.current(), Path(settings["volume"])
-    if own.is_first:
-        predict_cases(volume, settings["output"], sampling, network, progress=False, overwrite=True)
-    else:
-        run_network(find_cases(volume, need_labels=False), sampling, network)
+    predict_cases(volume, settings["output"], sampling, network, progress=False, overwrite=True)
     row = {"process": own.index, "seconds": time.perf_counter() - began, "peak": memory("VmHWM") - before}
     print(json.dumps(row), flush=True)
 

@@ -68,7 +68,7 @@ def measure(what, folder, grid):
     from mtf_imaging.data.records import make_record  # noqa: F401  what a conversion imports
     from mtf_imaging.data.records.convert import convert
     from mtf_imaging.data.sampling.sampling import Sampling
-    from mtf_imaging.kinds.volumes.segment.predict import predict_cases
+    from tests.kinds.volumes import predict_cases
 
     if what == "predict":
         import_tensorflow()  # the same as in a real command

@@ -15,7 +15,7 @@ FILES = sorted([*(ROOT / PACKAGE).rglob("*.py"), *(ROOT / "models").rglob("*.py"
 # Layers from the bottom up. A unit imports only from lower layers, which come earlier in this list.
 LAYERS = [
     {"errors", "__version__"},
-    {"spelling"},
+    {"parameters", "spelling"},
     {"layout", "files"},
     {"processes"},
     {"compat"},
@@ -165,10 +165,10 @@ def test_only_cli_and_models_import_gin():
 
 
 def is_public(name: str) -> bool:
-    """Returns whether a model may import a name: mtf_imaging (as mi), other models, gin and TensorFlow."""
+    """Returns whether a model may import a name: mtf_imaging (as mi), mi.parameters, other models, gin, TensorFlow."""
     return (
         name == PACKAGE
-        or name.startswith("mtf_imaging.models")
+        or name.startswith(("mtf_imaging.models", "mtf_imaging.parameters"))
         or name.split(".")[0] in {"gin", "tensorflow", *sys.stdlib_module_names}
     )
 

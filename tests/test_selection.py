@@ -18,6 +18,7 @@ NAMED_BY_OTHERS = {
     *("mtf_imaging.cli.config.gin_internals", "mtf_imaging.cli.config.own_modules"),  # modules of users
     *("mtf_imaging.files.user_modules", "tests.cli.test_own_modules"),
     "mtf_imaging.evaluation.export.formats",  # optional packages
+    "mtf_imaging.evaluation.export.program",  # the modules that segment.py imports
     "mtf_imaging.files.log_lines",  # the lazy names of the packages above
     "mtf_imaging.training.observers.tracking.services",
     *(

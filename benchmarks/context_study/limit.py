@@ -20,7 +20,7 @@ from mtf_imaging.data.sampling.grid import whole_region
 from mtf_imaging.evaluation.scoring.overlap import label_overlaps
 from mtf_imaging.evaluation.scoring.summary import dice_global
 from mtf_imaging.kinds.volumes.segment.images import find_cases_of, read_case
-from mtf_imaging.kinds.volumes.segment.predict import segment_volume
+from mtf_imaging.kinds.volumes.segment.segmenter import segment_volume
 
 
 def limits(folder: Path) -> dict[str, float]:

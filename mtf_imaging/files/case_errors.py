@@ -59,7 +59,7 @@ class CaseFaults:
     """
 
     def __init__(self, at_once: bool = False, faults: Mapping[str, DataError] | None = None) -> None:
-        self._at_once = at_once
+        self.at_once = at_once
         self._faults = dict(faults or {})
 
     @contextlib.contextmanager
@@ -74,7 +74,7 @@ class CaseFaults:
             with case_errors(path):
                 yield
         except DataError as error:
-            if self._at_once:
+            if self.at_once:
                 raise
             self.add(key, error)
 

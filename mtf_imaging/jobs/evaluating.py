@@ -2,6 +2,7 @@
 
 from mtf_imaging.jobs.ensembles import check_no_fold
 from mtf_imaging.jobs.inference import network_of_run, open_images, provenance
+from mtf_imaging.kinds.loop import evaluate_images, follow
 from mtf_imaging.settings.inference import EvaluateSettings
 from mtf_imaging.settings.setting import takes
 
@@ -32,7 +33,7 @@ def evaluate(own: EvaluateSettings) -> list:
     with network_of_run(subject, own, images) as (group, network, _, runs):
         assert network is not None, "there are images"
         if not group.is_first:
-            subject.run_network(images, network)
+            follow(subject, images, network)
             return []
         cleanup = [] if own.choose_cleanup else subject.cleanup.names  # rules are chosen on labels before any cleanup
-        return subject.evaluate(images, network, own, provenance(own, runs, subject.idle, cleanup))
+        return evaluate_images(subject, images, network, own, provenance(own, runs, subject.idle, cleanup))

@@ -12,14 +12,14 @@ from mtf_imaging.files.provenance.content import content_digest
 from mtf_imaging.files.provenance.digests import digest
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.provenance.runs import TrainedRun, trained_run
-from mtf_imaging.jobs.agreement import check_agreement
-from mtf_imaging.jobs.as_text import as_plain, as_text
-from mtf_imaging.jobs.devices import joined
 from mtf_imaging.jobs.ensembles import trained_runs
+from mtf_imaging.jobs.processes.agreement import check_agreement
+from mtf_imaging.jobs.processes.devices import joined
 from mtf_imaging.kinds.all_kinds import open_subject
 from mtf_imaging.kinds.inference import Inference
-from mtf_imaging.kinds.kind import PredictedImages
 from mtf_imaging.kinds.networks import task_for
+from mtf_imaging.kinds.predicted import PredictedImages
+from mtf_imaging.settings.as_text import as_plain, as_text
 from mtf_imaging.settings.inference import EvaluateSettings, InferenceSettings, PredictSettings
 from mtf_imaging.settings.setting import values_of
 from mtf_imaging.settings.step import Devices
@@ -33,20 +33,26 @@ if TYPE_CHECKING:
 _NO_RULES = ("splits_file", "eval_batch_size", "ensemble", "output_format", "submission")
 
 
-def open_images(own: EvaluateSettings | PredictSettings) -> PredictedImages:
+def open_images(
+    own: EvaluateSettings | PredictSettings, input_path: str | Path | None = None
+) -> PredictedImages[Any, Any, Any]:
     """Returns the kind of images on which a run was trained, with the settings of a job.
+
+    Args:
+      own: the settings.
+      input_path: the images to predict; None to evaluate images.
 
     Raises:
       CheckpointError: the run has no such checkpoint.
       ConfigError: a setting has no effect on these images.
       DataError: the run's facts are damaged.
     """
-    return open_subject(trained_runs(own)[0], Inference.of(own))
+    return open_subject(trained_runs(own)[0], Inference.of(own), input_path)
 
 
 @contextlib.contextmanager
 def network_of_run(
-    subject: PredictedImages,
+    subject: PredictedImages[Any, Any, Any],
     own: EvaluateSettings | PredictSettings,
     images: Sequence[Any],
     choose: Callable[[], list[int]] | None = None,
@@ -74,6 +80,7 @@ def network_of_run(
             layout=Layout.of(own.layout),
             mesh_impl=devices.mesh_impl,
             progress=own.progress and group.is_first,
+            batch_size=own.eval_batch_size,
         )
         restored: list[TrainedRun] = []
 

@@ -7,9 +7,10 @@ from typing import Any
 
 from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.provenance.runs import TrainedRun
-from mtf_imaging.jobs.as_text import identity
 from mtf_imaging.jobs.inference import network_of_run, newest_runs, open_images, provenance, result_settings
+from mtf_imaging.kinds.loop import follow, predict_images
 from mtf_imaging.kinds.prediction_record import PredictionRecord
+from mtf_imaging.settings.as_text import identity
 from mtf_imaging.settings.inference import PredictSettings
 from mtf_imaging.settings.setting import takes
 
@@ -42,7 +43,7 @@ def predict(own: PredictSettings) -> list[Path]:
         function did not write. Images that cannot be read, or whose predictions cannot be written, raise this error
         after the others are done.
     """
-    subject, planned = open_images(own), own.planned
+    subject, planned = open_images(own, own.input), own.planned
     if planned is None:
         planned = subject.plan_predictions(own.input, own.output, own.overwrite)
     pairs, images = planned.pairs, [image for image, _ in planned.pairs]
@@ -61,12 +62,13 @@ def predict(own: PredictSettings) -> list[Path]:
             group.first(record.check)
         faults = CaseFaults(group.num > 1, planned.faults)
         if group.is_first:
-            written = subject.predict(pairs, network, own, record, faults)
-        else:
-            written = [*dict.fromkeys(path for _, path in pairs)]
-            if network is not None:
-                subject.run_network(unfinished, network)
-    faults.check([*planned.faults, *(image.key for image in images)], "images")
+            predict_images(subject, planned, files, network, record, faults, own.progress)
+        elif network is not None:
+            follow(subject, unfinished, network)
+    faults.check([*planned.faults, *(image.key for image in images)], subject.nouns)
+    written = subject.written(planned, files)
+    if group.is_first and own.progress and (text := subject.instructions(written)):
+        print(text)
     return written
 
 

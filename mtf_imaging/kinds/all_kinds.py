@@ -1,6 +1,7 @@
 """The table of the kinds of data, and messages about folders of another kind. Does not import TensorFlow or NumPy."""
 
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,10 +11,13 @@ from mtf_imaging.files.json_file import read_object
 from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.kinds.arrays.kind import ArrayKind
 from mtf_imaging.kinds.facts import ARRAYS, VOLUMES, Facts
-from mtf_imaging.kinds.kind import Kind, PredictedImages
+from mtf_imaging.kinds.kind import Kind
 from mtf_imaging.kinds.objects.kind import ObjectKind
 from mtf_imaging.kinds.photos.kind import PhotoKind
+from mtf_imaging.kinds.predicted import PredictedImages
 from mtf_imaging.kinds.volumes.kind import VolumeKind
+from mtf_imaging.settings.of_kinds import S, check_taken, not_taken, with_added
+from mtf_imaging.settings.setting import Settings
 
 if TYPE_CHECKING:
     from mtf_imaging.kinds.inference import Inference
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
 KINDS: dict[str, Kind] = {kind.name: kind for kind in (VolumeKind(), ObjectKind(), PhotoKind(), ArrayKind())}
 
 
-def kind_of_data_set(data_set: Any) -> Kind:
+def kind_of_data_set(data_set: object) -> Kind:
     """Returns the kind of images in a data set."""
     return next(kind for kind in KINDS.values() if kind.has_data_set(data_set))
 
@@ -52,24 +56,44 @@ def kind_of_facts(facts: Facts | None) -> Kind:
     return KINDS[VOLUMES if facts is None else facts.kind]
 
 
-def open_subject(run: str | Path, settings: "Inference") -> PredictedImages:
+def check_settings(own: Settings, kind: Kind) -> None:
+    """Raises ConfigError if a kind does not take a setting of a job; see `check_taken`."""
+    check_taken(own, kind, KINDS.values())
+
+
+def settings_not_taken(kind: Kind) -> dict[str, str]:
+    """Returns {setting that a kind does not take: the kinds that do}."""
+    return not_taken(kind, KINDS.values())
+
+
+def with_kinds(owner: type[S]) -> type[S]:
+    """Returns the settings of `evaluate` or `predict` with those that kinds add; see `with_added`."""
+    return with_added(owner, KINDS.values())
+
+
+def open_subject(
+    run: str | Path, settings: "Inference", input_path: str | Path | None = None
+) -> PredictedImages[Any, Any, Any]:
     """Returns the images that a trained network predicts, with the settings of a job.
 
     Args:
       run: the folder of the run.
       settings: the settings.
+      input_path: the images to predict; None to evaluate images.
 
     Raises:
       ConfigError: a setting has no effect on these images.
       DataError: the file of facts of the run is damaged.
     """
     facts = read_facts(run)
-    return kind_of_facts(facts).prediction(Path(run), facts, settings)
+    return kind_of_facts(facts).predicted(Path(run), facts, settings, input_path)
 
 
-def detect_kind(path: str | Path) -> Kind | None:
+def detect_kind(path: str | os.PathLike[str] | None) -> Kind | None:
     """Returns the kind of the images that a path holds; None if it is not clear."""
-    return next((kind for kind in KINDS.values() if kind.holds(Path(path))), None) if Path(path).exists() else None
+    if path is None or not Path(path).exists():
+        return None
+    return next((kind for kind in KINDS.values() if kind.holds(Path(path))), None)
 
 
 def check_volumes(path: str | Path, fix: str, *settings: str) -> None:
@@ -111,7 +135,7 @@ def check_no_volumes(path: str | Path, setting: str, needed: Kind) -> None:
 
 
 @contextlib.contextmanager
-def explained(path: Any, needed: Kind, *settings: str) -> Iterator[None]:
+def explained(path: str | os.PathLike[str] | None, needed: Kind, *settings: str) -> Iterator[None]:
     """Explains errors about a path that holds another kind of images than a run needs.
 
     The files of different kinds may have the same formats, so other functions cannot tell what is wrong.
@@ -125,7 +149,7 @@ def explained(path: Any, needed: Kind, *settings: str) -> Iterator[None]:
         yield
     except DataError:
         kind = detect_kind(path)
-        if kind in (None, needed) or needed.holds(Path(path), need_labels=True):
+        if path is None or kind in (None, needed) or needed.holds(Path(path), need_labels=True):
             raise
         assert kind is not None
         why, fix = f"{needed.title} are needed here", f"the folder of a run on {kind.title} as model_dir"

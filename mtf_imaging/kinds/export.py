@@ -1,16 +1,14 @@
 """The information from a run and its settings that every export of a trained network needs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from mtf_imaging.data.sampling.buckets import parse_grids
-from mtf_imaging.errors import ConfigError
-from mtf_imaging.evaluation.cleanup import AS_FOUND, as_cleanup
 from mtf_imaging.kinds.facts import Facts
+from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.kinds.networks import task_for
 from mtf_imaging.settings.inference import ExportSettings
-from mtf_imaging.settings.patches import SlidingWindowSettings
 
 if TYPE_CHECKING:
     from mtf_imaging.evaluation.export.networks import TrainedNetworks
@@ -23,14 +21,11 @@ class ExportedRun(NamedTuple):
     runs: tuple[Path, ...]
     flips: tuple[str, ...]
 
-    def networks(self, sizes: Sequence[tuple[int, ...]], description: Any) -> "TrainedNetworks":
+    def networks(self, sizes: Sequence[tuple[int, ...]], description: object) -> "TrainedNetworks":
         """Builds the networks for images of some sizes."""
-        from mtf_imaging.evaluation.export.networks import (
-            TrainedNetworks,  # imported here because it imports TensorFlow
-        )
+        from mtf_imaging.evaluation.export.networks import TrainedNetworks  # imported here because of TensorFlow
 
-        task = task_for(self.own.task, description)
-        own = self.own
+        own, task = self.own, task_for(self.own.task, description)
         return TrainedNetworks(task, sizes, self.runs, own.checkpoint, own.dtype, own.progress, own.averages)
 
     def sizes(self, facts: Facts) -> tuple[tuple[int, ...], ...]:
@@ -40,39 +35,6 @@ class ExportedRun(NamedTuple):
             return parse_grids(resolution, len(facts.axes), facts.axes)
         return (tuple(int(size) for size in resolution),)
 
-    def check_no_flips(self) -> None:
-        """Raises ConfigError if flips are set for images whose predictions are not averaged."""
-        if self.flips:
-            raise ConfigError(
-                f"flips = {self.flips!r} has no effect: only the probabilities of volumes and photos are averaged. "
-                "Fix: leave flips out.",
-                ["flips"],
-            )
-
-    def check_no_spacing(self) -> None:
-        """Raises ConfigError if a voxel size is set for images without one."""
-        if self.own.spacing is not None:
-            raise ConfigError(
-                f"spacing = {self.own.spacing!r} has no effect: images of this run have no voxel size. "
-                "Fix: leave spacing out.",
-                ["spacing"],
-            )
-
-    def check_no_cleanup(self) -> None:
-        """Raises ConfigError if rules for components are set for images that are not volumes."""
-        if as_cleanup(self.own.cleanup) != AS_FOUND:
-            raise ConfigError(
-                f"cleanup = {self.own.cleanup!r} has no effect: its rules are for the labels of volumes. "
-                "Fix: leave cleanup out.",
-                ["cleanup"],
-            )
-
-    def check_no_window(self) -> None:
-        """Raises ConfigError if a sliding window is set for images that are computed as a whole."""
-        for name in ("sliding_window", "window_step"):
-            value, default = getattr(self.own, name), getattr(SlidingWindowSettings, name)
-            if value != default:
-                raise ConfigError(
-                    f"{name} = {value!r} has no effect: a window slides only over volumes. Fix: leave {name} out.",
-                    [name],
-                )
+    def check_idle(self, why: Mapping[str, str]) -> None:
+        """Checks that settings without effect on the images have their defaults; see `Inference.check_idle`."""
+        Inference.of(self.own).check_idle(why)

@@ -11,13 +11,13 @@ from mtf_imaging.files.run_folder import check_no_run
 from mtf_imaging.kinds.all_kinds import reading
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.inference import Inference
-from mtf_imaging.kinds.kind import Planned, PredictedImages, TrainingImages
+from mtf_imaging.kinds.kind import Description, TrainingImages
 from mtf_imaging.kinds.output import check_new, check_place
-from mtf_imaging.kinds.prediction_record import PredictionFiles
+from mtf_imaging.kinds.predicted import Image, Planned, PredictedImages, Read, Result
 from mtf_imaging.settings.values import parse_resolution
 
 
-class FileTraining(TrainingImages):
+class FileTraining(TrainingImages[Description, str | Path]):
     """The images of a data set that are single files.
 
     Args:
@@ -41,7 +41,7 @@ class FileTraining(TrainingImages):
         return Facts(self.kind, format_grid(sizes, PHOTO_AXES), description=fields, held_out_split=self.held_out)
 
 
-class FileImages(PredictedImages):
+class FileImages(PredictedImages[Image, Read, Result]):
     """Images that are single files.
 
     Args:
@@ -63,26 +63,23 @@ class FileImages(PredictedImages):
         height, width = parse_resolution(resolution, len(PHOTO_AXES), PHOTO_AXES)
         self._size = height, width
 
-    def find(self, path: Path) -> list:
+    def find(self, path: Path) -> list[Image]:
         """Returns the images to segment of a path; they need no labels."""
         raise NotImplementedError
 
-    def labeled(self, folder: Path) -> list:
+    def labeled(self, folder: Path) -> list[Image]:
         """Returns the labeled images of a folder."""
         raise NotImplementedError
 
-    def check_results(self, output_dir: Path, images: Sequence[Any], input_dir: Path) -> None:
+    def check_results(self, output_dir: Path, images: Sequence[Image], input_dir: Path) -> None:
         """Raises DataError if an output folder holds results of other images."""
         raise NotImplementedError
 
-    def plan_files(self, images: Sequence[Any], input_path: Path, output_path: Path) -> Planned:
+    def plan_files(self, images: Sequence[Image], input_path: Path, output_path: Path) -> Planned[Image]:
         """Returns the images with the files to write, and the errors of those whose files cannot be written."""
         raise NotImplementedError
 
-    def prediction_files(self, pairs: list[tuple[Any, Path]], input_path: Path, output_path: Path) -> PredictionFiles:
-        raise NotImplementedError
-
-    def find_labeled(self, input_dir: str | Path, output_dir: str | Path) -> list:
+    def find_labeled(self, input_dir: str | Path, output_dir: str | Path) -> list[Image]:
         with reading(input_dir, self.kind, "input_dir"):
             images = self.labeled(Path(input_dir))
         check_outside(Path(output_dir), Path(input_dir))
@@ -90,7 +87,7 @@ class FileImages(PredictedImages):
         self.check_results(Path(output_dir), images, Path(input_dir))
         return images
 
-    def plan_predictions(self, input_path: str | Path, output_path: str | Path, overwrite: bool) -> Planned:
+    def plan_predictions(self, input_path: str | Path, output_path: str | Path, overwrite: bool) -> Planned[Image]:
         input_path, output_path = Path(input_path), Path(output_path)
         with reading(input_path, self.kind, "input"):
             images = self.find(input_path)

@@ -8,6 +8,7 @@ from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup, as_cleanup
 from mtf_imaging.settings.inference import (
     CleanupSetting,
+    EvalBatchSettings,
     EvaluateSettings,
     FlipSettings,
     OutputFormatSettings,
@@ -37,7 +38,7 @@ class Inference(
     splits_file: str | Path | None = changed(EvaluateSettings, "splits_file")
     split: str | None = changed(EvaluateSettings, "split")
     choose_cleanup: bool = changed(EvaluateSettings, "choose_cleanup")
-    eval_batch_size: int = changed(EvaluateSettings, "eval_batch_size")
+    eval_batch_size: int = changed(EvalBatchSettings, "eval_batch_size")
     ensemble: bool = changed(TrainedRunSettings, "ensemble")
     submission: bool = changed(PredictSettings, "submission")
     label_codes: str | Path | None = changed(PredictSettings, "label_codes")

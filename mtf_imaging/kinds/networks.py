@@ -1,7 +1,7 @@
 """The trained network of a run, or the networks of a cross-validation, as a function of an image."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mtf_imaging.network.averages import ensemble, flipped
 from mtf_imaging.network.network import Network
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mtf_imaging.training.task import Task
 
 
-def task_for(task: "Task", description: Any) -> "Task":
+def task_for(task: "Task", description: object) -> "Task":
     """Returns a task for the data of a description; a task without the method `for_data` stays as it is.
 
     Args:

@@ -1,34 +1,28 @@
 """The files that evaluation and prediction write: their names, their checks, and pictures."""
 
-import contextlib
 import io
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
-from PIL import Image
+from PIL import Image as Picture
 
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.scoring.files import RESULTS
 from mtf_imaging.files.atomic import atomic_path
 from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.contained import NameTooLong
-from mtf_imaging.files.output_folder import check_outside, writing_to
+from mtf_imaging.files.output_folder import check_outside
 from mtf_imaging.files.partial import is_partial
 from mtf_imaging.files.run_folder import check_no_run
+from mtf_imaging.kinds.predicted import Image, ResultFiles
 from mtf_imaging.kinds.prediction_record import has_record
 
 _GAP = 8  # pixels between pictures
 
 
-class _Keyed(Protocol):
-    @property
-    def key(self) -> str: ...
-
-
-_Image = TypeVar("_Image", bound=_Keyed)
 _Output = TypeVar("_Output")
 PREDICTIONS, PICTURES, OVERLAYS = "predictions", "pictures", "overlays"
 
@@ -78,8 +72,8 @@ def check_kept(inputs: Iterable[Path], written: Iterable[Path], what: str) -> No
 
 
 def plan_outputs(
-    images: Iterable[_Image], output_of: Callable[[_Image], _Output]
-) -> tuple[list[_Image], list[_Output], dict[str, DataError]]:
+    images: Iterable[Image], output_of: Callable[[Image], _Output]
+) -> tuple[list[Image], list[_Output], dict[str, DataError]]:
     """Returns the images whose predictions can be written, their files, and the errors of the others by key.
 
     Args:
@@ -89,7 +83,7 @@ def plan_outputs(
     Raises:
       DataError: an image has an error that concerns the whole prediction, or no prediction can be written.
     """
-    kept: list[_Image] = []
+    kept: list[Image] = []
     outputs: list[_Output] = []
     faults: dict[str, DataError] = {}
     for image in images:
@@ -121,42 +115,37 @@ def check_new(files: Iterable[Path], overwrite: bool = False, folder: Path | Non
         )
 
 
-def check_predictions(
-    output_dir: Path,
-    ours: set[Path],
-    of: str,
-    others: str,
-    where: str = "",
-    pattern: str = "*.*",
-    pictures: Iterable[Path] = (),
+def check_results(
+    files: Sequence[ResultFiles], output_dir: Path, inputs: Sequence[Path], input_dir: Path, of: str, pattern: str
 ) -> None:
-    """Checks that an output folder does not hold predictions and scores of other images.
+    """Checks that an evaluation replaces no input, and that its folder does not hold results of other images.
 
     Args:
-      output_dir: the folder.
-      ours: the predictions of the images.
+      files: the files to write for each image. The picture is written after the prediction.
+      output_dir: the folder to write to.
+      inputs: the images and their labels.
+      input_dir: their folder.
       of: the images, such as "photos".
-      others: what the other predictions are for, for the message.
-      where: the end of the message about them.
       pattern: the names of predictions.
-      pictures: the pictures of the images, each of which evaluation writes after the prediction of its image.
 
     Raises:
-      DataError: it does.
+      DataError: a file would be replaced.
     """
-    predictions = output_dir / PREDICTIONS
+    check_kept(inputs, [path for one in files for path in one if path], "results")
+    predictions, ours = output_dir / PREDICTIONS, {one.prediction for one in files}
     foreign = sorted(path for path in predictions.glob(pattern) if path not in ours and not is_partial(path))
     if foreign:
         raise DataError(
-            f"{predictions}: the folder holds {len(foreign)} prediction(s) for {others}, such as "
-            f"{foreign[0].relative_to(predictions)}{where}. Fix: write to another folder, or delete this one."
+            f"{predictions}: the folder holds {len(foreign)} prediction(s) for {of} that are not evaluated, or in "
+            f"another format, such as {foreign[0].relative_to(predictions)}; the {of} are those of {input_dir}. "
+            "Fix: write to another folder, or delete this one."
         )
-    existing = [path for path in (*(output_dir / name for name in RESULTS), *pictures) if path.exists()]
+    others = (*(output_dir / name for name in RESULTS), *(one.picture for one in files if one.picture))
+    existing = [path for path in others if path.exists()]
     if existing and not any(path.exists() for path in ours):
         raise DataError(
-            f"{existing[0]}: the file already exists and belongs to other {'cases' if of == 'cases' else 'images'}, "
-            f"because {predictions} has no predictions for these {of}. Fix: write to another folder, or delete the old "
-            "results."
+            f"{existing[0]}: the file already exists and belongs to other {of}, because {predictions} has no "
+            f"predictions for these {of}. Fix: write to another folder, or delete the old results."
         )
 
 
@@ -172,20 +161,6 @@ def is_folder(input_path: Path, output_path: Path) -> bool:
     return input_path.is_dir() or output_path.is_dir()
 
 
-@contextlib.contextmanager
-def writing_results(input_path: Path, output_path: Path, files: Iterable[Path]) -> Iterator[None]:
-    """Locks the results folder of a prediction; a single file needs no lock.
-
-    Args:
-      input_path: an image, or a folder of images.
-      output_path: the file to write, or the folder.
-      files: the files of the folder.
-    """
-    into = is_folder(input_path, output_path)
-    with writing_to(output_path, *subfolders(output_path, files)) if into else contextlib.nullcontext():
-        yield
-
-
 def subfolders(output_dir: Path, files: Iterable[Path]) -> list[str]:
     """Returns the subfolders of an output folder that contain files, relative to the folder."""
     return sorted({str(path.parent.relative_to(output_dir)) for path in files} - {"."})
@@ -194,10 +169,10 @@ def subfolders(output_dir: Path, files: Iterable[Path]) -> list[str]:
 def write_picture(path: Path, pixels: np.ndarray) -> None:
     """Writes an RGB picture, uint8 `[height, width, 3]`, atomically as PNG."""
     with atomic_path(path) as temporary:
-        Image.fromarray(pixels).save(temporary, format="PNG")
+        Picture.fromarray(pixels).save(temporary, format="PNG")
 
 
-def jpeg(picture: Image.Image, quality: int) -> bytes:
+def jpeg(picture: Picture.Image, quality: int) -> bytes:
     """Returns a picture as JPEG."""
     data = io.BytesIO()
     picture.save(data, "JPEG", quality=quality, optimize=True)

@@ -17,17 +17,16 @@ from mtf_imaging.engine.layout import Layout
 from mtf_imaging.engine.meshes import group as groups
 from mtf_imaging.engine.meshes import moving
 from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup
-from mtf_imaging.kinds.volumes.evaluate import cases_to_evaluate, evaluate
 from mtf_imaging.kinds.volumes.held_out import HeldOutRecords
 from mtf_imaging.kinds.volumes.segment import labels, maps
 from mtf_imaging.kinds.volumes.segment.maps import NO_MAPS
-from mtf_imaging.kinds.volumes.segment.predict import predict_cases, run_network
 from mtf_imaging.models.unet3d import Segmentation, UNet3D
 from mtf_imaging.network.averages import ensemble, flipped
 from mtf_imaging.network.network import by_size
 from mtf_imaging.network.uncertainty import with_entropy
 from mtf_imaging.network.windows import SlidingWindow
 from mtf_imaging.training.prediction import NetworkBuilder
+from tests.kinds.volumes import evaluate, predict_cases
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,11 +89,8 @@ def segmented(setup, cases, output, mesh_shape="", layout="", choice=NO_MAPS):
     network, sampling = setup.network(description, mesh_shape, layout, choice), setup.sampling
     options = {"description": description, "maps": choice}
     with setup.slabs():
-        if groups.current().is_first:
-            rules = Cleanup(True, True) if setup.cleanup else AS_FOUND
-            predict_cases(cases, output, sampling, network, cleanup=rules, progress=False, **options)
-        else:
-            run_network(_cases(cases, output, description), sampling, network, **options)
+        rules = Cleanup(True, True) if setup.cleanup else AS_FOUND
+        predict_cases(cases, output, sampling, network, cleanup=rules, progress=False, **options)
 
 
 def evaluated(setup, cases, output, mesh_shape="", layout=""):
@@ -102,14 +98,7 @@ def evaluated(setup, cases, output, mesh_shape="", layout=""):
     description = read_description(cases) or LITS
     network, sampling = setup.network(description, mesh_shape, layout), setup.sampling
     with setup.slabs():
-        if groups.current().is_first:
-            evaluate(cases, output, sampling, network, num_pictures=1, progress=False, description=description)
-        else:
-            run_network(_cases(cases, output, description), sampling, network, description=description)
-
-
-def _cases(folder, output, description):
-    return cases_to_evaluate(folder, output, description=description)
+        evaluate(cases, output, sampling, network, num_pictures=1, progress=False, description=description)
 
 
 def held_out(setup, records, mesh_shape="", layout=""):

@@ -9,8 +9,7 @@ from mtf_imaging.cli.config import training_settings
 from mtf_imaging.cli.runtime.failures import exit_code, explain
 from mtf_imaging.data.augmentation import Augmentation
 from mtf_imaging.data.records.data_set import Records
-from mtf_imaging.kinds.photos.augmentation import PhotoAugmentation
-from mtf_imaging.kinds.photos.data_set import Photos
+from mtf_imaging.kinds.photos.data_set import PhotoAugmentation, Photos
 from mtf_imaging.training import optimizers
 
 CLASSES = {

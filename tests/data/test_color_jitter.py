@@ -10,10 +10,8 @@ from PIL import Image, ImageEnhance
 
 from mtf_imaging.data.pixels.color_jitter import Colors, draw_colors, jitter_colors
 from mtf_imaging.errors import DataError
-from mtf_imaging.kinds.objects.augmentation import ObjectAugmentation
-from mtf_imaging.kinds.objects.data_set import Objects
-from mtf_imaging.kinds.photos.augmentation import PhotoAugmentation
-from mtf_imaging.kinds.photos.data_set import Photos
+from mtf_imaging.kinds.objects.data_set import ObjectAugmentation, Objects
+from mtf_imaging.kinds.photos.data_set import PhotoAugmentation, Photos
 from tests.jobs.photo_network import write_photos
 from tests.kinds.coco_folder import make_annotation, make_fields, write_folder
 

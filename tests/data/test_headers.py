@@ -14,7 +14,7 @@ from scipy.spatial.transform import Rotation
 
 from mtf_imaging.data.reading.images import read_labels, read_volume, write_labels
 from mtf_imaging.data.sampling.sampling import Sampling
-from mtf_imaging.kinds.volumes.segment.predict import predict_cases
+from tests.kinds.volumes import predict_cases
 
 HU_OF_LABEL = np.array([-400, 0, 400], np.int16)
 SHAPE = (7, 6, 5)

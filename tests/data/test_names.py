@@ -140,7 +140,7 @@ def test_photos_and_objects_refuse_names_that_are_not_text(tmp_path):
     write_folder(tmp_path / "objects", fields)
     fields["images"][0]["file_name"] = "a\nb.png"
     write_annotations(tmp_path / "objects", "train", fields)
-    with pytest.raises(DataError, match=r"images\[0\].* has a file_name that is not a name"):
+    with pytest.raises(DataError, match=r"images\[0\].* has the file_name .* not the name of an image file"):
         find_object_images(tmp_path / "objects", "train")
 
 

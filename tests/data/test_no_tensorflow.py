@@ -4,7 +4,7 @@ import sys
 LIGHT = (
     "mtf_imaging.data.cases.cases, mtf_imaging.data.reading.images, mtf_imaging.data.sampling.resample, "
     "mtf_imaging.data.phantom, mtf_imaging.data.records.manifest, mtf_imaging.data.intensities.schemes, "
-    "mtf_imaging.kinds.photos.reading.label_images, mtf_imaging.kinds.photos.reading.native, "
+    "mtf_imaging.kinds.photos.reading.label_images, mtf_imaging.kinds.photos.resize, "
     "mtf_imaging.kinds.photos.scenes, mtf_imaging.kinds.objects.reading.annotations, "
     "mtf_imaging.kinds.objects.reading.targets, mtf_imaging.kinds.objects.reading.native, "
     "mtf_imaging.kinds.objects.generator, "

@@ -8,7 +8,7 @@ from nibabel import orientations
 from scipy.spatial.transform import Rotation
 
 from mtf_imaging.data.sampling.sampling import Sampling
-from mtf_imaging.kinds.volumes.segment.predict import predict_cases
+from tests.kinds.volumes import predict_cases
 
 SHAPE = (9, 8, 7)
 HU_OF_LABEL = np.array([-400, 0, 400], np.int16)

@@ -11,9 +11,9 @@ from mtf_imaging.data.images.spacing_table import read_spacing_table
 from mtf_imaging.data.reading.images import read_geometry, read_labels, read_segmentation, read_volume
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError
+from mtf_imaging.evaluation.pairs.rules import Scoring
 from mtf_imaging.evaluation.pairs.score import score_folders
-from mtf_imaging.kinds.volumes.evaluate import evaluate
-from mtf_imaging.kinds.volumes.segment.predict import predict_cases
+from tests.kinds.volumes import evaluate, predict_cases
 from tests.records import make_record
 
 
@@ -144,14 +144,19 @@ def test_predict_evaluate_and_score_use_the_table(tmp_path, table):
         return np.eye(3, dtype=np.float32)[shifted]
 
     sampling = Sampling((6, 8, 4))
-    (score,) = evaluate(cases, tmp_path / "scores", sampling, network, progress=False, known=known)
+    (score,) = evaluate(cases, tmp_path / "scores", sampling, network, progress=False, spacing_table=known)
     assert score.distances["lesion"].mssd == pytest.approx(1.6)
     found = tmp_path / "scores/predictions"
-    (again,) = score_folders(cases, found, tmp_path / "again", workers=1, progress=False, known=known)
+    (again,) = score_folders(cases, found, tmp_path / "again", workers=1, progress=False, scoring=Scoring(known=known))
     assert again == score
     box = Sampling((6, 8, 8), (0.5, 0.7, 0.8))  # voxels of half the height in the table
     (written,) = predict_cases(
-        cases, tmp_path / "out", box, lambda image: np.repeat(network(image), 2, axis=2), progress=False, known=known
+        cases,
+        tmp_path / "out",
+        box,
+        lambda image: np.repeat(network(image), 2, axis=2),
+        progress=False,
+        spacing_table=known,
     )
     np.testing.assert_array_equal(np.asarray(nibabel.load(written).dataobj), shifted)
     np.testing.assert_array_equal(nibabel.load(written).affine, np.eye(4))  # the affine of the input

@@ -9,7 +9,7 @@ import pytest
 import SimpleITK
 
 import mtf_imaging as mi
-from mtf_imaging.data.formats.stored_provenance import read_stored_provenance
+from mtf_imaging.data.formats.all_formats import read_stored_provenance
 from mtf_imaging.data.reading.images import read_mask, read_volume
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.files.provenance.package import Package
@@ -17,13 +17,12 @@ from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.provenance.runs import TrainedRun
 from mtf_imaging.kinds.prediction_record import PredictionRecord
 from mtf_imaging.kinds.volumes.segment.maps import NO_MAPS, MapChoice
-from mtf_imaging.kinds.volumes.segment.planning import plan_predictions, prediction_files
-from mtf_imaging.kinds.volumes.segment.predict import predict_cases
 from mtf_imaging.network.network import of_function
 from mtf_imaging.network.uncertainty import with_entropy
 from tests.data.test_dicom_seg import SHAPE, labels_of, series
 from tests.data.test_simpleitk import HU_OF_LABEL, oracle
 from tests.data.zarr_image import write_image
+from tests.kinds.volumes import plan_predictions, predict_cases, prediction_files
 
 CASES = {str(number): "ab" for number in range(9)}
 STARTS = [{"step": 4 * number, "version": "0.1.0", "layout": "x:rows", "mesh_shape": "rows:2"} for number in range(9)]

@@ -6,55 +6,17 @@ import nibabel
 import numpy as np
 import pytest
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from nibabel import orientations
 
 from mtf_imaging.data.reading.images import read_volume
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError, ShapeError
-from mtf_imaging.evaluation.case_report.case_picture import picture_pixels, write_picture
+from mtf_imaging.evaluation.case_report.case_picture import picture_pixels
 from mtf_imaging.evaluation.case_report.planes import find_focus
 from mtf_imaging.evaluation.scoring.summary import dice_per_case
-from mtf_imaging.kinds.volumes.evaluate import evaluate
 from mtf_imaging.kinds.volumes.segment.images import open_case
-from mtf_imaging.kinds.volumes.segment.predict import predict_cases, segment_volume
-from tests.leftovers import ended_path
-
-GRID = Sampling((24, 20, 16))
-HU_OF_LABEL = np.array([-400, 0, 400], np.int16)
-
-
-def case(seed=0, shape=(24, 20, 16)):
-    """Returns the CT and the labels of a cuboid liver with a cuboid lesion."""
-    labels = np.zeros(shape, np.uint8)
-    x, y, z = (size // 4 for size in shape)
-    labels[x : 3 * x, y : 2 * y, z : 3 * z] = 1
-    labels[x + 2 + seed : 2 * x + 1, y + 1 : 2 * y - 1, z + 1 : 2 * z] = 2
-    return HU_OF_LABEL[labels], labels
-
-
-def store(folder, number, codes, shape=(24, 20, 16), names=("volume", "segmentation")):
-    """Writes a case whose axes are stored along `codes`, and returns the stored labels."""
-    for name, array in zip(names, case(number % 3, shape), strict=False):
-        stored = store_image(folder / f"{name}-{number}.nii.gz", array, codes)
-    return stored
-
-
-def store_image(path, array, codes):
-    """Writes an array `[x, y, z]` as a file whose axes are stored along `codes`, and returns the stored array."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    turn = orientations.ornt_transform(orientations.axcodes2ornt("RAS"), orientations.axcodes2ornt(codes))
-    affine = np.diag([2.0, 2.0, 3.0, 1.0]) @ orientations.inv_ornt_aff(turn, array.shape)
-    stored = np.ascontiguousarray(orientations.apply_orientation(array, turn))
-    nibabel.save(nibabel.Nifti1Image(stored, affine), path)
-    return stored
-
-
-def oracle(image):
-    """Returns class probabilities `[x, y, z, classes]` of an image with the window (-512, 512)."""
-    assert image.dtype == np.float32
-    assert image.shape[3:] == (1,)
-    hu = image * 1024 - 512
-    return np.exp(-np.abs(hu - HU_OF_LABEL) / 100)
+from mtf_imaging.kinds.volumes.segment.segmenter import segment_volume
+from tests.evaluation.oracle import GRID, case, oracle, store
+from tests.kinds.volumes import evaluate, predict_cases
 
 
 @pytest.fixture
@@ -123,27 +85,6 @@ def test_a_case_whose_name_is_too_long_does_not_stop_the_others(tmp_path, folder
     assert written == sorted(f"segmentation-{name}.nii.gz" for name in ("3", "4", "12", "9" * 235))
 
 
-def test_segmentations_are_replaced_only_when_asked(tmp_path, folder):
-    (tmp_path / "out").mkdir()
-    kept = tmp_path / "out/segmentation-4.nii.gz"
-    kept.write_bytes(b"someone's work")
-    with pytest.raises(DataError, match=r"segmentation-4\.nii\.gz: already exists"):
-        predict_cases(folder, tmp_path / "out", GRID, oracle, progress=False)
-    assert [path.name for path in (tmp_path / "out").iterdir()] == [kept.name]
-    assert kept.read_bytes() == b"someone's work"
-    predict_cases(folder, tmp_path / "out", GRID, oracle, progress=False, overwrite=True)
-    assert nibabel.load(kept).shape == (24, 20, 16)
-
-
-def test_partial_files_of_a_killed_process_are_removed(tmp_path, folder):
-    out = tmp_path / "out"
-    out.mkdir()
-    ended_path(out / "segmentation-0.nii.gz").write_bytes(b"half")
-    (out / "notes.txt").write_text("kept")
-    written = predict_cases(folder, out, GRID, oracle, progress=False)
-    assert sorted(path.name for path in out.iterdir()) == sorted(["notes.txt", *(path.name for path in written)])
-
-
 def test_predictions_are_not_written_to_the_input_folder(tmp_path, folder):
     with pytest.raises(DataError, match="lies in the folder of the cases"):
         predict_cases(folder, folder, GRID, oracle)
@@ -205,7 +146,7 @@ def test_the_last_bits_of_the_layout_do_not_change_a_picture(monkeypatch):
     np.testing.assert_array_equal(draw(), expected)
 
 
-def test_pictures_show_the_largest_lesion_or_the_liver(tmp_path):
+def test_pictures_show_the_largest_lesion_or_the_liver():
     hu, labels = case()
     labels[0, 0, 0] = 2  # a smaller lesion
     empty, liver = np.zeros_like(labels), np.minimum(labels, 1)
@@ -215,10 +156,9 @@ def test_pictures_show_the_largest_lesion_or_the_liver(tmp_path):
     assert labels[find_focus(liver, liver).point] >= 1
     assert find_focus(empty, liver).point == find_focus(liver, empty).point
     assert find_focus(*np.zeros((2, 4, 6, 8), np.uint8)).point == (2, 3, 4)
-    for name, prediction in (("a.png", labels), ("b.png", np.zeros_like(labels))):
-        write_picture(tmp_path / name, hu, labels, prediction, (2.0, 2.0, 3.0), "case 0")
-        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
-    assert (tmp_path / "a.png").read_bytes() != (tmp_path / "b.png").read_bytes()
+    drawn = [picture_pixels(hu, labels, other, (2.0, 2.0, 3.0), "case 0") for other in (labels, empty)]
+    assert drawn[0].shape == drawn[1].shape
+    assert (drawn[0] != drawn[1]).any()
 
 
 @pytest.mark.parametrize("command", ["evaluate", "predict"])
@@ -249,15 +189,6 @@ def test_results_are_not_written_to_the_folder_of_a_run(tmp_path, folder, there,
     evaluate(folder, run / "evaluation", GRID, oracle, num_pictures=0, progress=False)
 
 
-def test_results_of_other_cases_are_not_replaced(tmp_path, folder):
-    out = tmp_path / "out"
-    out.mkdir()
-    (out / "report.html").write_text("of something else")
-    with pytest.raises(DataError, match=r"report\.html: the file already exists and belongs to other cases"):
-        evaluate(folder, out, GRID, oracle, progress=False)
-    assert (out / "report.html").read_text() == "of something else"
-
-
 @pytest.mark.parametrize("command", ["evaluate", "predict"])
 def test_all_unusable_cases_are_reported_after_the_others_are_segmented(tmp_path, folder, monkeypatch, command):
     segmented = []
@@ -268,8 +199,7 @@ def test_all_unusable_cases_are_reported_after_the_others_are_segmented(tmp_path
         segmented.append(case.key)
         return open_case(case, *options)
 
-    for module in ("evaluate", "segment.predict"):
-        monkeypatch.setattr(f"mtf_imaging.kinds.volumes.{module}.open_case", open_or_fail)
+    monkeypatch.setattr("mtf_imaging.kinds.volumes.segment.segmenter.open_case", open_or_fail)
     function = evaluate if command == "evaluate" else predict_cases
     with pytest.raises(DataError) as caught:
         function(folder, tmp_path / "out", GRID, oracle, progress=False)

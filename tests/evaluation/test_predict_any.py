@@ -14,9 +14,10 @@ from mtf_imaging.data.sampling.resample import resample_linear, resample_to_labe
 from mtf_imaging.data.sampling.sampling import Sampling, Span
 from mtf_imaging.errors import ConfigError, ShapeError
 from mtf_imaging.evaluation.cleanup import Cleanup
-from mtf_imaging.kinds.volumes.evaluate import evaluate
+from mtf_imaging.evaluation.scoring.case import TOLERANCE_MM
 from mtf_imaging.kinds.volumes.held_out import HeldOutRecords
-from mtf_imaging.kinds.volumes.segment.predict import predict_cases, segment_volume
+from mtf_imaging.kinds.volumes.segment.segmenter import segment_volume
+from tests.kinds.volumes import evaluate, predict_cases
 from tests.records import Record, write_record
 
 ABDOMEN = Description(
@@ -93,12 +94,10 @@ def test_labels_are_chosen_after_resampling(description, slab_bytes, monkeypatch
 def test_evaluate_scores_any_labels(tmp_path, description, network):
     labels = labels_on_grid(description)
     cases = store(tmp_path / "cases", labels)
-    (score,) = evaluate(
-        cases, tmp_path / "out", Sampling(GRID), network, progress=False, description=description, surface_tolerance=3.0
-    )
+    (score,) = evaluate(cases, tmp_path / "out", Sampling(GRID), network, progress=False, description=description)
     assert {name: counts.dice for name, counts in score.overlaps.items()} == dict.fromkeys(description.masks, 1.0)
     metrics = json.loads((tmp_path / "out/metrics.json").read_text())
-    assert metrics["surface_tolerance_mm"] == 3.0
+    assert metrics["surface_tolerance_mm"] == TOLERANCE_MM
     assert metrics["mean"]["dice_per_case"] == 1.0
     assert (tmp_path / "out/pictures/case-1.png").is_file()
     (written,) = predict_cases(

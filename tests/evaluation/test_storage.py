@@ -7,10 +7,8 @@ import pytest
 from mtf_imaging.cli.runtime.failures import explain
 from mtf_imaging.evaluation.pairs.score import score_folders
 from mtf_imaging.kinds.prediction_record import FILE, PredictionRecord
-from mtf_imaging.kinds.volumes.evaluate import evaluate
-from mtf_imaging.kinds.volumes.segment.planning import plan_predictions, prediction_files
-from mtf_imaging.kinds.volumes.segment.predict import predict_cases
-from tests.evaluation.test_evaluate import GRID, oracle, store
+from tests.evaluation.oracle import GRID, oracle, store
+from tests.kinds.volumes import evaluate, plan_predictions, predict_cases, prediction_files
 from tests.storage import fill
 
 

@@ -12,7 +12,8 @@ from mtf_imaging.data.sampling import label_region, resample, slabs
 from mtf_imaging.data.sampling.resample import resample_linear, resample_nearest
 from mtf_imaging.data.sampling.sampling import Sampling, whole_field
 from mtf_imaging.kinds.volumes.segment import labels as sliced_labels
-from mtf_imaging.kinds.volumes.segment.predict import predict_cases, segment_volume
+from mtf_imaging.kinds.volumes.segment.segmenter import segment_volume
+from tests.kinds.volumes import predict_cases
 
 SHAPE = (13, 22, 17)
 SAMPLINGS = {

@@ -1,8 +1,7 @@
 """Runs of the tiny task that detects objects, which several test modules evaluate."""
 
 import mtf_imaging as mi
-from mtf_imaging.kinds.objects.augmentation import ObjectAugmentation
-from mtf_imaging.kinds.objects.data_set import Objects
+from mtf_imaging.kinds.objects.data_set import ObjectAugmentation, Objects
 from mtf_imaging.training.optimizers import Adam
 from tests.jobs.object_network import TinyDetection, write_objects_folder
 

@@ -79,13 +79,13 @@ def test_other_volumes_are_refused(tmp_path, shape):
 def test_volumes_of_one_channel_are_accepted(tmp_path, monkeypatch):
     run = run_of(tmp_path, resolution="x:8,y:32,z:32")
     assert open_subject(run, Inference()).kind == "volumes"
-    monkeypatch.setattr("mtf_imaging.kinds.volumes.prediction.trained_network", lambda *_, **__: "built")
+    monkeypatch.setattr("mtf_imaging.kinds.volumes.images.trained_network", lambda *_, **__: "built")
     assert network_of(run, Task("batch:1,x:8,y:32,z:32,channels:1"), [SimpleNamespace(key="0")]) == "built"
 
 
 def test_runs_on_records_are_not_checked(tmp_path, monkeypatch):
     run = run_of(tmp_path, resolution="x:8,y:32,z:32", spacing="")
-    monkeypatch.setattr("mtf_imaging.kinds.volumes.prediction.trained_network", lambda *_, **__: "built")
+    monkeypatch.setattr("mtf_imaging.kinds.volumes.images.trained_network", lambda *_, **__: "built")
     assert network_of(run, Task("batch:1,x:8,y:32,z:32,channels:4"), [SimpleNamespace(key="0")]) == "built"
 
 

@@ -22,17 +22,15 @@ from mtf_imaging.data.sampling.resample import resample_linear
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.evaluation.cleanup import Cleanup
-from mtf_imaging.evaluation.mask_rules.choice import Choice
+from mtf_imaging.evaluation.mask_rules.choice import Choice, save_rules
 from mtf_imaging.evaluation.mask_rules.rule import parse_rules
-from mtf_imaging.evaluation.mask_rules.stored import save_rules
 from mtf_imaging.kinds.networks import task_for, trained_network
 from mtf_imaging.kinds.objects.data_set import Objects
-from mtf_imaging.kinds.objects.infer import predict_objects
 from mtf_imaging.kinds.objects.reading.masks import decode_mask
 from mtf_imaging.kinds.photos.data_set import Photos
 from mtf_imaging.kinds.photos.reading.label_images import read_label_image
 from mtf_imaging.kinds.volumes.segment.images import network_input, read_case
-from mtf_imaging.kinds.volumes.segment.predict import segment_volume
+from mtf_imaging.kinds.volumes.segment.segmenter import segment_volume
 from mtf_imaging.kinds.volumes.trained import description_of_run
 from mtf_imaging.models.deeplab import SemanticSegmentation
 from mtf_imaging.models.resnet import Classification, GeneratedImages, ResNet
@@ -45,6 +43,7 @@ from tests.jobs.isolated import Isolated
 from tests.jobs.object_network import CATEGORIES, TinyDetection, write_objects_folder
 from tests.jobs.photo_network import CLASSES, TwoConvs, write_photos
 from tests.jobs.test_described import write_cases
+from tests.kinds.loops import detect_one
 
 WINDOW = (-160.0, 240.0)  # a division by 400, which is not exact
 NETWORK = UNet3D(base_filters=2, depth=2, convs=1, norm="group", norm_groups=1)
@@ -335,13 +334,15 @@ def test_photos(isolated, tmp_path):
     check_graph(tmp_path / "model")
     with pytest.raises(RuntimeError, match="the photo is larger than 16 x 24 pixels; export the model with a larger"):
         isolated.call(tmp_path / "model", "grid_16x24", image=pixels)
-    with pytest.raises(ConfigError, match=r"scales = \(0\.5, 1\.0\): an exported model computes photos only at their"):
+    with pytest.raises(
+        ConfigError, match=r"scales = \(0\.5, 1\.0\) has no effect: an exported model computes photos only at their"
+    ):
         export(task, tmp_path / "run", tmp_path / "other", scales=(0.5, 1.0))
     with pytest.raises(ConfigError, match=r"flips = \('x',\): 'x' is not an axis"):
         export(task, tmp_path / "run", tmp_path / "other", flips=("x",))
-    with pytest.raises(ConfigError, match=r"spacing = 2 has no effect: images of this run have no voxel size"):
+    with pytest.raises(ConfigError, match=r"spacing = 2 has no effect: photos have no voxel size"):
         export(task, tmp_path / "run", tmp_path / "other", spacing=2)
-    with pytest.raises(ConfigError, match="cleanup = 'lits' has no effect: its rules are for the labels of"):
+    with pytest.raises(ConfigError, match=r"cleanup = .* has no effect: its rules are for the labels of"):
         export(task, tmp_path / "run", tmp_path / "other", cleanup="lits")
     assert not (tmp_path / "other").exists()
 
@@ -357,7 +358,7 @@ def test_objects_with_masks(isolated, tmp_path):
     rng, counts = np.random.default_rng(0), []
     for height, width in ((20, 30), (33, 20), (16, 24), (7, 100), (120, 90)):
         pixels = rng.integers(0, 256, (height, width, 3)).astype(np.uint8)
-        expected = predict_objects(pixels, network, CATEGORIES, (16, 24))
+        expected = detect_one(pixels, network, CATEGORIES, (16, 24))
         found = isolated.call(tmp_path / "model", "serving_default", image=pixels)
         np.testing.assert_array_equal(found["boxes"], expected.boxes.astype(np.float32))
         np.testing.assert_array_equal(found["scores"], expected.scores.astype(np.float32))
@@ -371,11 +372,11 @@ def test_objects_with_masks(isolated, tmp_path):
     with pytest.raises(ConfigError, match=r"flips = \('width',\) has no effect: only the probabilities of"):
         export(task, tmp_path / "run", tmp_path / "other", flips=("width",))
     with pytest.raises(
-        ConfigError, match=r"scales = \(0\.5,\): an exported model detects the objects of an image at one"
+        ConfigError, match=r"scales = \(0\.5,\) has no effect: an exported model detects the objects of an image at one"
     ):
         export(task, tmp_path / "run", tmp_path / "other", scales=(0.5,))
     for name, value in (("sliding_window", 8), ("window_step", 0.25)):
-        with pytest.raises(ConfigError, match=f"{name} = {value} has no effect: a window slides only over volumes"):
+        with pytest.raises(ConfigError, match=rf"{name} = {value} has no effect: .* are computed as a whole"):
             export(task, tmp_path / "run", tmp_path / "other", **{name: value})
     (tmp_path / "cv").mkdir()
     (tmp_path / "run").rename(tmp_path / "cv/fold_0")

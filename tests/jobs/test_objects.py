@@ -15,7 +15,6 @@ from pycocotools.cocoeval import COCOeval
 import mtf_imaging as mi
 from mtf_imaging.evaluation.cleanup import Cleanup
 from mtf_imaging.kinds.all_kinds import read_facts
-from mtf_imaging.kinds.objects import prediction as object_prediction
 from mtf_imaging.kinds.objects.data_set import Objects
 from mtf_imaging.kinds.objects.scoring.coco import MEASURES
 from tests.jobs.object_network import CATEGORIES, TinyDetection, write_objects_folder
@@ -179,54 +178,6 @@ def test_one_image_is_predicted(folder, predict, tmp_path):
         predict(input=image, output=tmp_path / "other.png")
     with pytest.raises(mi.DataError, match=r"is a folder, so the output must be a folder, too\. Fix: name a folder"):
         predict(output=tmp_path / "out.json")
-
-
-def test_existing_results_are_replaced_only_on_request(predict, tmp_path):
-    predict()
-    before = {path: (tmp_path / "out" / path).read_bytes() for path in files(tmp_path / "out")}
-    (tmp_path / "out/predictions.jsonl").unlink()  # so nobody knows which network made them
-    with pytest.raises(mi.DataError, match=r"detections\.json \(and 8 more\): already exists\. Fix: .* set overwrite"):
-        predict()
-    for path in ("detections.json", "images.json"):
-        (tmp_path / "out" / path).unlink()
-    with pytest.raises(mi.DataError, match=r"overlays/p0\.png \(and 6 more\): already exists"):
-        predict()
-    before.pop("predictions.jsonl")
-    predict(overwrite=True)
-    (tmp_path / "out/predictions.jsonl").unlink()
-    assert {path: (tmp_path / "out" / path).read_bytes() for path in files(tmp_path / "out")} == before
-
-
-def test_an_interrupted_prediction_is_completed(predict, tmp_path, monkeypatch):
-    predict(output=tmp_path / "whole")
-    detect, calls = object_prediction.predict_batch, []
-
-    def interrupted(*arguments, **options):
-        calls.append(arguments)
-        if len(calls) == 4:
-            raise KeyboardInterrupt
-        return detect(*arguments, **options)
-
-    monkeypatch.setattr(object_prediction, "predict_batch", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        predict()
-    assert files(tmp_path / "out") == [*(f"overlays/p{number}.png" for number in range(3)), "predictions.jsonl"]
-    predict()
-    assert len(calls) == 4 + 4
-    whole, completed = (
-        {name: (tmp_path / out / name).read_bytes() for name in files(tmp_path / out) if name != "predictions.jsonl"}
-        for out in ("whole", "out")
-    )
-    assert whole == completed
-    (tmp_path / "out/detections.json").unlink()
-    predict()
-    assert (tmp_path / "out/detections.json").read_bytes() == whole["detections.json"]
-    assert len(calls) == 4 + 4
-    (tmp_path / "out/images.json").write_text("mine")
-    with pytest.raises(
-        mi.DataError, match=r"images\.json: was changed since predict wrote it\. Fix: name another output"
-    ):
-        predict()
 
 
 def test_an_image_is_not_overwritten(folder, predict, tmp_path):
@@ -412,14 +363,3 @@ def test_pictures_of_an_evaluation_never_replace_the_images(folder, tmp_path):
     with pytest.raises(mi.DataError, match=r"pictures/p0\.png: would be overwritten by its picture\. Fix: name "):
         mi.jobs.evaluate(**COMMON, model_dir=folder / "run", input_dir=tmp_path / "pictures", output_dir=tmp_path)
     assert contents_outside(tmp_path) == before
-
-
-def test_pictures_of_an_evaluation_never_replace_other_pictures(folder, evaluate, tmp_path):
-    mine = tmp_path / "scores/pictures/q0.png"
-    mine.parent.mkdir(parents=True)
-    mine.write_bytes(b"mine")
-    with pytest.raises(
-        mi.DataError, match=r"pictures/q0\.png: the file already exists and belongs to other images than"
-    ):
-        evaluate()
-    assert mine.read_bytes() == b"mine"

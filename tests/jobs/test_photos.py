@@ -16,11 +16,9 @@ from mtf_imaging.evaluation.cleanup import Cleanup
 from mtf_imaging.jobs.held_out import open_held_out
 from mtf_imaging.jobs.inference import open_images
 from mtf_imaging.kinds.all_kinds import read_facts
-from mtf_imaging.kinds.kind import Planned
-from mtf_imaging.kinds.photos import prediction as photo_prediction
-from mtf_imaging.kinds.photos.augmentation import PhotoAugmentation
-from mtf_imaging.kinds.photos.data_set import Photos
+from mtf_imaging.kinds.photos.data_set import PhotoAugmentation, Photos
 from mtf_imaging.kinds.photos.reading.label_images import read_label_image
+from mtf_imaging.kinds.predicted import Planned
 from mtf_imaging.models.deeplab import SemanticSegmentation
 from mtf_imaging.models.unet3d import Segmentation, UNet3D
 from mtf_imaging.settings.inference import PredictSettings
@@ -190,43 +188,6 @@ def test_one_photo_without_labels_is_predicted(folder, predict, tmp_path):
     assert labels(path).shape == (23, 17)
 
 
-def test_existing_segmentations_are_replaced_only_on_request(predict, tmp_path):
-    first = {path: path.read_bytes() for path in predict()}
-    (tmp_path / "out/predictions.jsonl").unlink()  # so nobody knows which network made them
-    with pytest.raises(
-        mi.DataError, match=r"photo_0\.png \(and 11 more\): already exists\. Fix: .* set overwrite"
-    ) as error:
-        predict()
-    assert error.value.settings == ("overwrite",)
-    assert {path: path.read_bytes() for path in predict(overwrite=True)} == first
-
-
-def test_an_interrupted_prediction_is_completed(folder, predict, tmp_path, monkeypatch, caplog):
-    whole = predict(output=tmp_path / "whole")
-    write, calls = photo_prediction.write_label_image, []
-
-    def interrupted(*arguments):
-        calls.append(arguments)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        write(*arguments)
-
-    monkeypatch.setattr(photo_prediction, "write_label_image", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        predict()
-    assert len(list((tmp_path / "out").glob("*.png"))) == 2
-    assert len(list((tmp_path / "out/overlays").glob("*.png"))) == 3  # the third photo is half done
-    with caplog.at_level("INFO"):
-        written = predict(layout=SPLIT)  # a layout changes no result
-    assert len(calls) == 3 + 4
-    assert f"{tmp_path / 'out'}: kept 2 of 6 predictions" in caplog.text
-    for one, other in zip(whole, written, strict=True):
-        assert one.read_bytes() == other.read_bytes()
-        assert (one.parent / "overlays" / one.name).read_bytes() == (other.parent / "overlays" / one.name).read_bytes()
-    predict()
-    assert len(calls) == 3 + 4  # nothing is left to do
-
-
 def test_predictions_of_two_networks_are_not_mixed(folder, predict, tmp_path):
     predict()
     train(folder, tmp_path / "other", num_steps=1, seed=5)
@@ -392,7 +353,7 @@ def test_photos_without_labels_are_refused(folder, evaluate, tmp_path):
 
 def test_results_of_other_photos_are_kept(folder, evaluate):
     with pytest.raises(
-        mi.DataError, match=r"holds 2 prediction\(s\) for photos that are not evaluated, such as photo_4"
+        mi.DataError, match=r"holds 2 prediction\(s\) for photos that are not evaluated, .* such as photo_4"
     ):
         evaluate(split="train", output_dir=folder / "scores")
     with pytest.raises(mi.DataError, match="lies in the folder of the cases"):
@@ -403,7 +364,7 @@ def test_results_of_other_photos_are_kept(folder, evaluate):
 
 def test_a_task_of_volumes_refuses_photos(folder, tmp_path):
     task = Segmentation(UNet3D(base_filters=2, depth=1, convs=1))
-    with pytest.raises(mi.ConfigError, match=r"^Segmentation: this task trains on volumes, but .* a PhotoDescription"):
+    with pytest.raises(mi.ConfigError, match=r"^Segmentation needs a data set of volumes, but .* a PhotoDescription"):
         train(folder, tmp_path / "run", task=task)
 
 
@@ -418,23 +379,14 @@ def test_explain_takes_the_size_of_crops():
 
 def test_images_that_cannot_be_written_are_reported_after_the_others_are_done(folder, predict, tmp_path):
     photo = folder / "photos/images/photo_0.png"
-    subject = open_images(PredictSettings(**COMMON, model_dir=folder / "run", input=photo, output=tmp_path / "one.png"))
+    subject = open_images(
+        PredictSettings(**COMMON, model_dir=folder / "run", input=photo, output=tmp_path / "one.png"), photo
+    )
     pairs = subject.plan_predictions(photo, tmp_path / "one.png", False).pairs
     faults = {"a": mi.DataError("name a is too long"), "b": mi.DataError("name b is too long", ["output"])}
     planned = Planned(pairs, faults)
-    text = r"2 of 3 images cannot be used:\n  name a is too long\n  name b is too long"
+    text = r"2 of 3 photos cannot be used:\n  name a is too long\n  name b is too long"
     with pytest.raises(mi.DataError, match=text) as error:
         predict(input=photo, output=tmp_path / "one.png", planned=planned)
     assert error.value.settings == ("output",)
     assert labels(tmp_path / "one.png").shape == (20, 30)
-
-
-def test_pictures_of_an_evaluation_never_replace_other_pictures(evaluate, tmp_path):
-    mine = tmp_path / "scores/pictures/photo_5.png"
-    mine.parent.mkdir(parents=True)
-    mine.write_bytes(b"mine")
-    with pytest.raises(
-        mi.DataError, match=r"photo_5\.png: the file already exists and belongs to other images, because"
-    ):
-        evaluate()
-    assert mine.read_bytes() == b"mine"

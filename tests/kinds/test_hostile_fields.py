@@ -29,7 +29,7 @@ def test_classes(tmp_path, text, message):
     [
         ({"bbox": [0, 0, 10**400, 3]}, r"has the bbox .*, not x, y, width and height"),
         ({"area": 10**400}, "has the area"),
-        ({"segmentation": [[0, 0, 10**400, 3, 4, 4]]}, "neither polygons nor a run-length encoding"),
+        ({"segmentation": [[0, 0, 10**400, 3, 4, 4]]}, "neither polygons of at least three points"),
     ],
 )
 def test_integers_with_hundreds_of_digits(tmp_path, change, message):
@@ -45,7 +45,7 @@ def test_names_that_are_no_files(tmp_path, name):
     write_folder(tmp_path, fields)
     fields["images"][0]["file_name"] = name
     write_annotations(tmp_path, "train", fields)
-    with pytest.raises(DataError, match=r"images\[0\].* has a file_name that is not a name"):
+    with pytest.raises(DataError, match=r"images\[0\].* has the file_name .* not the name of an image file"):
         find_object_images(tmp_path, "train")
 
 

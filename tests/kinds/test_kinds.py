@@ -11,9 +11,9 @@ from mtf_imaging.errors import DataError
 from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.kinds.all_kinds import KINDS, detect_kind, explained, kind_of_data_set, kind_of_facts, read_facts
 from mtf_imaging.kinds.facts import Facts
-from mtf_imaging.kinds.kind import PredictedImages
 from mtf_imaging.kinds.objects.generator import write_objects
 from mtf_imaging.kinds.photos.scenes import write_scenes
+from mtf_imaging.kinds.predicted import PredictedImages
 
 DATA_SETS = {"volumes": mi.data.Records(), "photos": mi.data.Photos(), "objects": mi.data.Objects(), "arrays": object()}
 
@@ -35,7 +35,7 @@ def test_a_kind_has_its_modules(name):
     kind = KINDS[name]
     assert kind.name == name
     assert type(kind.training(DATA_SETS[name])).__module__ == f"mtf_imaging.kinds.{name}.training"
-    assert PredictedImages in kind._part("prediction").Prediction.__mro__
+    assert any(PredictedImages in getattr(one, "__mro__", ()) for one in vars(kind._part("images")).values())
     assert callable(kind._part("signatures").exported)
     assert not kind.demos or kind._part("demo").Demo.processors > 1
 

@@ -11,14 +11,13 @@ import tensorflow as tf
 from mtf_imaging.cli.config import training_settings  # noqa: F401
 from mtf_imaging.data.augmentation.draws import Draws
 from mtf_imaging.errors import ConfigError, DataError
-from mtf_imaging.kinds.objects.augmentation import ObjectAugmentation
-from mtf_imaging.kinds.objects.data_set import Objects
+from mtf_imaging.kinds.objects.data_set import ObjectAugmentation, Objects
 from mtf_imaging.kinds.objects.description import ObjectDescription
 from mtf_imaging.kinds.objects.reading.annotations import find_object_images
 from mtf_imaging.kinds.objects.reading.images import read_object_image
 from mtf_imaging.kinds.objects.reading.masks import decode_mask
 from mtf_imaging.kinds.objects.reading.native import fit
-from mtf_imaging.kinds.photos.augmentation import PhotoAugmentation
+from mtf_imaging.kinds.photos.data_set import PhotoAugmentation
 from mtf_imaging.training.data_set import data_batches, data_sizes
 from tests.kinds.coco_folder import make_annotation, make_fields, write_annotations, write_folder
 

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from mtf_imaging.errors import DataError, ShapeError
-from mtf_imaging.kinds.objects.colors import category_rgb
-from mtf_imaging.kinds.objects.infer import predict_objects
-from mtf_imaging.kinds.objects.pictures import comparison, draw, drawn_detections, drawn_objects
+from mtf_imaging.kinds.objects.output import detections_json, write_image_list
+from mtf_imaging.kinds.objects.pictures import category_rgb, comparison, draw, drawn_detections, drawn_objects
 from mtf_imaging.kinds.objects.reading.masks import decode_mask
-from mtf_imaging.kinds.objects.write import detections_json, write_image_list
+from tests.kinds.loops import detect_one
 from tests.kinds.object_scenes import TWO, detect, make_image, make_object
 
 SIZE = (16, 24)
@@ -34,7 +33,7 @@ def network(masks=None, **arrays):
 
 
 def test_boxes_are_those_of_the_image():
-    found = predict_objects(PIXELS, network(), TWO, SIZE)
+    found = detect_one(PIXELS, network(), TWO, SIZE)
     np.testing.assert_array_equal(found.boxes, [[4, 2, 20, 24], [8, 8, 32, 40]])  # clipped to the image
     assert (found.scores.tolist(), found.classes.tolist(), found.masks, len(found)) == (
         [0.4, 0.123457],
@@ -46,13 +45,13 @@ def test_boxes_are_those_of_the_image():
 
 def test_boxes_are_padding_without_a_score_or_a_class():
     padded = {"scores": np.array([0.5, 0.4, 0.0]), "classes": np.array([-1, 0, 1])}
-    found = predict_objects(PIXELS, network(**padded), TWO, SIZE)
+    found = detect_one(PIXELS, network(**padded), TWO, SIZE)
     assert (found.scores.tolist(), found.classes.tolist()) == ([0.4], [0])
 
 
 def test_detections_are_sorted_by_their_scores():
     scores = {"scores": np.array([0.4, 0.4, 0.9]), "classes": np.array([1.0, 0.0, 0.0])}
-    found = predict_objects(PIXELS, network(**scores), TWO, SIZE)
+    found = detect_one(PIXELS, network(**scores), TWO, SIZE)
     assert (found.scores.tolist(), found.classes.tolist()) == ([0.9, 0.4, 0.4], [0, 1, 0])
 
 
@@ -60,7 +59,7 @@ def test_masks_are_pasted_into_the_image():
     masks = np.zeros((3, 4, 4))
     masks[0, :, 2:] = 1
     masks[2, 2:] = 1  # the lower half of a box that exceeds the image
-    found = predict_objects(PIXELS, network(masks), TWO, SIZE)
+    found = detect_one(PIXELS, network(masks), TWO, SIZE)
     first, second = (decode_mask(mask, *PIXELS.shape[:2]) for mask in found.masks)
     assert first.shape == PIXELS.shape[:2]
     assert first[5:19, 14:23].all()
@@ -92,7 +91,7 @@ def test_masks_are_pasted_into_the_image():
 )
 def test_other_results_are_reported(result, error, text):
     with pytest.raises(error) as caught:
-        predict_objects(PIXELS, lambda image: result, TWO, SIZE)
+        detect_one(PIXELS, lambda image: result, TWO, SIZE)
     assert text in str(caught.value)
     assert "Fix: " in str(caught.value)
 

@@ -5,9 +5,10 @@ import pytest
 import tensorflow as tf
 
 from mtf_imaging.errors import DataError
-from mtf_imaging.kinds.objects.infer import input_size, predict_batch, predict_objects
+from mtf_imaging.kinds.objects.infer import input_size, predict_batch
 from mtf_imaging.kinds.objects.merging import Candidates, merge
 from mtf_imaging.kinds.objects.reading.masks import decode_mask
+from tests.kinds.loops import detect_one
 from tests.kinds.object_scenes import TWO
 from tests.kinds.test_objects_orientation import box_of, scene
 
@@ -76,7 +77,7 @@ def test_every_run_finds_the_object_at_its_place(scales, flips):
     number = len(scales) * 2 ** len(flips)
     for chosen in range(number):
         calls, scores = [], iter([0.75 if run == chosen else 0.0 for run in range(number)])
-        found = predict_objects(pixels, detector(calls, scores), TWO, SIZE, scales=scales, flips=flips)
+        found = detect_one(pixels, detector(calls, scores), TWO, SIZE, scales=scales, flips=flips)
         sizes = [input_size(SIZE, scale) for scale in scales]
         assert calls == [size for size in sizes for _ in range(2 ** len(flips))]
         assert (found.scores.tolist(), found.classes.tolist()) == ([0.75], [1])
@@ -89,7 +90,7 @@ def test_every_run_finds_the_object_at_its_place(scales, flips):
 def test_detections_of_all_runs_are_merged(scales, flips):
     pixels, _ = scene()
     scores = iter([0.5, 0.9, 0.7, 0.7])
-    found = predict_objects(pixels, detector([], scores), TWO, SIZE, scales=scales, flips=flips)
+    found = detect_one(pixels, detector([], scores), TWO, SIZE, scales=scales, flips=flips)
     assert found.scores.tolist() == [0.9], "all runs found the same object, the second one with the highest score"
 
 
@@ -101,10 +102,10 @@ def test_detections_without_flips_and_scales_stay_as_they_are():
         return {"boxes": boxes, "scores": np.array([0.9, 0.8]), "classes": np.array([0, 0])}
 
     pixels, _ = scene()
-    assert len(predict_objects(pixels, network, TWO, SIZE)) == 2
-    assert len(predict_objects(pixels, network, TWO, SIZE, scales=(1.0, 1.0))) == 1
-    assert len(predict_objects(pixels, network, TWO, SIZE, scales=(1.0, 1.0), threshold=0.95)) == 2
-    assert len(predict_objects(pixels, network, TWO, SIZE, flips=("width",))) == 2, "at most as many as the network"
+    assert len(detect_one(pixels, network, TWO, SIZE)) == 2
+    assert len(detect_one(pixels, network, TWO, SIZE, scales=(1.0, 1.0))) == 1
+    assert len(detect_one(pixels, network, TWO, SIZE, scales=(1.0, 1.0), threshold=0.95)) == 2
+    assert len(detect_one(pixels, network, TWO, SIZE, flips=("width",))) == 2, "at most as many as the network"
 
 
 def test_images_of_a_batch_are_independent():
@@ -123,7 +124,7 @@ def test_images_of_a_batch_are_independent():
     found = predict_batch(images, batch, TWO, SIZE, **options)
     assert calls == [(3, 20, 28, 3)] * 2 + [(3, 40, 56, 3)] * 2
     for own, image in zip(found, images, strict=True):
-        alone = predict_objects(image, network, TWO, SIZE, **options)
+        alone = detect_one(image, network, TWO, SIZE, **options)
         np.testing.assert_array_equal(own.boxes, alone.boxes)
         np.testing.assert_array_equal(own.scores, alone.scores)
         assert own.masks == alone.masks

@@ -9,10 +9,8 @@ from PIL import Image, ImageOps
 
 from mtf_imaging.data.pixels.exif_orientation import UPRIGHT, exif_orientation
 from mtf_imaging.errors import DataError
-from mtf_imaging.kinds.objects.augmentation import ObjectAugmentation
-from mtf_imaging.kinds.objects.data_set import Objects
+from mtf_imaging.kinds.objects.data_set import ObjectAugmentation, Objects
 from mtf_imaging.kinds.objects.description import ObjectDescription
-from mtf_imaging.kinds.objects.held_out import HeldOutObjects
 from mtf_imaging.kinds.objects.reading.annotations import find_object_images
 from mtf_imaging.kinds.objects.reading.images import (
     read_object_image,
@@ -22,6 +20,7 @@ from mtf_imaging.kinds.objects.reading.images import (
 )
 from mtf_imaging.kinds.objects.reading.masks import decode_mask, encode_mask
 from mtf_imaging.kinds.objects.scoring.detections import Detections
+from mtf_imaging.kinds.objects.training import HeldOutObjects
 from tests.kinds.coco_folder import make_annotation, make_fields, write_annotations
 
 ALL = range(1, 9)

@@ -6,13 +6,14 @@ import re
 import numpy as np
 import pytest
 
-from mtf_imaging.evaluation.report.cells import DASH
+from mtf_imaging.evaluation.report.tables import DASH
+from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.kinds.objects.description import ObjectDescription
+from mtf_imaging.kinds.objects.output import write_object_scores
 from mtf_imaging.kinds.objects.report import page as object_page
 from mtf_imaging.kinds.objects.report.layers import make_object_layers
 from mtf_imaging.kinds.objects.scoring.coco import MEASURES
 from mtf_imaging.kinds.objects.scoring.scores import score_images
-from mtf_imaging.kinds.objects.write import write_object_scores
 from tests.evaluation import test_report_browser
 from tests.evaluation.html_tree import parse
 from tests.evaluation.test_report import rows_of
@@ -44,7 +45,7 @@ def write(folder, scenes=SCENES, masks=True, progress=False):
         )
         for n in object_page.pictured(scores)
     }
-    write_object_scores(folder, scores, layers, THREE, progress)
+    write_object_scores(folder, scores, layers, THREE, progress, Provenance())
     return folder
 
 

@@ -17,10 +17,8 @@ from mtf_imaging.data.augmentation.draws import Draws
 from mtf_imaging.data.pixels.crop_axis import crop_axis, scaled_length
 from mtf_imaging.data.pixels.crops import bilinear, nearest
 from mtf_imaging.errors import ConfigError, DataError
-from mtf_imaging.kinds.photos.augmentation import PhotoAugmentation
-from mtf_imaging.kinds.photos.data_set import Photos
+from mtf_imaging.kinds.photos.data_set import CropReader, PhotoAugmentation, Photos
 from mtf_imaging.kinds.photos.description import PhotoDescription, palette_color
-from mtf_imaging.kinds.photos.reading.crop_reader import CropReader
 from mtf_imaging.kinds.photos.reading.folders import Photo
 from mtf_imaging.training.data_set import data_batches, data_sizes
 

@@ -8,19 +8,25 @@ import tensorflow as tf
 from PIL import Image
 
 from mtf_imaging.data.pixels.scaling import MEAN
+from mtf_imaging.data.sampling.grid import PHOTO_AXES
 from mtf_imaging.errors import ConfigError, DataError, ShapeError
-from mtf_imaging.kinds.batches import batches
 from mtf_imaging.kinds.photos.description import PhotoDescription
-from mtf_imaging.kinds.photos.held_out import HeldOutPhotos
-from mtf_imaging.kinds.photos.infer import AXES, most_probable, padded_sizes, predict_photo, predict_photos, scaled_size
+from mtf_imaging.kinds.photos.infer import PhotoInference, most_probable, predict_photos, scaled_size
 from mtf_imaging.kinds.photos.pictures import comparison, difference, overlay
 from mtf_imaging.kinds.photos.reading.label_images import write_label_image
 from mtf_imaging.kinds.photos.resize import resize_bilinear
 from mtf_imaging.kinds.photos.scoring.confusion import Confusion, confusion
+from mtf_imaging.kinds.photos.training import HeldOutPhotos
+from mtf_imaging.kinds.steps import batch_network, batches
 from mtf_imaging.settings.values import check_flips, check_scales
 
 TWO = PhotoDescription(("dark", "bright"), ((0, 0, 0), (250, 200, 0)))
 CROP, MULTIPLE = (8, 10), 4
+
+
+def predict_photo(photo, network, scales=(1.0,), flips=()):
+    own = PhotoInference(TWO, CROP, MULTIPLE, scales, flips)
+    return predict_photos([photo], batch_network(network), own)[0]
 
 
 def photo_of(height, width, seed=0):
@@ -50,7 +56,7 @@ def test_the_network_sees_a_padded_photo_and_the_result_has_the_size_of_the_phot
         return brightness(image)
 
     photo = photo_of(*size)
-    probabilities = predict_photo(photo, network, TWO, CROP, MULTIPLE)
+    probabilities = predict_photo(photo, network)
     (image,) = images
     assert (image.shape, image.dtype) == ((*padded, 3), np.float32)
     np.testing.assert_allclose(image[: size[0], : size[1]], photo / 127.5 - 1, atol=1e-6)
@@ -62,10 +68,10 @@ def test_the_network_sees_a_padded_photo_and_the_result_has_the_size_of_the_phot
 
 def test_flips_are_flips_of_the_photo_and_not_of_its_padding():
     photo = photo_of(5, 7)
-    result = predict_photo(photo, position, TWO, CROP, MULTIPLE, flips=("width",))
+    result = predict_photo(photo, position, flips=("width",))
     np.testing.assert_allclose(result[..., 1], 3.0)  # the mean of column n and column 6 - n
-    kept = predict_photo(photo, position, TWO, CROP, MULTIPLE, flips=("height",))
-    np.testing.assert_array_equal(kept, predict_photo(photo, position, TWO, CROP, MULTIPLE))
+    kept = predict_photo(photo, position, flips=("height",))
+    np.testing.assert_array_equal(kept, predict_photo(photo, position))
 
 
 def test_a_network_of_single_pixels_does_not_change_with_flips():
@@ -75,9 +81,9 @@ def test_a_network_of_single_pixels_does_not_change_with_flips():
         calls.append(image)
         return brightness(image)
 
-    flipped = predict_photo(photo, network, TWO, CROP, MULTIPLE, flips=("height", "width"))
+    flipped = predict_photo(photo, network, flips=("height", "width"))
     assert len(calls) == 4
-    np.testing.assert_allclose(flipped, predict_photo(photo, brightness, TWO, CROP, MULTIPLE), atol=1e-6)
+    np.testing.assert_allclose(flipped, predict_photo(photo, brightness), atol=1e-6)
 
 
 def test_scales_are_averaged_at_the_size_of_the_photo():
@@ -87,7 +93,7 @@ def test_scales_are_averaged_at_the_size_of_the_photo():
         sizes.append(image.shape[:2])
         return brightness(image)
 
-    result = predict_photo(photo, network, TWO, CROP, MULTIPLE, scales=(0.5, 1.0, 2.0))
+    result = predict_photo(photo, network, scales=(0.5, 1.0, 2.0))
     assert sizes == [(8, 10), (8, 10), (12, 20)]
     expected = []
     for size in ((3, 4), (6, 9), (12, 18)):
@@ -108,7 +114,7 @@ def test_resizing_equals_tensorflow(size):
 def test_the_result_of_the_network_is_not_modified():
     result = brightness(np.zeros((8, 10, 3), np.float32)).astype(np.float32)
     result.flags.writeable = False  # like the arrays of TensorFlow
-    predict_photo(photo_of(8, 10), lambda image: result, TWO, CROP, MULTIPLE, (1.0, 1), ("width",))
+    predict_photo(photo_of(8, 10), lambda image: result, (1.0, 1), ("width",))
     np.testing.assert_array_equal(result, brightness(np.zeros((8, 10, 3), np.float32)))
 
 
@@ -116,16 +122,16 @@ def test_half_precision_is_averaged_in_float32():
     def network(image):
         return brightness(image).astype(np.float16)
 
-    assert predict_photo(photo_of(5, 7), network, TWO, CROP, MULTIPLE).dtype == np.float32
-    both = predict_photo(photo_of(5, 7), network, TWO, CROP, MULTIPLE, (1.0, 0.5), ("width",))
+    assert predict_photo(photo_of(5, 7), network).dtype == np.float32
+    both = predict_photo(photo_of(5, 7), network, (1.0, 0.5), ("width",))
     assert both.dtype == np.float32
 
 
 def test_wrong_results_of_the_network_are_refused():
     with pytest.raises(ShapeError, match=r"shape \(8, 10, 3\) for an image of 8 x 10 pixels; 2 classes need"):
-        predict_photo(photo_of(5, 7), lambda image: image, TWO, CROP, MULTIPLE)
+        predict_photo(photo_of(5, 7), lambda image: image)
     with pytest.raises(DataError, match=r"the network returned NaN or infinity\. Fix: lower the learning rate"):
-        predict_photo(photo_of(5, 7), lambda image: np.nan * brightness(image), TWO, CROP, MULTIPLE)
+        predict_photo(photo_of(5, 7), lambda image: np.nan * brightness(image))
 
 
 @pytest.mark.parametrize("scales", [(), (0,), (1.0, -0.5), (True,), "1", (float("nan"),), (float("inf"),)])
@@ -138,9 +144,9 @@ def test_wrong_scales_are_refused(scales):
 def test_scales_and_flips_are_tuples():
     assert check_scales([0.5, 1]) == (0.5, 1.0)
     assert check_scales(2) == (2.0,)
-    assert check_flips(["width"], axis_names=AXES) == ("width",)
+    assert check_flips(["width"], axis_names=PHOTO_AXES) == ("width",)
     with pytest.raises(ConfigError) as error:
-        check_flips(("x",), axis_names=AXES)
+        check_flips(("x",), axis_names=PHOTO_AXES)
     assert str(error.value) == (
         "flips = ('x',): 'x' is not an axis. Fix: list each of height, width at most once, as in ('height', 'width')."
     )
@@ -293,17 +299,18 @@ def test_a_comparison_shows_four_pictures_of_limited_size():
 def test_photos_of_a_batch_get_what_they_get_one_by_one(scales, flips):
     """The photos differ in size, but not the images that the network sees."""
     photos, shapes = [photo_of(5, 7), photo_of(4, 8), photo_of(5, 6)], []
-    assert len({padded_sizes(photo.shape[:2], CROP, MULTIPLE, scales) for photo in photos}) == 1
+    own = PhotoInference(TWO, CROP, MULTIPLE, scales, flips)
+    assert len({own.padded_sizes(photo.shape[:2]) for photo in photos}) == 1
 
     def network(images):
         shapes.append(images.shape)
         return [brightness(image) for image in images]
 
-    together = predict_photos(photos, network, TWO, CROP, MULTIPLE, scales, flips)
+    together = predict_photos(photos, network, own)
     assert len(shapes) == len(scales) * 2 ** len(flips)
     assert {shape[0] for shape in shapes} == {3}
     for found, photo in zip(together, photos, strict=True):
-        np.testing.assert_array_equal(found, predict_photo(photo, brightness, TWO, CROP, MULTIPLE, scales, flips))
+        np.testing.assert_array_equal(found, predict_photo(photo, brightness, scales, flips))
 
 
 def test_errors_name_the_photo_of_a_batch():
@@ -311,7 +318,7 @@ def test_errors_name_the_photo_of_a_batch():
         return [brightness(images[0]), np.nan * brightness(images[1])]
 
     with pytest.raises(DataError, match=r"^b\.jpg: the network returned NaN or infinity\. Fix: lower"):
-        predict_photos([photo_of(5, 7)] * 2, network, TWO, CROP, MULTIPLE, files=["a.jpg", "b.jpg"])
+        predict_photos([photo_of(5, 7)] * 2, network, PhotoInference(TWO, CROP, MULTIPLE), ["a.jpg", "b.jpg"])
 
 
 def test_batches_have_images_of_one_size():

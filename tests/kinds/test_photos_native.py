@@ -7,7 +7,7 @@ import pytest
 
 from mtf_imaging.errors import ShapeError
 from mtf_imaging.kinds.photos.description import VOC
-from mtf_imaging.kinds.photos.reading.native import pad_photo, padded_size
+from mtf_imaging.kinds.photos.resize import pad_photo, padded_size
 
 
 def test_small_photos_have_the_size_of_the_crop():

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mtf_imaging.evaluation.report.cells import DASH
+from mtf_imaging.evaluation.report.tables import DASH
+from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.kinds.photos.description import PhotoDescription
 from mtf_imaging.kinds.photos.report.layers import WorstPhotos, make_layers
-from mtf_imaging.kinds.photos.report.page import photo_report_html
-from mtf_imaging.kinds.photos.report.pictures import class_ious
+from mtf_imaging.kinds.photos.report.page import class_ious, photo_report_html
 from mtf_imaging.kinds.photos.report.tables import class_columns
+from mtf_imaging.kinds.photos.scoring.folder import write_photo_scores
 from mtf_imaging.kinds.photos.scoring.scores import score_photo
-from mtf_imaging.kinds.photos.write import write_photo_scores
 from tests.evaluation import test_report_browser
 from tests.evaluation.html_tree import parse
 from tests.evaluation.test_report import rows_of
@@ -60,7 +60,7 @@ def score_all(limit):
 @pytest.fixture(scope="module")
 def scored(tmp_path_factory):
     folder = tmp_path_factory.mktemp("photos")
-    write_photo_scores(folder, *score_all(3), FOUR, progress=False)
+    write_photo_scores(folder, *score_all(3), FOUR, False, Provenance())
     return folder
 
 
@@ -248,7 +248,7 @@ def test_names_are_escaped(scored):
 
 
 def test_the_same_scores_give_the_same_bytes(scored, tmp_path, capsys):
-    write_photo_scores(tmp_path, *score_all(3), FOUR)
+    write_photo_scores(tmp_path, *score_all(3), FOUR, True, Provenance())
     for name in ("report.html", "metrics.json", "metrics.csv"):
         assert (tmp_path / name).read_bytes() == (scored / name).read_bytes()
     assert "traffic sign" in capsys.readouterr().out

@@ -266,14 +266,14 @@ MUTANTS = [
         ("count = min(scaled, size)", "count = size"),
     ),
     *mutants(
-        "mtf_imaging/kinds/photos/augmentation.py",
+        "mtf_imaging/kinds/photos/data_set.py",
         "tests/kinds/test_photos_batches.py evenly or flips",
         ("self.scale_step + 1e-6) + 1", "self.scale_step + 1e-6)"),
         ('draws.chance("flip", 0.5 if self.flip else 0.0)', 'draws.chance("flip", 0.0 if self.flip else 0.5)'),
         ('draws.uniform("scale") * len(scales)', 'draws.uniform("scale") * (len(scales) - 1)'),
     ),
     *mutants(
-        "mtf_imaging/kinds/photos/reading/native.py",
+        "mtf_imaging/kinds/photos/resize.py",
         "tests/kinds/test_photos_native.py tests/test_doctests.py native or padding or padded or crop",
         ("-(-length // multiple) * multiple", "length // multiple * multiple"),
         ("padded[:] = description.padding", "padded[:] = 0"),
@@ -290,7 +290,7 @@ MUTANTS = [
         ("runs[-2] if len(runs) > 2 else 0", "runs[-2] if len(runs) > 1 else 0"),
     ),
     *mutants(
-        "mtf_imaging/kinds/objects/reading/interpolation.py",
+        "mtf_imaging/kinds/objects/reading/masks.py",
         "tests/kinds/test_objects_masks.py",
         ("np.minimum(before + 1, length - 1)", "np.minimum(before, length - 1)"),
         ("inside = np.clip(positions, 0, length - 1)", "inside = np.clip(positions, 0, length)"),

@@ -16,7 +16,7 @@ SUMMARY = "segments a volume, a photo or a folder of them, or detects objects in
 EXAMPLE = "mtf-imaging predict --model_dir run --input volume-3.nii.gz --output segmentation-3.nii.gz"
 SETTINGS = (PredictSettings,)
 WITHOUT = ("micro_batches",)
-IDLE = {"batch_size": "predict computes one image at a time."}
+IDLE = {"batch_size": "predict has --eval_batch_size."}
 NOTES = (
     "If some predictions of a folder exist, those that the same network made with the same settings are kept, and the "
     "others are made; predictions.jsonl in the folder records them. Other files are replaced only with --overwrite.",
@@ -36,7 +36,7 @@ def run(values: flags.FlagValues) -> str:
     from mtf_imaging.kinds.all_kinds import open_subject
     from mtf_imaging.kinds.inference import Inference
 
-    subject = open_subject(saved, Inference.of(given))
+    subject = open_subject(saved, Inference.of(given), values.input)
     planned = subject.plan_predictions(values.input, values.output, values.overwrite)
     import_tensorflow()
     from mtf_imaging.cli.config.training_settings import bound_settings

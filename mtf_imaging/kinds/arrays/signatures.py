@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from mtf_imaging.evaluation.export.networks import TrainedNetworks, average_networks
 from mtf_imaging.evaluation.export.signature import ExportedKind, Field, Signature, grid_name, with_default
+from mtf_imaging.kinds.arrays.images import IDLE
 from mtf_imaging.kinds.export import ExportedRun
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.network.averages import several_parts
@@ -58,7 +59,7 @@ class ArraySignatures(ExportedKind):
         return ["The network was trained on a custom data set. Prepare images as this data set does."]
 
 
-def _named(result: Any) -> dict[str, Any]:
+def _named(result: object) -> dict[str, Any]:
     return dict(result) if isinstance(result, Mapping) else {PREDICTION: result}
 
 
@@ -69,10 +70,7 @@ def _dtype(dtype: tf.DType) -> tf.DType:
 
 def exported(run: ExportedRun, facts: Facts) -> tuple[TrainedNetworks, ArraySignatures]:
     """Builds the networks of a run, with their signatures; see `Kind.export`."""
-    run.check_no_flips()
-    run.check_no_spacing()
-    run.check_no_window()
-    run.check_no_cleanup()
+    run.check_idle(IDLE)
     sizes = run.sizes(facts)
     networks = run.networks(sizes, None)
     return networks, ArraySignatures(networks, sizes)

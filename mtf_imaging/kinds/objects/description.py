@@ -47,7 +47,7 @@ class ObjectDescription(Scaled):
         return {"categories": [list(category) for category in self.categories], "scaling": self.scaling}
 
 
-def object_description_from_fields(fields: Any, where: str) -> ObjectDescription:
+def object_description_from_fields(fields: object, where: str) -> ObjectDescription:
     """Creates a description from JSON values.
 
     Args:
@@ -75,7 +75,7 @@ def category_differences(own: ObjectDescription, expected: ObjectDescription) ->
     )
 
 
-def _fault_of_categories(categories: Any) -> str | None:
+def _fault_of_categories(categories: object) -> str | None:
     if not isinstance(categories, tuple) or not categories:
         return f"categories {categories!r}: at least one category is needed. Fix: write {_EXAMPLE}."
     for category in categories:
@@ -90,10 +90,10 @@ def _fault_of_categories(categories: Any) -> str | None:
     return None
 
 
-def _is_name(value: Any) -> bool:
+def _is_name(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip()) and is_text(value)
 
 
-def is_integer(value: Any) -> bool:
+def is_integer(value: object) -> bool:
     """Returns whether a JSON value is an integer of 64 bits."""
     return isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63

@@ -1,6 +1,7 @@
 """Detects objects in an image at its own size."""
 
 import itertools
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,34 +11,42 @@ import numpy as np
 from mtf_imaging.data.pixels.exif_orientation import Orientation
 from mtf_imaging.data.sampling.grid import PHOTO_AXES
 from mtf_imaging.errors import DataError, ShapeError
-from mtf_imaging.kinds.batches import BatchNetwork, named
 from mtf_imaging.kinds.objects.description import ObjectDescription
 from mtf_imaging.kinds.objects.merging import Candidates, merge
+from mtf_imaging.kinds.objects.reading.annotations import ObjectImage
+from mtf_imaging.kinds.objects.reading.images import ReadImage, read_image, stored_detections
 from mtf_imaging.kinds.objects.reading.masks import encode_mask, paste_mask
 from mtf_imaging.kinds.objects.reading.native import fit
 from mtf_imaging.kinds.objects.scoring.detections import BOX_DIGITS, SCORE_DIGITS, Detections
+from mtf_imaging.kinds.steps import BatchNetwork, Steps, batch_network, named
+from mtf_imaging.network.network import Prediction
 
-# Maps an image, float32 [height, width, 3] after scaling, to the arrays "boxes", "scores", "classes" and maybe "masks".
-Network = Callable[[np.ndarray], Any]
 NMS_THRESHOLD = 0.5  # the same as in Detectron2 and this package's tasks
 _FIX = "Fix: return a dict from predict, as ObjectDetection does."
 
 
-def predict_objects(
-    pixels: np.ndarray, network: Network, description: ObjectDescription, size: tuple[int, int], **options: Any
-) -> Detections:
-    """Returns the detections in an image, on its own grid; see `predict_batch`.
+def detection_steps(
+    network: Callable[[np.ndarray], Prediction],
+    description: ObjectDescription,
+    size: tuple[int, int],
+    batch_size: int = 1,
+    **options: Any,
+) -> Steps[ObjectImage, ReadImage, Detections]:
+    """Returns the steps from an image to the detections in it, in stored pixel coordinates.
 
     Args:
-      pixels: uint8 `[height, width, 3]`.
       network: a function of one image.
       description, size, **options: the same as in `predict_batch`.
+      batch_size: the maximum number of images that are computed together.
     """
+    predict = batch_network(network)
 
-    def run(images: np.ndarray) -> list:
-        return [network(images[0])]
+    def infer(images: Sequence[ObjectImage], read: Sequence[ReadImage]) -> list[Detections]:
+        files = [image.image for image in images]
+        detections = predict_batch([one.pixels for one in read], predict, description, size, **options, files=files)
+        return [stored_detections(own, one.upright) for own, one in zip(detections, read, strict=True)]
 
-    return predict_batch([pixels], run, description, size, **options)[0]
+    return Steps(operator.attrgetter("image"), read_image, infer, batch_size)
 
 
 def predict_batch(
@@ -136,7 +145,7 @@ def _on_grid(candidates: Candidates, height: int, width: int) -> Detections:
     return Detections(np.round(boxes, BOX_DIGITS), candidates.scores, candidates.classes, masks)
 
 
-def _checked(result: Any, num_categories: int) -> dict[str, np.ndarray]:
+def _checked(result: object, num_categories: int) -> dict[str, np.ndarray]:
     """Checks the result of a network and returns its arrays."""
     if not isinstance(result, Mapping) or not {"boxes", "scores", "classes"} <= result.keys():
         names = ", ".join(result) if isinstance(result, Mapping) else type(result).__name__

@@ -5,16 +5,34 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from PIL import Image, ImageDraw, ImageFont
+from PIL import Image, ImageColor, ImageDraw, ImageFont
 
-from mtf_imaging.kinds.objects.colors import category_rgb
+from mtf_imaging.evaluation.report.colors import PALETTE
 from mtf_imaging.kinds.objects.description import ObjectDescription
 from mtf_imaging.kinds.objects.reading.annotations import ObjectImage
 from mtf_imaging.kinds.objects.reading.masks import decode_mask, run_lengths
 from mtf_imaging.kinds.objects.scoring.detections import Detections
 from mtf_imaging.kinds.output import shown_size, side_by_side
 
+
+def category_color(category: int) -> str:
+    """Returns the color of a category, such as "#56b4e9"; colors repeat if there are more categories."""
+    return PALETTE[category % len(PALETTE)]
+
+
+def category_rgb(category: int) -> tuple[int, int, int]:
+    """Returns the red, green and blue values of a category's color.
+
+    >>> category_color(0), category_rgb(0)
+    ('#56b4e9', (86, 180, 233))
+    """
+    red, green, blue = ImageColor.getrgb(category_color(category))[:3]
+    return red, green, blue
+
+
 _OPACITY = 0.45  # opacity of masks
+# What `ImageFont.load_default` returns.
+Font = ImageFont.ImageFont | ImageFont.FreeTypeFont
 _FONT = 12  # font size in pixels, for pictures of up to 640 pixels a side
 _DASH = 4  # dash length in pixels, for the boxes of crowd regions
 SHOWN_SCORE = 0.3  # for pictures of predictions, whose best threshold is unknown
@@ -153,7 +171,7 @@ def _drawn_size(size: tuple[int, ...], max_side: int) -> tuple[int, int]:
 
 
 def _draw_box(
-    canvas: ImageDraw.ImageDraw, one: Drawn, factors: tuple[float, float], right_border: int, width: int, font: Any
+    canvas: ImageDraw.ImageDraw, one: Drawn, factors: tuple[float, float], right_border: int, width: int, font: Font
 ) -> None:
     y0, x0, y1, x1 = (value * factors[axis % 2] for axis, value in enumerate(one.box))
     color = category_rgb(one.category)

@@ -1,21 +1,138 @@
 """A training data set of photos with label images."""
 
 import dataclasses
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 
-from mtf_imaging.data.pixels.batches import check_data_set, crop_batches, draw_crop
-from mtf_imaging.data.pixels.color_jitter import draw_colors
-from mtf_imaging.data.pixels.crop_axis import check_size
-from mtf_imaging.kinds.photos.augmentation import PhotoAugmentation
+from mtf_imaging.data.augmentation.draws import Draws
+from mtf_imaging.data.pixels.batches import check_data_set, check_scales, crop_batches, draw_crop
+from mtf_imaging.data.pixels.color_jitter import UNCHANGED, Colors, check_colors, draw_colors, jitter_colors
+from mtf_imaging.data.pixels.crop_axis import check_size, crop_axis
+from mtf_imaging.data.pixels.crops import bilinear, nearest, pad_to
+from mtf_imaging.data.pixels.photo_files import photo_size
+from mtf_imaging.errors import MtfImagingError
 from mtf_imaging.kinds.photos.description import PhotoDescription
-from mtf_imaging.kinds.photos.reading.crop_reader import CropReader
 from mtf_imaging.kinds.photos.reading.folders import Photo, find_photos, photo_description
 from mtf_imaging.kinds.photos.reading.label_counts import count_labels
+from mtf_imaging.kinds.photos.reading.label_images import read_labeled_photo
+
+
+class CropReader:
+    """Reads crops of photos, padded to one size.
+
+    An unreadable photo results in a crop of padding, and its error is stored.
+
+    Args:
+      photos: the photos.
+      description: the classes and the scaling.
+      size: height and width of the crops.
+
+    Attributes:
+      photos: the photos.
+      errors: {sample number: error} of unreadable photos.
+    """
+
+    def __init__(self, photos: Sequence[Photo], description: PhotoDescription, size: tuple[int, int]):
+        self.photos = photos
+        self.errors: dict[int, MtfImagingError] = {}
+        self._description, self._size = description, size
+
+    def crop(self, sample, at, scale, places, colors: Colors = UNCHANGED) -> tuple:
+        """Returns the crop of a sample.
+
+        Args:
+          sample: Tensor[] int64, the sample number.
+          at: Tensor[] int64, the index of the photo.
+          scale: Tensor[] float32, the factor of the height and width.
+          places: Tensor[2] float32 in 0..1, the position of the crop.
+          colors: the color changes.
+
+        Returns:
+          The image, Tensor[height, width, 3] float32, and the labels, Tensor[height, width] int32.
+        """
+        types = [tf.uint8, tf.uint8, tf.float32, tf.float32]
+        pixels, labels, rows, columns = tf.numpy_function(self._read, [sample, at, scale, places], types)
+        pixels.set_shape([None, None, 3])
+        labels.set_shape([None, None])
+        rows.set_shape([None])
+        columns.set_shape([None])
+        image = self._description.scale(jitter_colors(bilinear(pixels, rows, columns), colors))
+        labels = nearest(labels, rows, columns)
+        padded = pad_to(image, self._size, 0.0), pad_to(labels, self._size, self._description.ignore_label)
+        return padded[0], tf.cast(padded[1], tf.int32)
+
+    def _read(self, sample: int, at: int, scale: float, places: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Returns the region that a crop needs, its labels, and the centers of the crop's rows and columns."""
+        photo = self.photos[at]
+        try:
+            height, width = photo_size(photo.image)
+            rows = crop_axis(height, float(scale), self._size[0], float(places[0]))
+            columns = crop_axis(width, float(scale), self._size[1], float(places[1]))
+            pixels, labels = read_labeled_photo(photo, self._description, (rows.region, columns.region))
+        except MtfImagingError as error:
+            # The consumer raises the error. If this function did, TensorFlow would log a traceback and replace it.
+            self.errors[int(sample)] = error
+            half = np.full(1, 0.5, np.float32)
+            return np.zeros((1, 1, 3), np.uint8), np.zeros((1, 1), np.uint8), half, half
+        return pixels, labels, rows.centers, columns.centers
+
+
+@dataclass(frozen=True)
+class PhotoAugmentation:
+    """Scales and flips photos and their labels, and changes colors.
+
+    The random numbers depend only on the run's seed and the sample number.
+
+    Attributes:
+      min_scale, max_scale: bounds of the factor that multiplies the height and width of a photo.
+      scale_step: difference between possible factors, which include both bounds; 0 for any factor between the
+        bounds.
+      flip: whether to mirror left and right with probability 1/2.
+      brightness, contrast, saturation: the largest random color changes; a factor is drawn from 1 - x to 1 + x,
+        and 0 changes nothing. torchvision's `RandomPhotometricDistort`, which follows SSD, uses 0.125, 0.5 and 0.5
+        in half of the samples.
+      hue: the largest random hue change, as a fraction of the color circle; `RandomPhotometricDistort` uses 0.05.
+    """
+
+    min_scale: float = 0.5
+    max_scale: float = 2.0
+    scale_step: float = 0.25
+    flip: bool = True
+    brightness: float = 0.0
+    contrast: float = 0.0
+    saturation: float = 0.0
+    hue: float = 0.0
+
+    def __post_init__(self):
+        check_scales(self, min_scale=0.01, max_scale=0.01, scale_step=0.0)
+        check_colors(self)
+
+    @property
+    def scales(self) -> tuple[float, ...] | None:
+        """The possible factors; None for any factor between the bounds."""
+        if self.min_scale == self.max_scale:
+            return (self.min_scale,)
+        if not self.scale_step:
+            return None
+        count = math.floor((self.max_scale - self.min_scale) / self.scale_step + 1e-6) + 1
+        return tuple(np.linspace(self.min_scale, self.max_scale, max(2, count)).tolist())
+
+    def draw_scale(self, draws: Draws):
+        """Returns the factor of a sample, Tensor[] float32."""
+        scales = self.scales
+        if scales is None:
+            return draws.uniform("scale", self.min_scale, self.max_scale)
+        number = tf.cast(draws.uniform("scale") * len(scales), tf.int32)
+        return tf.constant(scales, tf.float32)[tf.minimum(number, len(scales) - 1)]
+
+    def draw_flip(self, draws: Draws):
+        """Returns whether to mirror a sample, Tensor[] bool."""
+        return draws.chance("flip", 0.5 if self.flip else 0.0)
 
 
 @dataclass(frozen=True)

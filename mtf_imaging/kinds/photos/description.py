@@ -88,7 +88,7 @@ class PhotoDescription(Scaled):
         }
 
 
-def photo_description_from_fields(fields: Any, where: str) -> PhotoDescription:
+def photo_description_from_fields(fields: object, where: str) -> PhotoDescription:
     """Creates a description from JSON values.
 
     Args:
@@ -127,14 +127,14 @@ def photo_description_from_fields(fields: Any, where: str) -> PhotoDescription:
         raise DataError(f"{where}: {error}") from error
 
 
-def _tuples(rows: Any) -> Any:
+def _tuples(rows: object) -> object:
     """Converts lists in a list to tuples; returns other values unchanged."""
     if not isinstance(rows, list):
         return rows
     return tuple(tuple(row) if isinstance(row, list) else row for row in rows)
 
 
-def _is_byte(value: Any) -> bool:
+def _is_byte(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < NUM_VALUES
 
 
@@ -156,7 +156,7 @@ def _fault_of_classes(classes: Sequence) -> str | None:
     return None
 
 
-def _fault_of_colors(classes: Sequence[str], colors: Any) -> str | None:
+def _fault_of_colors(classes: Sequence[str], colors: object) -> str | None:
     if not isinstance(colors, tuple) or len(colors) != len(classes):
         count = len(colors) if isinstance(colors, tuple) else repr(colors)
         return f"there are {len(classes)} classes, but the colors are {count}. Fix: give a color for each class."
@@ -170,7 +170,7 @@ def _fault_of_colors(classes: Sequence[str], colors: Any) -> str | None:
     return None
 
 
-def _fault_of_ignore_label(ignore_label: Any, num_classes: int) -> str | None:
+def _fault_of_ignore_label(ignore_label: object, num_classes: int) -> str | None:
     if not _is_byte(ignore_label):
         return f"ignore_label {ignore_label!r} is not an integer in 0..255. Fix: use 255."
     if ignore_label < num_classes:
@@ -178,7 +178,7 @@ def _fault_of_ignore_label(ignore_label: Any, num_classes: int) -> str | None:
     return None
 
 
-def _fault_of_values(values: Any, ignore_label: int, num_classes: int) -> str | None:
+def _fault_of_values(values: object, ignore_label: int, num_classes: int) -> str | None:
     if not isinstance(values, tuple):
         return f"values {values!r} is not a list. Fix: write pairs of a value and a label, such as [[7, 0], [8, 1]]."
     for pair in values:

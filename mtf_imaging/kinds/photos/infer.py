@@ -1,60 +1,96 @@
 """Predicts the probabilities of a whole photo at its own size, averaged over scales and flips."""
 
+import dataclasses
 import itertools
+import operator
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
+from mtf_imaging.data.pixels.photo_files import photo_size
+from mtf_imaging.data.sampling.grid import PHOTO_AXES
 from mtf_imaging.errors import DataError, ShapeError
-from mtf_imaging.kinds.batches import BatchNetwork, named
 from mtf_imaging.kinds.photos.description import PhotoDescription
-from mtf_imaging.kinds.photos.reading.native import pad_photo, padded_size
-from mtf_imaging.kinds.photos.resize import resize_bilinear
+from mtf_imaging.kinds.photos.reading.folders import Photo
+from mtf_imaging.kinds.photos.resize import pad_photo, padded_size, resize_bilinear
+from mtf_imaging.kinds.steps import BatchNetwork, Steps, batch_network, named
+from mtf_imaging.network.network import Prediction
 
-AXES = ("height", "width")  # the names of the axes that can be flipped
-Network = Callable[[np.ndarray], np.ndarray]
 _MULTIPLE = 64  # pixels
 
 
-def prediction_multiple(task: Any) -> int:
+def prediction_multiple(task: object) -> int:
     """Returns the number to whose multiples photos larger than the training crops are padded, in pixels."""
     return getattr(task, "multiple", _MULTIPLE)
 
 
-def predict_photo(
-    photo: np.ndarray,
-    network: Network,
-    description: PhotoDescription,
-    crop: tuple[int, int],
-    multiple: int,
-    scales: Sequence[float] = (1.0,),
-    flips: Sequence[str] = (),
-) -> np.ndarray:
-    """Returns the probabilities of the classes for each pixel of a photo; see `predict_photos`.
+class ReadPhoto(NamedTuple):
+    """A photo in memory.
 
-    Args:
-      photo: uint8 `[height, width, 3]`.
-      network: a function of one image.
-      description, crop, multiple, scales, flips: the same as in `predict_photos`.
+    Attributes:
+      pixels: uint8 `[height, width, 3]`.
+      reference: classes and the ignore label, `[height, width]`; None without labels.
     """
 
-    def run(images: np.ndarray) -> list[np.ndarray]:
-        return [network(images[0])]
+    pixels: np.ndarray
+    reference: np.ndarray | None = None
 
-    return predict_photos([photo], run, description, crop, multiple, scales, flips)[0]
+
+@dataclasses.dataclass(frozen=True)
+class PhotoInference:
+    """How the classes of pixels are predicted.
+
+    Attributes:
+      description: the classes, the scaling of pixel values, and the value of padding.
+      crop: height and width of the training crops, the smallest network input.
+      multiple: a larger photo is padded to a multiple of this number.
+      scales: factors of the photo's size, over which probabilities are averaged.
+      flips: names of `PHOTO_AXES`, over whose combinations probabilities are averaged.
+    """
+
+    description: PhotoDescription
+    crop: tuple[int, int]
+    multiple: int
+    scales: Sequence[float] = (1.0,)
+    flips: Sequence[str] = ()
+
+    def padded_sizes(self, size: tuple[int, int]) -> tuple[tuple[int, int], ...]:
+        """Returns the network input size of a photo at each scale."""
+        scaled = (scaled_size(size, scale) for scale in self.scales)
+        return tuple(padded_size(*own, self.crop, self.multiple) for own in scaled)
+
+    def steps(
+        self,
+        network: Callable[[np.ndarray], Prediction],
+        read: Callable[[Photo], ReadPhoto],
+        batch_size: int = 1,
+    ) -> Steps[Photo, ReadPhoto, np.ndarray]:
+        """Returns the steps from a photo to the class of each pixel, uint8 `[height, width]`.
+
+        Args:
+          network: a function of one image.
+          read: reads a photo.
+          batch_size: the maximum number of photos that are computed together.
+        """
+        predict = batch_network(network)
+
+        def infer(photos: Sequence[Photo], read: Sequence[ReadPhoto]) -> list[np.ndarray]:
+            files = [photo.image for photo in photos]
+            return [most_probable(own) for own in predict_photos([one.pixels for one in read], predict, self, files)]
+
+        return Steps(
+            operator.attrgetter("image"),
+            read,
+            infer,
+            batch_size,
+            lambda photo: self.padded_sizes(photo_size(photo.image)),
+        )
 
 
 def predict_photos(
-    photos: Sequence[np.ndarray],
-    network: BatchNetwork,
-    description: PhotoDescription,
-    crop: tuple[int, int],
-    multiple: int,
-    scales: Sequence[float] = (1.0,),
-    flips: Sequence[str] = (),
-    files: Sequence[Path] = (),
+    photos: Sequence[np.ndarray], network: BatchNetwork, own: PhotoInference, files: Sequence[Path] = ()
 ) -> list[np.ndarray]:
     """Returns the probabilities of the classes for each pixel of each photo.
 
@@ -66,11 +102,7 @@ def predict_photos(
       photos: uint8 `[height, width, 3]`, with the same `padded_sizes`.
       network: a function that maps images, float32 `[photos, height, width, 3]` after scaling, to probabilities
         `[height, width, classes]` for each of them. The images have one of the `padded_sizes`.
-      description: the classes, the scaling of pixel values, and the value of padding.
-      crop: height and width of the training crops, the smallest network input.
-      multiple: a larger photo is padded to a multiple of this number.
-      scales: factors of the photo's size.
-      flips: names of `AXES`.
+      own: how the classes are predicted.
       files: the files of the photos, for messages.
 
     Returns:
@@ -80,13 +112,11 @@ def predict_photos(
       ShapeError: the network returns an array of the wrong shape.
       DataError: the network returns NaN or infinity.
     """
-    if not scales:
-        raise ValueError("scales is empty")
-    axes = [AXES.index(name) for name in flips]
+    description, axes = own.description, [PHOTO_AXES.index(name) for name in own.flips]
     subsets = [subset for number in range(len(axes) + 1) for subset in itertools.combinations(axes, number)]
 
     def predict(images: Sequence[np.ndarray]) -> list[np.ndarray]:
-        (padded,) = {padded_size(*image.shape[:2], crop, multiple) for image in images}
+        (padded,) = {padded_size(*image.shape[:2], own.crop, own.multiple) for image in images}
         with named(files, 0):
             results = network(np.stack([description.scale(pad_photo(image, padded, description)) for image in images]))
         expected = (*padded, len(description.classes))
@@ -97,36 +127,29 @@ def predict_photos(
                     f"{padded[0]} x {padded[1]} pixels; {len(description.classes)} classes need the shape {expected}. "
                     "Fix: return one probability per class for every pixel."
                 )
-        return [own[: image.shape[0], : image.shape[1]] for own, image in zip(results, images, strict=True)]
+        return [one[: image.shape[0], : image.shape[1]] for one, image in zip(results, images, strict=True)]
 
     totals: list[np.ndarray] = []
-    for scale in scales:
+    for scale in own.scales:
         resized = [
             resize_bilinear(photo, scaled_size(photo.shape[:2], scale)) if scale != 1 else photo for photo in photos
         ]
         averaged = predict(resized) if len(subsets) == 1 else []  # without a copy
         for subset in subsets if len(subsets) > 1 else ():
             results = predict([np.flip(image, subset) for image in resized])
-            _add(averaged, [np.flip(own, subset) for own in results])
+            _add(averaged, [np.flip(one, subset) for one in results])
             del results  # before the next run allocates its own
         if len(subsets) > 1:
-            for own in averaged:
-                own /= len(subsets)
-        _add(totals, [resize_bilinear(own, photo.shape[:2]) for own, photo in zip(averaged, photos, strict=True)])
+            for total in averaged:
+                total /= len(subsets)
+        _add(totals, [resize_bilinear(one, photo.shape[:2]) for one, photo in zip(averaged, photos, strict=True)])
         del averaged
-    for at, own in enumerate(totals):
-        own /= len(scales)
-        if not np.isfinite(own).all():
+    for at, total in enumerate(totals):
+        total /= len(own.scales)
+        if not np.isfinite(total).all():
             with named(files, at):
                 raise DataError("the network returned NaN or infinity. Fix: lower the learning rate.")
     return totals
-
-
-def padded_sizes(
-    size: tuple[int, int], crop: tuple[int, int], multiple: int, scales: Sequence[float]
-) -> tuple[tuple[int, int], ...]:
-    """Returns the network input size of a photo at each scale."""
-    return tuple(padded_size(*scaled_size(size, scale), crop, multiple) for scale in scales)
 
 
 def _add(totals: list[np.ndarray], results: list[np.ndarray]) -> None:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from mtf_imaging.files.contained import contained
 from mtf_imaging.kinds.output import OVERLAYS, PICTURES, PREDICTIONS, check_kept, goes_to_folder
 from mtf_imaging.kinds.photos.reading.folders import Photo
+from mtf_imaging.kinds.predicted import ResultFiles
 
 
 class Output(NamedTuple):
@@ -20,14 +21,14 @@ class Output(NamedTuple):
     overlay: Path
 
 
-def evaluation_files(photo: Photo, output_dir: Path) -> tuple[Path, Path]:
+def evaluation_files(photo: Photo, output_dir: Path) -> ResultFiles:
     """Returns the label image and the picture that evaluation writes for a photo.
 
     Raises:
       DataError: the name of the photo leads out of the folder.
     """
     name = f"{photo.key}.png"
-    return contained(output_dir, PREDICTIONS, name), contained(output_dir, PICTURES, name)
+    return ResultFiles(contained(output_dir, PREDICTIONS, name), contained(output_dir, PICTURES, name))
 
 
 def output_files(photo: Photo, input_path: Path, output_path: Path) -> Output:

@@ -6,14 +6,14 @@ import tensorflow as tf
 
 from mtf_imaging.data.sampling.grid import PHOTO_AXES
 from mtf_imaging.engine.meshes.portable import divisor, ensure_shape
-from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.export.networks import Network, TrainedNetworks, average_flips, average_networks
 from mtf_imaging.evaluation.export.signature import ExportedKind, Field, Signature, checked, grid_name, with_default
 from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.kinds.export import ExportedRun
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.photos.description import PhotoDescription, photo_description_from_fields
-from mtf_imaging.settings.values import ONE_SCALE, check_flips
+from mtf_imaging.kinds.photos.images import IDLE
+from mtf_imaging.settings.values import check_flips
 
 Size = tuple[int, ...]  # height and width
 
@@ -98,16 +98,8 @@ class PhotoSignatures(ExportedKind):
 
 def exported(run: ExportedRun, facts: Facts) -> tuple[TrainedNetworks, PhotoSignatures]:
     """Builds the networks of a run, with their signatures; see `Kind.export`."""
-    if run.own.scales != ONE_SCALE:
-        raise ConfigError(
-            f"scales = {run.own.scales!r}: an exported model computes photos only at their own size. "
-            "Fix: use scales = (1.0,).",
-            ["scales"],
-        )
+    run.check_idle(IDLE | {"scales": "an exported model computes photos only at their own size"})
     check_flips(run.flips, axis_names=PHOTO_AXES)
-    run.check_no_spacing()
-    run.check_no_window()
-    run.check_no_cleanup()
     description = photo_description_from_fields(facts.description, str(run.runs[0] / FACTS))
     sizes = run.sizes(facts)
     networks = run.networks(sizes, description)

@@ -1,137 +1,123 @@
-"""Segmentation and scoring of the cases in a folder."""
+"""The scoring of a folder of cases."""
 
 import contextlib
+import dataclasses
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from mtf_imaging.data.cases.cases import Case, natural_key
 from mtf_imaging.data.cases.prediction_names import check_evaluated, with_output_format
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.images.cropping import warn_of_cropped_labels
+from mtf_imaging.data.images.sources import ImageSource
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
-from mtf_imaging.data.intensities.window import DEFAULT_WINDOW, Window
 from mtf_imaging.data.reading.open_sources import open_mask
 from mtf_imaging.data.records.conversion import case_geometries
-from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.errors import DataError
-from mtf_imaging.evaluation.case_report.case_picture import write_picture
-from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup
-from mtf_imaging.evaluation.mask_rules.choice import RulesReport
-from mtf_imaging.evaluation.mask_rules.choosing import choose_rules, parallel_run
-from mtf_imaging.evaluation.mask_rules.stored import save_rules
-from mtf_imaging.evaluation.pairs.in_thread import in_thread
+from mtf_imaging.evaluation.case_report.case_picture import picture_pixels
+from mtf_imaging.evaluation.cleanup import AS_FOUND
+from mtf_imaging.evaluation.mask_rules.choice import RulesReport, save_rules
+from mtf_imaging.evaluation.mask_rules.choosing import choose_rules
 from mtf_imaging.evaluation.pairs.pairs import Pair
-from mtf_imaging.evaluation.pairs.score_pairs import score_pairs, write_scores
-from mtf_imaging.evaluation.scoring.case import TOLERANCE_MM, CaseScore, check_tolerance
-from mtf_imaging.evaluation.scoring.compact_labels import read_compact
+from mtf_imaging.evaluation.pairs.rules import Scoring as PairScoring
+from mtf_imaging.evaluation.pairs.running import in_thread, parallel_run
+from mtf_imaging.evaluation.pairs.score_pairs import ScoredPair, score_pairs, write_scores
+from mtf_imaging.evaluation.scoring.case import CaseScore
+from mtf_imaging.evaluation.scoring.compact_labels import CompactLabels, read_compact
 from mtf_imaging.evaluation.scoring.overlap import check_scored, dice_text, label_overlaps
 from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.contained import contained
-from mtf_imaging.files.output_folder import check_outside, writing_to
+from mtf_imaging.files.output_folder import check_outside
 from mtf_imaging.files.provenance.provenance import Provenance
-from mtf_imaging.files.reading import memory_named
 from mtf_imaging.files.run_folder import check_no_run
-from mtf_imaging.kinds.networks import is_alone
-from mtf_imaging.kinds.output import PICTURES, PREDICTIONS, check_kept, check_predictions
-from mtf_imaging.kinds.volumes.segment.images import find_cases_of, open_case
-from mtf_imaging.kinds.volumes.segment.predict import PredictProbabilities, segment_source, write_segmentation
+from mtf_imaging.kinds.output import PICTURES, PREDICTIONS, check_results, write_picture
+from mtf_imaging.kinds.predicted import ResultFiles, Scoring
+from mtf_imaging.kinds.volumes.segment.images import find_cases_of
+from mtf_imaging.kinds.volumes.segment.segmenter import Segmentation, Segmenter
+from mtf_imaging.settings.inference import EvaluateSettings
 
 
-def evaluate(
-    input_dir: str | Path,
-    output_dir: str | Path,
-    sampling: AnySampling,
-    predict_probabilities: PredictProbabilities,
-    window: Window = DEFAULT_WINDOW,
-    num_pictures: int = 3,
-    progress: bool = True,
-    cleanup: Cleanup = AS_FOUND,
-    known: SpacingTable = NO_TABLE,
-    cases: Sequence[Case] | None = None,
-    description: Description = LITS,
-    surface_tolerance: float = TOLERANCE_MM,
-    provenance: Provenance | None = None,
-    store_rules: Path | None = None,
-) -> list[CaseScore]:
-    """Segments and scores the cases of a folder, and writes the results.
+class ReadCase(NamedTuple):
+    """A case to segment.
 
-    Each case is scored at its own resolution while the next one is segmented. The output folder receives
-    `predictions/segmentation-N.nii.gz` or `predictions/segmentation-N.ome.zarr` in the geometry of each volume, and
-    `pictures/case-N.png` for the first cases.
-    After the last case, `metrics.json`, `metrics.csv` and `report.html` are written. Evaluating the same cases again
-    replaces these files.
+    Attributes:
+      source: the image, whose voxels are read later.
+      reference: the labels; None without labels.
+    """
+
+    source: ImageSource
+    reference: CompactLabels | None = None
+
+
+class CaseScoring(Scoring[Case, ReadCase, Segmentation]):
+    """The scoring of a folder of cases. Each case is scored in a thread while the next one is segmented.
 
     Args:
-      input_dir: folder of labeled cases.
-      output_dir: folder to write to, created if missing.
-      sampling: the voxel grid of the network, or its grids.
-      predict_probabilities: the network, image `[x, y, z, channels]` -> probabilities `[x, y, z, classes]`, or one
-          probability per mask if the description has regions.
-      window: for LiTS, (low, high) in HU, as in training; other descriptions contain the intensity schemes.
-      num_pictures: the number of cases that get a picture.
-      progress: whether to show a progress bar and print the tables.
-      cleanup: rules that the predicted labels must obey before they are scored and written.
-      known: voxel sizes of files whose headers lack them.
-      cases: the cases to evaluate, as returned by `cases_to_evaluate`; None evaluates all cases of the input folder.
-      description: the meaning of the labels and of the channels, and the rules of the scores.
-      surface_tolerance: the tolerance of the surface Dice in mm.
-      provenance: the network and the rules of the predictions; None if they are not known.
-      store_rules: the folder for rules that are chosen on these cases; None chooses no rules. If rules are chosen, the
-          predictions and scores are computed without rules.
-
-    Returns:
-      The scores.
-
-    Raises:
-      DataError: `cases_to_evaluate` refuses the folders, or a case cannot be used.
-      ConfigError: another process is writing to the output folder, the tolerance is not positive, or `cleanup` has
-          liver rules for other labels.
+      own: the settings of the job.
+      segmenter: how the cases are segmented.
+      rules_folder: the folder for rules that are chosen on these cases, whose predictions and scores have no rules;
+        None chooses no rules.
+      provenance: the network and the rules of the predictions.
     """
-    check_tolerance(surface_tolerance)
-    cleanup = AS_FOUND if store_rules else cleanup.resolve(description)
-    output_dir, provenance = Path(output_dir), provenance or Provenance()
-    if cases is None:
-        cases = cases_to_evaluate(input_dir, output_dir, known=known, description=description)
 
-    def segment(number: int, case: Case) -> Pair:
-        source = open_case(case, known, description)
-        reference = read_compact(open_mask(case.labels, source, description))
-        check_scored(case.labels, reference, description)  # before the network computes the case
-        warn_of_cropped_labels(case.labels, reference, source.geometry, sampling, description)
-        prediction = contained(output_dir, PREDICTIONS, case.prediction_name)
-        is_shown = number < num_pictures
-        with memory_named(case.volume):
-            labels = segment_source(source, sampling, predict_probabilities, window, description)
-            written = write_segmentation(prediction, labels, source, cleanup, is_shown, provenance)
-        if is_shown:
-            picture = contained(output_dir, PICTURES, f"case-{case.key}.png")
-            title = f"case {case.key}: Dice {dice_text(label_overlaps(written, reference, description))}"
+    def __init__(
+        self, own: EvaluateSettings, segmenter: Segmenter, rules_folder: Path | None, provenance: Provenance
+    ) -> None:
+        self._own, self._segmenter, self._rules_folder, self._provenance = own, segmenter, rules_folder, provenance
+        self._output_dir = Path(own.output_dir)
+        self._rules = PairScoring(segmenter.description, segmenter.known)
+
+    def files(self, image: Case) -> ResultFiles:
+        return case_files(image, self._output_dir)
+
+    def read(self, image: Case) -> ReadCase:
+        own, source = self._segmenter, self._segmenter.open(image)
+        reference = read_compact(open_mask(image.labels, source, own.description))
+        check_scored(image.labels, reference, own.description)  # before the network computes the case
+        warn_of_cropped_labels(image.labels, reference, source.geometry, own.sampling, own.description)
+        return ReadCase(source, reference)
+
+    def score(self, image: Case, read: ReadCase, result: Segmentation, files: ResultFiles) -> Pair:
+        if self._rules_folder is not None:
+            result = dataclasses.replace(result, cleanup=AS_FOUND)
+        written = result.write(files.prediction, self._provenance, keep=files.picture is not None)
+        if files.picture is not None:
+            own, source, reference = self._segmenter.description, read.source, read.reference
+            title = f"case {image.key}: Dice {dice_text(label_overlaps(written, reference, own))}"
             with contextlib.closing(source):
-                image, spacing = source.channels[0], source.geometry.spacing
-                write_picture(picture, image, reference, written, spacing, title, description)
+                channel, spacing = source.channels[0], source.geometry.spacing
+                pixels = picture_pixels(channel, reference, written, spacing, title, own)
+            write_picture(files.picture, pixels)
+        return self._pair(image)
+
+    def gather(self, made: Iterator[Pair | None], total: int, faults: CaseFaults) -> list[ScoredPair]:
+        pairs = (pair for pair in made if pair is not None)
+        return score_pairs(pairs, total, in_thread, "evaluate", self._rules, self._own.progress, faults)
+
+    def report(self, images: Sequence[Case], scored: list[ScoredPair]) -> list[CaseScore]:
+        own = self._segmenter
+        rules = RulesReport(tuple(own.cleanup.names))
+        if self._rules_folder is not None:
+            pairs = [self._pair(case) for case in images]
+            choice = choose_rules(pairs, parallel_run(), self._rules)
+            save_rules(self._rules_folder, choice)
+            rules = RulesReport(choice=choice)
+        return write_scores(self._output_dir, scored, self._own.progress, own.description, self._provenance, rules)
+
+    def _pair(self, case: Case) -> Pair:
+        prediction = case_files(case, self._output_dir).prediction
         return Pair(case.key, prediction, case.labels, case.volume, case.channels)
 
-    faults = CaseFaults(at_once=not is_alone())
 
-    written = []
+def case_files(case: Case, output_dir: Path) -> ResultFiles:
+    """Returns the segmentation and the picture that evaluation writes for a case.
 
-    def pairs() -> Iterator[Pair]:
-        for number, case in enumerate(cases):
-            with faults.collect(case.key, case.volume):
-                pair = segment(number, case)
-            if case.key not in faults:
-                written.append(pair)
-                yield pair
-
-    with writing_to(output_dir, PREDICTIONS, PICTURES):
-        options = description, surface_tolerance, faults
-        scored = score_pairs(pairs(), len(cases), in_thread, "evaluate", progress, known, *options)
-        rules = RulesReport(tuple(cleanup.names))
-        if store_rules is not None:
-            choice = choose_rules(written, parallel_run(), known, description=description)
-            save_rules(store_rules, choice)
-            rules = RulesReport(choice=choice)
-        return write_scores(output_dir, scored, progress, description, provenance, rules)
+    Raises:
+      DataError: the name of the case leads out of the folder.
+    """
+    prediction = contained(output_dir, PREDICTIONS, case.prediction_name)
+    return ResultFiles(prediction, contained(output_dir, PICTURES, f"case-{case.key}.png"))
 
 
 def cases_to_evaluate(
@@ -184,9 +170,6 @@ def _check_output(output_dir: Path, input_dir: Path, cases: list[Case]) -> None:
     """Raises DataError if the output folder contains references, a run, or results of other cases."""
     check_outside(output_dir, input_dir)
     check_no_run(output_dir)
-    ours = {contained(output_dir, PREDICTIONS, case.prediction_name) for case in cases}
-    pictures = [contained(output_dir, PICTURES, f"case-{case.key}.png") for case in cases]
-    inputs = (path for case in cases for path in (*case.channels, case.labels) if path)
-    check_kept(inputs, [*ours, *pictures], "results")
-    others = f"cases that {input_dir} does not have, or in another format"
-    check_predictions(output_dir, ours, "cases", others, pictures=pictures)
+    files = [case_files(case, output_dir) for case in cases]
+    inputs = [path for case in cases for path in (*case.channels, case.labels) if path]
+    check_results(files, output_dir, inputs, input_dir, "cases", "*.*")

@@ -4,13 +4,12 @@ import dataclasses
 import itertools
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from tqdm import tqdm
 
 from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
 from mtf_imaging.data.description.differences import differences, refuse_differences
@@ -30,12 +29,10 @@ from mtf_imaging.evaluation.case_report.case_picture import picture_pixels
 from mtf_imaging.evaluation.scoring.overlap import Overlap, dice_text, label_overlaps, mean
 from mtf_imaging.evaluation.scoring.summary import dice_per_case
 from mtf_imaging.evaluation.scoring.voxels import VoxelView
+from mtf_imaging.kinds.steps import Steps, score_held_out
 from mtf_imaging.kinds.volumes.segment.labels import SlicedLabels, grid_labels
-from mtf_imaging.kinds.volumes.segment.predict import PredictProbabilities
+from mtf_imaging.kinds.volumes.segment.segmenter import PredictProbabilities
 from mtf_imaging.network.network import as_network
-
-if TYPE_CHECKING:
-    from mtf_imaging.engine.meshes.group import Group
 
 MEAN = "mean"  # the name of the mean Dice over all masks
 
@@ -91,14 +88,21 @@ class HeldOutRecords:
         refuse_differences(f"{eval_dir}: has", found, "the network is trained with", fix, ["eval_dir"])
 
         def score(predict: PredictProbabilities) -> tuple[dict[str, float], dict[str, np.ndarray]]:
-            overlaps: list[dict[str, Overlap]] = []  # of the cases with a voxel that counts
             pictures: dict[str, np.ndarray] = {}
-            bar = tqdm(
-                manifest.cases, desc="held out", unit="case", leave=False, disable=not self.progress, dynamic_ncols=True
-            )
-            for number, key in enumerate(bar):
-                own = self._score_case(eval_dir, key, manifest, predict, None if number else pictures)
-                overlaps += [own] if own else []
+
+            def infer(cases: Sequence[HeldOutCase], records: Sequence[StoredRecord]) -> list[SlicedLabels]:
+                return [self._labels(record, manifest, predict) for record in records]
+
+            def compare(number: int, record: StoredRecord, labels: SlicedLabels) -> dict[str, Overlap] | None:
+                overlaps, is_scored = self._overlaps(labels, record)
+                if number == 0:
+                    pictures.update(_picture(record, labels, overlaps, self.description))
+                return overlaps if is_scored else None
+
+            cases = [HeldOutCase(key, Path(eval_dir)) for key in manifest.cases]
+            steps = Steps(lambda case: case.folder, lambda case: manifest.open_record(eval_dir, case.key), infer)
+            # Of the cases with a voxel that counts.
+            overlaps = score_held_out(steps, cases, compare, "case", self.progress)
             dice = {name: dice_per_case(overlaps, name) if overlaps else math.nan for name in self.description.masks}
             return {name: dice[name] if name in dice else mean(dice.values()) for name in self.measures}, pictures
 
@@ -154,23 +158,14 @@ class HeldOutRecords:
     def _open(self, eval_dir: str | Path, sizes: Grid | None) -> Manifest:
         return open_records(eval_dir, None if sizes is None else tuple(sizes), self.spacing)
 
-    def _score_case(self, eval_dir, key, manifest, predict, pictures) -> dict[str, Overlap] | None:
-        """Returns the overlaps of one case, and draws it if `pictures` is not None; None if all voxels are ignored.
-
-        This is a separate function so that the arrays of a case are freed before the next one is read.
-        """
-        record = manifest.open_record(eval_dir, key)
+    def _labels(self, record: StoredRecord, manifest: Manifest, predict: PredictProbabilities) -> SlicedLabels:
+        """Returns the predicted labels of a record."""
         slices = as_network(predict, record.num_channels, self.description.num_outputs).slices(record.grid)
         *region, channels = slices.inputs[slices.group.index]
         image = self._network_input(record, tuple(region), manifest)
         probabilities = slices.predict_image(image[..., channels])
         del image
-        labels = grid_labels(slices, probabilities, record.path, self.description)
-        del probabilities
-        overlaps, is_scored = self._overlaps(slices.group, labels, record)
-        if pictures is not None:
-            pictures.update(_picture(slices.group, record, labels, overlaps, self.description))
-        return overlaps if is_scored else None
+        return grid_labels(slices, probabilities, record.path, self.description)
 
     def _network_input(self, record: StoredRecord, region: Region, manifest: Manifest) -> np.ndarray:
         """Returns a region of a record's image as in training, float32 `[x, y, z, channels]`."""
@@ -178,7 +173,7 @@ class HeldOutRecords:
         schemes = resolve_intensities(manifest, self.window, self.intensities)
         return apply_intensities(image[..., np.newaxis] if record.has_hu else image, schemes, record.facts.statistics)
 
-    def _overlaps(self, group: "Group", labels: SlicedLabels, record: StoredRecord) -> tuple[dict[str, Overlap], bool]:
+    def _overlaps(self, labels: SlicedLabels, record: StoredRecord) -> tuple[dict[str, Overlap], bool]:
         """Returns the overlaps over all processes, each of which reads the reference in its own region.
 
         Returns:
@@ -190,16 +185,16 @@ class HeldOutRecords:
             own = label_overlaps(labels.own, reference, self.description).values()
             counts = [count for overlap in own for count in dataclasses.astuple(overlap)]
             scored = self.description.ignore is None or bool((reference != self.description.ignore).any())
-        sums = group.gather_numbers([*counts, int(scored)]).sum(axis=0, dtype=np.int64)
+        sums = labels.group.gather_numbers([*counts, int(scored)]).sum(axis=0, dtype=np.int64)
         rows = zip(self.description.masks, sums[:-1].reshape(-1, 3), strict=True)
         return {name: Overlap(*map(int, row)) for name, row in rows}, bool(sums[-1])
 
 
 def _picture(
-    group: "Group", record: StoredRecord, labels: SlicedLabels, overlaps: dict[str, Overlap], description: Description
+    record: StoredRecord, labels: SlicedLabels, overlaps: dict[str, Overlap], description: Description
 ) -> dict[str, np.ndarray]:
     """Returns {title: picture} for a case in process 0; an empty dict in other processes."""
-    if not group.is_first:
+    if not labels.group.is_first:
         labels.send(_RecordChannel.order)
         return {}
     prediction = labels.compact(_RecordChannel.order)
@@ -210,6 +205,18 @@ def _picture(
     reference = VoxelView(record.grid, record.labels)
     pixels = picture_pixels(_RecordChannel(record), reference, prediction, spacing, title, description)
     return {f"case {facts.key}": pixels}
+
+
+class HeldOutCase(NamedTuple):
+    """A held-out case.
+
+    Attributes:
+      key: the key of the case.
+      folder: the folder of the records.
+    """
+
+    key: str
+    folder: Path
 
 
 class _Shape(NamedTuple):

@@ -16,7 +16,7 @@ from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid
 from mtf_imaging.data.sampling.sampling import format_spacing
 from mtf_imaging.engine.meshes.portable import ensure_shape, is_portable
 from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup, as_cleanup
-from mtf_imaging.evaluation.export import segment
+from mtf_imaging.evaluation.export import program
 from mtf_imaging.evaluation.export.networks import (
     Network,
     TrainedNetworks,
@@ -28,24 +28,22 @@ from mtf_imaging.evaluation.export.signature import ExportedKind, Field, Signatu
 from mtf_imaging.evaluation.export.sliding import slide
 from mtf_imaging.kinds.export import ExportedRun
 from mtf_imaging.kinds.facts import Facts
-from mtf_imaging.kinds.volumes.operations import resampling
-from mtf_imaging.kinds.volumes.operations.repairs import repair_values, round_hu
+from mtf_imaging.kinds.volumes import operations
 from mtf_imaging.kinds.volumes.segment.images import volume_intensities
-from mtf_imaging.kinds.volumes.trained import description_of_run, sampling_of_run, window_of_run
+from mtf_imaging.kinds.volumes.trained import description_of_facts, sampling_of_facts, window_of_run
 from mtf_imaging.network.windows import SlidingWindow
 from mtf_imaging.settings.values import check_flips
 
 VOLUME = "volume"
-_PROGRAM = Path(segment.__file__)
 _PROGRAM_NOTE = (
-    f"{_PROGRAM.name} segments a NIfTI file, whose header and values it repairs or refuses as predict does. It needs "
+    f"{program.NAME} segments a NIfTI file, whose header and values it repairs or refuses as predict does. It needs "
     "nibabel, too."
 )
 _RULES_NOTE = (
     "predict applies these rules to the components of its labels: {}. The signatures do not apply them; the entry "
     "'cleanup' of input.json describes them."
 )
-_APPLIED_NOTE = f"{_PROGRAM.name} applies them by default, which needs SciPy."
+_APPLIED_NOTE = f"{program.NAME} applies them by default, which needs SciPy."
 
 
 class VolumeSignatures(ExportedKind):
@@ -107,7 +105,7 @@ class VolumeSignatures(ExportedKind):
         statistics = self._statistics_fields() if self._need_statistics else ()
 
         def compute(image: tf.Tensor, **given: tf.Tensor) -> dict[str, tf.Tensor]:
-            values = repair_values(self._with_channels(image), self._description.channels)
+            values = operations.repair_values(self._with_channels(image), self._description.channels)
             pair = (given["offset"], given["scale"]) if given else None
             probabilities = self._run(network, values, pair)
             return {"probabilities": probabilities, "labels": self._labels(probabilities)}
@@ -128,7 +126,7 @@ class VolumeSignatures(ExportedKind):
             inputs.append(Field("spacing", tf.float64, (3,), ("axes",), meaning))
 
         def compute(image: tf.Tensor, spacing: tf.Tensor | None = None) -> dict[str, tf.Tensor]:
-            values = repair_values(self._with_channels(image), self._description.channels)
+            values = operations.repair_values(self._with_channels(image), self._description.channels)
             if spacing is not None:
                 is_size = tf.reduce_all((spacing > 0) & tf.math.is_finite(spacing))
                 spacing = checked(spacing, is_size, "the spacing needs positive sizes in mm, but is", spacing)
@@ -140,7 +138,7 @@ class VolumeSignatures(ExportedKind):
             ]
             if len(branches) == 1:
                 return {"labels": branches[0]()}
-            return {"labels": tf.switch_case(resampling.choose_grid(shape, spacing, self._sampling), branches)}
+            return {"labels": tf.switch_case(operations.choose_grid(shape, spacing, self._sampling), branches)}
 
         meaning = "Resamples an image of any size to the grid of the network, segments it, and resamples back."
         outputs = (Field("labels", tf.uint8, anywhere, AXIS_NAMES, self._labels_meaning()),)
@@ -158,11 +156,11 @@ class VolumeSignatures(ExportedKind):
         """Returns the labels of a volume on its own voxels, computed by the network for one grid."""
         channels = self._description.channels
         beyond = tf.constant([value_beyond(name) for name in channels], tf.float32)
-        spans = resampling.grid_spans(shape, spacing, grid, self._sampling.spacing)
-        sampled = round_hu(resampling.resample_linear(values, spans, beyond), channels)
+        spans = operations.grid_spans(shape, spacing, grid, self._sampling.spacing)
+        sampled = operations.round_hu(operations.resample_linear(values, spans, beyond), channels)
         sampled = ensure_shape(sampled, [*grid, self._num_channels])
         probabilities = self._run(network, sampled, statistics)
-        back, is_inside = resampling.resample_back(probabilities, spans, shape)
+        back, is_inside = operations.resample_back(probabilities, spans, shape)
         return tf.where(is_inside, self._labels(back), tf.zeros([], tf.uint8))
 
     def _run(self, network: Network, values: tf.Tensor, statistics: tuple[tf.Tensor, tf.Tensor] | None) -> tf.Tensor:
@@ -254,14 +252,15 @@ class VolumeSignatures(ExportedKind):
         ]
 
     def files(self) -> dict[str, bytes]:
-        return {} if is_portable() else {_PROGRAM.name: _PROGRAM.read_bytes()}  # the program loads a SavedModel
+        # The program loads a SavedModel.
+        return {} if is_portable() else {program.NAME: program.program_text().encode()}
 
 
 def exported(run: ExportedRun, facts: Facts | None) -> tuple[TrainedNetworks, VolumeSignatures]:
     """Builds the networks of a run, with their signatures; see `Kind.export`."""
     check_flips(run.flips, axis_names=AXIS_NAMES)
-    sampling = sampling_of_run(run.runs[0], run.own.resolution, run.own.spacing)
-    description = description_of_run(run.runs[0])
+    sampling = sampling_of_facts(facts, run.own.resolution, run.own.spacing)
+    description = description_of_facts(facts, run.runs[0])
     window = window_of_run(None if facts is None else facts.patch, run.own)
     rules_folder = Path(run.own.model_dir) if run.own.ensemble else run.runs[0]  # the folds of an ensemble share rules
     cleanup = as_cleanup(run.own.cleanup).resolve(description, rules_folder)

@@ -8,6 +8,7 @@ from mtf_imaging.data.sampling.buckets import AnySampling, parse_any_sampling
 from mtf_imaging.errors import ConfigError, DataError, LayoutError
 from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.kinds.all_kinds import read_facts
+from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.network.windows import STEP, SlidingWindow
 from mtf_imaging.settings.patches import WHOLE, SlidingWindowSettings
 from mtf_imaging.settings.values import Resolution, Spacing, parse_resolution
@@ -19,19 +20,22 @@ def description_of_run(model_dir: str | Path) -> Description:
     Raises:
       DataError: the facts file is damaged.
     """
-    facts = read_facts(model_dir)
+    return description_of_facts(read_facts(model_dir), model_dir)
+
+
+def description_of_facts(facts: Facts | None, model_dir: str | Path) -> Description:
+    """Returns the description in the facts of a run; see `description_of_run`."""
     if facts is None or facts.description is None:
         return LITS
     return from_fields(facts.description, str(Path(model_dir) / FACTS))
 
 
-def sampling_of_run(model_dir: str | Path, resolution: Resolution | None, spacing: Spacing | None) -> AnySampling:
-    """Returns the sampling of a trained network's input; a value of None is read from the run.
+def sampling_of_facts(facts: Facts | None, resolution: Resolution | None, spacing: Spacing | None) -> AnySampling:
+    """Returns the sampling of a trained network's input; a value of None is that of the facts of the run.
 
     Raises:
       ConfigError: the resolution is neither given nor stored in the run.
     """
-    facts = read_facts(model_dir)
     if resolution is None:
         if facts is None:
             raise ConfigError(

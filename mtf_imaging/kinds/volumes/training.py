@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Folder = str | Path | Subset
 
 
-class Training(TrainingImages):
+class Training(TrainingImages[Description | None, Folder]):
     """The volumes of records.
 
     Args:

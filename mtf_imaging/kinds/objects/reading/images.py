@@ -5,6 +5,7 @@ their EXIF orientation, because most objects look different when they lie on the
 """
 
 import dataclasses
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,6 +16,30 @@ from mtf_imaging.kinds.objects.reading.annotations import ObjectImage
 from mtf_imaging.kinds.objects.reading.instances import Annotated
 from mtf_imaging.kinds.objects.reading.masks import decode_mask, encode_mask
 from mtf_imaging.kinds.objects.scoring.detections import BOX_DIGITS, Detections
+
+
+class ReadImage(NamedTuple):
+    """An image whose pixels are in memory.
+
+    Attributes:
+      stored: the image as stored in its file and annotations.
+      upright: the image after turning it according to its EXIF orientation.
+      pixels: the pixels of the upright image, uint8 `[height, width, 3]`.
+    """
+
+    stored: ObjectImage
+    upright: ObjectImage
+    pixels: np.ndarray
+
+
+def read_image(image: ObjectImage) -> ReadImage:
+    """Reads an image, and turns it upright.
+
+    Raises:
+      DataError: the file is missing or damaged, or contradicts its annotations.
+    """
+    upright = upright_image(image)
+    return ReadImage(image, upright, read_object_image(upright))
 
 
 def read_object_image(image: ObjectImage, region: Region = WHOLE) -> np.ndarray:

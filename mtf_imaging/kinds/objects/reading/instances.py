@@ -8,7 +8,7 @@ import contextlib
 import functools
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -123,46 +123,54 @@ def _compact(fields: dict[str, Any], bar: tqdm) -> dict[str, Any]:
     return fields
 
 
-class _Entries:
-    """The entries of a list, with errors that name an entry.
+class _Field(NamedTuple):
+    """A field of the entries of a list.
+
+    Attributes:
+      key: its name.
+      is_valid: whether a value is valid.
+      meaning: what a valid value is.
+      is_optional: whether an entry may lack the field.
+    """
+
+    key: str
+    is_valid: Callable[[Any], bool]
+    meaning: str
+    is_optional: bool = False
+
+
+def _checked(path: Path, name: str, entries: Iterable, fields: Sequence[_Field]) -> Iterator[dict[str, Any]]:
+    """Yields the entries of a list.
 
     Args:
       path: the file.
       name: the key of the list.
+      entries: the entries.
+      fields: their fields, in addition to "id".
+
+    Raises:
+      DataError: a field of an entry is missing or invalid, or two entries have one ID.
     """
-
-    def __init__(self, path: Path, name: str):
-        self._path, self._name = path, name
-        self._ids: set[int] = set()
-
-    def error(self, number: int, entry: Any, what: str, fix: str) -> DataError:
-        """Returns an error about an entry."""
-        entry_id = entry.get("id") if isinstance(entry, Mapping) else None
-        shown = "" if entry_id is None else f" (id {entry_id!r})"
-        return DataError(f"{self._path}: {self._name}[{number}]{shown} {what}. Fix: {fix}.")
-
-    def check(self, number: int, entry: Any, keys: tuple[str, ...]) -> None:
-        """Raises DataError if an entry lacks a key, or if its ID is not a unique integer."""
-        if not isinstance(entry, Mapping):
-            raise self.error(number, entry, f"is {_shown(entry)}, not an object", "write an object")
-        for key in keys:
-            if key not in entry:
-                raise self.error(number, entry, f"has no key '{key}'", "add it")
-        entry_id = entry["id"]
-        if not is_integer(entry_id):
-            raise self.error(number, entry, "has an id that is not an integer", "use integers as IDs")
-        if entry_id in self._ids:
-            raise self.error(number, entry, "has the id of an earlier entry", f"give all {self._name} different IDs")
-        self._ids.add(entry_id)
+    ids: set[int] = set()
+    own = _Field("id", lambda value: is_integer(value) and value not in ids, "a unique integer")
+    for number, entry in enumerate(entries):
+        if not isinstance(entry, dict):
+            raise DataError(f"{path}: {name}[{number}] is {_shown(entry)}, not an object. Fix: write an object.")
+        for key, is_valid, meaning, is_optional in (own, *fields):
+            if (key in entry and is_valid(entry[key])) or (key not in entry and is_optional):
+                continue
+            stated = f"the {key} {_shown(entry[key])}, not {meaning}" if key in entry else f"no {key}, {meaning}"
+            where = f"{name}[{number}]" + (f" (id {_shown(entry['id'])})" if "id" in entry else "")
+            raise DataError(f"{path}: {where} has {stated}. Fix: correct the file, or fetch it again.")
+        ids.add(entry["id"])
+        yield entry
 
 
 def _categories(entries: list, path: Path) -> tuple[tuple[int, str], ...]:
-    listed, categories = _Entries(path, "categories"), []
-    for number, entry in enumerate(entries):
-        listed.check(number, entry, ("id", "name"))
-        categories.append((entry["id"], entry["name"]))
+    name = _Field("name", lambda value: isinstance(value, str), "a text")
+    categories = [(entry["id"], entry["name"]) for entry in _checked(path, "categories", entries, [name])]
     try:
-        return ObjectDescription(tuple(sorted(categories, key=lambda category: category[0]))).categories
+        return ObjectDescription(tuple(sorted(categories))).categories
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
 
@@ -170,118 +178,96 @@ def _categories(entries: list, path: Path) -> tuple[tuple[int, str], ...]:
 def _images(
     entries: list, annotations: list, categories: tuple[tuple[int, str], ...], path: Path
 ) -> tuple[ImageEntry, ...]:
-    listed = _Entries(path, "images")
-    objects: dict[int, list[Annotated]] = {}
-    sizes = {}
-    for number, entry in enumerate(entries):
-        listed.check(number, entry, ("id", "file_name", "height", "width"))
-        if not isinstance(entry["file_name"], str) or not _is_file_name(entry["file_name"]):
-            raise listed.error(number, entry, "has a file_name that is not a name", "write the name of the image file")
-        for key in ("height", "width"):
-            if not is_integer(entry[key]) or entry[key] < 1:
-                raise listed.error(
-                    number,
-                    entry,
-                    f"has the {key} {_shown(entry[key])}, not a positive integer",
-                    f"write the {key} of {entry['file_name']} in pixels",
-                )
-        sizes[entry["id"]] = entry["height"], entry["width"]
-        objects[entry["id"]] = []
-    _add_annotations(objects, sizes, annotations, categories, path)
+    fields = [
+        _Field("file_name", _is_file_name, "the name of an image file"),
+        _Field("height", _is_size, "a positive integer"),
+        _Field("width", _is_size, "a positive integer"),
+    ]
+    images = [*_checked(path, "images", entries, fields)]
+    sizes = {entry["id"]: (entry["height"], entry["width"]) for entry in images}
+    objects: dict[int, list[Annotated]] = {image_id: [] for image_id in sizes}
+    for image_id, annotated in _annotations(annotations, sizes, categories, path):
+        objects[image_id].append(annotated)
     return tuple(
-        ImageEntry(entry["id"], entry["file_name"], entry["height"], entry["width"], tuple(objects.pop(entry["id"])))
-        for entry in entries
+        ImageEntry(entry["id"], entry["file_name"], *sizes[entry["id"]], tuple(objects.pop(entry["id"])))
+        for entry in images
     )
 
 
-def _is_file_name(name: str) -> bool:
-    path = PurePosixPath(name)
-    fits = all(len(part.encode()) <= MAX_NAME for part in path.parts) if is_text(name) else False
-    return fits and bool(path.name) and path.name != ".."
-
-
-def _add_annotations(
-    objects: dict[int, list[Annotated]],
-    sizes: dict[int, tuple[int, int]],
-    entries: list,
-    categories: tuple[tuple[int, str], ...],
-    path: Path,
-) -> None:
-    """Appends each annotation to the objects of its image."""
-    listed = _Entries(path, "annotations")
+def _annotations(
+    entries: list, sizes: Mapping[int, tuple[int, int]], categories: tuple[tuple[int, str], ...], path: Path
+) -> Iterator[tuple[int, Annotated]]:
+    """Yields the ID of the image and the object of each annotation."""
     class_of_id = {category_id: at for at, (category_id, _) in enumerate(categories)}
-    for number, entry in enumerate(_progress(f"checking {path.name}", entries)):
-        listed.check(number, entry, ("id", "image_id", "category_id", "bbox"))
-        image_id, category_id = entry["image_id"], entry["category_id"]
-        if not is_integer(image_id) or image_id not in objects:
-            what = f"has the image_id {_shown(image_id)}, which is not in images"
-            raise listed.error(number, entry, what, "add the image, or remove the annotation")
-        if not is_integer(category_id) or category_id not in class_of_id:
-            what = f"has the category_id {_shown(category_id)}, which is not in categories"
-            raise listed.error(number, entry, what, "add the category, or correct the ID")
-        box, area, is_crowd = entry["bbox"], entry.get("area"), entry.get("iscrowd", 0)
-        if not isinstance(box, list) or len(box) != 4 or not all(map(_is_number, box)) or min(box[2:]) < 0:
-            what = f"has the bbox {_shown(box)}, not x, y, width and height in pixels"
-            raise listed.error(number, entry, what, "write four numbers; width and height must not be negative")
-        if area is not None and (not _is_number(area) or area < 0):
-            raise listed.error(
-                number, entry, f"has the area {_shown(area)}, not a number of pixels", "correct or remove it"
+    fields = [
+        _Field("image_id", lambda value: is_integer(value) and value in sizes, "the id of one of the images"),
+        _Field("category_id", lambda value: is_integer(value) and value in class_of_id, "the id of a category"),
+        _Field("bbox", _is_box, "x, y, width and height in pixels"),
+        _Field("area", lambda value: value is None or (_is_number(value) and value >= 0), "a number of pixels", True),
+        _Field("iscrowd", lambda value: value in (0, 1), "0 or 1", True),
+    ]
+    shown = _progress(f"checking {path.name}", entries)
+    for number, entry in enumerate(_checked(path, "annotations", shown, fields)):
+        size, segmentation, area = sizes[entry["image_id"]], entry.get("segmentation") or None, entry.get("area")
+        if segmentation is not None and not _is_segmentation(segmentation, size):
+            raise DataError(
+                f"{path}: annotations[{number}] (id {entry['id']}) has a segmentation that is neither polygons of at "
+                f"least three points nor the run lengths of {size[0]} x {size[1]} pixels (height x width). Fix: write "
+                "the mask again, for instance with pycocotools.mask.encode, or remove it."
             )
-        if is_crowd not in (0, 1):
-            raise listed.error(number, entry, f"has iscrowd {_shown(is_crowd)}, not 0 or 1", "write 0 or 1")
-        segmentation = entry.get("segmentation")
-        fault = segmentation is not None and _fault_of_segmentation(segmentation, sizes[image_id])
-        if fault:
-            raise listed.error(number, entry, *fault)
-        x, y, width, height = map(float, box)
-        objects[image_id].append(
+        x, y, width, height = map(float, entry["bbox"])
+        yield (
+            entry["image_id"],
             Annotated(
-                class_of_id[category_id],
+                class_of_id[entry["category_id"]],
                 (y, x, y + height, x + width),
-                segmentation or None,
-                bool(is_crowd),
+                segmentation,
+                bool(entry.get("iscrowd", 0)),
                 width * height if area is None else float(area),
                 entry["id"],
-            )
+            ),
         )
         entries[number] = {}  # frees its memory
 
 
-def _fault_of_segmentation(segmentation: Any, size: tuple[int, int]) -> tuple[str, str] | None:
-    """Returns the fault of a segmentation with its fix, or None."""
+def _is_file_name(name: object) -> bool:
+    if not isinstance(name, str) or not is_text(name):
+        return False
+    path = PurePosixPath(name)
+    return bool(path.name) and path.name != ".." and all(len(part.encode()) <= MAX_NAME for part in path.parts)
+
+
+def _is_size(value: object) -> bool:
+    return is_integer(value) and value >= 1
+
+
+def _is_box(box: object) -> bool:
+    return isinstance(box, list) and len(box) == 4 and all(map(_is_number, box)) and min(box[2:]) >= 0
+
+
+def _is_segmentation(segmentation: object, size: tuple[int, int]) -> bool:
+    """Returns whether a segmentation is valid for an image of a height and a width."""
     if isinstance(segmentation, tuple):
-        for polygon in segmentation:
-            if polygon.ndim != 1 or polygon.size < 6 or polygon.size % 2 or not math.isfinite(polygon.sum()):
-                what = f"has a polygon of {polygon.size} numbers, not of x and y of at least three points"
-                return what, "correct or remove the polygon"
-        return None
-    if not isinstance(segmentation, Mapping):
-        return "has a segmentation that is neither polygons nor a run-length encoding", "correct or remove it"
-    stated, counts = segmentation.get("size"), segmentation.get("counts")
-    if stated != [*size]:
-        what = f"has a segmentation of the size {_shown(stated)} (height, width), but its image has {[*size]}"
-        return what, "make the sizes equal"
-    if isinstance(counts, str):
-        valid = _COMPRESSED.fullmatch(counts)
-    else:
-        valid = isinstance(counts, list) and all(is_integer(n) and n >= 0 for n in counts)
-        valid = valid and sum(counts) == size[0] * size[1]
-    if not valid:
-        return (
-            f"has a segmentation whose counts are not the run lengths of {size[0]} x {size[1]} pixels",
-            "write the mask again, for instance with pycocotools.mask.encode",
+        return all(
+            polygon.ndim == 1 and polygon.size >= 6 and polygon.size % 2 == 0 and math.isfinite(polygon.sum())
+            for polygon in segmentation
         )
-    return None
+    if not isinstance(segmentation, Mapping) or segmentation.get("size") != [*size]:
+        return False
+    counts = segmentation.get("counts")
+    if isinstance(counts, str):
+        return _COMPRESSED.fullmatch(counts) is not None
+    return isinstance(counts, list) and all(is_integer(n) and n >= 0 for n in counts) and sum(counts) == math.prod(size)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     try:
         return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     except OverflowError:  # an integer with hundreds of digits
         return False
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     """Returns a value as text of a limited length."""
     text = repr(value)
     return text if len(text) <= 40 else f"{text[:37]}..."

@@ -5,7 +5,7 @@ import numpy as np
 from mtf_imaging.data.pixels.crop_axis import crop_axis
 from mtf_imaging.errors import ShapeError
 from mtf_imaging.kinds.objects.description import ObjectDescription
-from mtf_imaging.kinds.objects.reading.interpolation import interpolate, neighbors
+from mtf_imaging.kinds.objects.reading.masks import interpolate, neighbors
 
 
 def fit_factor(height: int, width: int, size: tuple[int, int]) -> float:

@@ -37,10 +37,13 @@ class SlicedLabels:
       regions: each process's region of the volume.
       labels: the labels in the region of this process, uint8 `[x, y, z]`.
       shape: number of voxels of the volume along x, y, z.
+
+    Attributes:
+      group: the processes.
     """
 
     def __init__(self, group: "Group", regions: Sequence[Region], labels: np.ndarray, shape: Grid) -> None:
-        self._group, self._regions, self._labels, self._shape = group, regions, labels, shape
+        self.group, self._regions, self._labels, self._shape = group, regions, labels, shape
 
     @property
     def own(self) -> np.ndarray:
@@ -50,12 +53,12 @@ class SlicedLabels:
     @property
     def region(self) -> Region:
         """The region of this process."""
-        return self._regions[self._group.index]
+        return self._regions[self.group.index]
 
     @property
     def is_counted(self) -> bool:
         """Whether this process is the first one with its region, which is not empty."""
-        return self._regions.index(self.region) == self._group.index and self._labels.size > 0
+        return self._regions.index(self.region) == self.group.index and self._labels.size > 0
 
     def slabs(self, order: PlaneOrder) -> Iterator[np.ndarray]:
         """Yields the labels of each slab of the volume; in all processes except process 0, empty arrays.
@@ -86,7 +89,7 @@ class SlicedLabels:
     def _move(self, region: Region) -> np.ndarray:
         """Returns the labels of a region in process 0."""
         want = [region, *[_NOTHING] * (len(self._regions) - 1)]
-        return self._group.move(self._labels, self._regions, want, order="F")
+        return self.group.move(self._labels, self._regions, want, order="F")
 
     def send(self, order: PlaneOrder) -> None:
         """Sends the labels of this process to process 0, which calls `slabs` with the same order."""

@@ -5,51 +5,42 @@ from pathlib import Path
 
 from mtf_imaging.data.cases.cases import Case
 from mtf_imaging.data.cases.prediction_names import check_output_format, check_output_name, with_output_format
-from mtf_imaging.data.description.description import LITS, Description
+from mtf_imaging.data.description.description import Description
+from mtf_imaging.data.formats.all_formats import check_writable
 from mtf_imaging.data.formats.dicom.label_codes import LabelCodes, codes_of_labels, read_label_codes
-from mtf_imaging.data.formats.write_labels import check_writable
-from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.listing.image_formats import SEGMENTATION_FORMATS, is_dicom_seg, is_image_folder, is_zarr
 from mtf_imaging.data.records.conversion import case_geometries
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files.contained import contained
 from mtf_imaging.files.output_folder import check_outside
 from mtf_imaging.files.run_folder import check_no_run
-from mtf_imaging.kinds.kind import Planned
+from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.kinds.output import check_kept, check_new, not_a_folder, plan_outputs
+from mtf_imaging.kinds.predicted import Planned
 from mtf_imaging.kinds.prediction_record import ImageFiles, PredictionFiles
 from mtf_imaging.kinds.volumes.segment.images import find_cases_of
-from mtf_imaging.kinds.volumes.segment.maps import NO_MAPS, MapChoice
+from mtf_imaging.kinds.volumes.segment.maps import MapChoice
 from mtf_imaging.kinds.volumes.segment.submission import submission_names
 
 
+def map_choice(own: Inference) -> MapChoice:
+    """Returns the maps that a job writes."""
+    return MapChoice(own.probabilities, own.uncertainty, several=own.ensemble or bool(own.flips))
+
+
 def plan_predictions(
-    input_path: str | Path,
-    output_path: str | Path,
-    overwrite: bool = False,
-    submission: bool = False,
-    known: SpacingTable = NO_TABLE,
-    description: Description = LITS,
-    output_format: str | None = None,
-    maps: MapChoice = NO_MAPS,
-    label_codes: str | Path | None = None,
-) -> Planned:
+    input_path: Path, output_path: Path, overwrite: bool, own: Inference, description: Description
+) -> Planned[Case]:
     """Finds the volumes to segment and the files to write, and checks both before a network is built.
 
     Args:
-      input_path: a volume or a folder of cases; see `predict_cases`.
-      output_path: the file or folder to write to; see `predict_cases`.
+      input_path: a volume, as a NIfTI, NRRD or MetaImage file, an OME-Zarr folder or a folder of DICOM files, or a
+        folder of cases; segmentations are not needed.
+      output_path: for one volume, a path whose ending selects a format, or an existing folder; for a folder, a folder
+        that receives `segmentation-N.nii.gz` or another format for each `volume-N`.
       overwrite: whether to replace existing segmentations.
-      submission: whether to write a submission to the LiTS challenge.
-      known: voxel sizes of files whose headers lack them.
+      own: the settings of the job.
       description: the channels and labels of the network.
-      output_format: a key of `OUTPUT_FORMATS`; None selects the format by the ending of the path to write, or uses the
-          format of each volume.
-      maps: the maps to write in addition to the labels.
-      label_codes: the file of label codes, for DICOM-SEG; see `read_label_codes`.
-
-    Returns:
-      The cases and the files to write.
 
     Raises:
       DataError: the input is missing; the header of a volume cannot be read; the output already exists, would overwrite
@@ -58,38 +49,38 @@ def plan_predictions(
       ConfigError: there is no such output format, or a submission cannot have it; or a label has no codes for
         DICOM-SEG.
     """
-    check_output_format(output_format, submission)
-    input_path, output_path = Path(input_path), Path(output_path)
-    cases = with_output_format(find_cases_of(input_path, description, need_labels=False), output_format)
-    cases, outputs, faults = _outputs(input_path, output_path, cases, submission, output_format)
+    check_output_format(own.output_format, own.submission)
+    cases = with_output_format(find_cases_of(input_path, description, need_labels=False), own.output_format)
+    cases, outputs, faults = _outputs(input_path, output_path, cases, own)
     check_no_run(outputs[0].parent)
     pairs = list(zip(cases, outputs, strict=True))
-    into = output_path if writes_folder(input_path, output_path) else None
-    files = [*outputs, *(path for output in outputs for path in maps.paths(output, into))]
+    files = prediction_files(pairs, input_path, output_path, map_choice(own))
+    written = [path for image in files.images for path in image.outputs]
     if input_path.is_file():
-        check_kept([input_path], files[len(outputs) :], "maps")
-    check_new(files, overwrite, into)
-    label_segments(pairs, description, label_codes)
-    case_geometries(cases, known, description)
+        check_kept([input_path], outputs, "segmentation")
+        check_kept([input_path], written, "maps")
+    check_new(written, overwrite, files.folder)
+    label_segments(outputs, description, own.label_codes)
+    case_geometries(cases, own.spacing_table, description)
     for case, output in pairs:
         check_writable(output, case.volume)
     return Planned(pairs, faults)
 
 
 def label_segments(
-    pairs: Sequence[tuple[Case, Path]], description: Description, label_codes: str | Path | None
+    outputs: Sequence[Path], description: Description, label_codes: str | Path | None
 ) -> dict[str, LabelCodes] | None:
     """Returns the codes of the labels if segmentations are written as DICOM-SEG, otherwise None.
 
     Args:
-      pairs: the cases and their files.
+      outputs: the files.
       description: the labels.
       label_codes: the file of label codes; see `read_label_codes`.
 
     Raises:
       ConfigError: a label has no codes, or there is a file of label codes but no DICOM-SEG.
     """
-    if not any(is_dicom_seg(output) for _, output in pairs):
+    if not any(map(is_dicom_seg, outputs)):
         if label_codes is not None:
             raise ConfigError(
                 f"label_codes = '{label_codes}' has no effect: no segmentation is written as DICOM-SEG. Fix: give "
@@ -102,7 +93,7 @@ def label_segments(
 
 
 def _outputs(
-    input_path: Path, output_path: Path, cases: list[Case], submission: bool, output_format: str | None
+    input_path: Path, output_path: Path, cases: list[Case], own: Inference
 ) -> tuple[list[Case], list[Path], dict[str, DataError]]:
     """Returns the cases, the files to write, one per case, and the errors of the other cases."""
     is_folder = _is_folder_of_cases(input_path)
@@ -111,7 +102,7 @@ def _outputs(
     is_file_name = SEGMENTATION_FORMATS.stem(output_path) is not None or is_dicom_seg(output_path)
     if is_folder and is_file_name and not _is_output_folder(output_path):
         raise not_a_folder(input_path, output_path)
-    if submission:
+    if own.submission:
         if not is_folder:
             raise DataError(
                 f"{input_path}: is one image; a submission needs the folder of the test-volume-N.nii files. "
@@ -123,21 +114,20 @@ def _outputs(
     if is_folder or _is_output_folder(output_path):
         cases, outputs, faults = plan_outputs(cases, lambda case: contained(output_path, case.prediction_name))
     else:
-        check_output_name(output_path, output_format)
+        check_output_name(output_path, own.output_format)
         outputs = [output_path]
-    if input_path.is_file():
-        check_kept([input_path], outputs, "segmentation")
     return cases, outputs, faults
 
 
 def prediction_files(
-    pairs: Sequence[tuple[Case, Path]], input_path: Path, output_path: Path, maps: MapChoice = NO_MAPS
+    pairs: Sequence[tuple[Case, Path]], input_path: Path, output_path: Path, maps: MapChoice
 ) -> PredictionFiles:
     """Returns the files that the segmentation of cases reads and writes.
 
     Args:
       pairs: the cases and their files, from `plan_predictions`.
-      input_path, output_path, maps: the same as in `plan_predictions`.
+      input_path, output_path: the same as in `plan_predictions`.
+      maps: the maps to write in addition to the labels.
     """
     into = output_path if writes_folder(input_path, output_path) else None
     images = tuple(ImageFiles(case.channels, (path, *maps.paths(path, into))) for case, path in pairs)

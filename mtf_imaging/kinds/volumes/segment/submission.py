@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from mtf_imaging.errors import DataError
@@ -42,7 +42,7 @@ def submission_names(folder: Path, volumes: Iterable[Path]) -> list[str]:
     return names
 
 
-def how_to_submit(outputs: list[Path]) -> str:
+def how_to_submit(outputs: Sequence[Path]) -> str:
     """Returns instructions for submitting segmentations, with a list of missing test cases.
 
     Args:

@@ -1,0 +1,136 @@
+"""Volumes that a network segments on the voxel grid of its training, each in its own geometry."""
+
+import dataclasses
+import functools
+import logging
+import operator
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from mtf_imaging.data.cases.cases import Case
+from mtf_imaging.data.description.description import Description
+from mtf_imaging.data.images.cropping import warn_of_cropped_volume
+from mtf_imaging.data.records.splits import held_out_keys
+from mtf_imaging.data.sampling.grid import AXIS_NAMES
+from mtf_imaging.errors import ConfigError
+from mtf_imaging.evaluation.cleanup import AS_FOUND, NONE
+from mtf_imaging.files.provenance.provenance import Provenance
+from mtf_imaging.kinds.all_kinds import reading
+from mtf_imaging.kinds.facts import VOLUMES, Facts
+from mtf_imaging.kinds.inference import Inference
+from mtf_imaging.kinds.networks import trained_network
+from mtf_imaging.kinds.predicted import Planned, PredictedImages
+from mtf_imaging.kinds.prediction_record import PredictionFiles
+from mtf_imaging.kinds.steps import Steps
+from mtf_imaging.kinds.volumes.evaluate import CaseScoring, ReadCase, cases_to_evaluate
+from mtf_imaging.kinds.volumes.segment.planning import label_segments, map_choice, plan_predictions, prediction_files
+from mtf_imaging.kinds.volumes.segment.segmenter import Segmentation, Segmenter
+from mtf_imaging.kinds.volumes.segment.submission import how_to_submit
+from mtf_imaging.kinds.volumes.trained import description_of_facts, sampling_of_facts, window_of_run
+from mtf_imaging.network.network import Network
+from mtf_imaging.network.uncertainty import with_entropy
+from mtf_imaging.settings.values import check_flips
+
+if TYPE_CHECKING:
+    from mtf_imaging.settings.inference import EvaluateSettings
+    from mtf_imaging.training.prediction import NetworkBuilder, TrainedRuns
+
+_logger = logging.getLogger(__name__)
+IDLE = {
+    "scales": "volumes are resampled to the voxel size of the network",
+    "split": "only folders of photos or objects have splits",
+    "eval_batch_size": "volumes are computed one at a time",
+}
+
+
+class Images(PredictedImages[Case, ReadCase, Segmentation]):
+    """Cases that a network segments on the voxel grid of its training.
+
+    Args:
+      run: the folder of the run.
+      facts: the facts of the run, whose patch is the default size of the sliding window.
+      settings: the settings of the job.
+
+    Raises:
+      ConfigError: a setting is invalid or has no effect on volumes, or there is a folds file but no fold.
+      DataError: the facts file of the run is damaged, or the fold does not exist.
+    """
+
+    kind, noun, nouns = VOLUMES, "case", "cases"
+    idle: Mapping[str, str] = IDLE
+    description: Description | None  # None for a custom data set
+
+    def __init__(self, run: Path, facts: Facts | None, settings: Inference) -> None:
+        settings.check_idle(self.idle)
+        self._run, self._facts, self._settings, self._maps = run, facts, settings, map_choice(settings)
+        self._sliding_window = window_of_run(None if facts is None else facts.patch, settings)
+        self.description = self._description = description_of_facts(facts, run)
+        self._rules_folder = run.parent if settings.ensemble else run  # the folds of an ensemble share their rules
+        self.cleanup = settings.cleanup.resolve(self._description, self._rules_folder)
+        if settings.choose_cleanup and settings.cleanup != AS_FOUND:
+            raise ConfigError(
+                f"choose_cleanup chooses the rules, but cleanup is {', '.join(self.cleanup.names) or NONE}. Fix: leave "
+                "one of them out.",
+                ["choose_cleanup", "cleanup"],
+            )
+        self._only = held_out_keys(settings.fold, settings.splits_file, run)
+
+    @functools.cached_property
+    def segmenter(self) -> Segmenter:
+        """How the volumes are segmented."""
+        own = self._settings
+        sampling = sampling_of_facts(self._facts, own.resolution, own.spacing)
+        return Segmenter(sampling, own.window, self._description, own.spacing_table, self._maps, self.cleanup)
+
+    def find_labeled(self, input_dir: str | Path, output_dir: str | Path) -> list[Case]:
+        own = self._settings
+        with reading(input_dir, self.kind, "input_dir"):
+            options = self._only, own.spacing_table, self._description, own.output_format
+            return cases_to_evaluate(input_dir, output_dir, *options)
+
+    def plan_predictions(self, input_path: str | Path, output_path: str | Path, overwrite: bool) -> Planned[Case]:
+        own = self._settings
+        with reading(input_path, self.kind, "input"):
+            planned = plan_predictions(Path(input_path), Path(output_path), overwrite, own, self._description)
+        if own.uncertainty and not self._maps.several:
+            _logger.info("uncertainty: one network without flips has an entropy, but no mutual information")
+        return planned
+
+    def prediction_files(self, pairs: list[tuple[Case, Path]], input_path: Path, output_path: Path) -> PredictionFiles:
+        return prediction_files(pairs, input_path, output_path, self._maps)
+
+    def network(self, settings: "NetworkBuilder", runs: "TrainedRuns", images: Sequence[Case]) -> Network:
+        settings = dataclasses.replace(settings, window=self._sliding_window)
+        flips = [AXIS_NAMES.index(name) for name in check_flips(self._settings.flips)]
+        if not self._maps.uncertainty:
+            return trained_network(settings, runs, self.segmenter.sampling.grids, flips)
+        member = functools.partial(with_entropy, has_regions=self._description.has_regions)
+        return trained_network(settings, runs, self.segmenter.sampling.grids, flips, member=member)
+
+    def steps(self, network: Network) -> Steps[Case, ReadCase, Segmentation]:
+        def infer(cases: Sequence[Case], read: Sequence[ReadCase]) -> list[Segmentation]:
+            return [self.segmenter.segment(one.source, network) for one in read]
+
+        return Steps(operator.attrgetter("volume"), lambda case: ReadCase(self.segmenter.open(case)), infer)
+
+    def send(self, result: Segmentation) -> None:
+        result.send()
+
+    def write(
+        self, image: Case, read: ReadCase, result: Segmentation, outputs: Sequence[Path], provenance: Provenance | None
+    ) -> list[dict[str, Any]]:
+        labels, *maps = outputs
+        warn_of_cropped_volume(image.volume, read.source.geometry, self.segmenter.sampling)
+        segments = label_segments([labels], self._description, self._settings.label_codes)
+        result.write(labels, provenance, segments)
+        if result.maps is not None:
+            result.maps.write(maps, provenance)
+        return []
+
+    def instructions(self, written: Sequence[Path]) -> str:
+        return how_to_submit(written) if self._settings.submission else ""
+
+    def scoring(self, own: "EvaluateSettings", provenance: Provenance) -> CaseScoring:
+        folder = self._rules_folder if self._settings.choose_cleanup else None
+        return CaseScoring(own, self.segmenter, folder, provenance)

@@ -1,1 +1,0 @@
-"""The preparation of volumes as TensorFlow operations, for exported networks."""

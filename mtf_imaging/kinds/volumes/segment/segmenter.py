@@ -1,0 +1,179 @@
+"""Segmentation of volumes of any size and orientation by a network with a fixed grid."""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mtf_imaging.data.cases.cases import Case
+from mtf_imaging.data.description.description import LITS, Description
+from mtf_imaging.data.formats.all_formats import write_label_slabs
+from mtf_imaging.data.formats.dicom.label_codes import LabelCodes
+from mtf_imaging.data.images.sources import ImageSource
+from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
+from mtf_imaging.data.intensities.statistics import ChannelStatistics
+from mtf_imaging.data.intensities.window import DEFAULT_WINDOW, Window
+from mtf_imaging.data.reading.channels import Image
+from mtf_imaging.data.reading.images import Volume
+from mtf_imaging.data.sampling.buckets import AnySampling
+from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup
+from mtf_imaging.evaluation.scoring.compact_labels import CompactLabels
+from mtf_imaging.files.provenance.provenance import Provenance
+from mtf_imaging.kinds.volumes.segment.images import as_source, input_region, open_case, source_statistics
+from mtf_imaging.kinds.volumes.segment.labels import SlicedLabels, sliced_labels
+from mtf_imaging.kinds.volumes.segment.maps import NO_MAPS, MapChoice, Maps
+from mtf_imaging.network.network import Slices, as_network
+
+if TYPE_CHECKING:
+    from mtf_imaging.engine.meshes.group import Group
+
+# image [x, y, z, channels] float32 -> probabilities [x, y, z, classes or regions]
+PredictProbabilities = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Segmenter:
+    """How volumes are segmented; each process computes a slice.
+
+    A volume is resampled to the grid of the network, and its intensities are mapped as in training. The probabilities
+    are resampled back to the volume's own voxels, and each voxel gets the most probable class. Voxels outside the
+    sampled box become background.
+
+    Attributes:
+      sampling: the voxel grid of the network, or its grids.
+      window: for LiTS, (low, high) in HU; other descriptions contain the intensity schemes.
+      description: the channels of the image, and the labels or regions that the network predicts.
+      known: voxel sizes of files whose headers lack them.
+      maps: the maps to compute in addition to the labels. With `maps.uncertainty`, the network appends the entropy
+        (`with_entropy`).
+      cleanup: rules that the labels must obey before they are written.
+    """
+
+    sampling: AnySampling
+    window: Window = DEFAULT_WINDOW
+    description: Description = LITS
+    known: SpacingTable = NO_TABLE
+    maps: MapChoice = NO_MAPS
+    cleanup: Cleanup = AS_FOUND
+
+    def open(self, case: Case) -> ImageSource:
+        """Opens the image of a case. Each process reads the voxels that its slice needs."""
+        return open_case(case, self.known, self.description)
+
+    def segment(self, source: ImageSource, predict_probabilities: PredictProbabilities) -> "Segmentation":
+        """Segments one volume.
+
+        Args:
+          source: the volume, as returned by `open`.
+          predict_probabilities: the network. If it is a `Network`, all processes make the same call.
+
+        Raises:
+          ShapeError: the network returned an array of the wrong shape.
+          DataError: the file is damaged, or the network returned NaN or infinity.
+        """
+        own, geometry = self.description, source.geometry
+        count = own.num_outputs + int(self.maps.uncertainty)
+        grid = self.sampling.choose(geometry.shape, geometry.spacing).grid
+        network = as_network(predict_probabilities, len(source.channels), count)
+        slices = network.slices(grid)
+        *region, channels = slices.inputs[slices.group.index]
+        with contextlib.closing(source):
+            statistics = _statistics(slices.group, source, own)
+            image = input_region(source, self.sampling, tuple(region), self.window, own, statistics)
+            slices.group.first(source.check)
+        values = slices.predict_image(image[..., channels])
+        del image
+        return self._segmentation(source, slices, values)
+
+    def _segmentation(self, source: ImageSource, slices: Slices, values: np.ndarray) -> "Segmentation":
+        """Returns the labels and maps of the values that the network predicts in this process's slice."""
+        own, geometry, count = self.description, source.geometry, self.description.num_outputs
+        first = (slices.first_values(count), values[..., :count]) if self.maps.uncertainty else (slices, values)
+        labels = sliced_labels(*first, geometry, self.sampling, source.path, own)
+        maps = Maps(self.maps, slices, values, geometry, self.sampling, own) if self.maps.names else None
+        return Segmentation(source, labels, maps, self.cleanup)
+
+
+@dataclasses.dataclass(frozen=True)
+class Segmentation:
+    """A segmented volume; each process has a region.
+
+    Process 0 calls `write`, and then `Maps.write`, while the other processes call `send`.
+
+    Attributes:
+      source: the volume.
+      labels: the labels on the voxels of the volume.
+      maps: the maps to write in addition to the labels; None for none.
+      cleanup: rules that the labels must obey before they are written.
+    """
+
+    source: ImageSource
+    labels: SlicedLabels
+    maps: Maps | None
+    cleanup: Cleanup
+
+    def send(self) -> None:
+        """Sends the labels and maps of this process to process 0."""
+        self.labels.send(self.source.geometry.plane_order)
+        if self.maps is not None:
+            self.maps.send()
+
+    def write(
+        self,
+        output: Path,
+        provenance: Provenance | None = None,
+        segments: Mapping[str, LabelCodes] | None = None,
+        keep: bool = False,
+    ) -> CompactLabels | None:
+        """Writes the labels.
+
+        Args:
+          output: the file to write.
+          provenance: the provenance to store in the file; None for none.
+          segments: the label codes, for DICOM-SEG.
+          keep: whether to return the labels.
+
+        Returns:
+          The written labels, or None.
+        """
+        source, geometry, order = self.source, self.source.geometry, self.source.geometry.plane_order
+        if self.cleanup == AS_FOUND and not keep:
+            write_label_slabs(output, self.labels.slabs(order), geometry, segments, provenance)
+            return None
+        final = self.cleanup(self.labels.compact(order), geometry.spacing, source.path)
+        parts = (final[slab] for slab in self.labels.parts(order))
+        write_label_slabs(output, parts, geometry, segments, provenance)
+        return final
+
+
+def segment_volume(
+    volume: Volume | Image,
+    sampling: AnySampling,
+    predict_probabilities: PredictProbabilities,
+    window: Window = DEFAULT_WINDOW,
+    cleanup: Cleanup = AS_FOUND,
+    description: Description = LITS,
+) -> np.ndarray:
+    """Segments one volume in memory, in one process; see `Segmenter`.
+
+    Args:
+      volume: the volume, as returned by `read_case`.
+      sampling, window, description: the same as in `Segmenter`.
+      predict_probabilities: the network.
+      cleanup: rules that the predicted labels must obey.
+
+    Returns:
+      Labels, uint8 `[x, y, z]` on the voxels of the volume.
+    """
+    segmenter = Segmenter(sampling, window, description)
+    labels = segmenter.segment(as_source(volume), predict_probabilities).labels
+    return cleanup(labels.whole(), volume.geometry.spacing, volume.path)
+
+
+def _statistics(group: "Group", source: ImageSource, description: Description) -> list[ChannelStatistics]:
+    """Returns the distribution of each channel, which process 0 computes."""
+    fields = group.first(lambda: [dataclasses.asdict(each) for each in source_statistics(source, description)])
+    return [ChannelStatistics(**each) for each in fields]

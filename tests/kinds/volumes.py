@@ -1,0 +1,56 @@
+"""Predicts and evaluates volumes with any network, in the loops of the commands `predict` and `evaluate`."""
+
+from pathlib import Path
+
+from mtf_imaging.data.description.description import LITS
+from mtf_imaging.data.description.description_fields import as_fields
+from mtf_imaging.data.sampling.buckets import format_grids
+from mtf_imaging.data.sampling.sampling import Sampling, format_spacing
+from mtf_imaging.kinds.facts import VOLUMES, Facts
+from mtf_imaging.kinds.inference import Inference
+from mtf_imaging.kinds.volumes.images import Images
+from mtf_imaging.kinds.volumes.segment.maps import NO_MAPS
+from tests.kinds import loops
+
+ANY = Sampling((8, 8, 8))  # for what does not depend on the grid
+
+
+def volumes(sampling, description=LITS, maps=NO_MAPS, **settings):
+    """Returns the volumes that a network with the given grid and description predicts.
+
+    Args:
+      sampling: the grid of the network.
+      description: the description of the training data.
+      maps: the maps to write.
+      **settings: fields of `Inference`.
+    """
+    fields = None if description is LITS else as_fields(description)
+    facts = Facts(VOLUMES, format_grids(sampling.grids), format_spacing(sampling.spacing), description=fields)
+    settings |= {"probabilities": maps.probabilities, "uncertainty": maps.uncertainty, "ensemble": maps.several}
+    return Images(Path("run"), facts, Inference(**settings))
+
+
+def plan_predictions(input_path, output_path, overwrite=False, **settings):
+    """Returns the volumes to segment and the files to write. The settings are those of `volumes`."""
+    return volumes(ANY, **settings).plan_predictions(input_path, output_path, overwrite)
+
+
+def prediction_files(pairs, input_path, output_path, maps=NO_MAPS):
+    """Returns the files of a prediction."""
+    return volumes(ANY, maps=maps).prediction_files(pairs, Path(input_path), Path(output_path))
+
+
+def predict_cases(
+    input_path, output_path, sampling, network, progress=True, overwrite=False, planned=None, record=None, **settings
+):
+    """Segments volumes; see `loops.predict`. The settings are those of `volumes`."""
+    images = volumes(sampling, **settings)
+    return loops.predict(images, input_path, output_path, network, progress, overwrite, planned, record)
+
+
+def evaluate(
+    input_dir, output_dir, sampling, network, num_pictures=3, progress=True, cases=None, provenance=None, **settings
+):
+    """Segments and scores volumes; see `loops.evaluate`. The settings are those of `volumes`."""
+    own = {"num_pictures": num_pictures, "progress": progress}
+    return loops.evaluate(volumes(sampling, **settings), input_dir, output_dir, network, cases, provenance, **own)
