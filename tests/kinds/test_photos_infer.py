@@ -226,10 +226,6 @@ def test_the_crop_and_the_scaling_are_those_of_training(folder):
     expected = photo_of(*SIZES["a"]).astype(np.float32) - np.array([123.68, 116.779, 103.939], np.float32)
     np.testing.assert_allclose(images[0][:5, :7], expected, atol=1e-5)
     assert not images[0][5:].any()
-    with pytest.raises(
-        ConfigError, match=r"crop = None, and the training images have the sizes None; .* Fix: set crop"
-    ):
-        HeldOutPhotos().open(folder, None)
 
 
 def test_loss_batches_are_central_crops_in_order(folder):
