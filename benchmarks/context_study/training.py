@@ -69,9 +69,8 @@ def run_trainings(own: Trainings) -> None:
 def _settings(own: Trainings) -> TrainSettings:
     """Returns the settings of the job."""
     import_tensorflow()
-    from mtf_imaging.cli.config.job import Job
     from mtf_imaging.cli.config.setup import JobSetup
-    from mtf_imaging.cli.config.training_settings import Training
+    from mtf_imaging.cli.config.training_settings import Job, Training
 
     gin_config.bind([gin_config.find_gin_file(name) for name in own.gin_files], own.gin_params, {})
     job, training, setup = Job(), Training(), JobSetup()
@@ -82,8 +81,8 @@ def _settings(own: Trainings) -> TrainSettings:
 
 def _train(own: Trainings, settings: TrainSettings, seed: int) -> dict[str, Any]:
     """Runs one training and returns its course and costs."""
-    from mtf_imaging.jobs.data import as_training_data  # these import TensorFlow
-    from mtf_imaging.jobs.explaining import explain_step
+    from mtf_imaging.jobs.data.training_data import as_training_data  # these import TensorFlow
+    from mtf_imaging.jobs.steps.costs import explain_step
     from mtf_imaging.jobs.training import run_training
     from mtf_imaging.network.windows import SlidingWindow
     from mtf_imaging.training.prediction import NetworkBuilder

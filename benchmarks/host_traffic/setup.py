@@ -56,7 +56,7 @@ def expect(setup: Setup) -> Expected:
     """Returns the expectation of `mtf-imaging explain --num_hosts` for a setup."""
     from benchmarks.partition.ours import describe_step
     from mtf_imaging.engine.layout import Layout
-    from mtf_imaging.jobs.explaining import explain_step
+    from mtf_imaging.jobs.steps.costs import explain_step
     from mtf_imaging.planner.cost.step_time import loads, traffic_totals
 
     layout = Layout.parse(setup.mesh_shape, setup.layout)

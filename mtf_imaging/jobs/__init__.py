@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mtf_imaging.jobs.benching import bench
     from mtf_imaging.jobs.converting import convert
     from mtf_imaging.jobs.cross_validating import cross_validate
-    from mtf_imaging.jobs.data import TrainingData
+    from mtf_imaging.jobs.data.training_data import TrainingData
     from mtf_imaging.jobs.evaluating import evaluate
     from mtf_imaging.jobs.explaining import explain
     from mtf_imaging.jobs.exporting import export
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from mtf_imaging.settings.step import Devices
 
 _MODULES = {
-    "Devices": "devices",
+    "Devices": "processes.devices",
     "ImportedWeights": "importing",
     "JobPlan": "planning",
-    "TrainingData": "data",
+    "TrainingData": "data.training_data",
     "bench": "benching",
     "convert": "converting",
     "cross_validate": "cross_validating",

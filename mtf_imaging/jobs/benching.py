@@ -9,7 +9,7 @@ from tqdm import tqdm
 from mtf_imaging.engine.layout import Layout
 from mtf_imaging.engine.program.tracing import check
 from mtf_imaging.errors import LayoutError, MtfImagingError
-from mtf_imaging.jobs.explaining import planned_recipe, planned_step
+from mtf_imaging.jobs.explaining import planned_step
 from mtf_imaging.planner.bench.compare import Row, measure, unequal
 from mtf_imaging.planner.bench.machine import kernels_of_step
 from mtf_imaging.planner.bench.model import Bench
@@ -42,7 +42,7 @@ def bench(own: BenchSettings) -> Bench:
       ConfigError: an argument is invalid, or the task cannot be pickled.
       MtfImagingError: the speed of this machine cannot be measured.
     """
-    recipe = planned_recipe(own.num_steps, own.price_per_hour)
+    recipe = Recipe(own.num_steps, own.price_per_hour)
     setups = [as_setup(layout) for layout in own.layouts]
     return bench_step(planned_step(own), setups, own.steps, own.mesh_impl, recipe=recipe, progress=own.progress)
 

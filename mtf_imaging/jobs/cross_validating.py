@@ -24,20 +24,21 @@ from mtf_imaging.engine.layout import Layout
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.evaluation.cleanup import AS_FOUND, as_cleanup
 from mtf_imaging.files.provenance.digests import digest
-from mtf_imaging.jobs.agreement import check_agreement
-from mtf_imaging.jobs.as_text import as_plain, identity
-from mtf_imaging.jobs.choosing import choose_layout
-from mtf_imaging.jobs.data import TrainingData, as_training_data, sample_sizes, with_patches
-from mtf_imaging.jobs.devices import join
+from mtf_imaging.jobs.choices.layout import choose_layout
+from mtf_imaging.jobs.cross_validation.fold_runs import FoldRuns
+from mtf_imaging.jobs.cross_validation.pooling import Folds, fold_names, pool_folds
+from mtf_imaging.jobs.data.folds import has_splits_file, make_folds, read_folds
+from mtf_imaging.jobs.data.training_data import TrainingData, as_training_data, sample_sizes, with_patches
 from mtf_imaging.jobs.evaluating import evaluate
-from mtf_imaging.jobs.fold_runs import FoldRuns
-from mtf_imaging.jobs.folds import has_splits_file, make_folds, read_folds
-from mtf_imaging.jobs.pooling import Folds, fold_names, pool_folds
-from mtf_imaging.jobs.stop_signals import StopSignals
-from mtf_imaging.jobs.training import train, training_step
+from mtf_imaging.jobs.processes.agreement import check_agreement
+from mtf_imaging.jobs.processes.devices import join
+from mtf_imaging.jobs.processes.stop_signals import StopSignals
+from mtf_imaging.jobs.steps.building import training_step
+from mtf_imaging.jobs.training import train
 from mtf_imaging.kinds.all_kinds import check_volumes
 from mtf_imaging.kinds.networks import task_for
 from mtf_imaging.kinds.volumes.trained import window_of_run
+from mtf_imaging.settings.as_text import as_plain, identity
 from mtf_imaging.settings.inference import EvaluateSettings, FlipSettings, WindowSettings
 from mtf_imaging.settings.patches import PatchSettings, SlidingWindowSettings
 from mtf_imaging.settings.setting import takes, values_of

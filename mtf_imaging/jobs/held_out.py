@@ -10,7 +10,7 @@ from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.engine.layout import Layout
 from mtf_imaging.engine.program.program import Program
 from mtf_imaging.files.run_folder import BEST, EVAL
-from mtf_imaging.jobs.data import TrainingData
+from mtf_imaging.jobs.data.training_data import TrainingData
 from mtf_imaging.jobs.held_out_loss import Loss, loss_of_batches, loss_of_buckets, loss_of_regions
 from mtf_imaging.kinds.all_kinds import explained
 from mtf_imaging.network.network import by_size
@@ -18,7 +18,7 @@ from mtf_imaging.network.windows import SlidingWindow
 from mtf_imaging.training.checkpoints.best import BestCheckpoint
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.evaluation import Evaluation
-from mtf_imaging.training.observers.evaluator import LOSS, Evaluator, check_measure
+from mtf_imaging.training.observers.evaluator import LOSS, Evaluator, Monitoring, check_measure
 from mtf_imaging.training.prediction import NetworkBuilder
 from mtf_imaging.training.protocols import check_offers, check_takes, replaces
 from mtf_imaging.training.step import TrainingStep
@@ -145,12 +145,9 @@ def make_evaluator(
         folder / EVAL,
         held_out.evaluate,
         network,
-        program=program,
+        Monitoring(monitor, every, num_steps),
         checkpoints=checkpoints,
         best=BestCheckpoint(folder / BEST, program),
-        best_by=monitor,
-        every=every,
-        num_steps=num_steps,
         stop=stop,
         loss=_loss(held_out, step, program, options, progress),
     )

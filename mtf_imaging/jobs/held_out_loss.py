@@ -10,7 +10,7 @@ import numpy as np
 from mtf_imaging.engine.program.program import Program
 from mtf_imaging.training.buckets import Sizes, batch_sizes
 from mtf_imaging.training.building import building
-from mtf_imaging.training.data_set import checked_batches, errors_on_cases
+from mtf_imaging.training.data_set import batch_tensors, errors_on_cases
 from mtf_imaging.training.held_out_loss import HeldOutLoss
 from mtf_imaging.training.step import TrainingStep
 
@@ -35,7 +35,7 @@ def loss_of_batches(
 
     def compute(check_stop: Callable[[], None]) -> float:
         values = []
-        for batch in step.split(checked_batches(batches(), step.inputs, _TITLE)):
+        for batch in step.split(batch_tensors(batches(), step.inputs, _TITLE)):
             check_stop()
             with errors_on_cases(_TITLE, batch.pop("cases")):
                 values.append(loss([batch["parts"] if step.micro_batches > 1 else batch]))
@@ -55,7 +55,7 @@ def loss_of_buckets(
         for batch in batches():
             check_stop()
             sized = step.resized(batch_sizes(batch))
-            (inputs,) = sized.split(checked_batches([batch], sized.inputs, _TITLE))
+            (inputs,) = sized.split(batch_tensors([batch], sized.inputs, _TITLE))
             with errors_on_cases(_TITLE, inputs.pop("cases")):
                 values.append(build(sized.sizes)([inputs["parts"] if step.micro_batches > 1 else inputs]))
         return float(np.mean(values, dtype=np.float64))
@@ -91,7 +91,7 @@ def loss_of_regions(
             own = micro_batches[0]["sizes"]
             without = ({name: value for name, value in batch.items() if name != "sizes"} for batch in micro_batches)
             inputs = step.resized(own).part_inputs
-            parts = list(checked_batches(without, inputs, _TITLE, regions=build(own).regions))
+            parts = list(batch_tensors(without, inputs, _TITLE, regions=build(own).regions))
             with errors_on_cases(_TITLE, [case for part in parts for case in part.pop("cases")]):
                 values.append(build(own).of_slices([parts]))
         return float(np.mean(values, dtype=np.float64))

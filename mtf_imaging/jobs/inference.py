@@ -12,14 +12,14 @@ from mtf_imaging.files.provenance.content import content_digest
 from mtf_imaging.files.provenance.digests import digest
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.provenance.runs import TrainedRun, trained_run
-from mtf_imaging.jobs.agreement import check_agreement
-from mtf_imaging.jobs.as_text import as_plain, as_text
-from mtf_imaging.jobs.devices import joined
 from mtf_imaging.jobs.ensembles import trained_runs
+from mtf_imaging.jobs.processes.agreement import check_agreement
+from mtf_imaging.jobs.processes.devices import joined
 from mtf_imaging.kinds.all_kinds import open_subject
 from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.kinds.networks import task_for
 from mtf_imaging.kinds.predicted import PredictedImages
+from mtf_imaging.settings.as_text import as_plain, as_text
 from mtf_imaging.settings.inference import EvaluateSettings, InferenceSettings, PredictSettings
 from mtf_imaging.settings.setting import values_of
 from mtf_imaging.settings.step import Devices

@@ -8,7 +8,6 @@ from typing import Any
 from tqdm import tqdm
 
 from mtf_imaging.data.fingerprint import WORKER_BYTES, Fingerprint, read_fingerprint
-from mtf_imaging.errors import ConfigError
 from mtf_imaging.files.workers import default_workers
 from mtf_imaging.jobs.choices import Choice
 from mtf_imaging.jobs.choices.alternative import Alternative, with_costs
@@ -21,15 +20,15 @@ from mtf_imaging.jobs.choices.recipe import (
     choose_learning_rate,
     choose_window,
 )
-from mtf_imaging.jobs.explaining import resolve_mesh_impl
 from mtf_imaging.jobs.searching import search_step
+from mtf_imaging.jobs.steps.building import StepSettings, training_step
+from mtf_imaging.jobs.steps.costs import Hosts
 from mtf_imaging.kinds.all_kinds import check_volumes
 from mtf_imaging.planner.cost.hardware import Hardware, find_hardware
 from mtf_imaging.planner.cost.receptive_field import ReceptiveField
 from mtf_imaging.planner.search.search import Found, Searched
 from mtf_imaging.settings.planning import PlanSettings, TaskBuilder
 from mtf_imaging.settings.setting import takes
-from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.step import TrainingStep
 
 
@@ -98,7 +97,9 @@ def plan(own: PlanSettings) -> JobPlan:
     """
     fix = "{kind} have no voxel size to plan; estimate the layouts of a network on {kind} with search."
     check_volumes(own.data_dir, fix, "data_dir")
-    kind = _with_memory(find_hardware(own.hardware) if isinstance(own.hardware, str) else own.hardware, own.memory)
+    kind = find_hardware(own.hardware) if isinstance(own.hardware, str) else own.hardware
+    if own.memory is not None:
+        kind = dataclasses.replace(kind, memory=float(own.memory))
     workers = own.workers or default_workers(WORKER_BYTES)
     fingerprint = read_fingerprint(own.data_dir, own.fingerprint_file, own.spacing_table, workers, own.progress)
     return plan_fingerprint(fingerprint, own.task, own.num_devices, kind, own.num_hosts, own.progress, own.patches)
@@ -119,7 +120,8 @@ def plan_fingerprint(
     def step_of(variant: Variant) -> TrainingStep:
         network = choose_network(variant.sizes, variant.spacing, variant.filters)
         built = task(fingerprint.description, _values(network), _values(loss))
-        return TrainingStep(built, Adam(), variant.sizes, variant.batch_size, dtype=dtype.value)
+        own = StepSettings(task=built, batch_size=variant.batch_size, dtype=dtype.value)
+        return training_step(own, built, variant.sizes)
 
     def search(variant: Variant) -> Searched:
         return search_step(step_of(variant), num_devices, hardware, None, num_hosts, progress=False)
@@ -131,7 +133,7 @@ def plan_fingerprint(
             bar.update()
 
         decision = fit(fingerprint, search, hardware, num_devices, note, patches)
-    fitted, on = decision.chosen, {"num_hosts": num_hosts, "mesh_impl": resolve_mesh_impl("auto", num_hosts)}
+    fitted = decision.chosen
     sizes, spacing, steps = fitted.variant.sizes, fitted.spacing.value, fitted.num_steps
     return JobPlan(
         fingerprint=fingerprint,
@@ -154,7 +156,7 @@ def plan_fingerprint(
         augmentation=choose_augmentation(fingerprint, sizes, spacing),
         found=fitted.found,
         alternatives=tuple(
-            with_costs(one, step_of(one.variant), hardware, **on)
+            with_costs(one, step_of(one.variant), hardware, Hosts.of(num_hosts, "auto"))
             for one in (decision.chosen, decision.other)
             if one is not None
         ),
@@ -163,16 +165,6 @@ def plan_fingerprint(
 
 def _values(choices: Mapping[str, Choice]) -> dict[str, Any]:
     return {name: choice.value for name, choice in choices.items()}
-
-
-def _with_memory(hardware: Hardware, memory: float | None) -> Hardware:
-    if memory is None:
-        return hardware
-    if not memory > 0:
-        raise ConfigError(
-            f"memory is {memory!r} bytes, but must be above 0. Fix: give the memory of a device.", ["memory"]
-        )
-    return dataclasses.replace(hardware, memory=float(memory))
 
 
 def _choose_dtype(hardware: Hardware) -> Choice:

@@ -7,10 +7,10 @@ from typing import Any
 
 from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.provenance.runs import TrainedRun
-from mtf_imaging.jobs.as_text import identity
 from mtf_imaging.jobs.inference import network_of_run, newest_runs, open_images, provenance, result_settings
 from mtf_imaging.kinds.loop import follow, predict_images
 from mtf_imaging.kinds.prediction_record import PredictionRecord
+from mtf_imaging.settings.as_text import identity
 from mtf_imaging.settings.inference import PredictSettings
 from mtf_imaging.settings.setting import takes
 

@@ -1,29 +1,23 @@
 """Searches for the fastest layout and for the largest trainable cube."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from tqdm import tqdm
 
 from mtf_imaging.engine.layout import Layout
 from mtf_imaging.engine.meshes.grid import ShardGrid
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.jobs.explaining import (
-    planned_step,
-    recomputes_activations,
-    resolve_mesh_impl,
-    volume_of,
-    with_recomputation,
-)
+from mtf_imaging.jobs.explaining import planned_step
+from mtf_imaging.jobs.steps.costs import Hosts, volume_of
+from mtf_imaging.jobs.steps.recomputation import recomputes_activations, with_recomputation
 from mtf_imaging.planner.cost.hardware import Hardware, find_hardware
 from mtf_imaging.planner.cost.interconnect import Interconnect
 from mtf_imaging.planner.search import largest
-from mtf_imaging.planner.search.candidates import candidates
-from mtf_imaging.planner.search.search import Found, Searched, Steps
+from mtf_imaging.planner.search.search import Found, Searched, Steps, Target, candidates
 from mtf_imaging.planner.search.search import search as search_layouts
 from mtf_imaging.settings.planning import LargestCubeSettings, PlannedStepSettings, SearchSettings
-from mtf_imaging.settings.setting import check_count, takes, values_of
+from mtf_imaging.settings.setting import filled, takes
 from mtf_imaging.training.step import TracedStep, TrainingStep
 
 
@@ -50,8 +44,8 @@ def largest_cube(own: LargestCubeSettings) -> tuple[int, Found] | None:
     Raises:
       ConfigError: an argument is invalid.
     """
-    smallest = values_of(PlannedStepSettings, own, resolution=(largest.STEP,) * own.dims)
-    return largest_cube_of(planned_step(PlannedStepSettings(**smallest)), *_devices(own), progress=own.progress)
+    smallest = filled(PlannedStepSettings, own, resolution=(largest.STEP,) * own.dims)
+    return largest_cube_of(planned_step(smallest), *_devices(own), progress=own.progress)
 
 
 def _devices(own: SearchSettings | LargestCubeSettings) -> tuple[int, Hardware | str, float | None, int, str]:
@@ -69,9 +63,8 @@ def search_step(
     progress: bool = True,
 ) -> Searched:
     """Does the same as `search`, for a `TrainingStep`."""
-    check_count("num_devices", num_devices)
-    connected = _check_connected(num_devices, num_hosts, mesh_impl)
-    search_at = _searcher(step, num_devices, hardware, memory_limit, connected, progress)
+    hosts = _hosts(num_devices, num_hosts, mesh_impl)
+    search_at = _searcher(step, num_devices, hardware, memory_limit, hosts, progress)
     return search_at(step.sizes, _layouts(step, num_devices))
 
 
@@ -86,9 +79,8 @@ def largest_cube_of(
     progress: bool = True,
 ) -> tuple[int, Found] | None:
     """Does the same as `largest_cube`, for a `TrainingStep` with images of any size."""
-    check_count("num_devices", num_devices)
-    connected = _check_connected(num_devices, num_hosts, mesh_impl)
-    at = _searcher(step, num_devices, hardware, memory_limit, connected, progress=False)
+    hosts = _hosts(num_devices, num_hosts, mesh_impl)
+    at = _searcher(step, num_devices, hardware, memory_limit, hosts, progress=False)
     with tqdm(desc="search", unit="size", file=sys.stderr, disable=not progress) as bar:
 
         def search_at(size: int, every: Sequence[Layout], only: int | None) -> Searched:
@@ -105,21 +97,21 @@ def usable_memory(hardware: Hardware | str, memory_limit: float | None) -> float
     return hardware.memory * hardware.usable if memory_limit is None else memory_limit
 
 
-def _check_connected(num_devices: int, num_hosts: int, mesh_impl: str) -> dict[str, Any]:
-    """Returns the host and mesh implementation arguments of `search_layouts`.
+def _hosts(num_devices: int, num_hosts: int, mesh_impl: str) -> Hosts:
+    """Returns the hosts of the devices.
 
     Raises:
       ConfigError: `num_hosts` does not divide `num_devices`, or the mesh implementation has one device only.
     """
-    mesh_impl = resolve_mesh_impl(mesh_impl, num_hosts)
-    if mesh_impl == "stacked":
+    hosts = Hosts.of(num_hosts, mesh_impl)
+    if hosts.mesh_impl == "stacked":
         raise ConfigError(
             "mesh_impl is 'stacked', which puts all processors on one device, but search puts one processor on each "
             "device. Fix: choose placement, collective or auto.",
             ["mesh_impl"],
         )
-    Interconnect(ShardGrid.make((num_devices,), num_devices), num_hosts, mesh_impl)  # raises if hosts are unequal
-    return {"num_hosts": num_hosts, "mesh_impl": mesh_impl}
+    Interconnect(ShardGrid.make((num_devices,), num_devices), *hosts)  # raises if hosts are unequal
+    return hosts
 
 
 def _layouts(step: TrainingStep, num_devices: int) -> list[Layout]:
@@ -131,12 +123,13 @@ def _searcher(
     num_devices: int,
     hardware: Hardware | str,
     memory_limit: float | None,
-    connected: Mapping[str, Any],
+    hosts: Hosts,
     progress: bool,
 ) -> Callable[..., Searched]:
     """Returns a function (sizes, layouts, maximum number of layouts to rank) -> `Searched`."""
     kind = find_hardware(hardware) if isinstance(hardware, str) else hardware
-    memory, recomputes = usable_memory(kind, memory_limit), recomputes_activations(step.task)
+    target = Target(kind, step.dtype, usable_memory(kind, memory_limit), hosts.number, hosts.mesh_impl)
+    recomputes = recomputes_activations(step.task)
     devices = [f"device:{number}" for number in range(num_devices)]
 
     def search_at(sizes: tuple[int, ...], layouts: Sequence[Layout], only: int | None = None) -> Searched:
@@ -147,8 +140,6 @@ def _searcher(
             return None if variant is None else variant.trace(layout, devices)
 
         shown = tqdm(layouts, desc="search", unit="layout", disable=not progress, leave=False, file=sys.stderr)
-        return search_layouts(
-            shown, Steps(trace, at.part_inputs), kind, step.dtype, memory, recompute=recomputes, only=only, **connected
-        )
+        return search_layouts(shown, Steps(trace, at.part_inputs), target, recomputes, only)
 
     return search_at

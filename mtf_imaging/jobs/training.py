@@ -5,55 +5,47 @@ import dataclasses
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from mtf_imaging.data.sampling.grid import format_grid
 from mtf_imaging.engine.layout import Layout
 from mtf_imaging.engine.meshes.group import Group
 from mtf_imaging.engine.program.program import Program
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.evaluation.report import progress as curves
 from mtf_imaging.files.provenance.runs import training_provenance
-from mtf_imaging.files.run_folder import CONFIG, EVAL, TRAIN
-from mtf_imaging.jobs import folds, run
-from mtf_imaging.jobs.agreement import check_agreement
+from mtf_imaging.files.run_folder import CONFIG, EVAL
 from mtf_imaging.jobs.batches import check_data, open_batches
-from mtf_imaging.jobs.buckets import build_steps, each_step, open_buckets
-from mtf_imaging.jobs.choosing import choose_layout
-from mtf_imaging.jobs.class_frequencies import (
-    check_class_frequencies,
-    labeled_masks,
-    resolve_frequencies,
-    with_frequencies,
-)
-from mtf_imaging.jobs.data import as_training_data, sample_sizes, with_patches
-from mtf_imaging.jobs.data_checks import check_resumed_data, warn_of_labels
-from mtf_imaging.jobs.devices import join, joined
-from mtf_imaging.jobs.explaining import explain_step
-from mtf_imaging.jobs.held_out import make_evaluator, open_held_out
-from mtf_imaging.jobs.stop_signals import StopSignals
-from mtf_imaging.jobs.tracking import open_trackers
+from mtf_imaging.jobs.choices.layout import choose_layout
+from mtf_imaging.jobs.data.checks import check_resumed_data, warn_of_labels
+from mtf_imaging.jobs.data.class_frequencies import labeled_masks, resolve_frequencies, with_frequencies
+from mtf_imaging.jobs.data.folds import FoldData, resolve_fold
+from mtf_imaging.jobs.data.training_data import TrainingData, as_training_data, sample_sizes, with_patches
+from mtf_imaging.jobs.held_out import HeldOut, make_evaluator, open_held_out
+from mtf_imaging.jobs.processes.agreement import check_agreement
+from mtf_imaging.jobs.processes.devices import join, joined
+from mtf_imaging.jobs.processes.stop_signals import StopSignals
+from mtf_imaging.jobs.runs import folder as run_folder
+from mtf_imaging.jobs.runs.observers import evaluation_interval, open_observers
+from mtf_imaging.jobs.steps.building import build_steps, each_step, open_buckets, training_step
+from mtf_imaging.jobs.steps.costs import WholeImage, explain_step
+from mtf_imaging.kinds.all_kinds import check_settings
 from mtf_imaging.kinds.networks import task_for
 from mtf_imaging.planner.render.text import text, use_colors
 from mtf_imaging.settings.setting import takes
 from mtf_imaging.settings.step import Devices
-from mtf_imaging.settings.training import CrossValidateSettings, TrainSettings
+from mtf_imaging.settings.training import TrainSettings
 from mtf_imaging.settings.values import AUTO
 from mtf_imaging.training import loop
+from mtf_imaging.training.buckets import Buckets
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints, last_checkpoint
 from mtf_imaging.training.checkpoints.initial_weights import InitialWeights
-from mtf_imaging.training.describe import describe_run, describe_slices, fenced
+from mtf_imaging.training.describe import describe_run, describe_slices
 from mtf_imaging.training.frozen import describe_frozen
-from mtf_imaging.training.observers.early_warnings import EarlyWarnings
-from mtf_imaging.training.observers.events import TrainingEvents
-from mtf_imaging.training.observers.loss_log import LossLog
+from mtf_imaging.training.observers.evaluator import Evaluator
 from mtf_imaging.training.observers.observer import Observer
-from mtf_imaging.training.observers.trace import StepTrace, parse_steps
+from mtf_imaging.training.observers.trace import parse_steps
 from mtf_imaging.training.observers.tracking.services import check_trackers, parse_trackers
-from mtf_imaging.training.optimizers import Adam
-from mtf_imaging.training.step import TrainingStep
+from mtf_imaging.training.step import BuiltStep, TrainingStep
 from mtf_imaging.training.stopping import AgreedStop
-from mtf_imaging.training.task import Task
 
 _logger = logging.getLogger(__name__)
 
@@ -85,144 +77,208 @@ def train(own: TrainSettings) -> dict[str, float]:
     return run_training(own)
 
 
+@dataclasses.dataclass(frozen=True)
+class _Run:
+    """A run whose processes have joined, and whose folder this program has locked.
+
+    Attributes:
+      own: the settings.
+      group: the processes.
+      devices: the settings of the devices.
+      data: the training data, and held-out cases of the fold if there is one.
+      fold: the fold; None for all data.
+      stop: the function that all processes ask before each step.
+      initial: the weights to start from; None to resume from a checkpoint.
+    """
+
+    own: TrainSettings
+    group: Group
+    devices: Devices
+    data: TrainingData
+    fold: FoldData | None
+    stop: AgreedStop
+    initial: InitialWeights | None
+
+    @property
+    def progress(self) -> bool:
+        return self.own.progress and self.group.is_first
+
+
+@dataclasses.dataclass(frozen=True)
+class _Plan:
+    """What a run computes.
+
+    Attributes:
+      step: the training step.
+      layout: the layout.
+      whole: voxels of whole images, of which the step may compute patches.
+      frequencies: the class frequencies from which a new network starts; None if they are unknown.
+      monitor: the measure that selects the best checkpoint.
+    """
+
+    step: TrainingStep
+    layout: Layout
+    whole: tuple[int, ...]
+    frequencies: list[float] | None
+    monitor: str
+
+
 def run_training(own: TrainSettings, watch: Watch | None = None) -> dict[str, float]:
     """Does the same as `train`, with an additional observer from `watch`, which is called last."""
-    check_class_frequencies(own.class_frequencies)
-    model_dir, stop = Path(own.model_dir), own.stop or (lambda: None)
-    devices = own.devices or Devices()
-    traced = None if own.profile_steps is None else parse_steps(own.profile_steps, own.num_steps)
-    trackers = parse_trackers(own.trackers)
+    if own.profile_steps is not None:
+        parse_steps(own.profile_steps, own.num_steps)
     with contextlib.ExitStack() as stack:
-        if own.handle_signals:
-            signals, own_stop = stack.enter_context(StopSignals()), stop
-            stop = lambda: signals.reason() or own_stop()  # noqa: E731
-        group = join(devices)
-        data = with_patches(as_training_data(own.data), own)
-        check_agreement(group, own, data=data)
-        if not own.dry_run:
-            group.first(lambda: check_trackers(trackers))
-        progress = own.progress and group.is_first
-        stop = AgreedStop(stop, group)
-        if not own.dry_run:  # a dry run writes nothing, so it needs no lock
-            group.first(lambda: _lock(stack, model_dir))
-
-        initial = _initial_weights(group, own)
-        fold = folds.resolve_fold(data, model_dir)
-        data = fold.data if fold else data
-        group.first(lambda: check_resumed_data(data, model_dir))
-        task = task_for(own.task, data.description)
-        counted = None if own.dry_run else own.class_frequencies  # they do not change the cost of a step
-        frequencies = group.first(lambda: resolve_frequencies(counted, task, data, model_dir))
-        task = with_frequencies(task, frequencies)
-        monitor = own.monitor or data.images.measure(data.description)
-        whole = data.sizes(own.resolution)
-        step = training_step(own, task, sample_sizes(data, whole))
-        layout = Layout.of(choose_layout(step, devices, group) if own.layout == AUTO else own.layout)
-        stack.enter_context(joined(devices, layout))
-        buckets = open_buckets(data, step, own.resolution)
-        if not own.dry_run:
-            check_data(group, data, step, buckets)
-        held_out = open_held_out(data, step, monitor, progress, whole)
-        # Several processes read only the chunks of their slices.
-        if not own.dry_run and group.num == 1:
-            warn_of_labels(data, model_dir)
-        built = build_steps(step, buckets, data, layout, devices, progress)
-        if built.network.frozen and group.is_first:
+        run = _open_run(own, stack)
+        plan = _make_plan(run)
+        stack.enter_context(joined(run.devices, plan.layout))
+        buckets = open_buckets(run.data, plan.step, own.resolution)
+        held_out = _open_data(run, plan, buckets)
+        built = build_steps(plan.step, buckets, run.data, plan.layout, run.devices, run.progress)
+        if built.network.frozen and run.group.is_first:
             _logger.info("%s", describe_frozen(built.network))
         if own.dry_run:
-            if initial:
-                initial.check(built.program)
-            for each, program in each_step(step, built) if group.is_first else []:
-                image = whole if data.patch else None
-                print(text(explain_step(each, layout, image=image), colors=use_colors()))
-                print(f"\n{describe_slices(program.network, each.part_inputs)}")
-            return {}
-
-        program, every = built.program, own.eval_every or own.checkpoint_every
-        checkpoints = Checkpoints(model_dir, program, own.checkpoint_every, own.checkpoints_kept, own.checkpoint_async)
-        observers: list[Observer] = []  # in process 0, observers write files
-        if group.is_first:
-            tables = {"every": [own.checkpoint_every, every], "num_steps": own.num_steps, "best_by": monitor}
-            names = model_dir / curves.NAME, model_dir / "losses.csv", model_dir / EVAL / "scores.csv"
-            observers += [LossLog(model_dir / "losses.csv"), curves.Progress(*names, **tables)]
-        if held_out:
-            options: dict[str, Any] = {"layout": layout, "mesh_impl": devices.mesh_impl, "model_dir": model_dir}
-            options |= {"monitor": monitor, "every": every, "num_steps": own.num_steps, "stop": stop.now}
-            evaluator = make_evaluator(held_out, step, program, checkpoints, **options, progress=progress)
-            observers.append(evaluator)
-        elif group.is_first and (model_dir / EVAL).is_dir():
-            warning = "%s: held-out cases are no longer scored. Fix: give eval_dir to score them"
-            _logger.warning(warning, model_dir, extra={"settings": ["eval_dir"]})
-        feed = open_batches(group, data, step, buckets, built)
-        if not checkpoints.restore() and initial:
-            initial.apply(program)
-
-        def save_facts() -> str:
-            known: dict[str, Any] = {"fold_digest": fold.digest if fold else None, "class_frequencies": frequencies}
-            known["patch"] = data.patch and format_grid(data.patch)
-            facts = dataclasses.replace(data.images.facts(data.data_dir, whole, data.description), **known)
-            configuration = own.save_configuration(facts, layout) if own.save_configuration else str(step)
-            start = int(program.step), layout.mesh_string, layout.rules_string
-            origin = training_provenance(model_dir, data.images.cases(data.data_dir), *start)
-            dataclasses.replace(facts, provenance=origin).save(model_dir)
-            if fold:
-                fold.save(model_dir)
-            return configuration
-
-        # Write these files only after the checkpoint is restored: a configuration that does not match the run's
-        # checkpoints must not replace the old one.
-        configuration = group.first(save_facts)
-        if group.is_first:
-            texts = {
-                "layout": "\n\n".join(
-                    describe_run(program.network, each.part_inputs) for each, program in each_step(step, built)
-                ),
-                "config": "\n".join(fenced(configuration)),
-            }
-            rate = step.optimizer.learning_rate
-            masks = labeled_masks(data.description, frequencies)
-            observers.append(EarlyWarnings(model_dir / "losses.csv", masks, own.num_steps, rate))
-            events = TrainingEvents(model_dir / TRAIN, learning_rate=rate, batch_size=own.batch_size, texts=texts)
-            sent = {CONFIG: configuration, "layout.md": texts["layout"]}
-            senders = open_trackers(own, layout, sent, rate)
-            if held_out:
-                for sender in senders:
-                    evaluator.add_listener(sender.scores)
-            observers[1:1] = [events, *senders]
-            if traced:
-                observers.append(StepTrace(model_dir / TRAIN, traced))
+            return _print_costs(run, plan, built)
+        checkpoints = Checkpoints(
+            own.model_dir, built.program, own.checkpoint_every, own.checkpoints_kept, own.checkpoint_async
+        )
+        evaluator = _open_evaluator(run, plan, held_out, built, checkpoints)
+        feed = open_batches(run.group, run.data, plan.step, buckets, built)
+        if not checkpoints.restore() and run.initial:
+            run.initial.apply(built.program)
+        observers = _open_observers(run, plan, built, evaluator)
         if watch:
-            observers.append(watch(program, step, layout))
+            observers.append(watch(built.program, plan.step, plan.layout))
         return loop.train(
-            program=program,
+            program=built.program,
             step=feed.compute,
             batches=feed.batches,
             num_steps=own.num_steps,
             checkpoints=checkpoints,
-            stop=stop,
+            stop=run.stop,
             observers=observers,
-            progress=progress,
+            progress=run.progress,
         )
+
+
+def _open_run(own: TrainSettings, stack: contextlib.ExitStack) -> _Run:
+    """Joins the processes, checks that they agree, and locks the folder of the run until the stack is closed."""
+    trackers, stop = parse_trackers(own.trackers), own.stop or (lambda: None)
+    if own.handle_signals:
+        signals, own_stop = stack.enter_context(StopSignals()), stop
+        stop = lambda: signals.reason() or own_stop()  # noqa: E731
+    devices = own.devices or Devices()
+    group = join(devices)
+    data = as_training_data(own.data)
+    for settings in (data, own):
+        check_settings(settings, data.kind)
+    data = with_patches(data, own)
+    check_agreement(group, own, data=data)
+    agreed_stop = AgreedStop(stop, group)
+    if not own.dry_run:  # a dry run writes nothing
+        group.first(lambda: check_trackers(trackers))
+        group.first(lambda: _lock(stack, own.model_dir))
+    initial = _initial_weights(group, own)
+    fold = resolve_fold(data, own.model_dir)
+    data = fold.data if fold else data
+    group.first(lambda: check_resumed_data(data, own.model_dir))
+    return _Run(own, group, devices, data, fold, agreed_stop, initial)
 
 
 def _lock(stack: contextlib.ExitStack, model_dir: str | Path) -> None:
     """Locks a run folder until the stack is closed."""
-    stack.enter_context(run.held(model_dir))
+    stack.enter_context(run_folder.held(model_dir))
 
 
-def training_step(own: TrainSettings | CrossValidateSettings, task: Task, sizes: tuple[int, ...]) -> TrainingStep:
-    """Returns the training step for images of the given sizes."""
-    return TrainingStep(
-        task,
-        own.optimizer or Adam(),
-        sizes,
-        own.batch_size,
-        own.micro_batches,
-        own.dtype,
-        own.seed,
-        own.frozen,
-        own.average_decay,
+def _make_plan(run: _Run) -> _Plan:
+    """Describes the step for the data of a run, and chooses its layout."""
+    own, data = run.own, run.data
+    task = task_for(own.task, data.description)
+    counted = None if own.dry_run else own.class_frequencies  # they do not change the cost of a step
+    frequencies = run.group.first(lambda: resolve_frequencies(counted, task, data, own.model_dir))
+    whole = data.sizes(own.resolution)
+    step = training_step(own, with_frequencies(task, frequencies), sample_sizes(data, whole))
+    layout = choose_layout(step, run.devices, run.group) if own.layout == AUTO else own.layout
+    monitor = own.monitor or data.images.measure(data.description)
+    return _Plan(step, Layout.of(layout), whole, frequencies, monitor)
+
+
+def _open_data(run: _Run, plan: _Plan, buckets: Buckets | None) -> HeldOut | None:
+    """Checks the training data, unless this is a dry run, and opens the held-out cases."""
+    if not run.own.dry_run:
+        check_data(run.group, run.data, plan.step, buckets)
+    held_out = open_held_out(run.data, plan.step, plan.monitor, run.progress, plan.whole)
+    if not run.own.dry_run and run.group.num == 1:  # several processes read only the chunks of their slices
+        warn_of_labels(run.data, run.own.model_dir)
+    return held_out
+
+
+def _print_costs(run: _Run, plan: _Plan, built: BuiltStep) -> dict[str, float]:
+    """Prints the costs of a step and the per-processor shape of every tensor; returns no measures."""
+    if run.initial:
+        run.initial.check(built.program)
+    image = WholeImage(plan.whole if run.data.patch else None)
+    for each, program in each_step(plan.step, built) if run.group.is_first else []:
+        print(text(explain_step(each, plan.layout, image=image), colors=use_colors()))
+        print(f"\n{describe_slices(program.network, each.part_inputs)}")
+    return {}
+
+
+def _open_evaluator(
+    run: _Run, plan: _Plan, held_out: HeldOut | None, built: BuiltStep, checkpoints: Checkpoints
+) -> Evaluator | None:
+    """Returns the observer that evaluates held-out cases; None if there are none."""
+    own = run.own
+    if held_out is None:
+        if run.group.is_first and Path(own.model_dir, EVAL).is_dir():
+            warning = "%s: held-out cases are no longer scored. Fix: give eval_dir to score them"
+            _logger.warning(warning, own.model_dir, extra={"settings": ["eval_dir"]})
+        return None
+    return make_evaluator(
+        held_out,
+        plan.step,
+        built.program,
+        checkpoints,
+        layout=plan.layout,
+        mesh_impl=run.devices.mesh_impl,
+        model_dir=own.model_dir,
+        monitor=plan.monitor,
+        every=evaluation_interval(own),
+        num_steps=own.num_steps,
+        stop=run.stop.now,
+        progress=run.progress,
     )
+
+
+def _open_observers(run: _Run, plan: _Plan, built: BuiltStep, evaluator: Evaluator | None) -> list[Observer]:
+    """Saves the configuration and the facts of a run, and returns its observers; in process 0, these write files.
+
+    Call it after the checkpoint is restored: a configuration that does not match the run's checkpoints must not
+    replace the old one.
+    """
+    configuration = run.group.first(lambda: _save_facts(run, plan, built.program))
+    if not run.group.is_first:
+        return [evaluator] if evaluator else []
+    descriptions = (describe_run(program.network, each.part_inputs) for each, program in each_step(plan.step, built))
+    texts = {CONFIG: configuration, "layout.md": "\n\n".join(descriptions)}
+    masks = labeled_masks(run.data.description, plan.frequencies)
+    return open_observers(run.own, plan.step, plan.layout, texts, masks, plan.monitor, evaluator)
+
+
+def _save_facts(run: _Run, plan: _Plan, program: Program) -> str:
+    """Writes the configuration, the facts about the data and the folds to the folder; returns the configuration."""
+    own, data, layout = run.own, run.data, plan.layout
+    facts = dataclasses.replace(
+        data.images.facts(data.data_dir, plan.whole, data.description),
+        fold_digest=run.fold.digest if run.fold else None,
+        class_frequencies=plan.frequencies,
+        patch=format_grid(data.patch) if data.patch else None,
+    )
+    configuration = own.save_configuration(facts, layout) if own.save_configuration else str(plan.step)
+    cases, start = data.images.cases(data.data_dir), (int(program.step), layout.mesh_string, layout.rules_string)
+    dataclasses.replace(facts, provenance=training_provenance(own.model_dir, cases, *start)).save(own.model_dir)
+    if run.fold:
+        run.fold.save(own.model_dir)
+    return configuration
 
 
 def _initial_weights(group: Group, own: TrainSettings) -> InitialWeights | None:

@@ -16,6 +16,8 @@ from mtf_imaging.kinds.objects.kind import ObjectKind
 from mtf_imaging.kinds.photos.kind import PhotoKind
 from mtf_imaging.kinds.predicted import PredictedImages
 from mtf_imaging.kinds.volumes.kind import VolumeKind
+from mtf_imaging.settings.of_kinds import S, check_taken, not_taken, with_added
+from mtf_imaging.settings.setting import Settings
 
 if TYPE_CHECKING:
     from mtf_imaging.kinds.inference import Inference
@@ -52,6 +54,21 @@ def read_facts(model_dir: str | Path) -> Facts | None:
 def kind_of_facts(facts: Facts | None) -> Kind:
     """Returns the kind of data of a run, which is volumes if there are no facts."""
     return KINDS[VOLUMES if facts is None else facts.kind]
+
+
+def check_settings(own: Settings, kind: Kind) -> None:
+    """Raises ConfigError if a kind does not take a setting of a job; see `check_taken`."""
+    check_taken(own, kind, KINDS.values())
+
+
+def settings_not_taken(kind: Kind) -> dict[str, str]:
+    """Returns {setting that a kind does not take: the kinds that do}."""
+    return not_taken(kind, KINDS.values())
+
+
+def with_kinds(owner: type[S]) -> type[S]:
+    """Returns the settings of `evaluate` or `predict` with those that kinds add; see `with_added`."""
+    return with_added(owner, KINDS.values())
 
 
 def open_subject(

@@ -9,6 +9,8 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from mtf_imaging.settings.setting import Settings
+
 if TYPE_CHECKING:
     from mtf_imaging.data.description.differences import Difference
     from mtf_imaging.data.label_survey import LabelSurvey
@@ -37,6 +39,8 @@ class Kind:
       axes: the names of the spatial dimensions in a resolution.
       has_splits: whether a folder may contain the held-out images, too.
       demos: the names of the synthetic data of `demo`.
+      settings: the classes of the settings that this kind takes. Settings that no kind declares are for all of them.
+        The settings of a class that no job has become settings of `evaluate` and `predict`.
     """
 
     name: str
@@ -47,6 +51,7 @@ class Kind:
     axes: tuple[str, ...] = ("x", "y", "z")
     has_splits: bool = False
     demos: tuple[str, ...] = ()
+    settings: tuple[type[Settings], ...] = ()
 
     def holds(self, path: Path, need_labels: bool = False) -> bool:
         """Returns whether a file or folder, which exists, is of this kind.

@@ -7,6 +7,7 @@ from typing import Any
 
 from mtf_imaging.data.intensities.window import DEFAULT_WINDOW, Window
 from mtf_imaging.data.listing.image_formats import OUTPUT_FORMATS
+from mtf_imaging.data.sampling.grid import AXIS_NAMES, PHOTO_AXES
 from mtf_imaging.settings.patches import SlidingWindowSettings
 from mtf_imaging.settings.setting import Settings, changed, documented, setting, settings
 from mtf_imaging.settings.step import (
@@ -23,7 +24,19 @@ STORED = "stored"  # the cleanup rules in the folder of the run or of its folds
 
 
 @settings
-class TrainedRunSettings(Settings):
+class EnsembleSetting(Settings):
+    """The networks of a cross-validation as one.
+
+    Attributes:
+      ensemble: whether to average the probabilities of all folds in `model_dir`, the output folder of cross_validate.
+        More folds take more time, but not more device memory. Detections of objects cannot be averaged.
+    """
+
+    ensemble: bool = setting(default=False, flag=True)
+
+
+@settings
+class TrainedRunSettings(EnsembleSetting):
     """The trained network of a job.
 
     Attributes:
@@ -31,14 +44,11 @@ class TrainedRunSettings(Settings):
       checkpoint: the checkpoint to use: the last, or the best on the cases that training held out.
       averages: whether to use the averages of the weights, if the run has them (train.average_decay), instead of the
         weights of the last step.
-      ensemble: whether to average the probabilities of all folds in `model_dir`, the output folder of cross_validate.
-        More folds take more time, but not more device memory. Detections of objects cannot be averaged.
     """
 
     model_dir: str | Path = setting(flag=True)
     checkpoint: str = setting(default="last", choices=("last", "best"), flag=True)
     averages: bool = setting(default=True, flag=True)
-    ensemble: bool = setting(default=False, flag=True)
 
 
 @settings
@@ -63,7 +73,7 @@ class FlipSettings(Settings):
         2^n times as long.
     """
 
-    flips: Sequence[str] = setting(default=(), example='("x", "y")')
+    flips: Sequence[str] = setting(default=(), choices=(*AXIS_NAMES, *PHOTO_AXES), example='("x", "y")')
 
 
 @settings
@@ -75,7 +85,7 @@ class ScaleSettings(Settings):
         are averaged, and detections merged, over all of them.
     """
 
-    scales: Sequence[float] = setting(default=ONE_SCALE, example="(0.75, 1.0, 1.25)")
+    scales: Sequence[float] = setting(default=ONE_SCALE, above=0, most=100, example="(0.75, 1.0, 1.25)")
 
 
 @documented
@@ -169,37 +179,79 @@ class MapSettings(Settings):
 
 
 @settings
+class SplitSetting(Settings):
+    """The split of labeled images.
+
+    Attributes:
+      split: list of photos or split of objects to evaluate, for instance val. Default: the held-out one of the
+        training, or all photos if there are no lists.
+    """
+
+    split: str | None = setting(default=None, flag=True)
+
+
+@settings
+class ChooseCleanupSetting(Settings):
+    """The choice of the postprocessing.
+
+    Attributes:
+      choose_cleanup: whether to choose the rules of `cleanup` on these cases and store them in `model_dir`, where
+          predict and evaluate find them. The cases must be held out, and must not belong to a final test set.
+    """
+
+    choose_cleanup: bool = setting(default=False, flag=True)
+
+
+@settings
 class EvaluateSettings(
-    InferenceSettings, PlacementSettings, EvalBatchSettings, OutputFormatSettings, SpacingTableSettings
+    InferenceSettings,
+    PlacementSettings,
+    EvalBatchSettings,
+    OutputFormatSettings,
+    SpacingTableSettings,
+    SplitSetting,
+    ChooseCleanupSetting,
 ):
     """The settings of `evaluate`.
 
     Attributes:
       input_dir: folder of cases with their segmentations, of photos with their label images, or of objects as in COCO.
-      split: list of photos or split of objects to evaluate, for instance val. Default: the held-out one of the
-        training, or all photos if there are no lists.
       output_dir: folder for metrics.json, report.html, pictures and predictions.
       fold: evaluate only the held-out cases of this fold, counted from 0. Default: all cases.
       splits_file: file of the folds. Default: the file in `model_dir`, which train wrote.
       cases: the images to evaluate. Default: all images in `input_dir`, or the images of the fold or split.
       num_pictures: number of images to draw pictures of.
-      choose_cleanup: whether to choose the rules of `cleanup` on these cases and store them in `model_dir`, where
-          predict and evaluate find them. The cases must be held out, and must not belong to a final test set.
     """
 
     input_dir: str | Path = setting(flag=True, shared=False)
-    split: str | None = setting(default=None, flag=True)
     output_dir: str | Path = setting(flag=True, shared=False)
     fold: int | None = setting(default=None, least=0, flag=True)
     splits_file: str | Path | None = setting(default=None, flag=True, shared=False)
     cases: Sequence[Any] | None = setting(default=None, shared=False)
     num_pictures: int = setting(default=3, shared=False)
-    choose_cleanup: bool = setting(default=False, flag=True)
+
+
+@settings
+class SubmissionSetting(Settings):
+    """The files of a challenge.
+
+    Attributes:
+      submission: whether to write test-segmentation-N.nii, the format of the LiTS challenge, for a folder of
+        test-volume-N.nii[.gz].
+    """
+
+    submission: bool = setting(default=False, flag=True)
 
 
 @settings
 class PredictSettings(
-    InferenceSettings, PlacementSettings, EvalBatchSettings, OutputFormatSettings, MapSettings, SpacingTableSettings
+    InferenceSettings,
+    PlacementSettings,
+    EvalBatchSettings,
+    OutputFormatSettings,
+    MapSettings,
+    SpacingTableSettings,
+    SubmissionSetting,
 ):
     """The settings of `predict`.
 
@@ -209,8 +261,6 @@ class PredictSettings(
       output: segmentation to write (.nii.gz, .ome.zarr, .nrrd, .mha or .dcm), or folder for the segmentations; for
         objects, the JSON file of the detections in one image, or a folder; for arrays, .npy, .npz for several outputs,
         or a folder.
-      submission: whether to write test-segmentation-N.nii, the format of the LiTS challenge, for a folder of
-        test-volume-N.nii[.gz].
       overwrite: whether to replace existing results.
       planned: the images and the files to write, as returned by `plan_prediction`. Default: derived from `input` and
         `output`.
@@ -218,7 +268,6 @@ class PredictSettings(
 
     input: str | Path = setting(flag=True, shared=False)
     output: str | Path = setting(flag=True, shared=False)
-    submission: bool = setting(default=False, flag=True)
     overwrite: bool = setting(default=False, flag=True)
     planned: Any = setting(default=None, shared=False)
 

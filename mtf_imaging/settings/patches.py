@@ -33,7 +33,7 @@ class PatchSettings(PatchSetting):
         labels in the same case. Labels that are not named are never chosen. Default: all labels alike.
     """
 
-    centered_patches: float = setting(default=1 / 3, example="0.5")
+    centered_patches: float = setting(default=1 / 3, least=0, most=1, example="0.5")
     centered_labels: Mapping[str, float] | None = setting(default=None, example='{"lesion": 2, "liver": 1}')
 
 
@@ -49,4 +49,4 @@ class SlidingWindowSettings(Settings):
     """
 
     sliding_window: Resolution | None = setting(default=None, unit="voxels", flag="window")
-    window_step: float = setting(default=0.5, flag=True)
+    window_step: float = setting(default=0.5, above=0, most=1, flag=True)

@@ -92,7 +92,7 @@ class RecipeSettings(Settings):
     """
 
     num_steps: int | None = setting(default=None, unit="steps", least=1)
-    price_per_hour: float | None = setting(default=None, flag=True)
+    price_per_hour: float | None = setting(default=None, above=0, flag=True)
 
 
 @settings
@@ -117,7 +117,7 @@ class MemoryLimitSettings(Settings):
       memory_limit: bytes of device memory available to tensors. Default: the usable share of the memory of `hardware`.
     """
 
-    memory_limit: float | None = setting(default=None, unit="bytes")
+    memory_limit: float | None = setting(default=None, above=0, unit="bytes")
 
 
 @settings
@@ -178,6 +178,6 @@ class PlanSettings(HardwareSettings, SpacingTableSettings, WorkerSettings, Progr
 
     task: TaskBuilder = setting()
     data_dir: str | Path = setting(flag=True)
-    memory: float | None = setting(default=None, unit="bytes")
+    memory: float | None = setting(default=None, above=0, unit="bytes")
     patches: str = setting(default="auto", choices=PATCHES, flag=True)
     fingerprint_file: str | Path | None = setting(default=None)

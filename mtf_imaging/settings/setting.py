@@ -18,11 +18,13 @@ the flag, the gin parameter, their help, and the name in messages.
 import dataclasses
 import functools
 import inspect
+import math
+import numbers
 import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, ParamSpec, TypeVar, dataclass_transform
 
 from mtf_imaging.errors import ConfigError
@@ -45,7 +47,8 @@ class Setting(NamedTuple):
       default: the default; `dataclasses.MISSING` if a value is required.
       meaning: its description in the docstring of the class. Names of other settings are in backticks.
       unit: the unit of a number, such as "mm".
-      least, most: the smallest and the largest integer that are allowed.
+      least, most: the smallest and the largest number that are allowed.
+      above: the largest number that is too small.
       choices: the strings that are allowed.
       flag: the name of its flag; "" for none.
       example: a value in gin's syntax for messages about a setting without a flag.
@@ -55,11 +58,12 @@ class Setting(NamedTuple):
 
     name: str
     type: Any
-    default: Any
+    default: object
     meaning: str
     unit: str = ""
-    least: int | None = None
-    most: int | None = None
+    least: float | None = None
+    most: float | None = None
+    above: float | None = None
     choices: tuple[str, ...] = ()
     flag: str = ""
     example: str = ""
@@ -76,6 +80,36 @@ class Setting(NamedTuple):
         is_union = typing.get_origin(self.type) in (typing.Union, types.UnionType)
         return tuple(
             kind for kind in (typing.get_args(self.type) if is_union else [self.type]) if kind is not type(None)
+        )
+
+    @property
+    def items(self) -> tuple[type, ...]:
+        """The types of the items if a value is a sequence of numbers, or one of the choices."""
+        items = [item for kind in self.kinds for item in typing.get_args(kind)[:1]]
+        has_others = any(not typing.get_args(kind) and not (kind is str and self.choices) for kind in self.kinds)
+        return () if has_others else tuple(item for item in items if item in (int, float))
+
+    @property
+    def numbers(self) -> str:
+        """The numbers that are allowed, for messages."""
+        has_fractions = float in (*self.kinds, *self.items)
+        if (self.least, self.above, self.most) in ((1, None, None), (None, 0, None)):
+            return "a positive number" if has_fractions else "a positive integer"
+        bounds = {"of at least": self.least, "above": self.above, "of at most": self.most}
+        limits = [f"{words} {bound:g}" for words, bound in bounds.items() if bound is not None]
+        return " ".join(["a number" if has_fractions else "an integer", " and ".join(limits)]).strip()
+
+    def allows_number(self, value: object) -> bool:
+        """Returns whether a number has the type and the bounds of this setting; bools are no numbers."""
+        has_fractions = float in (*self.kinds, *self.items)
+        if isinstance(value, bool) or not isinstance(value, numbers.Real if has_fractions else numbers.Integral):
+            return False
+        number = float(value)
+        return (
+            math.isfinite(number)
+            and (self.least is None or number >= self.least)
+            and (self.above is None or number > self.above)
+            and (self.most is None or number <= self.most)
         )
 
     def sentences(self, spell: Callable[[str], str] = lambda name: f"`{name}`") -> str:
@@ -99,7 +133,7 @@ def setting(
     default: Any = dataclasses.MISSING,
     default_factory: Any = dataclasses.MISSING,
     flag: bool | str = False,
-    **facts: Any,
+    **facts: object,
 ) -> Any:
     """Declares a field of a settings class. The class docstring contains its meaning.
 
@@ -112,7 +146,7 @@ def setting(
     return dataclasses.field(default=default, default_factory=default_factory, metadata={_KEY: {"flag": flag, **facts}})
 
 
-def changed(owner: type, name: str, **facts: Any) -> Any:
+def changed(owner: type, name: str, **facts: object) -> Any:
     """Redeclares a setting of another class, with the same meaning unless the docstring contains a new one.
 
     Args:
@@ -170,35 +204,43 @@ class Settings:
 
     def __post_init__(self) -> None:
         for one in settings_of(type(self)):
-            value = getattr(self, one.name)
-            if value is not None:
-                check_value(one, value)
+            check_value(one, getattr(self, one.name))
 
 
 def check_value(one: Setting, value: object) -> None:
-    """Raises ConfigError unless a setting allows a value."""
-    if one.choices:
-        check_choice(one.name, value, one.choices)
-    if one.kinds == (bool,) and value not in (True, False):  # NumPy has its own bool
-        raise ConfigError(f"{one.name} = {value!r} is neither True nor False. Fix: set it to one of these.", [one.name])
-    if one.least == 1 and int in one.kinds:
-        check_count(one.name, value)
+    """Checks a value of a setting: its type, its bounds and its choices.
+
+    The type of a setting that also takes text, or other objects than numbers, is left to the code that parses it.
+
+    Raises:
+      ConfigError: the setting does not allow the value.
+    """
+    if value is None:
+        return
+    is_list = isinstance(value, Sequence) and not isinstance(value, str)
+    items: list[object] = [*value] if isinstance(value, Sequence) and is_list else [value]
+    if one.choices and (isinstance(value, str) or not one.items):
+        for item in items:
+            check_choice(one.name, item, one.choices)
+    elif one.kinds == (bool,):
+        if value not in (True, False):  # NumPy has its own bool
+            fix = "Fix: set it to one of these."
+            raise ConfigError(f"{one.name} = {value!r} is neither True nor False. {fix}", [one.name])
+    elif {*one.kinds} <= {int, float}:
+        if not one.allows_number(value):
+            raise ConfigError(f"{one.name} must be {one.numbers}, not {value!r}.", [one.name])
+    elif one.items and not (is_list and items and all(map(one.allows_number, items))):
+        raise ConfigError(f"{one.name} must be a tuple, each item {one.numbers}, not {value!r}.", [one.name])
 
 
-def check_count(name: str, value: object) -> None:
-    """Raises ConfigError unless a setting is a positive integer; bools do not count as integers."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ConfigError(f"{name} must be a positive integer, not {value!r}.", [name])
-
-
-def check_choice(name: str, value: object, choices: typing.Sequence[str]) -> None:
+def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
     """Raises ConfigError unless the value of a setting is one of its choices."""
     if value not in choices:
         hint = did_you_mean(str(value), choices)
         raise ConfigError(f"{name} = {value!r} is not known.{hint} Fix: choose one of {', '.join(choices)}.", [name])
 
 
-def values_of(owner: type, *sources: object, **known: Any) -> dict[str, Any]:
+def values_of(owner: type, *sources: object, **known: object) -> dict[str, Any]:
     """Returns the keyword arguments for a settings class.
 
     Args:
@@ -219,11 +261,19 @@ def agreed(values: object) -> dict[str, Any]:
     return {one.name: getattr(values, one.name) for one in settings_of(type(values)) if one.shared}
 
 
-def takes(owner: Callable[P, S]) -> Callable[[Callable[[S], R]], Callable[P, R]]:
+def filled(owner: Callable[..., S], *sources: object, **known: object) -> S:
+    """Returns an object of a settings class; see `values_of`."""
+    return owner(**values_of(typing.cast(type, owner), *sources, **known))
+
+
+def takes(
+    owner: Callable[P, S], more: Callable[[type], type] = lambda cls: cls
+) -> Callable[[Callable[[S], R]], Callable[P, R]]:
     """Converts a function of a settings object to a function of keyword arguments, with signature and docstring.
 
     Args:
       owner: the settings class.
+      more: returns the settings class with settings that are added later.
 
     Returns:
       A decorator for a function with one argument, an instance of this class.
@@ -231,33 +281,38 @@ def takes(owner: Callable[P, S]) -> Callable[[Callable[[S], R]], Callable[P, R]]
 
     def decorate(function: Callable[[S], R]) -> Callable[P, R]:
         listed = settings_of(typing.cast(type, owner))
-        parameters = [
-            inspect.Parameter(
-                one.name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=inspect.Parameter.empty if one.is_required else one.default,
-                annotation=one.type,
-            )
-            for one in listed
-        ]
         returns = inspect.signature(function).return_annotation
-        signature = inspect.Signature(parameters, return_annotation=returns)
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            cls = more(typing.cast(type, owner))
             try:
-                signature.bind(*args, **kwargs)
+                _signature(cls, returns).bind(*args, **kwargs)
             except TypeError as error:
                 raise TypeError(f"{function.__name__}() {error}") from None
-            return function(owner(*args, **kwargs))
+            return function(cls(*args, **kwargs))
 
         del call.__wrapped__  # its signature has changed
-        call.__signature__ = signature  # type: ignore[attr-defined]
+        call.__signature__ = _signature(typing.cast(type, owner), returns)  # type: ignore[attr-defined]
         call.__doc__ = _with_section(function.__doc__ or "", "Args", listed)
         call.__annotations__ = {one.name: one.type for one in listed} | {"return": returns}
         return call
 
     return decorate
+
+
+def _signature(cls: type, returns: object) -> inspect.Signature:
+    """Returns the signature of a function with the settings of a class as keyword arguments."""
+    parameters = [
+        inspect.Parameter(
+            one.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if one.is_required else one.default,
+            annotation=one.type,
+        )
+        for one in settings_of(cls)
+    ]
+    return inspect.Signature(parameters, return_annotation=returns)
 
 
 def _with_section(doc: str, title: str, listed: list[Setting]) -> str:

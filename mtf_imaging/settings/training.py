@@ -59,7 +59,9 @@ class LearningSettings(Settings):
     initial_weights_except: str | Sequence[str] = setting(default=(), example='"deeplab/classes"')
     frozen: str | Sequence[str] = setting(default=(), flag=True)
     average_decay: float | None = setting(default=None, flag=True)
-    class_frequencies: ClassFrequencies = setting(default=FROM_DATA, example='"data"', recorded=True)
+    class_frequencies: ClassFrequencies = setting(
+        default=FROM_DATA, choices=(FROM_DATA,), example='"data"', recorded=True
+    )
 
 
 @settings

@@ -1,6 +1,5 @@
 """Types of values that several settings have, and how they are parsed."""
 
-import math
 from collections.abc import Sequence
 
 from mtf_imaging.data.sampling.buckets import parse_grids
@@ -18,19 +17,6 @@ ONE_SCALE = (1.0,)
 Resolution = str | int | Sequence[int]
 # The voxel size in mm: "1.5,1.5,2", one number for all dimensions, or one number for each of x, y and z.
 Spacing = str | float | tuple[float, float, float]
-
-
-def check_price(price_per_hour: float | None) -> None:
-    """Raises ConfigError unless the price of a device is a positive, finite number, or None for no price."""
-    if price_per_hour is None:
-        return
-    number = isinstance(price_per_hour, int | float) and not isinstance(price_per_hour, bool)
-    if not (number and math.isfinite(price_per_hour) and price_per_hour > 0):
-        raise ConfigError(
-            f"price_per_hour must be a positive number, not {price_per_hour!r}. Fix: give the price of one device for "
-            "one hour, for instance 2.5, or leave it out to print no cost.",
-            ["price_per_hour"],
-        )
 
 
 def parse_resolution(resolution: Resolution, dims: int = 3, names: Sequence[str] = AXIS_NAMES) -> tuple[int, ...]:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from mtf_imaging import jobs
-from mtf_imaging.cli.config.job import Job
+from mtf_imaging.cli.config.training_settings import Job
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs import ensembles
-from mtf_imaging.kinds.volumes import prediction as volumes
+from mtf_imaging.kinds.volumes import images as volumes
 from mtf_imaging.settings.setting import values_of
 from mtf_imaging.settings.step import NetworkSettings
 

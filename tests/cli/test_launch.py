@@ -23,6 +23,7 @@ from mtf_imaging.cli.main import main
 from mtf_imaging.cli.runtime.launching.environment import build_environments
 from mtf_imaging.cli.runtime.launching.output import Output
 from mtf_imaging.engine.processes.processes import find_processes
+from mtf_imaging.engine.processes.secret import SECRET
 from tests import waiting
 
 ROOT = Path(__file__).parents[2]
@@ -516,13 +517,13 @@ def test_other_programs_get_their_arguments_unchanged():
         ("--num_processes=2 train --data_dir=a", "launch needs a command after --."),
         ("-- train", "launch needs --num_processes."),
         ("train -- train", "launch takes only flags, but 'train' is not a flag."),
-        ("--num_processes=0 -- ls", "flag --num_processes=0: 0 is not a positive integer."),
-        ("--num_processes=-1 -- ls", "flag --num_processes=-1: -1 is not a positive integer."),
+        ("--num_processes=0 -- ls", "--num_processes must be a positive integer, not 0."),
+        ("--num_processes=-1 -- ls", "--num_processes must be a positive integer, not -1."),
         ("--num_processes=two -- ls", "--num_processes=two: 'two' is not an integer."),
-        ("--num_processes=2 --restarts=-1 -- ls", "flag --restarts=-1: "),
+        ("--num_processes=2 --restarts=-1 -- ls", "--restarts must be an integer of at least 0, not -1."),
         ("--num_processes=2 --command=ls -- ls", "launch has no flag '--command'"),
-        ("--num_processes=2 --timeout=0 -- ls", "--timeout=0: must be a positive number of seconds. Fix: "),
-        ("--num_processes=2 --timeout=nan -- ls", "--timeout=nan: must be a positive number of seconds."),
+        ("--num_processes=2 --timeout=0 -- ls", "--timeout must be a positive number, not 0.0."),
+        ("--num_processes=2 --timeout=nan -- ls", "--timeout must be a positive number, not nan."),
         ("--num_processes=2 -- trian", "there is no command or program 'trian'. Did you mean 'train'? Fix: "),
         ("--num_processes=2 -- mtf-imaging trian", "there is no command 'trian'. Did you mean 'train'? Commands: "),
         ("--num_processes=2 -- mtf-imaging", "mtf-imaging after -- has no command. Commands: "),
@@ -552,3 +553,10 @@ def test_help_is_for_launch_before_the_dashes_only(capsys):
     out, _ = capsys.readouterr()
     assert "Usage:\n  mtf-imaging launch [flags] -- COMMAND ...\n" in out
     assert "--command" not in out
+
+
+def test_launch_makes_one_secret_for_every_group_of_processes():
+    groups = [{environ[SECRET] for environ in build_environments({}, 3, None)} for _ in range(2)]
+    assert [len(group) for group in groups] == [1, 1]
+    assert groups[0].isdisjoint(groups[1])
+    assert build_environments({SECRET: "mine"}, 2, None)[1][SECRET] == "mine"

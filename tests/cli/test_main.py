@@ -167,7 +167,7 @@ def test_a_setup_flag_without_effect_is_accepted_with_a_warning(caplog, command)
         (["train", "--gin.train.seed", "3"], "--gin.train.seed has no value. Fix: --gin.train.seed=3"),
         (
             ["phantom", "--output_dir=a", "--kind=small_lesion"],
-            "--kind=small_lesion: 'small_lesion' is not a choice. Did you mean 'small_lesions'? Choices: large_",
+            "--kind = 'small_lesion' is not known. Did you mean 'small_lesions'? Fix: choose one of large_",
         ),
         (["train", "--num_steps=many"], "--num_steps=many: 'many' is not an integer. See: mtf-imaging train --help"),
         (["train", "--average_decay=many"], "--average_decay=many: 'many' is not a number."),

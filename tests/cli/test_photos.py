@@ -9,7 +9,7 @@ import pytest
 
 from mtf_imaging.kinds.facts import Facts
 from tests.cli.test_before_tensorflow import PROGRAM
-from tests.evaluation.test_evaluate import store
+from tests.evaluation.oracle import store
 from tests.jobs.launched import launch
 from tests.jobs.photo_network import CLASSES, GIN, write_photos
 from tests.scores import read_results

@@ -11,8 +11,8 @@ from mtf_imaging.cli.commands import train
 from mtf_imaging.cli.main import main
 from mtf_imaging.cli.runtime.failures import exit_code, explain
 from mtf_imaging.errors import Interrupted
-from mtf_imaging.jobs import stop_signals
-from mtf_imaging.jobs.stop_signals import StopSignals
+from mtf_imaging.jobs.processes import stop_signals
+from mtf_imaging.jobs.processes.stop_signals import StopSignals
 
 BOTH = [(signal.SIGTERM, "SIGTERM"), (signal.SIGUSR1, "SIGUSR1"), (signal.SIGHUP, "SIGHUP")]
 
@@ -91,7 +91,7 @@ def test_a_second_signal_has_its_usual_effect(monkeypatch):
 def test_a_second_sigterm_ends_the_process():
     script = """
 import signal
-from mtf_imaging.jobs import stop_signals
+from mtf_imaging.jobs.processes import stop_signals
 
 stop_signals.SAME_REQUEST = 0.0
 with stop_signals.StopSignals() as signals:

@@ -17,7 +17,7 @@ from mtf_imaging.cli.commands import train
 from mtf_imaging.cli.main import main
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.files import lock
-from mtf_imaging.jobs import run as run_folder
+from mtf_imaging.jobs.runs import folder as run_folder
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import mtf_imaging as mi
 from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.engine.layout import ONE_PROCESSOR
 from mtf_imaging.engine.meshes import group
-from mtf_imaging.jobs.choosing import choose_layout
+from mtf_imaging.jobs.choices.layout import choose_layout
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.settings.step import Devices
 from mtf_imaging.training.optimizers import Adam

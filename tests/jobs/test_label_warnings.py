@@ -15,7 +15,7 @@ from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.label_survey import LabelSurvey
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.pairs.score import score_folders
-from mtf_imaging.jobs.data_checks import warn_of_labels
+from mtf_imaging.jobs.data.checks import warn_of_labels
 from mtf_imaging.kinds.objects.data_set import Objects
 from mtf_imaging.kinds.photos.data_set import Photos
 from mtf_imaging.kinds.photos.training import HeldOutPhotos

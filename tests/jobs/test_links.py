@@ -6,8 +6,8 @@ from mtf_imaging.data.records.manifest import Manifest
 from mtf_imaging.data.records.splits import Fold
 from mtf_imaging.data.sampling.sampling import parse_sampling
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.jobs import run
-from mtf_imaging.jobs.fold_runs import FoldRuns
+from mtf_imaging.jobs.cross_validation.fold_runs import FoldRuns
+from mtf_imaging.jobs.runs import folder as run
 from tests.leftovers import ended_path
 from tests.records import contents
 

@@ -11,7 +11,7 @@ from mtf_imaging.cli.main import main
 from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.engine.processes.addresses import parse_addresses
 from mtf_imaging.engine.processes.processes import format_tf_config
-from mtf_imaging.jobs.devices import join
+from mtf_imaging.jobs.processes.devices import join
 from mtf_imaging.settings.step import Devices
 from tests.jobs.launched import Launched, assert_same_weights, launch, losses, train_command, wait_for_step
 

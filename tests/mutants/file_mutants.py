@@ -66,7 +66,7 @@ MUTANTS = [
         ('    os.environ[_SAFE_PATH] = "1"\n', "    pass\n"),
     ),
     *mutants(
-        "mtf_imaging/jobs/run.py",
+        "mtf_imaging/jobs/runs/folder.py",
         "tests/jobs/test_links.py",
         ("    for subfolder in subfolders:", "    for subfolder in []:"),
         ("check_no_links([*subfolders, ", "check_no_links(["),

@@ -14,7 +14,7 @@ MUTANTS = [
         ('*compared("rules", own.rules, expected.rules),', ""),
     ),
     *mutants(
-        "mtf_imaging/jobs/data_checks.py",
+        "mtf_imaging/jobs/data/checks.py",
         "tests/jobs/test_other_data.py",
         ("if last_checkpoint(model_dir) is not None else None", ""),
         ("if facts.kind != data.kind.name:", "if False:"),
@@ -67,7 +67,7 @@ MUTANTS = [
     *mutants(
         "models/unet3d/network.py",
         "tests/models/test_class_biases.py",
-        ("class_biases=tuple(biases)) if self.class_biases is None else self", "class_biases=tuple(biases))"),
+        ("class_biases=biases) if self.class_biases is None else self", "class_biases=biases)"),
     ),
     *mutants(
         "mtf_imaging/data/records/label_counts.py",
@@ -78,7 +78,7 @@ MUTANTS = [
         ("evenly_spread(manifest.cases, most)", "manifest.cases"),
     ),
     *mutants(
-        "mtf_imaging/jobs/class_frequencies.py",
+        "mtf_imaging/jobs/data/class_frequencies.py",
         "tests/jobs/test_class_frequencies.py",
         ("return facts.class_frequencies if facts else None", "return None"),
         ("    if last_checkpoint(model_dir) is not None:\n", "    if False:\n"),

@@ -6,7 +6,8 @@ import pytest
 
 from mtf_imaging.engine.layout import Layout
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.jobs.explaining import explain, explain_step
+from mtf_imaging.jobs.explaining import explain
+from mtf_imaging.jobs.steps.costs import explain_step
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.planner.cost.plan import make_plan
 from mtf_imaging.planner.cost.start_up import num_nodes

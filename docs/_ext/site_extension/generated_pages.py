@@ -195,10 +195,11 @@ def _default(flag: flags.Flag) -> str:
 def _meaning(flag: flags.Flag) -> str:
     """Returns the help of a flag as the text of a table cell."""
     text = flag.help.split(";\n")[0]  # absl appends a note to the help of flags that may be repeated
-    if not isinstance(flag.parser, flags.EnumParser):
+    match = re.match(r"<(?P<choices>[^<>]*)>: (?P<meaning>.*)", text)
+    if match is None:
         return _escaped(text)
-    choices = ", ".join(f"`{choice}`" for choice in flag.parser.enum_values)
-    return f"{choices}. {_escaped(text.partition('>: ')[2])}"
+    choices = ", ".join(f"`{choice}`" for choice in match["choices"].split("|"))
+    return f"{choices}. {_escaped(match['meaning'])}"
 
 
 def _sentence(text: str) -> str:

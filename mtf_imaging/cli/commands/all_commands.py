@@ -40,8 +40,13 @@ def flags_of(command) -> flags.FlagValues:
         define(values, *command.SETTINGS)
         return values
     define(values, *command.SETTINGS, without=SETUP_PARAMETERS, bound=PARAMETERS)
-    setup_flags.define(values, without=command.WITHOUT)
+    define(values, *setup_flags.CLASSES, without=command.WITHOUT, bound=PARAMETERS)
     return values
+
+
+def settings_with_flags(command) -> tuple[type, ...]:
+    """Returns the classes of the settings for which a command has flags."""
+    return (*command.SETTINGS, *(setup_flags.CLASSES if hasattr(command, "WITHOUT") else ()))
 
 
 def load(name: str):

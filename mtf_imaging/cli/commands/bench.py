@@ -66,15 +66,15 @@ def run(values: flags.FlagValues) -> str | None:
     import_tensorflow()
     from mtf_imaging.cli.config.training_settings import bound_step, planned_num_steps
     from mtf_imaging.jobs.benching import as_setup, bench_step
-    from mtf_imaging.jobs.explaining import planned_recipe
     from mtf_imaging.planner.bench.subject import Setup
     from mtf_imaging.planner.bench.table import as_dict, text
+    from mtf_imaging.planner.cost.recipe import Recipe
 
     setup = configuration.bind()
     step = bound_step(setup, values.data_dir).step
     if not setups and setup.parsed_layout.processors > 1:
         setups = [parse_setup("/"), as_setup(setup.parsed_layout)]
-    recipe = planned_recipe(planned_num_steps(), values.price_per_hour)
+    recipe = Recipe(planned_num_steps(), values.price_per_hour)
     bench = bench_step(step, [Setup(*named) for named in setups], values.steps, setup.mesh_impl, recipe=recipe)
     print(json.dumps(as_dict(bench), indent=1) if values.json else text(bench))
     if not bench.equal:

@@ -11,7 +11,7 @@ from mtf_imaging.cli.config.flags_of_settings import FlagSettings
 from mtf_imaging.cli.runtime.interrupts import end_at_once
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.data.images.spacing_table import read_spacing_table
-from mtf_imaging.jobs.stop_signals import StopSignals
+from mtf_imaging.jobs.processes.stop_signals import StopSignals
 from mtf_imaging.settings.inference import ScaleSettings
 from mtf_imaging.settings.setting import setting, settings
 from mtf_imaging.settings.training import CrossValidateSettings, FoldsSettings

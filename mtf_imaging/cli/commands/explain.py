@@ -75,22 +75,23 @@ def run(values: flags.FlagValues) -> str | None:
         trains=True,
     )
     import_tensorflow()
-    from mtf_imaging.cli.config.hardware import hardware_of
     from mtf_imaging.cli.config.training_settings import bound_step, planned_num_steps
     from mtf_imaging.data.sampling.sampling import parse_spacing
-    from mtf_imaging.jobs.explaining import explain_step, picture_of, planned_recipe, volume_of
+    from mtf_imaging.jobs.explaining import picture_of
+    from mtf_imaging.jobs.steps.costs import explain_step, volume_of
+    from mtf_imaging.planner.cost.recipe import Recipe
     from mtf_imaging.planner.render import as_json
     from mtf_imaging.planner.render import text as report
     from mtf_imaging.planner.render.picture import write_picture
 
     setup = configuration.bind()
     planning_flags.check_devices(setup, values.num_devices)
-    step, *image = bound_step(setup, values.data_dir)
-    hardware = hardware_of(values.hardware)
-    recipe = planned_recipe(planned_num_steps(), values.price_per_hour)
-    spacing = parse_spacing(setup.spacing or records_spacing(values.data_dir))
+    step, image = bound_step(setup, values.data_dir)
+    hardware = planning_flags.hardware_of(values.hardware)
+    recipe = Recipe(planned_num_steps(), values.price_per_hour)
+    image = image._replace(spacing=parse_spacing(setup.spacing or records_spacing(values.data_dir)))
     devices = setup.parsed_layout, hardware, values.num_hosts, setup.mesh_impl
-    explained = explain_step(step, *devices, recipe, spacing, *image)
+    explained = explain_step(step, *devices, recipe, image)
     if values.json:
         print(json.dumps(as_json.as_dict(explained), indent=1))
     else:

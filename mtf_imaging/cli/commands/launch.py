@@ -1,6 +1,5 @@
 """`mtf-imaging launch`: runs a command or a program as several local processes."""
 
-import math
 import os
 import shutil
 import sys
@@ -35,7 +34,7 @@ class _Flags(Settings):
 
     num_processes: int = setting(least=1, flag=True)
     restarts: int = setting(default=0, least=0, flag=True)
-    timeout: float | None = setting(default=None, unit="s", flag=True)
+    timeout: float | None = setting(default=None, above=0, unit="s", flag=True)
 
 
 SUMMARY = "runs a command or your own program as several processes on this host."
@@ -63,13 +62,8 @@ NOTES = (
 
 
 def run(values: flags.FlagValues) -> None:
-    timeout = values.timeout
-    if timeout is not None and not (math.isfinite(timeout) and timeout > 0):
-        raise ConfigError(
-            f"--timeout={timeout:g}: must be a positive number of seconds. Fix: for instance --timeout=60."
-        )
     program = resolve_program(values[REST].value)
-    _run_with_restarts(program, num=values.num_processes, restarts=values.restarts, timeout=timeout)
+    _run_with_restarts(program, num=values.num_processes, restarts=values.restarts, timeout=values.timeout)
 
 
 def resolve_program(words: Sequence[str]) -> Program:

@@ -53,7 +53,6 @@ def run(values: flags.FlagValues) -> str:
     memory = None if values.memory is None else parse_memory(values.memory)
     files = [gin_config.find_gin_file(name) for name in planning_flags.hardware_files(values.hardware)]
     import_tensorflow()
-    from mtf_imaging.cli.config.hardware import hardware_of
     from mtf_imaging.cli.runtime.plan_text import command_lines, gin_text, plan_table
     from mtf_imaging.data.fingerprint import FILE
     from mtf_imaging.files.atomic import write_bytes
@@ -61,7 +60,11 @@ def run(values: flags.FlagValues) -> str:
     from mtf_imaging.models.unet3d import build_task
 
     gin_config.bind(files, [], {})
-    own = {"hardware": hardware_of(values.hardware), "memory": memory, "fingerprint_file": output.with_name(FILE)}
+    own = {
+        "hardware": planning_flags.hardware_of(values.hardware),
+        "memory": memory,
+        "fingerprint_file": output.with_name(FILE),
+    }
     planned = plan(**values_of(PlanSettings, FlagSettings(values, _Flags), task=build_task, **own))
     lines = command_lines(planned, values.data_dir, output, values.spacing_csv)
     write_bytes(output, gin_text(planned, values.data_dir, lines).encode())

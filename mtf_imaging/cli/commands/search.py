@@ -5,7 +5,6 @@ from absl import flags
 from mtf_imaging.cli.config import planning_flags, setup_flags
 from mtf_imaging.cli.config.planning_flags import HardwareFlags, JobFolders
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
-from mtf_imaging.errors import ConfigError
 from mtf_imaging.settings.patches import PatchSetting
 from mtf_imaging.settings.planning import RecipeSettings
 from mtf_imaging.settings.setting import changed, setting, settings
@@ -23,7 +22,7 @@ class _Flags(HardwareFlags, PatchSetting, RecipeSettings):
     """
 
     data_dir: str | None = changed(JobFolders, "data_dir")
-    memory_limit: float | None = setting(default=None, flag=True)
+    memory_limit: float | None = setting(default=None, above=0, unit="GiB", flag=True)
     top: int = setting(default=10, least=1, flag=True)
     max_resolution: bool = setting(default=False, flag=True)
 
@@ -31,7 +30,7 @@ class _Flags(HardwareFlags, PatchSetting, RecipeSettings):
 SUMMARY = "ranks the layouts for some devices, or finds the largest cube that fits."
 EXAMPLE = "mtf-imaging search --num_devices 8 --hardware a100 --gin_file unet3d_lits --resolution 256 --batch_size 4"
 SETTINGS = (_Flags,)
-WITHOUT = ("input_partition_dims",)
+WITHOUT = ("input_partition_dims", "num_cores_per_replica")
 NOTES = (
     "search places one processor on each device. Its layouts split the batch and the dimensions of the image. To "
     "estimate the cost of one layout, run explain; to measure it, run bench.",
@@ -42,25 +41,22 @@ IDLE = dict.fromkeys(("mesh_shape", "layout"), "search tries all layouts for --n
 
 
 def run(values: flags.FlagValues) -> str:
-    if values.memory_limit is not None and not values.memory_limit > 0:
-        raise ConfigError(f"--memory_limit={values.memory_limit:g}: must be above 0 GiB. Fix: give a positive number.")
     files = planning_flags.hardware_files(values.hardware)
     configuration = setup_flags.Configuration(values, job="unet3d_demo", more_files=files, trains=True)
     import_tensorflow()
-    from mtf_imaging.cli.config.hardware import hardware_of
     from mtf_imaging.cli.config.training_settings import bound_step, planned_num_steps
     from mtf_imaging.cli.runtime.search_report import largest_text, ranking_text
-    from mtf_imaging.jobs.explaining import planned_recipe
     from mtf_imaging.jobs.searching import largest_cube_of, search_step, usable_memory
+    from mtf_imaging.planner.cost.recipe import Recipe
 
     setup = configuration.bind()
-    hardware = hardware_of(values.hardware)
+    hardware = planning_flags.hardware_of(values.hardware)
     limit = None if values.memory_limit is None else values.memory_limit * 2**30
     sizes = (16, 16, 16) if values.max_resolution else None  # arbitrary sizes; only the number of dimensions matters
     step = bound_step(setup, values.data_dir, sizes).step
     devices = values.num_devices, hardware, limit, values.num_hosts, setup.mesh_impl
     on = values.num_devices, hardware, usable_memory(hardware, limit)
-    recipe = planned_recipe(planned_num_steps(), values.price_per_hour)
+    recipe = Recipe(planned_num_steps(), values.price_per_hour)
     if values.max_resolution:
         largest = largest_cube_of(step, *devices)
         print(largest_text(largest, step, *on, recipe))

@@ -11,8 +11,8 @@ from mtf_imaging.cli.runtime.interrupts import end_at_once
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.engine.processes.processes import find_processes
 from mtf_imaging.files.run_folder import CONFIG
-from mtf_imaging.jobs import run as run_folder
-from mtf_imaging.jobs.stop_signals import StopSignals
+from mtf_imaging.jobs.processes.stop_signals import StopSignals
+from mtf_imaging.jobs.runs import folder as run_folder
 from mtf_imaging.settings.training import DataSettings, TrainSettings
 
 SUMMARY = "trains a network under a layout, or resumes a run that was stopped."

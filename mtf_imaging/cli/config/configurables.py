@@ -16,7 +16,7 @@ from mtf_imaging.settings.docstrings import parameter_meanings
 from mtf_imaging.settings.setting import Settings, settings_of
 
 _PACKAGE = mtf_imaging.__name__
-_ALL_OF_PACKAGE = (f"{_PACKAGE}.cli.config.training_settings", f"{_PACKAGE}.cli.config.hardware")
+_ALL_OF_PACKAGE = (f"{_PACKAGE}.cli.config.training_settings", f"{_PACKAGE}.cli.config.planning_flags")
 _OTHERS = ("gin.", "mesh_tensorflow.")  # jobs do not use the configurables of these packages
 _PATH = re.compile(r"\b(?:\w+\.)+(?=\w)")
 

@@ -7,7 +7,7 @@ from typing import Any
 from absl import flags
 
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.settings.setting import Setting, settings_of
+from mtf_imaging.settings.setting import Setting, check_value, settings_of
 
 _NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
@@ -40,19 +40,18 @@ def shown_default(flag: flags.Flag) -> str:
     return "" if flag.default in (None, False, []) else str(flag.default)
 
 
-def _define(values: flags.FlagValues, one: Setting, text: str, default: Any) -> None:
+def _define(values: flags.FlagValues, one: Setting, text: str, default: object) -> None:
+    text = f"<{'|'.join(one.choices)}>: {text}" if one.choices else text
     options: dict[str, Any] = {"name": one.flag, "default": default, "help": text, "flag_values": values}
     items = getattr(one.kinds[0], "__args__", ())
     if items[:1] == (int,):
         flags.DEFINE_list(**options | {"default": default and [*map(str, default)]})
     elif items[:1] == (str,) and str not in one.kinds:
         flags.DEFINE_multi_string(**options | {"default": None if default is None else [*default]})
-    elif one.choices:
-        flags.DEFINE_enum(**options, enum_values=one.choices)
     elif bool in one.kinds:
         flags.DEFINE_bool(**options)
     elif int in one.kinds and str not in one.kinds:
-        flags.DEFINE_integer(**options, lower_bound=one.least, upper_bound=one.most)
+        flags.DEFINE_integer(**options)
     elif float in one.kinds and str not in one.kinds:
         flags.DEFINE_float(**options)
     else:
@@ -72,14 +71,16 @@ class FlagSettings:
       *classes: settings classes.
 
     Raises:
-      ConfigError: an item of a list is not a number.
+      ConfigError: a setting does not allow its value.
     """
 
     def __init__(self, values: flags.FlagValues, *classes: type):
         for one in (one for cls in classes for one in settings_of(cls) if one.flag in values):
             value = values[one.flag].value
-            is_numbers = value is not None and getattr(one.kinds[0], "__args__", ())[:1] == (int,)
-            setattr(self, one.name, _numbers(one, value) if is_numbers else value)
+            if value is not None and getattr(one.kinds[0], "__args__", ())[:1] == (int,):
+                value = _numbers(one, value)
+            check_value(one._replace(name=f"--{one.flag}"), value)
+            setattr(self, one.name, value)
 
 
 def _numbers(one: Setting, words: list[str]) -> list[int]:

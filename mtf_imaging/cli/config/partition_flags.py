@@ -124,7 +124,7 @@ def _names_in_job(count: int) -> str | None:
         gin.query_parameter("job.task")
     except ValueError:
         return None
-    from mtf_imaging.cli.config.job import Job  # late, because it imports TensorFlow
+    from mtf_imaging.cli.config.training_settings import Job  # late, because it imports TensorFlow
 
     task, image = Job().task, None
     for spatial in (count - 2, 3, 2, 1):  # a task names its dimensions only for given sizes

@@ -1,10 +1,16 @@
-"""Flags of the planning commands, explain, search, plan and bench."""
+"""Flags of the planning commands, explain, search, plan and bench, and the gin configurable `hardware`."""
+
+import inspect
+
+import gin
 
 from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.planner.cost.hardware import HARDWARE, find_hardware
+from mtf_imaging.planner.cost.hardware import HARDWARE, Hardware, find_hardware
 from mtf_imaging.settings.planning import HardwareSettings
 from mtf_imaging.settings.setting import Settings, changed, setting, settings
+
+_own_hardware = gin.external_configurable(Hardware, "hardware", module="mtf_imaging")
 
 # A note for all commands with --price_per_hour.
 TRAINING_COST = (
@@ -53,6 +59,27 @@ def hardware_files(name: str | None) -> list[str]:
         return [name] if name else []
     find_hardware(name)
     return []
+
+
+def hardware_of(name: str | None) -> Hardware | None:
+    """Returns the hardware that --hardware names, or None if the flag is not given.
+
+    Args:
+      name: a known name, or a gin file that is already bound.
+
+    Raises:
+      ConfigError: the file does not bind all required fields.
+    """
+    if name is None or not name.endswith(".gin"):
+        return name and find_hardware(name)
+    bound = gin.get_bindings("mtf_imaging.hardware")
+    needed = [p.name for p in inspect.signature(Hardware).parameters.values() if p.default is p.empty]
+    missing = [f"hardware.{field}" for field in needed if field not in bound]
+    if missing:
+        raise ConfigError(
+            f"--hardware {name}: does not bind {', '.join(missing)}. Fix: add a line {missing[0]} = VALUE."
+        )
+    return _own_hardware()
 
 
 def check_devices(setup: JobSetup, num_devices: int | None) -> None:

@@ -8,7 +8,7 @@ from mtf_imaging.cli.config.groups import SETUP
 from mtf_imaging.data.sampling.sampling import parse_spacing
 from mtf_imaging.engine.layout import Layout
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.settings.setting import settings, values_of
+from mtf_imaging.settings.setting import filled, settings
 from mtf_imaging.settings.step import Devices
 from mtf_imaging.settings.values import AUTO
 
@@ -45,4 +45,4 @@ class JobSetup(*SETUP):
     @functools.cached_property
     def devices(self) -> Devices:
         """The devices that compute the processors."""
-        return Devices(**values_of(Devices, self))
+        return filled(Devices, self)

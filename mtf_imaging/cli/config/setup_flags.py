@@ -4,19 +4,19 @@ Scripts can pass the same flags to every command. Each command lists the flags t
 """
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import gin
 from absl import flags
 
-from mtf_imaging.cli.config import flags_of_settings, gin_config, partition_flags, run_config
+from mtf_imaging.cli.config import gin_config, partition_flags, run_config
 from mtf_imaging.cli.config.gin_text import read_gin_text
-from mtf_imaging.cli.config.groups import PARAMETERS, SETUP, SETUP_PARAMETERS, TRAIN_PARAMETERS
+from mtf_imaging.cli.config.groups import SETUP, SETUP_PARAMETERS, TRAIN_PARAMETERS
 from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.jobs.devices import join
 from mtf_imaging.jobs.ensembles import ensemble_runs
+from mtf_imaging.jobs.processes.devices import join
 from mtf_imaging.settings.setting import Settings, setting, settings
 from mtf_imaging.settings.values import AUTO
 
@@ -41,16 +41,8 @@ class GinSettings(Settings):
     import_modules: bool = setting(default=True, flag=True)
 
 
-def define(values: flags.FlagValues, without: Collection[str] = ()) -> None:
-    """Defines the setup flags. Flags take precedence over --gin_param, and --gin_param over the last --gin_file.
-
-    Args:
-      values: the flags of the command.
-      without: names of flags to leave out.
-    """
-    flags_of_settings.define(values, GinSettings, *SETUP, without=without, bound=PARAMETERS)
-    if partition_flags.NAME not in without:
-        flags_of_settings.define(values, partition_flags.PartitionSettings)
+# The settings of the setup flags. Flags take precedence over --gin_param, and --gin_param over the last --gin_file.
+CLASSES = (GinSettings, *SETUP, partition_flags.PartitionSettings)
 
 
 def saved_run(values: flags.FlagValues) -> Path:

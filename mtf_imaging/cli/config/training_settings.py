@@ -1,4 +1,4 @@
-"""The gin configurable `train`: the settings of training and its data, and the classes that gin files use for them."""
+"""The gin configurables `job` and `train`, and the classes of data and optimizers that gin files use for them."""
 
 import dataclasses
 from collections.abc import Callable
@@ -8,19 +8,21 @@ import gin
 from absl import flags
 
 from mtf_imaging.cli.config.flags_of_settings import FlagSettings
-from mtf_imaging.cli.config.groups import TRAIN
-from mtf_imaging.cli.config.job import Job
+from mtf_imaging.cli.config.groups import JOB, TRAIN
 from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.data.augmentation import Augmentation
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.sampling.patch_sizes import check_patch, parse_patch
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.evaluation.cleanup import as_cleanup
-from mtf_imaging.jobs.data import TrainingData
+from mtf_imaging.evaluation.cleanup import Cleanup, as_cleanup
+from mtf_imaging.jobs.data.training_data import TrainingData
+from mtf_imaging.jobs.steps.building import StepSettings, training_step
+from mtf_imaging.jobs.steps.costs import WholeImage
 from mtf_imaging.kinds.networks import task_for
 from mtf_imaging.kinds.objects.data_set import ObjectAugmentation, Objects
 from mtf_imaging.kinds.photos.data_set import PhotoAugmentation, Photos
-from mtf_imaging.settings.setting import changed, setting, settings, settings_of, values_of
+from mtf_imaging.settings.setting import changed, filled, setting, settings, settings_of, values_of
+from mtf_imaging.settings.step import NetworkSettings
 from mtf_imaging.settings.training import DataSettings, RunSettings
 from mtf_imaging.settings.values import AUTO
 from mtf_imaging.training import optimizers
@@ -28,6 +30,7 @@ from mtf_imaging.training.data_set import DataSet
 from mtf_imaging.training.evaluation import Evaluation
 from mtf_imaging.training.optimizers import Optimizer
 from mtf_imaging.training.step import TrainingStep
+from mtf_imaging.training.task import Task
 
 # The classes themselves do not import gin.
 for _class in (
@@ -42,6 +45,19 @@ for _class in (
 
 # The other attributes of records come from `job`, `train` and the setup.
 records = gin.external_configurable(Records, module="mtf_imaging", allowlist=["intensities"])
+
+
+@gin.configurable("job", module="mtf_imaging")
+@settings
+class Job(*JOB):
+    """The settings that training, evaluation and prediction share."""
+
+    task: Task = changed(NetworkSettings, "task", default=gin.REQUIRED)
+
+    @property
+    def cleanup(self) -> Cleanup:
+        """The postprocessing of the segmentation in evaluate and predict."""
+        return filled(Cleanup, self)
 
 
 @gin.configurable("train", module="mtf_imaging")
@@ -61,7 +77,7 @@ class Training(*TRAIN):
     augmentation: Callable | None = setting(default=None)
     evaluation: Evaluation | None = changed(DataSettings, "evaluation")
 
-    def source(self, job: Job, setup: JobSetup, **folders: Any) -> TrainingData:
+    def source(self, job: Job, setup: JobSetup, **folders: object) -> TrainingData:
         """Returns the images of a job.
 
         Args:
@@ -70,10 +86,10 @@ class Training(*TRAIN):
           **folders: data_dir and eval_dir.
         """
         data_set = self.data or records(job.window, self.augmentation, setup.spacing)
-        return TrainingData(**values_of(TrainingData, self, **folders, data_set=data_set))
+        return filled(TrainingData, self, **folders, data_set=data_set)
 
 
-def bound_settings(cls: type, setup: JobSetup, values: flags.FlagValues, **known: Any) -> dict[str, Any]:
+def bound_settings(cls: type, setup: JobSetup, values: flags.FlagValues, **known: object) -> dict[str, Any]:
     """Returns the keyword arguments of a job from gin bindings and flags.
 
     Args:
@@ -103,13 +119,11 @@ class PlannedStep(NamedTuple):
 
     Attributes:
       step: the step, on patches if the job trains on patches.
-      image: voxels of whole images along each dimension.
-      window_step: the distance between neighboring windows in a prediction, as a share of the window size.
+      image: the whole images; their spacing is unknown.
     """
 
     step: TrainingStep
-    image: tuple[int, ...]
-    window_step: float
+    image: WholeImage
 
 
 def bound_step(setup: JobSetup, data_dir: str | None = None, sizes: tuple[int, ...] | None = None) -> PlannedStep:
@@ -137,18 +151,9 @@ def bound_step(setup: JobSetup, data_dir: str | None = None, sizes: tuple[int, .
         axes = training.source(job, setup, data_dir=data_dir).kind.axes
         sizes = parse_patch(patch, axes)
         check_patch(sizes, image, names=axes)
-    step = TrainingStep(
-        task_for(job.task, description),
-        training.optimizer,
-        sizes,
-        setup.batch_size,
-        setup.micro_batches,
-        job.dtype,
-        training.seed,
-        training.frozen,
-        training.average_decay,
-    )
-    return PlannedStep(step, image, job.window_step)
+    own = filled(StepSettings, job, training, setup)
+    step = training_step(own, task_for(job.task, description), sizes)
+    return PlannedStep(step, WholeImage(image, window_step=job.window_step))
 
 
 def planned_num_steps() -> int | None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from mtf_imaging.engine.program.memory import format_bytes
-from mtf_imaging.jobs.explaining import recompute_setting, recomputes_activations
+from mtf_imaging.jobs.steps.recomputation import recompute_setting, recomputes_activations
 from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.planner.cost.recipe import UNKNOWN_RECIPE, Recipe, recipe_cost
 from mtf_imaging.planner.render.recipe_text import format_seconds, recipe_lines

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import Any, TextIO
 
-from mtf_imaging.jobs.stop_signals import StopSignals
+from mtf_imaging.jobs.processes.stop_signals import StopSignals
 
 _NAMES = ("stdin", "stdout", "stderr")
 

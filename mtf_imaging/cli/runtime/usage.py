@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from mtf_imaging.cli.commands.all_commands import COMMANDS, GROUPS, flags_of, load
-from mtf_imaging.cli.config.flags_of_settings import required, shown_default
+from mtf_imaging.cli.commands.all_commands import COMMANDS, GROUPS, flags_of, load, settings_with_flags
+from mtf_imaging.cli.config.flags_of_settings import FlagSettings, required, shown_default
 from mtf_imaging.data.listing.names import printable
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.files.provenance.package import this_package
@@ -18,8 +18,6 @@ from mtf_imaging.spelling import closest, did_you_mean
 _logger = logging.getLogger(__name__)
 PROGRAM = "mtf-imaging"
 _WIDTH = 100
-# absl's message for a value that is not one of the choices.
-_CHOICES = re.compile(r"flag --(?P<flag>\w+)=(?P<value>.*): value should be one of <(?P<choices>.*)>")
 # absl's message for a value that is not a number, which quotes Python.
 _NUMBERS = re.compile(
     r"flag --(?P<flag>\w+)=(?P<value>.*): (?P<python>invalid literal for int|could not convert string)"
@@ -85,6 +83,7 @@ def check_flags(name: str, command, argv: list[str]) -> flags.FlagValues:
     missing = [f"--{flag}" for flag in required(*command.SETTINGS) if not values[flag].value]
     if missing:
         raise ConfigError(f"{name} needs {_enumeration(missing)}. Example: {command.EXAMPLE}")
+    FlagSettings(values, *settings_with_flags(command))  # checks the values
     if hasattr(command, "REST"):  # defined after parsing, so that it is not a flag of the command line
         flags.DEFINE_multi_string(command.REST, rest, "The words after --.", flag_values=values)
     return values
@@ -125,17 +124,12 @@ def _enumeration(words: Sequence[str]) -> str:
 
 
 def _explained(message: str) -> str:
-    """Returns absl's message, reworded for a value that is not a number or not one of the choices."""
-    number, match = _NUMBERS.search(message), _CHOICES.search(message)
-    if number:
-        kind = "an integer" if "int" in number["python"].split() else "a number"
-        return f"--{number['flag']}={number['value']}: '{number['value']}' is not {kind}."
-    if not match:
+    """Returns absl's message, reworded for a value that is not a number."""
+    match = _NUMBERS.search(message)
+    if match is None:
         return f"{message}."
-    choices = match["choices"].split("|")
-    value = match["value"]
-    hint = did_you_mean(value, choices)
-    return f"--{match['flag']}={value}: '{value}' is not a choice.{hint} Choices: {', '.join(choices)}."
+    kind = "an integer" if "int" in match["python"].split() else "a number"
+    return f"--{match['flag']}={match['value']}: '{match['value']}' is not {kind}."
 
 
 def _gin_shorthand(word: str) -> str:

@@ -1,11 +1,10 @@
 """The costs of a planned step, to compare whole volumes with patches."""
 
 import dataclasses
-from typing import Any
 
 from mtf_imaging.jobs.choices.deciding import PATCHES, WHOLE
 from mtf_imaging.jobs.choices.fitting import Fitted
-from mtf_imaging.jobs.explaining import patch_cost, predict_cost, receptive_field_of, without_batch
+from mtf_imaging.jobs.steps.costs import Hosts, WholeImage, patch_cost, predict_cost, receptive_field_of, without_batch
 from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.planner.cost.prediction import Prediction
 from mtf_imaging.planner.cost.receptive_field import ReceptiveField
@@ -44,18 +43,18 @@ class Alternative:
         return self.seconds * self.fitted.num_steps.value / 3600
 
 
-def with_costs(fitted: Fitted, step: TrainingStep, hardware: Hardware, **on: Any) -> Alternative:
+def with_costs(fitted: Fitted, step: TrainingStep, hardware: Hardware, hosts: Hosts) -> Alternative:
     """Returns a step with its costs.
 
     Args:
       fitted: the choices.
       step: the training step.
       hardware: the kind of device.
-      **on: the number of hosts and the mesh implementation, as in `make_plan`.
+      hosts: the hosts.
     """
-    layout, spacing, image = fitted.layout.value, fitted.spacing.value, fitted.grid.value
-    field = receptive_field_of(step, spacing, image)
+    layout, image = fitted.layout.value, WholeImage(fitted.grid.value, fitted.spacing.value)
+    field = receptive_field_of(step, image)
     if fitted.patch is None:
-        return Alternative(fitted, predict_cost(step, without_batch(layout), hardware, **on), 1, field)
-    cost = patch_cost(step, image, layout, hardware, with_whole=False, **on)
+        return Alternative(fitted, predict_cost(step, without_batch(layout), hardware, hosts), 1, field)
+    cost = patch_cost(step, image, layout, hardware, hosts, with_whole=False)
     return Alternative(fitted, cost.sliding, cost.windows, field)

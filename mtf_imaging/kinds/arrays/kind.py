@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from mtf_imaging.kinds.facts import ARRAYS
 from mtf_imaging.kinds.kind import Kind
+from mtf_imaging.settings.inference import EnsembleSetting, EvalBatchSettings
 
 if TYPE_CHECKING:
     from mtf_imaging.kinds.facts import Facts
@@ -17,6 +18,7 @@ class ArrayKind(Kind):
 
     name = title = images = ARRAYS
     data_set, part = "a custom data set", "the data set"
+    settings = (EnsembleSetting, EvalBatchSettings)
 
     def predicted(
         self, run: Path, facts: "Facts | None", settings: "Inference", input_path: str | Path | None = None

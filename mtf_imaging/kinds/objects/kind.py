@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from mtf_imaging.kinds.kind import Kind
+from mtf_imaging.settings.inference import EvalBatchSettings, FlipSettings, ScaleSettings, SplitSetting
 
 
 class ObjectKind(Kind):
@@ -13,6 +14,7 @@ class ObjectKind(Kind):
     axes = ("height", "width")
     has_splits = True
     demos = ("objects",)
+    settings = (FlipSettings, ScaleSettings, SplitSetting, EvalBatchSettings)
 
     def holds(self, path: Path, need_labels: bool = False) -> bool:
         """Returns whether a path is a folder with annotations of objects."""

@@ -4,6 +4,13 @@ from pathlib import Path
 
 from mtf_imaging.errors import DataError
 from mtf_imaging.kinds.kind import Kind
+from mtf_imaging.settings.inference import (
+    EnsembleSetting,
+    EvalBatchSettings,
+    FlipSettings,
+    ScaleSettings,
+    SplitSetting,
+)
 
 
 class PhotoKind(Kind):
@@ -14,6 +21,7 @@ class PhotoKind(Kind):
     axes = ("height", "width")
     has_splits = True
     demos = ("scenes",)
+    settings = (EnsembleSetting, FlipSettings, ScaleSettings, SplitSetting, EvalBatchSettings)
 
     def holds(self, path: Path, need_labels: bool = False) -> bool:
         """Returns whether a path is a photo, or a folder of photos."""

@@ -5,6 +5,19 @@ from pathlib import Path
 from mtf_imaging.errors import DataError
 from mtf_imaging.kinds.facts import VOLUMES
 from mtf_imaging.kinds.kind import Kind
+from mtf_imaging.settings.inference import (
+    ChooseCleanupSetting,
+    CleanupSetting,
+    EnsembleSetting,
+    FlipSettings,
+    MapSettings,
+    OutputFormatSettings,
+    SubmissionSetting,
+    WindowSettings,
+)
+from mtf_imaging.settings.patches import PatchSettings, SlidingWindowSettings
+from mtf_imaging.settings.step import SpacingSettings, SpacingTableSettings
+from mtf_imaging.settings.training import FoldSettings
 
 
 class VolumeKind(Kind):
@@ -13,6 +26,21 @@ class VolumeKind(Kind):
     name = title = images = VOLUMES
     data_set, part = "Records", "a fold"
     demos = ("liver", "brain")
+    settings = (
+        FoldSettings,
+        PatchSettings,
+        SpacingSettings,
+        SpacingTableSettings,
+        WindowSettings,
+        SlidingWindowSettings,
+        EnsembleSetting,
+        FlipSettings,
+        CleanupSetting,
+        ChooseCleanupSetting,
+        OutputFormatSettings,
+        MapSettings,
+        SubmissionSetting,
+    )
 
     def holds(self, path: Path, need_labels: bool = False) -> bool:
         """Returns whether a path is a volume, or a folder that contains a volume or a `dataset.json`."""

@@ -1,0 +1,1 @@
+"""The output folder of a cross-validation, and its pooled scores."""

@@ -1,0 +1,1 @@
+"""The processes that run one job together: joining them, their agreement, and the signals that stop them."""

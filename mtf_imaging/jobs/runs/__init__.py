@@ -1,0 +1,1 @@
+"""The folder of a training run, and the experiment trackers that follow it."""
