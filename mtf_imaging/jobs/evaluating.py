@@ -2,6 +2,7 @@
 
 from mtf_imaging.jobs.ensembles import check_no_fold
 from mtf_imaging.jobs.inference import network_of_run, open_images, provenance
+from mtf_imaging.kinds.all_kinds import KINDS, settings_not_taken
 from mtf_imaging.kinds.loop import evaluate_images, follow
 from mtf_imaging.settings.inference import EvaluateSettings
 from mtf_imaging.settings.setting import takes
@@ -36,4 +37,5 @@ def evaluate(own: EvaluateSettings) -> list:
             follow(subject, images, network)
             return []
         cleanup = [] if own.choose_cleanup else subject.cleanup.names  # rules are chosen on labels before any cleanup
-        return evaluate_images(subject, images, network, own, provenance(own, runs, subject.idle, cleanup))
+        idle = settings_not_taken(KINDS[subject.kind])
+        return evaluate_images(subject, images, network, own, provenance(own, runs, idle, cleanup))

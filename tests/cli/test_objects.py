@@ -77,22 +77,23 @@ ERRORS = [
     (f"evaluate {ON_OBJECTS} --split test", "objects: has no split 'test'"),
     (
         f"evaluate {ON_OBJECTS} --fold 0",
-        "fold = 0 has no effect: the held-out images are those of a split, which split names. Fix: leave fold out.\n"
+        "fold = 0 has no effect on images with objects: it is a setting of volumes. Fix: leave fold out.\n"
         "On the command line: --fold.\n",
     ),
     (
         "predict --model_dir object_run --input objects --output out --submission",
-        "submission = True has no effect: the challenge has no images with objects. Fix: leave submission out.\n"
+        "submission = True has no effect on images with objects: it is a setting of volumes. Fix: leave submission "
+        "out.\n"
         "On the command line: --submission.\n",
     ),
     (
         "predict --model_dir cv --ensemble --input objects --output out",
-        "ensemble: detections of several networks cannot be averaged, because their boxes differ. Fix: give the folder "
-        "of one run as model_dir, without ensemble.\nOn the command line: --ensemble, --model_dir.\n",
+        "ensemble = True has no effect on images with objects: it is a setting of volumes, photos, arrays. Fix: "
+        "leave ensemble out.\nOn the command line: --ensemble.\n",
     ),
     (
         "evaluate --model_dir cv --ensemble --input_dir objects --output_dir out",
-        "ensemble: detections of several networks cannot be averaged, because their boxes differ.",
+        "ensemble = True has no effect on images with objects: it is a setting of volumes, photos, arrays",
     ),
     (
         "predict --model_dir object_run --input objects --output objects/out",

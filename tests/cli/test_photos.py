@@ -58,7 +58,8 @@ ERRORS = [
     ),
     (
         "evaluate --model_dir volume_run --input_dir cases --output_dir out --split val",
-        "split = 'val' has no effect: only folders of photos or objects have splits. Fix: leave split out.\n"
+        "split = 'val' has no effect on volumes: it is a setting of images with objects, photos. Fix: leave split "
+        "out.\n"
         "On the command line: --split.\n",
     ),
     (
@@ -67,7 +68,7 @@ ERRORS = [
     ),
     (
         f"evaluate {ON_PHOTOS} --fold 0",
-        "fold = 0 has no effect: the held-out photos are those of a list, which split names. Fix: leave fold out.\n"
+        "fold = 0 has no effect on photos: it is a setting of volumes. Fix: leave fold out.\n"
         "On the command line: --fold.\n",
     ),
     (f"evaluate {ON_PHOTOS} --resolution x:8,y:8", "resolution 'x:8,y:8': needs a positive size for height and width."),

@@ -340,9 +340,9 @@ def test_photos(isolated, tmp_path):
         export(task, tmp_path / "run", tmp_path / "other", scales=(0.5, 1.0))
     with pytest.raises(ConfigError, match=r"flips = \('x',\): 'x' is not an axis"):
         export(task, tmp_path / "run", tmp_path / "other", flips=("x",))
-    with pytest.raises(ConfigError, match=r"spacing = 2 has no effect: photos have no voxel size"):
+    with pytest.raises(ConfigError, match=r"spacing = 2 has no effect on photos: it is a setting of volumes"):
         export(task, tmp_path / "run", tmp_path / "other", spacing=2)
-    with pytest.raises(ConfigError, match=r"cleanup = .* has no effect: its rules are for the labels of"):
+    with pytest.raises(ConfigError, match=r"cleanup = 'lits' has no effect on photos: it is a setting of volumes"):
         export(task, tmp_path / "run", tmp_path / "other", cleanup="lits")
     assert not (tmp_path / "other").exists()
 
@@ -369,19 +369,23 @@ def test_objects_with_masks(isolated, tmp_path):
         counts.append(len(expected))
     assert sum(counts) > 5
     check_graph(tmp_path / "model")
-    with pytest.raises(ConfigError, match=r"flips = \('width',\) has no effect: only the probabilities of"):
+    with pytest.raises(
+        ConfigError, match=r"flips = \('width',\) has no effect: an exported model detects the objects of an"
+    ):
         export(task, tmp_path / "run", tmp_path / "other", flips=("width",))
     with pytest.raises(
-        ConfigError, match=r"scales = \(0\.5,\) has no effect: an exported model detects the objects of an image at one"
+        ConfigError, match=r"scales = \(0\.5,\) has no effect: an exported model detects the objects of an image once"
     ):
         export(task, tmp_path / "run", tmp_path / "other", scales=(0.5,))
     for name, value in (("sliding_window", 8), ("window_step", 0.25)):
-        with pytest.raises(ConfigError, match=rf"{name} = {value} has no effect: .* are computed as a whole"):
+        with pytest.raises(
+            ConfigError, match=f"{name} = {value} has no effect on images with objects: it is a setting of volumes"
+        ):
             export(task, tmp_path / "run", tmp_path / "other", **{name: value})
     (tmp_path / "cv").mkdir()
     (tmp_path / "run").rename(tmp_path / "cv/fold_0")
     (tmp_path / "cv/fold_1").symlink_to(tmp_path / "cv/fold_0")
-    with pytest.raises(ConfigError, match="ensemble: detections of several networks cannot be averaged"):
+    with pytest.raises(ConfigError, match="ensemble = True has no effect on images with objects: "):
         export(task, tmp_path / "cv", tmp_path / "other", ensemble=True)
 
 

@@ -217,23 +217,24 @@ IDLE = {
 
 @pytest.mark.parametrize("name", IDLE)
 def test_settings_without_effect_are_refused(evaluate, tmp_path, name):
-    with pytest.raises(mi.ConfigError, match=rf"^{name} = .* has no effect: .*\. Fix: leave {name} out\.$") as error:
+    text = rf"^{name}.* has no effect on images with objects: it is a setting of volumes\. Fix: leave {name} out\.$"
+    with pytest.raises(mi.ConfigError, match=text) as error:
         evaluate(**{name: IDLE[name]})
     assert error.value.settings == (name,)
     assert not (tmp_path / "scores").exists()
 
 
 def test_submissions_and_ensembles_are_refused(folder, predict, evaluate, tmp_path):
-    with pytest.raises(mi.ConfigError, match="submission = True has no effect: the challenge has no images with obj"):
+    with pytest.raises(
+        mi.ConfigError, match="submission = True has no effect on images with objects: it is a setting of"
+    ):
         predict(submission=True)
     (tmp_path / "cv").mkdir()
     (tmp_path / "cv/fold_0").symlink_to(folder / "run")
     for call in (predict, evaluate):
-        with pytest.raises(
-            mi.ConfigError, match=r"^ensemble: detections of several networks cannot be averaged"
-        ) as error:
+        with pytest.raises(mi.ConfigError, match=r"^ensemble = True has no effect on images with objects: ") as error:
             call(model_dir=tmp_path / "cv", ensemble=True)
-        assert error.value.settings == ("ensemble", "model_dir")
+        assert error.value.settings == ("ensemble",)
 
 
 def test_folders_of_another_kind_are_explained(folder, evaluate, predict, tmp_path):

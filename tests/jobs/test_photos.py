@@ -304,7 +304,10 @@ IDLE = {
 
 @pytest.mark.parametrize("name", IDLE)
 def test_settings_of_volumes_are_refused(evaluate, tmp_path, name):
-    with pytest.raises(mi.ConfigError, match=rf"^{name} = .* has no effect: .*\. Fix: leave {name} out\.$") as error:
+    with pytest.raises(
+        mi.ConfigError,
+        match=rf"^{name}.* has no effect on photos: it is a setting of volumes\. Fix: leave {name} out\.$",
+    ) as error:
         evaluate(**{name: IDLE[name]})
     assert error.value.settings == (name,)
     assert not (tmp_path / "scores").exists()
@@ -314,7 +317,7 @@ def test_settings_of_volumes_are_refused(evaluate, tmp_path, name):
     ("options", "text"),
     [
         ({"flips": ("x",)}, "flips = ('x',): 'x' is not an axis. Fix: list each of height, width at most once"),
-        ({"scales": (0,)}, "scales = (0,) must be one or more numbers above 0"),
+        ({"scales": (0,)}, "scales must be a tuple, each item a number above 0"),
         ({"split": "vla"}, "has no split 'vla'. Did you mean 'val'? Fix: choose one of train, val."),
         ({"resolution": "x:8,y:8"}, "resolution 'x:8,y:8': needs a positive size for height and width."),
     ],
@@ -326,7 +329,7 @@ def test_invalid_settings_are_reported(evaluate, tmp_path, options, text):
 
 
 def test_submissions_are_refused(predict):
-    with pytest.raises(mi.ConfigError, match="submission = True has no effect: the challenge has no photos"):
+    with pytest.raises(mi.ConfigError, match="submission = True has no effect on photos: it is a setting of volumes"):
         predict(submission=True)
 
 

@@ -30,7 +30,7 @@ class Curves(PredictedImages[Curve, np.ndarray, np.ndarray]):
     """
 
     kind, noun, nouns = "curves", "curve", "curves"
-    description, idle, cleanup = None, {}, AS_FOUND
+    description, cleanup = None, AS_FOUND
 
     def __init__(self, eval_batch_size=1):
         self._batch_size = eval_batch_size

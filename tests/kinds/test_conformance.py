@@ -11,7 +11,7 @@ import pytest
 
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.engine.meshes.group import ALONE
-from mtf_imaging.errors import ConfigError, DataError
+from mtf_imaging.errors import DataError
 from mtf_imaging.kinds.all_kinds import KINDS
 from mtf_imaging.kinds.arrays.images import Arrays
 from mtf_imaging.kinds.facts import Facts
@@ -222,11 +222,6 @@ def test_batches_change_no_results(folder, tmp_path):
             loops.evaluate(images, folder, tmp_path / f"scores{size}", example.network, progress=False)
             assert content(tmp_path / f"scores{size}") == content(tmp_path / "scores1")
     assert max(sizes) == (2 if name == "photos" else 3)  # photos of several sizes are not in one batch
-
-
-def test_volumes_have_no_batches():
-    with pytest.raises(ConfigError, match="eval_batch_size = 2 has no effect: volumes are computed one at a time"):
-        EXAMPLES["volumes"].images(eval_batch_size=2)
 
 
 @pytest.mark.parametrize("folder", EXAMPLES, indirect=True)

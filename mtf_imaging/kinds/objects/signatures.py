@@ -13,7 +13,6 @@ from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.kinds.export import ExportedRun
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.objects.description import ObjectDescription, object_description_from_fields
-from mtf_imaging.kinds.objects.images import IDLE, check_no_ensemble
 from mtf_imaging.kinds.objects.pixel_operations import Axis, interpolate, nearest_pixels, paste_masks
 from mtf_imaging.kinds.objects.scoring.detections import BOX_DIGITS, SCORE_DIGITS
 
@@ -119,14 +118,8 @@ def _rounded(x: tf.Tensor, digits: int) -> tf.Tensor:
 
 def exported(run: ExportedRun, facts: Facts) -> tuple[TrainedNetworks, ObjectSignatures]:
     """Builds the networks of a run, with their signatures; see `Kind.export`."""
-    run.check_idle(
-        IDLE
-        | {
-            "flips": "only the probabilities of volumes and photos are averaged",
-            "scales": "an exported model detects the objects of an image at one size",
-        }
-    )
-    check_no_ensemble(len(run.runs) > 1)
+    why = "an exported model detects the objects of an image once, at one size"
+    run.check_defaults({"flips": why, "scales": why})
     description = object_description_from_fields(facts.description, str(run.runs[0] / FACTS))
     sizes = run.sizes(facts)
     networks = run.networks(sizes, description)
