@@ -117,8 +117,8 @@ MUTANTS = [
         ("counted = reference != ignore_label", "counted = prediction != ignore_label"),
         ("values[~np.isnan(values)]", "np.nan_to_num(values)"),
         (
-            'pair["reference"].astype(np.int64) * num_classes + pair["prediction"]',
-            'pair["prediction"].astype(np.int64) * num_classes + pair["reference"]',
+            "reference[counted].astype(np.int64) * num_classes + prediction[counted]",
+            "prediction[counted].astype(np.int64) * num_classes + reference[counted]",
         ),
     ),
     *mutants(
