@@ -95,7 +95,8 @@ def _values(path: Path, image: nibabel.Nifti1Image, numbers: np.ndarray, name: s
     stored = Stored(path, numbers.shape, numbers.dtype, Planes, scale)
     repair = HounsfieldRepair(stored) if is_ct(name) else FiniteRepair(stored, name)
     values = repair(numbers)
-    repair.check()
+    with faults_named(path):
+        repair.check()
     return values.astype(np.float32)
 
 
