@@ -29,41 +29,6 @@ from mtf_imaging.evaluation.mask_rules.components import KINDS, apply_rule, voxe
 from mtf_imaging.files.reading import faults_named
 
 
-class Channel(Stored):
-    """The stored numbers of one channel, in memory.
-
-    Args:
-      path: the file.
-      numbers: the stored numbers, `[i, j, k]`.
-      scale: (slope, inter) of the file.
-    """
-
-    def __init__(self, path: Path, numbers: np.ndarray, scale: tuple[float, float]) -> None:
-        self.path, self.numbers, self._scale = path, numbers, scale
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        return self.numbers.shape
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.numbers.dtype
-
-    @property
-    def scale(self) -> tuple[float, float]:
-        return self._scale
-
-    def open(self) -> Planes:
-        raise NotImplementedError("the numbers are in memory")
-
-    def values(self, name: str) -> np.ndarray:
-        """Returns the repaired values of the channel with this name, float32: HU for a CT."""
-        repair = HounsfieldRepair(self) if is_ct(name) else FiniteRepair(self, name)
-        values = repair(self.numbers)
-        repair.check()
-        return values.astype(np.float32)
-
-
 class Volume(NamedTuple):
     """An image in memory.
 
@@ -95,9 +60,8 @@ def read_volume(path: Path, names: Sequence[str], spacing: Sequence[float] | Non
         raise DataError(f"{path}: cannot be read as NIfTI ({error}). Fix: give a .nii or .nii.gz file.") from error
     if not isinstance(image, nibabel.Nifti1Image):
         raise DataError(f"{path}: is not NIfTI. Fix: give a .nii or .nii.gz file.")
-    scale = image.dataobj.slope, image.dataobj.inter
-    stored = (Channel(path, numbers, scale) for numbers in _stored_channels(path, image, len(names)))
-    channels = [one.values(name) for one, name in zip(stored, names, strict=True)]
+    stored = _stored_channels(path, image, len(names))
+    channels = [_values(path, image, numbers, name) for numbers, name in zip(stored, names, strict=True)]
     own, affine = image.header.get_best_affine(), affine_in_mm(image.header)
     lengths = np.linalg.norm(affine[:3, :3], axis=0)
     if not np.isfinite(affine).all() or min(lengths) == 0 or abs(np.linalg.det(affine[:3, :3] / lengths)) < 1e-9:
@@ -123,6 +87,17 @@ def _stored_channels(path: Path, image: nibabel.Nifti1Image, count: int) -> list
         raise DataError(f"{path}: has the shape {numbers.shape}, but the network needs {what}. Fix: give {what}.")
     stacked = numbers.reshape(*numbers.shape[:3], count)
     return [stacked[..., number] for number in range(count)]
+
+
+def _values(path: Path, image: nibabel.Nifti1Image, numbers: np.ndarray, name: str) -> np.ndarray:
+    """Returns the repaired values of the channel with this name, float32: HU for a CT."""
+    scale = image.dataobj.slope, image.dataobj.inter
+    stored = Stored(path, numbers.shape, numbers.dtype, Planes, scale)
+    repair = HounsfieldRepair(stored) if is_ct(name) else FiniteRepair(stored, name)
+    values = repair(numbers)
+    with faults_named(path):
+        repair.check()
+    return values.astype(np.float32)
 
 
 def _inferred_affine(
