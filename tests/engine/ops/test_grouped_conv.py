@@ -221,7 +221,7 @@ def _few_splits():
             yield pytest.param(setting, mesh, layout, id=f"{setting}-{layout}")
 
 
-@pytest.mark.mostly_slow(fast=0.25)
+@pytest.mark.mostly_slow(fast=0.5)
 @pytest.mark.parametrize("impl", IMPLS)
 @pytest.mark.parametrize(("setting", "mesh", "layout"), list(_few_splits()))
 def test_equals_the_whole(setting, mesh, layout, impl):
