@@ -12,7 +12,7 @@ MUTANTS = [
         ("if has_codes and not np.allclose(own, np.eye(4)):", "if has_codes:"),
         ("(-1, -1, 1) if turned", "(1, 1, 1) if turned"),
         ("(unit_mm(header) or 1.0)", "1.0"),
-        ("        check_orthogonal(affine, path)\n", "        pass\n"),
+        ("            check_orthogonal(affine)\n", "            pass\n"),
         ("        repair.check()\n", ""),
     ),
     *mutants(
