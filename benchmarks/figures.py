@@ -29,7 +29,7 @@ FIGURES, PICTURES = ROOT / "docs/figures", ROOT / "docs/pictures"
 CONTEXT = ("context", "context_real_ct")  # the context studies
 _EVIDENCE = ROOT / "docs/evidence"
 PAGES = {  # {table: pages}
-    "quality": [ROOT / "README.md", ROOT / "docs/index.md"],
+    "quality": [ROOT / "README.md"],
     "demo": [ROOT / "docs/start/demo.md"],
     "resolution": [_EVIDENCE / "resolution.md"],
     **{name: [_EVIDENCE / "context.md"] for name in CONTEXT},

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from mtf_imaging.engine.layout import Layout
 from mtf_imaging.engine.layout.windows import Window, plan_split
-from mtf_imaging.planner.render.layout_picture import LayoutPicture
 from mtf_imaging.planner.render.picture import write_picture
+from mtf_imaging.planner.render.picture_boxes import LayoutPicture
 
 LAYOUTS = {
     "2x2": ("rows:2,cols:2", "x:rows,y:cols"),

@@ -14,9 +14,8 @@ import functools
 from mtf_imaging.engine.program.memory import format_bytes
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.planner.cost.hardware import find_hardware
-from mtf_imaging.planner.search.candidates import candidates
 from mtf_imaging.planner.search.largest import largest_cube
-from mtf_imaging.planner.search.search import Steps, search
+from mtf_imaging.planner.search.search import Steps, Target, candidates, search
 from mtf_imaging.training.optimizers import Adafactor
 from mtf_imaging.training.step import TrainingStep
 
@@ -36,7 +35,7 @@ def _steps(size, devices):
 def _search_layouts(size, devices, hardware, every=None, only=None):
     memory = hardware.memory * hardware.usable
     every = candidates(devices, "xyz") if every is None else every
-    return search(every, _steps(size, devices), hardware, DTYPE, memory, only=only)
+    return search(every, _steps(size, devices), Target(hardware, DTYPE, memory), only=only)
 
 
 def _cell(found):

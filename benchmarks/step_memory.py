@@ -25,7 +25,7 @@ import numpy as np
 import mtf_imaging as mi
 from mtf_imaging.engine.layout import Layout
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
-from mtf_imaging.planner.bench.memory import tensors_above
+from mtf_imaging.planner.bench.subject import tensors_above
 from mtf_imaging.planner.cost.plan import make_plan
 from mtf_imaging.training.optimizers import Adafactor
 from mtf_imaging.training.step import TrainingStep, training_step

@@ -32,15 +32,6 @@ def check_frequencies(frequencies, names):
         )
 
 
-def check_biases(name, biases, classes):
-    """Raises ConfigError unless initial biases are None or there is one for each class."""
-    if biases is not None and len(biases) != classes:
-        raise mi.ConfigError(
-            f"{name} = {tuple(biases)}: it has {len(biases)} values, but the network has {classes} classes. "
-            "Fix: give a bias for each class, or None."
-        )
-
-
 def softmax_biases(frequencies):
     """Returns the biases with which a softmax predicts the class frequencies, `log f` with a mean of zero.
 

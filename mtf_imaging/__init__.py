@@ -37,6 +37,7 @@ _LAZY = {
     "meshes": ("mtf_imaging.engine.meshes", None),
     "mtf": ("mtf_imaging.engine.upstream", "mtf"),  # its corrections are applied
     "ops": ("mtf_imaging.engine.ops", None),
+    "parameters": ("mtf_imaging.parameters", None),
     "program": ("mtf_imaging.engine.program", None),
     "training": ("mtf_imaging.training", None),
     "windows": ("mtf_imaging.engine.layout.windows", None),

@@ -38,8 +38,9 @@ def pytest_addoption(parser):
     parser.addoption(
         "--changed-since",
         metavar="COMMIT",
-        help="runs all fast tests, the slow tests that import a file changed since a commit (a third of them after a "
-        "change of the core), and an eighth of the others; '' is the newest commit at least a day older than HEAD",
+        help="runs the fast tests, the slow tests that import a file changed since a commit (an eighth of them after a "
+        "change of the core), and an eighth of the others; tests of the engine run only if they import such a file; "
+        "'' is the newest commit at least a day older than HEAD",
     )
 
 
@@ -75,7 +76,7 @@ def _selection(config):
 
 @pytest.hookimpl(tryfirst=True)  # before tests are selected by their markers
 def pytest_collection_modifyitems(config, items):
-    """Marks the cases of `mostly_slow` tests as slow, except a fixed fraction of them, and selects slow tests."""
+    """Marks the cases of `mostly_slow` tests as slow, except a fixed fraction of them, and selects tests."""
     tables = collections.defaultdict(list)
     for item in items:
         marker = item.get_closest_marker("mostly_slow")
@@ -86,7 +87,7 @@ def pytest_collection_modifyitems(config, items):
         for item in cases[math.ceil(part * len(cases)) :]:
             item.add_marker(pytest.mark.slow)
     if selected := _selection(config):
-        runs = [not item.get_closest_marker("slow") or selected.runs(item) for item in items]
+        runs = [selected.runs(item) for item in items]
         config.hook.pytest_deselected(items=[item for item, run in zip(items, runs, strict=True) if not run])
         items[:] = [item for item, run in zip(items, runs, strict=True) if run]
 

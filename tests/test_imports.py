@@ -1,6 +1,5 @@
 """Import rules: modules import only from lower layers, so that the package can be read from the bottom up."""
 
-import ast
 import functools
 import graphlib
 import subprocess
@@ -9,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.selection.imports import PACKAGE, ROOT, imports_of, module_name
+from tests.selection.imports import PACKAGE, ROOT, all_imports, closure, imports_of, module_name, modules
 
 FILES = sorted([*(ROOT / PACKAGE).rglob("*.py"), *(ROOT / "models").rglob("*.py")])
 
 # Layers from the bottom up. A unit imports only from lower layers, which come earlier in this list.
 LAYERS = [
     {"errors", "__version__"},
-    {"spelling"},
+    {"parameters", "spelling"},
     {"layout", "files"},
     {"processes"},
     {"compat"},
@@ -61,7 +60,7 @@ def unit_of(module: str) -> str:
 
 @functools.cache
 def imports(path: Path) -> set[str]:
-    return imports_of(path.read_text(), module_name(path), path.name == "__init__.py")
+    return all_imports(module_name(path))
 
 
 def present(faults: dict[str, set[str]]) -> dict[str, set[str]]:
@@ -133,6 +132,26 @@ def test_kinds_do_not_import_each_other():
     assert present(others) == {}
 
 
+# All that the engine and its tests may import of the repository.
+ENGINE_USES = (
+    *("mtf_imaging.engine", "mtf_imaging.errors", "mtf_imaging.files", "mtf_imaging.spelling"),
+    *("tests.engine", "tests.conftest", "tests.importing", "tests.poison", "tests.waiting"),
+    *("tests.selection", "tests.storage"),  # of conftest.py
+)
+
+
+@pytest.mark.parametrize("package", ["mtf_imaging.engine", "tests.engine"])
+def test_the_engine_and_its_tests_stand_alone(package):
+    own = [module for module in modules() if module.startswith(f"{package}.")]
+    assert len(own) > 90
+
+    def others(module: str) -> set[str]:
+        names = closure(module) - {PACKAGE}
+        return {name for name in names if not any(f"{name}.".startswith(f"{each}.") for each in ENGINE_USES)}
+
+    assert present({module: others(module) for module in own}) == {}
+
+
 def modules_that_import(package: str) -> set[str]:
     return {module_name(path) for path in FILES if any(name.split(".")[0] == package for name in imports(path))}
 
@@ -146,10 +165,10 @@ def test_only_cli_and_models_import_gin():
 
 
 def is_public(name: str) -> bool:
-    """Returns whether a model may import a name: mtf_imaging (as mi), other models, gin and TensorFlow."""
+    """Returns whether a model may import a name: mtf_imaging (as mi), mi.parameters, other models, gin, TensorFlow."""
     return (
         name == PACKAGE
-        or name.startswith("mtf_imaging.models")
+        or name.startswith(("mtf_imaging.models", "mtf_imaging.parameters"))
         or name.split(".")[0] in {"gin", "tensorflow", *sys.stdlib_module_names}
     )
 
@@ -161,6 +180,7 @@ def test_models_use_the_public_api_only():
     )
 
 
+@functools.cache
 def exists(module: str) -> bool:
     parts = module.split(".")
     place = ROOT.joinpath(*parts[1:] if parts[1:2] == ["models"] else parts)
@@ -169,11 +189,11 @@ def exists(module: str) -> bool:
 
 def test_every_module_that_is_imported_exists():
     """Includes imports within functions, which other tests may never execute."""
-    missing = {}
-    for path in FILES:
-        nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
-        modules = {node.module for node in nodes if (node.module or "").split(".")[0] == PACKAGE and not node.level}
-        missing[module_name(path)] = {module for module in modules if not exists(module)}
+    own = {path: {name for name in imports(path) if name.split(".")[0] == PACKAGE} for path in FILES}
+    missing = {
+        module_name(path): {name for name in names if not (exists(name) or exists(name.rpartition(".")[0]))}
+        for path, names in own.items()
+    }
     assert present(missing) == {}
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.selection import changes
 from tests.selection.imports import CONDITIONAL, DYNAMIC, ROOT, closure, modules
-from tests.selection.selection import CORE_PARTS, PARTS, Selection
+from tests.selection.selection import PARTS, STANDALONE, Selection
 
 # Files that import what their users name, or that pass an import on.
 NAMED_BY_OTHERS = {
@@ -18,6 +18,7 @@ NAMED_BY_OTHERS = {
     *("mtf_imaging.cli.config.gin_internals", "mtf_imaging.cli.config.own_modules"),  # modules of users
     *("mtf_imaging.files.user_modules", "tests.cli.test_own_modules"),
     "mtf_imaging.evaluation.export.formats",  # optional packages
+    "mtf_imaging.evaluation.export.program",  # the modules that segment.py imports
     "mtf_imaging.files.log_lines",  # the lazy names of the packages above
     "mtf_imaging.training.observers.tracking.services",
     *(
@@ -58,22 +59,28 @@ def test_tests_of_pure_python_do_not_depend_on_programs():
     assert not any(name.startswith("mtf_imaging.models") for name in closure("tests.engine.ops.test_ops_equal_whole"))
 
 
+LISTING, IMPORTING = ("iter_modules", "walk_packages"), ("import_module", "__import__", "run_module", "find_spec")
+BY_NAME = (*LISTING, *IMPORTING)
+
+
 def _imports_by_name(tree):
     """Returns whether a source imports modules whose names are not in the source."""
     for node in ast.walk(tree):
         name = getattr(node, "attr", getattr(node, "id", None))
-        if name in ("iter_modules", "walk_packages"):
+        if name in LISTING:
             return True
         if isinstance(node, ast.Call):
             function = getattr(node.func, "attr", getattr(node.func, "id", None))
             named = node.args and isinstance(node.args[0], ast.Constant)
-            if function in ("import_module", "__import__", "run_module", "find_spec") and not named:
+            if function in IMPORTING and not named:
                 return True
     return False
 
 
 def test_every_file_that_imports_by_name_is_listed():
-    found = {name for name, path in modules().items() if _imports_by_name(ast.parse(path.read_text()))}
+    sources = {name: path.read_text() for name, path in modules().items()}
+    sources = {name: source for name, source in sources.items() if any(word in source for word in BY_NAME)}
+    found = {name for name, source in sources.items() if _imports_by_name(ast.parse(source))}
     assert len(found) > 10
     assert sorted(found - DYNAMIC.keys() - NAMED_BY_OTHERS) == []
     assert sorted((DYNAMIC.keys() | NAMED_BY_OTHERS | {*CONDITIONAL}) - modules().keys()) == []
@@ -153,20 +160,20 @@ def test_the_base_is_a_day_older_than_the_last_commit(repository):
         changes.base("missing")
 
 
-def _item(file, **values):
-    return SimpleNamespace(path=ROOT / "tests" / file, callspec=SimpleNamespace(params=values))
+def _item(file, slow=True, **values):
+    callspec = SimpleNamespace(params=values)
+    return SimpleNamespace(path=ROOT / "tests" / file, callspec=callspec, get_closest_marker=lambda name: slow)
 
 
-@pytest.mark.parametrize(
-    ("module", "parts", "number"), [("test_layout", 1, PARTS), ("meshes.test_halo", CORE_PARTS, CORE_PARTS)]
-)
-def test_a_part_of_the_tests_runs_by_setup(module, parts, number):
-    cases = [_item("meshes/test_halo.py", layout=f"x:{n}", case=case) for n in range(40) for case in range(3)]
+@pytest.mark.parametrize(("module", "parts"), [("test_layout", 1), ("models.test_unet3d", PARTS)])
+def test_a_part_of_the_tests_runs_by_setup(module, parts):
+    cases = [_item("models/test_unet3d.py", layout=f"x:{n}", case=case) for n in range(40) for case in range(3)]
     ran = []
-    for turn in range(number):
-        selection = Selection("abc", 1, frozenset({f"tests.{module}"}), turn + 5 * number, parts)
+    for turn in range(PARTS):
+        selection = Selection("abc", 1, frozenset({f"tests.{module}"}), turn + 5 * PARTS, parts)
         assert selection == Selection.from_json(selection.to_json())
         assert selection.runs(_item("test_layout.py")) or module != "test_layout"
+        assert selection.runs(_item("models/test_unet3d.py", slow=False))
         ran.append([case for case in cases if selection.runs(case)])
         layouts = {case.callspec.params["layout"] for case in ran[-1]}
         assert len(ran[-1]) == 3 * len(layouts)  # all cases of a setup run together
@@ -174,9 +181,22 @@ def test_a_part_of_the_tests_runs_by_setup(module, parts, number):
     assert min(map(len, ran)) > 0
 
 
+def test_tests_of_the_engine_run_only_if_they_import_a_changed_file():
+    halo = [_item("engine/meshes/test_halo.py", slow) for slow in (True, False)]
+    for turn in range(PARTS):
+        assert not any(Selection("abc", 1, frozenset({"tests.test_compat"}), turn, 1).runs(item) for item in halo)
+        assert all(Selection("abc", 1, frozenset({"tests.engine.meshes.test_halo"}), turn, 1).runs(i) for i in halo)
+
+
+@pytest.mark.parametrize("file", ["mtf_imaging/planner/cost/plan.py", "models/unet3d/network.py", "docs/index.md"])
+def test_changes_outside_of_the_engine_run_none_of_its_tests(file):
+    changed = changes.changed_modules([file])
+    assert not [name for name in modules() if name.startswith(STANDALONE) and changes.can_break(name, changed)]
+
+
 def test_a_change_of_the_core_selects_a_part():
     assert Selection.since("HEAD").turn == changes.turn()
-    selection = Selection("", 0, frozenset({"tests.engine.layout.test_layout"}), 7, CORE_PARTS)
+    selection = Selection("", 0, frozenset({"tests.engine.layout.test_layout"}), 15, PARTS)
     assert str(selection) == (
-        "selection: no earlier commit; part 1 of 3 of the slow tests of 1 test modules, part 7 of 8 of the others"
+        "selection: no earlier commit; part 7 of 8 of the slow tests of 1 test modules, part 7 of 8 of the others"
     )

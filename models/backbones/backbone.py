@@ -4,11 +4,8 @@ import abc
 import dataclasses
 
 import mtf_imaging as mi
-from mtf_imaging.models.backbones.checks import check_choice, check_count, check_norm, is_count
-from mtf_imaging.models.backbones.conv_norm import ConvNorm
-from mtf_imaging.models.backbones.padding import PADDINGS
-
-_OUTPUT_STRIDES = (None, 8, 16, 32)
+from mtf_imaging.models.backbones.conv_norm import PADDINGS, ConvNorm
+from mtf_imaging.parameters import check_parameters, parameter
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,24 +29,15 @@ class Backbone(abc.ABC):
     """
 
     base_filters: int = 64
-    padding: str = "fixed"
-    output_stride: int | None = None
-    norm_momentum: float = 0.9997
+    padding: str = parameter("fixed", choices=PADDINGS)
+    output_stride: int | None = parameter(None, choices=(None, 8, 16, 32))
+    norm_momentum: float = parameter(0.9997, least=0, below=1)
     norm_epsilon: float = 1e-5
-    gather_below: int = 0
+    gather_below: int = parameter(0, least=0)
     recompute: bool = False
 
     def __post_init__(self):
-        check_count(self, "base_filters")
-        check_choice(self, "padding", PADDINGS)
-        check_choice(self, "output_stride", _OUTPUT_STRIDES)
-        check_norm(self)
-        name = type(self).__name__
-        if not (self.gather_below == 0 or is_count(self.gather_below)):
-            raise mi.ConfigError(
-                f"{name}.gather_below = {self.gather_below!r}: it must be an int of at least 0 pixels. "
-                "Fix: use 0 to gather nothing."
-            )
+        check_parameters(self)
 
     @abc.abstractmethod
     def features(self, image, is_training):

@@ -6,7 +6,8 @@ import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging.models.backbones.gathering import gather_small_slices
-from mtf_imaging.models.backbones.padding import window_padding
+
+PADDINGS = ("fixed", "same")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -17,7 +18,7 @@ class ConvNorm:
       is_training: whether norms use the statistics of the batch and update their moving statistics.
       momentum: fraction of the moving statistics that each update of a batch norm keeps.
       epsilon: number that batch norms add to the variance.
-      padding: "fixed" or "same", see `padding.window_padding`.
+      padding: "fixed" or "same", see `window_padding`.
       gather_below: minimum size of a slice in pixels, see `gather`.
     """
 
@@ -73,3 +74,21 @@ class ConvNorm:
 
     def _norm(self, x, name):
         return mi.ops.batch_norm(x, self.is_training, self.momentum, self.epsilon, name=f"{name}_norm")
+
+
+def window_padding(padding, kernel_size, stride, dilation=1):
+    """Returns the padding of a convolution or a pool of images, as `mi.ops.conv2d` takes it.
+
+    Args:
+      padding: "same" is TensorFlow's "SAME", which depends on the size of the image. "fixed" does not: windows with a
+        stride have `(extent - 1) // 2` zeros before the image and the rest after it, where `extent` is the size of the
+        dilated kernel. Published ResNets and Xceptions have this padding. With an even size and a stride of 2, it is
+        (1, 1) instead of (0, 1) for a 3 x 3 kernel. Without a stride, both paddings are equal.
+      kernel_size: size of the kernel in pixels.
+      stride: distance between neighboring windows in pixels.
+      dilation: distance between neighboring pixels of a window.
+    """
+    if padding == "same" or stride == 1:
+        return "SAME"
+    zeros = (kernel_size - 1) * dilation
+    return [(zeros // 2, zeros - zeros // 2)] * 2

@@ -9,9 +9,8 @@ import tensorflow as tf
 import mtf_imaging as mi
 from mtf_imaging.models.backbones.backbone import Backbone
 from mtf_imaging.models.backbones.blocks import STRIDED_CONVS, basic_block, bottleneck_block
-from mtf_imaging.models.backbones.checks import check_choice, is_count
-from mtf_imaging.models.backbones.padding import PADDINGS
-from mtf_imaging.models.backbones.stems import STEMS
+from mtf_imaging.models.backbones.conv_norm import PADDINGS, window_padding
+from mtf_imaging.parameters import parameter
 
 
 @gin.configurable(module="resnet")
@@ -55,30 +54,16 @@ class ResNetBackbone(Backbone):
 
     blocks: tuple[int, ...] = (3, 4, 6, 3)
     bottleneck: bool = True
-    stem: str = "7x7"
-    pool_padding: str = "same"
-    strided_conv: str = "3x3"
+    stem: str = parameter("7x7", choices=("7x7", "v1-beta"))
+    pool_padding: str = parameter("same", choices=PADDINGS)
+    strided_conv: str = parameter("3x3", choices=STRIDED_CONVS)
     multigrid: tuple[int, ...] = (1, 2, 4)
 
     def __post_init__(self):
         super().__post_init__()
-        name = type(self).__name__
-        if not _are_counts(self.blocks):
-            raise mi.ConfigError(
-                f"{name}.blocks = {self.blocks!r}: it must be a tuple with the number of blocks of each stage, at "
-                "least 1. Fix: use a tuple such as (2, 2, 2, 2)."
-            )
-        check_choice(self, "stem", tuple(STEMS))
-        check_choice(self, "pool_padding", PADDINGS)
-        check_choice(self, "strided_conv", STRIDED_CONVS)
-        if not _are_counts(self.multigrid):
-            raise mi.ConfigError(
-                f"{name}.multigrid = {self.multigrid!r}: it must be a tuple with a factor of the dilation, at least 1, "
-                "for each block of the last stage. Fix: use a tuple such as (1, 2, 4)."
-            )
         if self._limited(self._nominal_strides[-1])[1] > 1 and len(self.multigrid) < self.blocks[-1]:
             raise mi.ConfigError(
-                f"{name}.multigrid = {self.multigrid!r} has {len(self.multigrid)} factors, but the last stage has "
+                f"{type(self).__name__}.multigrid = {self.multigrid!r}: the last stage has "
                 f"{self.blocks[-1]} blocks. Fix: give a factor for each block."
             )
 
@@ -99,7 +84,9 @@ class ResNetBackbone(Backbone):
         block_fn = basic_block
         if self.bottleneck:
             block_fn = functools.partial(bottleneck_block, strided_conv=self.strided_conv)
-        stem = functools.partial(STEMS[self.stem], conv_norm, filters=self.base_filters, pool_padding=self.pool_padding)
+        stem = functools.partial(
+            _STEMS[self.stem], conv_norm, filters=self.base_filters, pool_padding=self.pool_padding
+        )
         with tf.compat.v1.variable_scope("resnet"):
             x = self._run(is_training, stem, image)
             for stage, dilations in enumerate(self._dilations()):
@@ -135,5 +122,40 @@ def _block(block_fn, conv_norm, name, filters, stride, dilation, x):
         return block_fn(conv_norm, x, filters, stride, dilation)
 
 
-def _are_counts(values):
-    return isinstance(values, list | tuple) and bool(values) and all(map(is_count, values))
+def _stem_7x7(conv_norm, image, filters, pool_padding="same"):
+    """Computes a 7 x 7 convolution with stride 2, and the pool: the stem of He et al. 2016.
+
+    Args:
+      conv_norm: a `ConvNorm`.
+      image: Tensor[batch, height, width, channels]
+      filters: number of channels of the result.
+      pool_padding: "same" or "fixed", see `window_padding`.
+
+    Returns:
+      Tensor[batch, height / 4, width / 4, channels=filters], with sizes rounded up.
+    """
+    x = conv_norm.gather(image, "stem", 2)
+    return _pool(conv_norm, mi.ops.relu(conv_norm(x, "stem", filters, 7, 2)), pool_padding)
+
+
+def _stem_v1_beta(conv_norm, image, filters, pool_padding="same"):
+    """Computes three 3 x 3 convolutions, the first with stride 2 and the last with twice the filters, and the pool.
+
+    Args:
+      conv_norm, image, pool_padding: see `_stem_7x7`.
+      filters: number of channels of the first two convolutions.
+
+    Returns:
+      Tensor[batch, height / 4, width / 4, channels=2 filters], with sizes rounded up.
+    """
+    x = conv_norm.gather(image, "stem", 2)
+    for name, number, stride in (("stem0", filters, 2), ("stem1", filters, 1), ("stem2", 2 * filters, 1)):
+        x = mi.ops.relu(conv_norm(x, name, number, 3, stride))
+    return _pool(conv_norm, x, pool_padding)
+
+
+_STEMS = {"7x7": _stem_7x7, "v1-beta": _stem_v1_beta}
+
+
+def _pool(conv_norm, x, padding):
+    return mi.ops.max_pool2d(conv_norm.gather(x, "pool", 2), 3, 2, window_padding(padding, 3, 2), name="pool")

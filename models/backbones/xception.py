@@ -9,7 +9,6 @@ import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging.models.backbones.backbone import Backbone
-from mtf_imaging.models.backbones.checks import check_count
 
 
 class _Block(NamedTuple):
@@ -77,10 +76,6 @@ class Xception(Backbone):
     base_filters: int = 32
     middle_blocks: int = 16
     norm_epsilon: float = 1e-3
-
-    def __post_init__(self):
-        super().__post_init__()
-        check_count(self, "middle_blocks")
 
     def features(self, image, is_training):
         """Computes the features before each stride, from the second entry block on.

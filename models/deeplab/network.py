@@ -1,19 +1,19 @@
 """The network DeepLab v3+: a backbone, atrous spatial pyramid pooling, and a decoder."""
 
 import dataclasses
+import math
 from typing import Any
 
 import gin
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.models.backbones.checks import check_count, check_norm, is_count
 from mtf_imaging.models.backbones.conv_norm import ConvNorm
 from mtf_imaging.models.backbones.gathering import split_like
-from mtf_imaging.models.class_biases import check_biases
 from mtf_imaging.models.deeplab import layers
 from mtf_imaging.models.deeplab.gathering import gather_small_slices
 from mtf_imaging.models.deeplab.layers import Layers
+from mtf_imaging.parameters import check_parameters, parameter
 
 _CLASSES = 21  # the classes of PASCAL VOC
 _RATES, _RATES_STRIDE = (6, 12, 18), 16  # the paper's rates, and the output stride to which they belong
@@ -71,41 +71,29 @@ class DeepLab:
           frequencies (`class_biases.softmax_biases`).
     """
 
-    backbone: Any = None
+    backbone: Any = parameter(None, offers=("features", "output_stride"), example="resnet.ResNetBackbone")
     classes: int | None = None
     filters: int = 256
-    rates: tuple[int, ...] | None = None
+    rates: tuple[int, ...] | None = parameter(None, can_be_empty=True)
     low_level_filters: int = 48
     decoder_filters: int = 256
     decoder_convs: int = 2
-    dropout_rate: float = 0.1
+    dropout_rate: float = parameter(0.1, least=0, below=1)
     separable: bool = False
     align_corners: bool = True
-    norm_momentum: float = 0.9997
+    norm_momentum: float = parameter(0.9997, least=0, below=1)
     norm_epsilon: float = 1e-5
-    gather_below: int | None = None
+    gather_below: int | None = parameter(None, least=0)
     multiple: int = 64
-    class_biases: tuple[float, ...] | None = None
+    class_biases: tuple[float, ...] | None = parameter(None, least=-math.inf)
 
     def __post_init__(self):
-        _check_backbone(self.backbone)
-        counts = ["filters", "low_level_filters", "decoder_filters", "decoder_convs", "multiple"]
-        for name in counts + ["classes"] * (self.classes is not None):
-            check_count(self, name)
-        if self.rates is not None and not (isinstance(self.rates, list | tuple) and all(map(is_count, self.rates))):
+        check_parameters(self)
+        stride = self.backbone.output_stride
+        if not isinstance(stride, int):
             raise mi.ConfigError(
-                f"DeepLab.rates = {self.rates!r}: it must be a tuple with the dilation of each 3 x 3 convolution of "
-                "ASPP, at least 1. Fix: use a tuple such as (6, 12, 18), or None for the rates of the paper."
-            )
-        if not 0 <= self.dropout_rate < 1:
-            raise mi.ConfigError(
-                f"DeepLab.dropout_rate = {self.dropout_rate!r}: it must be at least 0 (no dropout) and below 1."
-            )
-        check_norm(self)
-        if not (self.gather_below in (0, None) or is_count(self.gather_below)):
-            raise mi.ConfigError(
-                f"DeepLab.gather_below = {self.gather_below!r}: it must be an int of at least 0 pixels. "
-                "Fix: use 0 to gather nothing, or None to choose by the size of the halos."
+                f"DeepLab.backbone: its output_stride is {stride!r}, but DeepLab needs a fixed one. Fix: set "
+                f"{type(self.backbone).__name__}.output_stride to 16, or to 8 for finer features."
             )
 
     def __call__(self, image, is_training):
@@ -125,9 +113,7 @@ class DeepLab:
             low_level = split_like(low_level, image, "low_level_scatter")
             deep = split_like(self._aspp(block, deep), image, "aspp_scatter")
             x = self._decoder(block, low_level, deep)
-            classes = self.classes or _CLASSES
-            check_biases("DeepLab.class_biases", self.class_biases, classes)
-            logits = layers.classify(x, "classes", classes, self.class_biases)
+            logits = layers.classify(x, "classes", self.classes or _CLASSES, self.class_biases)
             return layers.resize(logits, image, self.align_corners, "logits_resize")
 
     def with_classes(self, classes):
@@ -136,13 +122,13 @@ class DeepLab:
 
     def with_class_biases(self, biases):
         """Returns this network with initial biases of the classes, or the network itself if they are set."""
-        return dataclasses.replace(self, class_biases=tuple(biases)) if self.class_biases is None else self
+        return dataclasses.replace(self, class_biases=biases) if self.class_biases is None else self
 
     @property
     def atrous_rates(self):
         """The dilations of the 3 x 3 convolutions of ASPP."""
         if self.rates is not None:
-            return tuple(self.rates)
+            return self.rates
         return tuple(max(1, rate * _RATES_STRIDE // self.backbone.output_stride) for rate in _RATES)
 
     def _aspp(self, block, x):
@@ -167,19 +153,3 @@ class DeepLab:
             for i in range(self.decoder_convs):
                 x = block.spatial(x, f"decoder{i}", self.decoder_filters)
         return x
-
-
-def _check_backbone(backbone):
-    if backbone is None:
-        raise mi.ConfigError("DeepLab.backbone is not set. Fix: use a backbone such as resnet.ResNetBackbone.")
-    name = type(backbone).__name__
-    if not callable(getattr(backbone, "features", None)) or not hasattr(backbone, "output_stride"):
-        raise mi.ConfigError(
-            f"DeepLab.backbone is of class {name}, which has no method features(image, is_training) or no "
-            "output_stride. Fix: use a backbone such as resnet.ResNetBackbone."
-        )
-    if not is_count(backbone.output_stride):
-        raise mi.ConfigError(
-            f"DeepLab.backbone: {name}.output_stride = {backbone.output_stride!r}: DeepLab needs a backbone with a "
-            f"fixed output stride. Fix: use {name}.output_stride = 16, or 8 for finer features."
-        )

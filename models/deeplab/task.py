@@ -1,6 +1,7 @@
 """Semantic segmentation of photos: the inputs, the loss, and the measures that training reports."""
 
-import copy
+import dataclasses
+import math
 from collections.abc import Callable
 
 import gin
@@ -8,10 +9,13 @@ import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging.models.class_biases import check_frequencies, softmax_biases
+from mtf_imaging.models.tasks import NetworkTask, described, image_shape
+from mtf_imaging.parameters import check_parameters, parameter
 
 
 @gin.configurable(module="deeplab")
-class SemanticSegmentation:
+@dataclasses.dataclass(eq=False)
+class SemanticSegmentation(NetworkTask):
     """Semantic segmentation with the mean cross entropy of the pixels as the loss.
 
     Pixels with the ignore label contribute neither to the loss nor to the measures.
@@ -27,19 +31,23 @@ class SemanticSegmentation:
       channels: number of channels of an image.
     """
 
-    def __init__(self, network: Callable | None = None, classes=21, ignore_label=255, channels=3):
-        if network is None:
-            raise mi.ConfigError("SemanticSegmentation.network is not set. Fix: use a network such as deeplab.DeepLab.")
-        for name, value, least in (("classes", classes, 2), ("channels", channels, 1)):
-            if not _is_int(value) or value < least:
-                raise mi.ConfigError(f"SemanticSegmentation.{name} = {value!r}: it must be an int of at least {least}.")
-        if not _is_int(ignore_label) or 0 <= ignore_label < classes:
+    network: Callable | None = parameter(None, example="deeplab.DeepLab")
+    classes: int = parameter(21, least=2)
+    ignore_label: int = parameter(255, least=-math.inf)
+    channels: int = 3
+
+    def __post_init__(self):
+        check_parameters(self)
+        if 0 <= self.ignore_label < self.classes:
             raise mi.ConfigError(
-                f"SemanticSegmentation.ignore_label = {ignore_label!r}: it must be an int that is not a class, but the "
-                f"classes are 0 to {classes - 1}. Fix: use 255, or {classes} or more."
+                f"SemanticSegmentation.ignore_label = {self.ignore_label}: it is one of the classes 0 to "
+                f"{self.classes - 1}. Fix: use 255, or {self.classes} or more."
             )
-        self.network = network
-        self.classes, self.ignore_label, self.channels = classes, ignore_label, channels
+
+    @property
+    def num_outputs(self):
+        """The number of classes."""
+        return self.classes
 
     def for_data(self, description):
         """Returns this task for a data set.
@@ -54,15 +62,8 @@ class SemanticSegmentation:
         Raises:
           ConfigError: the description does not describe photos, or the network has a different number of classes.
         """
-        names = getattr(description, "classes", None)
-        if names is None:
-            raise mi.ConfigError(
-                "SemanticSegmentation needs a data set of photos, whose description lists classes, but the data set "
-                f"has a {type(description).__name__}. Fix: use a data set of photos, or a task for volumes, such as "
-                "unet3d.Segmentation."
-            )
-        task = copy.copy(self)
-        task.classes, task.ignore_label = len(names), description.ignore_label
+        names = described(self, description, "classes", "photos")
+        task = dataclasses.replace(self, classes=len(names), ignore_label=description.ignore_label)
         task.check_network()
         return task
 
@@ -82,15 +83,7 @@ class SemanticSegmentation:
         with_class_biases = getattr(self.network, "with_class_biases", None)
         if with_class_biases is None:
             return self
-        task = copy.copy(self)
-        task.network = with_class_biases(softmax_biases(frequencies))
-        return task
-
-    def check_network(self):
-        """Raises ConfigError if the numbers of classes of the network and the task differ."""
-        classes = getattr(self._network(), "classes", None)
-        if classes is not None:
-            self._check_classes(classes)
+        return dataclasses.replace(self, network=with_class_biases(softmax_biases(frequencies)))
 
     @property
     def multiple(self):
@@ -116,14 +109,8 @@ class SemanticSegmentation:
           ConfigError: the network has a different number of classes.
           ShapeError: there are not 2 sizes.
         """
-        if len(sizes) != 2:
-            raise mi.ShapeError(
-                f"SemanticSegmentation: an image must have 2 sizes, height and width, not {len(sizes)}: "
-                f"{tuple(sizes)}. Fix: use a data set of photos."
-            )
         self.check_network()
-        height, width = sizes
-        pixels = f"batch:{batch_size},height:{height},width:{width}"
+        pixels = image_shape(self, batch_size, ("height", "width"), sizes)
         inputs = {"image": (f"{pixels},channels:{self.channels}", dtype)}
         return {**inputs, "labels": (pixels, tf.int32)} if labels else inputs
 
@@ -163,22 +150,4 @@ class SemanticSegmentation:
         return mi.ops.softmax(logits, logits.shape.dims[-1])
 
     def _logits(self, image, is_training):
-        logits = self._network()(image, is_training=is_training)
-        self._check_classes(logits.shape.dims[-1].size)
-        return mi.layers.widen(logits)
-
-    def _network(self):
-        """Returns the network, with the number of classes of this task if the network leaves it open."""
-        with_classes = getattr(self.network, "with_classes", None)
-        return with_classes(self.classes) if with_classes else self.network
-
-    def _check_classes(self, classes):
-        if classes != self.classes:
-            raise mi.ConfigError(
-                f"SemanticSegmentation.network: the network has {classes} classes, but this task needs {self.classes}. "
-                f"Fix: use a network with {self.classes} classes, or leave DeepLab.classes out."
-            )
-
-
-def _is_int(value):
-    return isinstance(value, int) and not isinstance(value, bool)
+        return self._widened(self._network()(image, is_training=is_training))

@@ -7,6 +7,7 @@ import gin
 import tensorflow as tf
 
 import mtf_imaging as mi
+from mtf_imaging.parameters import check_parameters
 
 COORDS = mi.mtf.Dimension("coords", 4)  # y0, x0, y1, x1 in pixels of the image
 
@@ -58,15 +59,7 @@ class Anchors:
     size: float = 4.0
 
     def __post_init__(self):
-        for name in ("scales", "ratios"):
-            value = getattr(self, name)
-            if not (isinstance(value, list | tuple) and value and all(map(_is_positive, value))):
-                raise mi.ConfigError(
-                    f"Anchors.{name} = {value!r}: it must be a tuple of numbers above 0. "
-                    "Fix: use a tuple such as (0.5, 1.0, 2.0)."
-                )
-        if not _is_positive(self.size):
-            raise mi.ConfigError(f"Anchors.size = {self.size!r}: it must be a number above 0.")
+        check_parameters(self)
 
     @property
     def per_cell(self):
@@ -104,7 +97,3 @@ class Anchors:
         halves = mi.mtf.import_tf_tensor(mesh, halves, mi.mtf.Shape([anchors]))
         shape = mi.mtf.Shape([dim, anchors])
         return mi.mtf.sub(centers, halves, output_shape=shape), mi.mtf.add(centers, halves, output_shape=shape)
-
-
-def _is_positive(value):
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf

@@ -5,7 +5,6 @@ import dataclasses
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.models.backbones.checks import check_count, check_norm, is_count
 from mtf_imaging.models.backbones.gathering import gather_small_slices, split_like
 
 
@@ -35,17 +34,13 @@ class FeaturePyramid:
         3 x 3 convolution of the level on. With 0, nothing is gathered.
     """
 
-    filters: int = 256
-    min_level: int = 3
-    max_level: int = 7
+    filters: int
+    min_level: int
+    max_level: int
     norm: bool = True
     norm_momentum: float = 0.997
     norm_epsilon: float = 1e-4
     gather_below: int = 0
-
-    def __post_init__(self):
-        check_count(self, "filters")
-        check_levels(self)
 
     @property
     def levels(self):
@@ -66,9 +61,9 @@ class FeaturePyramid:
         wanted = [2**level for level in self.levels if 2**level <= strides[-1]]
         if not wanted or any(strides.count(stride) != 1 for stride in wanted):
             raise mi.ConfigError(
-                f"FeaturePyramid needs one feature with each of the strides {wanted or [2**self.min_level]}, but the "
-                f"features of {type(backbone).__name__} have the strides {strides}. Fix: use output_stride=None, a "
-                "backbone with more stages, or another min_level."
+                f"the levels {self.min_level} to {self.max_level} of a feature pyramid need one feature with each of "
+                f"the strides {wanted or [2**self.min_level]}, but the features of {type(backbone).__name__} have the "
+                f"strides {strides}. Fix: use output_stride=None, a backbone with more stages, or another min_level."
             )
         return [strides.index(stride) for stride in wanted]
 
@@ -122,48 +117,3 @@ def _gather_small(x, name, least):
     slices = mi.ops.slices_per_dimension(x) if least else {}
     parts = [(dim, slices.get(dim.name, 1)) for dim in x.shape.dims[1:-1]]
     return mi.ops.gather_slices(x, [dim.name for dim, n in parts if n > 1 and -(-dim.size // n) < least], name)
-
-
-def check_levels(network):
-    """Checks the level settings of a pyramid, or of a detector with a pyramid.
-
-    Args:
-      network: an object with `min_level`, `max_level`, `norm_momentum`, `norm_epsilon` and `gather_below`.
-
-    Raises:
-      ConfigError: a setting is not valid.
-    """
-    name = type(network).__name__
-    for setting in ("min_level", "max_level"):
-        check_count(network, setting)
-    if network.min_level > network.max_level:
-        raise mi.ConfigError(
-            f"{name}.min_level = {network.min_level} is above max_level = {network.max_level}. "
-            "Fix: use levels such as 3 and 7."
-        )
-    check_norm(network)
-    if not (network.gather_below == 0 or is_count(network.gather_below)):
-        raise mi.ConfigError(
-            f"{name}.gather_below = {network.gather_below!r}: it must be an int of at least 0 pixels. "
-            "Fix: use 0 to gather nothing."
-        )
-
-
-def check_backbone(network):
-    """Checks the backbone of a detector, and that it has the features that the detector's pyramid needs.
-
-    Args:
-      network: an object with `backbone` and `pyramid`.
-
-    Raises:
-      ConfigError: the backbone is missing, has another interface, or lacks features.
-    """
-    name, backbone = type(network).__name__, network.backbone
-    if backbone is None:
-        raise mi.ConfigError(f"{name}.backbone is not set. Fix: use a backbone such as resnet.ResNetBackbone.")
-    if not callable(getattr(backbone, "features", None)) or not hasattr(backbone, "strides"):
-        raise mi.ConfigError(
-            f"{name}.backbone is of class {type(backbone).__name__}, which has no method features(image, is_training) "
-            "or no strides. Fix: use a backbone such as resnet.ResNetBackbone."
-        )
-    network.pyramid.select(backbone)

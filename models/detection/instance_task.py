@@ -7,22 +7,15 @@ import gin
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.models.backbones.checks import check_count
 from mtf_imaging.models.detection.boxes import clip_to_image, decode, encode
-from mtf_imaging.models.detection.checks import (
-    check_classes,
-    check_number,
-    check_sizes,
-    count_categories,
-    image_sizes,
-    object_inputs,
-)
 from mtf_imaging.models.detection.detections import non_maximum_suppression
 from mtf_imaging.models.detection.losses import huber_loss
 from mtf_imaging.models.detection.mask_targets import mask_targets
+from mtf_imaging.models.detection.object_task import ObjectTask, image_sizes
 from mtf_imaging.models.detection.proposals import PROPOSALS, propose
 from mtf_imaging.models.detection.rpn import AnchorSampling, mean_box_loss, rpn_losses
 from mtf_imaging.models.detection.sampling import ROIS, ROIS_WHOLE, sample_rois
+from mtf_imaging.parameters import check_parameters, parameter
 
 _BOX_WEIGHTS = (10.0, 10.0, 5.0, 5.0)
 _HUBER_DELTA = 1.0
@@ -30,7 +23,7 @@ _HUBER_DELTA = 1.0
 
 @gin.configurable(module="detection")
 @dataclasses.dataclass(eq=False)
-class InstanceSegmentation:
+class InstanceSegmentation(ObjectTask):
     """Detection of objects with their masks.
 
     The loss is the sum of five losses: the score loss and the box loss of the region proposal network (`rpn_losses`),
@@ -63,80 +56,34 @@ class InstanceSegmentation:
       max_detections: largest number of detections in an image.
     """
 
-    network: Any = None
+    network: Any = parameter(None, example="detection.MaskRCNN")
     classes: int = 90
     max_boxes: int = 100
     mask_size: int = 112
     channels: int = 3
     anchor_samples: int = 256
     rois: int = 512
-    foreground: float = 0.25
-    foreground_threshold: float = 0.5
+    foreground: float = parameter(0.25, most=1)
+    foreground_threshold: float = parameter(0.5, most=1)
     train_per_level: int = 2000
     predict_per_level: int = 1000
     proposals: int = 1000
-    proposal_threshold: float = 0.7
-    score_threshold: float = 0.05
-    nms_threshold: float = 0.5
+    proposal_threshold: float = parameter(0.7, least=0, most=1)
+    score_threshold: float = parameter(0.05, least=0, most=1)
+    nms_threshold: float = parameter(0.5, least=0, most=1)
     max_detections: int = 100
 
     def __post_init__(self):
-        if self.network is None:
-            raise mi.ConfigError(
-                "InstanceSegmentation.network is not set. Fix: use a network such as detection.MaskRCNN."
-            )
-        counts = ["classes", "max_boxes", "mask_size", "channels", "anchor_samples", "rois", "train_per_level"]
-        for name in [*counts, "predict_per_level", "proposals", "max_detections"]:
-            check_count(self, name)
-        for name in ("proposal_threshold", "score_threshold", "nms_threshold"):
-            check_number(self, name, most=1)
-        for name in ("foreground", "foreground_threshold"):
-            check_number(self, name, most=1, above=True)
+        check_parameters(self)
         if self._foreground_rois < 1:
             raise mi.ConfigError(
                 f"InstanceSegmentation.foreground = {self.foreground!r}: with rois = {self.rois}, no RoI is "
                 "foreground, so the masks cannot be learned. Fix: use a larger fraction, or more RoIs."
             )
 
-    def for_data(self, description):
-        """Returns this task for a data set.
-
-        Args:
-          description: the description of a data set of objects, with the attribute `categories`, one for each class.
-
-        Returns:
-          A task with the classes of the data set.
-
-        Raises:
-          ConfigError: the description does not describe objects, or the network has a different number of classes.
-        """
-        task = dataclasses.replace(self, classes=count_categories(self, description))
-        task.check_network()
-        return task
-
-    def check_network(self):
-        """Raises ConfigError if the numbers of classes of the network and the task differ."""
-        check_classes(self, self._network().classes)
-
     def inputs(self, batch_size, sizes, dtype=tf.float32, labels=True):
-        """Returns the inputs of a program, by name.
-
-        Args:
-          batch_size: number of images in a batch.
-          sizes: height and width of an image in pixels.
-          dtype: dtype of images and activations.
-          labels: whether to include the objects, which training needs and prediction does not.
-
-        Returns:
-          A dict {name: (shape, dtype)}.
-
-        Raises:
-          ConfigError: the network has a different number of classes.
-          ShapeError: there are not 2 sizes.
-        """
-        check_sizes(self, sizes)
-        self.check_network()
-        inputs = object_inputs(batch_size, sizes, self.channels, dtype, self.max_boxes if labels else None)
+        """Returns the inputs of a program, by name; see `ObjectTask.inputs`."""
+        inputs = super().inputs(batch_size, sizes, dtype, labels)
         if labels:
             masks = f"boxes:{self.max_boxes},mask_height:{self.mask_size},mask_width:{self.mask_size}"
             inputs["masks"] = (f"batch:{batch_size},{masks}", tf.float32)
@@ -194,10 +141,6 @@ class InstanceSegmentation:
     @property
     def _foreground_rois(self):
         return round(self.rois * self.foreground)
-
-    def _network(self):
-        """Returns the network, with the number of classes of this task if the network leaves it open."""
-        return self.network.with_classes(self.classes)
 
     def _regions(self, network, features, image, is_training):
         """Returns the score logits, the deltas and the `LevelAnchors` of all levels."""

@@ -1,27 +1,25 @@
 """The network Mask R-CNN: a feature pyramid, region proposals, and heads for the boxes and masks of regions."""
 
+import contextlib
 import dataclasses
-from typing import Any
 
 import gin
 
 import mtf_imaging as mi
-from mtf_imaging.models.backbones.checks import check_count
 from mtf_imaging.models.detection.anchors import Anchors
-from mtf_imaging.models.detection.checks import check_number
-from mtf_imaging.models.detection.fpn import FeaturePyramid, check_backbone
-from mtf_imaging.models.detection.frozen_norms import frozen_features
 from mtf_imaging.models.detection.head_layers import HeadLayers
+from mtf_imaging.models.detection.pyramid_network import PyramidNetwork
 from mtf_imaging.models.detection.roi_heads import BoxHead, MaskHead, RoIFeatures
 from mtf_imaging.models.detection.rpn import RPNHead
 from mtf_imaging.models.detection.sampling import ROIS
+from mtf_imaging.parameters import parameter
 
 _CLASSES = 90  # the classes of COCO, whose categories are numbered from 1 to 90
 
 
 @gin.configurable(module="detection")
 @dataclasses.dataclass(frozen=True)
-class MaskRCNN:
+class MaskRCNN(PyramidNetwork):
     """A network that finds objects and their masks (He et al. 2017, arXiv:1703.06870), with a feature pyramid.
 
     - A backbone and a feature pyramid compute maps at several levels. Level l has a stride of 2^l pixels.
@@ -71,18 +69,14 @@ class MaskRCNN:
         3 x 3 convolution of the level on. With 0, nothing is gathered.
     """
 
-    backbone: Any = None
-    classes: int | None = None
-    filters: int = 256
     min_level: int = 2
     max_level: int = 6
-    anchors: Anchors | None = None
     rpn_filters: int = 256
     roi_max_level: int = 5
     aligned: bool = True
     canonical_size: float = 224.0
     box_size: int = 7
-    box_convs: int = 0
+    box_convs: int = parameter(0, least=0)
     box_filters: int = 256
     box_dense: int = 2
     box_units: int = 1024
@@ -91,31 +85,15 @@ class MaskRCNN:
     mask_convs: int = 4
     norm: bool = False
     train_norms: bool = True
-    norm_momentum: float = 0.997
-    norm_epsilon: float = 1e-4
-    gather_below: int = 0
 
     def __post_init__(self):
-        counts = ["filters", "min_level", "max_level", "rpn_filters", "roi_max_level", "box_size", "box_units"]
-        counts += ["box_filters", "box_dense", "mask_size", "mask_filters", "mask_convs"] + ["classes"] * (
-            self.classes is not None
-        )
-        for name in counts:
-            check_count(self, name)
-        check_backbone(self)
-        if self.box_convs != 0:
-            check_count(self, "box_convs")
+        super().__post_init__()
         if not self.min_level <= self.roi_max_level <= self.max_level:
             raise mi.ConfigError(
                 f"MaskRCNN.roi_max_level = {self.roi_max_level}: it must be a level of the feature pyramid, from "
                 f"{self.min_level} to {self.max_level}. Fix: set roi_max_level to {self.max_level} or less, or change "
                 "min_level and max_level."
             )
-        check_number(self, "canonical_size", above=True)
-
-    def with_classes(self, classes):
-        """Returns this network with a number of classes, unless it already has one."""
-        return self if self.classes is not None else dataclasses.replace(self, classes=classes)
 
     def features(self, image, is_training):
         """Computes the feature pyramid.
@@ -127,8 +105,11 @@ class MaskRCNN:
         Returns:
           A list with a Tensor[batch, height, width, channels=filters] for each level.
         """
-        features = self._backbone_features(image, is_training)
-        return self.pyramid([features[i] for i in self.pyramid.select(self.backbone)], is_training)
+        with contextlib.ExitStack() as stack:
+            if not self.train_norms:
+                stack.enter_context(mi.ops.freezing.freezing(image.mesh.graph, _is_of_norm))
+            features = self.backbone.features(image, is_training)
+        return self._pyramid_of(features, is_training)
 
     def region_scores(self, features, is_training):
         """Computes the score logits and the boxes of all anchors; see `RPNHead`."""
@@ -177,15 +158,7 @@ class MaskRCNN:
     @property
     def pyramid(self):
         """The `FeaturePyramid`."""
-        return FeaturePyramid(
-            self.filters,
-            self.min_level,
-            self.max_level,
-            self.norm,
-            norm_momentum=self.norm_momentum,
-            norm_epsilon=self.norm_epsilon,
-            gather_below=self.gather_below,
-        )
+        return dataclasses.replace(super().pyramid, norm=self.norm)
 
     @property
     def level_anchors(self):
@@ -197,14 +170,13 @@ class MaskRCNN:
         """The stride of each level in pixels of the image."""
         return [2**level for level in self.pyramid.levels]
 
-    def _backbone_features(self, image, is_training):
-        if self.train_norms:
-            return self.backbone.features(image, is_training)
-        return frozen_features(self.backbone, image, is_training)
-
     def _layers(self, is_training):
         return HeadLayers(self.norm, is_training, self.norm_momentum, self.norm_epsilon)
 
     def _roi_features(self, features):
         levels = self.roi_max_level - self.min_level + 1
         return RoIFeatures(features[:levels], self.min_level, self.canonical_size, self.aligned)
+
+
+def _is_of_norm(name):
+    return name.rpartition("/")[2] in ("scale", "offset", "moving_mean", "moving_variance")

@@ -1,22 +1,22 @@
 """The network RetinaNet: a backbone, a feature pyramid, and heads that predict a class and a box for each anchor."""
 
 import dataclasses
-from typing import Any
+import math
 
 import gin
+import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.models.backbones.checks import check_count
-from mtf_imaging.models.detection.anchors import Anchors
-from mtf_imaging.models.detection.fpn import FeaturePyramid, check_backbone, check_levels
-from mtf_imaging.models.detection.heads import RetinaHeads
+from mtf_imaging.models.detection.anchors import COORDS, Anchors
+from mtf_imaging.models.detection.pyramid_network import PyramidNetwork
 
 _CLASSES = 90  # the classes of COCO, including unused numbers
+_PRIOR = 0.01  # the initial probability of each class, so that the many negative anchors have a small first loss
 
 
 @gin.configurable(module="detection")
 @dataclasses.dataclass(frozen=True)
-class RetinaNet:
+class RetinaNet(PyramidNetwork):
     """A network that detects objects in one stage (Lin et al. 2017, arXiv:1708.02002).
 
     - The backbone computes features at decreasing resolutions.
@@ -45,26 +45,7 @@ class RetinaNet:
         gathered, and some processors have no work at levels with fewer pixels than slices.
     """
 
-    backbone: Any = None
-    classes: int | None = None
-    filters: int = 256
     head_convs: int = 4
-    min_level: int = 3
-    max_level: int = 7
-    anchors: Anchors | None = None
-    norm_momentum: float = 0.997
-    norm_epsilon: float = 1e-4
-    gather_below: int = 0
-
-    def __post_init__(self):
-        for name in ["filters", "head_convs"] + ["classes"] * (self.classes is not None):
-            check_count(self, name)
-        if not isinstance(self.anchors, Anchors | None):
-            raise mi.ConfigError(
-                f"RetinaNet.anchors = {self.anchors!r}: it must be detection.Anchors, or None for 9 anchors."
-            )
-        check_levels(self)
-        check_backbone(self)
 
     def __call__(self, image, is_training):
         """Computes the predictions for all anchors.
@@ -78,8 +59,7 @@ class RetinaNet:
           Tensor[batch, height, width, anchors, coords], both float32 or larger. A gathered dimension has the name of
           `mi.ops.gather_slices`.
         """
-        features, pyramid = self.backbone.features(image, is_training), self.pyramid
-        levels = pyramid([features[i] for i in pyramid.select(self.backbone)], is_training)
+        levels = self._pyramid_of(self.backbone.features(image, is_training), is_training)
         heads = RetinaHeads(
             self.classes or _CLASSES,
             self._anchors.per_cell,
@@ -88,23 +68,7 @@ class RetinaNet:
             self.norm_momentum,
             self.norm_epsilon,
         )
-        return [heads(x, level, is_training) for level, x in zip(pyramid.levels, levels)]
-
-    def with_classes(self, classes):
-        """Returns this network with a number of classes, or the network itself if its number of classes is set."""
-        return dataclasses.replace(self, classes=classes) if self.classes is None else self
-
-    @property
-    def pyramid(self):
-        """The `FeaturePyramid`."""
-        return FeaturePyramid(
-            self.filters,
-            self.min_level,
-            self.max_level,
-            norm_momentum=self.norm_momentum,
-            norm_epsilon=self.norm_epsilon,
-            gather_below=self.gather_below,
-        )
+        return [heads(x, level, is_training) for level, x in zip(self.pyramid.levels, levels)]
 
     def anchor_boxes(self, predictions, image_sizes):
         """Returns the `LevelAnchors` of each level.
@@ -119,3 +83,64 @@ class RetinaNet:
     @property
     def _anchors(self):
         return self.anchors or Anchors()
+
+
+@dataclasses.dataclass(frozen=True)
+class RetinaHeads:
+    """The subnets that compute class logits and box deltas of the anchors. They create their weights when called.
+
+    A subnet has several 3 x 3 convolutions, each with a batch norm and a ReLU, and a last 3 x 3 convolution. All levels
+    share the weights of the convolutions, but each level has its own batch norms.
+
+    Attributes:
+      classes: number of classes.
+      anchors: number of anchors of each pixel.
+      filters: number of filters of each convolution with a norm.
+      convs: number of these convolutions in each subnet.
+      norm_momentum: fraction of the moving statistics that each update of a batch norm keeps.
+      norm_epsilon: number that batch norms add to the variance.
+    """
+
+    classes: int
+    anchors: int
+    filters: int
+    convs: int
+    norm_momentum: float
+    norm_epsilon: float
+
+    def __call__(self, x, level, is_training):
+        """Computes the predictions for the anchors of a level.
+
+        Args:
+          x: Tensor[batch, height, width, channels]
+          level: index of the level, which selects the batch norms.
+          is_training: whether norms use the statistics of the batch and update their moving statistics.
+
+        Returns:
+          Class logits Tensor[batch, height, width, anchors, classes], and box deltas Tensor[batch, height, width,
+          anchors, coords], both float32 or larger.
+        """
+        classes = mi.mtf.Dimension("classes", self.classes)
+        bias = -math.log((1 - _PRIOR) / _PRIOR)
+        return (
+            self._subnet(x, "class", level, is_training, classes, bias),
+            self._subnet(x, "box", level, is_training, COORDS, 0.0),
+        )
+
+    def _subnet(self, x, name, level, is_training, outputs, bias):
+        """Computes Tensor[batch, height, width, anchors, outputs]."""
+        with tf.compat.v1.variable_scope(f"{name}_head"):
+            for i in range(self.convs):
+                x = _conv(x, f"conv{i}", self.filters, 0.01)
+                norm = f"conv{i}_level{level}_norm"
+                x = mi.ops.relu(mi.ops.batch_norm(x, is_training, self.norm_momentum, self.norm_epsilon, name=norm))
+            x = _conv(x, "predictions", self.anchors * outputs.size, 1e-5, bias)
+        anchors = mi.mtf.Dimension("anchors", self.anchors)
+        y = mi.mtf.reshape(x, mi.mtf.Shape([*x.shape.dims[:-1], anchors, outputs]))
+        return mi.layers.widen(y)
+
+
+def _conv(x, name, filters, stddev, bias=0.0):
+    """Computes a 3 x 3 convolution. Calls with the same name in the same scope share their weights."""
+    normal = tf.compat.v1.random_normal_initializer(stddev=stddev)
+    return mi.layers.Conv(filters, kernel_initializer=normal, bias_initializer=bias, name=name)(x)

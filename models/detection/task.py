@@ -1,29 +1,23 @@
 """Detection of objects: the inputs, the loss, and the detections."""
 
-import copy
+import dataclasses
 from collections.abc import Callable
 
 import gin
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.models.backbones.checks import check_count
 from mtf_imaging.models.detection import detections
 from mtf_imaging.models.detection.boxes import clip_to_image, encode, intersection_over_union
-from mtf_imaging.models.detection.checks import (
-    check_classes,
-    check_number,
-    check_sizes,
-    count_categories,
-    image_sizes,
-    object_inputs,
-)
 from mtf_imaging.models.detection.losses import focal_loss, huber_loss
 from mtf_imaging.models.detection.matching import match, select
+from mtf_imaging.models.detection.object_task import ObjectTask, image_sizes
+from mtf_imaging.parameters import check_parameters, parameter
 
 
 @gin.configurable(module="detection")
-class ObjectDetection:
+@dataclasses.dataclass(eq=False)
+class ObjectDetection(ObjectTask):
     """Detection of objects by classified anchors, with the losses of RetinaNet (Lin et al. 2017).
 
     - An anchor is positive if its intersection over union with the box of an object is at least `match_threshold`, or
@@ -58,83 +52,22 @@ class ObjectDetection:
       max_detections: largest number of detections in an image.
     """
 
-    def __init__(
-        self,
-        network: Callable | None = None,
-        classes=90,
-        channels=3,
-        max_boxes=100,
-        match_threshold=0.5,
-        focal_alpha=0.25,
-        focal_gamma=1.5,
-        huber_delta=0.1,
-        box_loss_weight=50.0,
-        candidates=1000,
-        score_threshold=0.05,
-        nms_threshold=0.5,
-        max_detections=100,
-    ):
-        if network is None:
-            raise mi.ConfigError("ObjectDetection.network is not set. Fix: use a network such as detection.RetinaNet.")
-        self.network = network
-        self.classes, self.channels, self.max_boxes = classes, channels, max_boxes
-        self.match_threshold = match_threshold
-        self.focal_alpha, self.focal_gamma = focal_alpha, focal_gamma
-        self.huber_delta, self.box_loss_weight = huber_delta, box_loss_weight
-        self.candidates, self.max_detections = candidates, max_detections
-        self.score_threshold, self.nms_threshold = score_threshold, nms_threshold
-        for name in ("classes", "channels", "max_boxes", "candidates", "max_detections"):
-            check_count(self, name)
-        for name in ("focal_alpha", "score_threshold", "nms_threshold"):
-            check_number(self, name, most=1)
-        for name in ("focal_gamma", "box_loss_weight"):
-            check_number(self, name)
-        check_number(self, "match_threshold", most=1, above=True)
-        check_number(self, "huber_delta", above=True)
+    network: Callable | None = parameter(None, example="detection.RetinaNet")
+    classes: int = 90
+    channels: int = 3
+    max_boxes: int = 100
+    match_threshold: float = parameter(0.5, most=1)
+    focal_alpha: float = parameter(0.25, least=0, most=1)
+    focal_gamma: float = parameter(1.5, least=0)
+    huber_delta: float = 0.1
+    box_loss_weight: float = parameter(50.0, least=0)
+    candidates: int = 1000
+    score_threshold: float = parameter(0.05, least=0, most=1)
+    nms_threshold: float = parameter(0.5, least=0, most=1)
+    max_detections: int = 100
 
-    def for_data(self, description):
-        """Returns this task for a data set.
-
-        Args:
-          description: the classes of a data set of objects, with the attribute `categories`, which has an entry for
-            each class.
-
-        Returns:
-          A task with the classes of the data set.
-
-        Raises:
-          ConfigError: the description does not describe objects, or the network has a different number of classes.
-        """
-        task = copy.copy(self)
-        task.classes = count_categories(self, description)
-        task.check_network()
-        return task
-
-    def check_network(self):
-        """Raises ConfigError if the numbers of classes of the network and the task differ."""
-        classes = getattr(self._network(), "classes", None)
-        if classes is not None:
-            check_classes(self, classes)
-
-    def inputs(self, batch_size, sizes, dtype=tf.float32, labels=True):
-        """Returns the inputs of a program, by name.
-
-        Args:
-          batch_size: number of images in a batch.
-          sizes: height and width of an image in pixels.
-          dtype: dtype of images and activations.
-          labels: whether to include the objects, which training needs and prediction does not.
-
-        Returns:
-          A dict {name: (shape, dtype)}.
-
-        Raises:
-          ConfigError: the network has a different number of classes.
-          ShapeError: there are not 2 sizes.
-        """
-        check_sizes(self, sizes)
-        self.check_network()
-        return object_inputs(batch_size, sizes, self.channels, dtype, self.max_boxes if labels else None)
+    def __post_init__(self):
+        check_parameters(self)
 
     def loss(self, image, boxes, classes):
         """Computes the loss to minimize, and its parts.
@@ -201,10 +134,4 @@ class ObjectDetection:
 
     def _predictions(self, network, image, is_training):
         predictions = network(image, is_training=is_training)
-        check_classes(self, predictions[0][0].shape.dims[-1].size)
-        return [[mi.layers.widen(x) for x in level] for level in predictions]
-
-    def _network(self):
-        """Returns the network, with the number of classes of this task if the network leaves it open."""
-        with_classes = getattr(self.network, "with_classes", None)
-        return with_classes(self.classes) if with_classes else self.network
+        return [(self._widened(logits), mi.layers.widen(deltas)) for logits, deltas in predictions]

@@ -1,16 +1,18 @@
 """Images that are generated during training: a disc with one of four textures, in random colors."""
 
+import dataclasses
 import math
 
 import gin
 import tensorflow as tf
 
-import mtf_imaging as mi
+from mtf_imaging.parameters import check_parameters, parameter
 
 CLASSES = ("across", "upright", "slanted", "checked")
 
 
 @gin.configurable(module="resnet")
+@dataclasses.dataclass(frozen=True)
 class GeneratedImages:
     """An endless data set of generated images.
 
@@ -24,13 +26,12 @@ class GeneratedImages:
       noise: standard deviation of the noise. Colors range from 0 to 1.
     """
 
-    def __init__(self, height=64, width=64, noise=0.2):
-        for name, value in (("height", height), ("width", width)):
-            if not isinstance(value, int) or value < 8:
-                raise mi.ConfigError(f"GeneratedImages.{name} = {value!r}: it must be an int of at least 8 pixels.")
-        if not noise >= 0:
-            raise mi.ConfigError(f"GeneratedImages.noise = {noise!r}: it must be at least 0 (no noise).")
-        self.height, self.width, self.noise = height, width, noise
+    height: int = parameter(64, least=8)
+    width: int = parameter(64, least=8)
+    noise: float = parameter(0.2, least=0)
+
+    def __post_init__(self):
+        check_parameters(self)
 
     def sizes(self, data_dir):
         """Returns the height and the width of an image in pixels. The folder is not read."""

@@ -6,8 +6,9 @@ import gin
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.models.backbones.checks import check_count
+from mtf_imaging.models.backbones.conv_norm import PADDINGS
 from mtf_imaging.models.backbones.residual import ResNetBackbone
+from mtf_imaging.parameters import parameter
 
 
 @gin.configurable(module="resnet")
@@ -48,12 +49,8 @@ class ResNet(ResNetBackbone):
     classes: int = 1000
     blocks: tuple[int, ...] = (2, 2, 2, 2)
     bottleneck: bool = False
-    padding: str = "same"
-    norm_momentum: float = 0.9
-
-    def __post_init__(self):
-        super().__post_init__()
-        check_count(self, "classes")
+    padding: str = parameter("same", choices=PADDINGS)
+    norm_momentum: float = parameter(0.9, least=0, below=1)
 
     def __call__(self, image, is_training):
         """Computes the logits of all classes.

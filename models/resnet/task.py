@@ -1,5 +1,6 @@
 """Image classification: the inputs, the loss, and the measures that training reports."""
 
+import dataclasses
 import re
 from collections.abc import Callable
 
@@ -8,11 +9,14 @@ import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging.models.resnet.network import ResNet
+from mtf_imaging.models.tasks import image_shape
+from mtf_imaging.parameters import check_parameters
 
-IMAGE_DIMS = ("height", "width")
+_RESERVED = ("batch", "channels", "classes")
 
 
 @gin.configurable(module="resnet")
+@dataclasses.dataclass(eq=False)
 class Classification:
     """Image classification with the mean cross entropy as the loss.
 
@@ -23,17 +27,19 @@ class Classification:
           rules use these names. The network must support their number.
     """
 
-    def __init__(self, network: Callable | None = None, channels=3, dims: tuple[str, ...] = IMAGE_DIMS):
-        if not isinstance(channels, int) or channels < 1:
-            raise mi.ConfigError(f"Classification.channels = {channels!r}: it must be an int of at least 1.")
-        self.dims = _check_dims(dims)
-        if network is None and len(self.dims) != len(IMAGE_DIMS):
+    network: Callable | None = None
+    channels: int = 3
+    dims: tuple[str, ...] = ("height", "width")
+
+    def __post_init__(self):
+        check_parameters(self)
+        valid = all(re.fullmatch(r"[A-Za-z_]\w*", name) for name in self.dims)
+        if not valid or len(self.dims) > 3 or len({*self.dims, *_RESERVED}) < len(self.dims) + len(_RESERVED):
             raise mi.ConfigError(
-                f"Classification.dims = {self.dims!r}: the default network is for {_listed(IMAGE_DIMS)}. "
-                "Fix: set Classification.network to a network for these dimensions."
+                f"Classification.dims = {self.dims!r}: it must be a tuple of 1 to 3 different names, none of which is "
+                f"{' or '.join(_RESERVED)}. Fix: use a tuple such as ('height', 'width')."
             )
-        self.network = network or ResNet()
-        self.channels = channels
+        self.network = self.network or ResNet()
 
     def inputs(self, batch_size, sizes, dtype=tf.float32, labels=True):
         """Returns the inputs of a program, by name.
@@ -50,16 +56,9 @@ class Classification:
         Raises:
           ShapeError: there is not one size for each of `dims`.
         """
-        if len(sizes) != len(self.dims):
-            example = ", such as models.resnet.GeneratedImages" if self.dims == IMAGE_DIMS else ""
-            raise mi.ShapeError(
-                f"Classification: an image must have {len(self.dims)} sizes, {_listed(self.dims)}, not {len(sizes)}: "
-                f"{tuple(sizes)}. Fix: use a data set of {len(self.dims)}-D images{example}."
-            )
-        batch = f"batch:{batch_size}"
-        spatial = ",".join(f"{dim}:{size}" for dim, size in zip(self.dims, sizes))
-        inputs = {"image": (f"{batch},{spatial},channels:{self.channels}", dtype)}
-        return {**inputs, "labels": (batch, tf.int32)} if labels else inputs
+        pixels = image_shape(self, batch_size, self.dims, sizes)
+        inputs = {"image": (f"{pixels},channels:{self.channels}", dtype)}
+        return {**inputs, "labels": (f"batch:{batch_size}", tf.int32)} if labels else inputs
 
     def loss(self, image, labels):
         """Computes the loss to minimize, and the accuracy.
@@ -82,21 +81,3 @@ class Classification:
         """Predicts the classes: Tensor[batch, height, width, channels] -> probabilities Tensor[batch, classes]."""
         logits = self.network(image, is_training=False)
         return mi.ops.softmax(logits, logits.shape.dims[-1])
-
-
-def _check_dims(dims):
-    """Returns the names of the spatial dimensions as a tuple, after checking them."""
-    reserved = ("batch", "channels", "classes")
-    names = tuple(dims) if isinstance(dims, list | tuple) else ()
-    valid = all(isinstance(name, str) and re.fullmatch(r"[A-Za-z_]\w*", name) for name in names)
-    if not (1 <= len(names) <= 3 and valid and len({*names, *reserved}) == len(names) + len(reserved)):
-        raise mi.ConfigError(
-            f"Classification.dims = {dims!r}: it must be a tuple of 1 to 3 different names, none of which is "
-            f"{', '.join(reserved[:-1])} or {reserved[-1]}. Fix: use a tuple such as {IMAGE_DIMS!r}."
-        )
-    return names
-
-
-def _listed(names):
-    """Returns names as a list in words, such as "time, height and width"."""
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

@@ -1,16 +1,19 @@
 """Liver and lesion segmentation: the task of the LiTS challenge, with the loss of Hou et al. 2019."""
 
-from collections.abc import Callable
+import dataclasses
 
 import gin
 
 import mtf_imaging as mi
+from mtf_imaging.models.tasks import described
+from mtf_imaging.models.unet3d.network import UNet3D
+from mtf_imaging.models.unet3d.segmentation import Segmentation
 from mtf_imaging.models.unet3d.task import SegmentationTask
-
-_DICE = ("lesion", "classes", "adaptive")
+from mtf_imaging.parameters import parameter
 
 
 @gin.configurable(module="unet3d")
+@dataclasses.dataclass(eq=False)
 class LiverTumorSegmentation(SegmentationTask):
     """Segmentation of a CT into background, liver and lesion.
 
@@ -31,23 +34,15 @@ class LiverTumorSegmentation(SegmentationTask):
       dice_background: whether "classes" includes the background.
     """
 
-    spatial_dims = (3,)
-    _other_dice = "'lesion' or 'classes'"
+    class_weights: tuple[float, ...] | None = parameter((1.0, 8.0, 16.0), least=0)
+    dice_weight: float = parameter(0.2, least=0, most=1)
+    dice: str = parameter("lesion", choices=("lesion", "classes", "adaptive"))
 
-    def __init__(
-        self,
-        network: Callable | None = None,
-        class_weights=(1.0, 8.0, 16.0),
-        dice_weight=0.2,
-        dice="lesion",
-        dice_over="both",
-        dice_background=False,
-    ):
-        if dice not in _DICE:
-            raise mi.ConfigError(
-                f"{type(self).__name__}.dice = {dice!r} is not known. Fix: choose one of {', '.join(_DICE)}."
-            )
-        super().__init__(network, mi.data.LITS, class_weights, dice_weight, dice, dice_over, dice_background)
+    spatial_dims = (3,)
+
+    def __post_init__(self):
+        super().__post_init__()
+        self.description = mi.data.LITS
 
     def for_data(self, description):
         """Returns this task for a data set of LiTS.
@@ -61,29 +56,41 @@ class LiverTumorSegmentation(SegmentationTask):
         Raises:
           ConfigError: the data set does not have one channel and the labels of LiTS.
         """
-        self.check_channels(description)
-        if _training_targets(description) != _training_targets(mi.data.LITS):
+        described(self, description, "channels", "volumes")
+        targets, other = _training_targets(mi.data.LITS), _training_targets(description)
+        if other != targets:
+            differing = [name for name in targets if targets[name] != other[name]]
             raise mi.ConfigError(
-                f"{type(self).__name__}: this task trains on one channel with the {_labels(mi.data.LITS)}, but the "
-                f"data set has the {_channels(description)} and the {_labels(description)}. "
-                "Fix: use unet3d.Segmentation, which trains on any channels and labels."
+                f"{type(self).__name__}: this task trains on data with "
+                f"{' and '.join(f'{name} {targets[name]}' for name in differing)}, but the data set has "
+                f"{' and '.join(f'{name} {other[name]}' for name in differing)}. Fix: use unet3d.Segmentation, which "
+                "trains on any channels and labels."
             )
         return self
 
 
 def _training_targets(description):
     """Returns the training targets of a description: data sets with equal targets can train the same network."""
-    masks = {name: tuple(values) for name, values in description.masks.items()}
-    return len(description.channels), dict(description.labels), masks, description.has_regions, description.ignore
+    return {
+        "number of channels": len(description.channels),
+        "labels": dict(description.labels),
+        "masks": {name: tuple(values) for name, values in description.masks.items()},
+        "overlapping regions": description.has_regions,
+        "ignore label": description.ignore,
+    }
 
 
-def _channels(description):
-    return f"channel{'s' * (len(description.channels) > 1)} {', '.join(description.channels)}"
+def build_task(description, network, loss):
+    """Builds the task for a data set, for `mi.jobs.plan`.
 
+    Args:
+      description: the channels, labels and masks of the data set, an `mi.data.Description`.
+      network: keyword arguments of `UNet3D`.
+      loss: keyword arguments of the task.
 
-def _labels(description):
-    """Returns the labels, regions and ignore label of a description, as in "labels liver = 1, lesion = 2"."""
-    text = "labels " + ", ".join(f"{name} = {value}" for name, value in description.labels.items())
-    if description.has_regions:
-        text += f", regions {', '.join(description.masks)}"
-    return text if description.ignore is None else f"{text}, ignore = {description.ignore}"
+    Returns:
+      A `LiverTumorSegmentation` for LiTS, and a `Segmentation` for other data sets.
+    """
+    if description.rules == mi.data.LITS.rules:
+        return LiverTumorSegmentation(UNet3D(**network), **loss)
+    return Segmentation(UNet3D(**network), labels=description, **loss)

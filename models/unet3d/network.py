@@ -2,18 +2,17 @@
 
 import dataclasses
 import functools
+import math
 from collections.abc import Sequence
-from numbers import Integral
 
 import gin
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.models.class_biases import check_biases
-from mtf_imaging.models.unet3d import levels, resolution
+from mtf_imaging.models.unet3d import resolution
+from mtf_imaging.parameters import check_parameters, parameter
 
 _CLASSES = 3  # background, liver and lesion
-_NORMS = ("batch", "instance", "group", "none")
 
 
 @gin.configurable(module="unet3d")
@@ -71,50 +70,38 @@ class UNet3D:
     depth: int = 4
     convs: int = 2
     kernel_size: int = 3
-    norm: str = "batch"
+    norm: str = parameter("batch", choices=("batch", "instance", "group", "none"))
     norm_groups: int = 8
-    norm_momentum: float = 0.9
+    norm_momentum: float = parameter(0.9, least=0, below=1)
     norm_epsilon: float = 1e-6
-    negative_slope: float = 0.1
-    dropout_rate: float = 0.5
-    gather_below: int = 0
+    negative_slope: float = parameter(0.1, least=0)
+    dropout_rate: float = parameter(0.5, least=0, below=1)
+    gather_below: int = parameter(0, least=0)
     double_before_pool: bool = False
     recompute: bool = False
-    deep_supervision: bool | int = False
+    deep_supervision: bool | int = parameter(False, least=0)
     kernel_sizes: Sequence[Sequence[int]] | None = None
-    pool_sizes: Sequence[Sequence[int]] | None = None
+    pool_sizes: Sequence[Sequence[int]] | None = parameter(None, most=2, can_be_empty=True)
     max_filters: int | None = None
     residual: bool = False
-    class_biases: tuple[float, ...] | None = None
+    class_biases: tuple[float, ...] | None = parameter(None, least=-math.inf)
 
     def __post_init__(self):
-        for name in ("classes", "base_filters", "depth", "convs", "kernel_size"):
-            value = getattr(self, name)
-            if (name, value) == ("classes", None):
-                continue
-            if not isinstance(value, Integral):
-                raise mi.ConfigError(f"UNet3D.{name} = {value!r}: it must be an int. Fix: write a whole number.")
-            if value < 1:
-                raise mi.ConfigError(f"UNet3D.{name} = {value}: it must be at least 1.")
-        if self.norm not in _NORMS:
-            raise mi.ConfigError(f"UNet3D.norm = {self.norm!r} is not known. Fix: choose one of {', '.join(_NORMS)}.")
-        groups = self.norm_groups
-        if self.norm == "group" and not (isinstance(groups, int) and groups > 0 and self.base_filters % groups == 0):
+        check_parameters(self)
+        for name, number in (("kernel_sizes", self.depth), ("pool_sizes", self.depth - 1)):
+            sizes = getattr(self, name)
+            if sizes is not None and not (len(sizes) == number and all(len(each) == 3 for each in sizes)):
+                raise mi.ConfigError(
+                    f"UNet3D.{name} = {sizes!r}: with UNet3D.depth = {self.depth}, it must be None, or have {number} "
+                    "tuples of 3 sizes, along x, y and z. For 2-D images, the size along z has no effect."
+                )
+        available = max(self.depth - 2, 0)
+        if self.deep_supervision and not 1 <= self._supervised <= available:
             raise mi.ConfigError(
-                f"UNet3D.norm_groups = {groups!r}: it must be an int that divides UNet3D.base_filters = "
-                f"{self.base_filters}, the number of channels of the first block."
+                f"UNet3D.deep_supervision = {self.deep_supervision!r}: with UNet3D.depth = {self.depth}, the decoder "
+                f"has {available} levels that are coarser than the image. True needs 2 of them, because it leaves out "
+                f"the coarsest. Fix: use a number up to {available}, a larger depth, or False for none."
             )
-        if not (isinstance(self.gather_below, int) and self.gather_below >= 0):
-            raise mi.ConfigError(
-                f"UNet3D.gather_below = {self.gather_below!r}: it must be an int of at least 0 voxels. "
-                "Fix: use 0 to gather nothing."
-            )
-        if not 0 <= self.dropout_rate < 1:
-            raise mi.ConfigError(
-                f"UNet3D.dropout_rate = {self.dropout_rate}: it must be at least 0 (no dropout) and below 1."
-            )
-        self._check_levels()
-        self._check_supervision()
 
     def __call__(self, image, is_training):
         """Computes the logits of all classes.
@@ -149,7 +136,7 @@ class UNet3D:
 
     def with_class_biases(self, biases):
         """Returns this network with initial biases of the classes, or the network itself if they are set."""
-        return dataclasses.replace(self, class_biases=tuple(biases)) if self.class_biases is None else self
+        return dataclasses.replace(self, class_biases=biases) if self.class_biases is None else self
 
     @property
     def level_strides(self):
@@ -158,7 +145,10 @@ class UNet3D:
         >>> UNet3D(depth=3, pool_sizes=((2, 2, 1), (2, 2, 2))).level_strides
         ((1, 1, 1), (2, 2, 1), (4, 4, 2))
         """
-        return levels.cumulative_strides(self._pools)
+        pools = self._pools
+        return tuple(
+            tuple(math.prod(pool[axis] for pool in pools[:level]) for axis in range(3)) for level in range(self.depth)
+        )
 
     @property
     def _pools(self):
@@ -171,10 +161,8 @@ class UNet3D:
         return self.depth - 3 if self.deep_supervision is True else int(self.deep_supervision)
 
     def _logits(self, x, name):
-        classes, biases = self.classes or _CLASSES, self.class_biases
-        check_biases("UNet3D.class_biases", biases, classes)
-        biases = 0.0 if biases is None else biases
-        return mi.layers.Conv(classes, 1, bias_initializer=biases, output_name="classes", name=name)(x)
+        biases = 0.0 if self.class_biases is None else self.class_biases
+        return mi.layers.Conv(self.classes or _CLASSES, 1, bias_initializer=biases, output_name="classes", name=name)(x)
 
     def _down(self, level, is_training, x):
         if level:
@@ -227,30 +215,6 @@ class UNet3D:
             return x
         groups = self.norm_groups if self.norm == "group" else None
         return mi.layers.Norm(self.norm, groups, self.norm_epsilon, is_training, self.norm_momentum, name)(x)
-
-    def _check_levels(self):
-        """Checks the kernels, the pools and the cap on the filters; converts lists from gin to tuples."""
-        for field, owners, number in (("kernel_sizes", "levels", self.depth), ("pool_sizes", "pools", self.depth - 1)):
-            if getattr(self, field) is not None:
-                sizes = levels.as_tuples(f"UNet3D.{field}", getattr(self, field), owners, number, self.depth)
-                object.__setattr__(self, field, sizes)
-        levels.check_pools("UNet3D.pool_sizes", self._pools)
-        levels.check_filters("UNet3D.max_filters", self.max_filters)
-        if self.norm == "group" and self.max_filters is not None and self.max_filters % self.norm_groups:
-            raise mi.ConfigError(
-                f"UNet3D.max_filters = {self.max_filters}: UNet3D.norm_groups = {self.norm_groups} must divide it. "
-                f"Fix: use a multiple of {self.norm_groups}."
-            )
-
-    def _check_supervision(self):
-        supervised, available = self.deep_supervision, self.depth - 2
-        if not isinstance(supervised, int) or supervised < 0 or (supervised and not 1 <= self._supervised <= available):
-            fix = f"use a number up to {available}" if available > 0 else "use UNet3D.depth = 3 or more"
-            raise mi.ConfigError(
-                f"UNet3D.deep_supervision = {supervised!r}: with UNet3D.depth = {self.depth}, the decoder has "
-                f"{max(available, 0)} levels that are coarser than the image. True needs 2 of them, because it "
-                f"leaves out the coarsest. Fix: {fix}, or False for none."
-            )
 
 
 def _call(fn, *inputs):

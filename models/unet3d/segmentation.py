@@ -1,6 +1,7 @@
 """Segmentation of any labels or regions, in images with any number of channels."""
 
-from collections.abc import Callable, Mapping, Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 
 import gin
 
@@ -9,6 +10,7 @@ from mtf_imaging.models.unet3d.task import SegmentationTask
 
 
 @gin.configurable(module="unet3d")
+@dataclasses.dataclass(eq=False)
 class Segmentation(SegmentationTask):
     """Segmentation of an image into labels that exclude each other, or into regions that may overlap.
 
@@ -46,82 +48,51 @@ class Segmentation(SegmentationTask):
       dice_background: whether "classes" includes the background.
     """
 
+    channels: int | Sequence[str] = 1
+    labels: int | Sequence[str] | mi.data.Description = 2
+    regions: Mapping[str, Sequence[int]] | None = None
+    region_order: Sequence[int] | None = None
+    ignore: int | None = None
+
     flat_in_2d = True
 
-    def __init__(
-        self,
-        network: Callable | None = None,
-        channels: int | Sequence[str] = 1,
-        labels: int | Sequence[str] | mi.data.Description = 2,
-        regions: Mapping[str, Sequence[int]] | None = None,
-        region_order: Sequence[int] | None = None,
-        ignore: int | None = None,
-        class_weights: Sequence[float] | None = None,
-        dice_weight=0.5,
-        dice="masks",
-        dice_over="both",
-        dice_background=False,
-    ):
-        if isinstance(labels, mi.data.Description):
-            description = labels
-        else:
-            description = _description(type(self).__name__, channels, labels, regions, region_order, ignore)
-        super().__init__(network, description, class_weights, dice_weight, dice, dice_over, dice_background)
+    def __post_init__(self):
+        super().__post_init__()
+        is_described = isinstance(self.labels, mi.data.Description)
+        self.description = self.labels if is_described else self._description()
 
+    def _description(self):
+        """Returns the description that the parameters define.
 
-def _description(owner, channels, labels, regions, region_order, ignore):
-    """Returns the description that the arguments of `Segmentation` define.
-
-    Raises:
-      ConfigError: an argument has an invalid value.
-    """
-    channels = _names(f"{owner}.channels", channels, "channel", 0)
-    labels = {name: value for value, name in enumerate(_names(f"{owner}.labels", labels, "label", 1), 1)}
-    if ignore is not None and (not isinstance(ignore, int) or ignore < 0 or ignore in (0, *labels.values())):
-        raise mi.ConfigError(
-            f"{owner}.ignore = {ignore!r}: it must be the value of a label that is not trained, but the background is "
-            f"0 and the labels are {_listed(labels.values())}. Fix: use {len(labels) + 1}, or None."
-        )
-    if regions is None:
-        if region_order is not None:
+        Raises:
+          ConfigError: labels or regions have invalid values.
+        """
+        owner = type(self).__name__
+        channels = _names(f"{owner}.channels", self.channels, "channel", 0)
+        labels = {name: value for value, name in enumerate(_names(f"{owner}.labels", self.labels, "label", 1), 1)}
+        if self.ignore in labels.values():
             raise mi.ConfigError(
-                f"{owner}.region_order = {region_order!r}: it applies only to {owner}.regions, which is None. "
-                f"Fix: set {owner}.regions, or leave it out."
+                f"{owner}.ignore = {self.ignore}: it is the value of the label {[*labels][self.ignore - 1]!r}. "
+                f"Fix: use {len(labels) + 1}, or None."
             )
-        return mi.data.Description(channels, labels, {name: (value,) for name, value in labels.items()}, ignore=ignore)
-    masks = _masks(owner, regions, set(labels.values()))
-    order = tuple(values[0] for values in masks.values()) if region_order is None else tuple(region_order)
-    if len(order) != len(masks) or not set(order) <= set(labels.values()):
-        raise mi.ConfigError(
-            f"{owner}.region_order = {region_order!r}: it must have a label for each of the {len(masks)} regions, from "
-            f"the labels {_listed(labels.values())}."
-        )
-    return mi.data.Description(channels, labels, masks, order, ignore)
-
-
-def _masks(owner, regions, values):
-    """Returns {region: values of its labels}."""
-    masks = {name: (labels,) if isinstance(labels, int) else tuple(labels) for name, labels in regions.items()}
-    if not masks:
-        raise mi.ConfigError(f"{owner}.regions = {{}}: there must be at least one region. Fix: use None for labels.")
-    for name, labels in masks.items():
-        if not labels or not set(labels) <= values:
+        if not self.regions:
+            masks = {name: (value,) for name, value in labels.items()}
+            return mi.data.Description(channels, labels, masks, ignore=self.ignore)
+        masks = {name: (own,) if isinstance(own, int) else tuple(own) for name, own in self.regions.items()}
+        order = self.region_order or tuple(value for own in masks.values() for value in own[:1])
+        used = {*order, *(value for own in masks.values() for value in own)}
+        if len(order) != len(masks) or not used <= {*labels.values()}:
             raise mi.ConfigError(
-                f"{owner}.regions: region {name!r} has the labels {_listed(labels) or 'none'}, but the labels are "
-                f"{_listed(sorted(values))}. Fix: use these values, or set {owner}.labels."
+                f"{owner}.regions = {masks} with {owner}.region_order = {order}: each region must have labels and a "
+                f"place in the order, from the labels 1 to {len(labels)}. Fix: use these values, or set {owner}.labels."
             )
-    return masks
+        return mi.data.Description(channels, labels, masks, order, self.ignore)
 
 
 def _names(where, names, kind, first):
     """Returns the names of channels or labels; a number stands for that many names."""
-    if isinstance(names, int) and not isinstance(names, bool) and names > 0:
+    if isinstance(names, int):
         return tuple(f"{kind}_{index}" for index in range(first, first + names))
-    are_names = isinstance(names, list | tuple) and names and all(isinstance(name, str) for name in names)
-    if are_names and len(set(names)) == len(names):
-        return tuple(names)
-    raise mi.ConfigError(f"{where} = {names!r}: it must be an int of at least 1, or distinct names.")
-
-
-def _listed(values):
-    return ", ".join(map(str, values))
+    if len({*names}) < len(names):
+        raise mi.ConfigError(f"{where} = {names!r}: two names are equal. Fix: use distinct names.")
+    return names

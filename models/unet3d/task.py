@@ -1,20 +1,24 @@
 """The base class of segmentation tasks: inputs, loss, prediction, and the measures that training reports."""
 
 import copy
+import dataclasses
+from collections.abc import Callable
 
 import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging.models.class_biases import check_frequencies, sigmoid_biases, softmax_biases
+from mtf_imaging.models.tasks import NetworkTask, described, image_shape
 from mtf_imaging.models.unet3d.losses import RegionLoss, SoftmaxLoss
 from mtf_imaging.models.unet3d.network import UNet3D
 from mtf_imaging.models.unet3d.supervision import labels_of_level, level_weights
+from mtf_imaging.parameters import check_parameters, parameter
 
-_DICE_OVER = ("case", "batch", "both")
 _AXES = "xyz"
 
 
-class SegmentationTask:
+@dataclasses.dataclass(eq=False)
+class SegmentationTask(NetworkTask):
     """A segmentation into the labels or masks of a description.
 
     A subclass chooses the parameters that gin files can set, and their defaults.
@@ -32,33 +36,33 @@ class SegmentationTask:
       dice_background: whether "classes" includes the background.
     """
 
-    def __init__(self, network, description, class_weights, dice_weight, dice, dice_over, dice_background):
-        owner = type(self).__name__
-        if dice_over not in _DICE_OVER:
-            raise mi.ConfigError(
-                f"{owner}.dice_over = {dice_over!r} is not known. Fix: choose one of {', '.join(_DICE_OVER)}."
-            )
-        if not 0 <= dice_weight <= 1:
-            raise mi.ConfigError(f"{owner}.dice_weight = {dice_weight}: it must be from 0 (only cross entropy) to 1.")
-        if dice_background and dice != "classes":
-            raise mi.ConfigError(
-                f"{owner}.dice_background = {dice_background}: it applies only to {owner}.dice = 'classes', but "
-                f"{owner}.dice is {dice!r}. Fix: use {owner}.dice = 'classes', or leave it out."
-            )
-        if dice == "adaptive" and dice_over != "both":
-            raise mi.ConfigError(
-                f"{owner}.dice_over = {dice_over!r}: {owner}.dice = 'adaptive' always covers the batch. "
-                f"Fix: use {owner}.dice = {self._other_dice}, or leave it out."
-            )
-        self.network = network or UNet3D()
-        self.description = description
-        self.dice, self.dice_over, self.dice_background = dice, dice_over, dice_background
-        self.class_weights = None if class_weights is None else tuple(class_weights)
-        self.dice_weight = dice_weight
+    network: Callable | None = None
+    class_weights: tuple[float, ...] | None = parameter(None, least=0)
+    dice_weight: float = parameter(0.5, least=0, most=1)
+    dice: str = "masks"
+    dice_over: str = parameter("both", choices=("case", "batch", "both"))
+    dice_background: bool = False
+    description: mi.data.Description = dataclasses.field(init=False)
 
-    spatial_dims: tuple[int, ...] = (2, 3)  # the numbers of spatial dimensions that an image may have
+    spatial_dims = (2, 3)  # the numbers of spatial dimensions that an image may have
     flat_in_2d = False  # whether images of one plane are computed in 2-D
-    _other_dice = "'masks' or 'classes'"
+
+    def __post_init__(self):
+        check_parameters(self)
+        unused = ["dice_background"] * (self.dice_background and self.dice != "classes")
+        unused += ["dice_over"] * (self.dice_over != "both" and self.dice == "adaptive")
+        if unused:
+            owner, (name, *_) = type(self).__name__, unused
+            raise mi.ConfigError(
+                f"{owner}.{name} = {getattr(self, name)!r} has no effect with {owner}.dice = {self.dice!r}. "
+                "Fix: leave it out, or use another Dice loss."
+            )
+        self.network = self.network or UNet3D()
+
+    @property
+    def num_outputs(self):
+        """The number of the network's outputs: the masks of regions, or the background and the labels."""
+        return self.description.num_outputs
 
     def for_data(self, description):
         """Returns this task for a data set.
@@ -72,7 +76,7 @@ class SegmentationTask:
         Raises:
           ConfigError: `class_weights` or `dice` do not fit the data set, or it has no volumes.
         """
-        self.check_channels(description)
+        described(self, description, "channels", "volumes")
         task = copy.copy(self)
         task.description = description
         task.check_description()
@@ -91,7 +95,7 @@ class SegmentationTask:
         Raises:
           ConfigError: there is not one frequency for each output, or a frequency is not from 0 to 1.
         """
-        check_frequencies(frequencies, self._output_names())
+        check_frequencies(frequencies, [*self.description.outputs])
         with_class_biases = getattr(self.network, "with_class_biases", None)
         if with_class_biases is None:
             return self
@@ -100,22 +104,13 @@ class SegmentationTask:
         task.network = with_class_biases(biases(frequencies))
         return task
 
-    def check_channels(self, description):
-        """Raises ConfigError if a description has no channels, like the description of photos."""
-        if not hasattr(description, "channels"):
-            raise mi.ConfigError(
-                f"{type(self).__name__}: this task trains on volumes, but the data set has a "
-                f"{type(description).__name__}. Fix: use a task for photos, such as deeplab.SemanticSegmentation, or "
-                "records of volumes."
-            )
-
     def check_description(self):
         """Raises ConfigError if `class_weights` or `dice` do not fit the description."""
-        owner, names = type(self).__name__, self._output_names()
+        owner, names = type(self).__name__, [*self.description.outputs]
         if self.class_weights is not None and len(self.class_weights) != len(names):
             raise mi.ConfigError(
                 f"{owner}.class_weights = {self.class_weights}: it must have a weight for each of the {len(names)} "
-                f"outputs of the network, {_listed(names)}, but it has {len(self.class_weights)}."
+                f"outputs of the network, {', '.join(names)}, but it has {len(self.class_weights)}."
             )
         choices = ["masks", *([] if self.description.has_regions else ["classes", "adaptive"])]
         if self.dice not in (*choices, *self.description.masks):
@@ -141,13 +136,9 @@ class SegmentationTask:
           ConfigError: `class_weights` or `dice` do not fit the description.
           ShapeError: there are not 2 or 3 sizes.
         """
-        if len(sizes) not in self.spatial_dims:
-            accepted = ", or ".join(f"{number} sizes, {_listed(_AXES[:number])}" for number in self.spatial_dims)
-            raise mi.ShapeError(
-                f"{type(self).__name__}: an image must have {accepted}, not {len(sizes)}: {tuple(sizes)}."
-            )
         self.check_description()
-        voxels = f"batch:{batch_size}," + ",".join(f"{name}:{size}" for name, size in zip(_AXES, sizes))
+        number = len(sizes) if len(sizes) in self.spatial_dims else max(self.spatial_dims)
+        voxels = image_shape(self, batch_size, _AXES[:number], sizes)
         inputs = {"image": (f"{voxels},channels:{len(self.description.channels)}", dtype)}
         return {**inputs, "labels": (voxels, tf.int32)} if labels else inputs
 
@@ -161,12 +152,11 @@ class SegmentationTask:
         Returns:
           The loss, Tensor[], and {name of a mask: soft Dice over the batch, Tensor[]}. All are float32 or larger.
         """
-        self.check_description()
         mi.ops.expect_labels(labels, self._label_values())
         image, labels = self._in_plane(image), self._in_plane(labels)
         network = self._network()
         logits = network(image, is_training=True)
-        levels = [self._to_float32(x) for x in (logits if isinstance(logits, list | tuple) else [logits])]
+        levels = [self._widened(x) for x in (logits if isinstance(logits, list | tuple) else [logits])]
         losses, measures = [], {}
         strides = getattr(network, "level_strides", [(2**level,) * 3 for level in range(len(levels))])
         for level, (logits, weight) in enumerate(zip(levels, level_weights(len(levels)))):
@@ -187,7 +177,7 @@ class SegmentationTask:
           regions, the sigmoid of each mask.
         """
         plane = self._in_plane(image)
-        probabilities = self._loss.probabilities(self._to_float32(self._network()(plane, is_training=False)))
+        probabilities = self._loss.probabilities(self._widened(self._network()(plane, is_training=False)))
         return _with_dims(probabilities, [*image.shape.dims[:-1], probabilities.shape.dims[-1]])
 
     def _label_values(self):
@@ -218,31 +208,7 @@ class SegmentationTask:
             dice_background=self.dice_background,
         )
 
-    def _network(self):
-        """Returns the network, with the number of outputs that this task needs if the network leaves it open."""
-        with_classes = getattr(self.network, "with_classes", None)
-        return with_classes(self.description.num_outputs) if with_classes else self.network
-
-    def _to_float32(self, logits):
-        """Checks the number of classes, and casts the logits to at least float32, which sums over a volume need."""
-        classes, names = logits.shape.dims[-1].size, self._output_names()
-        if classes != len(names):
-            raise mi.ConfigError(
-                f"{type(self).__name__}.network: the network has {classes} classes, but this task needs {len(names)}: "
-                f"{_listed(names)}. Fix: use a network with {len(names)} classes (UNet3D.classes = {len(names)})."
-            )
-        return mi.layers.widen(logits)
-
-    def _output_names(self):
-        """Returns the names of the network's outputs: the masks of regions, or the background and the labels."""
-        return list(self.description.outputs)
-
 
 def _with_dims(x, dims):
     """Returns a tensor with the same elements and different dimensions."""
     return x if dims == x.shape.dims else mi.mtf.reshape(x, mi.mtf.Shape(dims))
-
-
-def _listed(names):
-    """Returns "a, b and c"."""
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

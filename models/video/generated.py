@@ -1,15 +1,16 @@
 """Clips that are generated during training: a moving shape in random colors."""
 
+import dataclasses
+
 import gin
 import tensorflow as tf
 
-import mtf_imaging as mi
 from mtf_imaging.models.video import moving_shape
-
-LEAST = {"frames": 2, "height": 16, "width": 16}
+from mtf_imaging.parameters import check_parameters, parameter
 
 
 @gin.configurable(module="video")
+@dataclasses.dataclass(frozen=True)
 class GeneratedClips:
     """An endless data set of generated clips.
 
@@ -26,13 +27,13 @@ class GeneratedClips:
       noise: standard deviation of the noise. Colors range from 0 to 1.
     """
 
-    def __init__(self, frames=8, height=32, width=32, noise=0.1):
-        for name, value in (("frames", frames), ("height", height), ("width", width)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < LEAST[name]:
-                raise mi.ConfigError(f"GeneratedClips.{name} = {value!r}: it must be an int of at least {LEAST[name]}.")
-        if not (isinstance(noise, int | float) and noise >= 0):
-            raise mi.ConfigError(f"GeneratedClips.noise = {noise!r}: it must be at least 0 (no noise).")
-        self.frames, self.height, self.width, self.noise = frames, height, width, noise
+    frames: int = parameter(8, least=2)
+    height: int = parameter(32, least=16)
+    width: int = parameter(32, least=16)
+    noise: float = parameter(0.1, least=0)
+
+    def __post_init__(self):
+        check_parameters(self)
 
     def sizes(self, data_dir):
         """Returns the number of frames, the height and the width of a clip. The folder is not read."""

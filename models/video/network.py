@@ -6,8 +6,8 @@ import gin
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.models.backbones.checks import check_count, check_norm, is_count
 from mtf_imaging.models.backbones.gathering import gather_small_slices
+from mtf_imaging.parameters import check_parameters, parameter
 
 TIME_KERNEL = 3
 SPACE_KERNEL = 3
@@ -62,32 +62,12 @@ class R2Plus1D:
     middle_per_block: bool = False
     time_stride: int = 2
     causal: bool = False
-    norm_momentum: float = 0.9
+    norm_momentum: float = parameter(0.9, least=0, below=1)
     norm_epsilon: float = 1e-5
-    gather_below: int = 0
+    gather_below: int = parameter(0, least=0)
 
     def __post_init__(self):
-        for name in ("classes", "base_filters", "stem_kernel", "stem_stride", "time_stride"):
-            check_count(self, name)
-        if not (self.stem_middle is None or is_count(self.stem_middle)):
-            raise mi.ConfigError(
-                f"R2Plus1D.stem_middle = {self.stem_middle!r}: it must be an int of at least 1. Fix: use None to "
-                "compute it from the sizes of the convolution."
-            )
-        if not (isinstance(self.blocks, list | tuple) and self.blocks and all(map(is_count, self.blocks))):
-            raise mi.ConfigError(
-                f"R2Plus1D.blocks = {self.blocks!r}: it must be a tuple with the number of blocks of each stage, at "
-                "least 1. Fix: use a tuple such as (2, 2, 2, 2)."
-            )
-        for name in ("middle_per_block", "causal"):
-            if not isinstance(getattr(self, name), bool):
-                raise mi.ConfigError(f"R2Plus1D.{name} = {getattr(self, name)!r}: it must be True or False.")
-        check_norm(self)
-        if not (self.gather_below == 0 or is_count(self.gather_below)):
-            raise mi.ConfigError(
-                f"R2Plus1D.gather_below = {self.gather_below!r}: it must be an int of at least 0 frames or pixels. "
-                "Fix: use 0 to gather nothing."
-            )
+        check_parameters(self)
 
     def __call__(self, clip, is_training):
         """Computes the logits of all classes.

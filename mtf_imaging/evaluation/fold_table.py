@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from mtf_imaging.files.atomic import write_bytes
+from mtf_imaging.plain_text import decimals, text_table
 
 _MEASURES = {"dice_per_case": "Dice per case", "dice_global": "Dice global"}
 
@@ -64,19 +65,11 @@ def _table(measure: str, title: str, folds: Mapping[int, dict], pooled: dict) ->
     masks = _masks(pooled)
     values = [[metrics[mask][measure] for mask in masks] for metrics in folds.values()]
     defined = [[value for value in column if value is not None] for column in zip(*values, strict=True)]
-    rows: list[tuple[str, str | int, list]] = [
-        (f"fold {number}", len(metrics["cases"]), row)
-        for (number, metrics), row in zip(folds.items(), values, strict=True)
-    ]
-    rows += [
-        ("mean", "", [sum(column) / len(column) if column else None for column in defined]),
-        ("lowest", "", [min(column, default=None) for column in defined]),
-        ("highest", "", [max(column, default=None) for column in defined]),
-        ("all cases", len(pooled["cases"]), [pooled[mask][measure] for mask in masks]),
-    ]
-    widths = [max(8, len(mask) + 2) for mask in masks]
-    lines = [f"{title:13}{'cases':>7}" + "".join(f"{mask:>{width}}" for mask, width in zip(masks, widths, strict=True))]
-    for label, cases, row in rows:
-        cells = ("-" if value is None else f"{value:.3f}" for value in row)
-        lines.append(f"{label:13}{cases:>7}" + "".join(f"{c:>{width}}" for c, width in zip(cells, widths, strict=True)))
-    return "\n".join(lines)
+    statistics = {"mean": lambda column: sum(column) / len(column), "lowest": min, "highest": max}
+    rows = [(title, "cases", *masks)]
+    for (number, metrics), row in zip(folds.items(), values, strict=True):
+        rows.append((f"fold {number}", str(len(metrics["cases"])), *map(decimals, row)))
+    for name, statistic in statistics.items():
+        rows.append((name, "", *(decimals(statistic(column) if column else None) for column in defined)))
+    rows.append(("all cases", str(len(pooled["cases"])), *(decimals(pooled[mask][measure]) for mask in masks)))
+    return "\n".join(text_table(rows, (13, 5, 6)))

@@ -41,17 +41,18 @@ def read_json(
     return parse_json(read_regular(path, max_bytes), path, fix, convert)
 
 
-def read_object(path: str | Path, fix: str = _CORRECT) -> dict[str, Any]:
+def read_object(path: str | Path, fix: str = _CORRECT, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
     """Reads a JSON file that contains an object.
 
     Args:
       path: the file.
       fix: the fix, for messages about its contents.
+      max_bytes: the largest size that is read.
 
     Raises:
       DataError: see `read_json`; or the file does not contain an object.
     """
-    fields = read_json(path, fix)
+    fields = read_json(path, fix, max_bytes=max_bytes)
     if not isinstance(fields, dict):
         raise DataError(f"{path}: contains a {type(fields).__name__} instead of an object. Fix: {fix}.")
     return fields

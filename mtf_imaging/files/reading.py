@@ -1,13 +1,18 @@
-"""Context managers that name the file in errors about access and memory."""
+"""Context managers that name the file in errors, and the checks of a file that comes before it is read.
+
+A reader of a format states what is wrong with a file as a `Fault`. Only the border of the format, `faults_named` or
+`damage_named`, adds the file and the fix.
+"""
 
 import contextlib
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from mtf_imaging.errors import DataError
+from mtf_imaging.errors import DataError, MtfImagingError
 
+FETCH = "fetch the file again"
 # Kinds of paths other than files, folders and links. Opening one of these can block forever.
 _SPECIAL = {
     stat.S_ISFIFO: "a named pipe",
@@ -15,6 +20,74 @@ _SPECIAL = {
     stat.S_ISCHR: "a device",
     stat.S_ISBLK: "a device",
 }
+
+
+class Fault(ValueError):
+    """What is wrong with a file.
+
+    Args:
+      what: a clause whose subject is the file, such as "its header has no PixelSpacing".
+      fix: the fix; "" for the fix of the block that names the file.
+      settings: names of the keyword arguments in the fix.
+    """
+
+    def __init__(self, what: str, fix: str = "", settings: Iterable[str] = ()) -> None:
+        super().__init__(what)
+        self.fix, self.settings = fix, tuple(settings)
+
+
+@contextlib.contextmanager
+def faults_named(path: str | os.PathLike, fix: str = FETCH) -> Iterator[None]:
+    """Converts a Fault in the block into a DataError that names the file.
+
+    Args:
+      path: the file.
+      fix: the fix of faults that state none.
+    """
+    try:
+        yield
+    except Fault as fault:
+        raise DataError(f"{path}: {fault}. Fix: {fault.fix or fix}.", fault.settings) from fault
+
+
+@contextlib.contextmanager
+def damage_named(path: str | os.PathLike, kind: str, fix: str = FETCH) -> Iterator[None]:
+    """Converts every error of a block that reads a file into a DataError that names the file.
+
+    Args:
+      path: the file.
+      kind: the format, for errors of libraries, which are of many types.
+      fix: the fix.
+
+    Raises:
+      DataError: the path names a pipe, a socket or a device; the file cannot be accessed; or the block raises an error.
+    """
+    try:
+        with reading_named(path), faults_named(path, fix):
+            yield
+    except (MtfImagingError, MemoryError):
+        raise
+    except Exception as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[-1].strip()
+        what = f"cannot be read as {kind}: it is damaged or has another format ({reason})"
+        raise DataError(f"{path}: {what}. Fix: {fix}.") from error
+
+
+def check_room(declared: str, needed: int, size: int, most: int) -> None:
+    """Checks that a file can contain what its header declares; call it before memory for this is allocated.
+
+    Args:
+      declared: the size in the header, for the message.
+      needed: this size.
+      size: bytes of the file.
+      most: the largest size that these bytes can expand to.
+
+    Raises:
+      Fault: the file is too small.
+    """
+    if needed > most:
+        what = "bytes" if most == size else "compressed bytes"
+        raise Fault(f"its header declares {declared}, but the file has {size} {what}. It is truncated or damaged")
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from mtf_imaging.planner.cost.explained import Explained
 from mtf_imaging.planner.cost.hardware import find_hardware
 from mtf_imaging.planner.cost.plan import Plan
 from mtf_imaging.planner.cost.recipe import Recipe
-from mtf_imaging.planner.render.layout_picture import LayoutPicture
+from mtf_imaging.planner.render.picture_boxes import LayoutPicture
 from mtf_imaging.settings.planning import ExplainSettings, PlannedStepSettings
 from mtf_imaging.settings.setting import takes
 from mtf_imaging.settings.values import parse_resolution

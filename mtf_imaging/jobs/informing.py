@@ -183,7 +183,7 @@ def _recorded(folder: Path, name: str) -> tuple[list[Row], dict[str, Any]]:
 
 def _stored(path: Path) -> list[Origin]:
     """Returns the origin of a segmentation or map, from its own header and from the record; [] for other files."""
-    from mtf_imaging.data.formats.stored_provenance import read_stored_provenance
+    from mtf_imaging.data.formats.all_formats import read_stored_provenance
 
     text = read_stored_provenance(path)
     if text is None:

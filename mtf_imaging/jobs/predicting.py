@@ -50,11 +50,11 @@ def predict(own: PredictSettings) -> list[Path]:
     pairs, images = planned.pairs, [image for image, _ in planned.pairs]
     files = subject.prediction_files(pairs, Path(own.input), Path(own.output))
 
+    idle = settings_not_taken(KINDS[subject.kind])
+
     def new_record(runs: tuple[TrainedRun, ...]) -> PredictionRecord:
         # A layout changes no predictions, so a folder may be completed under another layout.
-        origin = dataclasses.replace(
-            provenance(own, runs, settings_not_taken(KINDS[subject.kind]), subject.cleanup.names), layout=None
-        )
+        origin = dataclasses.replace(provenance(own, runs, idle, subject.cleanup.names), layout=None)
         return PredictionRecord(files, _made_by(own, runs, subject.cleanup), own.overwrite, origin)
 
     runs = newest_runs(own)

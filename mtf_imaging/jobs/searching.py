@@ -14,8 +14,7 @@ from mtf_imaging.jobs.steps.recomputation import recomputes_activations, with_re
 from mtf_imaging.planner.cost.hardware import Hardware, find_hardware
 from mtf_imaging.planner.cost.interconnect import Interconnect
 from mtf_imaging.planner.search import largest
-from mtf_imaging.planner.search.candidates import candidates
-from mtf_imaging.planner.search.search import Found, Searched, Steps
+from mtf_imaging.planner.search.search import Found, Searched, Steps, Target, candidates
 from mtf_imaging.planner.search.search import search as search_layouts
 from mtf_imaging.settings.planning import LargestCubeSettings, PlannedStepSettings, SearchSettings
 from mtf_imaging.settings.setting import filled, takes
@@ -129,7 +128,8 @@ def _searcher(
 ) -> Callable[..., Searched]:
     """Returns a function (sizes, layouts, maximum number of layouts to rank) -> `Searched`."""
     kind = find_hardware(hardware) if isinstance(hardware, str) else hardware
-    memory, recomputes = usable_memory(kind, memory_limit), recomputes_activations(step.task)
+    target = Target(kind, step.dtype, usable_memory(kind, memory_limit), hosts.number, hosts.mesh_impl)
+    recomputes = recomputes_activations(step.task)
     devices = [f"device:{number}" for number in range(num_devices)]
 
     def search_at(sizes: tuple[int, ...], layouts: Sequence[Layout], only: int | None = None) -> Searched:
@@ -140,16 +140,6 @@ def _searcher(
             return None if variant is None else variant.trace(layout, devices)
 
         shown = tqdm(layouts, desc="search", unit="layout", disable=not progress, leave=False, file=sys.stderr)
-        return search_layouts(
-            shown,
-            Steps(trace, at.part_inputs),
-            kind,
-            step.dtype,
-            memory,
-            recompute=recomputes,
-            only=only,
-            num_hosts=hosts.number,
-            mesh_impl=hosts.mesh_impl,
-        )
+        return search_layouts(shown, Steps(trace, at.part_inputs), target, recomputes, only)
 
     return search_at

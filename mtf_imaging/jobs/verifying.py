@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mtf_imaging.data.formats.stored_provenance import read_stored_provenance
+from mtf_imaging.data.formats.all_formats import read_stored_provenance
 from mtf_imaging.data.listing.image_files import image_digest
 from mtf_imaging.data.listing.image_formats import is_zarr
 from mtf_imaging.errors import DataError

@@ -13,10 +13,9 @@ from mtf_imaging.engine.program.program import Program
 from mtf_imaging.engine.program.tracing import trace_only
 from mtf_imaging.errors import ConfigError, ShapeError
 from mtf_imaging.network.network import Network, Prediction
-from mtf_imaging.spelling import closest
+from mtf_imaging.spelling import did_you_mean
 
 _BATCH = "batch"
-_SHOWN = 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,28 +96,17 @@ class Activations:
           The activation as an array without the dimension `batch`; for several names, a dict of such arrays by name.
 
         Raises:
-          ConfigError: `names` has another type, or an activation does not exist.
+          ConfigError: an activation does not exist.
         """
-        if not isinstance(names, str | Sequence) or not all(isinstance(name, str) for name in names):
-            raise ConfigError(
-                f"activations: names = {names!r} is neither a name nor a list of names. Fix: use names that "
-                "activation_names lists."
-            )
         several = (names,) if isinstance(names, str) else tuple(dict.fromkeys(names))
-        self._check(several)
+        unknown = [name for name in several if name not in self.names]
+        if unknown:
+            raise ConfigError(
+                f"activations: the network has no activation '{unknown[0]}'.{did_you_mean(unknown[0], self.names)} "
+                f"Fix: use a name that activation_names lists, such as '{self.names[0]}'."
+            )
         arrays = {name: _plain(array) for name, array in self._build(several)(image=image[None]).items()}
         return arrays[names] if isinstance(names, str) else arrays
-
-    def _check(self, names: Sequence[str]) -> None:
-        unknown = [name for name in names if name not in self.names]
-        if not unknown:
-            return
-        shown = "; ".join(f"'{name}'{_suggestion(name, self.names)}" for name in unknown)
-        more = f", and {len(self.names) - _SHOWN} more" if len(self.names) > _SHOWN else ""
-        raise ConfigError(
-            f"activations: the network has no activation {shown}. It has {', '.join(self.names[:_SHOWN])}{more}. Fix: "
-            "use a name that activation_names lists."
-        )
 
     def _build_program(self, names: tuple[str, ...]) -> Program:
         def compute(**inputs: mtf.Tensor) -> dict[str, mtf.Tensor]:
@@ -163,8 +151,3 @@ def _plain(tensor: tf.Tensor) -> np.ndarray:
     """Returns the array of the first image, in a NumPy dtype."""
     tensor = tensor[0]
     return tf.cast(tensor, tf.float32).numpy() if tensor.dtype in (tf.bfloat16, tf.float16) else tensor.numpy()
-
-
-def _suggestion(name: str, names: Sequence[str]) -> str:
-    match = closest(name, names)
-    return f" (did you mean '{match}'?)" if match else ""

@@ -15,7 +15,6 @@ from mtf_imaging.training.optimizers import Optimizer
 
 AVERAGE = "average"
 GRADIENT_NORM = "gradient_norm"
-_SETTING = "average_decay"
 # The new value of a variable, given its old value and the operand of each function that assigns to it.
 _RESULTS: dict[Callable[..., Any], Callable[[mtf.Tensor, mtf.Tensor], mtf.Tensor]] = {
     mtf.assign_slice: lambda value, operand: operand,
@@ -32,17 +31,6 @@ def average_name(name: str) -> str:
 def averages_in(names: Collection[str]) -> dict[str, str]:
     """Returns {variable: its average} for the variables that have an average among the names."""
     return {name: average_name(name) for name in names if average_name(name) in names}
-
-
-def check_decay(decay: float | None) -> None:
-    """Raises ConfigError unless the decay is None or a number between 0 and 1."""
-    is_number = isinstance(decay, int | float) and not isinstance(decay, bool)
-    if decay is not None and not (is_number and 0 < decay < 1):
-        raise ConfigError(
-            f"average_decay = {decay!r}: it must be a number between 0 and 1. Fix: use a number such as 0.9998, or "
-            "None for no averages.",
-            [_SETTING],
-        )
 
 
 def apply_update(
@@ -93,10 +81,10 @@ def _new_value(variable: mtf.Variable, updates: Sequence[mtf.Assign]) -> mtf.Ten
                 continue
             if op.assign_fn not in _RESULTS or variable.activation_dtype != variable.master_dtype:
                 raise ConfigError(
-                    f"average_decay: the average of variable '{variable.name}' cannot be computed, because it has "
-                    f"several dtypes or the optimizer assigns to it with {op.assign_fn.__name__}. Fix: create the "
-                    "variable with one dtype, and update it with mtf.assign, mtf.assign_add or mtf.assign_sub.",
-                    [_SETTING],
+                    f"average_decay: the average of variable '{variable.name}' cannot be computed. Fix: create the "
+                    "variable with one dtype, and let the optimizer update it with mtf.assign, mtf.assign_add or "
+                    "mtf.assign_sub.",
+                    ["average_decay"],
                 )
             value = _RESULTS[op.assign_fn](value, mtf.cast(operand, variable.master_dtype))
     return value
@@ -108,7 +96,7 @@ def _update_average(variable: mtf.Variable, value: mtf.Tensor, decay: mtf.Tensor
         raise ConfigError(
             f"average_decay: the optimizer has a slot '{name}', which is the name of the average of this variable. "
             f"Fix: rename the slot '{AVERAGE}' of the optimizer.",
-            [_SETTING],
+            ["average_decay"],
         )
     dtype, zeros = variable.master_dtype, tf.zeros_initializer()
     average = mtf.get_variable(variable.mesh, name, variable.shape, dtype=dtype, initializer=zeros, trainable=False)

@@ -8,7 +8,7 @@ from typing import Any
 
 from mtf_imaging.engine.layout import ONE_PROCESSOR, Layout, TensorRegion
 from mtf_imaging.engine.program.program import Program
-from mtf_imaging.training.data_set import checked_batches
+from mtf_imaging.training.data_set import batch_tensors
 from mtf_imaging.training.micro_batches import grouped
 from mtf_imaging.training.step import BuiltStep, TrainingStep
 
@@ -90,7 +90,7 @@ class Buckets:
             sizes = small[0]["sizes"]
             inputs = ({name: value for name, value in batch.items() if name != "sizes"} for batch in small)
             part_inputs = self.step(sizes).part_inputs
-            parts = list(checked_batches(inputs, part_inputs, title, step * count, regions[sizes]))
+            parts = list(batch_tensors(inputs, part_inputs, title, step * count, regions[sizes]))
             yield {**(parts[0] if count == 1 else grouped(parts)), "sizes": sizes}
 
 
@@ -109,10 +109,10 @@ class BuiltBuckets:
         first = next(iter(self.built.values()))
         self.program, self.network, self.calls = first.program, first.network, first.calls
 
-    def __call__(self, **batch: Any) -> dict[str, Any]:
+    def __call__(self, **batch: object) -> dict[str, Any]:
         return self.built[batch_sizes(batch)](**batch)
 
-    def call_slices(self, *, sizes: Sizes, **batch: Any) -> dict[str, Any]:
+    def call_slices(self, *, sizes: Sizes, **batch: object) -> dict[str, Any]:
         """Computes one training step on the regions of this process.
 
         Args:

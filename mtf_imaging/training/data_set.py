@@ -2,14 +2,15 @@
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from numbers import Integral
+from typing import Any, Protocol, cast
 
 import numpy as np
 import tensorflow as tf
 
-from mtf_imaging.engine.layout import Shape, TensorRegion, format_shape, parse_shape
+from mtf_imaging.engine.layout import TensorRegion, parse_shape
 from mtf_imaging.engine.ops.precision import INTEGERS, rank
-from mtf_imaging.errors import DataError
+from mtf_imaging.errors import DataError, reason
 from mtf_imaging.training.protocols import check_offers, replaces
 from mtf_imaging.training.task import Inputs
 
@@ -110,13 +111,10 @@ def data_sizes(data: DataSet, data_dir: Any) -> tuple[int, ...]:
     """
     check_offers(data, DataSet, "data")
     sizes = data.sizes(data_dir)
-    try:
-        whole = tuple(int(size) for size in sizes)
-    except (TypeError, ValueError):
-        whole = ()
-    if not 1 <= len(whole) <= 3 or min(whole) < 1:
+    whole = [*sizes] if isinstance(sizes, Iterable) else []
+    if not 1 <= len(whole) <= 3 or not all(isinstance(size, Integral) and size > 0 for size in whole):
         raise DataError(f"{_title(data)}: sizes must return 1 to 3 positive numbers of voxels, not {sizes!r}.")
-    return whole
+    return tuple(map(int, whole))
 
 
 def data_batches(
@@ -156,9 +154,9 @@ def data_batches(
         batches = iter(data.batches(data_dir, **options))
     else:
         check_offers(data, RegionDataSet, "data")
-        reader: Any = data
+        reader = cast(RegionDataSet, data)
         batches = iter(reader.region_batches(data_dir, **options, regions=regions))
-    return _endless(checked_batches(batches, inputs, _title(data), start_step, regions), _title(data), start_step)
+    return _endless(batch_tensors(batches, inputs, _title(data), start_step, regions), _title(data), start_step)
 
 
 def _endless(batches: Iterable[dict[str, Any]], title: str, step: int) -> Iterator[dict[str, Any]]:
@@ -171,7 +169,7 @@ def _endless(batches: Iterable[dict[str, Any]], title: str, step: int) -> Iterat
     )
 
 
-def checked_batches(
+def batch_tensors(
     batches: Iterable[Any],
     inputs: Inputs,
     title: str,
@@ -197,17 +195,18 @@ def checked_batches(
     dtypes = {name: dtype for name, (_, dtype) in inputs.items()}
     for batch in batches:
         where = f"{title}: the batch of step {step}"
-        if not isinstance(batch, dict):
-            raise DataError(f"{where} must be a dict of arrays by input, but its class is {type(batch).__name__}.")
-        missing, unknown = sorted(shapes.keys() - batch.keys()), sorted(batch.keys() - shapes.keys() - {"cases"})
-        if missing or unknown:
-            faults = [f"has no '{name}'" for name in missing] + [f"has an unknown '{name}'" for name in unknown]
-            raise DataError(f"{where} {' and '.join(faults)}; the task's inputs are {', '.join(shapes)}.")
+        names = [*batch] if isinstance(batch, dict) else []
+        if {*names, "cases"} != {*shapes, "cases"}:
+            own = f"the arrays {', '.join(map(str, names))}" if names else f"the class {type(batch).__name__}"
+            raise DataError(f"{where} must be a dict of arrays for the inputs {', '.join(shapes)}, but it has {own}.")
         cases = batch.get("cases", ())
         cases = [cases] if isinstance(cases, str) else [str(case) for case in cases]
         tensors = {
             name: _tensor(
-                batch[name], shape, dtypes[name], name, f"{where}{on_cases(cases)}", regions[name] if regions else None
+                f"{where}{on_cases(cases)}: '{name}'",
+                batch[name],
+                dtypes[name],
+                regions[name].shape if regions else tuple(size for _, size in shape),
             )
             for name, shape in shapes.items()
         }
@@ -234,28 +233,21 @@ def errors_on_cases(where: str, cases: Sequence[str]) -> Iterator[None]:
         raise DataError(f"{where}{on_cases(cases)}: {error}") from error
 
 
-def _tensor(value: Any, shape: Shape, dtype: tf.DType, name: str, where: str, region: TensorRegion | None) -> tf.Tensor:
-    """Converts an input, or a region of it, to a tensor of its dtype."""
+def _tensor(where: str, value: object, dtype: tf.DType, shape: tuple[int, ...]) -> tf.Tensor:
+    """Converts an input, or a region of it, to a tensor of a dtype; its shape and its values must not change."""
     try:
         with tf.device("CPU:0"):  # a whole tensor may not fit on the device of its slices
             source = tf.convert_to_tensor(value)
             tensor = tf.cast(source, dtype)
             changed = _changed(source, tensor)
     except (TypeError, ValueError, tf.errors.OpError) as error:
-        why = str(error).splitlines()[0]
-        raise DataError(f"{where}: '{name}' cannot be converted to an array of {dtype.name}: {why}") from error
-    sizes = tuple(size for _, size in shape)
-    expected = sizes if region is None else region.shape
-    if tuple(tensor.shape) != expected:
-        own = "" if expected == sizes else f", and the region of this process has the shape {list(expected)}"
-        raise DataError(
-            f"{where}: '{name}' has the shape {tensor.shape.as_list()}, "
-            f"but the task's input is [{format_shape(shape)}]{own}."
-        )
+        raise DataError(f"{where} cannot be converted to an array of {dtype.name}: {reason(error)}") from error
+    if tuple(tensor.shape) != shape:
+        raise DataError(f"{where} has the shape {tensor.shape.as_list()}, but the task's input here is {list(shape)}.")
     if changed is not None:
         raise DataError(
-            f"{where}: '{name}' contains {changed}, which is no {dtype.name}, the dtype of the task's input. Fix: "
-            "convert the values in the data set, for instance with np.rint."
+            f"{where} contains {changed}, which is no {dtype.name}, the dtype of the task's input. Fix: convert the "
+            "values in the data set, for instance with np.rint."
         )
     return tensor
 

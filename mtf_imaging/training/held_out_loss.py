@@ -53,7 +53,7 @@ class HeldOutLoss:
         """This process's region of each input of a micro-batch."""
         return input_regions(self._program, self._inputs)
 
-    def __call__(self, batches: Iterable[Any]) -> float:
+    def __call__(self, batches: Iterable[dict[str, Any] | list[dict[str, Any]]]) -> float:
         """Returns the mean loss over batches; each is a dict of inputs or a list of dicts, one per micro-batch."""
         return self.of_slices(self._cut(batch) for batch in batches)
 

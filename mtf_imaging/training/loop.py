@@ -168,7 +168,7 @@ def _report(
     return measures
 
 
-def _check_finite(what: str, value: Any, number: int, cases: list[str], checkpoints: Checkpoints) -> None:
+def _check_finite(what: str, value: float, number: int, cases: list[str], checkpoints: Checkpoints) -> None:
     """Raises TrainingError if a value of step `number` is not finite."""
     if not np.isfinite(value):
         raise TrainingError(

@@ -17,49 +17,37 @@ def check_offers(thing: object, protocol: type, where: str) -> None:
     Raises:
       ConfigError: `thing` is a class instead of an object, lacks a method, or has a method with other parameters.
     """
-    if inspect.isclass(thing):
-        raise ConfigError(
-            f"{where} is the class {thing.__name__}, not an instance of it. Fix: {where}={_called(thing)}.",
-            settings=[where],
-        )
-    methods = {name: method for name, method in vars(protocol).items() if inspect.isfunction(method) and name[0] != "_"}
-    lacking = [name for name in methods if not callable(getattr(thing, name, None))]
-    if lacking:
-        signatures = " and ".join(f"{name}{inspect.signature(methods[name])}" for name in lacking)
-        raise ConfigError(
-            f"{where} (of class {type(thing).__name__}) lacks the method{'s' * (len(lacking) > 1)} "
-            f"{', '.join(lacking)}. Fix: define {signatures}.",
-            settings=[where],
-        )
-    for name, method in methods.items():
-        parameters = list(inspect.signature(method).parameters.values())[1:]  # without self
-        by_place = [p.name for p in parameters if p.kind == p.POSITIONAL_OR_KEYWORD]
-        by_name = [p.name for p in parameters if p.kind == p.KEYWORD_ONLY]
-        if by_place or by_name:
-            check_takes(thing, name, where, by_place, by_name)
+    for name, method in vars(protocol).items():
+        if inspect.isfunction(method) and not name.startswith("_"):
+            parameters = list(inspect.signature(method).parameters.values())[1:]  # without self
+            by_place = [p.name for p in parameters if p.kind == p.POSITIONAL_OR_KEYWORD]
+            by_name = [p.name for p in parameters if p.kind == p.KEYWORD_ONLY]
+            check_takes(thing, name, where, by_place, by_name if by_place or by_name else None)
 
 
-def check_takes(thing: object, name: str, where: str, by_place: Iterable[str], by_name: Iterable[str]) -> None:
-    """Checks that a method accepts the given arguments.
+def check_takes(thing: object, name: str, where: str, by_place: Iterable[str], by_name: Iterable[str] | None) -> None:
+    """Checks that an object has a method that accepts the given arguments.
 
     Args:
       thing: the object.
       name: name of the method.
       where: the name of the keyword argument for `thing`, for instance "task".
       by_place: names of the positional arguments, for the message.
-      by_name: names of the keyword arguments.
+      by_name: names of the keyword arguments; None if the method may have any parameters.
 
     Raises:
-      ConfigError: the method does not accept them.
+      ConfigError: there is no such method, or it does not accept the arguments.
     """
-    signature = inspect.signature(getattr(thing, name))
+    call = f"{name}({', '.join([*by_place, *(f'{word}=...' for word in by_name or ())])})"
     try:
-        signature.bind(*by_place, **dict.fromkeys(by_name))
-    except TypeError as error:
-        call = ", ".join([*by_place, *(f"{word}=..." for word in by_name)])
+        signature = inspect.signature(getattr(thing, name))
+        if by_name is not None:
+            signature.bind(*by_place, **dict.fromkeys(by_name))
+    except (AttributeError, TypeError) as error:
+        own = f"the class {thing.__name__}" if isinstance(thing, type) else f"of class {type(thing).__name__}"
         raise ConfigError(
-            f"{where} (of class {type(thing).__name__}): {name}{signature} will be called as {name}({call}): {error}. "
-            f"Fix: make {name} accept these arguments.",
+            f"{where} is {own}, which cannot be called as {where}.{call}: {error}. Fix: pass an instance of a class "
+            f"with the method {name} and these arguments.",
             settings=[where],
         ) from error
 
@@ -78,7 +66,3 @@ def replaces(thing: object, name: str, other: str) -> bool:
         if name in vars(each) or other in vars(each):
             return name in vars(each)
     return callable(getattr(thing, name, None))
-
-
-def _called(thing: type) -> str:
-    return f"{thing.__name__}()"

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from mtf_imaging.engine.program.program import Program
-from mtf_imaging.errors import ConfigError
 from mtf_imaging.files.run_folder import weights_folder
 from mtf_imaging.training.checkpoints.checkpoints import load_weights
 
@@ -24,11 +23,9 @@ def restore_run(model_dir: str | Path, program: Program, checkpoint: str = "last
       The step of the checkpoint.
 
     Raises:
-      ConfigError: `program` is not an `mi.Program`, `checkpoint` is neither "last" nor "best", or this checkpoint is
-        damaged.
-      CheckpointError: there is no checkpoint, or a variable of the program is missing from it or has another shape.
+      ConfigError: `checkpoint` is neither "last" nor "best".
+      CheckpointError: there is no checkpoint, it is damaged, or it lacks a variable of the program or has it with
+        another shape.
     """
-    if not isinstance(program, Program):
-        raise ConfigError(f"program = {program!r} is not an mi.Program. Fix: pass the program whose variables to set.")
     load_weights(weights_folder(model_dir, checkpoint), program, averages)
     return int(program.step)

@@ -11,7 +11,7 @@ from mtf_imaging.engine.ops.over_batch import FirstPass, in_pass
 from mtf_imaging.engine.program.program import Program
 from mtf_imaging.engine.program.tracing import Traced, trace_only
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.training.averages import check_decay
+from mtf_imaging.parameters import check_value
 from mtf_imaging.training.frozen import Frozen
 from mtf_imaging.training.gradients import BACKWARD, FORWARD, UPDATE, training_step
 from mtf_imaging.training.micro_batches import MicroBatches, in_parts, part_inputs, split_batches
@@ -94,7 +94,7 @@ class TrainingStep:
                 ["optimizer"],
             )
         Frozen(self.frozen)
-        check_decay(self.average_decay)
+        check_value("average_decay", self.average_decay, float | None, ["average_decay"], below=1)
 
     @functools.cached_property
     def inputs(self) -> Inputs:
@@ -211,8 +211,8 @@ class _WholeBatch:
         self.program = self.network = program
         self.calls: Sequence[tuple[Program, int]] = [(program, 1)]
 
-    def __call__(self, **batch: Any) -> dict[str, Any]:
+    def __call__(self, **batch: object) -> dict[str, Any]:
         return self.call_slices(**self.program.cut(**batch))
 
-    def call_slices(self, **batch: Any) -> dict[str, Any]:
+    def call_slices(self, **batch: object) -> dict[str, Any]:
         return self.program.call_slices(**batch)  # the results are scalars, so they are whole

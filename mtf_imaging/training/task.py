@@ -6,7 +6,7 @@ from typing import Any, Protocol
 import tensorflow as tf
 
 from mtf_imaging.engine.compat import mtf
-from mtf_imaging.errors import ConfigError, ShapeError
+from mtf_imaging.errors import ConfigError
 from mtf_imaging.training.frozen import NOTHING_FROZEN, Frozen
 from mtf_imaging.training.protocols import check_offers, check_takes
 
@@ -60,19 +60,13 @@ def task_inputs(
     Raises:
       ConfigError: `task` does not follow the protocol `Task`, or its methods do not accept its inputs.
     """
-    where = "task"
-    check_offers(task, Task, where)
+    check_offers(task, Task, "task")
     inputs = task.inputs(batch_size, tuple(sizes), dtype=dtype, labels=labels)
-    if not isinstance(inputs, dict):
-        raise ConfigError(
-            f"{where} (of class {type(task).__name__}): inputs must return a dict of shapes by name, not {inputs!r}.",
-            settings=[where],
-        )
-    check_takes(task, "loss" if labels else "predict", where, [], inputs)
+    check_takes(task, "loss" if labels else "predict", "task", [], inputs)
     return {name: _with_dtype(spec) for name, spec in inputs.items()}
 
 
-def _with_dtype(spec: Any) -> tuple[str, tf.DType]:
+def _with_dtype(spec: str | tuple[str, Any]) -> tuple[str, tf.DType]:
     """Returns the shape and dtype of an input; the default dtype is float32, as in `Program`."""
     shape, dtype = spec if isinstance(spec, tuple | list) else (spec, tf.float32)
     return shape, tf.as_dtype(dtype)
@@ -93,24 +87,17 @@ def loss_of(
 
     Raises:
       ConfigError: the result has another type, the task has no weights, or `frozen` does not fit them.
-      ShapeError: the loss or a measure is not a scalar.
     """
     with frozen.applied(next(iter(inputs.values())).graph):
         result = task.loss(**inputs)
     title = f"the loss of task {type(task).__name__}"
-    if not (isinstance(result, tuple | list) and len(result) == 2 and isinstance(result[1], dict)):
-        raise ConfigError(f"{title} must return a pair (loss, dict of measures, {{}} for none), not {_shown(result)}.")
+    if not _is_loss(result):
+        raise ConfigError(
+            f"{title} must return a pair: the loss, and a dict of measures ({{}} for none) with names other than "
+            f"'loss'. All of them must be scalar mtf.Tensors, but it returned {result!s:.200}. Fix: apply "
+            "mtf.reduce_mean or mtf.reduce_sum to tensors with dimensions."
+        )
     loss, measures = result
-    for name, value in {"loss": loss, **measures}.items():
-        if not isinstance(value, mtf.Tensor):
-            raise ConfigError(f"{title} must return mtf.Tensors; '{name}' is {_shown(value)}.")
-        if value.shape.ndims:
-            raise ShapeError(
-                f"{title} must return scalars; '{name}' has the dimensions {value.shape}. "
-                "Fix: apply mtf.reduce_mean or mtf.reduce_sum to it."
-            )
-    if "loss" in measures:
-        raise ConfigError(f"{title}: a measure cannot also be named 'loss'. Fix: rename the measure.")
     if not loss.graph.trainable_variables:
         raise ConfigError(
             f"{title} has no weights to train. Fix: create weights with mtf.get_variable(image.mesh, ...)."
@@ -118,5 +105,9 @@ def loss_of(
     return loss, measures
 
 
-def _shown(value: object) -> str:
-    return f"{type(value).__name__} {value}" if isinstance(value, mtf.Tensor) else type(value).__name__
+def _is_loss(result: object) -> bool:
+    """Returns whether a value is a pair of a scalar and a dict of scalars, none of which is called "loss"."""
+    if not (isinstance(result, tuple | list) and len(result) == 2 and isinstance(result[1], dict)):
+        return False
+    values = [result[0], *result[1].values()]
+    return "loss" not in result[1] and all(isinstance(one, mtf.Tensor) and not one.shape.ndims for one in values)

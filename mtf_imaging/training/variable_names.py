@@ -4,6 +4,7 @@ import fnmatch
 from collections.abc import Iterable, Sequence
 
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.parameters import check_value
 from mtf_imaging.spelling import did_you_mean
 
 
@@ -26,13 +27,8 @@ class NamePatterns:
     """
 
     def __init__(self, patterns: str | Sequence[str], setting: str) -> None:
+        check_value(setting, patterns, str | Sequence[str], [setting], can_be_empty=True)
         listed = patterns.split(",") if isinstance(patterns, str) else patterns
-        if not isinstance(listed, list | tuple) or not all(isinstance(pattern, str) for pattern in listed):
-            raise ConfigError(
-                f"{setting} = {patterns!r}: it must be names of variables or scopes. Fix: use a string such as "
-                '"resnet/stem*,resnet/stage0", or a tuple of strings.',
-                [setting],
-            )
         stripped = (pattern.strip().strip("/") for pattern in listed)
         self.patterns = tuple(pattern for pattern in stripped if pattern)
         self._setting = setting

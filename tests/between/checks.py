@@ -41,7 +41,7 @@ from tests.engine.ops import (
     test_second_derivatives,
     test_top_k,
 )
-from tests.engine.upstream import test_ops, uneven
+from tests.engine.upstream import even, uneven
 from tests.jobs import together
 from tests.models import test_unet3d
 
@@ -98,18 +98,6 @@ def check_second_derivatives(name, mesh_shape, layout):
 # Operations of mesh_tensorflow.
 
 
-def _with_gradients(ops):
-    def fn(a, b):
-        results = {}
-        for name, op in ops.items():
-            y = op(a, b)
-            gradients = mtf.gradients([mtf.reduce_sum(mtf.square(y))], [a, b])
-            results[name] = (y, *(mtf.zeros_like(a) if dx is None else dx for dx in gradients))
-        return results
-
-    return fn
-
-
 def _shift_in_a_loop(a, b):
     return uneven._loop(lambda t: mtf.shift(t, 1, uneven.X, wrap=False) + t, a) * b
 
@@ -119,19 +107,16 @@ UNEVEN = {**uneven.OPS, "shift in a while_loop": _shift_in_a_loop}
 
 def even_upstream(names, mesh_shape, layout, mesh_impl):
     """Returns {name: [value, gradients]} of operations on even slices."""
-    rng = np.random.default_rng(0)
-    shape = "batch:2,x:8,y:4,channels:4"
-    a, b = (rng.permutation(256).reshape(2, 8, 4, 4) / 256 - 0.5 for _ in range(2))
-    fn = _with_gradients({name: test_ops.OPS[name] for name in names})
-    program = mi.Program(fn, {"a": (shape, "float64"), "b": (shape, "float64")}, mesh_shape, layout, mesh_impl)
-    return numpy(program(a=a, b=b))
+    fn, (a, b) = even.with_gradients({name: even.OPS[name] for name in names}), even.values()
+    specs = {"a": (even.SHAPE, "float64"), "b": (even.SHAPE, "float64")}
+    return numpy(mi.Program(fn, specs, mesh_shape, layout, mesh_impl)(a=a, b=b))
 
 
 def uneven_upstream(names, mesh_shape, layout, mesh_impl):
     """Returns {name: [value, gradients]} of operations on slices of any size."""
     rng = np.random.default_rng(0)
     a, b = (rng.permutation(630).reshape(3, 7, 5, 6) / 630 - 0.5 for _ in range(2))
-    fn = _with_gradients({name: UNEVEN[name] for name in names})
+    fn = even.with_gradients({name: UNEVEN[name] for name in names})
     specs = {"a": (uneven.SHAPE, "float64"), "b": (uneven.SHAPE, "float64")}
     return numpy(mi.Program(fn, specs, mesh_shape, layout, mesh_impl)(a=a, b=b))
 

@@ -32,12 +32,17 @@ def _fits(mesh_shape, num):
 
 def _table():
     """Returns all operations x layouts x numbers of processes, as parameters with ids."""
+    splits = [
+        (num, mesh, layout)
+        for num in (4, 2, 3, 5, 8)
+        for mesh, layout in LAYOUTS + UNEVEN + SEVERAL
+        if _fits(mesh, num) and (num == 4 or math.prod(n for _, n in parse_shape(mesh)) >= num)
+    ]
     return [
         pytest.param(num, name, mesh, layout, id=f"{num} processes-{name}-{mesh}-{layout}")
-        for num in (4, 2, 3, 5, 8)
+        for num, mesh, layout in splits
         for name, case in checks.CASES.items()
-        for mesh, layout in LAYOUTS + UNEVEN + SEVERAL
-        if case.allows(layout) and _fits(mesh, num) and (num == 4 or math.prod(n for _, n in parse_shape(mesh)) >= num)
+        if case.allows(layout)
     ]
 
 

@@ -9,7 +9,7 @@ from mtf_imaging.data.records.convert import convert
 from mtf_imaging.kinds.volumes.segment.maps import MapChoice
 from tests.between import segmentation
 from tests.between.segmentation import Setup
-from tests.evaluation.test_evaluate import case, store, store_image
+from tests.evaluation.oracle import case, store, store_image
 
 # The cases have 24 x 20 x 16 voxels of 2 x 2 x 3 mm, and one of them 30 x 20 x 16 voxels.
 SETUPS = {

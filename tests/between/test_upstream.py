@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from tests.between import checks
 from tests.between.comparison import assert_same
-from tests.engine.upstream import test_ops
+from tests.engine.upstream import even
 from tests.engine.upstream.test_uneven import any_reshapes
 
 FEW = (
@@ -56,7 +56,7 @@ def test_all_operations_on_uneven_slices(groups, first, num, mesh, layout):
 )
 def test_all_operations_on_even_slices(groups, first, mesh, layout):
     """Every second operation runs under each layout."""
-    assert_same(groups.get(4), 1e-10, checks.even_upstream, tuple(test_ops.OPS)[first::2], mesh, layout)
+    assert_same(groups.get(4), 1e-10, checks.even_upstream, tuple(even.OPS)[first::2], mesh, layout)
 
 
 MESHES = ["rows:2,cols:2", "rows:4,cols:3", "rows:3,cols:4", "cols:4,rows:2", "rows:2,cols:2,spare:2"]

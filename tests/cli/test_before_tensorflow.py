@@ -9,7 +9,7 @@ import pytest
 
 from mtf_imaging.cli.main import main
 from tests.data.dicom_folder import write_series
-from tests.evaluation.test_evaluate import store
+from tests.evaluation.oracle import store
 
 # Runs several command lines; prints their exit codes, stderr, seconds of CPU time, and whether TensorFlow was imported.
 PROGRAM = """

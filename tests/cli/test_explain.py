@@ -242,7 +242,7 @@ def test_custom_hardware(run, tmp_path):
     for change, message in (
         (lines[:4], "does not bind hardware.link. Fix"),
         ([*lines, "hardware.memory = -1"], "hardware mine: memory must be a number above 0, not -1."),
-        ([*lines, "hardware.share = 3"], "hardware mine: share must be at most 1, not 3. Fix: "),
+        ([*lines, "hardware.share = 3"], "hardware mine: share must be a number above 0 and at most 1, not 3. Fix: "),
         ([*lines, "hardware.speed = 3"], "doesn't have a parameter named 'speed'"),
         ([*lines, "hardware.name = 'm"], "gin file "),
     ):

@@ -145,17 +145,19 @@ def test_out_of_memory(monkeypatch, capsys, configurables, words, written):
 
 
 def test_a_checkpoint_of_another_network(monkeypatch, capsys):
-    from mtf_imaging.training.checkpoints.contents import check_contents
+    from mtf_imaging.training.checkpoints.contents import Contents
 
-    shape = SimpleNamespace(as_list=lambda: [3, 4])
-    program = SimpleNamespace(variables={"conv/filter": SimpleNamespace(shape=shape)})
-    shapes = {"program/_masters/_named/dense.Skernel/.ATTRIBUTES/VARIABLE_VALUE": (5,)}
-    assert failed_output(monkeypatch, capsys, TRAIN, lambda: check_contents("run/ckpt-5", shapes, program, True)) == (
-        "mtf-imaging: run/ckpt-5: this checkpoint belongs to another network: it has 1 variables, such as "
-        "'dense/kernel', but none of the 1 variables of this network, such as 'conv/filter'. "
-        "Fix: use the task and the optimizer that the checkpoint was trained with, or another model_dir.\n"
+    dtype = SimpleNamespace(name="float32")
+    variable = SimpleNamespace(shape=SimpleNamespace(as_list=lambda: [3, 4]), dtype=dtype)
+    program = SimpleNamespace(variables={"conv/filter": variable})
+    key = "program/_masters/_named/dense.Skernel/.ATTRIBUTES/VARIABLE_VALUE"
+    saved = Contents({key: (5,)}, {key: dtype})
+    assert failed_output(monkeypatch, capsys, TRAIN, lambda: saved.changes("run/ckpt-5", program, True)) == (
+        "mtf-imaging: run/ckpt-5: this checkpoint belongs to another network or optimizer: 'conv/filter' is missing in "
+        "the checkpoint, but float32 [3, 4] in the network; 'dense/kernel' float32 [5] is only in the checkpoint. "
+        "Fix: use the task, the optimizer and the dtype that the checkpoint was trained with, or another model_dir.\n"
         "On the command line: job.task in a --gin_file (the config.gin of a run already contains it), "
-        "--gin.train.optimizer='@NAME()', --model_dir.\n"
+        "--gin.train.optimizer='@NAME()', --gin.job.dtype='\"DTYPE\"', --model_dir.\n"
     )
 
 

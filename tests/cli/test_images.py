@@ -12,7 +12,7 @@ import pytest
 
 from mtf_imaging.kinds.facts import Facts
 from tests.cli.test_before_tensorflow import PROGRAM
-from tests.evaluation.test_evaluate import store
+from tests.evaluation.oracle import store
 from tests.jobs import object_network, photo_network
 from tests.jobs.launched import launch
 from tests.jobs.object_network import write_objects_folder

@@ -84,19 +84,22 @@ def test_a_network_of_another_depth_is_refused(checkpoint, capsys):
     words = "train --gin_file job.gin --data_dir none --model_dir run --num_steps 1 --initial_weights weights"
     assert run(f"{words} --gin.resnet.ResNet.blocks='(2, 1)'") == 1
     error = capsys.readouterr().err
-    assert "the weights have 'resnet/stage0/block0', but the network has 'resnet/stage0/block0' to 'block1'" in error
+    assert (
+        "have 'resnet/stage0/block0' as the last 'resnet/stage0/block', but the network has 'resnet/stage0/block1'"
+        in error
+    )
     assert "On the command line: --initial_weights, --gin.train.initial_weights_except=" in error
 
 
 def test_mistakes_are_reported(checkpoint, capsys):
     assert run("import_weights --checkpoint none --output_dir weights") == 1
-    assert "none: there is no such checkpoint" in capsys.readouterr().err
+    assert "none: there is no such file: neither none.index nor none. Fix: " in capsys.readouterr().err
     assert run("import_weights --checkpoint model.ckpt-7 --output_dir weights --format tf_slim") == 1
     error = capsys.readouterr().err
     assert "which are not names of this format: TF-Slim" in error
     assert "On the command line: --checkpoint, --format." in error
     assert run("train --data_dir none --gin_file job.gin --model_dir run --initial_weights none --num_steps 1") == 1
-    assert "none: there is no such folder or checkpoint. Fix: use the folder of a run" in capsys.readouterr().err
+    assert "none: there is no such checkpoint. Fix: use another checkpoint, the folder" in capsys.readouterr().err
 
 
 def test_help(capsys):

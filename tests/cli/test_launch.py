@@ -23,6 +23,7 @@ from mtf_imaging.cli.main import main
 from mtf_imaging.cli.runtime.launching.environment import build_environments
 from mtf_imaging.cli.runtime.launching.output import Output
 from mtf_imaging.engine.processes.processes import find_processes
+from mtf_imaging.engine.processes.secret import SECRET
 from tests import waiting
 
 ROOT = Path(__file__).parents[2]
@@ -552,3 +553,10 @@ def test_help_is_for_launch_before_the_dashes_only(capsys):
     out, _ = capsys.readouterr()
     assert "Usage:\n  mtf-imaging launch [flags] -- COMMAND ...\n" in out
     assert "--command" not in out
+
+
+def test_launch_makes_one_secret_for_every_group_of_processes():
+    groups = [{environ[SECRET] for environ in build_environments({}, 3, None)} for _ in range(2)]
+    assert [len(group) for group in groups] == [1, 1]
+    assert groups[0].isdisjoint(groups[1])
+    assert build_environments({SECRET: "mine"}, 2, None)[1][SECRET] == "mine"

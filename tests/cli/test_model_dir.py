@@ -4,7 +4,7 @@ import pytest
 
 from mtf_imaging.cli.main import main
 from mtf_imaging.data.records.convert import convert
-from tests.evaluation.test_evaluate import store
+from tests.evaluation.oracle import store
 
 SEGMENTATION = "@unet3d.LiverTumorSegmentation()"
 UNET = f"import mtf_imaging.models.unet3d\njob.task = {SEGMENTATION}\nsetup.resolution = 'x:16,y:16,z:16'\n"

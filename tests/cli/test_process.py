@@ -6,6 +6,9 @@ import sys
 
 import pytest
 
+from mtf_imaging.cli.runtime.quiet import import_tensorflow
+from mtf_imaging.engine.meshes import devices
+
 CALL = "import sys; from mtf_imaging.cli.main import main; sys.exit(main(['help']))"
 
 
@@ -23,3 +26,10 @@ def test_a_working_folder_that_was_deleted_is_named(tmp_path):
     done = subprocess.run([sys.executable, "-c", call], capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "the working folder: No such file or directory. Fix: change to a folder that exists." in done.stderr
+
+
+def test_gpu_memory_is_allocated_on_demand(monkeypatch):
+    calls = []
+    monkeypatch.setattr(devices, "grow_memory", lambda: calls.append("grow"))
+    import_tensorflow()
+    assert calls == ["grow"]

@@ -172,17 +172,14 @@ def test_an_image_of_unknown_sizes_is_refused():
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"flips": ("t",)}, r"Augmentation.flips \['t'\]: these are not axes of a volume. Fix: choose from x, y, z"),
+        ({"flips": ("t",)}, r"Augmentation.flips \('t',\): must be names of the axes x, y, z. Fix"),
         ({"half_turn": 1.5}, r"Augmentation.half_turn 1.5: must be a number from 0 to 1. Fix"),
         ({"lesions": -0.1}, r"Augmentation.lesions -0.1: must be a number from 0 to 1"),
         ({"warp": "often"}, r"Augmentation.warp 'often': must be a number"),
         ({"noise": -0.1}, r"Augmentation.noise -0.1: must be a number of at least 0"),
         ({"corruption_sd": float("nan")}, r"Augmentation.corruption_sd nan: must be a number of at least 0"),
-        ({"rotation": (0, 0, 200)}, r"Augmentation.rotation 200: must be a number from 0 to 180"),
-        (
-            {"rotation": (0, 15)},
-            r"Augmentation.rotation \(0, 15\): needs one angle or three. Fix: use, for example, \(0, 0, 15\)",
-        ),
+        ({"rotation": (0, 0, 200)}, r"Augmentation.rotation \(0, 0, 200\): must be an angle from 0 to 180, or three"),
+        ({"rotation": (0, 15)}, r"Augmentation.rotation \(0, 15\): must be .* or three, for example \(0, 0, 15\)"),
         (
             {"elastic": 0.2},
             r"elastic 0.2: with 7 control points .* fold over. Fix: set elastic to at most 0.05, or use fewer",
@@ -192,7 +189,7 @@ def test_an_image_of_unknown_sizes_is_refused():
         ({"lesion_count": 0}, r"Augmentation.lesion_count 0: must be an integer of at least 1"),
         (
             {"lesion_diameter": (9, 4)},
-            r"Augmentation.lesion_diameter \(9, 4\): must be a range .* Fix: give \(lowest, highest\)",
+            r"Augmentation.lesion_diameter \(9, 4\): must be a range of numbers of at least 1",
         ),
         ({"lesion_contrast": 0.1}, r"Augmentation.lesion_contrast 0.1: must be a range of numbers from 0 to 1"),
     ],

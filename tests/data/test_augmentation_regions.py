@@ -17,7 +17,6 @@ from mtf_imaging.data.augmentation.draws import Draws
 from mtf_imaging.data.augmentation.normals import normal_values
 from mtf_imaging.data.augmentation.warp import draw_warp
 from mtf_imaging.data.intensities.value_ranges import WINDOWED, ValueRanges
-from mtf_imaging.data.sampling.grid import whole_region
 from mtf_imaging.errors import DataError
 from tests.data.test_augmentation import ALL, OPTIONS
 
@@ -302,9 +301,12 @@ def test_lesions_and_corruption_need_the_labels_of_the_whole_sample():
 @pytest.mark.parametrize(
     ("region", "text"),
     [
-        ((slice(0, 14), slice(0, 16), slice(0, 11)), r"slice\(0, 14, None\) of x is not within 0..13.*Fix: give slice"),
-        ((slice(0, 13), slice(-2, 16), slice(0, 11)), r"slice\(-2, 16, None\) of y is not within 0..16"),
-        ((slice(0, 13), slice(0, 16), slice(0, 11, 2)), r"slice\(0, 11, 2\) of z .* or its step is not 1"),
+        (
+            (slice(0, 14), slice(0, 16), slice(0, 11)),
+            r"slice\(0, 14, None\).*is not within the sizes \(13, 16, 11\).*Fix: give slice",
+        ),
+        ((slice(0, 13), slice(-2, 16), slice(0, 11)), r"slice\(-2, 16, None\).*is not within"),
+        ((slice(0, 13), slice(0, 16), slice(0, 11, 2)), r"slice\(0, 11, 2\).* or a step is not 1"),
     ],
 )
 def test_a_region_beyond_the_sample_is_refused(region, text):
@@ -313,16 +315,6 @@ def test_a_region_beyond_the_sample_is_refused(region, text):
         ALL.source_bounds(region, SIZES, SEED, number(0))
     with pytest.raises(DataError, match=text):
         ALL.in_region(image, labels, SEED, number(0), region=region, source=tf.zeros([3, 2], tf.int64), sizes=SIZES)
-
-
-def test_an_image_with_an_unknown_number_of_channels_is_refused():
-    @tf.function(input_signature=[tf.TensorSpec([None] * 4), tf.TensorSpec([None] * 3, tf.uint8)], autograph=False)
-    def traced(image, labels):
-        where = {"region": whole_region(SIZES), "source": tf.zeros([3, 2], tf.int64), "sizes": SIZES}
-        return ALL.in_region(image, labels, SEED, number(0), **where)
-
-    with pytest.raises(DataError, match=r"shape \(None, None, None, None\) does not have a static number of channels"):
-        traced.get_concrete_function()
 
 
 @pytest.mark.mostly_slow(fast=0.4)

@@ -118,16 +118,10 @@ def test_channels_of_different_grids_or_affines_are_refused(tmp_path, store):
     first = store(tmp_path / "a_0000.nii", values(0))
     for codes in ("RAS", "LPS"):
         other = store(tmp_path / "a_0001.nii", values(1)[:, :, 1:], codes)
-        with pytest.raises(
-            DataError,
-            match=rf"{other}: this channel has shape \(7, 6, 4\) \(x, y, z\), but {first} of the same case has shape "
-            r"\(7, 6, 5\)\. Fix: resample",
-        ):
+        with pytest.raises(DataError, match=rf"{other}: this channel has shape \(7, 6, 4\) .*{first} .*\(7, 6, 5\)"):
             read_image([first, other], BRAIN)
     other = store(tmp_path / "a_0001.nii", values(1), spacing=(1.5, 2.0, 3.5))
-    with pytest.raises(
-        DataError, match=rf"{other}: this channel has the affine .*3\.5.*, but {first} .* has the affine .*3\.0"
-    ):
+    with pytest.raises(DataError, match=rf"{other}: this channel has .*3\.5.*, but {first} .*3\.0.*Fix: resample"):
         read_image([first, other], BRAIN)
     nearly = store(tmp_path / "a_0001.nii", values(1), spacing=(1.5, 2.0, 3.01))  # 0.04 mm at the far end
     read_image([first, nearly], BRAIN)
@@ -136,17 +130,19 @@ def test_channels_of_different_grids_or_affines_are_refused(tmp_path, store):
 def test_other_numbers_of_channels_are_refused(tmp_path, store):
     path = stacked(tmp_path / "a.nii", values(0), values(1), values(2))
     with pytest.raises(
-        DataError, match=r"a\.nii: has 3 channel\(s\) \(shape \(7, 6, 5, 3\)\), but dataset.json names 2: FLAIR, T1w"
+        DataError, match=r"a\.nii: has 3 channel\(s\) of shape \(7, 6, 5\), but 2 are needed: FLAIR, T1w"
     ):
         read_image([path], BRAIN)
     single = store(tmp_path / "a_0000.nii", values(0))
-    with pytest.raises(DataError, match=r"a_0000\.nii: has 1 channel\(s\) .*, but dataset.json names 2: FLAIR, T1w"):
+    with pytest.raises(DataError, match=r"a_0000\.nii: has 1 channel\(s\) .*, but 2 are needed: FLAIR, T1w"):
         read_image([single], BRAIN)
-    with pytest.raises(DataError, match=r"a\.nii: has 3 channel\(s\) .*, but dataset.json names 1: T1w"):
+    with pytest.raises(DataError, match=r"a\.nii: has 3 channel\(s\) .*, but 1 are needed: T1w"):
         read_image([single, path], BRAIN)
     with pytest.raises(DataError, match=r"a_0000\.nii: this image has 3 files, but dataset\.json names 2 channels"):
         read_image([single] * 3, BRAIN)
-    with pytest.raises(DataError, match=r"a\.nii: shape \(7, 6, 5, 3\) is not a single 3-D volume"):
+    with pytest.raises(
+        DataError, match=r"a\.nii: has 3 channel\(s\) of shape \(7, 6, 5\), but 1 are needed: a single volume"
+    ):
         read_volume(path)  # LiTS has one channel
 
 
@@ -244,9 +240,9 @@ def test_vectors_of_itk_are_channels(tmp_path, name):
     written = SimpleITK.ReadImage(str(tmp_path / f"out-{name}"))
     assert (written.GetNumberOfComponentsPerPixel(), written.GetSize()) == (1, SHAPE)
     assert (written.GetOrigin(), written.GetDirection()) == (vectors.GetOrigin(), vectors.GetDirection())
-    with pytest.raises(DataError, match=r"has 2 channel\(s\) .*, but dataset.json names 3: a, b, c"):
+    with pytest.raises(DataError, match=r"has 2 channel\(s\) .*, but 3 are needed: a, b, c"):
         read_image([tmp_path / name], dataclasses.replace(BRAIN, channels=("a", "b", "c"), intensities=()))
-    with pytest.raises(DataError, match=r"shape \(7, 6, 5, 1, 2\) is not a single 3-D volume"):
+    with pytest.raises(DataError, match=r"has 2 channel\(s\) of shape \(7, 6, 5\), but 1 are needed"):
         read_volume(tmp_path / name)
     nibabel.save(nibabel.Nifti1Image(np.zeros((*SHAPE, 2, 2), np.float32), np.diag([1.5, 2, 3, 1])), tmp_path / "b.nii")
     with pytest.raises(DataError, match="is neither a 3-D volume nor a stack of channels"):

@@ -1,6 +1,7 @@
 """Series of DICOM files: geometry and values equal those of ITK, and unusable series are refused by name."""
 
 import builtins
+import sys
 
 import numpy as np
 import pydicom
@@ -62,11 +63,11 @@ SERIES = {
 def test_geometry_and_values_equal_those_of_itk(tmp_path, name):
     orientation, dtype, values = SERIES[name]
     folder = write_series(tmp_path / "series", stored_numbers(dtype=dtype), orientation, **values)
-    series = open_series(folder)
+    (series,), geometry = open_series(folder)
     expected, affine = itk_volume(folder)
-    np.testing.assert_allclose(series.geometry.affine, affine, atol=1e-4)
-    assert series.shape == series.geometry.stored_shape == SHAPE
-    np.testing.assert_allclose(series.geometry.stored_spacing, (PIXEL_MM[1], PIXEL_MM[0], STEP_MM), atol=1e-6)
+    np.testing.assert_allclose(geometry.affine, affine, atol=1e-4)
+    assert series.shape == geometry.stored_shape == SHAPE
+    np.testing.assert_allclose(geometry.stored_spacing, (PIXEL_MM[1], PIXEL_MM[0], STEP_MM), atol=1e-6)
     np.testing.assert_array_equal(series.scaled(series.open().read(slice(0, 5))), expected)
     volume = read_volume(folder)
     np.testing.assert_array_equal(volume.geometry.to_stored(volume.hu), np.rint(expected))
@@ -79,8 +80,8 @@ def test_compressed_pixels_equal_those_of_itk(tmp_path, syntax):
         compress(file, syntax)
         assert pydicom.dcmread(file).file_meta.TransferSyntaxUID.is_compressed
     expected, affine = itk_volume(folder)
-    series = open_series(folder)
-    np.testing.assert_allclose(series.geometry.affine, affine, atol=1e-4)
+    (series,), geometry = open_series(folder)
+    np.testing.assert_allclose(geometry.affine, affine, atol=1e-4)
     np.testing.assert_array_equal(series.scaled(series.open().read(slice(0, 3))), expected)
 
 
@@ -96,7 +97,7 @@ def test_other_encodings_equal_those_of_itk(tmp_path, syntax):
         copy.file_meta.TransferSyntaxUID = syntax
         pydicom.dcmwrite(file, copy, enforce_file_format=True)
     expected, _ = itk_volume(folder)
-    series = open_series(folder)
+    (series,), _ = open_series(folder)
     np.testing.assert_array_equal(series.scaled(series.open().read(slice(0, 5))), expected)
 
 
@@ -106,15 +107,15 @@ def test_each_plane_has_its_own_scale(tmp_path):
     slopes = [0.25, 0.5, 1.0, 2.0, 3.5]
     for plane, slope in enumerate(slopes):
         _edit(plane_file(folder, plane), RescaleSlope=slope)
-    series = open_series(folder)
+    (series,), _ = open_series(folder)
     assert series.dtype == np.float64
     np.testing.assert_array_equal(series.open().read(slice(1, 4)), numbers[..., 1:4] * np.array(slopes[1:4]))
 
 
 def test_one_plane_has_its_thickness(tmp_path):
     numbers = stored_numbers()[..., :1]
-    series = open_series(write_series(tmp_path / "series", numbers))
-    assert series.geometry.stored_spacing == (PIXEL_MM[1], PIXEL_MM[0], STEP_MM)
+    (series,), geometry = open_series(write_series(tmp_path / "series", numbers))
+    assert geometry.stored_spacing == (PIXEL_MM[1], PIXEL_MM[0], STEP_MM)
     np.testing.assert_array_equal(series.open().read(slice(0, 1)), numbers)
 
 
@@ -123,7 +124,7 @@ def test_positions_are_rounded(tmp_path):
     folder = tmp_path / "series"
     for plane in range(9):
         write_plane(folder / f"{plane}.dcm", stored_numbers()[..., 0].T, (0, 0, round(plane * 0.625 + 1e-9, 2)))
-    assert open_series(folder).geometry.spacing[2] == pytest.approx(0.625, abs=1e-6)
+    assert open_series(folder)[1].spacing[2] == pytest.approx(0.625, abs=1e-6)
 
 
 def test_other_files_are_skipped(tmp_path):
@@ -132,7 +133,7 @@ def test_other_files_are_skipped(tmp_path):
     (folder / "README").write_text("notes")
     (folder / "segmentation.nii").write_bytes(bytes(128) + b"DICM")
     (folder / "subfolder").mkdir()
-    assert open_series(folder).shape == SHAPE
+    assert open_series(folder)[1].stored_shape == SHAPE
     assert holds_dicom(folder)
     assert not holds_dicom(tmp_path)
     assert not holds_dicom(plane_file(folder, 0))
@@ -202,36 +203,36 @@ REFUSED = {
     "no DICOM file": (_delete(*range(5)), "holds no DICOM file .*Fix: give the folder with the files of one series"),
     "gantry tilt": (
         _tilt,
-        r"gantry was tilted by 15.0 degrees; GantryDetectorTilt is 15 degrees: from IM0003.dcm to IM0031.dcm, "
-        r"the planes shift sideways by 2.7 mm",
+        r"gantry was tilted by 15.0 degrees \(GantryDetectorTilt is 15\): the planes shift sideways by 2.7 mm",
     ),
     "one plane shifted": (_move(3, 5, 0, 0), r"IM0024.dcm is shifted sideways by 5.0 mm from IM0017.dcm"),
     "missing plane": (
         _delete(2),
         r"1 plane\(s\) are missing: the planes are 2.5 mm apart, but IM0010.dcm and IM0024.dcm 5 mm",
     ),
-    "same place twice": (_move(3, 0, 0, -STEP_MM), r"IM0017.dcm and IM0024.dcm lie in the same place, 35 mm along"),
+    "same place twice": (
+        _move(3, 0, 0, -STEP_MM),
+        "IM0017.dcm and IM0024.dcm lie in the same place, as do 0 other pairs of files",
+    ),
     "uneven distances": (
         _move(2, 0, 0, 0.8),
-        r"vary from 1.7 mm \(IM0017.dcm, IM0024.dcm\) to 3.3 mm \(IM0010.dcm, IM0017.dcm\)",
+        r"vary from 1.7 mm \(IM0017.dcm and IM0024.dcm\) to 3.3 mm \(IM0010.dcm and IM0017.dcm\)",
     ),
     "two series": (
         _edit_plane(1, SeriesInstanceUID="1.2.9", SeriesDescription="head"),
-        r"files of 2 DICOM series, not of one \(CT abdomen: 4 file\(s\), such as IM0003.dcm; "
-        r"CT head: 1 file\(s\), such as IM0010.dcm\)",
+        r"files of 2 DICOM series, not of one \(CT abdomen, such as IM0003.dcm; CT head, such as IM0010.dcm\)",
     ),
     "two sizes": (
         _smaller,
-        r"differ in their size: 7 x 4 pixels in IM0017.dcm, but 7 x 6 pixels in IM0003.dcm, IM0010.dcm, IM0024.dcm "
-        r"and 1 other file\(s\)",
+        r"differ in their size: 7 x 4 in IM0017.dcm and 0 other file\(s\), but 7 x 6 in the median",
     ),
     "two orientations": (
         _edit_plane(4, ImageOrientationPatient=[0, 1, 0, 0, 0, -1]),
-        r"differ in their orientation: \[0, 1, 0, 0, 0, -1\] in IM0031.dcm",
+        "differ in their orientation: 0 x 1 x 0 x 0 x 0 x -1 in IM0031.dcm",
     ),
     "two pixel sizes": (
         _edit_plane(0, PixelSpacing=[0.7, 0.5]),
-        "differ in their pixel size: 0.5 x 0.7 mm in IM0003.dcm, but 0.5 x 0.75 mm",
+        r"differ in their pixel size: 0.5 x 0.7 in IM0003.dcm and 0 other file\(s\), but 0.5 x 0.75",
     ),
     "several frames": (_edit_plane(0, NumberOfFrames=3), r"IM0003.dcm: this DICOM file has 3 frames"),
     "no pixels": (
@@ -266,19 +267,19 @@ REFUSED = {
     ),
     "empty file": (
         lambda folder: plane_file(folder, 4).write_bytes(b""),
-        "IM0031.dcm: cannot be read as DICOM: the signature at the start of the file is missing",
+        "IM0031.dcm: cannot be read as DICOM: .*Fix: fetch the file again, remove it",
     ),
     "no signature": (
         lambda folder: plane_file(folder, 4).write_bytes(plane_file(folder, 4).read_bytes()[132:]),
-        "IM0031.dcm: cannot be read as DICOM: the signature at the start of the file is missing",
+        "IM0031.dcm: cannot be read as DICOM: .*Fix: fetch the file again, remove it",
     ),
     "no sign": (
         _edit_plane(0, PixelRepresentation=None),
-        "IM0003.dcm: BitsAllocated is 16 and PixelRepresentation is None, so the type of its numbers is not known",
+        "IM0003.dcm: BitsAllocated is 16 and PixelRepresentation is None, which is not a supported type",
     ),
     "slope of 0": (
         _edit_plane(0, RescaleSlope=0),
-        "IM0003.dcm: RescaleSlope 0 and RescaleIntercept -1024 do not give the values of the stored numbers",
+        "IM0003.dcm: RescaleSlope 0 and RescaleIntercept -1024 do not give the values of its numbers",
     ),
 }
 
@@ -294,7 +295,7 @@ def test_unusable_series_are_refused_by_name(tmp_path, name):
 
 def test_a_plane_without_thickness_needs_others(tmp_path):
     folder = write_series(tmp_path / "series", stored_numbers()[..., :1], SliceThickness=None)
-    with pytest.raises(DataError, match=r"is the only plane of .* and has no SliceThickness"):
+    with pytest.raises(DataError, match=r"is its only plane and has no SliceThickness"):
         open_series(folder)
 
 
@@ -326,8 +327,8 @@ def test_missing_pydicom_is_named(tmp_path, monkeypatch):
 
 def test_an_old_pydicom_is_named(tmp_path, monkeypatch):
     folder = write_series(tmp_path / "series", stored_numbers())
-    monkeypatch.setattr(pydicom, "__version__", "2.4.4")
-    with pytest.raises(DataError, match=r"need pydicom 3 or later, but version 2\.4\.4 is installed"):
+    monkeypatch.setitem(sys.modules, "pydicom.pixels", None)  # as in version 2
+    with pytest.raises(DataError, match=r"need the package pydicom 3, which is not installed\. Fix: run"):
         open_series(folder)
 
 
@@ -335,5 +336,5 @@ def test_truncated_pixels_are_refused(tmp_path):
     folder = write_series(tmp_path / "series", stored_numbers())
     path = plane_file(folder, 2)
     path.write_bytes(path.read_bytes()[:-40])
-    with pytest.raises(DataError, match=r"IM0017.dcm: its pixels cannot be read .*The file is truncated or damaged"):
+    with pytest.raises(DataError, match=r"IM0017.dcm: cannot be read as DICOM: it is damaged"):
         read_volume(folder)

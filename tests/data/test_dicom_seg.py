@@ -10,8 +10,8 @@ import pytest
 from scipy.spatial.transform import Rotation
 
 from mtf_imaging.data.description.description import Description
+from mtf_imaging.data.formats.all_formats import write_label_slabs
 from mtf_imaging.data.formats.dicom.label_codes import codes_of_labels, read_label_codes
-from mtf_imaging.data.formats.write_labels import write_label_slabs
 from mtf_imaging.data.reading.images import read_geometry, read_mask, read_volume
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import ConfigError, DataError
@@ -182,22 +182,22 @@ def test_codes_of_other_labels_come_from_a_file(tmp_path):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("{", r"is not JSON"),
-        ("[]", r"is not an object of labels"),
-        ('{"kidney": {}}', r"names the label\(s\) kidney, but the labels are spleen"),
-        ('{"spleen": {}}', r"the label 'spleen' has no keys, but needs category and type"),
-        ('{"spleen": []}', r"the label 'spleen' has no keys"),
-        (json.dumps({"spleen": {**SPLEEN, "color": 1}}), r"has category, type, color, but needs"),
-        (json.dumps({"spleen": {**SPLEEN, "type": "Spleen"}}), r"type is 'Spleen', not a code\. Fix: list its scheme"),
-        (json.dumps({"spleen": {**SPLEEN, "type": ["SCT", "7", " "]}}), r"type is .*, not a code"),
-        (json.dumps({"spleen": {**SPLEEN, "type": ["S" * 17, "7", "a"]}}), r"the scheme is .*Fix: use at most 16"),
-        (json.dumps({"spleen": {**SPLEEN, "type": ["S", "7", "a\\b"]}}), r"the meaning is .*no backslash"),
+        ("{", "is not JSON"),
+        ("[]", "has no object of labels, but the labels are spleen"),
+        ('{"kidney": {}}', "has kidney, but the labels are spleen"),
+        ('{"spleen": {}}', "the label 'spleen' is {}, but needs category and type"),
+        ('{"spleen": []}', "the label 'spleen' is"),
+        (json.dumps({"spleen": {**SPLEEN, "color": 1}}), "the label 'spleen' is"),
+        (json.dumps({"spleen": {**SPLEEN, "type": "Spleen"}}), "each a scheme, a value and a meaning"),
+        (json.dumps({"spleen": {**SPLEEN, "type": ["SCT", "7", " "]}}), "each a scheme, a value and a meaning"),
+        (json.dumps({"spleen": {**SPLEEN, "type": ["S" * 17, "7", "a"]}}), "at most 16, 16, 64 characters"),
+        (json.dumps({"spleen": {**SPLEEN, "type": ["S", "7", "a\\b"]}}), "without a backslash"),
     ],
 )
 def test_a_wrong_file_of_codes_is_refused(tmp_path, text, expected):
     path = tmp_path / "codes.json"
     path.write_text(text)
-    with pytest.raises(DataError, match=rf"codes\.json: .*{expected}|codes\.json: {expected}") as error:
+    with pytest.raises(DataError, match=rf"codes\.json: .*{expected}") as error:
         read_label_codes(path, ["spleen"])
     assert error.value.settings == ("label_codes",)
     assert "Fix: " in str(error.value)

@@ -9,7 +9,7 @@ import nibabel
 import numpy as np
 import pytest
 
-from mtf_imaging.data.formats.nifti import gzip_stream, stored_values
+from mtf_imaging.data.formats.nifti import gzip_stream, reading
 from mtf_imaging.data.formats.nifti.gzip_stream import open_gzip
 from mtf_imaging.data.reading.images import read_volume
 from mtf_imaging.errors import DataError
@@ -102,7 +102,7 @@ def test_a_volume_with_bytes_after_its_stream_is_read(tmp_path, store, arrays, c
 
 
 def test_far_more_data_than_voxels_is_not_decompressed(tmp_path, arrays, monkeypatch, caplog):
-    monkeypatch.setattr(stored_values, "_SURPLUS_BYTES", 1 << 22)
+    monkeypatch.setattr(reading, "_SURPLUS_BYTES", 1 << 22)
     hu = arrays()[0]
     data = nibabel.Nifti1Image(hu, np.diag([1.5, 2, 3, 1])).to_bytes()
     for name, surplus in (("a.nii.gz", 1 << 21), ("b.nii.gz", 1 << 25)):

@@ -15,7 +15,7 @@ from numcodecs import blosc, lz4, zstd
 
 from mtf_imaging.cli.main import main
 from mtf_imaging.data.formats.ome_zarr.codecs import COMPRESSORS, decompress_blosc
-from mtf_imaging.data.formats.ome_zarr.write import write_zarr_labels
+from mtf_imaging.data.formats.ome_zarr.writing import write_zarr_labels
 from mtf_imaging.data.images import voxel_values
 from mtf_imaging.data.images.spacing_table import SpacingTable
 from mtf_imaging.data.reading.images import read_segmentation, read_volume
@@ -62,18 +62,18 @@ CODECS_V2 = {
     "compressor": ({"compressor": {"id": "pickle"}}, "have the codec 'pickle', but only blosc, zstd, gzip, zlib"),
     "filter": (
         {"filters": [{"id": "pickle", "protocol": 5}]},
-        r"have the filters \['pickle'\], but chunks with filters",
+        r"have the filters \['pickle'\], but filters",
     ),
     "objects": ({"dtype": "|O", "filters": [{"id": "pickle"}]}, r"the filters \['pickle'\]"),
-    "type": ({"dtype": "|O"}, "voxels are of type object, not plain numbers"),
+    "type": ({"dtype": "|O"}, "voxels are of type .*, not plain numbers"),
     **{
         name: ({"filters": [{"id": name}]}, rf"the filters \['{name}'\]")
         for name in ("json2", "msgpack2", "vlen-utf8", "vlen-bytes", "categorize")
     },
     "no name": ({"compressor": {"level": 3}}, "have the codec None, but only"),
     "structure": ({"dtype": [["r", "|u1"], ["g", "|u1"]]}, "voxels are of type .*, not plain numbers"),
-    "dates": ({"dtype": "<M8[ns]"}, "voxels are of type datetime64.*, not plain numbers"),
-    "text": ({"dtype": "<U4"}, "voxels are of type <U4, not plain numbers"),
+    "dates": ({"dtype": "<M8[ns]"}, "voxels are of type .*, not plain numbers"),
+    "text": ({"dtype": "<U4"}, "voxels are of type .*, not plain numbers"),
     "list of numbers": ({"dtype": "(2,3)<i2"}, "voxels are of type .*, not plain numbers"),
 }
 
@@ -116,9 +116,9 @@ CODECS_V3 = {
         ],
         "the index of its shards has the codecs",
     ),
-    "two compressors": ([BYTES, {"name": "gzip"}, {"name": "zstd"}], "at most one may compress"),
-    "no bytes": ([{"name": "zstd"}], "but the first is not bytes"),
-    "no codecs": ([], r"its 'codecs' are \[\], not a list of codecs"),
+    "two compressors": ([BYTES, {"name": "gzip"}, {"name": "zstd"}], "at most one codec may compress"),
+    "no bytes": ([{"name": "zstd"}], r"its codecs are \['zstd'\], but bytes"),
+    "no codecs": ([], r"its codecs are \[\], but bytes"),
     "order": ([{"name": "transpose", "configuration": {"order": [0, 0, 1]}}, BYTES], r"the order \(0, 0, 1\)"),
 }
 
@@ -193,7 +193,7 @@ def test_a_file_of_a_terabyte_is_not_read(old_image, codec):
 
 # name: (changes of .zarray, text of the error)
 SIZES = {
-    "2^51 chunks": ({"shape": [1 << 17] * 3, "chunks": [1, 1, 1]}, r"declares the shape \(131072, .*more than 2\^40"),
+    "2^51 chunks": ({"shape": [1 << 17] * 3, "chunks": [1, 1, 1]}, r"declares the shape \(131072, .*at most 2\^40"),
     "2^36 chunks": (
         {"shape": [1 << 12] * 3, "chunks": [1, 1, 1]},
         r"68719476728 of 68719476736 chunk\(s\) are missing",
@@ -203,26 +203,26 @@ SIZES = {
         r"262136 of 262144 chunk\(s\) are missing: 0.0.2, 0.0.3, 0.0.4",
     ),
     "2^1000 voxels": ({"shape": [10**100] * 3}, "declares the shape"),
-    "chunk 0": ({"chunks": [4, 0, 4]}, r"has chunks of the shape \(4, 0, 4\), but the array has the shape \(5, 6, 7\)"),
-    "negative chunk": ({"chunks": [4, -4, 4]}, r"has chunks of the shape \(4, -4, 4\)"),
+    "chunk 0": ({"chunks": [4, 0, 4]}, r"declares the shape \(5, 6, 7\) and chunks of the shape \(4, 0, 4\), but"),
+    "negative chunk": ({"chunks": [4, -4, 4]}, r"chunks of the shape \(4, -4, 4\), but sizes are at least 1"),
     "huge chunk": (
         {"chunks": [1 << 12] * 3},
         r"chunks of the shape \(4096, .* 137438953472 bytes each, but the array has 420",
     ),
     "padded chunk": ({"chunks": [1024, 1024, 512]}, "1073741824 bytes each, but the array has 420 bytes"),
-    "fraction": ({"chunks": [4, 4, 4.0]}, r"its 'chunks' is \[4, 4, 4.0\], not a list of integers"),
-    "other rank": ({"chunks": [4, 4]}, r"has chunks of the shape \(4, 4\), but the array has the shape"),
-    "shape 0": ({"shape": [5, 0, 7]}, r"has the shape \(5, 0, 7\), so it has no voxels"),
-    "negative shape": ({"shape": [5, -6, 7]}, r"has the shape \(5, -6, 7\), so it has no voxels"),
+    "fraction": ({"chunks": [4, 4, 4.0]}, "cannot be read as the metadata of a Zarr array: .*Fix"),
+    "other rank": ({"chunks": [4, 4]}, r"chunks of the shape \(4, 4\), but sizes are at least 1, one for each axis"),
+    "shape 0": ({"shape": [5, 0, 7]}, r"declares the shape \(5, 0, 7\) .*at least 1"),
+    "negative shape": ({"shape": [5, -6, 7]}, r"declares the shape \(5, -6, 7\) .*at least 1"),
     "shape of another rank": (
         {"shape": [5, 6], "chunks": [4, 4]},
-        r"has 2 axes \(shape \(5, 6\)\), but its metadata names 3",
+        r"has the shape \(5, 6\), but its axes are z, y, x",
     ),
-    "no shape": ({"shape": None}, "its 'shape' is None, not a list of integers"),
-    "complex": ({"dtype": "<c8"}, "voxels are of type complex64, not plain numbers"),
+    "no shape": ({"shape": None}, "cannot be read as the metadata of a Zarr array: .*Fix"),
+    "complex": ({"dtype": "<c8"}, "voxels are of type .*, not plain numbers"),
     "NaN": ({"fill_value": "NaN"}, "its fill_value is 'NaN', but the voxels are int16"),
-    "order": ({"order": "Z"}, "its order is 'Z'"),
-    "format": ({"zarr_format": 1}, "its zarr_format is 1, not 2"),
+    "order": ({"order": "Z"}, "'order': 'Z'.*of which one is not supported"),
+    "format": ({"zarr_format": 1}, "'zarr_format': 1.*of which one is not supported"),
 }
 
 
@@ -360,7 +360,10 @@ def test_the_image_itself_may_be_a_link(tmp_path, image, hu):
 
 def test_archives_are_refused(tmp_path):
     (tmp_path / "a.ome.zarr").write_bytes(b"PK\3\4")
-    with pytest.raises(DataError, match=r"a.ome.zarr: is a file, but an OME-Zarr image is a folder. Fix: unpack it"):
+    with pytest.raises(
+        DataError,
+        match=r"a.ome.zarr: is not a folder, as an OME-Zarr image is. Fix: check the path, or unpack the image",
+    ):
         read_volume(tmp_path / "a.ome.zarr")
 
 
@@ -410,9 +413,7 @@ def test_a_negative_scale_with_directions_mirrors_the_axis(tmp_path, hu):
 
 def test_a_negative_scale_without_directions_is_refused(tmp_path, hu):
     path = write_image(tmp_path / "a.ome.zarr", hu, scale=(1.5, 2.0, -3.0), directions=None)
-    with pytest.raises(
-        DataError, match=r"its scale is \[-3.0, 2.0, 1.5\], negative along z, so these axes are mirrored"
-    ):
+    with pytest.raises(DataError, match=r"its scale \[-3.0, 2.0, 1.5\] mirrors axes, but its metadata does not state"):
         read_volume(path)
 
 

@@ -8,8 +8,7 @@ import pytest
 import SimpleITK
 
 from mtf_imaging.data.cases.cases import find_cases
-from mtf_imaging.data.formats.open_stored import open_stored
-from mtf_imaging.data.formats.write_labels import write_label_slabs
+from mtf_imaging.data.formats.all_formats import open_stored, write_label_slabs
 from mtf_imaging.data.listing.image_files import files_of_image
 from mtf_imaging.data.reading.images import read_geometry, read_mask, read_volume
 from mtf_imaging.data.sampling.grid import whole_region
@@ -142,7 +141,9 @@ def test_the_slabs_do_not_matter(tmp_path, ending):
 
 def test_vectors_and_layers_are_refused(tmp_path):
     layers = SimpleITK.Compose(itk_image(labels_of()), itk_image(labels_of()))
-    with pytest.raises(DataError, match=r"a\.seg\.nrrd: this segmentation has 2 layers.*Fix: export it as a label map"):
+    with pytest.raises(
+        DataError, match=r"a\.seg\.nrrd: .* and 2 number\(s\) per voxel.* export a segmentation with lay"
+    ):
         open_stored(write(tmp_path / "a.seg.nrrd", layers))
     with pytest.raises(DataError, match=r"a\.mha: has 3 axes \(9 x 8 x 7\) and 2 number\(s\) per voxel.*Fix: store"):
         open_stored(write(tmp_path / "a.mha", layers))
@@ -162,10 +163,10 @@ def test_damaged_files_are_refused(tmp_path, ending):
     with pytest.raises(DataError, match=r"a\.\w+: its header declares 9 x 8 x 7 voxels of int16 \(1008 bytes\), but"):
         open_stored(path)
     path.write_bytes(b"NRRD0004\ntype: short\n" if ending in (".nrrd", ".nhdr") else b"NDims = 3\n")
-    with pytest.raises(DataError, match=r"cannot be read as NRRD or MetaImage: its header lacks \w+.*Fix: fetch"):
+    with pytest.raises(DataError, match=r"cannot be read as NRRD or MetaImage: .*its header lacks \w+.*Fix: fetch"):
         open_stored(path)
     path.write_bytes(b"\x89PNG\r\n\x1a\n" * 30)
-    with pytest.raises(DataError, match=r"cannot be read as NRRD or MetaImage: its header lacks"):
+    with pytest.raises(DataError, match=r"cannot be read as NRRD or MetaImage: .*its header lacks"):
         open_stored(path)
 
 
@@ -190,9 +191,9 @@ def test_voxels_in_other_folders_are_refused(tmp_path):
     with pytest.raises(DataError, match=r"its voxels are in several files .*Fix: store them in one file"):
         open_stored(path)
     path.write_text(text.replace("a.raw", "b.raw"))
-    with pytest.raises(DataError, match=r"its voxels are in b\.raw, which does not exist\. Fix: add this file"):
+    with pytest.raises(DataError, match=r"a\.mhd: .*b\.raw"):
         open_stored(path)
-    with pytest.raises(DataError, match=r"c\.nrrd: this file does not exist"):
+    with pytest.raises(DataError, match=r"c\.nrrd: No such file or directory\. Fix"):
         open_stored(tmp_path / "c.nrrd")
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mtf_imaging.data.description.description import Description
-from mtf_imaging.data.formats.nifti.stored_values import StoredPlanes
+from mtf_imaging.data.formats.nifti.reading import NiftiPlanes
 from mtf_imaging.data.images import sources, stored
 from mtf_imaging.data.images.channels import channel_slabs, resample_channels_region
 from mtf_imaging.data.images.image_statistics import image_statistics
@@ -44,8 +44,8 @@ def small_slabs(monkeypatch):
 @pytest.fixture
 def planes_read(monkeypatch):
     """The ranges of planes that are read from files."""
-    planes, read = [], StoredPlanes.read
-    monkeypatch.setattr(StoredPlanes, "read", lambda self, at: planes.append((at.start, at.stop)) or read(self, at))
+    planes, read = [], NiftiPlanes.read
+    monkeypatch.setattr(NiftiPlanes, "read", lambda self, at: planes.append((at.start, at.stop)) or read(self, at))
     return planes
 
 

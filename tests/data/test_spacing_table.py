@@ -11,6 +11,7 @@ from mtf_imaging.data.images.spacing_table import read_spacing_table
 from mtf_imaging.data.reading.images import read_geometry, read_labels, read_segmentation, read_volume
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError
+from mtf_imaging.evaluation.pairs.rules import Scoring
 from mtf_imaging.evaluation.pairs.score import score_folders
 from tests.kinds.volumes import evaluate, predict_cases
 from tests.records import make_record
@@ -146,7 +147,7 @@ def test_predict_evaluate_and_score_use_the_table(tmp_path, table):
     (score,) = evaluate(cases, tmp_path / "scores", sampling, network, progress=False, spacing_table=known)
     assert score.distances["lesion"].mssd == pytest.approx(1.6)
     found = tmp_path / "scores/predictions"
-    (again,) = score_folders(cases, found, tmp_path / "again", workers=1, progress=False, known=known)
+    (again,) = score_folders(cases, found, tmp_path / "again", workers=1, progress=False, scoring=Scoring(known=known))
     assert again == score
     box = Sampling((6, 8, 8), (0.5, 0.7, 0.8))  # voxels of half the height in the table
     (written,) = predict_cases(

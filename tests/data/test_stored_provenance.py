@@ -9,7 +9,7 @@ import pytest
 import SimpleITK
 
 import mtf_imaging as mi
-from mtf_imaging.data.formats.stored_provenance import read_stored_provenance
+from mtf_imaging.data.formats.all_formats import read_stored_provenance
 from mtf_imaging.data.reading.images import read_mask, read_volume
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.files.provenance.package import Package

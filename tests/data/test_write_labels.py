@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from nibabel import orientations
 
-from mtf_imaging.data.formats.write_labels import write_label_slabs
+from mtf_imaging.data.formats.all_formats import write_label_slabs
 from mtf_imaging.data.reading.images import read_geometry
 from mtf_imaging.data.sampling.grid import whole_region
 from mtf_imaging.errors import DataError

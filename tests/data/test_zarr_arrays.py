@@ -9,9 +9,10 @@ import zarr
 from numcodecs import BZ2, LZ4, Blosc, GZip, Zlib, Zstd
 from zarr.codecs import BloscCodec, BytesCodec, Crc32cCodec, GzipCodec, ShardingCodec, TransposeCodec, ZstdCodec
 
-from mtf_imaging.data.formats.ome_zarr.groups import read_layout
+from mtf_imaging.data.formats.ome_zarr.array_layout import parse_layout
 from mtf_imaging.data.formats.ome_zarr.stored_array import StoredArray
 from mtf_imaging.errors import DataError
+from mtf_imaging.files.reading import Fault
 
 SHAPE, CHUNK = (7, 6, 5), (4, 3, 5)
 REGIONS = [
@@ -27,9 +28,14 @@ def numbers(dtype="<i2"):
     return (values > 0 if dtype == "|b1" else np.abs(values) if "u" in dtype else values).astype(dtype)
 
 
+def stored_array(folder):
+    (file,) = (folder / name for name in ("zarr.json", ".zarray") if (folder / name).exists())
+    return StoredArray(folder, parse_layout(json.loads(file.read_text())))
+
+
 def check_equals(folder, expected):
     """Checks that each region has the expected values."""
-    array = StoredArray(folder, read_layout(folder))
+    array = stored_array(folder)
     for region in REGIONS:
         found = array.read(region)
         np.testing.assert_array_equal(found, expected[region])
@@ -117,7 +123,7 @@ def test_names_of_chunks(tmp_path, name, separator):
     expected = np.full_like(numbers(), -7)
     expected[:4] = numbers()[:4]
     check_equals(tmp_path / "a", expected)
-    stored = StoredArray(tmp_path / "a", read_layout(tmp_path / "a"))
+    stored = stored_array(tmp_path / "a")
     assert (stored.num_files, stored.num_missing) == (4, 2)
     prefix = "c" + separator if name == "default" else ""
     assert stored.missing_keys(5) == [f"{prefix}1{separator}{n}{separator}0" for n in (0, 1)]
@@ -186,8 +192,8 @@ def test_fill_values(tmp_path, version, dtype, stated, value):
 def test_other_fill_values_are_refused(tmp_path, dtype, stated):
     folder = create(tmp_path / "a", dtype=dtype)
     edit(folder, 3, fill_value=stated)
-    with pytest.raises(DataError, match=rf"a/zarr.json: its fill_value is .*, but the voxels are {dtype}"):
-        read_layout(folder)
+    with pytest.raises(Fault, match=rf"its fill_value is .*, but the voxels are {dtype}"):
+        stored_array(folder)
 
 
 def test_zstd_frames_without_a_size(tmp_path):
@@ -200,11 +206,11 @@ def test_zstd_frames_without_a_size(tmp_path):
     file.parent.mkdir(parents=True)
     whole = tuple(map(slice, (0, 0, 0), (2, 2, 2)))
     file.write_bytes(frame)
-    np.testing.assert_array_equal(StoredArray(folder, read_layout(folder)).read(whole), values)
+    np.testing.assert_array_equal(stored_array(folder).read(whole), values)
     for wrong in (frame[:-1], frame[:6] + (15 << 3 | 1).to_bytes(3, "little") + values.tobytes()[:15]):
         file.write_bytes(wrong)
         with pytest.raises(DataError, match=r"a/c/0/0/0: this chunk is damaged or truncated \(.*\)\. Fix: fetch"):
-            StoredArray(folder, read_layout(folder)).read(whole)
+            stored_array(folder).read(whole)
 
 
 def test_gzip_chunks_of_several_members(tmp_path):
@@ -213,7 +219,7 @@ def test_gzip_chunks_of_several_members(tmp_path):
     file = folder / "c/0/0/0"
     file.parent.mkdir(parents=True)
     file.write_bytes(b"".join(GZip().encode(part) for part in (values[:2], values[2:])))
-    found = StoredArray(folder, read_layout(folder)).read((slice(0, 1), slice(0, 1), slice(0, 6)))
+    found = stored_array(folder).read((slice(0, 1), slice(0, 1), slice(0, 6)))
     np.testing.assert_array_equal(found[0, 0], values)
 
 

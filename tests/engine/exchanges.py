@@ -5,7 +5,7 @@ import collections
 from mtf_imaging.engine.layout import Layout
 from mtf_imaging.engine.meshes import make_mesh_impl
 from mtf_imaging.engine.program.tracing import trace_only
-from mtf_imaging.planner.cost.traffic import traffic
+from mtf_imaging.engine.program.traffic import traffic
 
 
 def stacked_mesh(mesh_shape, layout):

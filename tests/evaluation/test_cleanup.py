@@ -7,11 +7,11 @@ from pathlib import Path
 import nibabel
 import numpy as np
 import pytest
-from nibabel import orientations
 
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.cleanup import Cleanup
+from tests.evaluation.oracle import HU_OF_LABEL, oracle, store_image
 from tests.kinds.volumes import predict_cases
 
 
@@ -147,15 +147,7 @@ def test_rules_must_be_true_or_false():
 @pytest.mark.parametrize("codes", ["RAS", "LPS", "SAL"])
 def test_predictions_are_cleaned_up_in_any_orientation(tmp_path, codes):
     labels = mask(liver=(1, (0, 0, 0), 4), lesion=(2, (1, 1, 1), 1), tie=(1, (4, 4, 4), 4), far=(2, (0, 6, 6), 1))
-    canonical = nibabel.Nifti1Image(np.int16(labels) * 400 - 400, np.diag([1.5, 1.5, 1.5, 1]))
-    stored = canonical.as_reoriented(
-        orientations.ornt_transform(orientations.axcodes2ornt("RAS"), orientations.axcodes2ornt(codes))
-    )
-    nibabel.save(stored, tmp_path / "volume-1.nii")
-
-    def network(image):
-        return np.exp(-np.abs(image * 1024 - 512 - np.array([-400, 0, 400])) / 100)
-
+    store_image(tmp_path / "volume-1.nii", HU_OF_LABEL[labels], codes, np.diag([1.5, 1.5, 1.5, 1]))
     for cleanup, expected in (
         (Cleanup(), labels),
         (Cleanup(lesions_in_liver=True), np.where(mask(far=(1, (0, 6, 6), 1)), 0, labels)),
@@ -163,6 +155,6 @@ def test_predictions_are_cleaned_up_in_any_orientation(tmp_path, codes):
     ):
         out = tmp_path / "out.nii"
         options = {"progress": False, "overwrite": True, "cleanup": cleanup}
-        predict_cases(tmp_path / "volume-1.nii", out, Sampling((8, 8, 8)), network, **options)
+        predict_cases(tmp_path / "volume-1.nii", out, Sampling((8, 8, 8)), oracle, **options)
         written = np.asarray(nibabel.as_closest_canonical(nibabel.load(out)).dataobj)
         np.testing.assert_array_equal(written, expected)

@@ -6,54 +6,17 @@ import nibabel
 import numpy as np
 import pytest
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from nibabel import orientations
 
 from mtf_imaging.data.reading.images import read_volume
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError, ShapeError
-from mtf_imaging.evaluation.case_report.case_picture import picture_pixels, write_picture
+from mtf_imaging.evaluation.case_report.case_picture import picture_pixels
 from mtf_imaging.evaluation.case_report.planes import find_focus
 from mtf_imaging.evaluation.scoring.summary import dice_per_case
 from mtf_imaging.kinds.volumes.segment.images import open_case
 from mtf_imaging.kinds.volumes.segment.segmenter import segment_volume
+from tests.evaluation.oracle import GRID, case, oracle, store
 from tests.kinds.volumes import evaluate, predict_cases
-
-GRID = Sampling((24, 20, 16))
-HU_OF_LABEL = np.array([-400, 0, 400], np.int16)
-
-
-def case(seed=0, shape=(24, 20, 16)):
-    """Returns the CT and the labels of a cuboid liver with a cuboid lesion."""
-    labels = np.zeros(shape, np.uint8)
-    x, y, z = (size // 4 for size in shape)
-    labels[x : 3 * x, y : 2 * y, z : 3 * z] = 1
-    labels[x + 2 + seed : 2 * x + 1, y + 1 : 2 * y - 1, z + 1 : 2 * z] = 2
-    return HU_OF_LABEL[labels], labels
-
-
-def store(folder, number, codes, shape=(24, 20, 16), names=("volume", "segmentation")):
-    """Writes a case whose axes are stored along `codes`, and returns the stored labels."""
-    for name, array in zip(names, case(number % 3, shape), strict=False):
-        stored = store_image(folder / f"{name}-{number}.nii.gz", array, codes)
-    return stored
-
-
-def store_image(path, array, codes):
-    """Writes an array `[x, y, z]` as a file whose axes are stored along `codes`, and returns the stored array."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    turn = orientations.ornt_transform(orientations.axcodes2ornt("RAS"), orientations.axcodes2ornt(codes))
-    affine = np.diag([2.0, 2.0, 3.0, 1.0]) @ orientations.inv_ornt_aff(turn, array.shape)
-    stored = np.ascontiguousarray(orientations.apply_orientation(array, turn))
-    nibabel.save(nibabel.Nifti1Image(stored, affine), path)
-    return stored
-
-
-def oracle(image):
-    """Returns class probabilities `[x, y, z, classes]` of an image with the window (-512, 512)."""
-    assert image.dtype == np.float32
-    assert image.shape[3:] == (1,)
-    hu = image * 1024 - 512
-    return np.exp(-np.abs(hu - HU_OF_LABEL) / 100)
 
 
 @pytest.fixture
@@ -183,7 +146,7 @@ def test_the_last_bits_of_the_layout_do_not_change_a_picture(monkeypatch):
     np.testing.assert_array_equal(draw(), expected)
 
 
-def test_pictures_show_the_largest_lesion_or_the_liver(tmp_path):
+def test_pictures_show_the_largest_lesion_or_the_liver():
     hu, labels = case()
     labels[0, 0, 0] = 2  # a smaller lesion
     empty, liver = np.zeros_like(labels), np.minimum(labels, 1)
@@ -193,10 +156,9 @@ def test_pictures_show_the_largest_lesion_or_the_liver(tmp_path):
     assert labels[find_focus(liver, liver).point] >= 1
     assert find_focus(empty, liver).point == find_focus(liver, empty).point
     assert find_focus(*np.zeros((2, 4, 6, 8), np.uint8)).point == (2, 3, 4)
-    for name, prediction in (("a.png", labels), ("b.png", np.zeros_like(labels))):
-        write_picture(tmp_path / name, hu, labels, prediction, (2.0, 2.0, 3.0), "case 0")
-        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
-    assert (tmp_path / "a.png").read_bytes() != (tmp_path / "b.png").read_bytes()
+    drawn = [picture_pixels(hu, labels, other, (2.0, 2.0, 3.0), "case 0") for other in (labels, empty)]
+    assert drawn[0].shape == drawn[1].shape
+    assert (drawn[0] != drawn[1]).any()
 
 
 @pytest.mark.parametrize("command", ["evaluate", "predict"])

@@ -2,14 +2,13 @@
 
 from pathlib import Path
 
-import nibabel
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from mtf_imaging.data.description.description import LITS
-from mtf_imaging.data.formats.nifti.stored_values import StoredValues
 from mtf_imaging.data.images.repairs import FiniteRepair, HounsfieldRepair
+from mtf_imaging.data.images.stored import Planes, Stored
 from mtf_imaging.data.intensities import tensors
 from mtf_imaging.data.intensities.schemes import KINDS, WINDOW, Intensity, apply_intensities
 from mtf_imaging.data.intensities.statistics import channel_statistics
@@ -22,7 +21,7 @@ from mtf_imaging.evaluation.export.signature import Field, Signature
 from mtf_imaging.kinds.objects import pixel_operations as pixels
 from mtf_imaging.kinds.objects.description import ObjectDescription
 from mtf_imaging.kinds.objects.reading.masks import paste_mask
-from mtf_imaging.kinds.volumes.operations import repairs, resampling
+from mtf_imaging.kinds.volumes import operations
 
 # shape and voxel size of a volume, grid and voxel size of the network
 PLACES = [
@@ -51,9 +50,9 @@ def test_resampling_there_and_back(shape, spacing, grid, mm):
     @tf.function
     def run(volume, probabilities, spacing):
         sizes = tf.unstack(tf.shape(volume, tf.int64))
-        own = resampling.grid_spans(sizes, spacing, grid, mm)
-        sampled = resampling.resample_linear(volume[..., tf.newaxis], own, tf.constant([-1024.0]))[..., 0]
-        return sampled, *resampling.resample_back(probabilities, own, sizes)
+        own = operations.grid_spans(sizes, spacing, grid, mm)
+        sampled = operations.resample_linear(volume[..., tf.newaxis], own, tf.constant([-1024.0]))[..., 0]
+        return sampled, *operations.resample_back(probabilities, own, sizes)
 
     anything = tf.TensorSpec([None] * 3, tf.float32)
     run = run.get_concrete_function(anything, tf.TensorSpec(probabilities.shape), tf.TensorSpec([3], tf.float64))
@@ -68,7 +67,7 @@ def test_resampling_there_and_back(shape, spacing, grid, mm):
 def test_the_grid_of_a_volume(shape):
     sampling = Samplings(((4, 4, 4), (8, 8, 6), (6, 16, 8)), (1.0, 1.1, 1.0))
     for spacing in ((1.0, 1.1, 1.0), (0.9, 1.0, 2.0)):
-        found = resampling.choose_grid(scalars(shape), tf.constant(spacing, tf.float64), sampling)
+        found = operations.choose_grid(scalars(shape), tf.constant(spacing, tf.float64), sampling)
         assert sampling.grids[int(found)] == sampling.choose(shape, spacing).grid
 
 
@@ -103,9 +102,9 @@ def test_inputs_of_a_wrong_shape_are_named(tmp_path, sizes, wrong, message):
 def test_values_are_repaired_as_in_files():
     values = np.random.default_rng(0).uniform(-2000, 1500, (5, 6, 7, 2)).astype(np.float32)
     values[0, :5, 0] = np.array([np.nan, np.inf, -np.inf, 4e4, -1024.5])[:, None]
-    run = tf.function(lambda x: repairs.repair_values(x, ("CT", "T1")))
+    run = tf.function(lambda x: operations.repair_values(x, ("CT", "T1")))
     found = run(tf.constant(values)).numpy()
-    stored = [StoredValues(nibabel.Nifti1Image(values[..., channel], np.eye(4)), Path("image")) for channel in range(2)]
+    stored = [Stored(Path("image"), (5, 6, 7), values.dtype, Planes)] * 2
     np.testing.assert_array_equal(found[..., 0], HounsfieldRepair(stored[0])(values[..., 0]))
     np.testing.assert_array_equal(found[..., 1], FiniteRepair(stored[1], "T1")(values[..., 1]))
 

@@ -12,12 +12,11 @@ from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.evaluation.report.colors import LITS_COLORS
 from mtf_imaging.evaluation.scoring.summary import summarize
 from mtf_imaging.kinds.volumes.held_out import HeldOutRecords
-from tests.evaluation import test_evaluate
+from tests.evaluation import oracle as reader
 from tests.kinds.volumes import evaluate
 from tests.records import Record, write_record
 
 GRID = (8, 6, 4)
-HU_OF_LABEL = np.array([-400, 0, 400], np.int16)
 
 
 @pytest.fixture
@@ -30,7 +29,7 @@ def folder(tmp_path):
         labels[3:5, 2:4, 1:3] = 2 if key == "3" else 1
         record = Record(
             key=key,
-            image=HU_OF_LABEL[labels],
+            image=reader.HU_OF_LABEL[labels],
             labels=labels,
             affine=np.eye(4),
             shape=(16, 6, 4),
@@ -49,7 +48,7 @@ def folder(tmp_path):
 def oracle(image):
     """Reads the labels off an image with the window (-500, 500)."""
     assert image.shape == (*GRID, 1)
-    return np.exp(-np.abs(image * 1000 - 500 - HU_OF_LABEL) / 100)
+    return np.exp(-np.abs(image * 1000 - 500 - reader.HU_OF_LABEL) / 100)
 
 
 def all_liver(image):
@@ -68,13 +67,13 @@ def test_scores_are_means_of_cases(folder):
 
 
 def test_scores_equal_an_evaluation_of_cases_on_the_same_grid(tmp_path):
-    cases, sampling = tmp_path / "cases", test_evaluate.GRID
+    cases, sampling = tmp_path / "cases", reader.GRID
     for number, axes in ((3, "RAS"), (4, "LPS")):
-        test_evaluate.store(cases, number, axes)
+        reader.store(cases, number, axes)
     convert(cases, tmp_path / "records", format_grid(sampling.grid), progress=False)
 
     def predict(image):
-        return test_evaluate.oracle(np.roll(image, 1, axis=1))
+        return reader.oracle(np.roll(image, 1, axis=1))
 
     expected = evaluate(cases, tmp_path / "evaluation", sampling, predict, progress=False)
     scores, _ = HeldOutRecords(progress=False).open(tmp_path / "records", sampling.grid)(predict)

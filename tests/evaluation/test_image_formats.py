@@ -16,12 +16,12 @@ from mtf_imaging.evaluation.pairs.score import score_folders
 from mtf_imaging.kinds.volumes.evaluate import cases_to_evaluate
 from tests.data.dicom_folder import write_series
 from tests.data.zarr_image import plant_code, write_image
+from tests.evaluation.oracle import HU_OF_LABEL, oracle
 from tests.kinds.volumes import evaluate, plan_predictions, predict_cases
 from tests.records import make_record
 from tests.scores import read_scores
 
 SHAPE = (9, 8, 7)
-HU_OF_LABEL = np.array([-400, 0, 400], np.int16)
 LPS_ORIGIN = (-3.0, 4.0, 20.0)
 AFFINE = nibabel.affines.from_matvec(np.diag([0.5, 0.75, 2.5]), (-1.0, -9.25, 20.0))  # of the canonical array
 
@@ -48,11 +48,6 @@ def write_zarr(path, array):
 
 
 WRITERS = {".nii.gz": write_nifti, ".ome.zarr": write_zarr, "": write_dicom}
-
-
-def oracle(image):
-    """Returns class probabilities for an image with window (-512, 512)."""
-    return np.exp(-np.abs(image * 1024 - 512 - HU_OF_LABEL) / 100)
 
 
 @pytest.fixture

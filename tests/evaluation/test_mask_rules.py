@@ -11,13 +11,13 @@ from scipy import ndimage
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup, as_cleanup
-from mtf_imaging.evaluation.mask_rules.choice import RulesReport
+from mtf_imaging.evaluation.mask_rules.choice import NAME, RulesReport, read_rules, save_rules
 from mtf_imaging.evaluation.mask_rules.choosing import choose_rules
 from mtf_imaging.evaluation.mask_rules.rule import parse_rules
-from mtf_imaging.evaluation.mask_rules.stored import NAME, read_rules, save_rules
 from mtf_imaging.evaluation.mask_rules.tables import case_tables
-from mtf_imaging.evaluation.pairs.in_thread import in_thread
 from mtf_imaging.evaluation.pairs.pairs import Pair
+from mtf_imaging.evaluation.pairs.rules import Scoring
+from mtf_imaging.evaluation.pairs.running import in_thread
 from mtf_imaging.evaluation.scoring import voxels
 from mtf_imaging.evaluation.scoring.compact_labels import CompactLabels
 from mtf_imaging.evaluation.scoring.overlap import label_overlaps
@@ -143,7 +143,7 @@ def cases_of(add, number=6):
 
 def choose(folder, add, number=6, **options):
     pairs = write_cases(folder, cases_of(add, number))
-    return choose_rules(pairs, in_thread, description=ORGANS, **options)
+    return choose_rules(pairs, in_thread, Scoring(ORGANS), **options)
 
 
 def far_kidney(n, prediction, reference):
@@ -213,7 +213,7 @@ def test_a_damaged_case_is_an_error(tmp_path):
     pairs = write_cases(tmp_path, cases_of(far_kidney, 2))
     pairs[1].prediction.write_bytes(b"")
     with pytest.raises(DataError):
-        choose_rules(pairs, in_thread, description=ORGANS)
+        choose_rules(pairs, in_thread, Scoring(ORGANS))
 
 
 def test_stored_rules_apply_unless_others_are_given(tmp_path):

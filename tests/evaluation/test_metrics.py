@@ -71,10 +71,10 @@ def test_files_and_tables(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["metrics.csv", "metrics.json"]
     assert dice_table(scores).splitlines()[-2:] == ["per case   0.889   0.667", "global     0.833   0.500"]
     lines = official_table(scores).splitlines()
-    assert lines[1] == "IoU > 0.5            0.500     0.500"
+    assert lines[1] == "IoU > 0.5             0.500     0.500"
     assert "rvd                  0.333     0.000" in lines
     lines = summary_table(scores).splitlines()
     assert lines[0].split() == ["our", "measures", "liver", "lesion", "detected"]
     assert "mssd (mm)            1.333     2.000     0.000" in lines
-    assert "IoU > 0.5            0.500     0.500     0.500" in lines
+    assert "IoU > 0.5             0.500     0.500     0.500" in lines
     assert lines[-1] == "tumor burden: RMSE 0.144, largest error 0.250"

@@ -7,7 +7,7 @@ import pytest
 from matplotlib.image import imread
 
 from mtf_imaging.evaluation.report import progress
-from mtf_imaging.training.observers.loss_log import LossLog
+from mtf_imaging.training.observers.step_table import LossLog
 
 
 @pytest.fixture

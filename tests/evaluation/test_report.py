@@ -1,7 +1,6 @@
 """`report.html`: complete numbers and cases, no external resources, and reproducible bytes."""
 
 import csv
-import json
 import logging
 import re
 
@@ -12,11 +11,10 @@ import pytest
 from mtf_imaging.cli.main import main
 from mtf_imaging.evaluation.case_report import plots
 from mtf_imaging.evaluation.pairs.score import score_folders
-from mtf_imaging.evaluation.report.cells import shown
 from mtf_imaging.evaluation.report.distribution import MAX_DOTS, Dot, distribution
-from mtf_imaging.evaluation.report.histogram import histogram
+from mtf_imaging.evaluation.report.tables import shown
 from tests.evaluation.html_tree import parse
-from tests.evaluation.test_evaluate import GRID, HU_OF_LABEL, oracle, store
+from tests.evaluation.oracle import GRID, HU_OF_LABEL, oracle, store
 from tests.kinds.volumes import evaluate
 from tests.scores import without_provenance
 
@@ -67,16 +65,6 @@ def scored(tmp_path_factory):
     return folder / "out"
 
 
-@pytest.fixture(scope="module")
-def page(scored):
-    return parse((scored / "report.html").read_text())
-
-
-@pytest.fixture(scope="module")
-def metrics(scored):
-    return json.loads((scored / "metrics.json").read_text())
-
-
 def rows_of(page):
     return {row["data-case"]: row for row in page.one("table", id="cases").all("tr") if row.get("data-case")}
 
@@ -109,7 +97,7 @@ def test_rows_contain_the_full_numbers_of_the_csv(page, scored):
     for key, row in rows_of(page).items():
         cells = {cell["data-key"]: cell for cell in row.all("td")}
         own = {name: value for name, value in table[key].items() if not name.startswith("official_")}
-        assert own.keys() | {"largest_mm"} == cells.keys()
+        assert own.keys() | {"lesions_largest_mm"} == cells.keys()
         for name, value in own.items():
             assert cells[name].get("data-value", "") == value
             if value:
@@ -123,7 +111,7 @@ def test_an_undefined_value_is_a_dash_with_a_reason(page):
     for key, name, why in (
         ("missed_2", "lesion_assd", "undefined: no lesion in the reference"),
         ("missed_2", "lesion_rvd", "undefined: no lesion in the reference"),
-        ("missed_2", "largest_mm", "undefined: the reference has no lesion"),
+        ("missed_2", "lesions_largest_mm", "undefined: the reference has no lesion"),
         ("missed_10", "liver_hd95", "undefined: no liver in the prediction"),
         ("missed_10", "burden", "undefined: no liver in the reference or in the prediction"),
         ("empty", "lesion_mssd", "undefined: no lesion in the reference and the prediction"),
@@ -184,8 +172,9 @@ def test_each_lesion_has_a_mark_that_links_to_its_case(page, metrics):
 
 
 def test_histograms_count_every_case():
-    for values in ([0.95, 0.96, 1.0, 1.0], [0.0, 0.31, 1.0], [1.0], [0.5] * 3):
-        chart = parse(histogram(values, "liver"))
+    for values in ([0.95, 0.96, 1.0, 1.0], [0.0, 0.31, 1.0], [1.0] * 2, [0.5] * 3):
+        values = values * MAX_DOTS
+        chart = parse(distribution([Dot("", value) for value in values], "liver"))
         counts = [int(bar.one("title").text.split()[0]) for bar in chart.all("rect")]
         assert sum(counts) == len(values)
         assert f"mean {np.mean(values):.3f}" in chart.text

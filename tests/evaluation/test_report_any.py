@@ -3,7 +3,6 @@
 import base64
 import io
 import itertools
-import json
 
 import nibabel
 import numpy as np
@@ -58,16 +57,6 @@ def scored(tmp_path_factory):
     folder = write_cases(tmp_path_factory.mktemp("organs"), CASES, ORGANS)
     score_folders(folder / "labelsTr", folder / "p", folder / "out", 1, progress=False)
     return folder / "out"
-
-
-@pytest.fixture(scope="module")
-def page(scored):
-    return parse((scored / "report.html").read_text())
-
-
-@pytest.fixture(scope="module")
-def metrics(scored):
-    return json.loads((scored / "metrics.json").read_text())
 
 
 def test_the_worst_mean_dice_comes_first(page, metrics):

@@ -30,14 +30,8 @@ def report(tmp_path_factory):
 def browse(report, *words, fragment=""):
     """Opens the report and returns the output and the log of the browser."""
     profile = report.parent / "profile"
-    command = [
-        CHROMIUM,
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-dev-shm-usage",
-        "--enable-logging=stderr",
-    ]
+    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+    command += ["--enable-logging=stderr"]
     command += [f"--user-data-dir={profile}", "--virtual-time-budget=5000", *words, f"{report.as_uri()}{fragment}"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=waiting.LIMIT)
     assert done.returncode == 0, done.stderr
@@ -51,6 +45,13 @@ def dom(report, fragment=""):
     assert page.one("html").get("data-error") is None
     assert "CONSOLE" not in log
     return page
+
+
+def with_script(report, name, script):
+    """Returns a copy of the report that runs a script at its end."""
+    copy = report.with_name(f"{name}.html")
+    copy.write_text(report.read_text().replace("</body>", f"<script>{script}</script></body>"))
+    return copy
 
 
 def test_the_default_order_is_the_order_of_the_file(report):
@@ -80,7 +81,7 @@ def test_the_address_determines_the_order(report, column):
 
 def test_clicks_sort_and_boxes_hide(report):
     """A script clicks twice on a column and once on a checkbox, and stores the results in the page."""
-    visit = """<script>
+    visit = """
         const head = document.querySelector('[data-key="liver_voe"]');
         head.querySelector("button").click();
         const first = document.getElementById("cases").dataset.sorted;
@@ -90,10 +91,8 @@ def test_clicks_sort_and_boxes_hide(report):
         document.documentElement.dataset.seen = [
           first, document.getElementById("cases").dataset.sorted, of("reference"), of("prediction"),
         ].join(" ");
-    </script></body>"""
-    copy = report.with_name("visited.html")
-    copy.write_text(report.read_text().replace("</body>", visit))
-    assert dom(copy).one("html")["data-seen"] == "liver_voe -liver_voe inline none"
+    """
+    assert dom(with_script(report, "visited", visit)).one("html")["data-seen"] == "liver_voe -liver_voe inline none"
 
 
 def test_the_first_pictures_are_shown_until_more_are_requested(report):
@@ -106,22 +105,17 @@ def test_the_first_pictures_are_shown_until_more_are_requested(report):
         document.documentElement.dataset.seen = seen.join(" ");
     """
     last = list(parse(report.read_text()).all("section", class_="case"))[-1]["id"]
-    visits = {
-        "button": (f"<script>{count % 'more.click();'}</script>", ""),
-        "link": (f"<script>{count % ''}</script>", f"#{last}"),
-    }
-    seen = {}
-    for name, (visit, fragment) in visits.items():
-        copy = report.with_name(f"{name}.html")
-        copy.write_text(report.read_text().replace("</body>", f"{visit}</body>"))
-        seen[name] = dom(copy, fragment).one("html")["data-seen"]
-    assert seen == {"button": "3 false 6 true", "link": "6 true 6 true"}
+    button, link = (
+        with_script(report, name, count % click) for name, click in (("button", "more.click();"), ("link", ""))
+    )
+    assert dom(button).one("html")["data-seen"] == "3 false 6 true"
+    assert dom(link, f"#{last}").one("html")["data-seen"] == "6 true 6 true"
 
 
 @pytest.mark.parametrize("width", [500, 1400])
 def test_the_page_fits_the_window_and_shows_the_ct(report, width):
     """No element makes the page wider than the window, and all images are loaded."""
-    look = """<script>
+    look = """
         addEventListener("load", () => {
           const root = document.documentElement;
           root.dataset.overflow = root.scrollWidth - root.clientWidth;
@@ -133,10 +127,9 @@ def test_the_page_fits_the_window_and_shows_the_ct(report, width):
             return Math.max(...["left", "top", "right", "bottom"].map((side) => Math.abs(a[side] - b[side])));
           }));
         });
-    </script></body>"""
-    copy = report.with_name("looked.html")
-    # Without lazy loading, the load event waits for the last image.
-    copy.write_text(report.read_text().replace("</body>", look).replace('loading="lazy"', ""))
+    """
+    copy = with_script(report, "looked", look)
+    copy.write_text(copy.read_text().replace('loading="lazy"', ""))  # the load event then waits for the last image
     text, _ = browse(copy, f"--window-size={width},2000", "--dump-dom")
     root = parse(text).one("html")
     assert root["data-overflow"] == "0"
@@ -155,7 +148,7 @@ def test_a_screenshot_has_the_colors_of_both_outlines(report, tmp_path):
 @pytest.mark.parametrize(("width", "some"), [(420, True), (1400, False)])
 def test_tables_show_that_they_scroll(report, width, some):
     """The page is narrowed because windows of the headless browser have at least 500 px."""
-    look = """<script>
+    look = """
         document.body.style.maxWidth = "%dpx";
         dispatchEvent(new Event("resize"));
         const parts = [...document.querySelectorAll(".scroll")];
@@ -163,10 +156,8 @@ def test_tables_show_that_they_scroll(report, width, some):
         const scrolls = (part) => part.scrollWidth > part.clientWidth;
         document.documentElement.dataset.wrong = parts.filter((part) => hint(part) !== scrolls(part)).length;
         document.documentElement.dataset.hints = parts.filter(hint).length;
-    </script></body>"""
-    copy = report.with_name("narrow.html")
-    copy.write_text(report.read_text().replace("</body>", look % width))
-    text, _ = browse(copy, f"--window-size={max(500, width)},2000", "--dump-dom")
+    """
+    text, _ = browse(with_script(report, "narrow", look % width), f"--window-size={max(500, width)},2000", "--dump-dom")
     root = parse(text).one("html")
     assert root["data-wrong"] == "0"
     assert len(list(parse(text).all("div", class_="scroll"))) >= 7

@@ -15,7 +15,7 @@ from mtf_imaging.cli.main import main
 from mtf_imaging.data.description.dataset_json import write_description
 from mtf_imaging.data.description.description import ANY_RULES, LITS, LITS_RULES, Description
 from mtf_imaging.errors import ConfigError, DataError
-from mtf_imaging.evaluation.pairs.rules import RULES, choose_description
+from mtf_imaging.evaluation.pairs.rules import RULES, Scoring, choose_description
 from mtf_imaging.evaluation.pairs.score import score_folders
 from mtf_imaging.evaluation.scoring.case import TOLERANCE_MM
 from tests.evaluation.descriptions import ORGANS, REGIONS
@@ -71,11 +71,10 @@ def test_the_rules_of_lits_are_refused_for_other_labels(tmp_path, description):
 
 
 def test_a_dataset_json_that_is_missing_or_has_another_name(tmp_path):
-    with pytest.raises(DataError, match=r"dataset\.json: this file does not exist or describes no labels\. Fix: "):
-        choose_description(tmp_path, dataset_json=tmp_path)
     (tmp_path / "labels.json").write_text("{}")
-    with pytest.raises(DataError, match=r"labels\.json: the description of a data set is named dataset\.json"):
-        choose_description(tmp_path, dataset_json=tmp_path / "labels.json")
+    for path in (tmp_path, tmp_path / "dataset.json", tmp_path / "labels.json"):
+        with pytest.raises(DataError, match=rf"^{path}: this is not a file dataset\.json that describes .* Fix: "):
+            choose_description(tmp_path, dataset_json=path)
 
 
 def test_a_label_with_the_name_of_another_key_is_refused(tmp_path):
@@ -139,7 +138,8 @@ def test_lits_with_the_rules_of_any_labels(tmp_path):
     labels[4:16, 4:16, 3:9], labels[6:10, 6:10, 4:7] = 1, 2
     for name in ("r", "p"):
         write_labels(tmp_path / name, "segmentation-1", labels)
-    (score,) = score_folders(tmp_path / "r", tmp_path / "p", tmp_path / "o", 1, progress=False, rules="any")
+    scoring = Scoring(choose_description(tmp_path / "r", "any"))
+    (score,) = score_folders(tmp_path / "r", tmp_path / "p", tmp_path / "o", 1, progress=False, scoring=scoring)
     assert score.overlaps.keys() == {"liver", "lesion"}
     metrics = json.loads((tmp_path / "o/metrics.json").read_text())
     assert metrics["liver"]["surface_dice"] == 1.0

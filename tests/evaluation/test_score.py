@@ -12,7 +12,7 @@ from mtf_imaging.cli.main import main
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.pairs.pairs import find_pairs
 from mtf_imaging.evaluation.pairs.score import score_folders
-from tests.evaluation.test_evaluate import GRID, oracle, store
+from tests.evaluation.oracle import GRID, oracle, store
 from tests.kinds.volumes import evaluate
 from tests.scores import read_scores
 

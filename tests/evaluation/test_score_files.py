@@ -24,7 +24,7 @@ from mtf_imaging.evaluation.scoring import compact_labels
 from mtf_imaging.evaluation.scoring.case import score_case
 from mtf_imaging.evaluation.scoring.compact_labels import CompactLabels, read_compact
 from tests.evaluation.descriptions import ORGANS
-from tests.evaluation.test_evaluate import store
+from tests.evaluation.oracle import store
 
 CODES = ("RAS", "LPS", "SAL", "PIR")
 
@@ -86,7 +86,7 @@ def test_labels_that_a_description_lacks_are_refused(tmp_path):
 @pytest.mark.parametrize("codes", CODES)
 @pytest.mark.parametrize("description", [LITS, ORGANS], ids=["ct", "mr"])
 def test_the_planes_of_a_file_equal_those_of_the_array(tmp_path, monkeypatch, codes, description):
-    monkeypatch.setattr("mtf_imaging.evaluation.case_report.display._SAMPLE", 200)  # every third voxel
+    monkeypatch.setattr("mtf_imaging.evaluation.case_report.image_planes._SAMPLE", 200)  # every third voxel
     store(tmp_path, 1, codes)
     path = tmp_path / "volume-1.nii.gz"
     image = open_volume(path) if description is LITS else open_image_source([path], description)

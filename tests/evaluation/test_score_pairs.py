@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from mtf_imaging.errors import ConfigError, DataError
-from mtf_imaging.evaluation.pairs.in_thread import in_thread
 from mtf_imaging.evaluation.pairs.pairs import Pair, find_pairs
+from mtf_imaging.evaluation.pairs.running import in_thread
 from mtf_imaging.evaluation.pairs.score_pairs import score_pair, score_pairs
 from mtf_imaging.evaluation.pairs.volumes import add_volumes
 from mtf_imaging.files.case_errors import case_errors
 from mtf_imaging.files.output_folder import writing_to
 from mtf_imaging.files.workers import in_parallel
 from tests import waiting
-from tests.evaluation.test_evaluate import store
+from tests.evaluation.oracle import store
 
 
 def store_pairs(folder, *numbers):

@@ -11,6 +11,7 @@ import pytest
 
 from mtf_imaging.data.description.description import ANY_RULES, LITS, Description
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.evaluation.pairs.rules import Scoring
 from mtf_imaging.evaluation.scoring.case import score_case
 from mtf_imaging.evaluation.scoring.metrics import column_names, metrics_dict, scores_text, write_metrics
 from mtf_imaging.evaluation.scoring.overlap import label_overlaps, scored_labels
@@ -235,9 +236,8 @@ def test_the_rules_of_lits_can_be_replaced_by_those_of_any_labels():
 
 @pytest.mark.parametrize("tolerance", [0.0, -1.0, math.inf, math.nan])
 def test_a_tolerance_that_is_not_positive_is_refused(tolerance):
-    labels = np.ones((2, 2, 2), np.uint8)
     with pytest.raises(ConfigError, match=r"surface_tolerance = \S+: .* not a positive number of mm\. Fix: ") as caught:
-        score_case("0", labels, labels, (1, 1, 1), tolerance=tolerance)
+        Scoring(surface_tolerance=tolerance)
     assert caught.value.settings == ("surface_tolerance",)
 
 

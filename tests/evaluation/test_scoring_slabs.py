@@ -17,7 +17,7 @@ from mtf_imaging.evaluation.case_report.planes import find_focus
 from mtf_imaging.evaluation.scoring import voxels
 from mtf_imaging.evaluation.scoring.case import score_case
 from mtf_imaging.evaluation.scoring.components import find_components, mask_components
-from mtf_imaging.evaluation.scoring.surface import bounding_box, surface_points, surface_voxels
+from mtf_imaging.evaluation.scoring.surface import surface_points, surface_voxels
 from mtf_imaging.evaluation.scoring.views import stored_view
 from mtf_imaging.evaluation.scoring.voxels import VoxelView
 from tests.evaluation.descriptions import ORGANS, REGIONS
@@ -103,25 +103,6 @@ def test_zarr_arrays_are_scored_like_arrays(thickness):
     thickness(3 * PLANE)
     arrays = [zarr.create_array(zarr.storage.MemoryStore(), data=labels, chunks=(5, 5, 5)) for labels in pair]
     assert score_case("0", *arrays, SPACING) == expected
-
-
-@pytest.mark.parametrize("num_voxels", [1, 2 * PLANE, 1000 * PLANE])
-@pytest.mark.parametrize("smooth", [0.01, 0.7])
-def test_components_have_the_numbers_of_the_whole_mask(thickness, num_voxels, smooth):
-    mask, other = (labels_of(seed, smooth=smooth) > 0 for seed in range(2))
-    expected, count = ndimage.label(mask[bounding_box(mask)])
-    thickness(num_voxels)
-    found = mask_components(mask)
-    np.testing.assert_array_equal(np.concatenate([*found.slabs()]), expected)
-    np.testing.assert_array_equal(found.sizes[1:], np.bincount(expected.ravel())[1:])
-    pair = find_components(mask, other)
-    numbers = [ndimage.label(one)[0] for one in (mask, other)]
-    shared = np.zeros(pair.shared.shape, np.int64)
-    for first, second in zip(*(array.ravel() for array in numbers), strict=True):
-        if first and second:
-            shared[first - 1, second - 1] += 1
-    np.testing.assert_array_equal(pair.shared, shared)
-    assert pair.num_predicted == count
 
 
 @st.composite

@@ -5,26 +5,20 @@ import logging
 import nibabel
 import numpy as np
 import pytest
-from nibabel import orientations
 from scipy.spatial.transform import Rotation
 
 from mtf_imaging.data.cases.cases import find_cases
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.evaluation.scoring.summary import summarize
+from tests.evaluation.oracle import HU_OF_LABEL, oracle, store_image
 from tests.kinds.volumes import evaluate, predict_cases
 from tests.records import make_record
 
-HU_OF_LABEL = np.array([-400, 0, 400], np.int16)
 SPACING = (1.5, 1.5, 2.0)
 BOXES = {"padded": (32, 32, 32), "cropped along z": (32, 32, 12), "odd": (31, 27, 17)}
 SHAPE, OWN = (41, 38, 13), (0.8, 0.9, 2.5)
 # (center, radius) in mm from the center of the first voxel, along the axes of the volume; both off the middle.
 LIVER, LESION = ((20.0, 12.0, 16.0), 9.0), ((24.0, 9.0, 18.0), 4.0)
-
-
-def oracle(image):
-    """Returns class probabilities of an image with the window (-512, 512)."""
-    return np.exp(-np.abs(image * 1024 - 512 - HU_OF_LABEL) / 100)
 
 
 def canonical_labels():
@@ -42,13 +36,9 @@ def affine_of(degrees):
 
 def store(folder, codes="RAS", degrees=(0, 0, 0)):
     """Writes case 1, rotated in space by `degrees` and stored along `codes`."""
-    folder.mkdir()
-    turn = orientations.ornt_transform(orientations.axcodes2ornt("RAS"), orientations.axcodes2ornt(codes))
-    affine = affine_of(degrees) @ orientations.inv_ornt_aff(turn, SHAPE)
     labels = canonical_labels()
     for name, array in (("volume", HU_OF_LABEL[labels]), ("segmentation", labels)):
-        stored = np.ascontiguousarray(orientations.apply_orientation(array, turn))
-        nibabel.save(nibabel.Nifti1Image(stored, affine), folder / f"{name}-1.nii.gz")
+        store_image(folder / f"{name}-1.nii.gz", array, codes, affine_of(degrees))
     return folder
 
 

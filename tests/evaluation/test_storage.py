@@ -7,7 +7,7 @@ import pytest
 from mtf_imaging.cli.runtime.failures import explain
 from mtf_imaging.evaluation.pairs.score import score_folders
 from mtf_imaging.kinds.prediction_record import FILE, PredictionRecord
-from tests.evaluation.test_evaluate import GRID, oracle, store
+from tests.evaluation.oracle import GRID, oracle, store
 from tests.kinds.volumes import evaluate, plan_predictions, predict_cases, prediction_files
 from tests.storage import fill
 

@@ -9,8 +9,7 @@ import pytest
 
 import mtf_imaging as mi
 from mtf_imaging.data.phantom import write_phantom
-from tests import waiting
-from tests.engine import forked
+from tests import forked, waiting
 from tests.hosts.slurm_cluster import slurm_cluster
 from tests.jobs.launched import ROOT, assert_same_weights, train_command
 from tests.jobs.together import losses

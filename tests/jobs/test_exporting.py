@@ -22,9 +22,8 @@ from mtf_imaging.data.sampling.resample import resample_linear
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.evaluation.cleanup import Cleanup
-from mtf_imaging.evaluation.mask_rules.choice import Choice
+from mtf_imaging.evaluation.mask_rules.choice import Choice, save_rules
 from mtf_imaging.evaluation.mask_rules.rule import parse_rules
-from mtf_imaging.evaluation.mask_rules.stored import save_rules
 from mtf_imaging.kinds.networks import task_for, trained_network
 from mtf_imaging.kinds.objects.data_set import Objects
 from mtf_imaging.kinds.objects.reading.masks import decode_mask

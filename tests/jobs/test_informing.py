@@ -18,7 +18,7 @@ from mtf_imaging.files.provenance.package import Package
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.provenance.runs import trained_run
 from mtf_imaging.kinds.prediction_record import FILE, PredictionRecord
-from tests.evaluation.test_evaluate import GRID, oracle, store
+from tests.evaluation.oracle import GRID, oracle, store
 from tests.files.handmade_run import write_run
 from tests.kinds.volumes import evaluate, plan_predictions, predict_cases, prediction_files
 

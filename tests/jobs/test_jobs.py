@@ -154,7 +154,7 @@ def test_stop_ends_a_run_with_a_checkpoint(folder, tmp_path):
         ({"batch_size": True}, "batch_size must be a positive integer, not True."),
         ({"dtype": "float23"}, "dtype = 'float23' is not known. Did you mean 'float32'? Fix: choose one of float32, "),
         ({"data": "nowhere"}, "nowhere: this folder of records does not exist"),
-        ({"task": object()}, "task (of class object) lacks the methods inputs, loss, predict"),
+        ({"task": object()}, "task is of class object, which cannot be called as task.inputs("),
         ({"optimizer": Adam}, "optimizer must be an Optimizer, not <class "),
         ({"profile_steps": "3"}, "profile_steps '3' is not a range of steps"),
         ({"monitor": "sharpness"}, "monitor = 'sharpness' is not a measure of the evaluation, which has liver, lesion"),

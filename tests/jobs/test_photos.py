@@ -343,7 +343,7 @@ def test_results_of_other_photos_are_kept(folder, evaluate):
 
 def test_a_task_of_volumes_refuses_photos(folder, tmp_path):
     task = Segmentation(UNet3D(base_filters=2, depth=1, convs=1))
-    with pytest.raises(mi.ConfigError, match=r"^Segmentation: this task trains on volumes, but .* a PhotoDescription"):
+    with pytest.raises(mi.ConfigError, match=r"^Segmentation needs a data set of volumes, but .* a PhotoDescription"):
         train(folder, tmp_path / "run", task=task)
 
 

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from mtf_imaging.evaluation.report.cells import DASH
+from mtf_imaging.evaluation.report.tables import DASH
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.kinds.objects.description import ObjectDescription
 from mtf_imaging.kinds.objects.output import write_object_scores

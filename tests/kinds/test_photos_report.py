@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mtf_imaging.evaluation.report.cells import DASH
+from mtf_imaging.evaluation.report.tables import DASH
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.kinds.photos.description import PhotoDescription
 from mtf_imaging.kinds.photos.report.layers import WorstPhotos, make_layers

@@ -18,8 +18,9 @@ from mtf_imaging.training.optimizers import SGD
 from mtf_imaging.training.prediction import predictor
 from mtf_imaging.training.step import training_step
 from tests.models import reference_unet3d
+from tests.models.programs import assert_close, numbers
 from tests.models.test_losses import tf_loss
-from tests.models.test_unet3d import assert_equal, batch, build_program
+from tests.models.test_unet3d import batch, build_program
 
 SIZES = (8, 8, 4)
 NETWORK = UNet3D(base_filters=2, depth=3, convs=1, norm="none", dropout_rate=0.0, deep_supervision=1)
@@ -27,7 +28,7 @@ NETWORK = UNet3D(base_filters=2, depth=3, convs=1, norm="none", dropout_rate=0.0
 
 def values(network, *layout, sizes=SIZES, **options):
     program = build_program(LiverTumorSegmentation(network, dice="classes"), sizes, *layout, **options)
-    return {name: value.numpy() for name, value in program(**batch(sizes)).items()}
+    return numbers(program(**batch(sizes)))
 
 
 @functools.cache
@@ -91,7 +92,7 @@ def test_values_and_gradients_equal_plain_tensorflow(sizes):
         loss = (2 * tf_loss(fine, given["labels"], "classes") + tf_loss(coarse, every_second, "classes")) / 3
     _, liver, lesion = reference_unet3d.loss(fine, given["labels"])  # Only the finest level has measures.
     want = {"loss": loss, "liver": liver, "lesion": lesion, **tape.gradient(loss, weights)}
-    assert_equal(whole(NETWORK, sizes), {name: value.numpy() for name, value in want.items()}, 1e-9)
+    assert_close(whole(NETWORK, sizes), numbers(want), 1e-9)
 
 
 DEEP = UNet3D(base_filters=2, depth=4, convs=1, dropout_rate=0.5, deep_supervision=2)
@@ -117,7 +118,7 @@ DEEP = UNet3D(base_filters=2, depth=4, convs=1, dropout_rate=0.5, deep_supervisi
 )
 def test_values_and_gradients_do_not_depend_on_the_layout(network, sizes, layout, mesh_impl):
     want = whole(dataclasses.replace(network, gather_below=0, recompute=False), sizes)
-    assert_equal(values(network, *layout, sizes=sizes, mesh_impl=mesh_impl), want, 1e-9)
+    assert_close(values(network, *layout, sizes=sizes, mesh_impl=mesh_impl), want, 1e-9)
 
 
 @pytest.mark.slow
@@ -127,7 +128,7 @@ def test_micro_batches_equal_the_batch():
     want = mi.Program(training_step(task, SGD(0.1)), specs, seed=3)(**given)
     step = MicroBatches(task, SGD(0.1), part_inputs(specs, 2), 2, seed=3, layout=Layout.parse("rows:2", "x:rows"))
     got = step(parts=[{key: value[i : i + 1] for key, value in given.items()} for i in range(2)])
-    assert_equal({k: v.numpy() for k, v in got.items()}, {k: v.numpy() for k, v in want.items()}, 1e-9)
+    assert_close(numbers(got), numbers(want), 1e-9)
 
 
 @pytest.mark.slow
@@ -159,8 +160,6 @@ def test_prediction_does_not_use_deep_supervision(tmp_path):
         ),
         ({"depth": 3, "deep_supervision": True}, "True: with UNet3D.depth = 3, the decoder has 1 levels"),
         ({"depth": 4, "deep_supervision": 3}, "= 3: with UNet3D.depth = 4, the decoder has 2 levels"),
-        ({"deep_supervision": -1}, "UNet3D.deep_supervision = -1: with UNet3D.depth = 4"),
-        ({"deep_supervision": "all"}, "UNet3D.deep_supervision = 'all': with UNet3D.depth = 4"),
     ],
 )
 def test_invalid_levels(arguments, text):

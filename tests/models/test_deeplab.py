@@ -10,7 +10,7 @@ import tensorflow as tf
 import mtf_imaging as mi
 from mtf_imaging.models.deeplab import DeepLab, SemanticSegmentation
 from tests.models import reference_deeplab
-from tests.models.deeplab_programs import IGNORED, assert_equal, batch, evaluation_program, train_program, values
+from tests.models.programs import IGNORED, assert_equal, evaluation_program, segmentation_batch, train_program, values
 from tests.models.tiny_backbone import TinyBackbone
 
 # A rate of 6 reaches past the next slice of a map of 9 pixels in slices of 5 and 4, as 18 does in a map of 33.
@@ -42,8 +42,8 @@ def small_task(**kwargs):
 )
 def test_values_and_gradients_equal_plain_tensorflow(sizes, options):
     task = small_task(dropout_rate=0.0, **options)
-    inputs, program = batch(task, sizes), train_program(task, sizes)
-    evaluation = evaluation_program(task, sizes, variables=program)
+    inputs, program = segmentation_batch(task, sizes), train_program(task, sizes)
+    evaluation = evaluation_program(task, sizes, gradients=True, variables=program)
     weights = {name: tf.constant(v) for name, v in program.variables.items()}
     want = {"train": {}, "evaluation": {}}
     trainable = [name for name, v in program.variables.items() if v.trainable]
@@ -80,7 +80,8 @@ def test_the_resize_of_the_reference():
 
 @functools.cache
 def whole(sizes, **options):
-    return values(small_task(**options), sizes)[0]
+    task = small_task(**options)
+    return values(task, segmentation_batch(task, sizes))[0]
 
 
 GATHERED = ["deeplab/aspp_gather", "deeplab/aspp_scatter"]
@@ -114,7 +115,7 @@ SLOW = [
 def test_results_do_not_depend_on_the_layout(sizes, options, mesh_shape, layout, mesh_impl, changes):
     """Compares training with dropout, moving statistics, and evaluation."""
     task = small_task(**options)
-    got, program = values(task, sizes, mesh_shape, layout, mesh_impl=mesh_impl)
+    got, _, program = values(task, segmentation_batch(task, sizes), mesh_shape, layout, mesh_impl=mesh_impl)
     assert [change.name for change in program.changes] == changes
     separable = {key: value for key, value in options.items() if key == "separable"}
     assert_equal(got, whole(sizes, **separable))

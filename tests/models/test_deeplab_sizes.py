@@ -6,7 +6,7 @@ import pytest
 
 from mtf_imaging.models.deeplab import DeepLab, SemanticSegmentation
 from mtf_imaging.models.resnet import ResNetBackbone
-from tests.models.deeplab_programs import assert_equal, values
+from tests.models.programs import assert_equal, segmentation_batch, values
 
 # Strides 4, 8 and 16. Almost all the time of these tests is spent on building graphs, so the network has few layers.
 BACKBONE = ResNetBackbone(blocks=(1, 1, 1), base_filters=1, bottleneck=False, output_stride=16, norm_momentum=0.5)
@@ -26,7 +26,8 @@ def task(**kwargs):
 
 
 def results(size, *layout, **kwargs):
-    return values(task(**kwargs), (size, size), *layout, evaluation_gradients=size == 513)
+    own = task(**kwargs)
+    return values(own, segmentation_batch(own, (size, size)), *layout, evaluation_gradients=size == 513)
 
 
 @functools.cache
@@ -46,6 +47,6 @@ def whole(size):
     ],
 )
 def test_crops_of_the_reference(size, mesh_shape, layout, gather_below):
-    got, program = results(size, mesh_shape, layout, gather_below=gather_below)
+    got, _, program = results(size, mesh_shape, layout, gather_below=gather_below)
     assert bool(program.changes) == (gather_below is None), "the rule gathers a map of 32 x 32 pixels"
     assert_equal(got, whole(size))

@@ -8,7 +8,7 @@ import mtf_imaging as mi
 from mtf_imaging.engine.layout import Layout
 from mtf_imaging.models.detection import Anchors, ObjectDetection, RetinaNet
 from mtf_imaging.training.prediction import NetworkBuilder
-from tests.models import detection_programs, mask_rcnn_programs
+from tests.models import programs
 from tests.models.tiny_backbone import TinyBackbone
 
 SIZE, SCALED = (32, 40), (24, 30)
@@ -24,10 +24,9 @@ LAYOUTS = {"": "", "rows:2,cols:2": "height:rows,width:cols", "rows:3": "batch:r
 def test_a_batch_has_the_detections_of_its_images(name, mesh):
     if name == "retinanet":
         task = ObjectDetection(RETINANET, classes=3, max_boxes=4, score_threshold=0.0)
-        program = detection_programs.train_program(task, SIZE)
     else:
-        task = mask_rcnn_programs.small_task()
-        program = mask_rcnn_programs.train_program(task, SIZE)
+        task = programs.mask_rcnn_task()
+    program = programs.train_program(task, SIZE)
     options = {"task": task, "dtype": "float64", "layout": Layout.parse(mesh, LAYOUTS[mesh])}
     for size in (SIZE, SCALED):
         one = NetworkBuilder(**options | {"layout": mi.Layout.parse("", "")}).network_of(program, size)

@@ -14,7 +14,7 @@ from mtf_imaging.models.detection.boxes import clip_to_image, decode, encode, in
 from mtf_imaging.models.detection.losses import focal_loss, huber_loss
 from mtf_imaging.models.detection.matching import match, select
 from tests.models import reference_detection
-from tests.models.detection_programs import random_boxes
+from tests.models.programs import random_boxes
 
 # Anchors of two levels. Their numbers are exact, so that equal overlaps are equal.
 SHAPES = Anchors(scales=(1.0, 2.0), ratios=(1.0, 4.0), size=2.0)

@@ -9,7 +9,7 @@ import mtf_imaging as mi
 from mtf_imaging.models.detection import Anchors
 from mtf_imaging.models.detection.detections import candidates, non_maximum_suppression
 from tests.models import reference_detection
-from tests.models.detection_programs import assert_detections, random_boxes
+from tests.models.programs import assert_detections, random_boxes
 
 HEIGHT, WIDTH, STRIDE, CLASSES, NUMBER = 5, 3, 4, 3, 17
 SHAPES = Anchors(scales=(1.0,), ratios=(0.5, 2.0), size=2.0)

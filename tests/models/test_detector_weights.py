@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
+from mtf_imaging.engine.program.tracing import trace_only
 from mtf_imaging.models.detection import MaskRCNN, RetinaNet
 from mtf_imaging.models.detection.weights import WEIGHT_FORMATS as DETECTORS
 from mtf_imaging.models.resnet import WEIGHT_FORMATS, ResNetBackbone
@@ -107,7 +108,9 @@ def network(imported, kind):
 def variables(fn, **inputs):
     """Returns the shapes of the variables that a function creates."""
     specs = {"image": ("batch:2,height:64,width:64,channels:3", tf.float32), **inputs}
-    return {name: tuple(x.shape) for name, x in mi.Program(fn, specs).variables.items()}
+    return {
+        variable.name: tuple(variable.shape.to_integer_list) for variable in trace_only(fn, specs).graph.all_variables
+    }
 
 
 @pytest.mark.parametrize("prefix", ["", "model/"])

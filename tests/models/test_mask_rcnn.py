@@ -15,17 +15,21 @@ from mtf_imaging.models.resnet import ResNetBackbone
 from mtf_imaging.training.gradients import training_step
 from mtf_imaging.training.micro_batches import MicroBatches, part_inputs
 from mtf_imaging.training.optimizers import SGD
-from tests.models.deeplab_programs import assert_equal
-from tests.models.mask_rcnn_programs import batch, enlarge, small_task, train_program, values
+from tests.models.programs import assert_equal, enlarge, instance_batch, train_program, values
+from tests.models.programs import mask_rcnn_task as small_task
 
 SIZES = (33, 22)  # maps of 9 x 6, 5 x 3 and 3 x 2 pixels
 RESNET = ResNetBackbone(blocks=(1, 1), bottleneck=False, base_filters=2, norm_momentum=0.5)
 QUADRANTS = "rows:2,cols:2", "height:rows,width:cols"
 
 
+def results(task, *layout, **options):
+    return values(task, instance_batch(task, SIZES), *layout, **options)
+
+
 @functools.cache
 def whole():
-    return values(small_task(), SIZES)[0]
+    return results(small_task())[0]
 
 
 @pytest.mark.slow
@@ -41,17 +45,18 @@ def whole():
 )
 def test_results_do_not_depend_on_the_layout(mesh_shape, layout, mesh_impl):
     want = whole()
-    assert set(np.ravel(want["predictions"]["classes"])) - {-1}, "the test needs detections"
+    assert set(np.ravel(want["evaluation"]["classes"])) - {-1}, "the test needs detections"
     assert all(want["train"][f"{part}_loss"] > 0 for part in ("rpn_score", "rpn_box", "class", "box", "mask"))
-    assert_equal(values(small_task(), SIZES, mesh_shape, layout, mesh_impl=mesh_impl)[0], want)
+    assert_equal(results(small_task(), mesh_shape, layout, mesh_impl=mesh_impl)[0], want)
 
 
 @pytest.mark.slow
 def test_norms_gathered_levels_and_recomputation():
     """Batch norms follow all layers, and the levels of 5 x 3 pixels and less are gathered."""
-    want = values(small_task(backbone=RESNET, norm=True), SIZES, predicts=False)[0]
+    want = results(small_task(backbone=RESNET, norm=True), evaluates=False)[0]
     backbone = dataclasses.replace(RESNET, recompute=True)
-    got, program = values(small_task(backbone=backbone, norm=True, gather_below=3), SIZES, *QUADRANTS, predicts=False)
+    task = small_task(backbone=backbone, norm=True, gather_below=3)
+    got, _, program = results(task, *QUADRANTS, evaluates=False)
     assert_equal(got, want)
     assert any("level3" in change.name and change.gathered for change in program.changes)
     assert {"resnet/stem_norm/moving_mean", "box_head/dense1/norm/moving_mean"} < got["moving"].keys()
@@ -70,7 +75,7 @@ def train(count, batch_size=4, steps=2, **options):
     enlarge(program)
     rows = []
     for number in range(steps):
-        given = batch(task, SIZES, batch_size, seed=number)
+        given = instance_batch(task, SIZES, batch_size, seed=number)
         split = {name: np.split(value, count) for name, value in given.items()}
         parts = [{name: value[i] for name, value in split.items()} for i in range(count)]
         result = step(**given) if count == 1 else step(parts=parts)
@@ -88,7 +93,7 @@ def test_micro_batches_train_like_the_whole_batch():
 @pytest.mark.slow
 def test_frozen_norms():
     frozen = small_task(backbone=RESNET, train_norms=False)
-    got, program = values(frozen, SIZES, predicts=False)
+    got, _, program = results(frozen, evaluates=False)
     norms = {name for name in program.variables if name.startswith("resnet/") and "_norm/" in name}
     assert {name.rpartition("/")[2] for name in norms} == {"scale", "offset", "moving_mean", "moving_variance"}
     assert not norms & got["train"].keys()
@@ -100,7 +105,7 @@ def test_frozen_norms():
 
     # Recomputed activations and a split change nothing.
     backbone = dataclasses.replace(RESNET, recompute=True)
-    again, program = values(small_task(backbone=backbone, train_norms=False), SIZES, *QUADRANTS, predicts=False)
+    again, *_ = results(small_task(backbone=backbone, train_norms=False), *QUADRANTS, evaluates=False)
     assert_equal(again, got)
 
 
@@ -111,7 +116,7 @@ def test_bfloat16():
     results = []
     for dtype, layout in ((tf.float32, ()), (tf.bfloat16, QUADRANTS)):
         program = train_program(task, SIZES, *layout, dtype=dtype)
-        inputs = batch(task, SIZES)
+        inputs = instance_batch(task, SIZES)
         result = program(**{**inputs, "image": tf.cast(inputs["image"], dtype)})
         assert {value.dtype for value in result.values()} == {tf.float32}
         results.append(result)
@@ -211,9 +216,9 @@ def test_heads_equal_the_reference(head_program, norm):
 def test_predictions_follow_the_definition():
     """The masks are those of the predicted classes and boxes, and padding has the values of the interface."""
     task = small_task(score_threshold=0.275)
-    _, train = values(task, SIZES, predicts=False)
+    *_, train = results(task, evaluates=False)
     inputs = task.inputs(2, SIZES, tf.float64, labels=False)
-    image = batch(task, SIZES)["image"]
+    image = instance_batch(task, SIZES)["image"]
     found = mi.Program(task.predict, inputs, variables=train)(image=image)
     found = {name: value.numpy() for name, value in found.items()}
     is_padding = found["classes"] == -1

@@ -11,7 +11,7 @@ from mtf_imaging.models.detection import rpn
 from mtf_imaging.models.detection.anchors import Anchors
 from mtf_imaging.models.detection.mask_targets import mask_targets
 from mtf_imaging.models.detection.proposals import propose
-from mtf_imaging.models.detection.roi_levels import roi_levels
+from mtf_imaging.models.detection.roi_heads import roi_levels
 from mtf_imaging.models.detection.sampling import RoIs, anchor_priorities, sample_anchors, sample_rois
 from tests.models import reference_mask_rcnn as reference
 

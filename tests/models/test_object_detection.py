@@ -18,7 +18,7 @@ from mtf_imaging.planner.render.text import text
 from mtf_imaging.training.micro_batches import MicroBatches, part_inputs
 from mtf_imaging.training.optimizers import SGD
 from mtf_imaging.training.step import TrainingStep, training_step
-from tests.models.detection_programs import batch
+from tests.models.programs import object_batch
 from tests.models.tiny_backbone import TinyBackbone
 
 TINY = TinyBackbone(8)
@@ -52,7 +52,7 @@ _SPLIT = Layout.parse("rows:3,cores:2", "height:rows,batch:cores")
 def test_micro_batches_train_like_the_whole_batch(layout):
     task, sizes, optimizer = ObjectDetection(NoNorms(), 4, max_boxes=4), (20, 12), SGD(0.1)
     inputs = task.inputs(4, sizes, tf.float64)
-    data = batch(task, sizes, 4)
+    data = object_batch(task, sizes, 4)
     whole = mi.Program(training_step(task, optimizer), inputs, seed=3, **layout)
     want = whole(**data)
     step = MicroBatches(task, optimizer, part_inputs(inputs, 2), 2, seed=3, **layout)
@@ -111,7 +111,7 @@ def test_the_classes_follow_from_the_data_set():
 
 def test_a_data_set_of_volumes_is_refused():
     description = mi.data.Description(("ct",), {"liver": 1}, {"liver": (1,)})
-    with pytest.raises(mi.ConfigError, match=r"data set of objects, .* but the data set has a Description\. Fix"):
+    with pytest.raises(mi.ConfigError, match=r"data set of objects, but the data set has a Description\. Fix"):
         ObjectDetection(SMALL).for_data(description)
 
 
@@ -126,39 +126,17 @@ def test_explain_shows_the_gathered_levels():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: RetinaNet(), "RetinaNet.backbone is not set. Fix"),
-        (lambda: RetinaNet(3), "RetinaNet.backbone is of class int, which has no method features(image, is_training)"),
         (
             lambda: RetinaNet(ResNetBackbone(output_stride=16)),
-            "FeaturePyramid needs one feature with each of the strides [8, 16], but the features of ResNetBackbone "
-            "have the strides [4, 8, 16, 16]. Fix: use output_stride=None",
+            "the levels 3 to 7 of a feature pyramid need one feature with each of the strides [8, 16], but the "
+            "features of ResNetBackbone have the strides [4, 8, 16, 16]. Fix: use output_stride=None",
         ),
         (
             lambda: RetinaNet(TINY, min_level=4),
             "one feature with each of the strides [16], but the features of TinyBackbone",
         ),
-        (lambda: RetinaNet(TINY, classes=0), "RetinaNet.classes = 0: it must be an int of at least 1."),
-        (lambda: RetinaNet(TINY, filters=1.5), "RetinaNet.filters = 1.5: it must be an int of at least 1."),
-        (lambda: RetinaNet(TINY, head_convs=0), "RetinaNet.head_convs = 0"),
-        (lambda: RetinaNet(TINY, anchors=9), "RetinaNet.anchors = 9: it must be detection.Anchors, or None"),
-        (lambda: FeaturePyramid(filters=0), "FeaturePyramid.filters = 0"),
-        (lambda: RetinaNet(TINY, min_level=3, max_level=2), "RetinaNet.min_level = 3 is above max_level = 2. Fix"),
-        (lambda: RetinaNet(TINY, norm_momentum=1), "RetinaNet.norm_momentum = 1: it must be at least 0 and below 1."),
-        (lambda: RetinaNet(TINY, gather_below=-1), "RetinaNet.gather_below = -1: it must be an int of at least 0"),
-        (lambda: Anchors(scales=()), "Anchors.scales = (): it must be a tuple of numbers above 0. Fix"),
-        (lambda: Anchors(ratios=(1, 0)), "Anchors.ratios = (1, 0): it must be a tuple of numbers above 0. Fix"),
-        (lambda: Anchors(size=-1), "Anchors.size = -1: it must be a number above 0."),
-        (lambda: ObjectDetection(), "ObjectDetection.network is not set. Fix"),
-        (lambda: ObjectDetection(SMALL, classes=0), "ObjectDetection.classes = 0: it must be an int of at least 1."),
-        (lambda: ObjectDetection(SMALL, max_boxes=0), "ObjectDetection.max_boxes = 0"),
-        (
-            lambda: ObjectDetection(SMALL, match_threshold=0),
-            "ObjectDetection.match_threshold = 0: it must be a number above 0 and at most 1.",
-        ),
-        (lambda: ObjectDetection(SMALL, score_threshold=2), "ObjectDetection.score_threshold = 2: it must be a number"),
-        (lambda: ObjectDetection(SMALL, huber_delta=0), "ObjectDetection.huber_delta = 0: it must be a number above 0"),
-        (lambda: ObjectDetection(SMALL, focal_gamma="1"), "ObjectDetection.focal_gamma = '1': it must be a number"),
-        (lambda: ObjectDetection(SMALL).inputs(1, (8, 8, 8)), "must have 2 sizes, height and width, not 3: (8, 8, 8)"),
+        (lambda: RetinaNet(TINY, min_level=3, max_level=2), "the levels 3 to 2 of a feature pyramid"),
+        (lambda: ObjectDetection(SMALL).inputs(1, (8, 8, 8)), "must have 2 sizes, height, width, not 3: (8, 8, 8)"),
         (
             lambda: ObjectDetection(dataclasses.replace(SMALL, classes=3)).inputs(1, (8, 8)),
             "the network has 3 classes, but this task needs 90. Fix",

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging.models.resnet import Classification, GeneratedImages, ResNet
+from tests.models.programs import assert_close, train_program
 
 SMALL = {"classes": 4, "blocks": (1, 1), "base_filters": 2}
 SIZES = (16, 24)
@@ -16,28 +17,12 @@ SIZES = (16, 24)
 
 def build_program(network, sizes=SIZES, batch_size=2, mesh_shape="", layout="", **kwargs):
     """Returns a program that computes the loss, the accuracy and the gradients of all weights, in float64."""
-    task = Classification(network)
-
-    def fn(**inputs):
-        loss, measures = task.loss(**inputs)
-        variables = loss.graph.trainable_variables
-        gradients = mi.mtf.gradients([loss], [v.outputs[0] for v in variables])
-        return {"loss": loss, **measures, **{v.name: g for v, g in zip(variables, gradients)}}
-
-    inputs = task.inputs(batch_size, sizes, tf.float64)
-    return mi.Program(fn, inputs, mesh_shape=mesh_shape, layout=layout, **kwargs)
+    return train_program(Classification(network), sizes, mesh_shape, layout, batch_size, **kwargs)
 
 
 def batch(sizes=SIZES, batch_size=2):
     images = next(GeneratedImages().batches(None, batch_size=batch_size, sizes=sizes, seed=0, start_step=0))
     return {"image": tf.cast(images["image"], tf.float64), "labels": images["labels"]}
-
-
-def assert_equal(got, want):
-    assert got.keys() == want.keys()
-    for name in want:
-        scale = max(np.abs(want[name]).max(), 1e-3)
-        np.testing.assert_allclose(got[name], want[name], rtol=0, atol=1e-9 * scale, err_msg=name)
 
 
 def reference(image, weights, blocks):
@@ -79,7 +64,7 @@ def test_values_and_gradients_equal_plain_tensorflow(sizes):
         "accuracy": accuracy,
         **{k: g.numpy() for k, g in tape.gradient(loss, weights).items()},
     }
-    assert_equal(program(**inputs), want)
+    assert_close(program(**inputs), want)
 
 
 @pytest.mark.slow
@@ -94,7 +79,7 @@ def test_values_and_gradients_equal_plain_tensorflow(sizes):
 )
 def test_values_and_gradients_do_not_depend_on_the_layout(sizes, mesh_shape, layout, mesh_impl):
     program = build_program(ResNet(**SMALL), sizes, mesh_shape=mesh_shape, layout=layout, mesh_impl=mesh_impl)
-    assert_equal(program(**batch(sizes)), whole(sizes))
+    assert_close(program(**batch(sizes)), whole(sizes))
 
 
 @pytest.mark.slow
@@ -106,7 +91,7 @@ def test_stages_with_small_slices_are_gathered(gather_below, changes):
     # Heights of 16, 8 after the stem, 4 after its pool, and 2 in the last stage.
     program = build_program(ResNet(**SMALL, gather_below=gather_below), mesh_shape="rows:4", layout="height:rows")
     assert [change.name for change in program.changes] == changes
-    assert_equal(program(**batch()), whole())
+    assert_close(program(**batch()), whole())
 
 
 @pytest.mark.slow
@@ -119,45 +104,25 @@ def test_the_default_is_resnet_18():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: ResNet(classes=0), "ResNet.classes = 0: it must be an int of at least 1."),
-        (
-            lambda: ResNet(blocks=()),
-            "ResNet.blocks = (): it must be a tuple with the number of blocks of each stage, at least 1. Fix",
-        ),
-        (lambda: ResNet(blocks=(2, 0)), "ResNet.blocks = (2, 0)"),
-        (lambda: ResNet(blocks=3), "ResNet.blocks = 3"),
-        (lambda: ResNet(norm_momentum=1), "ResNet.norm_momentum = 1: it must be at least 0 and below 1."),
-        (lambda: ResNet(norm_epsilon=0), "ResNet.norm_epsilon = 0: it must be above 0."),
-        (lambda: ResNet(gather_below=-1), "ResNet.gather_below = -1: it must be an int of at least 0 pixels. Fix"),
-        (lambda: Classification(channels=0), "Classification.channels = 0: it must be an int of at least 1."),
         (
             lambda: Classification().inputs(1, (8, 8, 8)),
-            "an image must have 2 sizes, height and width, not 3: (8, 8, 8)",
+            "an image must have 2 sizes, height, width, not 3: (8, 8, 8)",
         ),
         (
             lambda: Classification(ResNet(), dims=("row", "column")).inputs(1, (8, 8, 8)),
-            "an image must have 2 sizes, row and column, not 3: (8, 8, 8). Fix: use a data set of 2-D images.",
+            "an image must have 2 sizes, row, column, not 3: (8, 8, 8). Fix: use a data set of 2-D images",
         ),
         (
             lambda: Classification(ResNet(), dims=("time", "height", "width")).inputs(1, (8, 8)),
-            "an image must have 3 sizes, time, height and width, not 2: (8, 8). Fix: use a data set of 3-D images.",
-        ),
-        (
-            lambda: Classification(dims=("time", "height", "width")),
-            "Classification.dims = ('time', 'height', 'width'): the default network is for height and width. Fix: set "
-            "Classification.network to a network for these dimensions.",
+            "an image must have 3 sizes, time, height, width, not 2: (8, 8). Fix: use a data set of 3-D images",
         ),
         (
             lambda: Classification(dims=("height", "height")),
             "Classification.dims = ('height', 'height'): it must be a tuple of 1 to 3 different names, none of which "
-            "is batch, channels or classes. Fix: use a tuple such as ('height', 'width').",
+            "is batch or channels or classes. Fix: use a tuple such as ('height', 'width').",
         ),
         (lambda: Classification(dims=("channels", "width")), "Classification.dims = ('channels', 'width')"),
         (lambda: Classification(dims=("height:2", "width")), "Classification.dims = ('height:2', 'width')"),
-        (lambda: Classification(dims="height"), "Classification.dims = 'height'"),
-        (lambda: Classification(dims=()), "Classification.dims = ()"),
-        (lambda: GeneratedImages(height=4), "GeneratedImages.height = 4: it must be an int of at least 8 pixels."),
-        (lambda: GeneratedImages(noise=-1), "GeneratedImages.noise = -1: it must be at least 0 (no noise)."),
     ],
 )
 def test_invalid_settings(make, message):

@@ -10,7 +10,7 @@ import tensorflow as tf
 from mtf_imaging.models.detection import Anchors, ObjectDetection, RetinaNet
 from mtf_imaging.models.resnet import ResNetBackbone
 from tests.models import reference_detection
-from tests.models.detection_programs import assert_detections, assert_equal, batch, values
+from tests.models.programs import assert_detections, assert_equal, object_batch, values
 from tests.models.tiny_backbone import TinyBackbone
 
 # Maps of 9 x 6, 5 x 3, 3 x 2 and 2 x 1 pixels for 33 x 22.
@@ -33,16 +33,20 @@ def small_task(**kwargs):
     return ObjectDetection(network, 3, max_boxes=6, candidates=40, score_threshold=0.005, max_detections=8)
 
 
+def results(task, *layout, **options):
+    return values(task, object_batch(task, SIZES), *layout, **options)
+
+
 @functools.cache
 def whole():
     """Returns the results without a layout, and the variables before the step."""
-    return values(small_task(), SIZES)[:2]
+    return results(small_task())[:2]
 
 
 @pytest.mark.slow
 def test_training_equals_the_reference():
     task, (got, before) = small_task(), whole()
-    inputs, weights = batch(task, SIZES), {name: tf.constant(value) for name, value in before.items()}
+    inputs, weights = object_batch(task, SIZES), {name: tf.constant(value) for name, value in before.items()}
     anchors = reference_detection.network_anchors(task.network, *SIZES)
     with tf.GradientTape() as tape:
         tape.watch(weights)
@@ -64,7 +68,7 @@ def test_detections_equal_the_reference():
     task, (got, before) = small_task(), whole()
     weights = {name: tf.constant(value) for name, value in {**before, **got["moving"]}.items()}
     network = reference_detection.Reference(weights, task.network, is_training=False)
-    features = task.network.backbone.reference(batch(task, SIZES)["image"], weights)
+    features = task.network.backbone.reference(object_batch(task, SIZES)["image"], weights)
     predictions = network.predictions(features, task.classes)
     anchors = reference_detection.network_anchors(task.network, *SIZES)
     want = reference_detection.detections(task, predictions, anchors, *SIZES)
@@ -91,7 +95,7 @@ def test_detections_equal_the_reference():
 )
 def test_results_do_not_depend_on_the_layout(options, mesh_shape, layout, mesh_impl, changes):
     """Compares losses, gradients, moving statistics and detections."""
-    got, _, program = values(small_task(**options), SIZES, mesh_shape, layout, mesh_impl=mesh_impl)
+    got, _, program = results(small_task(**options), mesh_shape, layout, mesh_impl=mesh_impl)
     assert [change.name for change in program.changes] == changes
     assert_equal(got, whole()[0])
 
@@ -103,6 +107,6 @@ def test_features_that_the_backbone_gathers_are_split_again():
     def task(**kwargs):
         return small_task(backbone=dataclasses.replace(backbone, **kwargs), min_level=3, max_level=4)
 
-    got, _, program = values(task(gather_below=2), SIZES, *_4X2, mesh_impl="stacked", evaluates=False)
+    got, _, program = results(task(gather_below=2), *_4X2, mesh_impl="stacked", evaluates=False)
     assert [change.name for change in program.changes] == ["resnet/stage2/block0_gather", "fpn/repeat3_scatter"]
-    assert_equal(got, values(task(), SIZES, evaluates=False)[0])
+    assert_equal(got, results(task(), evaluates=False)[0])

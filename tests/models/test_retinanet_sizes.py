@@ -8,7 +8,7 @@ from mtf_imaging.engine.layout import Layout
 from mtf_imaging.engine.program.tracing import trace_only
 from mtf_imaging.models.detection import Anchors, ObjectDetection, RetinaNet
 from mtf_imaging.models.resnet import ResNetBackbone
-from tests.models.detection_programs import assert_equal, values
+from tests.models.programs import assert_equal, object_batch, values
 
 # Levels 3 to 7 of a backbone with strides up to 16. Almost all the time of these tests is spent on building graphs, so
 # the network has few layers.
@@ -55,7 +55,7 @@ def test_levels(sizes, layout):
 
 @functools.cache
 def whole(sizes):
-    return values(task(), sizes, batch_size=1)[0]
+    return values(task(), object_batch(task(), sizes, 1))[0]
 
 
 # Slices of level 7 of 640: 3 and 2; 2, 2, 1 and 0; and 1, 1, 1, 1, 1, 0, 0 and 0.
@@ -73,6 +73,7 @@ def whole(sizes):
 )
 def test_sizes_of_published_detectors(sizes, layout, gather_below):
     """Compares losses, gradients, moving statistics and detections in float64."""
-    got, _, program = values(task(gather_below=gather_below), sizes, *LAYOUTS[layout], batch_size=1)
+    own = task(gather_below=gather_below)
+    got, _, program = values(own, object_batch(own, sizes, 1), *LAYOUTS[layout])
     assert bool(program.changes) == (gather_below > 0)
     assert_equal(got, whole(sizes))

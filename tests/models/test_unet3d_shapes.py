@@ -12,8 +12,9 @@ import tensorflow as tf
 import mtf_imaging as mi
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, Segmentation, UNet3D
 from tests.models import reference_unet3d
+from tests.models.programs import assert_close, numbers
 from tests.models.test_losses import tf_loss
-from tests.models.test_unet3d import assert_equal, batch, build_program
+from tests.models.test_unet3d import batch, build_program
 
 UNEVEN = (7, 9, 5)
 KERNELS = ((3, 3, 1), (3, 3, 3), (1, 3, 3))
@@ -34,10 +35,6 @@ LAYOUTS = {
     "xz": ("rows:2,planes:2", "x:rows,z:planes", "placement"),
     "batch and channels": ("cores:2,model:3", "batch:cores,channels:model", "stacked"),
 }
-
-
-def numbers(tensors):
-    return {name: value.numpy() for name, value in tensors.items()}
 
 
 def values(network, sizes, *layout, **options):
@@ -64,7 +61,7 @@ def test_values_and_gradients_equal_plain_tensorflow(name):
         loss = tf_loss(logits, given["labels"], "classes")
     _, liver, lesion = reference_unet3d.loss(logits, given["labels"])
     want = {"loss": loss, "liver": liver, "lesion": lesion, **tape.gradient(loss, weights)}
-    assert_equal(numbers(program(**given)), numbers(want), 1e-9)
+    assert_close(numbers(program(**given)), numbers(want), 1e-9)
 
 
 @pytest.mark.mostly_slow(fast=0.1)
@@ -72,13 +69,13 @@ def test_values_and_gradients_equal_plain_tensorflow(name):
 def test_values_and_gradients_do_not_depend_on_the_layout(layout, sizes):
     want = whole(dataclasses.replace(ALL, recompute=False), sizes)
     assert any("shortcut" in name for name in want)
-    assert_equal(values(ALL, sizes, *LAYOUTS[layout]), want, 1e-9)
+    assert_close(values(ALL, sizes, *LAYOUTS[layout]), want, 1e-9)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["kernels", "residual, no norm"])
 def test_each_setting_is_the_same_under_a_layout(name):
-    assert_equal(values(NETWORKS[name], UNEVEN, *LAYOUTS["xy"]), whole(NETWORKS[name], UNEVEN), 1e-9)
+    assert_close(values(NETWORKS[name], UNEVEN, *LAYOUTS["xy"]), whole(NETWORKS[name], UNEVEN), 1e-9)
 
 
 GATHERED = dataclasses.replace(SMALL, convs=1, pool_sizes=((2, 1, 2), (2, 2, 1)), deep_supervision=1)
@@ -101,7 +98,7 @@ def test_an_axis_without_a_pool_is_not_gathered(mesh_shape, layout, changes):
     task = LiverTumorSegmentation(network, dice="classes")
     program = build_program(task, sizes, mesh_shape, layout, mesh_impl="stacked")
     assert [change.name.removeprefix("unet3d/") for change in program.changes] == changes
-    assert_equal(numbers(program(**batch(sizes))), whole(GATHERED, sizes), 1e-9)
+    assert_close(numbers(program(**batch(sizes))), whole(GATHERED, sizes), 1e-9)
 
 
 def test_logits_of_coarser_levels_have_the_strides_of_the_pools():
@@ -144,7 +141,7 @@ def test_2d_images_use_the_sizes_along_x_and_y():
     assert shapes["unet3d/grow1/filter"] == [2, 1, 3, 3]
     given = batch((7, 9))
     split = build_program(task, (7, 9), "rows:2,cols:3", "x:rows,y:cols", mesh_impl="stacked")
-    assert_equal(numbers(split(**given)), numbers(flat(**given)), 1e-9)
+    assert_close(numbers(split(**given)), numbers(flat(**given)), 1e-9)
 
 
 def _weights(network, channels=1):
@@ -207,31 +204,11 @@ def test_sizes_of_the_defaults_create_the_same_weights():
     [
         (
             {"kernel_sizes": ((3, 3, 1),)},
-            "UNet3D.kernel_sizes = ((3, 3, 1),): it must be None, or have the sizes along x, y and z of all levels. "
-            "With UNet3D.depth = 4, there are 4, but it has 1. Fix: use 4 tuples, or None.",
+            "UNet3D.kernel_sizes = ((3, 3, 1),): with UNet3D.depth = 4, it must be None, or have 4 tuples of 3 sizes",
         ),
-        ({"kernel_sizes": 3}, "UNet3D.kernel_sizes = 3: it must be None, or have"),
-        (
-            {"depth": 1, "kernel_sizes": ((3, 3),)},
-            "(3, 3) must be 3 ints of at least 1, for x, y and z. Fix: use",
-        ),
-        ({"depth": 1, "kernel_sizes": ((3, 0, 3),)}, "(3, 0, 3) must be 3 ints of at least 1"),
-        ({"depth": 1, "kernel_sizes": ((3, True, 3),)}, "(3, True, 3) must be 3 ints"),
-        (
-            {"depth": 2, "pool_sizes": ((2, 2, 1),) * 2},
-            "all pools. With UNet3D.depth = 2, there are 1, but it has 2. Fix: use 1",
-        ),
-        (
-            {"depth": 1, "pool_sizes": ((2, 2, 1),)},
-            "With UNet3D.depth = 1, there are 0, but it has 1. Fix: use None",
-        ),
-        ({"depth": 2, "pool_sizes": ((2, 3, 1),)}, "(2, 3, 1) has sizes other than 1 and 2. Fix: use 2 along the axes"),
-        ({"max_filters": 0}, "UNet3D.max_filters = 0: it must be an int of at least 1. Fix: use None"),
-        ({"max_filters": 2.5}, "UNet3D.max_filters = 2.5: it must be an int"),
-        (
-            {"norm": "group", "max_filters": 60},
-            "UNet3D.max_filters = 60: UNet3D.norm_groups = 8 must divide it. Fix: use a multiple of 8.",
-        ),
+        ({"depth": 1, "kernel_sizes": ((3, 3),)}, "it must be None, or have 1 tuples of 3 sizes, along x, y and z"),
+        ({"depth": 2, "pool_sizes": ((2, 2, 1),) * 2}, "with UNet3D.depth = 2, it must be None, or have 1 tuples"),
+        ({"depth": 1, "pool_sizes": ((2, 2, 1),)}, "with UNet3D.depth = 1, it must be None, or have 0 tuples"),
     ],
 )
 def test_invalid_settings(arguments, text):

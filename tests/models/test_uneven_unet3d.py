@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import mtf_imaging as mi
-from mtf_imaging.engine.layout import Layout
+from mtf_imaging.engine.layout import Layout, from_partition_dims
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.held_out_loss import HeldOutLoss
@@ -18,7 +18,8 @@ from mtf_imaging.training.optimizers import SGD, Adam
 from mtf_imaging.training.prediction import NetworkBuilder
 from mtf_imaging.training.step import training_step
 from tests.engine.ops.windows_of_any_size import devices
-from tests.models.test_unet3d import assert_equal, batch, build_program
+from tests.models.programs import assert_close, numbers
+from tests.models.test_unet3d import batch, build_program
 
 SIZES = (20, 13, 9)  # at the lower levels 10 x 7 x 5, 5 x 4 x 3 and 3 x 2 x 2 voxels
 LAYOUTS = {
@@ -43,7 +44,7 @@ def network(depth=4, **settings):
 @functools.cache
 def whole(**settings):
     program = build_program(network(**settings), SIZES)
-    return {name: value.numpy() for name, value in program(**batch(SIZES)).items()}
+    return numbers(program(**batch(SIZES)))
 
 
 @pytest.mark.slow
@@ -63,7 +64,7 @@ def test_values_and_gradients_equal_those_of_one_processor(layout, mesh_impl):
     cpus = devices(mesh_shape, most=6) if mesh_impl == "placement" else None
     depth = {"depth": 2} if mesh_impl == "placement" else {}  # building it takes a second per device and level
     program = build_program(network(**depth), SIZES, mesh_shape, rules, mesh_impl=mesh_impl, devices=cpus)
-    assert_equal({name: value.numpy() for name, value in program(**batch(SIZES)).items()}, whole(**depth), 1e-9)
+    assert_close(numbers(program(**batch(SIZES))), whole(**depth), 1e-9)
 
 
 @pytest.mark.slow
@@ -83,7 +84,7 @@ def test_values_and_gradients_equal_those_of_one_processor(layout, mesh_impl):
 )
 def test_all_settings_equal_those_of_one_processor(layout, settings):
     program = build_program(network(**settings), SIZES, *LAYOUTS[layout])
-    assert_equal({name: value.numpy() for name, value in program(**batch(SIZES)).items()}, whole(**settings), 1e-9)
+    assert_close(numbers(program(**batch(SIZES))), whole(**settings), 1e-9)
 
 
 def _steps(program, sizes, steps, batch_size=2):
@@ -146,3 +147,15 @@ def test_a_large_image_trains_evaluates_and_predicts_as_on_one_processor():
         results.append((losses, held_out, predict(batch(sizes, 1, 100)["image"][0])))
     for value, expected in zip(results[1], results[0], strict=True):
         np.testing.assert_allclose(value, expected, rtol=1e-9)
+
+
+def test_a_level_of_a_network_may_have_fewer_voxels_than_slices():
+    network = UNet3D(base_filters=2, depth=3, convs=1, norm="none", dropout_rate=0.0)
+    inputs = {"image": "batch:1,x:16,y:16,z:8,channels:1"}
+    split = from_partition_dims([1, 8, 2, 1, 1], dims="batch,x,y,z,channels")
+    image = np.random.default_rng(0).standard_normal([1, 16, 16, 8, 1]).astype(np.float32)
+    whole, sliced = (
+        mi.Program(lambda image: network(image, is_training=False), inputs, *layout)(image=image)
+        for layout in [("", ""), split]
+    )
+    np.testing.assert_allclose(sliced, whole, atol=1e-5)

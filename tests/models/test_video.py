@@ -1,7 +1,6 @@
 """R(2+1)D equals a network in plain TensorFlow, and does not depend on the layout, in training and in evaluation."""
 
 import functools
-import re
 
 import numpy as np
 import pytest
@@ -9,7 +8,8 @@ import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging.models.resnet import Classification
-from mtf_imaging.models.video import GeneratedClips, R2Plus1D
+from mtf_imaging.models.video import R2Plus1D
+from tests.models.programs import assert_equal, evaluation_program, train_program, values
 
 SMALL = {"classes": 4, "blocks": (1, 1), "base_filters": 2, "stem_kernel": 3, "norm_momentum": 0.5}
 DIMS = ("time", "height", "width")
@@ -24,21 +24,6 @@ def make_task(**settings):
     return Classification(R2Plus1D(**SMALL | settings), dims=DIMS)
 
 
-def build_programs(sizes=SIZES, batch_size=2, settings=(), **setup):
-    """Returns a program for the loss, the accuracy and all gradients, and one for predictions, in float64."""
-    task = make_task(**dict(settings))
-
-    def train(**inputs):
-        loss, measures = task.loss(**inputs)
-        variables = loss.graph.trainable_variables
-        gradients = mi.mtf.gradients([loss], [v.outputs[0] for v in variables])
-        return {"loss": loss, **measures, **{v.name: g for v, g in zip(variables, gradients)}}
-
-    training = mi.Program(train, task.inputs(batch_size, sizes, tf.float64), **setup)
-    inputs = task.inputs(batch_size, sizes, tf.float64, labels=False)
-    return training, mi.Program(task.predict, inputs, variables=training, **setup)
-
-
 @functools.cache
 def batch(sizes=SIZES, batch_size=2):
     # Normal numbers instead of generated clips, whose plain backgrounds make many values equal.
@@ -46,24 +31,15 @@ def batch(sizes=SIZES, batch_size=2):
     return {"image": rng.normal(size=(batch_size, *sizes, 3)), "labels": np.arange(batch_size, dtype=np.int32) % 4}
 
 
-def compute(programs, inputs):
-    """Returns the results of a training call, the statistics that it stores, and the predictions that use them."""
-    training, predict = programs
-    results = {name: np.array(value) for name, value in training(**inputs).items()}
-    stored = {name: v.numpy() for name, v in training.variables.items() if not v.trainable}
-    return {**results, **stored, "predicted": np.array(predict(image=inputs["image"]))}
+def compute(sizes=SIZES, settings=(), **setup):
+    """Returns the results of `programs.values`, and the program of the training."""
+    results, _, program = values(make_task(**dict(settings)), batch(sizes), **setup)
+    return results, program
 
 
 @functools.cache
 def whole(sizes, settings=()):
-    return compute(build_programs(sizes, settings=settings), batch(sizes))
-
-
-def assert_equal(got, want):
-    assert got.keys() == want.keys()
-    for name in want:
-        scale = max(np.abs(want[name]).max(), 1e-3)
-        np.testing.assert_allclose(got[name], want[name], rtol=0, atol=1e-9 * scale, err_msg=name)
+    return compute(sizes, settings)[0]
 
 
 def reference(clip, weights, blocks, causal, statistics=None):
@@ -100,20 +76,22 @@ def reference(clip, weights, blocks, causal, statistics=None):
 @pytest.mark.parametrize(("sizes", "causal"), [(ODD, True), slow(SIZES, False)], ids=["causal", "centered"])
 def test_values_and_gradients_equal_plain_tensorflow(sizes, causal):
     blocks, inputs = (1, 2), batch(sizes)
-    training, predict = build_programs(sizes, settings=(("blocks", blocks), ("causal", causal)))
+    task = make_task(blocks=blocks, causal=causal)
+    training = train_program(task, sizes)
     weights = {name: tf.constant(v) for name, v in training.variables.items() if v.trainable}
     with tf.GradientTape() as tape:
         tape.watch(weights)
         logits = reference(inputs["image"], weights, blocks, causal)
         loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(inputs["labels"], logits))
     accuracy = np.mean(np.argmax(logits, -1) == inputs["labels"])
-    gradients = {name: gradient.numpy() for name, gradient in tape.gradient(loss, weights).items()}
-    assert_equal(training(**inputs), {"loss": loss.numpy(), "accuracy": accuracy, **gradients})
+    want = {"loss": loss, "accuracy": accuracy, **tape.gradient(loss, weights)}
+    assert_equal(*({"train": {name: np.array(x) for name, x in each.items()}} for each in (training(**inputs), want)))
 
     statistics = {name: tf.constant(v) for name, v in training.variables.items() if not v.trainable}
     assert not np.allclose(statistics["r2plus1d/stem/space_norm/moving_variance"], 1)
     want = tf.nn.softmax(reference(inputs["image"], weights, blocks, causal, statistics))
-    np.testing.assert_allclose(predict(image=inputs["image"]), want, rtol=0, atol=1e-9)
+    predict = evaluation_program(task, sizes, variables=training)
+    np.testing.assert_allclose(predict(image=inputs["image"])["probabilities"], want, rtol=0, atol=1e-9)
 
 
 @pytest.mark.slow
@@ -132,18 +110,18 @@ def test_values_and_gradients_equal_plain_tensorflow(sizes, causal):
 )
 def test_values_and_gradients_do_not_depend_on_the_layout(sizes, causal, mesh_shape, layout, mesh_impl):
     settings = (("causal", causal),)
-    setup = {"mesh_shape": mesh_shape, "layout": layout, "mesh_impl": mesh_impl}
-    assert_equal(compute(build_programs(sizes, settings=settings, **setup), batch(sizes)), whole(sizes, settings))
+    got, _ = compute(sizes, settings, mesh_shape=mesh_shape, layout=layout, mesh_impl=mesh_impl)
+    assert_equal(got, whole(sizes, settings))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("gather_below", "changes"), [(1, []), (2, ["r2plus1d/stage1/block0_gather"])])
 def test_stages_with_small_slices_are_gathered(gather_below, changes):
     # 8 frames, and 4 in the last stage.
-    setup = {"mesh_shape": "frames:4", "layout": "time:frames"}
-    programs = build_programs(settings=(("gather_below", gather_below),), **setup)
-    assert [change.name for change in programs[0].changes] == changes
-    assert_equal(compute(programs, batch()), whole(SIZES))
+    settings = (("gather_below", gather_below),)
+    got, program = compute(settings=settings, mesh_shape="frames:4", layout="time:frames")
+    assert [change.name for change in program.changes] == changes
+    assert_equal(got, whole(SIZES))
 
 
 @pytest.mark.slow
@@ -217,55 +195,3 @@ def test_the_network_of_torchvision_has_the_published_number_of_weights():
     # torchvision.models.video.R2Plus1D_18_Weights.KINETICS400_V1.meta["num_params"]
     network = R2Plus1D(stem_middle=45, middle_per_block=True)
     assert count_weights(network) == published_weights(45, shared_middle=True) == 31_505_325
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"classes": 0}, "R2Plus1D.classes = 0: it must be an int of at least 1."),
-        ({"time_stride": 0}, "R2Plus1D.time_stride = 0: it must be an int of at least 1."),
-        ({"base_filters": True}, "R2Plus1D.base_filters = True: it must be an int of at least 1."),
-        (
-            {"stem_middle": 0},
-            "R2Plus1D.stem_middle = 0: it must be an int of at least 1. Fix: use None to compute it from the sizes of "
-            "the convolution.",
-        ),
-        (
-            {"blocks": ()},
-            "R2Plus1D.blocks = (): it must be a tuple with the number of blocks of each stage, at least 1. Fix: use a "
-            "tuple such as (2, 2, 2, 2).",
-        ),
-        ({"blocks": (2, 0)}, "R2Plus1D.blocks = (2, 0)"),
-        ({"blocks": 3}, "R2Plus1D.blocks = 3"),
-        ({"causal": 1}, "R2Plus1D.causal = 1: it must be True or False."),
-        ({"middle_per_block": None}, "R2Plus1D.middle_per_block = None: it must be True or False."),
-        ({"norm_momentum": 1}, "R2Plus1D.norm_momentum = 1: it must be at least 0 and below 1."),
-        ({"norm_momentum": "0.9"}, "R2Plus1D.norm_momentum = '0.9': it must be at least 0 and below 1."),
-        ({"norm_epsilon": 0}, "R2Plus1D.norm_epsilon = 0: it must be above 0."),
-        (
-            {"gather_below": -1},
-            "R2Plus1D.gather_below = -1: it must be an int of at least 0 frames or pixels. Fix: use 0 to gather "
-            "nothing.",
-        ),
-    ],
-    ids=str,
-)
-def test_invalid_settings(settings, message):
-    with pytest.raises(mi.ConfigError, match=re.escape(message)):
-        R2Plus1D(**settings)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"frames": 1}, "GeneratedClips.frames = 1: it must be an int of at least 2."),
-        ({"height": 8}, "GeneratedClips.height = 8: it must be an int of at least 16."),
-        ({"width": 32.0}, "GeneratedClips.width = 32.0: it must be an int of at least 16."),
-        ({"noise": "low"}, "GeneratedClips.noise = 'low': it must be at least 0 (no noise)."),
-        ({"noise": -1}, "GeneratedClips.noise = -1: it must be at least 0 (no noise)."),
-    ],
-    ids=str,
-)
-def test_invalid_clips(settings, message):
-    with pytest.raises(mi.ConfigError, match=re.escape(message)):
-        GeneratedClips(**settings)

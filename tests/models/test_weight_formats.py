@@ -253,10 +253,10 @@ def test_a_format_can_be_chosen(tmp_path):
 
 def test_missing_and_damaged_checkpoints_are_refused(tmp_path):
     options = {"output_dir": tmp_path / "weights", "formats": WEIGHT_FORMATS}
-    with pytest.raises(mi.CheckpointError, match=r"none: there is no such checkpoint: neither .*none.index nor"):
+    with pytest.raises(mi.CheckpointError, match=r"none: there is no such file: neither .*none.index nor"):
         mi.jobs.import_weights(checkpoint=tmp_path / "none", **options)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(mi.CheckpointError, match=r"this folder holds no checkpoint. Fix: .*model.ckpt-112603"):
+    with pytest.raises(mi.CheckpointError, match=r"this folder holds no checkpoint. Fix: give the path"):
         mi.jobs.import_weights(checkpoint=tmp_path / "empty", **options)
     (tmp_path / "text.ckpt").write_text("no checkpoint " * 100)
     with pytest.raises(mi.CheckpointError, match="is not a TensorFlow checkpoint, or is damaged"):

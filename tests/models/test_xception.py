@@ -36,37 +36,6 @@ def test_values_and_gradients_equal_plain_tensorflow(output_stride, size, layout
     backbones.check(NETWORKS[output_stride], size, is_training, REFERENCES[output_stride], layout)
 
 
-def conv(size, inputs, outputs):
-    """Returns the number of weights of a convolution and its norm, which has a scale and an offset."""
-    return size * size * inputs * outputs + 2 * outputs
-
-
-def block(inputs, *filters, shortcut=0):
-    """Returns the number of weights of three separable convolutions, and of a shortcut if it has filters."""
-    total = conv(1, inputs, shortcut) if shortcut else 0
-    for outputs in filters:
-        total += (9 * inputs + 2 * inputs) + conv(1, inputs, outputs)
-        inputs = outputs
-    return total
-
-
-@pytest.mark.slow
-def test_number_of_weights():
-    """Trained weights: filters, scales and offsets, without moving statistics."""
-    weights = (
-        (conv(3, 3, 32) + conv(3, 32, 64))
-        + block(64, 128, 128, 128, shortcut=128)
-        + block(128, 256, 256, 256, shortcut=256)
-        + block(256, 728, 728, 728, shortcut=728)
-        + 16 * block(728, 728, 728, 728)
-        + block(728, 728, 1024, 1024, shortcut=1024)
-        + block(1024, 1536, 1536, 2048)
-    )
-    assert weights == 37_867_312  # published as 37.87 million
-    backbone = Xception(output_stride=16)
-    assert backbones.count_weights(functools.partial(backbone.features, is_training=True)) == weights
-
-
 @pytest.mark.slow
 def test_gathered_and_recomputed_features():
     backbone = Xception(

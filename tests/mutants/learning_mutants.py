@@ -67,7 +67,7 @@ MUTANTS = [
     *mutants(
         "models/unet3d/network.py",
         "tests/models/test_class_biases.py",
-        ("class_biases=tuple(biases)) if self.class_biases is None else self", "class_biases=tuple(biases))"),
+        ("class_biases=biases) if self.class_biases is None else self", "class_biases=biases)"),
     ),
     *mutants(
         "mtf_imaging/data/records/label_counts.py",

@@ -45,7 +45,7 @@ MUTANTS = [
         ("return [mtf.broadcast(dy, x.shape)]", "return [mtf.stop_gradient(mtf.broadcast(dy, x.shape))]"),
     ),
     *mutants(
-        "mtf_imaging/planner/cost/traffic.py",
+        "mtf_imaging/engine/program/traffic.py",
         _FACTORS,
         ("kept = [dim for dim in kept if dim in dims]", "pass"),
         (

@@ -86,7 +86,7 @@ MUTANTS = [
     ),
     *mutants(
         "mtf_imaging/cli/runtime/launching/environment.py",
-        _SECRET,
+        "tests/cli/test_launch.py secret",
         ("find_secret(environ) or make_secret()", "make_secret()"),
         ("find_secret(environ) or make_secret()", 'find_secret(environ) or "secret"'),
     ),

@@ -68,7 +68,7 @@ MUTANTS = [
     *mutants(
         "mtf_imaging/training/checkpoints/checkpoints.py",
         "tests/jobs/test_identity.py damaged",
-        ("if what is not Restored.EVERYTHING:", "if False:"),
+        ("if what is not Restored.EVERYTHING or not older:", "if not older:"),
     ),
     *mutants(
         "mtf_imaging/jobs/predicting.py",

@@ -127,8 +127,8 @@ MUTANTS = [
     *mutants(
         "mtf_imaging/training/observers/evaluator.py",
         "tests/training/test_evaluator.py scores_and_events or after_the_step or resumes or not_finite",
-        ("steps % self._every == 0 or steps == self._num_steps", "steps % self._every == 0"),
-        ("        if self._is_due(step + 1) and", "        if self._is_due(step) and"),
+        ("steps % self.every == 0 or steps == self.num_steps", "steps % self.every == 0"),
+        ("if self._monitoring.is_due(step + 1) and", "if self._monitoring.is_due(step) and"),
     ),
     *mutants(
         "mtf_imaging/network/windows.py",
@@ -175,7 +175,7 @@ MUTANTS = [
     *mutants(
         "mtf_imaging/training/checkpoints/checkpoints.py",
         f"{_STATE} micro",
-        ("self._program, Restored.EVERYTHING)", "self._program, Restored.AVERAGES)"),
+        ("self.program, Restored.EVERYTHING)", "self.program, Restored.AVERAGES)"),
     ),
     *mutants(
         "mtf_imaging/training/checkpoints/slots.py",

@@ -4,7 +4,7 @@ from tests.mutants.mutant import mutants
 
 _SLICEWISE = "tests/engine/upstream/test_slicewise.py tests/engine/upstream/test_functions.py"
 _SELECTIONS = "tests/engine/upstream/test_selections.py"
-_FUNCTIONS = "tests/engine/upstream/test_ops.py tests/engine/upstream/test_corrections.py"
+_FUNCTIONS = "tests/engine/upstream/test_equal_whole.py tests/engine/upstream/test_corrections.py"
 
 MUTANTS = [
     *mutants(
@@ -107,7 +107,7 @@ MUTANTS = [
     ),
     *mutants(
         "mtf_imaging/engine/upstream/corrections.py",
-        "tests/engine/upstream/test_ops.py tests/engine/upstream/test_corrections.py "
+        "tests/engine/upstream/test_equal_whole.py tests/engine/upstream/test_corrections.py "
         "tests/engine/upstream/test_small_faults.py",
         (
             "[op for op in operations if not isinstance(op, mtf.Assign)]",

@@ -20,10 +20,14 @@ MUTANTS = [
     *mutants(
         "mtf_imaging/data/formats/ome_zarr/array_layout.py",
         _HOSTILE,
-        ("plain not in COMPRESSORS", "False"),
-        ("len(sizes) != len(shape) or min(sizes) < 1", "len(sizes) != len(shape) or min(sizes) < 0"),
+        ("plain not in [*COMPRESSORS]", "False"),
+        ("min(*shape, *chunk, *shard) < 1", "min(*shape, *chunk, *shard) < 0"),
         ("max(_MAX_PADDED_BYTES, array_size)", "_MAX_CHUNK_BYTES"),
-        ("if limits.min <= value <= limits.max:", "if limits.min <= value:"),
+    ),
+    *mutants(
+        "mtf_imaging/data/formats/ome_zarr/array_layout.py",
+        _ARRAYS,
+        ("found == (value or 0)", "True"),
     ),
     *mutants(
         "mtf_imaging/data/formats/ome_zarr/stored_array.py",
@@ -33,15 +37,15 @@ MUTANTS = [
         ("if prefix and parts.pop(0) != prefix:", "if prefix and parts[0] != prefix:"),
     ),
     *mutants(
-        "mtf_imaging/data/formats/ome_zarr/groups.py",
+        "mtf_imaging/data/formats/ome_zarr/image.py",
         _HOSTILE,
         ("if os.path.commonpath([root, folder]) != root:", "if False:"),
         ('{".", ".."} & {*name.split("/")}', '{"."} & {*name.split("/")}'),
     ),
     *mutants(
-        "mtf_imaging/data/formats/ome_zarr/metadata.py",
+        "mtf_imaging/data/formats/ome_zarr/multiscale.py",
         _HOSTILE,
-        ("if mirrored and not found.has_directions:", "if False:"),
+        ("if not found.has_directions and min(", "if False and min("),
         ("mm = sign * (axis.mm or 1.0) if self.has_size else sign", "mm = sign * (axis.mm or 1.0)"),
     ),
     *mutants(

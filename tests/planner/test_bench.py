@@ -16,6 +16,7 @@ from mtf_imaging.engine.program.tracing import trace_only
 from mtf_imaging.errors import MtfImagingError
 from mtf_imaging.planner.bench import worker
 from mtf_imaging.planner.bench.compare import Row, measure, unequal
+from mtf_imaging.planner.bench.machine import Convolution, Kernels, Machine
 from mtf_imaging.planner.bench.model import Bench
 from mtf_imaging.planner.bench.process import Process
 from mtf_imaging.planner.bench.subject import Setup, random_batch
@@ -191,3 +192,14 @@ def test_a_worker_reports_errors_and_continues(monkeypatch, tmp_path):
     connection = mock.Mock(send=said.append, recv=mock.Mock(side_effect=[*words, EOFError]))
     worker.serve(connection, str(tmp_path / "log"), pickle.dumps((None, _Broken())))
     assert said == [{"error": "ValueError: no primitive"}, {"error": "so it is.\n  Fix: none"}]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kernel", "groups"), [([3, 3, 1, 4], 4), ([3, 3, 3, 2, 4], 2)])
+def test_the_speed_of_a_grouped_convolution_can_be_measured(kernel, groups):
+    image = [1, *[8] * (len(kernel) - 2), kernel[-2] * groups]
+    shapes = Convolution(tuple(image), tuple(kernel), (1,) * (len(kernel) - 2))
+    machine = Machine(Kernels({shapes: 1}, 2**20), "float32")
+    machine.sample()
+    hardware = machine.hardware()
+    assert min(hardware.flops, hardware.achieved_bandwidth, hardware.link) > 0

@@ -8,11 +8,9 @@ from matplotlib.image import imread
 
 import mtf_imaging as mi
 from mtf_imaging.engine.layout import Layout, parse_layout, parse_shape
-from mtf_imaging.planner.render import picture, picture_words
-from mtf_imaging.planner.render.layout_picture import LayoutPicture
-from mtf_imaging.planner.render.picture import write_picture
-from mtf_imaging.planner.render.picture_boxes import Cuts, Paper, visible_halo, widened
-from mtf_imaging.planner.render.picture_memory import memory_rows
+from mtf_imaging.planner.render import picture, picture_volume
+from mtf_imaging.planner.render.picture import memory_rows, write_picture
+from mtf_imaging.planner.render.picture_boxes import Cuts, LayoutPicture, Paper, visible_halo, widened
 
 CUBE, PLANE = "x:512,y:512,z:512", "x:512,y:384"
 GIB = 2**30
@@ -157,13 +155,13 @@ def test_bars_are_as_high_as_their_bytes():
 
 
 def test_texts_describe_mesh_dimensions_that_do_not_split_the_volume():
-    text = picture_words.describe_processors(cuts_of(CUBE, "rows:2,a:4,b:2,c:3", "x:rows,batch:a,channels:b"))
+    text = picture_volume.describe_processors(cuts_of(CUBE, "rows:2,a:4,b:2,c:3", "x:rows,batch:a,channels:b"))
     assert text == (
         "48 processors, rows 2 x a 4 x b 2 x c 3. 'batch' is split over a: 4 sets of these slices, each with its own "
         "images. 'channels' is split over b: 2 processors share each of these slices. No rule uses c: 3 processors "
         "repeat the same work."
     )
-    assert picture_words.describe_processors(cuts_of(CUBE)) == "1 processor."
+    assert picture_volume.describe_processors(cuts_of(CUBE)) == "1 processor."
 
 
 def test_texts_have_the_true_voxels_of_a_widened_halo():
@@ -175,7 +173,7 @@ def test_texts_have_the_true_voxels_of_a_widened_halo():
 def test_ticks_have_the_first_and_the_last():
     for parts in range(1, 200):
         for pixels in (5, 90, 400):
-            ticks = picture_words.tick_places(parts, pixels)
+            ticks = picture_volume.tick_places(parts, pixels)
             assert ticks[-1] == parts - 1
             assert len(ticks) * 16 <= max(pixels, 32)
             assert sorted(set(ticks)) == ticks

@@ -26,25 +26,14 @@ from mtf_imaging.training.task import task_inputs
 MIB = 2**20
 
 
-def plan_of(
-    size,
-    mesh_shape="",
-    layout="",
-    *,
-    batch=1,
-    dtype="bfloat16",
-    parts=1,
-    devices=None,
-    task=None,
-    optimizer=None,
-    num_hosts=1,
-    mesh_impl="placement",
-    **network,
-):
-    task = task or LiverTumorSegmentation(UNet3D(**network))
+def plan_of(size, mesh_shape="", layout="", *, devices=None, num_hosts=1, mesh_impl="placement", step=None, **network):
+    """Returns the plan of a step of a U-Net in bfloat16 with Adafactor; `step` replaces arguments of `TrainingStep`."""
     names, split = [f"device:{n}" for n in range(devices or 512)], Layout.parse(mesh_shape, layout)
-    step = TrainingStep(task, optimizer or Adafactor(), (size,) * 3, batch, parts, dtype)
-    return make_plan(step.trace(split, names), split, devices, num_hosts=num_hosts, mesh_impl=mesh_impl)
+    task = LiverTumorSegmentation(UNet3D(**network))
+    options = {"task": task, "optimizer": Adafactor(), "sizes": (size,) * 3, "dtype": "bfloat16"} | (step or {})
+    return make_plan(
+        TrainingStep(**options).trace(split, names), split, devices, num_hosts=num_hosts, mesh_impl=mesh_impl
+    )
 
 
 def convolutions(plan):
@@ -82,7 +71,7 @@ def test_a_step_computes_each_convolution_three_times():
 
 
 def test_a_layout_splits_work_and_memory():
-    options = {"base_filters": 4, "depth": 3, "dtype": "float32"}
+    options = {"base_filters": 4, "depth": 3, "step": {"dtype": "float32"}}
     whole, split = plan_of(64, **options), plan_of(64, "rows:2,cols:2", "x:rows,y:cols", **options)
     convs = [plan.total(lambda op: op.flops if op.kind.startswith("conv") else 0) for plan in (whole, split)]
     assert convs[0] == 4 * convs[1]
@@ -94,18 +83,18 @@ def test_a_layout_splits_work_and_memory():
 
 
 def test_recomputation_and_micro_batches_need_less_memory():
-    whole = plan_of(64, batch=2, base_filters=4)
-    assert plan_of(64, batch=2, base_filters=4, recompute=True).peak.nbytes < 0.75 * whole.peak.nbytes
-    parts = plan_of(64, batch=2, base_filters=4, parts=2)
+    whole = plan_of(64, step={"batch_size": 2}, base_filters=4)
+    assert plan_of(64, step={"batch_size": 2}, base_filters=4, recompute=True).peak.nbytes < 0.75 * whole.peak.nbytes
+    parts = plan_of(64, step={"batch_size": 2, "micro_batches": 2}, base_filters=4)
     assert parts.peak.nbytes < 0.6 * whole.peak.nbytes
     assert (parts.parts, parts.forward_passes) == (2, 2), "the loss has sums over the batch"
     plain = LiverTumorSegmentation(UNet3D(base_filters=4), dice_over="case", dice="classes", dice_weight=0.0)
-    assert plan_of(64, batch=2, parts=2, task=plain).parts == 2
+    assert plan_of(64, step={"batch_size": 2, "micro_batches": 2, "task": plain}).parts == 2
 
 
 def test_every_micro_batch_exchanges():
-    options = {"mesh_shape": "rows:2", "layout": "x:rows", "batch": 4, "base_filters": 4, "depth": 2}
-    once, twice = plan_of(32, **options), plan_of(32, parts=2, **options)
+    options = {"mesh_shape": "rows:2", "layout": "x:rows", "base_filters": 4, "depth": 2}
+    once, twice = (plan_of(32, step={"batch_size": 4, "micro_batches": parts}, **options) for parts in (1, 2))
     assert twice.count(phase="backward") == 2 * once.count(phase="backward")
     assert twice.sent((1,), "backward") == once.sent((1,), "backward")
     assert twice.sent((1,), "forward") == 2 * once.sent((1,), "forward"), "an extra forward pass"
@@ -170,7 +159,7 @@ def test_two_hosts_share_the_halos_at_their_border():
 
 def test_elementwise_operations_read_and_write_every_tensor():
     """Each is 16^3 voxels of 4 channels in float32, with Adam for 1 variable of each kind."""
-    plan = plan_of(16, base_filters=4, depth=2, dropout_rate=0.0, dtype="float32")
+    plan = plan_of(16, base_filters=4, depth=2, dropout_rate=0.0, step={"dtype": "float32"})
     one = 16**3 * 4 * 4
     traffic = {(op.kind, op.phase): op.memory_traffic for op in reversed(plan.ops) if "channels:4" in op.whole}
     traffic |= {(op.kind, op.phase): op.memory_traffic for op in reversed(plan.ops) if "filters:4" in op.whole}
@@ -184,7 +173,7 @@ def test_elementwise_operations_read_and_write_every_tensor():
 
 
 def test_several_slices_on_one_device_share_what_is_not_split():
-    options = {"base_filters": 4, "depth": 2, "dtype": "float32"}
+    options = {"base_filters": 4, "depth": 2, "step": {"dtype": "float32"}}
     whole = plan_of(32, devices=1, **options)
     together = plan_of(32, "rows:4", "x:rows", devices=1, **options)
     assert {op.slices for op in together.ops if op.phase == "update"} == {1}
@@ -243,19 +232,19 @@ OPTIMIZERS = {
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_optimizer_state_is_not_sent_with_the_weights(optimizer):
     """If a weight is not split, only the device that keeps it computes its update."""
-    options = {"base_filters": 4, "depth": 2, "optimizer": OPTIMIZERS[optimizer]()}
-    plan = plan_of(32, "rows:2", "x:rows", **options)
+    options, step = {"base_filters": 4, "depth": 2}, {"optimizer": OPTIMIZERS[optimizer]()}
+    plan = plan_of(32, "rows:2", "x:rows", step=step, **options)
     weights = plan_of(32, base_filters=4, depth=2, devices=1).weights
     assert (plan.weights_sent, plan.state_sent) == (weights, 0)
-    parts = plan_of(32, "rows:2", "x:rows", batch=2, parts=2, **options)
+    parts = plan_of(32, "rows:2", "x:rows", step={**step, "batch_size": 2, "micro_batches": 2}, **options)
     assert (parts.weights_sent, parts.state_sent) == (4 * weights, 0), "2 micro-batches with 2 forward passes each"
-    assert plan_of(32, devices=1, **options).weights_sent == 0, "one device has all of them"
+    assert plan_of(32, devices=1, step=step, **options).weights_sent == 0, "one device has all of them"
 
 
 @pytest.mark.parametrize(("optimizer", "slots"), [("SGD", 0), ("momentum", 1), ("Adam", 2)])
 def test_the_slots_of_a_split_weight_are_split(optimizer, slots):
     task = LiverTumorSegmentation(UNet3D(base_filters=6, depth=2))
-    options = {"task": task, "optimizer": OPTIMIZERS[optimizer]()}
+    options = {"step": {"task": task, "optimizer": OPTIMIZERS[optimizer]()}}
     plan = plan_of(30, "m:3", "filters:m", **options)
     split = sum(math.prod(op.slice) * 4 for op in plan.ops if op.kind == "Variable" and "filters:" in op.whole)
     assert plan.state_sent == split * slots // (1 + slots)
@@ -263,7 +252,7 @@ def test_the_slots_of_a_split_weight_are_split(optimizer, slots):
 
 
 def test_uneven_slices_are_planned_with_their_stored_size():
-    options = {"base_filters": 4, "depth": 2, "dtype": "float32"}
+    options = {"base_filters": 4, "depth": 2, "step": {"dtype": "float32"}}
     even, uneven = plan_of(24, "rows:3", "x:rows", **options), plan_of(20, "rows:3", "x:rows", **options)
     assert even.wasted == 0
     assert even.uneven_splits == ()

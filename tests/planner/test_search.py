@@ -9,10 +9,9 @@ from mtf_imaging.engine.layout import Layout
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.planner.cost.hardware import Hardware, find_hardware
 from mtf_imaging.planner.render.search_table import search_table
-from mtf_imaging.planner.search.candidates import candidates
 from mtf_imaging.planner.search.equal import equal_layouts, split_axes
 from mtf_imaging.planner.search.largest import largest_cube
-from mtf_imaging.planner.search.search import Searched, Steps, search
+from mtf_imaging.planner.search.search import Searched, Steps, Target, candidates, search
 from mtf_imaging.training.optimizers import Adafactor
 from mtf_imaging.training.step import TrainingStep
 
@@ -46,7 +45,7 @@ def steps():
 
 
 def found(steps, gib, **options):
-    return search(candidates(8, "xyz"), steps, H200, "bfloat16", gib * 2**30, **options)
+    return search(candidates(8, "xyz"), steps, Target(H200, "bfloat16", gib * 2**30), **options)
 
 
 def test_the_fastest_layout_that_fits_is_first(steps):
@@ -103,7 +102,7 @@ def test_only_axes_of_the_same_size_are_exchanged():
     """The network treats all axes alike, so the plans of x and y are equal."""
     step = TrainingStep(LiverTumorSegmentation(UNet3D(base_filters=2, depth=2, convs=1)), Adafactor(), (16, 16, 32))
     traced = Steps(lambda layout, _: step.trace(layout), step.part_inputs)
-    assert axes(search(candidates(4, "xyz"), traced, H200, "float32", 1e12)) == {
+    assert axes(search(candidates(4, "xyz"), traced, Target(H200, "float32", 1e12))) == {
         ((4,), False): ["z", "x y"],
         ((2, 2), False): ["xz yz", "xy"],
     }
@@ -114,7 +113,7 @@ def test_axes_that_the_network_treats_differently_are_not_exchanged(sizes):
     network = UNet3D(base_filters=2, depth=2, convs=1, **sizes)
     step = TrainingStep(LiverTumorSegmentation(network), Adafactor(), (16, 16, 16))
     traced = Steps(lambda layout, _: step.trace(layout), step.part_inputs)
-    groups = axes(search(candidates(4, "xyz"), traced, H200, "float32", 1e12))
+    groups = axes(search(candidates(4, "xyz"), traced, Target(H200, "float32", 1e12)))
     assert {size: sorted(group) for size, group in groups.items()} == {
         ((4,), False): ["x y", "z"],
         ((2, 2), False): ["xy", "xz yz"],
@@ -124,7 +123,7 @@ def test_axes_that_the_network_treats_differently_are_not_exchanged(sizes):
 @pytest.mark.parametrize("change", ["memory of an operation", "messages", "recompute", "memory", "time"])
 def test_layouts_with_different_plans_are_not_equal(steps, change):
     whole = found(steps, 100, only=1)
-    (one,) = search([Layout.parse("cols:8", "y:cols")], steps, H200, "bfloat16", 1e12).found
+    (one,) = search([Layout.parse("cols:8", "y:cols")], steps, Target(H200, "bfloat16", 1e12)).found
     searched = dataclasses.replace(whole, found=(*whole.found, one))
     assert len(equal_layouts(searched)) == 1
     op = next(op for op in one.plan.ops if op.exchanges)
@@ -177,7 +176,7 @@ def test_a_network_that_depends_on_the_layout_is_traced_for_each():
 
     task, traced = LiverTumorSegmentation(UNet3D(base_filters=2, depth=2, convs=1, gather_below=4)), []
     step = TrainingStep(task, Adafactor(), (16, 16, 16))
-    searched = search(candidates(2, "xyz"), Steps(trace, step.part_inputs), H200, "float32", 1e12)
+    searched = search(candidates(2, "xyz"), Steps(trace, step.part_inputs), Target(H200, "float32", 1e12))
     assert len(traced) == len(searched.found) == 3
     assert len(searched.skipped) == 1
 
@@ -186,7 +185,10 @@ def test_uneven_layouts_are_ranked_unless_processors_are_idle():
     slow = Hardware("slow", memory=1e12, flops=1e6, flops_float32=1e6, link=1e12, latency=1e-9)
     step = TrainingStep(LiverTumorSegmentation(UNet3D(base_filters=2, depth=2, convs=1)), Adafactor(), (14, 12, 12), 5)
     searched = search(
-        candidates(5, "xyz"), Steps(lambda layout, _: step.trace(layout), step.part_inputs), slow, "float32", 1e12, True
+        candidates(5, "xyz"),
+        Steps(lambda layout, _: step.trace(layout), step.part_inputs),
+        Target(slow, "float32", 1e12),
+        True,
     )
     assert [str(one.layout) for one in searched.found] == ["batch:cores on cores:5", "x:rows on rows:5"]
     table = search_table(searched, 9).splitlines()

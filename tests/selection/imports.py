@@ -2,6 +2,7 @@
 
 import ast
 import functools
+import itertools
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -21,6 +22,7 @@ DYNAMIC = {
     "tests.test_docs_generated": ["mtf_imaging.*"],
     "tests.test_doctests": ["mtf_imaging.*"],
 }
+_READ = (ast.Import, ast.ImportFrom, ast.Attribute, ast.Constant)  # the nodes that are read
 # Files that name modules without importing them.
 CONDITIONAL = ("tests.importing", "tests.selection.imports", "tests.selection.changes", "tests.test_typed")
 
@@ -34,7 +36,13 @@ def module_name(path: Path) -> str:
 
 def imports_of(source: str, module: str, is_package: bool = False) -> set[str]:
     """Returns the dotted names of all imports in a source; `from a import b` counts as a.b."""
-    return {name for _, name in _bindings(_nodes(ast.parse(source), for_types=True), module, is_package)}
+    return {name for _, name in _bindings([*itertools.chain(*_nodes(ast.parse(source)))], module, is_package)}
+
+
+def all_imports(module: str) -> set[str]:
+    """Returns the dotted names of all imports of a module of the repository, also of those for types only."""
+    _, *nodes = _source(module)
+    return {name for _, name in _bindings([*itertools.chain(*nodes)], module, _is_package(module))}
 
 
 def _bindings(nodes: list[ast.AST], module: str, is_package: bool) -> list[tuple[str, str]]:
@@ -53,20 +61,22 @@ def _bindings(nodes: list[ast.AST], module: str, is_package: bool) -> list[tuple
     return found
 
 
-def _nodes(tree: ast.AST, for_types: bool = False) -> list[ast.AST]:
-    """Returns all imports, attributes and constants.
+def _nodes(tree: ast.AST) -> tuple[list[ast.AST], list[ast.AST]]:
+    """Returns all imports, attributes and constants of a syntax tree.
 
-    Args:
-      tree: a syntax tree.
-      for_types: whether to include those in blocks that begin with `if TYPE_CHECKING:`.
+    Returns:
+      (those that run, those in blocks that begin with `if TYPE_CHECKING:`).
     """
-    found, pending = [], [tree]
+    found, types, pending = [], [], [tree]
     while pending:
         node = pending.pop()
-        if for_types or not (isinstance(node, ast.If) and getattr(node.test, "id", None) == "TYPE_CHECKING"):
-            found += [node] if isinstance(node, ast.Import | ast.ImportFrom | ast.Attribute | ast.Constant) else []
-            pending += ast.iter_child_nodes(node)
-    return found
+        if isinstance(node, ast.If) and getattr(node.test, "id", None) == "TYPE_CHECKING":
+            types += [each for each in ast.walk(node) if isinstance(each, _READ)]
+            continue
+        if isinstance(node, _READ):
+            found.append(node)
+        pending += ast.iter_child_nodes(node)
+    return found, types
 
 
 @functools.cache
@@ -76,17 +86,21 @@ def modules() -> dict[str, Path]:
 
 
 @functools.cache
-def _source(module: str) -> tuple[ast.Module, list[ast.AST]]:
+def _source(module: str) -> tuple[ast.Module, list[ast.AST], list[ast.AST]]:
     """Returns the syntax tree of a module, and its `_nodes`."""
     tree = ast.parse(modules()[module].read_text())
-    return tree, _nodes(tree)
+    return tree, *_nodes(tree)
+
+
+def _is_package(module: str) -> bool:
+    return modules()[module].name == "__init__.py"
 
 
 @functools.cache
 def _lazy(module: str) -> dict[str, tuple[str, bool]]:
     """Returns {name: (module, whether the name is the module itself)} of the names that a package imports lazily."""
     names = {}
-    for node in _source(module)[0].body if modules()[module].name == "__init__.py" else []:
+    for node in _source(module)[0].body if _is_package(module) else []:
         if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", None) in ("_LAZY", "_MODULES"):
             for name, value in ast.literal_eval(node.value).items():
                 target, attribute = (value, name) if isinstance(value, str) else value
@@ -135,8 +149,8 @@ def _expand(name: str) -> set[str]:
 @functools.cache
 def direct_imports(module: str) -> frozenset[str]:
     """Returns the modules of the repository that a module imports or names, with their packages."""
-    path, found, bound = modules()[module], set(), {}
-    for name, target in _bindings(_source(module)[1], module, path.name == "__init__.py"):
+    found, bound = set(), {}
+    for name, target in _bindings(_source(module)[1], module, _is_package(module)):
         base, _, last = target.rpartition(".")
         if target in modules():
             found.add(target)

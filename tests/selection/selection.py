@@ -1,4 +1,4 @@
-"""Selects the slow tests that run: those that import a changed file, and a rotating part of the others."""
+"""Selects the tests that run after a change."""
 
 import dataclasses
 import json
@@ -9,17 +9,18 @@ from tests.selection import changes
 from tests.selection.imports import ROOT, module_name, modules
 
 PARTS = 8  # so many commits in a row run every slow test once
-CORE_PARTS = 3  # the same for the tests that a change of the core selects
+STANDALONE = "tests.engine."  # these tests depend on nothing else, as test_imports.py checks
 # Parameters of tables that are a setup. The cases of one setup share programs.
 SETUP = ("setup", "mesh", "mesh_shape", "layout", "mesh_impl", "impl", "split")
 
 
 @dataclasses.dataclass(frozen=True)
 class Selection:
-    """The slow tests that run.
+    """The fast tests, the slow tests that import a changed file, and a part of the other slow tests.
 
-    A change of the core, on which most test modules depend, selects nearly all tests, which take too long for every
-    commit. A rotating part of them runs.
+    The part rotates with the commits. After a change of the core, on which most test modules depend, a part of all slow
+    tests runs, because all of them take too long for every commit. The tests of the engine, fast and slow, run only if
+    they import a changed file.
 
     Attributes:
       commit: the commit with which the files were compared, or "" if there is none. All modules then count as changed.
@@ -43,7 +44,7 @@ class Selection:
         files = changes.changed_files(commit) if commit else []
         changed = changes.changed_modules(files) if commit else None
         broken = frozenset(test for test in tests if changes.can_break(test, changed))
-        parts = CORE_PARTS if len(broken) > len(tests) / 2 else 1
+        parts = PARTS if len(broken) > len(tests) / 2 else 1
         return cls(commit or "", len(files), broken, changes.turn(), parts)
 
     def to_json(self) -> str:
@@ -55,8 +56,13 @@ class Selection:
         return cls(**{**values, "modules": frozenset(values["modules"])})
 
     def runs(self, item) -> bool:
-        """Returns whether a slow test runs, a `pytest.Item`."""
-        parts = self.parts if module_name(item.path) in self.modules else PARTS
+        """Returns whether a test runs, a `pytest.Item`."""
+        module = module_name(item.path)
+        if module.startswith(STANDALONE) and module not in self.modules:
+            return False
+        if not item.get_closest_marker("slow"):
+            return True
+        parts = self.parts if module in self.modules else PARTS
         return _group(item) % parts == self.turn % parts
 
     def __str__(self) -> str:

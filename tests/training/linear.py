@@ -1,9 +1,13 @@
-"""A minimal task for the tests of training: a weighted sum that should equal a target."""
+"""A minimal task for the tests of training, a weighted sum that should equal a target, and runs that train it."""
+
+import itertools
 
 import numpy as np
 import tensorflow as tf
 
 import mtf_imaging as mi
+from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
+from mtf_imaging.training.loop import train
 from mtf_imaging.training.step import training_step
 
 
@@ -52,3 +56,37 @@ def take(number, start=0):
     """Yields the inputs of `number` batches, without their cases."""
     for _, batch in zip(range(number), batches(start)):
         yield {"image": batch["image"], "target": batch["target"]}
+
+
+class Killed(Exception):
+    """A run ends, as if its process was killed."""
+
+
+def killed_at(step):
+    """Returns a `batches` function that raises `Killed` before `step`."""
+
+    def killed(start):
+        yield from itertools.islice(batches(start), step - start)
+        raise Killed
+
+    return killed
+
+
+def run(folder, num_steps, program, observers=lambda checkpoints: [], batches=batches, every=3, **options):
+    """Starts or resumes the run in a folder, as a new process would.
+
+    Args:
+      folder: the folder.
+      num_steps: number of steps of the whole run.
+      program: a new program.
+      observers: a function that returns the observers, given the `Checkpoints`.
+      batches, every, **options: arguments of `Checkpoints` and `train`.
+
+    Returns:
+      The program.
+    """
+    checkpoints = Checkpoints(folder, program, every=every)
+    checkpoints.restore()
+    options |= {"checkpoints": checkpoints, "observers": observers(checkpoints), "progress": False}
+    train(program=program, batches=batches, num_steps=num_steps, **options)
+    return program

@@ -4,9 +4,7 @@ import sys
 import time
 from pathlib import Path
 
-from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
-from mtf_imaging.training.loop import train
-from mtf_imaging.training.observers.loss_log import LossLog
+from mtf_imaging.training.observers.step_table import LossLog
 from mtf_imaging.training.optimizers import Adam
 from tests.training import linear
 
@@ -23,16 +21,7 @@ def batches(start_step):
 def run(folder, num_steps, every=3):
     """Starts or resumes the run in a folder, as `mtf-imaging train` does."""
     program = linear.program(Adam(0.05), "rows:2", "x:rows", task=linear.Linear(dropout_rate=0.4))
-    checkpoints = Checkpoints(folder, program, every=every)
-    checkpoints.restore()
-    train(
-        program=program,
-        batches=batches,
-        num_steps=num_steps,
-        checkpoints=checkpoints,
-        observers=[LossLog(folder / "losses.csv")],
-        progress=False,
-    )
+    linear.run(folder, num_steps, program, lambda _: [LossLog(folder / "losses.csv")], batches, every)
 
 
 if __name__ == "__main__":

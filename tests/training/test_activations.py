@@ -100,10 +100,8 @@ def test_images_of_other_sizes(run, image):
 
 
 def test_mistakes_have_fixes(run, whole, image):
-    with pytest.raises(ConfigError, match=r"no activation 'encoder/first_' \(did you mean 'encoder/first'\?\)"):
+    with pytest.raises(ConfigError, match=r"no activation 'encoder/first_'\. Did you mean 'encoder/first'\?"):
         whole.activations(image, ["encoder/first_"])
-    with pytest.raises(ConfigError, match=r"names = 3 is neither a name nor a list of names. Fix: use names that"):
-        whole.activations(image, 3)
     with pytest.raises(ShapeError, match="image"):
         whole.activations(image[:4], "encoder")
     for compute in (whole, lambda given: whole.activations(given, "encoder")):
@@ -114,5 +112,3 @@ def test_mistakes_have_fixes(run, whole, image):
         sliding.activations(image, "encoder")
     with pytest.raises(ConfigError, match=r"checkpoint = 'bets' is not known. Did you mean 'best'\? Fix: choose"):
         _predictor(run, checkpoint="bets")
-    with pytest.raises(ConfigError, match=r"is not an mi.Program. Fix: pass the program whose variables to set"):
-        mi.training.restoring.restore_run(run, whole)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from mtf_imaging.errors import CheckpointError, ConfigError, TrainingError
+from mtf_imaging.errors import CheckpointError, TrainingError
 from mtf_imaging.training.checkpoints import checkpoints as checkpoints_module
 from mtf_imaging.training.checkpoints import files as checkpoint_files
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints, load_weights
@@ -51,10 +51,6 @@ def test_a_run_resumes_under_another_layout(tmp_path):
 
 def test_no_checkpoint(tmp_path):
     program = linear.program(SGD(0.1))
-    with pytest.raises(ConfigError) as error:
-        Checkpoints(tmp_path, program, every=0)
-    assert str(error.value) == "checkpoint_every = 0, checkpoints_kept = 3: each must be at least 1."
-    assert error.value.settings == ("checkpoint_every", "checkpoints_kept")
     assert Checkpoints(tmp_path / "new", program).restore() == 0
     with pytest.raises(CheckpointError) as error:
         load_weights(tmp_path, program)
@@ -102,7 +98,9 @@ def test_all_damaged(tmp_path):
     trained(tmp_path, 2)
     for path in tmp_path.glob("*.index"):
         path.write_bytes(b"")
-    with pytest.raises(CheckpointError, match="all checkpoints are damaged"):
+    with pytest.raises(
+        CheckpointError, match=r"ckpt-1: this checkpoint is damaged: .* Older ones: none\. Fix: train on"
+    ):
         Checkpoints(tmp_path, linear.program(Adam(0.1))).restore()
 
 
@@ -225,15 +223,19 @@ def test_temporary_folders_of_a_killed_save_are_deleted(tmp_path):
         (
             SGD(0.1),
             linear.Linear(),
-            r"'linear/weights/velocity' \[8\] is missing from the checkpoint; 'linear/weights/mean' \[8\] is only",
+            r"'linear/weights/velocity' is missing in the checkpoint, but float64 \[8\] in the network; "
+            r"'linear/weights/mean' float64 \[8\] is only in the checkpoint",
         ),
         (
             Adam(0.1),
             linear.Linear(name="a.b"),
-            r"it has \d variables, such as 'linear/weights', but none of the \d variables of this network, such as "
-            r"'a\.b/weights'",
+            r"'a\.b/weights' is missing in the checkpoint, but float64 \[8\] in the network; .*; and \d more\. Fix: ",
         ),
-        (Adam(0.1), linear.Linear(size=6), r"'linear/weights' has shape \[8\] in the checkpoint, but \[6\] in"),
+        (
+            Adam(0.1),
+            linear.Linear(size=6),
+            r"'linear/weights' is float64 \[8\] in the checkpoint, but float64 \[6\] in",
+        ),
     ],
     ids=["optimizer", "name", "shape"],
 )
@@ -261,12 +263,8 @@ def test_a_checkpoint_of_another_dtype_is_refused(tmp_path, saved, own, caplog):
     for restore in (Checkpoints(tmp_path, program).restore, lambda: load_weights(tmp_path, program)):
         with pytest.raises(CheckpointError) as error:
             restore()
-        assert str(error.value) == (
-            f"{tmp_path}/ckpt-0: the variable 'linear/weights' is {saved} in the checkpoint, but {own} in the network, "
-            f"and 2 more variables differ. Fix: use the dtype of the training, here dtype = '{saved}', or another "
-            "model_dir."
-        )
-        assert error.value.settings == ("dtype", "model_dir")
+        assert f"'linear/weights' is {saved} [8] in the checkpoint, but {own} [8] in the network" in str(error.value)
+        assert "dtype" in error.value.settings
     np.testing.assert_array_equal(weights(program), before)
     assert not caplog.records
 

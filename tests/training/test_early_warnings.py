@@ -8,7 +8,7 @@ import pytest
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.jobs.data.class_frequencies import labeled_masks
 from mtf_imaging.training.observers.early_warnings import EarlyWarnings
-from mtf_imaging.training.observers.loss_log import LossLog
+from mtf_imaging.training.observers.step_table import LossLog
 from mtf_imaging.training.optimizers import PolyDecay, WarmUp
 
 STEPS = 400

@@ -15,15 +15,13 @@ from mtf_imaging.training.checkpoints import files as checkpoint_files
 from mtf_imaging.training.checkpoints.best import BestCheckpoint
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.checkpoints.weights_folder import Weights
-from mtf_imaging.training.loop import train
-from mtf_imaging.training.observers.evaluator import Evaluator, check_measure
+from mtf_imaging.training.observers.evaluator import Evaluator, Monitoring, check_measure
 from mtf_imaging.training.observers.event_file import EventFile
-from mtf_imaging.training.observers.loss_log import LossLog
-from mtf_imaging.training.observers.step_table import StepTable
+from mtf_imaging.training.observers.step_table import LossLog, StepTable
 from mtf_imaging.training.optimizers import Adam
 from tests.training import linear
+from tests.training.linear import Killed, killed_at
 from tests.training.test_events import open_events, read
-from tests.training.test_loop import Killed, killed_at
 
 CASES = 3
 BEST = 4  # the step with the best score of `evaluate` among steps 2, 4, 6, 8 and 9
@@ -50,35 +48,24 @@ def run(
 ):
     """Trains a new program in the folder, as a new process would; evaluates and saves at different steps."""
     program = linear.program(Adam(0.05), average_decay=average_decay)
-    checkpoints = Checkpoints(folder, program, every=3)
 
     def predict(image):
         return image @ np.abs(program.variables["linear/weights"].numpy())
 
-    evaluator = Evaluator(
-        folder / "eval",
-        evaluate,
-        of_function(predict, 8, 1),
-        program=program,
-        checkpoints=checkpoints,
-        best=BestCheckpoint(folder / "best", program),
-        best_by=best_by,
-        every=every,
-        num_steps=num_steps,
-        stop=stop,
-        loss=loss,
-    )
-    checkpoints.restore()
-    train(
-        program=program,
-        batches=batches,
-        num_steps=num_steps,
-        checkpoints=checkpoints,
-        observers=[LossLog(folder / "losses.csv"), evaluator],
-        stop=stop,
-        progress=False,
-    )
-    return program
+    def observers(checkpoints):
+        evaluator = Evaluator(
+            folder / "eval",
+            evaluate,
+            of_function(predict, 8, 1),
+            Monitoring(best_by, every, num_steps),
+            checkpoints=checkpoints,
+            best=BestCheckpoint(folder / "best", program),
+            stop=stop,
+            loss=loss,
+        )
+        return [LossLog(folder / "losses.csv"), evaluator]
+
+    return linear.run(folder, num_steps, program, observers, batches, stop=stop)
 
 
 def rows(folder):

@@ -7,14 +7,12 @@ import pytest
 import tensorflow as tf
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
-from mtf_imaging.training.loop import train
 from mtf_imaging.training.observers.event_file import EventFile
 from mtf_imaging.training.observers.events import TrainingEvents
-from mtf_imaging.training.observers.loss_log import LossLog
+from mtf_imaging.training.observers.step_table import LossLog
 from mtf_imaging.training.optimizers import Adam, StepDecay
 from tests.training import linear
-from tests.training.test_loop import Killed, killed_at
+from tests.training.linear import Killed, killed_at
 
 
 def read(folder):
@@ -36,19 +34,10 @@ def open_events(folder):
 
 def run(folder, num_steps, batches=linear.batches):
     optimizer = Adam(StepDecay(0.05, 0.5, every=4))
-    program = linear.program(optimizer)
-    checkpoints = Checkpoints(folder, program, every=3)
-    checkpoints.restore()
     texts = {"layout": "- layout `x:rows`", "config": "```\na = 1\n```"}
     events = TrainingEvents(folder / "train", learning_rate=optimizer.learning_rate, batch_size=2, texts=texts)
-    train(
-        program=program,
-        batches=batches,
-        num_steps=num_steps,
-        checkpoints=checkpoints,
-        observers=[LossLog(folder / "losses.csv"), events],
-        progress=False,
-    )
+    observers = [LossLog(folder / "losses.csv"), events]
+    linear.run(folder, num_steps, linear.program(optimizer), lambda _: observers, batches)
 
 
 def check_equal_to_losses(folder, num_steps):

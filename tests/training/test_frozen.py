@@ -159,11 +159,7 @@ def test_patterns_of_names(patterns, selected):
             "frozen = first*, second*: this freezes all weights of the network, so there is nothing to train. "
             "Fix: freeze fewer scopes.",
         ),
-        (
-            3,
-            "frozen = 3: it must be names of variables or scopes. Fix: use a string such as "
-            '"resnet/stem*,resnet/stage0", or a tuple of strings.',
-        ),
+        (3, "frozen = 3: it must be a string, or a tuple in which each element is a string."),
     ],
     ids=["unknown", "all", "number"],
 )
@@ -218,19 +214,3 @@ def test_another_optimizer_is_still_refused(tmp_path, before, after):
     for frozen in ("first*", ""):
         with pytest.raises(CheckpointError, match="belongs to another network or optimizer"):
             Checkpoints(tmp_path, step(frozen, after).program).restore()
-
-
-def test_a_run_with_frozen_weights_resumes_exactly(tmp_path):
-    whole, half = step(), step()
-    for number, batch in enumerate(batches(4)):
-        whole(**batch)
-        if number < 2:
-            half(**batch)
-    Checkpoints(tmp_path, half.program).save()
-    resumed = step()
-    Checkpoints(tmp_path, resumed.program).restore()
-    for batch in batches(2, start=2):
-        resumed(**batch)
-    want = values(whole.program)
-    for name, value in values(resumed.program).items():
-        np.testing.assert_array_equal(value, want[name], err_msg=name)

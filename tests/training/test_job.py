@@ -140,7 +140,7 @@ def contents(folder):
     ("change", "text"),
     [
         (["--gin.UNet3D.base_filters=3"], "this checkpoint belongs to another network or optimizer: 'unet3d/"),
-        (["--gin.UNet3D.depth=0"], "UNet3D.depth = 0: it must be at least 1."),
+        (["--gin.UNet3D.depth=0"], "UNet3D.depth = 0: it must be an int of at least 1."),
         (["--layout", "x:cores,batch:cores"], "cannot split both 'batch' (size 3) and 'x' (size 15) over 'cores'"),
         (["--resolution", "32"], ", not x:32,y:32,z:32"),
     ],

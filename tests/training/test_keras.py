@@ -171,13 +171,11 @@ def test_a_part_of_the_variables(program):
 
 
 def test_mistakes_have_fixes():
-    with pytest.raises(ConfigError, match=r"no layer 'dense_8' with weights.* Fix: did you mean 'dense_7'\?"):
+    with pytest.raises(ConfigError, match=r"no layer 'dense_8' with weights.* Did you mean 'dense_7'\?"):
         mi.keras.import_weights(_nested(keras), names={"dense_8": "classes"})
     with pytest.raises(CheckpointError, match=r"it has no weights. Fix: build it first"):
         mi.keras.import_weights(keras.Sequential([K.Dense(2)]))
     with pytest.raises(CheckpointError, match="'dense_7' and 'encoder/first' both have the name 'same' here"):
         mi.keras.import_weights(_nested(keras), names={"encoder/first": "same", "dense_7": "same", "recurrent": None})
-    with pytest.raises(ConfigError, match=r"model = 'unet.keras' is not a Keras model. Fix: load the file with keras"):
+    with pytest.raises(ConfigError, match=r"'unet.keras' is not a Keras model. Fix: load a file with keras"):
         mi.keras.import_weights("unet.keras")
-    with pytest.raises(ConfigError, match=r"program = 'run' is not an mi.Program. Fix: pass the program whose"):
-        mi.keras.import_weights(_nested(keras), "run")

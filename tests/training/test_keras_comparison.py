@@ -258,7 +258,7 @@ def test_what_cannot_be_compared_has_a_fix(doubling):
     two = {"image": "batch:1,x:6,channels:4", "labels": ("batch:1,x:6,channels:4", "int32")}
     program = mi.Program(lambda image, labels: mi.layers.Dense(4, name="same")(image), two)
     with pytest.raises(
-        ConfigError, match=r"has 1 inputs, and the program has the inputs image, labels, so .* verify=Fal"
+        ConfigError, match=r"has 1 inputs, and the program has the inputs image, labels, so .*verify=Fal"
     ):
         mi.keras.import_weights(model, program)
     mi.keras.import_weights(model, program, verify=False)

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests import waiting
-from tests.engine import forked
+from tests import forked, waiting
 
 KILLS = 10
 TINY_UNET = [

@@ -12,7 +12,7 @@ from mtf_imaging.engine.program.tracing import trace_only
 from mtf_imaging.jobs.held_out.loss import Trained, loss_of_batches
 from mtf_imaging.models.deeplab import SemanticSegmentation
 from mtf_imaging.models.unet3d import Segmentation, UNet3D
-from mtf_imaging.training.data_set import checked_batches
+from mtf_imaging.training.data_set import batch_tensors
 from mtf_imaging.training.optimizers import SGD
 from mtf_imaging.training.step import TrainingStep
 
@@ -76,7 +76,7 @@ def put(value):
         (put(0.9), "the batch of step 1 on cases 1a, 1b: 'labels' contains 0.9, which is no int32"),
         (put(np.nan), "'labels' contains nan, which is no int32"),
         (put(2**32 + 1), "'labels' contains 4294967297, which is no int32"),
-        (lambda labels: np.eye(2)[labels], "has the shape [2, 4, 4, 2, 2], but the task's input is [batch:2,x:4"),
+        (lambda labels: np.eye(2)[labels], "has the shape [2, 4, 4, 2, 2], but the task's input here is [2, 4, 4, 2]"),
     ],
 )  # fmt: skip
 def test_training_names_the_case_the_value_and_the_classes(tmp_path, change, message):
@@ -157,5 +157,5 @@ def test_an_ignore_label_is_accepted_and_other_values_are_not():
 
 def test_floats_and_wide_integers_of_whole_numbers_are_labels():
     for dtype in ("float64", "float32", "int64", "uint8", "bool"):
-        (batch,) = checked_batches([{"labels": np.ones(3, dtype)}], {"labels": ("x:3", tf.int32)}, "data")
+        (batch,) = batch_tensors([{"labels": np.ones(3, dtype)}], {"labels": ("x:3", tf.int32)}, "data")
         assert (batch["labels"].dtype, batch["labels"].numpy().tolist()) == (tf.int32, [1, 1, 1])

@@ -1,7 +1,6 @@
 """The training loop: an interrupted run that resumes equals an uninterrupted run."""
 
 import csv
-import itertools
 import logging
 
 import numpy as np
@@ -11,40 +10,16 @@ import mtf_imaging as mi
 from mtf_imaging.errors import TrainingError
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.loop import train
-from mtf_imaging.training.observers.loss_log import LossLog
+from mtf_imaging.training.observers.step_table import LossLog
 from mtf_imaging.training.optimizers import SGD, Adam
 from mtf_imaging.training.step import TrainingStep
 from tests.training import linear
-
-
-class Killed(Exception):
-    pass
+from tests.training.linear import Killed, killed_at
 
 
 def run(folder, num_steps, every=3, batches=linear.batches, optimizer=None, **kwargs):
-    """Trains a new program in the folder, as a new process would."""
     program = linear.program(optimizer or Adam(0.05), task=linear.Linear(dropout_rate=0.4), **kwargs)
-    checkpoints = Checkpoints(folder, program, every=every)
-    checkpoints.restore()
-    train(
-        program=program,
-        batches=batches,
-        num_steps=num_steps,
-        checkpoints=checkpoints,
-        observers=[LossLog(folder / "losses.csv")],
-        progress=False,
-    )
-    return program
-
-
-def killed_at(step):
-    """Returns a `batches` function that raises `Killed` before `step`."""
-
-    def batches(start):
-        yield from itertools.islice(linear.batches(start), step - start)
-        raise Killed
-
-    return batches
+    return linear.run(folder, num_steps, program, lambda _: [LossLog(folder / "losses.csv")], batches, every)
 
 
 def state(program):

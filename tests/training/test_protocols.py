@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging.engine.layout import TensorRegion
-from mtf_imaging.errors import ConfigError, DataError, ShapeError
+from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.training.data_set import data_batches, data_sizes, reads_regions
 from mtf_imaging.training.describe import describe_slices
 from mtf_imaging.training.optimizers import SGD
@@ -63,11 +63,6 @@ class NoDtype(Sum):
         return {}
 
 
-class ListOfInputs(Sum):
-    def inputs(self, batch_size, sizes, dtype, labels):
-        return ["image"]
-
-
 class OtherNames(Sum):
     def loss(self, picture):
         return mtf.reduce_sum(picture), {}
@@ -76,19 +71,17 @@ class OtherNames(Sum):
 @pytest.mark.parametrize(
     ("task", "message"),
     [
-        (None, "task (of class NoneType) lacks the methods inputs, loss, predict. Fix: "),
-        (Sum, "task is the class Sum, not an instance of it. Fix: task=Sum()."),
-        (NoPredict(), "task (of class NoPredict) lacks the method predict. Fix: define predict(self, **inputs"),
         (
-            NoDtype(),
-            "task (of class NoDtype): inputs(batch_size, sizes) will be called as "
-            "inputs(batch_size, sizes, dtype=..., labels=...): got an unexpected keyword argument 'dtype'.",
+            None,
+            "task is of class NoneType, which cannot be called as task.inputs(batch_size, sizes, dtype=",
         ),
-        (ListOfInputs(), "(of class ListOfInputs): inputs must return a dict of shapes by name, not ['image']."),
+        (Sum, "task is the class Sum, which cannot be called as task.inputs("),
         (
-            OtherNames(),
-            "(of class OtherNames): loss(picture) will be called as loss(image=...): missing a required argument",
+            NoPredict(),
+            "task is of class NoPredict, which cannot be called as task.predict(): 'NoPredict' object",
         ),
+        (NoDtype(), "labels=...): got an unexpected keyword argument 'dtype'. Fix: pass an instance of a class with"),
+        (OtherNames(), "cannot be called as task.loss(image=...): missing a required argument"),
     ],
 )
 def test_an_invalid_task_is_refused(task, message):
@@ -101,35 +94,30 @@ def test_predict_is_checked_before_it_is_called():
     task = Sum()
     task.predict = lambda picture: picture
     task_inputs(task, 2, (4,))
-    with pytest.raises(ConfigError, match=re.escape("predict(picture) will be called as predict(image=...)")):
+    with pytest.raises(ConfigError, match=re.escape("cannot be called as task.predict(image=...)")):
         task_inputs(task, 2, (4,), labels=False)
 
 
 @pytest.mark.parametrize(
-    ("loss", "error", "message"),
+    "result",
     [
-        (lambda loss, image: loss, ConfigError, "must return a pair (loss, dict of measures, {} for none), not Tensor"),
-        (lambda loss, image: (loss, loss), ConfigError, "must return a pair"),
-        (lambda loss, image: None, ConfigError, "must return a pair (loss, dict of measures, {} for none), not None"),
-        (lambda loss, image: (1.0, {}), ConfigError, "must return mtf.Tensors; 'loss' is float."),
-        (lambda loss, image: (loss, {"dice": 0.5}), ConfigError, "must return mtf.Tensors; 'dice' is float."),
-        (
-            lambda loss, image: (image * loss, {}),
-            ShapeError,
-            "'loss' has the dimensions Shape[batch=2, x=4]. Fix: apply mtf",
-        ),
-        (lambda loss, image: (loss, {"dice": image}), ShapeError, "must return scalars; 'dice' has the dimensions"),
-        (lambda loss, image: (loss, {"loss": loss}), ConfigError, "a measure cannot also be named 'loss'."),
+        lambda loss, image: loss,
+        lambda loss, image: (loss, loss),
+        lambda loss, image: None,
+        lambda loss, image: (1.0, {}),
+        lambda loss, image: (loss, {"dice": 0.5}),
+        lambda loss, image: (image * loss, {}),
+        lambda loss, image: (loss, {"dice": image}),
+        lambda loss, image: (loss, {"loss": loss}),
     ],
 )
-def test_an_invalid_loss_is_refused(loss, error, message):
+def test_an_invalid_loss_is_refused(result):
     class Other(Sum):
         def loss(self, image):
-            return loss(super().loss(image)[0], image)
+            return result(super().loss(image)[0], image)
 
-    with pytest.raises(error, match=re.escape(message)) as raised:
+    with pytest.raises(ConfigError, match=r"the loss of task Other must return a pair: .* but it returned .* Fix: "):
         program(Other())
-    assert "the loss of task Other" in str(raised.value)
 
 
 def test_a_loss_without_weights_is_refused():
@@ -176,18 +164,12 @@ def test_batches_have_the_dtype_of_the_input_and_the_names_of_their_cases():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            lambda batch: [1],
-            "data set Ones: the batch of step 5 must be a dict of arrays by input, but its class is list.",
-        ),
-        (lambda batch: {}, "the batch of step 5 has no 'image'; the task's inputs are image."),
-        (
-            lambda batch: {"picture": 1, "cases": []},
-            "has no 'image' and has an unknown 'picture'; the task's inputs are image.",
-        ),
+        (lambda batch: [1], "must be a dict of arrays for the inputs image, but it has the class list."),
+        (lambda batch: {}, "must be a dict of arrays for the inputs image, but it has the class dict."),
+        (lambda batch: {"picture": 1, "cases": []}, "the inputs image, but it has the arrays picture, cases."),
         (
             lambda batch: {"image": batch["image"][:1]},
-            "the batch of step 5: 'image' has the shape [1, 4], but the task's input is [batch:2,x:4].",
+            "'image' has the shape [1, 4], but the task's input here is [2",
         ),
         (lambda batch: {"image": [["a"]]}, "'image' cannot be converted to an array of float64: "),
         (lambda batch: {"image": [[1], [1, 2]]}, "'image' cannot be converted to an array of float64: "),
@@ -242,14 +224,12 @@ def test_a_derived_class_that_changes_only_whole_batches_reads_them():
 @pytest.mark.parametrize(
     ("data", "error", "message"),
     [
-        (Ones(), ConfigError, "data (of class Ones) lacks the method region_batches. Fix: define region_"),
+        (Ones(), ConfigError, "data is of class Ones, which cannot be called as data.region_batches(data_dir, "),
         (
             Halves(lambda batch: {"image": np.ones((2, 4))}),
             DataError,
-            "the batch of step 5: 'image' has the shape [2, 4], but the task's input is [batch:2,x:4], "
-            "and the region of this process has the shape [2, 2].",
+            "the batch of step 5: 'image' has the shape [2, 4], but the task's input here is [2, 2].",
         ),
-        (Halves(lambda batch: {}), DataError, "the batch of step 5 has no 'image'; the task's inputs are image."),
     ],
 )
 def test_a_region_that_does_not_fit_is_refused(data, error, message):
@@ -270,11 +250,9 @@ def test_invalid_sizes_are_refused(sizes):
 def test_an_invalid_data_set_is_refused():
     data = Ones()
     data.batches = lambda data_dir, batch_size: None
-    with pytest.raises(ConfigError) as error:
-        batches(data)
-    assert str(error.value) == (
-        "data (of class Ones): batches(data_dir, batch_size) will be called as batches(data_dir, batch_size=..., "
-        "sizes=..., seed=..., start_step=...): got an unexpected keyword argument 'sizes'. "
-        "Fix: make batches accept these arguments."
+    text = (
+        r"batch_size=\.\.\., sizes=\.\.\., seed=\.\.\., start_step=\.\.\.\): got an unexpected keyword argument 'sizes'"
     )
+    with pytest.raises(ConfigError, match=text) as error:
+        batches(data)
     assert error.value.settings == ("data",)

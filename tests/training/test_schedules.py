@@ -82,33 +82,23 @@ def test_a_program_uses_the_schedule(name):
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (
-            lambda: CosineDecay(0.1, steps=0),
-            "CosineDecay.steps = 0: it must be a positive number of steps, usually num_st",
-        ),
-        (lambda: CosineDecay(0.1, steps="all"), "CosineDecay.steps = 'all': it must be"),
-        (lambda: CosineDecay(-0.1, steps=10), "CosineDecay.initial = -0.1: it must be a positive learning rate."),
+        *((lambda n=n: CosineDecay(0.1, steps=n), f"CosineDecay.steps = {n!r}: it must be an int") for n in (0, "all")),
+        (lambda: CosineDecay(-0.1, steps=10), "CosineDecay.initial = -0.1: it must be a number above 0."),
         (
             lambda: CosineDecay(0.1, steps=10, final=0.2),
-            "CosineDecay.final = 0.2: it must be between 0 and the initial rate, 0.1.",
+            "CosineDecay.final = 0.2: it must be a number of at least 0 and",
         ),
         *(
-            (
-                lambda steps=steps: MilestoneDecay(0.1, milestones=steps),
-                f"MilestoneDecay.milestones = {steps!r}: they must",
-            )
+            (lambda steps=steps: MilestoneDecay(0.1, milestones=steps), f"MilestoneDecay.milestones = {steps!r}: ")
             for steps in [(), (0,), (5, 5), (9, 5), (2.5,), (True,), 5]
         ),
-        (
-            lambda: MilestoneDecay(0.1, milestones=(5,), factor=0),
-            "MilestoneDecay.factor = 0: it must be a positive number.",
-        ),
-        (lambda: MilestoneDecay(-1, milestones=(5,)), "MilestoneDecay.initial = -1: it must be"),
+        (lambda: MilestoneDecay(0.1, milestones=(5,), factor=0), "MilestoneDecay.factor = 0: it must be"),
         (lambda: PolyDecay(0.1, steps=-5), "PolyDecay.steps = -5: it must be"),
         (lambda: PolyDecay(float("nan"), steps=5), "PolyDecay.initial = nan: it must be"),
-        (lambda: PolyDecay(0.1, steps=5, power=0), "PolyDecay.power = 0: it must be a positive number."),
-        (lambda: WarmUp(0.1, 0), "WarmUp.steps = 0: it must be a positive number of steps."),
-        (lambda: WarmUp("CosineDecay"), "WarmUp.schedule = 'CosineDecay': it must be a learning rate, or a schedule"),
+        (lambda: PolyDecay(0.1, steps=5, power=0), "PolyDecay.power = 0: it must be a number above 0."),
+        *((lambda own=own: own(every=0), f"{own.__name__}.every = 0") for own in (StepDecay, ExponentialDecay)),
+        (lambda: WarmUp(0.1, 0), "WarmUp.steps = 0: it must be an int of at least 1."),
+        (lambda: WarmUp("CosineDecay"), "WarmUp.schedule = 'CosineDecay': it must be a number above 0, or a function."),
     ],
 )
 def test_invalid_parameters_are_refused(make, text):
@@ -121,8 +111,6 @@ def test_defaults_are_the_values_of_the_paper():
     assert [StepDecay()(step) for step in (0, 19_999, 20_000)] == [0.003, 0.003, 0.3 * 0.003]
     assert ExponentialDecay(2.0, 0.25, 10)(5) == 1.0
     assert as_schedule(0.1)(7) == 0.1
-    with pytest.raises(ConfigError, match=r"StepDecay\.every = 0: it must be at least 1 step"):
-        StepDecay(every=0)
 
 
 @pytest.mark.parametrize("schedule", [CosineDecay, PolyDecay])

@@ -1,5 +1,7 @@
 """Every shipped job can be planned under every shipped layout, and builds under one of them."""
 
+import contextlib
+
 import gin
 import numpy as np
 import pytest
@@ -53,6 +55,17 @@ OF_OTHERS = {BEST, *FOR_GPUS, *OF_IMAGES, *OF_LARGE_PHOTOS, *OF_DETECTORS, *OF_O
 OF_VOLUMES = [job for job in JOBS if job not in OF_OTHERS]
 # The network halves the image three times, so each of the 16 slices along x and y keeps a voxel.
 SMALL = ["--resolution", "x:128,y:128,z:16", "--batch_size", "2"]
+
+
+@contextlib.contextmanager
+def bound(job):
+    """Binds a job within a `with` block."""
+    gin.clear_config()
+    try:
+        gin_config.bind([gin_config.find_gin_file(job)], [], {})
+        yield
+    finally:
+        gin.clear_config()
 
 
 def run(*words):
@@ -131,9 +144,8 @@ def test_it_builds(job, layout, capsys):
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_it_builds_for_images(job, layout, scenes, capsys):
     resolution, variables = OF_IMAGES[job]
-    gin.clear_config()
-    gin_config.bind([gin_config.find_gin_file(layout)], [], {})
-    setup = JobSetup()
+    with bound(layout):
+        setup = JobSetup()
     volume_dims = [dim for dim, _ in parse_layout(setup.layout) if dim not in {*IMAGE_NAMES, "batch"}]
     layout_of_images = setup.parsed_layout.restrict(lambda dim: dim not in volume_dims)
     mesh = layout_of_images.mesh_string
@@ -174,12 +186,8 @@ def test_our_job_for_lits_is_planned_and_builds_under_its_layout(capsys):
 
 
 def test_our_job_for_lits_has_the_settings_of_its_reasons():
-    gin.clear_config()
-    try:
-        gin_config.bind([gin_config.find_gin_file(BEST)], [], {})
+    with bound(BEST):
         setup, training, task = JobSetup(), Training(), Job().task
-    finally:
-        gin.clear_config()
     assert training.class_frequencies == "data"
     assert (task.dice, task.dice_weight, task.class_weights) == ("classes", 0.5, (1, 1, 1))
     assert (task.network.norm, task.network.depth, task.network.deep_supervision) == ("instance", 6, True)
@@ -202,34 +210,22 @@ def test_a_mesh_too_large_for_deep_levels_builds_and_may_gather_them(capsys):
 
 
 def test_the_job_of_brains_has_the_channels_and_regions_of_the_phantoms():
-    gin.clear_config()
-    try:
-        gin_config.bind([gin_config.find_gin_file("unet3d_brain")], [], {})
+    with bound("unet3d_brain"):
         stated = Job().task.description
-    finally:
-        gin.clear_config()
     for name in ("channels", "labels", "masks", "region_order"):
         assert getattr(stated, name) == getattr(BRAIN_TUMORS, name)
 
 
 def test_the_job_of_scenes_has_their_classes():
-    gin.clear_config()
-    try:
-        gin_config.bind([gin_config.find_gin_file("deeplab_scenes")], [], {})
+    with bound("deeplab_scenes"):
         task = Job().task
-    finally:
-        gin.clear_config()
     assert (task.classes, task.ignore_label) == (len(SCENES.classes), SCENES.ignore_label)
 
 
 def test_the_recipe_of_deeplab_has_its_settings():
-    gin.clear_config()
-    try:
-        gin_config.bind([gin_config.find_gin_file("deeplab_voc")], [], {})
+    with bound("deeplab_voc"):
         setup, training, network = JobSetup(), Training(), Job().task.network
         rates = [training.optimizer.learning_rate(step) for step in (0, 25_000, 50_000)]
-    finally:
-        gin.clear_config()
     assert (setup.batch_size, training.num_steps, training.data.size) == (64, 50_000, (513, 513))
     assert (training.data.scaling, training.data.augmentation.scale_step) == ("mean", 0.25)
     assert (network.backbone.blocks, network.backbone.stem) == ((3, 4, 23, 3), "v1-beta")
@@ -240,13 +236,9 @@ def test_the_recipe_of_deeplab_has_its_settings():
 
 @pytest.mark.parametrize("job", OF_DETECTORS)
 def test_the_recipes_of_detectors_have_their_settings(job):
-    gin.clear_config()
-    try:
-        gin_config.bind([gin_config.find_gin_file(job)], [], {})
+    with bound(job):
         setup, training, task = JobSetup(), Training(), Job().task
         rates = [training.optimizer.learning_rate(step) for step in (0, 499, 14_999, 15_000, 19_999, 20_000, 22_499)]
-    finally:
-        gin.clear_config()
     assert (setup.batch_size, training.num_steps, task.max_boxes) == (64, 22_500, training.data.max_boxes)
     assert training.data.size == ((1024,) * 2 if "mask" in job else (1280,) * 2 if "1280" in job else (2560,) * 2)
     assert (training.data.augmentation.min_scale, training.data.augmentation.max_scale) == (0.8, 1.2)
@@ -259,12 +251,8 @@ def test_the_recipes_of_detectors_have_their_settings(job):
 
 @pytest.mark.parametrize("job", OF_OBJECTS)
 def test_the_jobs_of_objects_fit_their_data(job):
-    gin.clear_config()
-    try:
-        gin_config.bind([gin_config.find_gin_file(job)], [], {})
+    with bound(job):
         task, data = Job().task, Training().data
-    finally:
-        gin.clear_config()
     assert (task.classes, task.max_boxes) == (len(CATEGORIES), data.max_boxes)
     assert data.masks == ("mask" in job)
     assert not data.masks or task.mask_size == data.mask_size
@@ -272,9 +260,7 @@ def test_the_jobs_of_objects_fit_their_data(job):
 
 @pytest.mark.parametrize("job", ["gin/unet3d_lits.gin", *FOR_GPUS])
 def test_the_job_of_the_paper_has_its_settings(job):
-    gin.clear_config()
-    try:
-        gin_config.bind([gin_config.find_gin_file(job)], [], {})
+    with bound(job):
         setup, training = JobSetup(), Training()
         assert Job().dtype == "bfloat16"
         assert setup.batch_size == 32
@@ -286,6 +272,4 @@ def test_the_job_of_the_paper_has_its_settings(job):
         voxels = int(setup.resolution)
         assert (least / voxels, most / voxels) == (1 / 64, 1 / 8)  # the same in mm at every resolution
         rates = [training.optimizer.learning_rate(step) for step in (0, 19_999, 20_000, 59_999)]
-    finally:
-        gin.clear_config()
     np.testing.assert_allclose(rates, [0.003, 0.003, 0.0009, 0.00027])

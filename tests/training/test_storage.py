@@ -11,7 +11,7 @@ import pytest
 from mtf_imaging.cli.main import main
 from mtf_imaging.data.records.manifest import record_path
 from mtf_imaging.files import lock
-from mtf_imaging.training.observers import loss_log as losses
+from mtf_imaging.training.observers import step_table as losses
 from tests.records import damage, voxel_file
 from tests.storage import fill, no_file_larger_than
 

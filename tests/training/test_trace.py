@@ -6,21 +6,15 @@ import pytest
 from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
-from mtf_imaging.training.loop import train
 from mtf_imaging.training.observers.trace import StepTrace, parse_steps
 from mtf_imaging.training.optimizers import SGD
 from tests.training import linear
-from tests.training.test_loop import Killed, killed_at
+from tests.training.linear import Killed, killed_at
 
 
 def run(folder, num_steps, steps, batches=linear.batches):
-    program = linear.program(SGD(0.05))
-    checkpoints = Checkpoints(folder, program, every=2)
-    checkpoints.restore()
     observers = [StepTrace(folder / "train", parse_steps(steps, num_steps))]
-    options = {"checkpoints": checkpoints, "observers": observers, "progress": False}
-    train(program=program, batches=batches, num_steps=num_steps, **options)
+    linear.run(folder, num_steps, linear.program(SGD(0.05)), lambda _: observers, batches, every=2)
 
 
 def traced_steps(folder):
@@ -69,23 +63,8 @@ def test_a_run_that_resumes_among_the_requested_steps_traces_the_rest(tmp_path):
     assert traced_steps(tmp_path) == [2, 3, 4]
 
 
-@pytest.mark.parametrize(
-    ("steps", "message"),
-    [
-        ("a", "profile_steps 'a' is not a range of steps. Fix: give 10:13 for steps 10, 11 and 12."),
-        ("10", "profile_steps '10' is not a range of steps."),
-        ("-1:3", "profile_steps '-1:3' is not a range of steps."),
-        ("1:2:3", "profile_steps '1:2:3' is not a range of steps."),
-        ("", "profile_steps '' is not a range of steps."),
-        ("13:10", "is an empty range: its exclusive end, 10, must be above its first step, 13. Fix: give 13:16 for 3"),
-        ("5:5", "profile_steps '5:5' is an empty range"),
-        (
-            "18:21",
-            "ends with step 20, but the last of 20 steps is 19. Fix: give an end of at most 20, or increase num_steps.",
-        ),
-    ],
-)
-def test_an_invalid_range_of_steps_is_refused(steps, message):
-    with pytest.raises(ConfigError) as caught:
+@pytest.mark.parametrize("steps", ["a", "10", "-1:3", "1:2:3", "", "13:10", "5:5", "18:21"])
+def test_an_invalid_range_of_steps_is_refused(steps):
+    text = f"profile_steps '{steps}' is not a range of steps of the run, which has the steps 0 to 19. Fix: give 10:13"
+    with pytest.raises(ConfigError, match=text):
         parse_steps(steps, 20)
-    assert message in str(caught.value)

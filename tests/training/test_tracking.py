@@ -12,10 +12,8 @@ import numpy as np
 import pytest
 
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
-from mtf_imaging.training.loop import train
-from mtf_imaging.training.observers.loss_log import LossLog
-from mtf_imaging.training.observers.step_values import StepValues
+from mtf_imaging.training.observers.events import StepValues
+from mtf_imaging.training.observers.step_table import LossLog
 from mtf_imaging.training.observers.tracking import tracker as tracker_module
 from mtf_imaging.training.observers.tracking.mlflow import Mlflow
 from mtf_imaging.training.observers.tracking.service import HELD_OUT, RunInfo
@@ -24,7 +22,7 @@ from mtf_imaging.training.observers.tracking.tracker import Tracker
 from mtf_imaging.training.observers.tracking.wandb import Wandb
 from mtf_imaging.training.optimizers import Adam
 from tests.training import linear
-from tests.training.test_loop import Killed, killed_at
+from tests.training.linear import Killed, killed_at
 
 INFO = RunInfo("project", "run", "", {"seed": "0"}, "1.0", {"config.gin": "a = 1\n"})
 
@@ -70,20 +68,10 @@ def tracker(folder, service, every=2, num_steps=10):
 
 
 def run(folder, service, batches=linear.batches, num_steps=10):
-    program = linear.program(Adam(0.05))
-    checkpoints = Checkpoints(folder, program, every=3)
-    checkpoints.restore()
     observers = [LossLog(folder / "losses.csv")]
     if service is not None:
         observers.append(tracker(folder, service, num_steps=num_steps))
-    train(
-        program=program,
-        batches=batches,
-        num_steps=num_steps,
-        checkpoints=checkpoints,
-        observers=observers,
-        progress=False,
-    )
+    linear.run(folder, num_steps, linear.program(Adam(0.05)), lambda _: observers, batches)
 
 
 def check_equal_to_losses(rows, folder):

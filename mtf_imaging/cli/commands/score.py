@@ -47,17 +47,11 @@ SETTINGS = (_Flags,)
 
 def run(values: flags.FlagValues) -> str:
     check_no_run(values.output_dir)
+    from mtf_imaging.evaluation.pairs.rules import Scoring, choose_description
     from mtf_imaging.evaluation.pairs.score import score_folders
 
-    score_folders(
-        values.reference_dir,
-        values.prediction_dir,
-        values.output_dir,
-        values.workers,
-        volume_dir=values.volume_dir,
-        known=read_spacing_table(values.spacing_csv),
-        rules=values.rules,
-        dataset_json=values.dataset_json,
-        surface_tolerance=values.surface_tolerance,
-    )
+    description = choose_description(values.reference_dir, values.rules, values.dataset_json)
+    scoring = Scoring(description, read_spacing_table(values.spacing_csv), values.surface_tolerance)
+    folders = values.reference_dir, values.prediction_dir, values.output_dir
+    score_folders(*folders, values.workers, volume_dir=values.volume_dir, scoring=scoring)
     return f"open {shlex.quote(str(Path(values.output_dir) / 'report.html'))} in a browser"

@@ -1,6 +1,7 @@
 """Paints synthetic lesions into the liver: dark ellipsoids with an uneven surface and a soft edge."""
 
 import math
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -15,18 +16,26 @@ _WAVES, _WAVE_NUMBER = 4, 3.0
 _SOFT = 0.25  # half the width of the edge, in units of the squared relative radius
 
 
+class Lesions(NamedTuple):
+    """The synthetic lesions of a sample.
+
+    Attributes:
+      probability: probability that any lesion is painted; samples without liver never get one.
+      most: largest number of lesions.
+      diameter: (lowest, highest) length of the longest axis in voxels; its logarithm is drawn uniformly.
+      contrast: (lowest, highest) amount by which a lesion is darkened, in units of the window.
+    """
+
+    probability: float
+    most: int
+    diameter: tuple[float, float]
+    contrast: tuple[float, float]
+
+
 def add_lesions(
-    image: tf.Tensor,
-    labels: tf.Tensor,
-    start: tf.Tensor,
-    whole_labels: tf.Tensor,
-    probability: float,
-    most: int,
-    diameter: tuple[float, float],
-    contrast: tuple[float, float],
-    draws: Draws,
+    image: tf.Tensor, labels: tf.Tensor, start: tf.Tensor, whole_labels: tf.Tensor, lesions: Lesions, draws: Draws
 ) -> tuple:
-    """Paints 1 to `most` lesions with `probability`, centered on random liver voxels outside existing lesions.
+    """Paints lesions, centered on random liver voxels outside existing lesions.
 
     Lesions are clipped to the liver, and existing lesions are not changed. Only liver voxels are computed, a few
     percent of the volume.
@@ -36,10 +45,7 @@ def add_lesions(
       labels: Tensor[x, y, z] at the same voxels: 0 background, 1 liver, 2 lesion.
       start: Tensor[3] int64, the position of their first voxel in the sample.
       whole_labels: Tensor[x, y, z] of the whole sample, from which the centers are chosen.
-      probability: probability that any lesion is painted; samples without liver never get one.
-      most: largest number of lesions.
-      diameter: (lowest, highest) length of the longest axis in voxels; its logarithm is drawn uniformly.
-      contrast: (lowest, highest) amount by which a lesion is darkened, in units of the window.
+      lesions: their number and look.
       draws: random numbers of the sample.
 
     Returns:
@@ -54,9 +60,9 @@ def add_lesions(
         return tf.cond(tf.reduce_any(counts > 0), lambda: painted(counts), lambda: (image, labels))
 
     def painted(counts: tf.Tensor) -> tuple:
-        centers = _centers(whole_labels, counts, most, draws)
+        centers = _centers(whole_labels, counts, lesions.most, draws)
         places = tf.where(labels == _LIVER)  # [liver, 3]
-        radius, depth = _relative_radius(tf.cast(places + start, tf.float32), centers, most, diameter, contrast, draws)
+        radius, depth = _relative_radius(tf.cast(places + start, tf.float32), centers, lesions, draws)
         dark = depth * tf.clip_by_value((1 + _SOFT - radius) / (2 * _SOFT), 0.0, 1.0)
         dark = tf.repeat(tf.reduce_max(dark, 1)[:, tf.newaxis], image.shape[3], 1)
         lesion = tf.boolean_mask(places, tf.reduce_any(radius < 1, 1))
@@ -64,7 +70,7 @@ def add_lesions(
         darkened = tf.maximum(tf.tensor_scatter_nd_sub(image, places, dark), 0.0)
         return darkened, tf.tensor_scatter_nd_update(labels, lesion, marks)
 
-    return tf.cond(draws.chance("lesions", probability), paint, lambda: (image, labels))
+    return tf.cond(draws.chance("lesions", lesions.probability), paint, lambda: (image, labels))
 
 
 def _centers(whole_labels: tf.Tensor, counts: tf.Tensor, most: int, draws: Draws) -> tf.Tensor:
@@ -94,12 +100,7 @@ def _centers(whole_labels: tf.Tensor, counts: tf.Tensor, most: int, draws: Draws
 
 
 def _relative_radius(
-    position: tf.Tensor,
-    center: tf.Tensor,
-    most: int,
-    diameter: tuple[float, float],
-    contrast: tuple[float, float],
-    draws: Draws,
+    position: tf.Tensor, center: tf.Tensor, lesions: Lesions, draws: Draws
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns squared relative distances from the lesions and their contrasts.
 
@@ -113,7 +114,7 @@ def _relative_radius(
       Tensor[liver, lesions], squared distances that are 1 at the surface of a lesion and infinite for unused lesions;
       and Tensor[lesions], the amount by which each lesion is darkened.
     """
-    least, largest = (math.log(bound) for bound in diameter)
+    most, (least, largest) = lesions.most, (math.log(bound) for bound in lesions.diameter)
     longest = tf.exp(draws.uniform("lesions/diameter", least, largest, [most, 1])) / 2
     radii = longest * draws.uniform("lesions/axes", _SHORTEST, 1.0, [most, 3])
     offset = tf.unstack((position[:, tf.newaxis] - center) / radii, axis=2)  # [liver, lesions] each
@@ -129,4 +130,4 @@ def _relative_radius(
 
     number = tf.cast(draws.uniform("lesions/number", 1.0, most + 1.0), tf.int32)
     squared = tf.where(tf.range(most) < number, squared, float("inf"))
-    return squared, draws.uniform("lesions/contrast", *contrast, [most])
+    return squared, draws.uniform("lesions/contrast", *lesions.contrast, [most])

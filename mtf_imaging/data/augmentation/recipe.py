@@ -3,7 +3,10 @@
 Every draw depends only on (seed, sample number), so a resumed run draws the same numbers as an uninterrupted run.
 """
 
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import tensorflow as tf
 
@@ -11,7 +14,7 @@ from mtf_imaging.data.augmentation import checks
 from mtf_imaging.data.augmentation.corruption import corrupt, sampled_voxels
 from mtf_imaging.data.augmentation.draws import Draws
 from mtf_imaging.data.augmentation.intensity import apply_gamma, shift_classes
-from mtf_imaging.data.augmentation.lesions import add_lesions
+from mtf_imaging.data.augmentation.lesions import Lesions, add_lesions
 from mtf_imaging.data.augmentation.mirror import draw_mirrored
 from mtf_imaging.data.augmentation.moves import Moves
 from mtf_imaging.data.augmentation.noise import add_noise
@@ -28,6 +31,28 @@ from mtf_imaging.errors import ConfigError, DataError
 # Largest displacement of control points, as a fraction of the distance between them, for which a three-dimensional
 # B-spline does not fold (Choi and Lee 2000, "Injectivity conditions of 2D and 3D uniform cubic B-spline functions").
 _NO_FOLD = 0.4
+_POSITIVE = (checks.is_number, "a number of at least 0")
+_SHARE = (lambda value: checks.is_number(value, high=1.0), "a number from 0 to 1")
+# {field: (whether a value is valid, its form in words)}
+_FORMS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "flips": (lambda value: {*value} <= {*AXIS_NAMES}, f"names of the axes {', '.join(AXIS_NAMES)}"),
+    **dict.fromkeys(("half_turn", "warp", "multiscale_noise_probability", "corruption", "lesions"), _SHARE),
+    **dict.fromkeys(("contrast", "translation", "class_shift"), _SHARE),
+    **dict.fromkeys(("zoom", "gamma", "brightness", "noise", "multiscale_noise", "elastic"), _POSITIVE),
+    **dict.fromkeys(("class_shift_sd", "corruption_sd"), _POSITIVE),
+    "rotation": (
+        lambda value: all(checks.is_number(angle, high=180.0) for angle in _angles(value)) and len(_angles(value)) == 3,
+        "an angle from 0 to 180, or three, for example (0, 0, 15)",
+    ),
+    "elastic_points": (lambda value: checks.is_count(value, 4), "an integer of at least 4"),
+    "multiscale_noise_scales": (
+        lambda value: isinstance(value, tuple | list) and bool(value) and all(map(checks.is_count, value)),
+        "positive integers, for example (1, 4)",
+    ),
+    "lesion_count": (checks.is_count, "an integer of at least 1"),
+    "lesion_diameter": (lambda value: checks.is_range(value, 1.0, math.inf), "a range of numbers of at least 1"),
+    "lesion_contrast": (lambda value: checks.is_range(value, 0.0, 1.0), "a range of numbers from 0 to 1"),
+}
 # Options that use the labels of the liver and its lesions.
 _OF_LITS = ("lesions", "class_shift", "class_shift_sd", "corruption", "corruption_sd")
 
@@ -97,28 +122,14 @@ class Augmentation:
     lesion_diameter: tuple[float, float] = (4.0, 16.0)
     lesion_contrast: tuple[float, float] = (0.03, 0.08)
 
-    def __post_init__(self):
-        checks.check_axes("flips", self.flips, AXIS_NAMES)
-        for name in ("half_turn", "warp", "multiscale_noise_probability", "corruption", "lesions"):
-            checks.check_number(name, getattr(self, name), high=1.0)
-        for name in ("zoom", "gamma", "brightness", "noise", "multiscale_noise", "class_shift_sd", "corruption_sd"):
-            checks.check_number(name, getattr(self, name))
-        for name in ("contrast", "translation", "class_shift"):
-            checks.check_number(name, getattr(self, name), high=1.0)
-        for angle in self._angles():
-            checks.check_number("rotation", angle, high=180.0)
-        checks.check_count("elastic_points", self.elastic_points, fewest=4)
-        checks.check_number("elastic", self.elastic)
+    def __post_init__(self) -> None:
+        checks.check_fields(self, _FORMS)
         widest = _NO_FOLD / (self.elastic_points - 3) / 2  # draws are clipped to two standard deviations
         if self.elastic > widest:
             raise DataError(
                 f"Augmentation.elastic {self.elastic}: with {self.elastic_points} control points along each axis the "
                 f"volume could fold over. Fix: set elastic to at most {widest:.3g}, or use fewer elastic_points."
             )
-        checks.check_counts("multiscale_noise_scales", self.multiscale_noise_scales)
-        checks.check_count("lesion_count", self.lesion_count)
-        checks.check_range("lesion_diameter", self.lesion_diameter, low=1.0)
-        checks.check_range("lesion_contrast", self.lesion_contrast, high=1.0)
 
     def check(self, description: Description) -> None:
         """Checks that a data set has the structures that the options need.
@@ -167,11 +178,8 @@ class Augmentation:
         Returns:
           Tensor[3, 2] int64, the start and stop voxels along x, y and z. An empty region does not need voxels. Around a
           patch, the positions can be negative.
-
-        Raises:
-          DataError: the region is not within the sample.
         """
-        region = check_region(region, sizes)
+        check_region(region, sizes)
         if 0 in shape_of(region):
             return tf.zeros([3, 2], tf.int64)
         return self._moves(sizes, Draws(seed, sample), within).source_bounds(region)
@@ -226,12 +234,9 @@ class Augmentation:
 
         Returns:
           (image, labels) of the region, with static shapes.
-
-        Raises:
-          DataError: the region is not within the sample, or the number of channels is not static.
         """
-        region, source = check_region(region, sizes), tf.cast(source, tf.int64)
-        channels = checks.known_channels(image)
+        check_region(region, sizes)
+        source, channels = tf.cast(source, tf.int64), image.shape[3]
         if 0 in shape_of(region):
             return tf.zeros([*shape_of(region), channels]), tf.zeros(shape_of(region), labels.dtype)
         draws = Draws(seed, sample)
@@ -243,8 +248,8 @@ class Augmentation:
             # Labels beyond a patch are ignored, so that all regions of a patch draw the same lesions.
             stored = stored if labels_start is None else tf.slice(stored, -start, sizes)
         if self.lesions:
-            about = (self.lesion_count, self.lesion_diameter, self.lesion_contrast)
-            image, labels = add_lesions(image, labels, source[:, 0], stored, self.lesions, *about, draws)
+            lesions = Lesions(self.lesions, self.lesion_count, self.lesion_diameter, self.lesion_contrast)
+            image, labels = add_lesions(image, labels, source[:, 0], stored, lesions, draws)
         image, labels = moves.move(image, labels, source, region, ranges.beyond)
         masked = None if ranges is WINDOWED else (image == 0) & ranges.keep_zero
         if self.class_shift or self.class_shift_sd:
@@ -275,19 +280,15 @@ class Augmentation:
         mirrored = None
         if self.flips or self.half_turn:
             mirrored = draw_mirrored(self.flips, self.half_turn, _first_seeds(draws), draws)
-        options = (self._angles(), self.zoom, self.translation, self.elastic, self.elastic_points)
+        options = (_angles(self.rotation), self.zoom, self.translation, self.elastic, self.elastic_points)
         if not self.warp or not any((*options[0], *options[1:4])):
             return Moves(sizes, mirrored, None, (), within)
         return Moves(sizes, mirrored, draws.chance("warp", self.warp), draw_warp(draws, sizes, *options), within)
 
-    def _angles(self) -> tuple:
-        """Returns the largest angles about x, y and z."""
-        angles = self.rotation if isinstance(self.rotation, tuple | list) else (self.rotation,) * len(AXIS_NAMES)
-        if len(angles) != len(AXIS_NAMES):
-            raise DataError(
-                f"Augmentation.rotation {self.rotation!r}: needs one angle or three. Fix: use, for example, (0, 0, 15)."
-            )
-        return tuple(angles)
+
+def _angles(rotation: float | Sequence[float]) -> tuple[float, ...]:
+    """Returns the largest angles about x, y and z."""
+    return tuple(rotation) if isinstance(rotation, tuple | list) else (rotation,) * len(AXIS_NAMES)
 
 
 def _first_seeds(draws: Draws) -> tf.Tensor:

@@ -1,33 +1,27 @@
 """Regions of a sample: the part that one processor computes, and the stored voxels that it needs."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import tensorflow as tf
 
-from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid, Region
+from mtf_imaging.data.sampling.grid import Grid, Region
 from mtf_imaging.errors import DataError
 
 
-def check_region(region: Sequence[slice], sizes: Grid) -> Region:
-    """Returns `region` with explicit bounds.
+def check_region(region: Region, sizes: Grid) -> None:
+    """Checks a region that a derived augmentation may have changed.
 
     Args:
-      region: a slice of each axis, with step 1 or None.
+      region: a slice of each axis.
       sizes: size of the sample in voxels along x, y, z.
 
     Raises:
       DataError: a slice has a step other than 1, or is not within the sample.
     """
-    for name, along, n in zip(AXIS_NAMES, region, sizes, strict=True):
-        start, stop = along.start or 0, n if along.stop is None else along.stop
-        if along.step not in (None, 1) or not 0 <= start <= stop <= n:
-            raise DataError(
-                f"Augmentation: the region {along} of {name} is not within 0..{n}, or its step is not 1. "
-                f"Fix: give slice(start, stop) with 0 <= start <= stop <= {n}."
-            )
-    x, y, z = (slice(along.start or 0, n if along.stop is None else along.stop) for along, n in zip(region, sizes))
-    return x, y, z
+    if any(at.step not in (None, 1) or not 0 <= at.start <= at.stop <= n for at, n in zip(region, sizes, strict=True)):
+        raise DataError(
+            f"Augmentation: the region {region} is not within the sizes {sizes}, or a step is not 1. "
+            "Fix: give slices (start, stop) within the sample."
+        )
 
 
 def shape_of(region: Region) -> Grid:

@@ -8,8 +8,6 @@ formats, one of which runs Ghostscript.
 
 import math
 import os
-import struct
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,14 +17,8 @@ from PIL.JpegImagePlugin import jpeg_factory
 from PIL.PngImagePlugin import PngImageFile
 from PIL.TiffImagePlugin import TiffImageFile
 
-from mtf_imaging.errors import DataError
-from mtf_imaging.files.reading import memory_named, reading_named
+from mtf_imaging.files.reading import Fault, check_room, damage_named, memory_named
 
-# The errors that Pillow raises for damaged files, besides MemoryError.
-PILLOW_ERRORS = (
-    *(Image.DecompressionBombError, UnidentifiedImageError, OSError, SyntaxError, ValueError, TypeError, LookupError),
-    *(ArithmeticError, AttributeError, EOFError, RuntimeError, struct.error, zlib.error),
-)
 _SMALL = 1 << 26  # pixels; `Image.crop` has Pillow's limit
 _ORIENTATION, _TURNED = 0x0112, range(5, 9)  # the tag of a TIFF file, and the values that swap height and width
 
@@ -53,15 +45,18 @@ _LONGEST = 8  # bytes of these signatures
 
 
 @contextmanager
-def open_picture_file(path: Path) -> Iterator[Image.Image]:
-    """Yields an open image; its pixels are read when they are needed.
+def open_picture_file(path: Path, fix: str) -> Iterator[Image.Image]:
+    """Yields an open image with one page; its pixels are read when they are needed.
+
+    Args:
+      path: the file.
+      fix: the fix, if the file is damaged or has another format.
 
     Raises:
-      DataError: the path does not name a file, the file is too small for the size that it declares, or the image does
-        not fit into the memory of this machine. Other errors in the block, `PILLOW_ERRORS`, are not converted.
-      PIL.UnidentifiedImageError: it is not a PNG, JPEG or TIFF file.
+      DataError: the path does not name a PNG, JPEG or TIFF file; the file is damaged, has several pages, or is too
+        small for the size that it declares; or the image does not fit into the memory of this machine.
     """
-    with memory_named(path), reading_named(path):
+    with memory_named(path), damage_named(path, "an image", fix):
         with open(path, "rb") as file:
             start = file.read(_LONGEST)
         opener = next((each for each in _FORMATS if start.startswith(each[0])), None)
@@ -70,6 +65,9 @@ def open_picture_file(path: Path) -> Iterator[Image.Image]:
         _, make, most = opener
         with make(path) as picture:
             _check_size(picture, path, most)
+            pages = getattr(picture, "n_frames", 1)
+            if pages > 1 and picture.format != "MPO":  # the pictures after the first one of an MPO are previews
+                raise Fault(f"has {pages} pages, not one", "store one picture per file, or convert it to NIfTI")
             yield picture
 
 
@@ -94,18 +92,15 @@ def _check_size(picture: Image.Image, path: Path, most: int) -> None:
     if picture.info.get("compression") == "raw":  # of TIFF
         most = 1 if bands > 1 else 8  # values of one byte, or of one bit
         pixels *= bands if bands > 1 else 1
-    shown = f"its header declares {picture.width} x {picture.height} pixels"
-    if pixels > most * size:
-        raise DataError(
-            f"{path}: {shown}, but the file has {size} bytes, which is too few. The file is truncated or damaged. "
-            "Fix: fetch it again."
-        )
+    declared = f"{picture.width} x {picture.height} pixels"
+    check_room(declared, pixels, size, most * size)
     # Pillow stores up to 4 bytes per pixel; its copies and the result need up to 3 bytes each.
     needed, memory = 10 * picture.width * picture.height, _memory()
     if needed > memory:
-        raise DataError(
-            f"{path}: {shown}, which need about {needed / 1e9:.1f} GB to read, but this machine has {memory / 1e9:.1f} "
-            "GB of memory. Fix: cut the image into tiles, or use a machine with more memory."
+        raise Fault(
+            f"its header declares {declared}, which need about {needed / 1e9:.1f} GB to read, but this machine has "
+            f"{memory / 1e9:.1f} GB of memory",
+            "cut the image into tiles, or use a machine with more memory",
         )
 
 

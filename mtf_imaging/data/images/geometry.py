@@ -1,12 +1,12 @@
-"""Converts between the stored array of a NIfTI file and the canonical array.
+"""Converts between the stored array of a file and the canonical array.
 
 Canonical arrays are `[x, y, z]` with x increasing to the patient's right, y to the front and z to the head (RAS+, as in
 nibabel). The conversion only swaps and flips axes. It does not interpolate, so it can be undone exactly.
 """
 
-import dataclasses
+import itertools
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import nibabel
 import numpy as np
@@ -14,11 +14,16 @@ from nibabel import orientations
 
 from mtf_imaging.data.sampling.grid import Region
 from mtf_imaging.data.sampling.regions import PlaneOrder
+from mtf_imaging.files.reading import Fault
 
 _RAS = np.array([[0, 1], [1, 1], [2, 1]])
 _UNIT_BITS = 7  # in the field xyzt_units; the other bits encode the time unit
 # {NIfTI unit code: length in mm}. Unknown units are mm in practice.
 _UNITS_MM = {0: 1.0, 1: 1000.0, 2: 1.0, 3: 1e-3}
+_SCANNER = 1  # the code of an affine in scanner coordinates
+# In degrees. Rounding an affine to four digits stays below it, and over 300 mm it amounts to 0.5 mm, less than a
+# voxel in most scans.
+_TOLERANCE = 0.1
 
 
 @dataclass(frozen=True)
@@ -87,14 +92,6 @@ class Geometry:
         unit = unit_mm(self.header) or 1.0
         return tuple(float(size) * unit for size in self.header.get_zooms()[:3])
 
-    def with_note(self, note: str) -> Self:
-        """Returns the same geometry with another description in its header, ASCII; "" keeps the description."""
-        if not note:
-            return self
-        header = self.header.copy()
-        header["descrip"] = note.encode("ascii")
-        return dataclasses.replace(self, header=header)
-
     def to_canonical(self, stored: np.ndarray) -> np.ndarray:
         """Returns a view of a stored array `[i, j, k]` as `[x, y, z]`."""
         return orientations.apply_orientation(stored, self._orientation())
@@ -127,6 +124,66 @@ class Geometry:
     def _orientation(self) -> np.ndarray:
         """Returns `[3, 2]`: for each stored axis, the nearest canonical axis and its direction, +1 or -1."""
         return orientations.io_orientation(self.affine)
+
+
+@dataclass(frozen=True)
+class MadeGeometry(Geometry):
+    """Geometry of an image in a format other than NIfTI, with a header created for its segmentation.
+
+    Attributes:
+      doubt: the reason that the axis directions are uncertain; None if the file states them.
+      has_size: whether the file states the voxel size.
+    """
+
+    doubt: str | None = None
+    has_size: bool = True
+
+    @classmethod
+    def of(cls, shape: tuple[int, ...], affine: np.ndarray, **fields: Any) -> Self:
+        """Returns the geometry of an image.
+
+        Args:
+          shape: number of voxels along each stored axis.
+          affine: `[4, 4]`, stored voxel index -> mm in RAS+.
+          **fields: the other attributes of the class.
+        """
+        header = nibabel.Nifti1Header()
+        header.set_data_shape(shape)
+        header.set_xyzt_units("mm")
+        header.set_qform(affine, _SCANNER)
+        header.set_sform(affine, _SCANNER)
+        return cls(header=header, affine=np.asarray(affine, np.float64), **fields)
+
+    @property
+    def label_affine(self) -> np.ndarray:
+        return self.affine
+
+
+def check_orthogonal(affine: np.ndarray) -> None:
+    """Checks that the axes of an affine are perpendicular, unlike in scans with a tilted gantry.
+
+    All later steps (resampling, distances and volumes) assume that voxels are boxes, unlike in a sheared grid.
+
+    Args:
+      affine: `[4, 4]`, stored voxel index -> mm. No column is 0.
+
+    Raises:
+      Fault: the angle between two axes differs from 90 degrees by more than 0.1 degrees.
+    """
+    axes = affine[:3, :3] / np.linalg.norm(affine[:3, :3], axis=0)
+    pairs = list(itertools.combinations(range(3), 2))
+    angles = np.degrees([np.arcsin(np.clip(axes[:, i] @ axes[:, j], -1, 1)) for i, j in pairs])
+    worst = int(np.abs(angles).argmax())
+    if abs(angles[worst]) > _TOLERANCE:
+        first, second = ("ijk"[number] for number in pairs[worst])
+        raise Fault(
+            f"its affine is sheared: the angle between the voxel axes {first} and {second} is "
+            f"{90 - angles[worst]:.2f} degrees instead of 90, for instance because the gantry was tilted by "
+            f"{abs(angles[worst]):.2f} degrees",
+            "resample the image to a grid with perpendicular axes, for example with dcm2niix from the DICOM files, or "
+            "with nibabel.processing.resample_to_output; resample its mask to the same grid. If the sform of a NIfTI "
+            "file is wrong and its qform is right, set sform_code to 0",
+        )
 
 
 def unit_mm(header: nibabel.Nifti1Header) -> float | None:

@@ -6,8 +6,7 @@ from pathlib import Path
 import nibabel
 import numpy as np
 
-from mtf_imaging.data.images.geometry import Geometry, unit_mm
-from mtf_imaging.data.images.made_geometry import MadeGeometry
+from mtf_imaging.data.images.geometry import Geometry, MadeGeometry, unit_mm
 from mtf_imaging.data.images.spacing_table import SpacingTable
 
 # In voxels. Rounding in headers stays below it, and any meaningful difference in orientation or position exceeds it.

@@ -3,16 +3,16 @@
 A scan of 512 x 512 x 1000 voxels takes 0.5 GB as int16, its type in memory, but up to 2 GB in its stored type.
 """
 
-import abc
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
 _SLAB_VOXELS = 1 << 21  # 16 MiB as float64; a few copies exist at the same time
 
 
-class Planes(Protocol):
+class Planes:
     """Reads planes of stored numbers; may keep a file open in between."""
 
     def read(self, planes: slice) -> np.ndarray:
@@ -21,55 +21,64 @@ class Planes(Protocol):
         Raises:
           DataError: a file is missing or damaged.
         """
+        raise NotImplementedError
 
     def check_end(self) -> None:
-        """Checks the end of the file; call it after the last plane has been read.
+        """Checks the end of the file after the last plane; by default nothing, because every plane is checked.
 
         Raises:
           DataError: the file is damaged.
         """
 
     def close(self) -> None:
-        """Closes the file; the next read opens it again."""
+        """Closes the file, and frees its numbers; the next read opens it again."""
 
 
-class Stored(abc.ABC):
-    """The stored numbers of one channel, `[i, j, k]`; they are read in slabs along k."""
+class WholePlanes(Planes):
+    """Planes of a file that can only be read as a whole.
+
+    Args:
+      read_whole: a function that returns all stored numbers, `[i, j, k]`; the first read calls it.
+    """
+
+    def __init__(self, read_whole: Callable[[], np.ndarray]) -> None:
+        self._read_whole = read_whole
+        self._whole: np.ndarray | None = None
+
+    def read(self, planes: slice) -> np.ndarray:
+        if self._whole is None:
+            self._whole = self._read_whole()
+        return self._whole[..., planes]
+
+    def close(self) -> None:
+        self._whole = None
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The stored numbers of one channel, `[i, j, k]`; they are read in slabs along k.
+
+    Attributes:
+      path: the file or folder, for messages.
+      shape: number of voxels along each stored axis, without the channel axis.
+      dtype: type of the stored numbers, including the byte order.
+      open: a function that returns a reader of the planes.
+      scale: (slope, inter); a stored number represents the value `slope * number + inter`.
+      modality: the modality that the file states, in DICOM's spelling; None if it does not state one.
+      is_stream: whether an earlier plane can only be read from the start of the file.
+    """
 
     path: Path
-
-    @property
-    @abc.abstractmethod
-    def shape(self) -> tuple[int, int, int]:
-        """Number of voxels along each stored axis, without the channel axis."""
-
-    @property
-    @abc.abstractmethod
-    def dtype(self) -> np.dtype:
-        """Type of the stored numbers, including the byte order."""
-
-    @abc.abstractmethod
-    def open(self) -> Planes:
-        """Returns a reader of the planes."""
-
-    @property
-    def scale(self) -> tuple[float, float]:
-        """(slope, inter): a stored number represents the value `slope * number + inter`."""
-        return 1.0, 0.0
-
-    @property
-    def modality(self) -> str | None:
-        """The modality that the file states, in DICOM's spelling; None if it does not state one."""
-        return None
+    shape: tuple[int, int, int]
+    dtype: np.dtype
+    open: Callable[[], Planes]
+    scale: tuple[float, float] = (1.0, 0.0)
+    modality: str | None = None
+    is_stream: bool = False
 
     @property
     def is_scaled(self) -> bool:
         return self.scale != (1.0, 0.0)
-
-    @property
-    def is_stream(self) -> bool:
-        """Whether an earlier plane can only be read from the start of the file."""
-        return False
 
     @property
     def size(self) -> int:

@@ -5,8 +5,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from mtf_imaging.errors import DataError
-from mtf_imaging.files.reading import reading_named
+from mtf_imaging.files.reading import Fault, damage_named
 
 PROVENANCE_KEY = "mtf_imaging_provenance"  # of the header field or key/value pair of our segmentations
 
@@ -68,13 +67,10 @@ def read_itk_header(path: Path) -> ItkHeader:
       DataError: the file is missing, it has no such header, or the voxels are in several files, or in a file of another
         folder.
     """
-    with reading_named(path):
-        if not path.is_file():
-            raise DataError(f"{path}: this file does not exist. Fix: check the path.")
+    with damage_named(path, "NRRD or MetaImage"):
         with open(path, "rb") as file:
-            start = file.read(5)
+            is_nrrd = file.read(5) == b"NRRD0"
             file.seek(0)
-            is_nrrd = start == b"NRRD0"
             fields: dict[str, str] = {}
             pairs: dict[str, str] = {}
             while line := file.readline(_MOST_BYTES - file.tell()):
@@ -84,17 +80,11 @@ def read_itk_header(path: Path) -> ItkHeader:
                 _add_field(fields, pairs, text, is_nrrd)
                 if not is_nrrd and ("elementdatafile" in fields or "\0" in text):
                     break
-                if file.tell() >= _MOST_BYTES:
-                    break
             end = file.tell()
-    needed = {"type", "dimension", "sizes"} if is_nrrd else {"ndims", "dimsize", "elementdatafile"}
-    missing = sorted(needed - fields.keys())
-    if missing:
-        raise DataError(
-            f"{path}: cannot be read as NRRD or MetaImage: its header lacks {', '.join(missing)}. Fix: fetch the file "
-            "again."
-        )
-    data = _data_file(path, fields)
+        needed = {"type", "dimension", "sizes"} if is_nrrd else {"ndims", "dimsize", "elementdatafile"}
+        if missing := sorted(needed - fields.keys()):
+            raise ValueError(f"its header lacks {', '.join(missing)}")
+        data = _data_file(path, fields)
     return ItkHeader(path, is_nrrd, fields, data, end if data == path else 0, pairs)
 
 
@@ -113,10 +103,10 @@ def _data_file(path: Path, fields: Mapping[str, str]) -> Path:
     if name.upper() == _LOCAL:
         return path
     if name.split()[0:1] == ["LIST"] or "%" in name:
-        raise DataError(f"{path}: its voxels are in several files ({name}). Fix: store them in one file.")
+        raise Fault(f"its voxels are in several files ({name})", "store them in one file")
     if Path(name).name != name or name in (".", ".."):
-        raise DataError(
-            f"{path}: its voxels are in the file {name}, which is in another folder. Fix: move the file next to its "
-            "header, and name it there without a folder."
+        raise Fault(
+            f"its voxels are in the file {name}, which is in another folder",
+            "move the file next to its header, and name it there without a folder",
         )
     return path.with_name(name)

@@ -1,17 +1,17 @@
 """Reads photos, and lists the files in a photo folder."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageOps
 
-from mtf_imaging.data.formats.pillow_files import PILLOW_ERRORS, cut, open_picture_file
+from mtf_imaging.data.formats.pillow_files import cut, open_picture_file
 from mtf_imaging.data.listing.image_files import image_files
 from mtf_imaging.data.listing.image_formats import ImageFormat
 from mtf_imaging.data.listing.names import normalize_name
 from mtf_imaging.errors import DataError
+from mtf_imaging.files.reading import Fault
 
 Region = tuple[slice, slice]  # the rows and columns to read
 
@@ -65,30 +65,16 @@ def read_photo(path: str | Path, region: Region = WHOLE, upright: bool = False) 
     path = Path(path)
     with open_photo(path) as picture:
         if _has_more_than_8_bits(picture):
-            raise DataError(
-                f"{path}: has more than 8 bits per channel (Pillow's mode {picture.mode}). "
-                "Fix: convert it to 8 bits per channel."
-            )
+            what = f"has more than 8 bits per channel (Pillow's mode {picture.mode})"
+            raise Fault(what, "convert it to 8 bits per channel")
         turned = ImageOps.exif_transpose(picture) if upright else picture
         # The region is cut before the conversion, so a small region of a large photo takes little memory.
         return np.asarray(cut(turned, region_box(turned, region)).convert("RGB"))
 
 
-@contextmanager
-def open_photo(path: Path) -> Iterator[Image.Image]:
-    """Yields an open image, and converts Pillow's errors in the block into errors that name the file."""
-    try:
-        with open_picture_file(path) as picture:
-            pages = getattr(picture, "n_frames", 1)
-            if pages > 1 and picture.format != "MPO":  # the pictures after the first one of an MPO are previews
-                raise DataError(f"{path}: has {pages} pages, not one. Fix: store one photo per file.")
-            yield picture
-    except DataError:
-        raise
-    except PILLOW_ERRORS as error:
-        raise DataError(
-            f"{path}: cannot be read as an image ({error}). Fix: fetch it again, or store it as JPEG, PNG or TIFF."
-        ) from error
+def open_photo(path: Path) -> AbstractContextManager[Image.Image]:
+    """Opens an image; an error in the block names the file."""
+    return open_picture_file(path, "fetch it again, or store it as JPEG, PNG or TIFF")
 
 
 def region_box(picture: Image.Image, region: Region) -> tuple[int, int, int, int]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from mtf_imaging.data.description.description import Description
-from mtf_imaging.data.formats.open_stored import open_stored
+from mtf_imaging.data.formats.all_formats import open_stored
 from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.images.lost_geometry import why_lost, with_known_size
 from mtf_imaging.data.images.sources import read_whole

@@ -11,7 +11,8 @@ from typing import Protocol
 import numpy as np
 
 from mtf_imaging.data.description.description import LITS, Description
-from mtf_imaging.data.formats.open_stored import open_stored
+from mtf_imaging.data.formats.all_formats import open_stored
+from mtf_imaging.data.formats.dicom.segmentation_reading import open_segmentation_in, segmentation_geometry
 from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.images.label_repair import LabelRepair
 from mtf_imaging.data.images.lost_geometry import same_place, why_lost, with_known_size
@@ -23,10 +24,11 @@ from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.images.stored import Stored
 from mtf_imaging.data.images.voxel_values import warn_once
 from mtf_imaging.data.listing.image_formats import is_dicom_seg
-from mtf_imaging.data.modality import CT, is_ct
-from mtf_imaging.data.reading.modality_check import check_modality
+from mtf_imaging.data.modality import CT, is_ct, stated_modality
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.reading import memory_named
+
+_OTHER = "OT"  # the modality of files converted by programs that did not know it
 
 
 class Placed(Protocol):
@@ -96,8 +98,6 @@ def open_segmentation(
     """
     path = Path(path)
     if is_dicom_seg(path):
-        from mtf_imaging.data.formats.dicom.stored_segmentation import segmentation_geometry
-
         return _dicom_seg(path, segmentation_geometry([path, *others]), description)
     (stored,), geometry = open_stored(path)
     if why := why_lost(geometry):
@@ -142,8 +142,6 @@ def open_mask(path: str | Path, volume: Placed, description: Description = LITS)
 
 def _dicom_seg(path: Path, geometry: Geometry, description: Description) -> StoredSource:
     """Opens a DICOM-SEG file in the voxel grid of a volume."""
-    from mtf_imaging.data.formats.dicom.stored_segmentation import open_segmentation_in
-
     return _mask_source(open_segmentation_in(path, geometry, description), geometry, description)
 
 
@@ -179,29 +177,42 @@ def _opened(
 
 
 def _repaired(stored: Stored, name: str) -> RepairedPlanes:
-    check_modality(stored, name)
+    _check_modality(stored, name)
     if is_ct(name):
         return RepairedPlanes(stored, HounsfieldRepair)
     return RepairedPlanes(stored, lambda stored: FiniteRepair(stored, name))
 
 
-def _check_same_grid(path: Path, geometry: Geometry, first_path: Path, first: Geometry) -> None:
-    """Raises DataError if a channel does not have the same voxel positions as the first channel."""
-    if geometry.shape != first.shape:
-        what = f"shape {geometry.shape} (x, y, z)", f"shape {first.shape}"
-    elif not same_place(geometry.canonical_affine, first.canonical_affine, first.shape):
-        what = f"the affine {_rows(geometry)}", f"the affine {_rows(first)}"
-    else:
+def _check_modality(stored: Stored, channel: str) -> None:
+    """Checks the modality that a file states, which only DICOM does, against the name of its channel.
+
+    A channel whose name does not state a modality, such as "arterial phase", accepts any image.
+    """
+    wanted, found = stated_modality(channel), stored.modality
+    if wanted is None or found in (None, wanted):
+        return
+    if found == _OTHER:
+        warn_once(f"{stored.path}: its modality is {_OTHER} (other), not {wanted}; it is read as channel '{channel}'.")
         return
     raise DataError(
-        f"{path}: this channel has {what[0]}, but {first_path} of the same case has {what[1]}. "
-        "Fix: resample all channels of a case to one grid."
+        f"{stored.path}: the header states the modality {found}, but the channel '{channel}' needs {wanted}. Fix: give "
+        "an image of this modality, or name the channels of the data in a dataset.json; if only the header is wrong, "
+        "convert the series to NIfTI."
     )
 
 
-def _rows(geometry: Geometry) -> list:
-    """Returns the first three rows of the canonical affine, rounded for messages."""
-    return np.round(geometry.canonical_affine[:3], 3).tolist()
+def _check_same_grid(path: Path, geometry: Geometry, first_path: Path, first: Geometry) -> None:
+    """Raises DataError if a channel does not have the same voxel positions as the first channel."""
+    is_same_shape = geometry.shape == first.shape
+    if not is_same_shape or not same_place(geometry.canonical_affine, first.canonical_affine, first.shape):
+        own, other = (
+            f"shape {each.shape} and the affine {np.round(each.canonical_affine[:3], 3).tolist()}"
+            for each in (geometry, first)
+        )
+        raise DataError(
+            f"{path}: this channel has {own} (x, y, z), but {first_path} of the same case has {other}. "
+            "Fix: resample all channels of a case to one grid."
+        )
 
 
 def _inferred(

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from mtf_imaging.data.formats.ome_zarr.zarr_v3 import parse_v3
+from mtf_imaging.data.formats.ome_zarr.array_layout import parse_layout
+from mtf_imaging.data.formats.ome_zarr.stored_array import copy_chunk
 from mtf_imaging.data.sampling.grid import Grid, parse_grid
 from mtf_imaging.errors import ConfigError, DataError, LayoutError
 from mtf_imaging.files.json_file import parse_json
@@ -130,11 +131,10 @@ class ChunkedArray:
 
     def __init__(self, folder: CheckedFolder, name: str) -> None:
         self._folder, self._name = folder, name
-        where = folder.path / name / METADATA
-        metadata = parse_json(folder.read(f"{name}/{METADATA}"), where)
+        metadata = parse_json(folder.read(f"{name}/{METADATA}"), folder.path / name / METADATA)
         if [codec["name"] for codec in metadata["codecs"]] != ["bytes", "blosc"]:
             raise ValueError(f"{name}: the codecs {metadata['codecs']} are not bytes and blosc")
-        layout = parse_v3(where, metadata)
+        layout = parse_layout(metadata)
         self._codec = layout.codec
         self.shape, self.chunk, self.dtype = layout.shape, layout.chunk, layout.codec.dtype
         digests = metadata["attributes"][OURS]["digests"]
@@ -160,9 +160,5 @@ class ChunkedArray:
                     f"{self._folder.path / name}: this chunk of the record of case '{self._folder.case}' is damaged "
                     f"({error}). {REMAKE}"
                 ) from error
-            source, target = [], []
-            for number, size, r in zip(at, self.chunk, ranges, strict=True):
-                first, stop = max(r.start, number * size), min(r.stop, (number + 1) * size)
-                source.append(slice(first - number * size, stop - number * size))
-                target.append(slice(first - r.start, stop - r.start))
-            result[tuple(target)] = chunk[tuple(source)]
+            corner = [number * size for number, size in zip(at, self.chunk, strict=True)]
+            copy_chunk(chunk, corner, [slice(r.start, r.stop) for r in ranges], result)

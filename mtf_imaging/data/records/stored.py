@@ -55,7 +55,7 @@ class StoredRecord:
             self._image = ChunkedArray(self._folder, IMAGE)
             self._labels = ChunkedArray(self._folder, LABEL_IMAGE)
             _check_arrays(self._image, self._labels)
-        except (ValueError, KeyError, TypeError, OverflowError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             if isinstance(error, DataError):
                 raise
             raise DataError(

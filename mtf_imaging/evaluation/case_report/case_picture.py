@@ -1,48 +1,20 @@
 """Pictures of a case: CT, reference and prediction side by side, in three planes."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.images.sources import VoxelSource
-from mtf_imaging.evaluation.case_report.display import shows_ct
-from mtf_imaging.evaluation.case_report.image_planes import read_planes
+from mtf_imaging.evaluation.case_report.image_planes import read_planes, shows_ct
 from mtf_imaging.evaluation.case_report.planes import Plane, find_focus, shown_planes
 from mtf_imaging.evaluation.report.colors import mask_colors
 from mtf_imaging.evaluation.scoring.voxels import Voxels
-from mtf_imaging.files.atomic import atomic_path
 
 if TYPE_CHECKING:
-    from mtf_imaging.files.figures import Figure, FigureCanvasAgg
+    from mtf_imaging.files.figures import Figure
 
 _POSITION_DIGITS = 6  # decimals of figure coordinates: a thousandth of a pixel
-
-
-def write_picture(
-    path: str | Path,
-    hu: np.ndarray | VoxelSource,
-    reference: Voxels,
-    prediction: Voxels,
-    spacing: tuple[float, float, float],
-    title: str,
-    description: Description = LITS,
-) -> None:
-    """Writes the picture of a case as a PNG; an existing file is replaced atomically.
-
-    Args:
-      path: path of the PNG.
-      hu: CT `[x, y, z]` or image `[x, y, z, channels]` in canonical axes; the picture shows the first channel.
-        A source of this channel is read once; see `read_planes`.
-      reference: labels `[x, y, z]` of the reference: an array, or another volume that can be read in parts.
-      prediction: labels `[x, y, z]` of the prediction.
-      spacing: voxel size in mm.
-      title: the title of the picture, for instance the case and its Dice.
-      description: the meaning of the labels and channels.
-    """
-    with atomic_path(path) as temporary:
-        _canvas(hu, reference, prediction, spacing, title, description).print_png(temporary)
 
 
 def picture_pixels(
@@ -67,12 +39,6 @@ def picture_pixels(
     Returns:
       The picture, uint8 `[height, width, 3]`.
     """
-    canvas = _canvas(hu, reference, prediction, spacing, title, description)
-    canvas.draw()
-    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
-
-
-def _canvas(hu, reference, prediction, spacing, title, description) -> "FigureCanvasAgg":
     # Imported here, because the import takes longer than a small step, and training starts without pictures.
     from mtf_imaging.files.figures import Figure, FigureCanvasAgg
 
@@ -91,7 +57,8 @@ def _canvas(hu, reference, prediction, spacing, title, description) -> "FigureCa
             axes.set_title(f"{name}, {plane.name}", fontsize=9)
     canvas = FigureCanvasAgg(figure)
     _fix_layout(figure)
-    return canvas
+    canvas.draw()
+    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
 
 
 def _fix_layout(figure: "Figure") -> None:

@@ -1,12 +1,11 @@
 """The report's table with one row per case."""
 
 from mtf_imaging.data.description.description import ANY_RULES, LITS, LITS_RULES, Description
-from mtf_imaging.evaluation.report.cells import number_cell
 from mtf_imaging.evaluation.report.markup import Markup, tag
-from mtf_imaging.evaluation.report.sortable import Groups, left_edges, sortable_table
+from mtf_imaging.evaluation.report.tables import Groups, left_edges, number_cell, sortable_table
 from mtf_imaging.evaluation.scoring.case import CaseScore
 from mtf_imaging.evaluation.scoring.measures import MEASURES, TITLES
-from mtf_imaging.evaluation.scoring.metrics import case_values, column_names
+from mtf_imaging.evaluation.scoring.metrics import case_values, column_names, lesion_columns
 from mtf_imaging.evaluation.scoring.overlap import Overlap
 
 # The measures by which cases can be sorted, in ascending order; the first one gives the initial order.
@@ -16,17 +15,21 @@ _COUNTS = {
     "false_negatives": ("missed", "reference lesions not detected at an intersection over union above 0.5"),
     "false_positives": ("false", "predicted lesions that do not detect a reference lesion"),
 }
+_LARGEST = ("mm", "diameter of a sphere with the volume of the largest reference lesion")
+_BURDEN = {
+    "burden": ("pred.", "lesion voxels / liver voxels of the prediction"),
+    "reference_burden": ("ref.", "lesion voxels / liver voxels of the reference"),
+}
 
 
 def case_rows(scores: list[CaseScore], metrics: dict, description: Description = LITS) -> list[dict]:
     """Returns each case's values by column: the columns of `metrics.csv` and the size of the largest lesion."""
-    prefixes = _lesion_prefixes(description)
     rows = []
     for case in scores:
         row = case_values(case, metrics["cases"][case.key], description)
-        for mask, lesions in case.lesions_by_mask.items():
-            sizes = [lesion.diameter for lesion in lesions if lesion.overlap.reference]
-            row[_largest_key(prefixes[mask])] = max(sizes, default=None)
+        for mask, column in lesion_columns(description).items():
+            sizes = [lesion.diameter for lesion in case.lesions_by_mask[mask] if lesion.overlap.reference]
+            row[f"{column}_largest_mm"] = max(sizes, default=None)
         rows.append(row)
     return rows
 
@@ -39,7 +42,7 @@ def worst_first(rows: list[dict], description: Description = LITS) -> list[int]:
 
 def case_table(scores: list[CaseScore], rows: list[dict], description: Description = LITS) -> Markup:
     """Returns the table with one row per case, the worst case first; `report.js` changes the order."""
-    groups = _lits_groups() if description.rules == LITS_RULES else _mask_groups(description)
+    groups = _groups(description)
     sorted_by = _SORTED_BY[description.rules][0]
     edges = left_edges(groups)
     masks = {f"{column}_{name}": mask for mask, column in column_names(description).items() for name in TITLES}
@@ -55,57 +58,23 @@ def case_table(scores: list[CaseScore], rows: list[dict], description: Descripti
     return sortable_table(groups, body, sorted_by)
 
 
-def _lits_groups() -> Groups:
-    measures = MEASURES[LITS_RULES][1:]
-    return [
-        ("", {"case": ("case", "links to the pictures of the case")}),
-        ("Dice", {"lesion_dice": ("lesion", TITLES["dice"][1]), "liver_dice": ("liver", TITLES["dice"][1])}),
-        ("lesions, IoU > 0.5", {f"lesions_{name}": column for name, column in _COUNTS.items()}),
-        ("largest", {"largest_mm": _LARGEST}),
-        (
-            "burden",
-            {
-                "burden": ("pred.", "lesion voxels / liver voxels of the prediction"),
-                "reference_burden": ("ref.", "lesion voxels / liver voxels of the reference"),
-            },
-        ),
-        *(
-            (f"{mask}, distances in mm", {f"{mask}_{name}": TITLES[name] for name in measures})
-            for mask in ("lesion", "liver")
-        ),
-    ]
-
-
-def _mask_groups(description: Description) -> Groups:
-    columns = column_names(description)
-    dice = {f"{column}_dice": (mask, TITLES["dice"][1]) for mask, column in columns.items()}
-    groups = [
-        ("", {"case": ("case", "links to the pictures of the case")}),
-        ("Dice", {"mean_dice": ("mean", "mean Dice over the masks"), **dice}),
-    ]
+def _groups(description: Description) -> Groups:
+    """Returns the columns: for LiTS, those of lesions before those of livers."""
+    is_lits, measures, columns = description.rules == LITS_RULES, MEASURES[description.rules], column_names(description)
+    if is_lits:
+        columns = dict(reversed(columns.items()))
+    dice = {} if is_lits else {"mean_dice": ("mean", "mean Dice over the masks")}
+    dice |= {f"{column}_dice": (mask, TITLES["dice"][1]) for mask, column in columns.items()}
+    groups = [("", {"case": ("case", "links to the pictures of the case")}), ("Dice", dice)]
+    for mask, column in lesion_columns(description).items():
+        counts = {f"{column}_{name}": title for name, title in _COUNTS.items()}
+        groups.append((f"{mask}: lesions, IoU > 0.5", counts | {f"{column}_largest_mm": _LARGEST}))
+    if is_lits:
+        groups.append(("burden", _BURDEN))
+    units = "distances in mm" if is_lits else "distances in mm, volumes in mL"
     for mask, column in columns.items():
-        if mask in description.lesions:
-            counts = {f"{column}_{name}": title for name, title in _COUNTS.items()}
-            groups.append((f"{mask}: lesions, IoU > 0.5", counts | {_largest_key(f"{column}_"): _LARGEST}))
-    for mask, column in columns.items():
-        values = {f"{column}_{name}": TITLES[name] for name in MEASURES[ANY_RULES][1:]}
-        groups.append((f"{mask}, distances in mm, volumes in mL", values))
+        groups.append((f"{mask}, {units}", {f"{column}_{name}": TITLES[name] for name in measures[1:]}))
     return groups
-
-
-_LARGEST = ("mm", "diameter of a sphere with the volume of the largest reference lesion")
-
-
-def _lesion_prefixes(description: Description) -> dict[str, str]:
-    """Returns the column prefixes for the lesions of a mask."""
-    if description.rules == LITS_RULES:
-        return {"lesion": ""}
-    columns = column_names(description)
-    return {mask: f"{columns[mask]}_" for mask in description.lesions}
-
-
-def _largest_key(prefix: str) -> str:
-    return f"{prefix}largest_mm"
 
 
 def _why_undefined(key: str, mask: str | None, overlaps: dict[str, Overlap]) -> str:

@@ -1,4 +1,4 @@
-"""Reads the image planes that pictures show in one pass."""
+"""The image planes that pictures show, read in one pass, and their gray values."""
 
 import math
 from collections.abc import Iterator
@@ -8,10 +8,50 @@ import numpy as np
 
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.images.sources import VoxelSource
+from mtf_imaging.data.modality import is_ct
 from mtf_imaging.data.sampling.grid import whole_region
-from mtf_imaging.evaluation.case_report.display import display_range, sample_step, shown_channel
 from mtf_imaging.evaluation.case_report.planes import Point
 from mtf_imaging.evaluation.scoring.voxels import Region
+
+DISPLAY_HU = (-160, 240)  # the abdominal window in radiology
+_PERCENTILES = (0.5, 99.5)  # for other images; excludes the few brightest voxels of vessels and artifacts
+_SAMPLE = 1 << 20  # approximate number of voxels that determine the percentiles
+
+
+def sample_step(shape: tuple[int, ...]) -> int:
+    """Returns the distance, in voxels along each axis, between the voxels that determine the range of an image."""
+    return max(1, round((math.prod(shape) / _SAMPLE) ** (1 / len(shape))))
+
+
+def display_range(image: np.ndarray, description: Description, step: int | None = None) -> tuple[float, float]:
+    """Returns the values that pictures show as black and white.
+
+    Args:
+      image: `[x, y, z]`, the first channel of an image, or any array of its values.
+      description: the description of the channels.
+      step: the distance between the sampled voxels along each axis; None for `sample_step`.
+
+    Returns:
+      The abdominal window in HU for a CT, and percentiles of the values for any other image.
+    """
+    if shows_ct(description):
+        return DISPLAY_HU
+    step = step or sample_step(image.shape)
+    sample = image[(slice(None, None, step),) * image.ndim]
+    low, high = (float(value) for value in np.percentile(sample, _PERCENTILES))
+    return low, high if high > low else low + 1.0
+
+
+def shows_ct(description: Description) -> bool:
+    """Returns whether pictures show a CT."""
+    return is_ct(description.channels[0])
+
+
+def to_gray(image: np.ndarray, bounds: tuple[float, float]) -> np.ndarray:
+    """Converts an image to gray values, uint8; `bounds` are black and white."""
+    low, high = bounds
+    return np.rint((np.clip(image, low, high).astype(np.float32) - low) * (255 / (high - low))).astype(np.uint8)
+
 
 _SLAB_VOXELS = 1 << 22
 
@@ -53,7 +93,7 @@ def read_planes(image: np.ndarray | VoxelSource, point: Point, description: Desc
       DataError: the source's file cannot be used.
     """
     if isinstance(image, np.ndarray):
-        channel = shown_channel(image)
+        channel = image[..., 0] if image.ndim == 4 else image
         cuts = (channel[_cut(channel.shape, axis, index)] for axis, index in enumerate(point))
         return ImagePlanes(channel.shape, point, tuple(cuts), display_range(channel, description))
     shape = image.geometry.shape

@@ -9,8 +9,7 @@ from PIL import Image
 
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.images.sources import VoxelSource
-from mtf_imaging.evaluation.case_report.display import to_gray
-from mtf_imaging.evaluation.case_report.image_planes import read_planes
+from mtf_imaging.evaluation.case_report.image_planes import read_planes, to_gray
 from mtf_imaging.evaluation.case_report.planes import Plane, find_focus, shown_planes
 from mtf_imaging.evaluation.report.outline import outline
 from mtf_imaging.evaluation.scoring.surface import around, bounding_box

@@ -8,18 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
-from mtf_imaging.evaluation.case_report import case_table, mask_tables, pictures, plots, summary_tables
-from mtf_imaging.evaluation.case_report.display import shows_ct
+from mtf_imaging.evaluation.case_report import case_table, pictures, plots, summary_tables
+from mtf_imaging.evaluation.case_report.image_planes import shows_ct
 from mtf_imaging.evaluation.case_report.overlay import Overlays
 from mtf_imaging.evaluation.mask_rules.choice import NO_RULES, RulesReport
-from mtf_imaging.evaluation.report.cells import shown, titled_table
 from mtf_imaging.evaluation.report.colors import mask_classes, mask_colors, mask_style
 from mtf_imaging.evaluation.report.distribution import Dot, distribution
 from mtf_imaging.evaluation.report.markup import Markup, join, tag
-from mtf_imaging.evaluation.report.shell import counted, fill, package_text, page_html
+from mtf_imaging.evaluation.report.shell import fill, package_text, page_html
+from mtf_imaging.evaluation.report.tables import shown, titled_table
 from mtf_imaging.evaluation.scoring.case import CaseScore
 from mtf_imaging.evaluation.scoring.metrics import metrics_dict
 from mtf_imaging.files.atomic import write_bytes
+from mtf_imaging.plain_text import counted
 
 
 def write_report(
@@ -40,58 +41,40 @@ def write_report(
       provenance: the provenance of the scores, see `Provenance.as_json`; None for none.
       rules: the rules that were applied to the predictions, or chosen on them.
     """
-    page = report_html(scores, overlays, description, provenance, rules)
-    write_bytes(Path(output_dir) / "report.html", page.encode())
-
-
-def report_html(
-    scores: list[CaseScore],
-    overlays: list[Overlays],
-    description: Description = LITS,
-    provenance: Mapping[str, Any] | None = None,
-    rules: RulesReport = NO_RULES,
-) -> str:
-    """Returns the text of the page, which `shell.html` frames.
-
-    The template is `report.html` for the LiTS rules, and `report_any.html` for any labels.
-
-    Args:
-      scores: the scores of one or more cases.
-      overlays: the overlays of the same cases.
-      description: the meaning of the labels and channels, and the scoring rules.
-      provenance: the provenance of the scores, see `Provenance.as_json`; None for none.
-      rules: the rules that were applied to the predictions, or chosen on them.
-    """
     metrics = metrics_dict(scores, description)
     rows = case_table.case_rows(scores, metrics, description)
     order = case_table.worst_first(rows, description)
     sections = [pictures.case_section(n + 1, scores[n], overlays[n], description) for n in order]
-    figures = (tag("figure", distribution(_dots(scores, mask), mask), class_="half") for mask in description.masks)
+    figures = []
+    for mask in description.masks:
+        dots = [Dot(case.key, case.overlaps[mask].dice, f"#c{n + 1}") for n, case in enumerate(scores)]
+        figures.append(tag("figure", distribution(dots, mask), class_="half"))
     count = counted(len(scores), "case")
     parts = {
         "by_case": join(*figures),
         "cases": case_table.case_table(scores, rows, description),
         "without_ct": _without_image(overlays, "CT" if shows_ct(description) else "image"),
         "pictures": join(*sections),
+        "overview": summary_tables.overview(metrics, description),
+        "measures": summary_tables.measure_tables(metrics, description),
     }
     if description.rules == LITS_RULES:
-        heading = "Liver and lesion segmentation"
+        template, parts = "report.html", parts | _lits_parts(scores, metrics)
+        heading, style = "Liver and lesion segmentation", ""
         lead = f"{count}. The figures below are the official scores of the LiTS challenge."
-        main = fill("report.html", __package__, **parts, **_lits_parts(scores, metrics))
-        main += _rules_section(rules)
-        return page_html(count=count, heading=heading, lead=lead, main=main, provenance=provenance)
-    main = fill("report_any.html", __package__, **parts, **_mask_parts(scores, metrics, description))
-    style = f"\n{package_text('report_any.css')}{mask_style(description)}"
-    frame = {"count": count, "heading": "Segmentation report", "lead": f"{count}.", "style": style}
-    return page_html(**frame, main=main + _rules_section(rules), provenance=provenance)
+    else:
+        template, parts = "report_any.html", parts | _mask_parts(scores, metrics, description)
+        heading, style = "Segmentation report", f"\n{package_text('report_any.css')}{mask_style(description)}"
+        lead = f"{count}."
+    main = fill(template, __package__, **parts) + _rules_section(rules)
+    page = page_html(count=count, heading=heading, lead=lead, main=main, style=style, provenance=provenance)
+    write_bytes(Path(output_dir) / "report.html", page.encode())
 
 
 def _lits_parts(scores: list[CaseScore], metrics: dict) -> dict[str, Markup]:
     """Returns the parts of the LiTS page, by name in the template."""
     return {
-        "overview": summary_tables.overview(metrics),
-        "official": summary_tables.official(metrics),
-        "our_measures": summary_tables.our_measures(metrics),
+        "official": summary_tables.official_tables(metrics),
         "scatter": plots.scatter(scores, "lesion"),
         "legend": plots.legend(),
     }
@@ -106,9 +89,6 @@ def _mask_parts(scores: list[CaseScore], metrics: dict, description: Description
     )
     gray_values = "windowed from -160 to 240 HU" if shows_ct(description) else "from the 0.5th percentile to the 99.5th"
     return {
-        "masks": ", ".join(description.masks),
-        "overview": mask_tables.mask_overview(metrics, description),
-        "tables": mask_tables.mask_tables(metrics, description),
         "tolerance": f"{metrics['surface_tolerance_mm']:g}",
         "scatters": join(*scatters),
         "channel": tag("span", description.channels[0]),
@@ -127,10 +107,6 @@ def _mask_boxes(description: Description) -> Markup:
         box = tag("input", type="checkbox", checked=True, data_hides=classes[mask])
         boxes.append(tag("label", box, swatch, mask))
     return join(*boxes)
-
-
-def _dots(scores: list[CaseScore], mask: str) -> list[Dot]:
-    return [Dot(case.key, case.overlaps[mask].dice, f"#c{number + 1}") for number, case in enumerate(scores)]
 
 
 def _without_image(overlays: list[Overlays], image: str) -> str:

@@ -3,12 +3,12 @@
 import base64
 
 from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
-from mtf_imaging.evaluation.case_report.display import shows_ct
+from mtf_imaging.evaluation.case_report.image_planes import shows_ct
 from mtf_imaging.evaluation.case_report.overlay import Overlays, View
 from mtf_imaging.evaluation.case_report.plots import lesion_kind
-from mtf_imaging.evaluation.report.cells import shown
 from mtf_imaging.evaluation.report.colors import mask_classes
 from mtf_imaging.evaluation.report.markup import Markup, tag
+from mtf_imaging.evaluation.report.tables import shown
 from mtf_imaging.evaluation.scoring.case import CaseScore
 from mtf_imaging.evaluation.scoring.lesions import Lesion
 

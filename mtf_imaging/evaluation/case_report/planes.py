@@ -1,13 +1,12 @@
 """The slices of a case to show, in radiological orientation."""
 
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
-from mtf_imaging.evaluation.scoring.components import MaskComponents, mask_components
+from mtf_imaging.evaluation.scoring.components import mask_components
 from mtf_imaging.evaluation.scoring.surface import bounding_box
 from mtf_imaging.evaluation.scoring.views import mask_view
 from mtf_imaging.evaluation.scoring.voxels import Region, Voxels, slabs, whole
@@ -128,14 +127,9 @@ def _largest_lesion(labels: Voxels, description: Description) -> Point | None:
     for name in description.lesions:
         lesions = mask_components(mask_view(labels, description, name))
         if lesions.count and lesions.sizes.max() > best:
-            best = lesions.sizes.max()
-            point = _middle(functools.partial(_component, lesions, int(np.argmax(lesions.sizes))), lesions.box)
+            best, number = lesions.sizes.max(), int(np.argmax(lesions.sizes))
+            point = _middle(lambda: (slab == number for slab in lesions.slabs()), lesions.box)  # noqa: B023  read here
     return point
-
-
-def _component(components: MaskComponents, number: int) -> Iterator[np.ndarray]:
-    """Yields the voxels of one component, bool, in slabs of the box around all components."""
-    return (numbers == number for numbers in components.slabs())
 
 
 def _largest_mask(labels: Voxels, description: Description) -> tuple[str, Point] | None:

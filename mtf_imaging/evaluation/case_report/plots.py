@@ -2,8 +2,21 @@
 
 import math
 
-from mtf_imaging.evaluation.report.markup import Markup, join, tag
-from mtf_imaging.evaluation.report.svg import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, line, number_text, svg, text
+from mtf_imaging.evaluation.report.markup import (
+    BOTTOM,
+    HEIGHT,
+    LEFT,
+    RIGHT,
+    TOP,
+    WIDTH,
+    Markup,
+    join,
+    line,
+    number_text,
+    svg,
+    tag,
+    text,
+)
 from mtf_imaging.evaluation.scoring.case import DETECTED, CaseScore
 from mtf_imaging.evaluation.scoring.lesions import SIZE_BINS, Lesion
 

@@ -116,7 +116,8 @@ class ModelCard:
             lines += [f"Its file is `{self.file(signature)}`.", ""] if self.file(signature) else []
             lines += ["| | name | dtype | shape | meaning |", "| --- | --- | --- | --- | --- |"]
             for title, fields in (("input", signature.inputs), ("output", signature.outputs)):
-                lines += [_row(title, field.as_json(), field.name) for field in fields]
+                for field in fields:
+                    lines.append(f"| {title} | `{field.name}` | {field.dtype.name} | {field.sizes} | {field.meaning} |")
             lines.append("")
         return "\n".join(lines)
 
@@ -162,13 +163,6 @@ def _result_lines(signature: Signature) -> list[str]:
 
 
 _EXAMPLES = {"saved_model": _saved_model_example, "onnx": _onnx_example, "tflite": _tflite_example}
-
-
-def _row(title: str, field: dict[str, Any], name: str) -> str:
-    sizes = ", ".join(
-        f"{dim}: {'any' if size is None else size}" for dim, size in zip(field["dims"], field["shape"], strict=True)
-    )
-    return f"| {title} | `{name}` | {field['dtype']} | {sizes} | {field['meaning']} |"
 
 
 def _wrapped(text: str, indent: int = 0) -> Sequence[str]:

@@ -31,12 +31,15 @@ class Field(NamedTuple):
     def spec(self) -> tf.TensorSpec:
         return tf.TensorSpec(self.shape, self.dtype, name=self.name)
 
+    @property
+    def sizes(self) -> str:
+        """The dimensions with their sizes, such as "x: 64, y: any"."""
+        sizes = zip(self.dims, self.shape, strict=True)
+        return ", ".join(f"{dim}: {'any' if size is None else size}" for dim, size in sizes)
+
     def __str__(self) -> str:
         """Formats the field for messages, such as "image: float32 [x: 64, y: 64, z: 64]"."""
-        sizes = ", ".join(
-            f"{dim}: {'any' if size is None else size}" for dim, size in zip(self.dims, self.shape, strict=True)
-        )
-        return f"{self.name}: {self.dtype.name} [{sizes}]"
+        return f"{self.name}: {self.dtype.name} [{self.sizes}]"
 
     def as_json(self) -> dict:
         """Returns the field as JSON values."""

@@ -1,9 +1,19 @@
-"""Chosen rules and their Dice, for `cleanup.json`, `metrics.json` and the report."""
+"""Chosen rules and their Dice, for `metrics.json`, the report and `cleanup.json`.
+
+`cleanup.json` is in the folder of a run or of a cross-validation.
+"""
 
 import dataclasses
+import json
+from pathlib import Path
 from typing import Any
 
-from mtf_imaging.evaluation.mask_rules.rule import Rule
+from mtf_imaging.data.description.description import Description
+from mtf_imaging.errors import DataError
+from mtf_imaging.evaluation.mask_rules.rule import Rule, rule_of_fields
+from mtf_imaging.files.atomic import write_bytes
+from mtf_imaging.files.json_file import read_object
+from mtf_imaging.plain_text import decimals, text_table
 
 Dice = dict[str, float]  # {mask: mean Dice}
 
@@ -42,15 +52,11 @@ class Choice:
 
     def text(self) -> str:
         """Returns the rules and the Dice as a plain-text table."""
-        width = max(8, *map(len, self.without))
-        lines = [
-            f"Rules chosen on {self.num_cases} held-out cases: {', '.join(map(str, self.rules)) or 'none'}",
-            f"{'Dice':{width}}{'without':>10}{'with':>10}{'cross-validated':>18}",
-        ]
-        for name, before in self.without.items():
-            honest = "-" if self.cross_validated is None else f"{self.cross_validated[name]:.3f}"
-            lines.append(f"{name:{width}}{before:>10.3f}{self.chosen[name]:>10.3f}{honest:>18}")
-        return "\n".join(lines)
+        rows = [("Dice", "without", "with", "cross-validated")]
+        for name, dice in self.fields["dice"].items():
+            rows.append((name, *map(decimals, dice.values())))
+        rules = ", ".join(map(str, self.rules)) or "none"
+        return "\n".join([f"Rules chosen on {self.num_cases} held-out cases: {rules}", *text_table(rows, (8, 8))])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,3 +81,36 @@ class RulesReport:
 
 
 NO_RULES = RulesReport()
+
+
+NAME = "cleanup.json"
+
+
+def save_rules(folder: str | Path, choice: Choice) -> None:
+    """Writes the rules and their Dice to a folder; an existing file is replaced."""
+    fields = choice.fields | {"rules": [rule.fields for rule in choice.rules]}
+    write_bytes(Path(folder) / NAME, (json.dumps(fields, indent=1) + "\n").encode())
+
+
+def read_rules(folder: str | Path, description: Description) -> tuple[Rule, ...]:
+    """Returns the rules in a folder; an empty tuple if there is no file.
+
+    Args:
+      folder: the folder of a run or of a cross-validation.
+      description: the labels of the network.
+
+    Raises:
+      DataError: the file is damaged, or its rules are for other labels.
+    """
+    path = Path(folder) / NAME
+    if not path.is_file():
+        return ()
+    fix = "choose the rules again, or ignore them with cleanup='none'"
+    try:
+        return tuple(rule_of_fields(fields, description) for fields in read_object(path, fix)["rules"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(
+            f"{path}: its rules are damaged, or do not fit the labels {', '.join(description.masks)} ({error!r}). "
+            f"Fix: {fix}.",
+            ["cleanup"],
+        ) from error

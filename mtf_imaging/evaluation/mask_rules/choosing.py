@@ -8,44 +8,30 @@ outside another mask.
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from mtf_imaging.data.description.description import Description
-from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.mask_rules.choice import Choice, Dice
-from mtf_imaging.evaluation.mask_rules.rule import INSIDE, KINDS, LARGEST, MIN_VOLUME, Rule, make_rule
+from mtf_imaging.evaluation.mask_rules.components import INSIDE, KINDS, LARGEST, MIN_VOLUME
+from mtf_imaging.evaluation.mask_rules.rule import Rule, make_rule
 from mtf_imaging.evaluation.mask_rules.tables import CaseTables, case_tables
 from mtf_imaging.evaluation.pairs.pairs import Pair
-from mtf_imaging.evaluation.pairs.score import WORKER_BYTES
+from mtf_imaging.evaluation.pairs.rules import Scoring
+from mtf_imaging.evaluation.pairs.running import Run, attempt
 from mtf_imaging.evaluation.pairs.score_pairs import read_labels
 from mtf_imaging.evaluation.scoring.overlap import mean
-from mtf_imaging.files.workers import default_workers, in_parallel
 
 VOLUMES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # mL, the candidates of min_volume
 _GAIN = 1e-6  # of the mean Dice; a smaller gain is a tie, for which no rule is chosen
 _ROUNDING = 1e-9
 _NUM_PARTS = 5  # of a cross-validation without folds
 
-Run = Callable[[Callable[[Pair], Any], Iterable[Pair]], Iterator[tuple[Pair, Any]]]
-
-
-def parallel_run(workers: int | None = None) -> Run:
-    """Returns a function that maps a function over pairs in several processes.
-
-    Args:
-      workers: the number of processes; None for one per core, or fewer if memory is short.
-    """
-    return functools.partial(in_parallel, workers=workers or default_workers(WORKER_BYTES))
-
 
 def choose_rules(
     pairs: Sequence[Pair],
     run: Run,
-    known: SpacingTable = NO_TABLE,
-    *,
-    description: Description,
+    scoring: Scoring,
     parts: Sequence[Sequence[int]] | None = None,
 ) -> Choice:
     """Chooses rules for the masks of held-out cases.
@@ -55,9 +41,8 @@ def choose_rules(
 
     Args:
       pairs: the held-out cases with their predictions, before any rules.
-      run: the function that maps a function over the pairs, `workers.in_parallel` or `in_thread`.
-      known: voxel sizes of files whose headers lack them.
-      description: the meaning of the labels.
+      run: the function that maps a function over the pairs.
+      scoring: the meaning of the labels.
       parts: the indices of the cases in each fold; None divides them into 5 parts.
 
     Raises:
@@ -66,7 +51,7 @@ def choose_rules(
     numbers = range(len(pairs))
     if parts is None:
         parts = [numbers[first::_NUM_PARTS] for first in range(min(_NUM_PARTS, len(pairs)))]
-    measured = _Measured(pairs, run, known, description)
+    measured = _Measured(pairs, run, scoring)
     rules = measured.choose(numbers)
     without, chosen = (_means([measured(used)[n].dice() for n in numbers]) for used in ((), rules))
     cross_validated = None
@@ -82,21 +67,17 @@ def choose_rules(
 class _Measured:
     """The tables of all cases, computed once for each list of rules."""
 
-    def __init__(self, pairs: Sequence[Pair], run: Run, known: SpacingTable, description: Description) -> None:
-        self._pairs, self._run, self._known, self._description = pairs, run, known, description
-        self._groups = _candidates(description)
+    def __init__(self, pairs: Sequence[Pair], run: Run, scoring: Scoring) -> None:
+        self._pairs, self._run, self._scoring = pairs, run, scoring
+        self._groups = _candidates(scoring.description)
         self._tables: dict[tuple[Rule, ...], list[CaseTables]] = {}
 
     def __call__(self, rules: tuple[Rule, ...]) -> list[CaseTables]:
         """Returns the tables of the cases after some rules have been applied."""
         if rules not in self._tables:
-            function = functools.partial(
-                _measure,
-                rules=rules,
-                candidates=[*itertools.chain(*self._groups)],
-                known=self._known,
-                description=self._description,
-            )
+            candidates = [*itertools.chain(*self._groups)]
+            options = {"rules": rules, "candidates": candidates, "scoring": self._scoring}
+            function = functools.partial(attempt, _measure, **options)
             found = {pair.key: one for pair, one in self._run(function, self._pairs)}
             for one in found.values():
                 if isinstance(one, DataError):
@@ -132,39 +113,25 @@ def _best(cases: Sequence[CaseTables], candidates: Iterable[Rule]) -> Rule | Non
 
 def _candidates(description: Description) -> list[list[Rule]]:
     """Returns the candidates for each mask, and for the union of all masks unless one mask is the union."""
-    masks = description.masks
-    groups = []
+    masks, groups = description.masks, []
     everything = {value for values in masks.values() for value in values}
     if all({*values} != everything for values in masks.values()):
         groups.append([make_rule(LARGEST, tuple(masks), description)])
     for name in masks:
-        inside = [make_rule(INSIDE, (name,), description, container=other) for other in masks if other != name]
-        groups.append(
-            [
-                make_rule(LARGEST, (name,), description),
-                *(rule for rule in inside if rule.container_labels),
-                *(make_rule(MIN_VOLUME, (name,), description, volume=volume) for volume in VOLUMES),
-            ]
-        )
+        own = [make_rule(LARGEST, (name,), description)]
+        inside = (make_rule(INSIDE, (name,), description, container=other) for other in masks if other != name)
+        own += [rule for rule in inside if rule.container_labels]
+        own += [make_rule(MIN_VOLUME, (name,), description, volume=volume) for volume in VOLUMES]
+        groups.append(own)
     return groups
 
 
-def _measure(
-    pair: Pair,
-    *,
-    rules: Sequence[Rule],
-    candidates: Sequence[Rule],
-    known: SpacingTable,
-    description: Description,
-) -> CaseTables | DataError:
-    """Reads a case, applies rules and returns its tables, or the error."""
-    try:
-        prediction, reference, spacing = read_labels(pair, known, description)
-    except DataError as error:
-        return error
+def _measure(pair: Pair, *, rules: Sequence[Rule], candidates: Sequence[Rule], scoring: Scoring) -> CaseTables:
+    """Reads a case, applies rules and returns its tables."""
+    prediction, reference, spacing = read_labels(pair, scoring)
     for rule in rules:
         prediction = rule(prediction, spacing)
-    return case_tables(prediction, reference, spacing, description, candidates)
+    return case_tables(prediction, reference, spacing, scoring.description, candidates)
 
 
 def _means(cases: Sequence[Dice]) -> Dice:

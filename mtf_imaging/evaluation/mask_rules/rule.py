@@ -1,8 +1,7 @@
 """Rules that remove components of a mask: all but the largest, small ones, or components outside another mask.
 
 Voxels that share a face, an edge or a corner are connected (26 neighbors), as in `ndimage.label` with a structure of
-ones. The program of an exported network, `export/segment.py`, must not import this package, so the package imports the
-functions that apply rules from the program.
+ones.
 """
 
 import dataclasses
@@ -14,15 +13,21 @@ import numpy as np
 
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.evaluation.export.segment import Components, apply_rule, is_one_of
+from mtf_imaging.evaluation.mask_rules.components import (
+    INSIDE,
+    KINDS,
+    LARGEST,
+    MIN_VOLUME,
+    Components,
+    apply_rule,
+    is_one_of,
+)
 from mtf_imaging.evaluation.scoring.compact_labels import CompactLabels
 from mtf_imaging.evaluation.scoring.components import mask_components
 from mtf_imaging.evaluation.scoring.voxels import Voxels, VoxelView
 from mtf_imaging.spelling import did_you_mean
 
 Labels = TypeVar("Labels", np.ndarray, CompactLabels)  # uint8 [x, y, z]
-LARGEST, INSIDE, MIN_VOLUME = "largest", "inside", "min_volume"
-KINDS = (LARGEST, INSIDE, MIN_VOLUME)
 NEIGHBORS = 26  # voxels that share a face, an edge or a corner are connected
 _FORM = "MASK=largest, MASK=min_volume:ML or MASK=inside:MASK, for instance 'liver=largest,lesion=min_volume:0.1'"
 
@@ -66,7 +71,7 @@ class Rule:
         return fields | value.get(self.kind, {})
 
     def __call__(self, labels: Labels, spacing: tuple[float, float, float]) -> Labels:
-        """Returns the labels without the components that the rule removes; see `segment.apply_rule`."""
+        """Returns the labels without the components that the rule removes; see `apply_rule`."""
         return apply_rule(labels, self.resolved, spacing, components_in_slabs)
 
 
@@ -154,7 +159,7 @@ def rule_of_fields(fields: Mapping[str, Any], description: Description) -> Rule:
 
 
 def components_in_slabs(labels: Voxels, values: Collection[int], neighbors: int) -> Components:
-    """Finds the components of the voxels with one of several labels; see `segment.whole_components`.
+    """Finds the components of the voxels with one of several labels; see `whole_components`.
 
     The labels are read in slabs, so the component numbers of all voxels are never in memory together.
     """

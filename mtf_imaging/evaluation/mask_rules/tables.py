@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from mtf_imaging.data.description.description import Description
-from mtf_imaging.evaluation.export.segment import kept_components, near, voxel_ml
-from mtf_imaging.evaluation.mask_rules.rule import INSIDE, NEIGHBORS, Rule, components_in_slabs
+from mtf_imaging.evaluation.mask_rules.components import INSIDE, kept_components, near, voxel_ml
+from mtf_imaging.evaluation.mask_rules.rule import NEIGHBORS, Rule, components_in_slabs
 from mtf_imaging.evaluation.scoring.overlap import Overlap, label_overlaps, scored_labels
 from mtf_imaging.evaluation.scoring.voxels import Voxels
 

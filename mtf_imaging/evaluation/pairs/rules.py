@@ -1,14 +1,47 @@
 """The description and the scoring rules for a folder of references."""
 
 import dataclasses
+import math
 from pathlib import Path
 
 from mtf_imaging.data.description.dataset_json import FILE, read_description
 from mtf_imaging.data.description.description import ANY_RULES, LITS, LITS_RULES, Description
+from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.errors import ConfigError, DataError
+from mtf_imaging.evaluation.scoring.case import TOLERANCE_MM
 from mtf_imaging.evaluation.scoring.metrics import RESERVED
 
 RULES = (LITS_RULES, ANY_RULES)
+_LITS_LABELS = ", ".join(f"{value} {name}" for name, value in LITS.labels.items())
+
+
+@dataclasses.dataclass(frozen=True)
+class Scoring:
+    """How segmentations in files are read and scored.
+
+    Attributes:
+      description: the meaning of the labels and channels, and the scoring rules.
+      known: voxel sizes of files whose headers lack them.
+      surface_tolerance: the largest distance in mm that the surface Dice accepts.
+
+    Raises:
+      ConfigError: the tolerance is not positive.
+    """
+
+    description: Description = LITS
+    known: SpacingTable = NO_TABLE
+    surface_tolerance: float = TOLERANCE_MM
+
+    def __post_init__(self) -> None:
+        if not 0 < self.surface_tolerance < math.inf:
+            raise ConfigError(
+                f"surface_tolerance = {self.surface_tolerance:g}: the tolerance of the surface Dice is not a positive "
+                "number of mm. Fix: set it to the distance in mm that you accept, for instance 1.",
+                settings=["surface_tolerance"],
+            )
+
+
+LITS_SCORING = Scoring()
 
 
 def choose_description(
@@ -52,9 +85,6 @@ def choose_description(
     return description
 
 
-_LITS_LABELS = ", ".join(f"{value} {name}" for name, value in LITS.labels.items())
-
-
 def _read(reference_dir: Path, dataset_json: str | Path | None) -> tuple[Description, Path]:
     """Returns the description, and its file or the reference folder."""
     if dataset_json is None:
@@ -62,20 +92,16 @@ def _read(reference_dir: Path, dataset_json: str | Path | None) -> tuple[Descrip
             if description := read_description(folder):
                 return description, folder / FILE
         return LITS, reference_dir
-    folder = Path(dataset_json) if Path(dataset_json).is_dir() else Path(dataset_json).parent
-    if folder / FILE not in (Path(dataset_json), Path(dataset_json) / FILE):
-        raise DataError(
-            f"{dataset_json}: the description of a data set is named {FILE}, and this is neither such a file nor a "
-            f"folder. Fix: name the file {FILE} of the data set.",
-            settings=["dataset_json"],
-        )
-    description = read_description(folder)
+    path = Path(dataset_json)
+    path = path / FILE if path.is_dir() else path
+    description = read_description(path.parent) if path.name == FILE else None
     if description is None:
         raise DataError(
-            f"{folder / FILE}: this file does not exist or describes no labels. Fix: name the {FILE} of the data set.",
+            f"{dataset_json}: this is not a file {FILE} that describes labels, or a folder with one. "
+            f"Fix: name the {FILE} of the data set.",
             settings=["dataset_json"],
         )
-    return description, folder / FILE
+    return description, path
 
 
 def _has_lits_labels(description: Description) -> bool:

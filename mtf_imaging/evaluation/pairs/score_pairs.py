@@ -4,10 +4,9 @@ import contextlib
 import dataclasses
 import functools
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tqdm import tqdm
 
@@ -15,17 +14,18 @@ from mtf_imaging.data.cases.cases import natural_key
 from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
 from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.images.sources import ImageSource, StoredSource
-from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.images.voxel_values import any_labeled, warn_of_empty
 from mtf_imaging.data.listing.image_formats import is_dicom_seg
 from mtf_imaging.data.reading.open_sources import open_image_source, open_mask, open_segmentation, open_volume
 from mtf_imaging.errors import DataError
-from mtf_imaging.evaluation.case_report.display import shows_ct
+from mtf_imaging.evaluation.case_report.image_planes import shows_ct
 from mtf_imaging.evaluation.case_report.overlay import Overlays, make_overlays
 from mtf_imaging.evaluation.case_report.page import write_report
 from mtf_imaging.evaluation.mask_rules.choice import NO_RULES, RulesReport
 from mtf_imaging.evaluation.pairs.pairs import Pair
-from mtf_imaging.evaluation.scoring.case import TOLERANCE_MM, CaseScore, score_case
+from mtf_imaging.evaluation.pairs.rules import LITS_SCORING, Scoring
+from mtf_imaging.evaluation.pairs.running import Run, attempt
+from mtf_imaging.evaluation.scoring.case import CaseScore, score_case
 from mtf_imaging.evaluation.scoring.compact_labels import CompactLabels, read_compact
 from mtf_imaging.evaluation.scoring.metrics import scores_text, write_metrics
 from mtf_imaging.evaluation.scoring.overlap import check_scored, dice_text
@@ -34,9 +34,6 @@ from mtf_imaging.files.case_errors import CaseFaults, case_errors
 from mtf_imaging.files.provenance.digests import Stamp
 from mtf_imaging.files.provenance.provenance import Provenance
 
-# (function, items) -> iterator of (item, result), in the order of completion
-Score = Callable[[Pair], "ScoredPair | DataError"]
-Run = Callable[[Score, Iterable[Pair]], Iterator[tuple[Pair, "ScoredPair | DataError"]]]
 _log = logging.getLogger(__name__)
 
 
@@ -60,10 +57,8 @@ def score_pairs(
     total: int,
     run: Run,
     name: str,
+    scoring: Scoring = LITS_SCORING,
     progress: bool = True,
-    known: SpacingTable = NO_TABLE,
-    description: Description = LITS,
-    surface_tolerance: float = TOLERANCE_MM,
     faults: CaseFaults | None = None,
 ) -> list[ScoredPair]:
     """Scores pairs of predictions and references.
@@ -71,12 +66,10 @@ def score_pairs(
     Args:
       pairs: the cases; may be a generator that predicts one case after the other.
       total: the number of cases.
-      run: the function that maps `score_pair` over the pairs: `workers.in_parallel` or `in_thread`.
+      run: the function that maps `score_pair` over the pairs: `parallel_run` or `in_thread`.
       name: the label of the progress bar.
+      scoring: how cases are read and scored.
       progress: whether to show a progress bar.
-      known: voxel sizes of files whose headers lack them.
-      description: the meaning of the labels and channels, and the scoring rules.
-      surface_tolerance: the surface Dice tolerance in mm.
       faults: the errors of cases that `pairs` skipped; None if it does not skip any.
 
     Returns:
@@ -85,10 +78,9 @@ def score_pairs(
     Raises:
       DataError: cases cannot be used; all of them are reported together, after the others are scored.
     """
-    function = functools.partial(_try_pair, known=known, description=description, surface_tolerance=surface_tolerance)
     scored, faults, keys = [], faults or CaseFaults(), []
     with tqdm(total=total, desc=name, unit="case", disable=not progress, dynamic_ncols=True) as bar:
-        for pair, one in run(function, pairs):
+        for pair, one in run(functools.partial(attempt, score_pair, scoring=scoring), pairs):
             keys.append(pair.key)
             if isinstance(one, DataError):
                 faults.add(pair.key, one)
@@ -100,46 +92,27 @@ def score_pairs(
     return sorted(scored, key=lambda one: natural_key(one.score.key))
 
 
-def _try_pair(pair: Pair, **options: Any) -> ScoredPair | DataError:
-    """Scores one case; returns the error, so that the other cases are still scored."""
-    try:
-        return score_pair(pair, **options)
-    except DataError as error:
-        return error
-
-
-def score_pair(
-    pair: Pair,
-    known: SpacingTable = NO_TABLE,
-    description: Description = LITS,
-    surface_tolerance: float = TOLERANCE_MM,
-) -> ScoredPair:
+def score_pair(pair: Pair, scoring: Scoring = LITS_SCORING) -> ScoredPair:
     """Reads and scores one case. Files are read in slabs, to save memory."""
+    description = scoring.description
     with case_errors(pair.reference):
-        case = _read(pair, known, description)
+        case = _read(pair, scoring)
         try:
             overlays = _overlays(case, description)
         except DataError as error:
             if case.image is None:
                 raise
             _warn_of_image(pair, description, error)
-            case = _read(dataclasses.replace(pair, volume=None), known, description)
+            case = _read(dataclasses.replace(pair, volume=None), scoring)
             overlays = _overlays(case, description)
-        labels = case.prediction, case.reference
-        options = description, surface_tolerance
-        score = score_case(pair.key, *labels, case.geometry.spacing, case.reference_geometry, *options)
+        labels, geometry = (case.prediction, case.reference), case.reference_geometry
+        options = description, scoring.surface_tolerance
+        score = score_case(pair.key, *labels, case.geometry.spacing, geometry, *options)
         return ScoredPair(score, overlays, pair.stamps())  # the operating system still has the files in memory
 
 
-def read_labels(
-    pair: Pair, known: SpacingTable = NO_TABLE, description: Description = LITS
-) -> tuple[CompactLabels, CompactLabels, tuple[float, float, float]]:
+def read_labels(pair: Pair, scoring: Scoring) -> tuple[CompactLabels, CompactLabels, tuple[float, float, float]]:
     """Reads the labels of a case.
-
-    Args:
-      pair: the case.
-      known: voxel sizes of files whose headers lack them.
-      description: the meaning of the labels.
 
     Returns:
       The labels of the prediction and of the reference in canonical axes, and the voxel size in mm.
@@ -148,7 +121,7 @@ def read_labels(
       DataError: a file cannot be used.
     """
     with case_errors(pair.reference):
-        case = _read(pair, known, description)
+        case = _read(pair, scoring)
         if case.image is not None:
             case.image.close()
         return case.prediction, case.reference, case.geometry.spacing
@@ -205,16 +178,16 @@ class _Case:
     image: ImageSource | None
 
 
-def _read(pair: Pair, known: SpacingTable, description: Description) -> _Case:
+def _read(pair: Pair, scoring: Scoring) -> _Case:
     """Reads the labels of a case, and opens its image.
 
     If there is an image, its header defines the geometry, as in all other commands, because mask headers are wrong more
     often.
     """
-    image = None
+    image, description = None, scoring.description
     if pair.volume:
         try:
-            image = _open_image(pair.volume, known, description)
+            image = _open_image(pair.volume, scoring)
             mask = open_mask(pair.reference, image, description)
             reference = read_compact(mask)
         except DataError as error:
@@ -222,7 +195,7 @@ def _read(pair: Pair, known: SpacingTable, description: Description) -> _Case:
             _warn_of_image(pair, description, error)
             image = None
     if image is None:
-        mask = _open_alone(pair, known, description)
+        mask = _open_alone(pair, scoring)
         reference = read_compact(mask)
     if not any(any_labeled(reference[region], description) for region in slabs(whole(reference.shape))):
         check_scored(pair.reference, reference, description)
@@ -232,27 +205,29 @@ def _read(pair: Pair, known: SpacingTable, description: Description) -> _Case:
     return _Case(prediction, reference, frame.geometry, mask.geometry, image)
 
 
-def _open_alone(pair: Pair, known: SpacingTable, description: Description) -> StoredSource:
+def _open_alone(pair: Pair, scoring: Scoring) -> StoredSource:
     """Opens a reference without its image.
 
     A DICOM-SEG file has only the planes with labels, so the prediction states the voxel grid, too.
     """
+    options = scoring.known, scoring.description
     if not is_dicom_seg(pair.reference):
-        return open_segmentation(pair.reference, known, description)
+        return open_segmentation(pair.reference, *options)
     if is_dicom_seg(pair.prediction):
-        return open_segmentation(pair.reference, known, description, [pair.prediction])
-    return open_mask(pair.reference, open_segmentation(pair.prediction, known, description), description)
+        return open_segmentation(pair.reference, *options, [pair.prediction])
+    return open_mask(pair.reference, open_segmentation(pair.prediction, *options), scoring.description)
 
 
-def _open_image(path: Path, known: SpacingTable, description: Description) -> ImageSource:
+def _open_image(path: Path, scoring: Scoring) -> ImageSource:
     """Opens a CT, or an image of any modality, whose first channel the report shows."""
+    description = scoring.description
     if description.rules == LITS_RULES:
-        return open_volume(path, known)
+        return open_volume(path, scoring.known)
     # In nnU-Net's naming scheme, each channel has its own file, but a PNG or TIFF may contain all channels.
     if "_0000." in path.name and path.with_name(path.name.replace("_0000.", "_0001.")).exists():
-        first = description.channels[:1], description.intensities[:1]
-        description = dataclasses.replace(description, channels=first[0], intensities=first[1])
-    return open_image_source([path], description, known)
+        first = {"channels": description.channels[:1], "intensities": description.intensities[:1]}
+        description = dataclasses.replace(description, **first)
+    return open_image_source([path], description, scoring.known)
 
 
 def _overlays(case: _Case, description: Description) -> Overlays:

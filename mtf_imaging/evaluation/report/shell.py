@@ -85,12 +85,3 @@ def layered_figure(label: str, who: str, caption: str, size: tuple[int, int], *l
     style = f"aspect-ratio:{size[1]}/{size[0]}"
     frame = tag("div", *layers, class_="frame", role="img", aria_label=label, style=style)
     return tag("figure", frame, tag("figcaption", tag("b", caption)), data_layer=who)
-
-
-def counted(number: int, noun: str) -> str:
-    """Returns a number with its noun.
-
-    >>> counted(1, "case"), counted(3, "case")
-    ('1 case', '3 cases')
-    """
-    return f"{number} {noun}{'s' * (number != 1)}"

@@ -6,7 +6,7 @@ import numpy as np
 
 from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
 from mtf_imaging.data.images.geometry import Geometry
-from mtf_imaging.errors import ConfigError, DataError
+from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.scoring.components import find_components
 from mtf_imaging.evaluation.scoring.lesions import Lesion, find_lesions
 from mtf_imaging.evaluation.scoring.official import OfficialCase, official_case
@@ -90,10 +90,8 @@ def score_case(
       tolerance: the largest distance in mm that the surface Dice accepts.
 
     Raises:
-      ConfigError: the tolerance is not positive.
       DataError: prediction and reference differ in shape.
     """
-    check_tolerance(tolerance)
     if prediction.shape != reference.shape:
         raise DataError(
             f"case '{key}': the prediction has shape {prediction.shape} and the reference {reference.shape}. "
@@ -114,16 +112,6 @@ def score_case(
     overlaps = label_overlaps(prediction, reference, description)
     voxel_ml = float(np.prod(spacing)) / _MM3_PER_ML
     return CaseScore(key, overlaps, distances, lesions, official, voxel_ml, tolerance)
-
-
-def check_tolerance(tolerance: float, settings: tuple[str, ...] = ("surface_tolerance",)) -> None:
-    """Raises ConfigError if the surface Dice tolerance is not a positive number of mm."""
-    if not 0 < tolerance < np.inf:
-        raise ConfigError(
-            f"surface_tolerance = {tolerance:g}: the tolerance of the surface Dice is not a positive number of mm. "
-            "Fix: set it to the distance in mm that you accept, for instance 1.",
-            settings=settings,
-        )
 
 
 def _flat_axes(shape: tuple[int, ...]) -> tuple[int, ...]:

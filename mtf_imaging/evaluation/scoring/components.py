@@ -73,14 +73,6 @@ class Components:
     reference: MaskComponents
     shared: np.ndarray
 
-    @property
-    def num_predicted(self) -> int:
-        return self.prediction.count
-
-    @property
-    def num_reference(self) -> int:
-        return self.reference.count
-
 
 def mask_components(mask: Voxels, full: bool = False) -> MaskComponents:
     """Finds the components of one mask in its bounding box.

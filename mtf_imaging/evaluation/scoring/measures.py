@@ -52,6 +52,11 @@ def measures(
     return {name: values[name] for name in MEASURES[rules]}
 
 
+def unit_text(measure: str) -> str:
+    """Returns the unit of a measure for the head of a column, such as " (mm)"; "" without a unit."""
+    return " (mm)" if measure in (*DISTANCES, "msd") else " (mL)" if measure.endswith("_ml") else ""
+
+
 def _missed(overlap: Overlap) -> float | None:
     """Returns the surface Dice of a mask and an empty mask; undefined if both are empty and have no surface."""
     return 0.0 if overlap.prediction or overlap.reference else None

@@ -11,11 +11,13 @@ from mtf_imaging.data.description.description import LITS, LITS_RULES, Descripti
 from mtf_imaging.evaluation.scoring.case import DETECTED, CaseScore
 from mtf_imaging.evaluation.scoring.files import write_metrics_files
 from mtf_imaging.evaluation.scoring.lesions import Lesion
-from mtf_imaging.evaluation.scoring.measures import DISTANCES, MEASURES, measures
+from mtf_imaging.evaluation.scoring.measures import MEASURES, measures, unit_text
 from mtf_imaging.evaluation.scoring.official import OFFICIAL_MEASURES, official_scores
 from mtf_imaging.evaluation.scoring.summary import detection, summarize
 from mtf_imaging.files.provenance.runs import FIELD
+from mtf_imaging.plain_text import decimals, text_table
 
+_WIDTHS = (16, 8)  # the least widths of the columns of tables
 COUNTS = ("true_positives", "false_positives", "false_negatives")
 # Keys in metrics.json in addition to the mask names, for any labels.
 RESERVED = ("cases", "mean", "surface_tolerance_mm", "cleanup", FIELD)
@@ -76,25 +78,24 @@ def case_values(case: CaseScore, fields: dict, description: Description = LITS) 
       fields: the entry for the case in `metrics_dict`.
       description: the meaning of the labels, and the scoring rules.
     """
-    columns = column_names(description)
-    row = {
-        f"{column}_{measure}": fields[mask][measure]
-        for mask, column in columns.items()
-        for measure in MEASURES[description.rules]
-    }
+    row = {"case": case.key} if description.rules == LITS_RULES else {"case": case.key, "mean_dice": case.mean_dice}
+    for mask, column in column_names(description).items():
+        row |= {f"{column}_{measure}": fields[mask][measure] for measure in MEASURES[description.rules]}
+    for mask, column in lesion_columns(description).items():
+        counts = detection(case.lesions_by_mask[mask], DETECTED)
+        row |= {f"{column}_{count}": counts[count] for count in COUNTS}
     if description.rules == LITS_RULES:
-        burden = fields["tumor_burden"]
-        return {
-            "case": case.key,
-            **row,
-            **_counts("lesions", case.lesions),
-            "burden": burden["prediction"],
-            "reference_burden": burden["reference"],
-            **{f"official_{name}": value for name, value in fields["official"].items()},
-        }
-    for mask, lesions in case.lesions_by_mask.items():
-        row |= _counts(columns[mask], lesions)
-    return {"case": case.key, "mean_dice": fields["mean"]["dice"], **row}
+        row |= {"burden": fields["tumor_burden"]["prediction"], "reference_burden": fields["tumor_burden"]["reference"]}
+        row |= {f"official_{name}": value for name, value in fields["official"].items()}
+    return row
+
+
+def lesion_columns(description: Description) -> dict[str, str]:
+    """Returns the name of each mask of lesions in the columns of `metrics.csv` about its lesions."""
+    if description.rules == LITS_RULES:
+        return {"lesion": "lesions"}
+    columns = column_names(description)
+    return {mask: columns[mask] for mask in description.lesions}
 
 
 def column_names(description: Description) -> dict[str, str]:
@@ -129,19 +130,12 @@ def dice_table(cases: list[CaseScore], description: Description = LITS) -> str:
     per case   0.800   1.000
     global     0.800   1.000
     """
-    masks = description.masks
-    rows = [(case.key, [case.overlaps[mask].dice for mask in masks]) for case in cases]
     summary = summarize(cases, description)
-    rows.append(("per case", [summary[mask]["dice_per_case"] for mask in masks]))
-    rows.append(("global", [summary[mask]["dice_global"] for mask in masks]))
-    width = max(8, *(len(label) for label, _ in rows))
-    widths = [max(8, len(name) + 2) for name in masks]
-    lines = [f"{'Dice':{width}}" + "".join(f"{name:>{n}}" for name, n in zip(masks, widths, strict=True))]
-    lines += [
-        f"{label:{width}}" + "".join(f"{dice:{n}.3f}" for dice, n in zip(values, widths, strict=True))
-        for label, values in rows
-    ]
-    return "\n".join(lines)
+    values = {case.key: [overlap.dice for overlap in case.overlaps.values()] for case in cases}
+    for label, measure in (("per case", "dice_per_case"), ("global", "dice_global")):
+        values[label] = [summary[mask][measure] for mask in description.masks]
+    rows = [("Dice", *description.masks), *((label, *map(decimals, dice)) for label, dice in values.items())]
+    return "\n".join(text_table(rows, (8, 6)))
 
 
 def scores_text(cases: list[CaseScore], description: Description = LITS) -> str:
@@ -155,14 +149,9 @@ def masks_table(cases: list[CaseScore], description: Description) -> str:
     """Returns a plain-text table with the means for each mask, and one with lesion detection."""
     summary = summarize(cases, description)
     names = ("dice_per_case", "dice_global", *MEASURES[description.rules][1:])
-    heads = [f"{name} (mm)" if name in DISTANCES else name.removesuffix("_ml") for name in names]
-    heads = [f"{head} (mL)" if name.endswith("_ml") else head for head, name in zip(heads, names, strict=True)]
-    width = max(len(mask) for mask in ("mask", *description.masks))
-    lines = ["  ".join([f"{'mask':{width}}", *heads])]
-    for mask in description.masks:
-        values = (f"{_shown(summary[mask][n]):>{len(head)}}" for n, head in zip(names, heads, strict=True))
-        lines.append("  ".join([f"{mask:{width}}", *values]))
-    lines.append(f"surface_dice: at {cases[0].tolerance:g} mm")
+    rows = [("mask", *(name.removesuffix("_ml") + unit_text(name) for name in names))]
+    rows += [(mask, *(decimals(summary[mask][name]) for name in names)) for mask in description.masks]
+    lines = [*text_table(rows), f"surface_dice: at {cases[0].tolerance:g} mm"]
     for mask in description.lesions:
         lines += ["", *_detection_lines(f"{mask}: lesions", summary[mask]["detection"])]
     return "\n".join(lines)
@@ -171,53 +160,38 @@ def masks_table(cases: list[CaseScore], description: Description) -> str:
 def official_table(cases: list[CaseScore]) -> str:
     """Returns a plain-text table of the original challenge program's scores."""
     scores = official_scores(case.official for case in cases)
-    lines = [f"{'official':16}{'precision':>10}{'recall':>10}"]
-    for name, suffix in (("IoU > 0.5", ""), ("IoU > 0", "_greater_zero")):
-        values = (scores[f"lesion_{measure}{suffix}"] for measure in ("precision", "recall"))
-        lines.append(f"{name:16}" + "".join(f"{_shown(value):>10}" for value in values))
-    lines += ["", f"{'official':16}{'liver':>10}{'lesion':>10}"]
+    detection = [("official", "precision", "recall")]
+    for title, suffix in (("IoU > 0.5", ""), ("IoU > 0", "_greater_zero")):
+        detection.append((title, *(decimals(scores[f"lesion_{name}{suffix}"]) for name in ("precision", "recall"))))
+    masks = [("official", *LITS.masks)]
     for measure in OFFICIAL_MEASURES:
-        unit = " (mm)" if measure in ("assd", "rmsd", "msd") else ""
-        values = (scores[f"{mask}_{measure}"] for mask in LITS.masks)
-        lines.append(f"{measure + unit:16}" + "".join(f"{_shown(value):>10}" for value in values))
-    errors = _shown(scores["RMSE_Tumorburden"]), _shown(scores["MAXERROR_Tumorburden"])
-    lines += ["", f"official tumor burden: RMSE {errors[0]}, largest error {errors[1]}"]
-    return "\n".join(lines)
+        values = (decimals(scores[f"{mask}_{measure}"]) for mask in LITS.masks)
+        masks.append((measure + unit_text(measure), *values))
+    burden = (decimals(scores[f"{name}_Tumorburden"]) for name in ("RMSE", "MAXERROR"))
+    lines = [*text_table(detection, _WIDTHS), "", *text_table(masks, _WIDTHS), ""]
+    return "\n".join([*lines, "official tumor burden: RMSE {}, largest error {}".format(*burden)])
 
 
 def summary_table(cases: list[CaseScore]) -> str:
     """Returns a plain-text table with our measures for livers, all lesions as one mask, and detected lesions."""
     summary = summarize(cases)
     columns = {"liver": summary["liver"], "lesion": summary["lesion"], "detected": summary["detected_lesions"]}
-    lines = [f"{'our measures':16}" + "".join(f"{name:>10}" for name in columns)]
+    rows = [("our measures", *columns)]
     for measure in ("dice_per_case", "dice_global", *MEASURES[LITS_RULES]):
-        shown = [_shown(column[measure]) if measure in column else "" for column in columns.values()]
-        unit = " (mm)" if measure in DISTANCES else ""
-        lines.append(f"{measure + unit:16}" + "".join(f"{text:>10}" for text in shown))
-    lines.append("")
-    lines += _detection_lines("lesions", summary["detection"])
+        cells = (decimals(column[measure]) if measure in column else "" for column in columns.values())
+        rows.append((measure + unit_text(measure), *cells))
     burden = summary["tumor_burden"]
-    lines.append("")
-    lines.append(f"tumor burden: RMSE {_shown(burden['rmse'])}, largest error {_shown(burden['max_error'])}")
-    return "\n".join(lines)
+    errors = f"RMSE {decimals(burden['rmse'])}, largest error {decimals(burden['max_error'])}"
+    detection = _detection_lines("lesions", summary["detection"])
+    return "\n".join([*text_table(rows, _WIDTHS), "", *detection, "", f"tumor burden: {errors}"])
 
 
-def _detection_lines(title, scores_by_iou):
-    width = max(16, len(title) + 1)
-    lines = [f"{title:{width}}" + "".join(f"{name:>10}" for name in ("precision", "recall", "F1"))]
+def _detection_lines(title: str, scores_by_iou: dict) -> list[str]:
+    rows = [(title, "precision", "recall", "F1")]
     for name, scores in scores_by_iou.items():
-        values = [_shown(scores[key]) for key in ("precision", "recall", "f1")]
-        lines.append(f"{name.replace('iou_above_', 'IoU > '):{width}}" + "".join(f"{text:>10}" for text in values))
-    return lines
-
-
-def _shown(value):
-    return "-" if value is None else f"{value:.3f}"
-
-
-def _counts(prefix, lesions):
-    counts = detection(lesions, DETECTED)
-    return {f"{prefix}_{count}": counts[count] for count in COUNTS}
+        shares = (decimals(scores[key]) for key in ("precision", "recall", "f1"))
+        rows.append((name.replace("iou_above_", "IoU > "), *shares))
+    return text_table(rows, _WIDTHS)
 
 
 def _case_dict(case: CaseScore, description: Description) -> dict:

@@ -21,15 +21,7 @@ from mtf_imaging.evaluation.scoring.voxels import Voxels, slabs, whole
 
 _LARGE = 9001.0  # the program's value for undefined distances
 # the scores of a mask without a counterpart
-_MISSED = {
-    "dice": 0.0,
-    "jaccard": 0.0,
-    "voe": 1.0,
-    "rvd": _LARGE,
-    "assd": _LARGE,
-    "rmsd": _LARGE,
-    "msd": _LARGE,
-}
+_MISSED = {"dice": 0.0, "jaccard": 0.0, "voe": 1.0, **dict.fromkeys(("rvd", "assd", "rmsd", "msd"), _LARGE)}
 OFFICIAL_MEASURES = ("dice_per_case", "dice_global", *_MISSED)  # the program's names, for both liver and lesion
 _DETECTION = {0.5: "", 0.0: "_greater_zero"}  # {intersection over union: suffix of its precision and recall}
 
@@ -84,8 +76,8 @@ def official_case(
     detections = {iou: detect_lesions(components, iou) for iou in _DETECTION}
     return OfficialCase(
         detected={iou: detection.count for iou, detection in detections.items()},
-        num_predicted=components.num_predicted,
-        num_reference=components.num_reference,
+        num_predicted=components.prediction.count,
+        num_reference=components.reference.count,
         lesions=_lesion_scores(components, detections[0.5], spacing),
         liver=_scores(liver, liver_distances),
         overlaps={"liver": liver, "lesion": overlaps["lesion"]},

@@ -38,8 +38,8 @@ def detect_lesions(components: Components, min_iou: float) -> OfficialDetection:
       components: lesions of prediction and reference, numbered along the axes that the files store.
       min_iou: the intersection over union that a detected lesion must exceed.
     """
-    reference = np.arange(components.num_reference + 1)
-    prediction = np.zeros(components.num_predicted + 1, np.int64)
+    reference = np.arange(components.reference.count + 1)
+    prediction = np.zeros(components.prediction.count + 1, np.int64)
     predicted = np.flatnonzero(components.shared.any(axis=1)) + 1
     shared = components.shared[predicted - 1]
 

@@ -135,20 +135,9 @@ def bounding_box(mask: Voxels) -> tuple[slice, ...] | None:
     """Returns the smallest box around the true voxels of a mask, or None if the mask is empty."""
     boxes = []
     for region in slabs(whole(mask.shape)):
-        box = _box(mask[region])
-        if box is not None:
+        for box in ndimage.find_objects(np.asarray(mask[region], bool).view(np.uint8)):  # one, or none
             boxes.append(tuple(slice(r.start + at.start, r.start + at.stop) for r, at in zip(region, box, strict=True)))
     return around(*boxes)
-
-
-def _box(mask: np.ndarray) -> tuple[slice, ...] | None:
-    box = []
-    for axis in range(mask.ndim):
-        indices = np.flatnonzero(mask.any(axis=tuple(a for a in range(mask.ndim) if a != axis)))
-        if not len(indices):
-            return None
-        box.append(slice(int(indices[0]), int(indices[-1]) + 1))
-    return tuple(box)
 
 
 def around(*boxes: tuple[slice, ...] | None) -> tuple[slice, ...] | None:

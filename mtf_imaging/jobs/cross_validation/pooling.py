@@ -12,10 +12,11 @@ from mtf_imaging.data.records.manifest import Manifest
 from mtf_imaging.data.records.splits import Fold
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.fold_table import fold_table, write_fold_table
-from mtf_imaging.evaluation.mask_rules.choice import NO_RULES, RulesReport
-from mtf_imaging.evaluation.mask_rules.choosing import choose_rules, parallel_run
-from mtf_imaging.evaluation.mask_rules.stored import save_rules
+from mtf_imaging.evaluation.mask_rules.choice import NO_RULES, RulesReport, save_rules
+from mtf_imaging.evaluation.mask_rules.choosing import choose_rules
 from mtf_imaging.evaluation.pairs.pairs import Pair
+from mtf_imaging.evaluation.pairs.rules import Scoring
+from mtf_imaging.evaluation.pairs.running import parallel_run
 from mtf_imaging.evaluation.pairs.score_pairs import score_pairs, write_scores
 from mtf_imaging.files.output_folder import writing_to
 from mtf_imaging.files.provenance.provenance import Provenance
@@ -95,7 +96,8 @@ def pool_folds(
       DataError: a case has changed, or the scores of a fold belong to other cases.
       ConfigError: another process is writing to the folder.
     """
-    runs, known, description = folds.runs, folds.known, folds.description
+    runs, description = folds.runs, folds.description
+    scoring = Scoring(description, folds.known)
     finished = runs.finished(len(folds.splits))
     metrics = {fold: runs.metrics(fold) for fold in finished}
     if not runs.is_pooled(finished):
@@ -110,12 +112,10 @@ def pool_folds(
             run = parallel_run(workers)
             if progress:
                 print("\nAll folds:", flush=True)
-            scored = score_pairs(pairs, len(pairs), run, "score", progress, known, description)
+            scored = score_pairs(pairs, len(pairs), run, "score", scoring, progress)
             chosen = NO_RULES
             if chooses_rules:
-                choice = choose_rules(
-                    pairs, run, known, description=description, parts=parts if len(parts) > 1 else None
-                )
+                choice = choose_rules(pairs, run, scoring, parts if len(parts) > 1 else None)
                 save_rules(runs.path, choice)
                 chosen = RulesReport(choice=choice)
             # The networks that predicted the cases, which need not be the newest ones.

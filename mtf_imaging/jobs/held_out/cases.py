@@ -16,7 +16,7 @@ from mtf_imaging.network.windows import SlidingWindow
 from mtf_imaging.training.checkpoints.best import BestCheckpoint
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.evaluation import Evaluation
-from mtf_imaging.training.observers.evaluator import LOSS, Evaluator, check_measure
+from mtf_imaging.training.observers.evaluator import LOSS, Evaluator, Monitoring, check_measure
 from mtf_imaging.training.prediction import NetworkBuilder
 from mtf_imaging.training.protocols import check_offers, check_takes, replaces
 from mtf_imaging.training.step import TrainingStep
@@ -139,12 +139,9 @@ def make_evaluator(
         folder / EVAL,
         held_out.evaluate,
         network,
-        program=program,
+        Monitoring(monitor, every, num_steps),
         checkpoints=checkpoints,
         best=BestCheckpoint(folder / BEST, program),
-        best_by=monitor,
-        every=every,
-        num_steps=num_steps,
         stop=stop,
         loss=_loss(held_out, trained),
     )

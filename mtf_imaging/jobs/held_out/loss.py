@@ -11,7 +11,7 @@ from mtf_imaging.engine.layout import ONE_PROCESSOR, Layout
 from mtf_imaging.engine.program.program import Program
 from mtf_imaging.training.buckets import Sizes, batch_sizes
 from mtf_imaging.training.building import building
-from mtf_imaging.training.data_set import checked_batches, errors_on_cases
+from mtf_imaging.training.data_set import batch_tensors, errors_on_cases
 from mtf_imaging.training.held_out_loss import HeldOutLoss
 from mtf_imaging.training.step import TrainingStep
 
@@ -67,7 +67,7 @@ def loss_of_batches(batches: Callable[[], Iterator[dict]], trained: Trained, siz
             check_stop()
             own = batch_sizes(batch) if sizes is None else sizes
             sized = step.resized(own)
-            (inputs,) = sized.split(checked_batches([batch], sized.inputs, _TITLE, len(values)))
+            (inputs,) = sized.split(batch_tensors([batch], sized.inputs, _TITLE, len(values)))
             with errors_on_cases(_TITLE, inputs.pop("cases")):
                 values.append(trained.losses(own)([inputs["parts"] if step.micro_batches > 1 else inputs]))
         return float(np.mean(values, dtype=np.float64))
@@ -94,7 +94,7 @@ def loss_of_regions(batches: Callable[..., Iterator[dict]], trained: Trained, si
             own = micro_batches[0]["sizes"]
             without = ({name: value for name, value in batch.items() if name != "sizes"} for batch in micro_batches)
             inputs = step.resized(own).part_inputs
-            parts = list(checked_batches(without, inputs, _TITLE, regions=losses(own).regions))
+            parts = list(batch_tensors(without, inputs, _TITLE, regions=losses(own).regions))
             with errors_on_cases(_TITLE, [case for part in parts for case in part.pop("cases")]):
                 values.append(losses(own).of_slices([parts]))
         return float(np.mean(values, dtype=np.float64))

@@ -12,8 +12,8 @@ from mtf_imaging.training.describe import fenced
 from mtf_imaging.training.observers.early_warnings import EarlyWarnings
 from mtf_imaging.training.observers.evaluator import Evaluator
 from mtf_imaging.training.observers.events import TrainingEvents
-from mtf_imaging.training.observers.loss_log import LossLog
 from mtf_imaging.training.observers.observer import Observer
+from mtf_imaging.training.observers.step_table import LossLog
 from mtf_imaging.training.observers.trace import StepTrace, parse_steps
 from mtf_imaging.training.step import TrainingStep
 

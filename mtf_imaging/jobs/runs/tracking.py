@@ -12,7 +12,7 @@ from mtf_imaging.settings.patches import PatchSettings
 from mtf_imaging.settings.setting import settings_of
 from mtf_imaging.settings.step import BatchSettings, NetworkSettings
 from mtf_imaging.settings.training import RunSettings, TrainSettings
-from mtf_imaging.training.observers.step_values import StepValues
+from mtf_imaging.training.observers.events import StepValues
 from mtf_imaging.training.observers.tracking.service import RunInfo
 from mtf_imaging.training.observers.tracking.services import SERVICES, parse_trackers
 from mtf_imaging.training.observers.tracking.tracker import Tracker

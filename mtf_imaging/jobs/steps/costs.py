@@ -17,7 +17,7 @@ from mtf_imaging.planner.cost.prediction import WINDOW_STEP, PatchCost, Predicti
 from mtf_imaging.planner.cost.receptive_field import ReceptiveField, receptive_field
 from mtf_imaging.planner.cost.recipe import UNKNOWN_RECIPE, Recipe
 from mtf_imaging.planner.cost.uneven import LIMIT, Unevenness, better_sizes, growing_halos
-from mtf_imaging.planner.search.candidates import BATCH
+from mtf_imaging.planner.search.search import BATCH
 from mtf_imaging.training.gradients import FORWARD
 from mtf_imaging.training.step import TracedStep, TrainingStep
 from mtf_imaging.training.task import task_inputs

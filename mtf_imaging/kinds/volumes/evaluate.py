@@ -15,13 +15,13 @@ from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.reading.open_sources import open_mask
 from mtf_imaging.data.records.conversion import case_geometries
 from mtf_imaging.errors import DataError
-from mtf_imaging.evaluation.case_report.case_picture import write_picture
+from mtf_imaging.evaluation.case_report.case_picture import picture_pixels
 from mtf_imaging.evaluation.cleanup import AS_FOUND
-from mtf_imaging.evaluation.mask_rules.choice import RulesReport
-from mtf_imaging.evaluation.mask_rules.choosing import choose_rules, parallel_run
-from mtf_imaging.evaluation.mask_rules.stored import save_rules
-from mtf_imaging.evaluation.pairs.in_thread import in_thread
+from mtf_imaging.evaluation.mask_rules.choice import RulesReport, save_rules
+from mtf_imaging.evaluation.mask_rules.choosing import choose_rules
 from mtf_imaging.evaluation.pairs.pairs import Pair
+from mtf_imaging.evaluation.pairs.rules import Scoring as PairScoring
+from mtf_imaging.evaluation.pairs.running import in_thread, parallel_run
 from mtf_imaging.evaluation.pairs.score_pairs import ScoredPair, score_pairs, write_scores
 from mtf_imaging.evaluation.scoring.case import CaseScore
 from mtf_imaging.evaluation.scoring.compact_labels import CompactLabels, read_compact
@@ -31,7 +31,7 @@ from mtf_imaging.files.contained import contained
 from mtf_imaging.files.output_folder import check_outside
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.run_folder import check_no_run
-from mtf_imaging.kinds.output import PICTURES, PREDICTIONS, check_results
+from mtf_imaging.kinds.output import PICTURES, PREDICTIONS, check_results, write_picture
 from mtf_imaging.kinds.predicted import ResultFiles, Scoring
 from mtf_imaging.kinds.volumes.segment.images import find_cases_of
 from mtf_imaging.kinds.volumes.segment.segmenter import Segmentation, Segmenter
@@ -66,6 +66,7 @@ class CaseScoring(Scoring[Case, ReadCase, Segmentation]):
     ) -> None:
         self._own, self._segmenter, self._rules_folder, self._provenance = own, segmenter, rules_folder, provenance
         self._output_dir = Path(own.output_dir)
+        self._rules = PairScoring(segmenter.description, segmenter.known)
 
     def files(self, image: Case) -> ResultFiles:
         return case_files(image, self._output_dir)
@@ -86,20 +87,20 @@ class CaseScoring(Scoring[Case, ReadCase, Segmentation]):
             title = f"case {image.key}: Dice {dice_text(label_overlaps(written, reference, own))}"
             with contextlib.closing(source):
                 channel, spacing = source.channels[0], source.geometry.spacing
-                write_picture(files.picture, channel, reference, written, spacing, title, own)
+                pixels = picture_pixels(channel, reference, written, spacing, title, own)
+            write_picture(files.picture, pixels)
         return self._pair(image)
 
     def gather(self, made: Iterator[Pair | None], total: int, faults: CaseFaults) -> list[ScoredPair]:
-        pairs, own = (pair for pair in made if pair is not None), self._segmenter
-        progress, known = self._own.progress, own.known
-        return score_pairs(pairs, total, in_thread, "evaluate", progress, known, own.description, faults=faults)
+        pairs = (pair for pair in made if pair is not None)
+        return score_pairs(pairs, total, in_thread, "evaluate", self._rules, self._own.progress, faults)
 
     def report(self, images: Sequence[Case], scored: list[ScoredPair]) -> list[CaseScore]:
         own = self._segmenter
         rules = RulesReport(tuple(own.cleanup.names))
         if self._rules_folder is not None:
             pairs = [self._pair(case) for case in images]
-            choice = choose_rules(pairs, parallel_run(), own.known, description=own.description)
+            choice = choose_rules(pairs, parallel_run(), self._rules)
             save_rules(self._rules_folder, choice)
             rules = RulesReport(choice=choice)
         return write_scores(self._output_dir, scored, self._own.progress, own.description, self._provenance, rules)

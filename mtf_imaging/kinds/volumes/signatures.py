@@ -16,7 +16,7 @@ from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid
 from mtf_imaging.data.sampling.sampling import format_spacing
 from mtf_imaging.engine.meshes.portable import ensure_shape, is_portable
 from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup, as_cleanup
-from mtf_imaging.evaluation.export import segment
+from mtf_imaging.evaluation.export import program
 from mtf_imaging.evaluation.export.networks import (
     Network,
     TrainedNetworks,
@@ -35,16 +35,15 @@ from mtf_imaging.network.windows import SlidingWindow
 from mtf_imaging.settings.values import check_flips
 
 VOLUME = "volume"
-_PROGRAM = Path(segment.__file__)
 _PROGRAM_NOTE = (
-    f"{_PROGRAM.name} segments a NIfTI file, whose header and values it repairs or refuses as predict does. It needs "
+    f"{program.NAME} segments a NIfTI file, whose header and values it repairs or refuses as predict does. It needs "
     "nibabel, too."
 )
 _RULES_NOTE = (
     "predict applies these rules to the components of its labels: {}. The signatures do not apply them; the entry "
     "'cleanup' of input.json describes them."
 )
-_APPLIED_NOTE = f"{_PROGRAM.name} applies them by default, which needs SciPy."
+_APPLIED_NOTE = f"{program.NAME} applies them by default, which needs SciPy."
 
 
 class VolumeSignatures(ExportedKind):
@@ -253,7 +252,8 @@ class VolumeSignatures(ExportedKind):
         ]
 
     def files(self) -> dict[str, bytes]:
-        return {} if is_portable() else {_PROGRAM.name: _PROGRAM.read_bytes()}  # the program loads a SavedModel
+        # The program loads a SavedModel.
+        return {} if is_portable() else {program.NAME: program.program_text().encode()}
 
 
 def exported(run: ExportedRun, facts: Facts | None) -> tuple[TrainedNetworks, VolumeSignatures]:

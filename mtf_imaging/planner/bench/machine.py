@@ -19,10 +19,7 @@ from mtf_imaging.training.gradients import FORWARD
 from mtf_imaging.training.step import TracedStep
 
 _LARGEST = 64  # voxels along an axis: larger images take longer but do not change the rate
-_TENSOR = (
-    2**20,
-    2**26,
-)  # minimum and maximum bytes: a process's allocator returns larger tensors to the system
+_TENSOR = 2**20, 2**26  # minimum and maximum bytes: an allocator returns larger tensors to the system
 _TENSORS = 2**28  # total bytes of all tensors, too many for any cache
 _COPIED = 2**26  # bytes
 _CHAIN = 200

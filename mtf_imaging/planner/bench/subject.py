@@ -1,6 +1,12 @@
-"""The training step to measure, and the setups under which it is measured."""
+"""The training step to measure, its setups, and the memory of a step.
+
+Linux reports the memory of the process, and TensorFlow the memory of tensors.
+"""
 
 import dataclasses
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -77,7 +83,10 @@ class MeasuredStep:
         (self._batch,) = step.split(iter([{**random_batch(step.inputs, step.seed), "cases": ()}]))
         del self._batch["cases"]
         self.devices = list(self._step.network.mesh_impl.devices)
-        self.moved = sum(times * _moved(program) for program, times in self._step.calls)
+        self.moved = 0
+        for program, times in self._step.calls:
+            mesh = program.mesh_impl
+            self.moved += times * sum(exchange.sent_by_all(mesh.grid.mesh) for exchange in mesh.exchanged)
 
     @property
     def held(self) -> int:
@@ -94,11 +103,6 @@ class MeasuredStep:
         return float(self._step(**self._batch)["loss"].numpy())
 
 
-def _moved(program):
-    mesh = program.mesh_impl
-    return sum(exchange.sent_by_all(mesh.grid.mesh) for exchange in mesh.exchanged)
-
-
 def random_batch(inputs: Inputs, seed: int) -> dict[str, np.ndarray]:
     """Returns reproducible random tensors: floats from 0 to 1, and integers 0 or 1, which are valid labels.
 
@@ -112,3 +116,56 @@ def random_batch(inputs: Inputs, seed: int) -> dict[str, np.ndarray]:
         values = rng.random(sizes, np.float32) if dtype.is_floating else rng.integers(0, 2, sizes, np.int8)
         batch[name] = values.astype(dtype.as_numpy_dtype)
     return batch
+
+
+_STATUS = Path("/proc/self/status")
+
+
+def peak_above(act: Callable[[], object], devices: Sequence[str]) -> int | None:
+    """Calls `act` and returns the peak memory increase in bytes, or None if it cannot be measured.
+
+    Only the first step of a process gives a meaningful value, because later steps reuse memory that TensorFlow keeps.
+
+    Args:
+      act: the function to measure.
+      devices: the names of the devices in use. For GPUs, the result is the memory of the fullest GPU.
+    """
+    if _gpus(devices):
+        return tensors_above(act, devices)
+    try:
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak; see proc_pid_clear_refs(5)
+        before = _read("VmRSS")
+    except OSError:  # not Linux
+        act()
+        return None
+    act()
+    return max(0, _read("VmHWM") - before)
+
+
+def tensors_above(act: Callable[[], object], devices: Sequence[str]) -> int | None:
+    """Calls `act` and returns the peak tensor memory increase in bytes, or None if TensorFlow does not report it.
+
+    On CPUs, TensorFlow counts tensors of 256 KiB and more; smaller tensors use an allocator without statistics.
+
+    Args:
+      act: the function to measure.
+      devices: the names of the devices in use.
+    """
+    before = {}
+    try:
+        for device in _gpus(devices) or ["CPU:0"]:  # all logical CPUs share the statistics of CPU:0
+            tf.config.experimental.reset_memory_stats(device)
+            before[device] = tf.config.experimental.get_memory_info(device)["current"]
+    except (ValueError, RuntimeError):
+        act()
+        return None
+    act()
+    return max(tf.config.experimental.get_memory_info(device)["peak"] - start for device, start in before.items())
+
+
+def _gpus(devices):
+    return ["GPU:" + name.rpartition(":")[2] for name in devices if "GPU" in name.upper()]
+
+
+def _read(field):
+    return int(re.search(rf"^{field}:\s*(\d+) kB", _STATUS.read_text(), re.MULTILINE)[1]) * 1024

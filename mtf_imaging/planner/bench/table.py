@@ -1,10 +1,11 @@
 """Measured and modeled values of a bench as a table and as a dict."""
 
 import dataclasses
-import math
+import statistics
 from collections.abc import Iterator
 
 from mtf_imaging.engine.program.memory import format_bytes
+from mtf_imaging.plain_text import text_table
 from mtf_imaging.planner.bench.model import Bench
 from mtf_imaging.planner.render.recipe_text import format_seconds, recipe_table
 
@@ -41,14 +42,7 @@ def _machine(bench):
 def _table(bench):
     lines = [_HEAD, *(_line(bench, row) for row in bench.rows if row.error is None)]
     if len(lines) > 1:
-        widths = [max(len(line[column]) for line in lines) for column in range(len(_HEAD))]
-        aligned = [f"<{widths[0]}", *(f">{width}" for width in widths[1:])]
-        shown = ["  ".join(map(format, line, aligned)) for line in lines]
-        titles = {2: "measured", 7: "modeled", 10: "model / measured"}
-        title_line = ""
-        for column, title in titles.items():
-            title_line = title_line.ljust(sum(widths[:column]) + 2 * column) + title
-        yield from [title_line, *shown]
+        yield from text_table(lines, titles={2: "measured", 7: "modeled", 10: "model / measured"})
     for row in bench.rows:
         if row.error is not None:
             yield f"{row.setup.name}: not measured: {_first_line(row.error)}"
@@ -95,8 +89,8 @@ def _notes(bench) -> Iterator[str]:
     )
     yield "tensors: memory of tensors, as reported by TensorFlow; moved: bytes that all processors exchange in a step"
     shares = [bench.error(row) for row in measured]
-    means = {what: _geometric_mean([share[what] for share in shares if share[what]]) for what in shares[0]}
-    averages = ", ".join(f"{what} {mean:.2f}" for what, mean in means.items() if mean)
+    stated = {what: [share[what] for share in shares if share[what]] for what in shares[0]}
+    averages = ", ".join(f"{what} {statistics.geometric_mean(each):.2f}" for what, each in stated.items() if each)
     yield f"model / measured, mean of all setups: {averages}"
     for row in filter(_uneven, measured):
         splits = ", ".join(map(str, _uneven(row)))
@@ -104,10 +98,6 @@ def _notes(bench) -> Iterator[str]:
     if len(measured) > 1 and bench.equal:
         loss, norm = measured[0].loss, measured[0].gradient_norm
         yield f"all setups agree: first loss {loss:.7g}, gradient norm {norm:.4g}"
-
-
-def _geometric_mean(values):
-    return math.exp(sum(map(math.log, values)) / len(values)) if values else None
 
 
 def as_dict(bench: Bench) -> dict:

@@ -103,7 +103,7 @@ class Answers:
 
     def first(self) -> dict:
         """Runs the first step and returns its memory and the values to compare."""
-        from mtf_imaging.planner.bench.memory import peak_above
+        from mtf_imaging.planner.bench.subject import peak_above
 
         losses = []
         peak = peak_above(lambda: losses.append(self._step.take()), self._step.devices)
@@ -111,7 +111,7 @@ class Answers:
 
     def second(self) -> dict:
         """Runs a step and returns the memory of its tensors."""
-        from mtf_imaging.planner.bench.memory import tensors_above
+        from mtf_imaging.planner.bench.subject import tensors_above
 
         return {"tensors": tensors_above(self._step.take, self._step.devices)}
 

@@ -70,4 +70,4 @@ class Explained:
 
     def fits(self, plan: Plan) -> bool | None:
         """Returns whether a plan fits in device memory, or None if the device is unknown."""
-        return self.hardware and plan.memory <= self.hardware.memory * self.hardware.usable
+        return self.hardware and plan.memory <= self.hardware.usable_memory

@@ -1,6 +1,7 @@
 """Kinds of devices for planning, with their memory, speed and links."""
 
 import dataclasses
+import math
 
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.spelling import did_you_mean
@@ -46,24 +47,23 @@ class Hardware:
     network_latency: float = 50e-6
 
     def __post_init__(self):
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if field.name != "name" and not (isinstance(value, int | float) and value > 0):
+        for name, value in vars(self).items():
+            most = 1 if name in ("share", "usable", "bandwidth_share") else math.inf
+            if name != "name" and not (isinstance(value, int | float) and 0 < value <= most):
                 raise ConfigError(
-                    f"hardware {self.name}: {field.name} must be a number above 0, not {value!r}. "
-                    f"Fix: set {field.name} to a positive number."
-                )
-        for name in ("share", "usable", "bandwidth_share"):
-            if getattr(self, name) > 1:
-                raise ConfigError(
-                    f"hardware {self.name}: {name} must be at most 1, not {getattr(self, name)!r}. "
-                    f"Fix: set {name} to a fraction of 1."
+                    f"hardware {self.name}: {name} must be a number above 0{' and at most 1' * (most == 1)}, not "
+                    f"{value!r}. Fix: set {name} to such a number."
                 )
 
     def flops_of(self, dtype: str) -> float:
         """Returns the operations per second that convolutions of a dtype achieve."""
         stated = {"bfloat16": self.flops, "float32": self.flops_float32, "float64": self.flops_float32 / 2}[dtype]
         return stated * self.share
+
+    @property
+    def usable_memory(self) -> float:
+        """Bytes per device that a plan's tensors may take."""
+        return self.memory * self.usable
 
     @property
     def achieved_bandwidth(self) -> float:

@@ -12,6 +12,7 @@ import numpy as np
 from mtf_imaging.engine.meshes.exchange import Exchange
 from mtf_imaging.engine.meshes.grid import ShardGrid
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.plain_text import counted
 
 GRADIENT_BUCKETS = 5  # the number of sums into which the collective mesh joins the gradients
 
@@ -53,8 +54,8 @@ class Interconnect:
         if self.num_hosts < 1 or self.devices % self.num_hosts:
             divisors = [str(n) for n in range(1, self.devices + 1) if self.devices % n == 0]
             raise ConfigError(
-                f"num_hosts is {self.num_hosts}, which does not divide the {self.devices} "
-                f"device{'s' * (self.devices != 1)} of the mesh. "
+                f"num_hosts is {self.num_hosts}, which does not divide the "
+                f"{counted(self.devices, 'device')} of the mesh. "
                 f"Fix: set num_hosts to {' or '.join(filter(None, [', '.join(divisors[:-1]), divisors[-1]]))}.",
                 ["num_hosts"],
             )

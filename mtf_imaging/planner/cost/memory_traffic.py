@@ -15,8 +15,8 @@ from mtf_imaging.engine.ops.detection.top_k import TopK
 from mtf_imaging.engine.ops.losses.cross_entropy import Softmax, SparseSoftmaxCrossEntropy
 from mtf_imaging.engine.ops.losses.sigmoid import SigmoidCrossEntropy
 from mtf_imaging.engine.ops.norm.normalization import Normalize, NormalizeGrad
+from mtf_imaging.engine.program.traffic import passed_on, rounds
 from mtf_imaging.planner.cost.residence import stored_bytes, widened_bytes
-from mtf_imaging.planner.cost.traffic import passed_on, rounds
 
 # Operations that create no tensor on the device of the slices, or that only rename dimensions. A reshape that moves
 # data states exchanges, which count separately.

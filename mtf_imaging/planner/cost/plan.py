@@ -13,10 +13,10 @@ from mtf_imaging.engine.meshes.exchange import Exchange
 from mtf_imaging.engine.meshes.grid import ShardGrid
 from mtf_imaging.engine.ops.freezing import is_weight
 from mtf_imaging.engine.ops.reshard import LayoutChange, layout_changes
+from mtf_imaging.engine.program.traffic import traffic
 from mtf_imaging.planner.cost.interconnect import Interconnect
 from mtf_imaging.planner.cost.memory_traffic import halo_copies, memory_traffic
 from mtf_imaging.planner.cost.residence import Peak, peak
-from mtf_imaging.planner.cost.traffic import traffic
 from mtf_imaging.training.gradients import BACKWARD, UPDATE
 from mtf_imaging.training.step import TracedStep
 

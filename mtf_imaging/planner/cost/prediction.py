@@ -54,7 +54,7 @@ class Prediction:
     @property
     def fits(self) -> bool | None:
         """Whether a forward pass fits in device memory, or None if the device is unknown."""
-        return self.hardware and self.plan.memory <= self.hardware.memory * self.hardware.usable
+        return self.hardware and self.plan.memory <= self.hardware.usable_memory
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,7 +9,7 @@ from mtf_imaging.engine import upstream
 from mtf_imaging.engine.compat import mtf
 from mtf_imaging.engine.meshes import ShardMeshImpl
 from mtf_imaging.engine.meshes.tails import tails_of
-from mtf_imaging.planner.cost.traffic import passed_on, rounds
+from mtf_imaging.engine.program.traffic import passed_on, rounds
 
 
 class Peak(NamedTuple):

@@ -9,6 +9,8 @@ from mtf_imaging.planner.cost.receptive_field import ReceptiveField
 from mtf_imaging.planner.cost.step_time import traffic_totals
 from mtf_imaging.planner.render.field_text import field_notices
 
+_SLICES = ("parts", "size", "last", "empty")
+
 
 def as_dict(explained: Explained) -> dict:
     """Returns the explanation as a dict of JSON types."""
@@ -73,7 +75,10 @@ def as_dict(explained: Explained) -> dict:
         "layout_changes": [dataclasses.asdict(change) for change in plan.changes],
         "uneven": {
             "wasted_share": plan.wasted,
-            "slices": {f"{split.dim}:{split.slices.whole}": _slices_dict(split) for split in plan.uneven_splits},
+            "slices": {
+                f"{split.dim}:{split.slices.whole}": {name: getattr(split.slices, name) for name in _SLICES}
+                for split in plan.uneven_splits
+            },
             "growing_halos": {growing.name: growing.halo for growing in uneven.growing},
             "better_sizes": dict(uneven.better),
         },
@@ -119,10 +124,6 @@ def _prediction_dict(prediction: Prediction | None) -> dict | None:
         "seconds": prediction.seconds,
         "fits": prediction.fits,
     }
-
-
-def _slices_dict(split) -> dict:
-    return {name: getattr(split.slices, name) for name in ("parts", "size", "last", "empty")}
 
 
 def _op_dict(plan, op) -> dict:

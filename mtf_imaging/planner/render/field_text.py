@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from mtf_imaging.engine.program.memory import format_bytes
+from mtf_imaging.plain_text import counted
 from mtf_imaging.planner.cost.explained import Explained
 from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.planner.cost.prediction import PatchCost, Prediction
@@ -56,19 +57,22 @@ def field_notices(field: ReceptiveField) -> Iterator[str]:
 def prediction_lines(patch: PatchCost, hardware: Hardware | None) -> Iterator[str]:
     """Yields the costs of predicting a whole image with windows and at once."""
     yield "prediction of one image"
-    rows = {f"{_count(patch)}, step {patch.window_step:g}": patch.sliding, "whole image at once": patch.whole}
+    windows = f"{counted(patch.windows, 'window')}, step {patch.window_step:g}"
+    rows = {windows: patch.sliding, "whole image at once": patch.whole}
     width = max(map(len, rows))
     for name, prediction in rows.items():
         yield f"  {name:{width}}  {_prediction(prediction, hardware)}"
 
 
+def room(hardware: Hardware) -> str:
+    """Returns the usable memory of a device, such as "75% of h200's 131.0 GiB"."""
+    return f"{hardware.usable:.0%} of {hardware.name}'s {format_bytes(int(hardware.memory))}"
+
+
 def _patch_line(patch: PatchCost) -> str:
     sizes, image = (" x ".join(map(str, grid)) for grid in (patch.patch, patch.image))
-    return f"patch: {sizes} of {image} voxels, {100 * patch.share:.2g}% of the image; {_count(patch)} cover it"
-
-
-def _count(patch: PatchCost) -> str:
-    return f"{patch.windows:,} window{'s' * (patch.windows != 1)}"
+    windows = counted(patch.windows, "window")
+    return f"patch: {sizes} of {image} voxels, {100 * patch.share:.2g}% of the image; {windows} cover it"
 
 
 def _prediction(prediction: Prediction | None, hardware: Hardware | None) -> str:
@@ -78,6 +82,4 @@ def _prediction(prediction: Prediction | None, hardware: Hardware | None) -> str
     if hardware is None or prediction.seconds is None:
         return text
     fits = "fits" if prediction.fits else "does not fit"
-    seconds = format_seconds(prediction.seconds)
-    room = f"{hardware.usable:.0%} of {hardware.name}'s {format_bytes(int(hardware.memory))}"
-    return f"{seconds}, {text}: {fits} in {room}"
+    return f"{format_seconds(prediction.seconds)}, {text}: {fits} in {room(hardware)}"

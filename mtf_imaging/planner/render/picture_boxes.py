@@ -1,10 +1,10 @@
-"""Geometry of a layout picture: slices and halos in voxels, and their projection in pixels."""
+"""The contents and the geometry of a layout picture: slices and halos in voxels, and their projection in pixels."""
 
 import dataclasses
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from mtf_imaging.engine.layout import Layout, Slices
+from mtf_imaging.engine.layout import ONE_PROCESSOR, Layout, Slices
 from mtf_imaging.errors import ShapeError
 
 Box = dict[str, tuple[float, float]]
@@ -197,3 +197,28 @@ class Paper:
         (top, _), (_, right), (front, _) = self.corners(box)
         on_surface = {"front": front == 0, "top": top == 0, "side": right == self._sizes[1]}
         return {name: corners for name, corners in self.faces(box).items() if on_surface[name]}
+
+
+@dataclasses.dataclass(frozen=True)
+class LayoutPicture:
+    """The contents of a layout picture.
+
+    Attributes:
+      volume: pairs (dimension, voxels) of the 1 to 3 spatial dimensions of the image.
+      layout: the layout; it may contain rules for other dimensions.
+      halo: voxels (before, after) of the widest convolution at full resolution, by spatial dimension.
+      memory: pairs (purpose, bytes) on one device; empty if unknown.
+      memory_recomputed: pairs (purpose, bytes) with recomputed activations; empty omits this bar.
+      device_memory: bytes of device memory, or None.
+      device_name: the name of the device.
+      title: the title of the picture; default: the mesh and the layout.
+    """
+
+    volume: Sequence[tuple[str, int]]
+    layout: Layout = ONE_PROCESSOR
+    halo: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
+    memory: Sequence[tuple[str, int]] = ()
+    memory_recomputed: Sequence[tuple[str, int]] = ()
+    device_memory: int | None = None
+    device_name: str = "device"
+    title: str = ""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
+from mtf_imaging.plain_text import counted, text_table
 from mtf_imaging.planner.cost.recipe import RecipeCost
 
 _WITHOUT = "without start-up, waiting for data, evaluation and checkpoints"
@@ -28,11 +29,10 @@ def recipe_lines(cost: RecipeCost, title: str = "training") -> Iterator[str]:
     steps, images = map(format_amount, (cost.steps_per_second, cost.images_per_second))
     yield f"  {steps} steps per second, {images} images per second"
     if cost.hours is not None and cost.device_hours is not None:
-        devices = f"{cost.devices:,} device{'s' * (cost.devices != 1)}"
-        device_hours = f"{format_amount(cost.device_hours)} device-hours"
-        yield f"  {_steps(cost)}: {format_amount(cost.hours)} h on {devices}, {device_hours}"
+        hours = f"{format_amount(cost.hours)} h on {counted(cost.devices, 'device')}"
+        yield f"  {counted(cost.num_steps, 'step')}: {hours}, {format_amount(cost.device_hours)} device-hours"
     if cost.price_per_hour is not None and cost.cost_per_1000_steps is not None:
-        total = "" if cost.cost is None else f"{format_price(cost.cost)} for {_steps(cost)}, "
+        total = "" if cost.cost is None else f"{format_price(cost.cost)} for {counted(cost.num_steps, 'step')}, "
         thousand = format_price(cost.cost_per_1000_steps)
         yield f"  cost at {format_price(cost.price_per_hour)} per device-hour: {total}{thousand} per 1,000 steps"
     yield f"  {_WITHOUT}"
@@ -48,26 +48,15 @@ def recipe_table(costs: Mapping[str, RecipeCost]) -> Iterator[str]:
     fields = [name for name in _COLUMNS if getattr(first, name) is not None]
     if first.num_steps is None and first.price_per_hour is None:
         fields = fields[:_MEASURED]
-    cells = [["setup", *costs]]
-    for name in fields:
-        show = format_price if name.startswith("cost") else format_amount
-        cells.append([_COLUMNS[name], *(show(getattr(cost, name)) for cost in costs.values())])
-    widths = [max(map(len, column)) for column in cells]
-    title = " " * (widths[0] + 2) + "measured"
-    if len(fields) > _MEASURED:
-        title = title.ljust(sum(widths[: 1 + _MEASURED]) + 2 * (1 + _MEASURED)) + "from the measured step"
-    yield title
-    for name, *line in zip(*cells, strict=True):
-        aligned = (f"{cell:>{width}}" for cell, width in zip(line, widths[1:], strict=True))
-        yield "  ".join([f"{name:{widths[0]}}", *aligned])
+    rows = [["setup", *(_COLUMNS[name] for name in fields)]]
+    for setup, cost in costs.items():
+        rows.append([setup, *(_FORMATS.get(name, format_amount)(getattr(cost, name)) for name in fields)])
+    titles = {1: "measured"} | ({1 + _MEASURED: "from the measured step"} if len(fields) > _MEASURED else {})
+    yield from text_table(rows, titles=titles)
     if first.num_steps is not None:
-        yield f"hours: {_steps(first)} of the measured time, {_WITHOUT}"
+        yield f"hours: {counted(first.num_steps, 'step')} of the measured time, {_WITHOUT}"
     if first.price_per_hour is not None:
         yield f"cost: {format_price(first.price_per_hour)} per device-hour"
-
-
-def _steps(cost: RecipeCost) -> str:
-    return f"{cost.num_steps:,} step{'s' * (cost.num_steps != 1)}"
 
 
 def format_amount(number: float) -> str:
@@ -95,3 +84,6 @@ def format_seconds(seconds: float) -> str:
     '41.9 ms'
     """
     return f"{seconds:.3g} s" if seconds >= 1 else f"{round(seconds * 1e3, 4):.3g} ms"
+
+
+_FORMATS = {"cost": format_price, "cost_per_1000_steps": format_price}

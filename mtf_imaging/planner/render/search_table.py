@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from mtf_imaging.engine.program.memory import format_bytes
+from mtf_imaging.plain_text import text_table
 from mtf_imaging.planner.render.recipe_text import format_seconds
 from mtf_imaging.planner.search.equal import equal_layouts, split_axes
 from mtf_imaging.planner.search.search import Found, Searched
@@ -23,7 +24,8 @@ def search_table(searched: Searched, top: int | None = None) -> str:
     groups = equal_layouts(searched)
     shown = groups[:top]
     rows = [_row(rank, group, searched.best) for rank, group in enumerate(shown, 1)]
-    lines = _aligned(rows)
+    columns = [(head, *cells) for head, *cells in zip(_HEAD, *rows, strict=True) if any(cells)]  # omits empty ones
+    lines = text_table(list(zip(*columns, strict=True)), left=len(columns))
     if len(groups) > len(shown):
         lines.append(f"and {len(groups) - len(shown)} more; increase top to list them")
     if any(len(group) > 1 for group in shown):
@@ -51,16 +53,6 @@ def _row(rank: int, group: Sequence[Found], best: Found | None) -> tuple[str, ..
     )
 
 
-def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    """Returns the lines of the table, without columns that are empty in all rows."""
-    columns = [(head, *cells) for head, *cells in zip(_HEAD, *rows, strict=True) if any(cells)]
-    widths = [max(map(len, column)) for column in columns]
-    return [
-        "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in zip(*columns, strict=True)
-    ]
-
-
 def _why(found: Found, best: Found | None) -> str:
     if not found.fits:
         return "does not fit"
@@ -69,30 +61,27 @@ def _why(found: Found, best: Found | None) -> str:
     slower = found.time.total / best.time.total - 1
     if slower < 0.0005:
         return "equally fast"
-    parts = zip(found.time._fields, found.time, best.time, strict=True)
-    name = max(parts, key=lambda part: part[1] - part[2])[0]
-    reason = {
-        "compute": "recomputes activations" if found.recompute > best.recompute else _more_work(found, best),
-        "memory": "recomputes activations" if found.recompute > best.recompute else _more_access(found, best),
-        "links": f"sends {_ratio(found.time.links, best.time.links)} bytes",
-        "network": f"sends {_ratio(found.time.network, best.time.network)} bytes between hosts",
-        "latency": f"{_ratio(found.time.latency, best.time.latency)} exchanges",
-    }[name]
-    return f"{slower:.1%} slower: {reason}"
+    more = {name: getattr(found.time, name) - getattr(best.time, name) for name in found.time._fields}
+    name = max(more, key=more.get)
+    ratio = _ratio(getattr(found.time, name), getattr(best.time, name))
+    reasons = {
+        "links": f"sends {ratio} bytes",
+        "network": f"sends {ratio} bytes between hosts",
+        "latency": f"{ratio} exchanges",
+    }
+    return f"{slower:.1%} slower: {reasons.get(name) or _more_work(found, best, name)}"
 
 
-def _more_work(found, best):
+def _more_work(found: Found, best: Found, bound: str) -> str:
+    """Returns why operations that are limited by arithmetic or by memory take longer."""
+    if found.recompute > best.recompute:
+        return "recomputes activations"
+    if bound == "memory":
+        more = f"{found.time.memory / best.time.memory - 1:.1%} more memory" if best.time.memory else "memory"
+        return f"reads and writes {more}"
     wasted = found.plan.wasted
     return f"uneven slices waste {wasted:.0%} of the work" if wasted > best.plan.wasted + 0.005 else "computes more"
 
 
-def _more_access(found, best):
-    return (
-        f"reads and writes {found.time.memory / best.time.memory - 1:.1%} more memory"
-        if best.time.memory
-        else "reads memory"
-    )
-
-
-def _ratio(more, less):
+def _ratio(more: float, less: float) -> str:
     return f"{more / less:.1f} times as many" if less else "more"

@@ -4,11 +4,12 @@ import os
 import sys
 
 from mtf_imaging.engine.program.memory import format_bytes
+from mtf_imaging.plain_text import counted, text_table
 from mtf_imaging.planner.cost.explained import Explained
 from mtf_imaging.planner.cost.plan import OpCost, Plan
 from mtf_imaging.planner.cost.step_time import traffic_totals
 from mtf_imaging.planner.cost.uneven import LIMIT
-from mtf_imaging.planner.render.field_text import field_lines, prediction_lines
+from mtf_imaging.planner.render.field_text import field_lines, prediction_lines, room
 from mtf_imaging.planner.render.recipe_text import format_seconds, recipe_lines
 
 _MOST_SPLITS = 8
@@ -51,7 +52,7 @@ def _summary(explained, paint):
     mesh = "one processor"
     if layout.mesh_shape:
         mesh = f"mesh {layout.mesh_string}, layout " + (layout.rules_string or '""')
-    yield paint(f"{mesh}: {_number(plan.processors, 'processor')} on {_number(plan.devices, 'device')}", _BOLD)
+    yield paint(f"{mesh}: {counted(plan.processors, 'processor')} on {counted(plan.devices, 'device')}", _BOLD)
     if plan.parts > 1:
         again = ", with an extra forward pass for sums over the batch" if plan.forward_passes > 1 else ""
         yield f"a batch of {explained.batch_size} in {plan.parts} micro-batches{again}"
@@ -77,7 +78,7 @@ def _summary(explained, paint):
         exchanges, sums = plan.count(phase=phase), plan.count(("sum",), phase)
         yield (
             f"  {phase:9} {_flops(plan.total(lambda op: op.flops, phase))} per processor; halos: an interior processor "
-            f"sends {interior}, a corner processor {border}, in {exchanges} exchanges; {_number(sums, 'all-reduce')}"
+            f"sends {interior}, a corner processor {border}, in {exchanges} exchanges; {counted(sums, 'all-reduce')}"
         )
     moved = plan.sent(plan.interior, kinds=("gather", "all-to-all"))
     if moved:
@@ -124,7 +125,7 @@ def _link_lines(plan):
     if connected.devices_per_host > 1:
         yield f"  within a host: {format_bytes(round(within))} over the link of the busiest device"
     if connected.num_hosts > 1:
-        each = _number(connected.devices_per_host, "device")
+        each = counted(connected.devices_per_host, "device")
         network = format_bytes(round(between))
         yield f"  between {connected.num_hosts} hosts of {each}: {network} over the network of the busiest host"
     yield f"  transport: {connected.transport}; {_TRANSPORTS[connected.transport]}"
@@ -141,17 +142,14 @@ def _assumed_links(plan, hardware):
 def _start_up_lines(explained, paint):
     """Yields a table of the start-up costs of each mesh implementation, and a notice if placement costs too much."""
     every = explained.start_ups
-    rows = {
-        "nodes per process": [f"{start.nodes:,}" for start in every.values()],
-        "time to start": [_duration(start.seconds) for start in every.values()],
-        "memory per process": [format_bytes(start.process_memory) for start in every.values()],
-        "memory per host": [format_bytes(start.host_memory) for start in every.values()],
-    }
-    widths = [max(map(len, column)) for column in zip(every, *rows.values(), strict=True)]
-    for name, cells in {"start-up (estimate)": [*every], **rows}.items():
-        indent = "" if name.startswith("start") else "  "
-        aligned = "  ".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
-        yield f"{indent + name:21} {aligned}"
+    rows = [
+        ("start-up (estimate)", *every),
+        ("  nodes per process", *(f"{start.nodes:,}" for start in every.values())),
+        ("  time to start", *(_duration(start.seconds) for start in every.values())),
+        ("  memory per process", *(format_bytes(start.process_memory) for start in every.values())),
+        ("  memory per host", *(format_bytes(start.host_memory) for start in every.values())),
+    ]
+    yield from text_table(rows, (20, 0))
     placement = every["placement"]
     if placement.takes_too_long and explained.plan.interconnect.mesh_impl == "placement":
         yield paint(
@@ -207,9 +205,8 @@ def _memory_line(explained, name, plan, paint):
     fits = explained.fits(plan)
     if fits is None:
         return line
-    hardware = explained.hardware
-    room = f"{hardware.usable:.0%} of {hardware.name}'s {format_bytes(int(hardware.memory))}"
-    return line + (paint(f": fits in {room}", _GREEN) if fits else paint(f": does not fit in {room}", _RED))
+    place = room(explained.hardware)
+    return line + (paint(f": fits in {place}", _GREEN) if fits else paint(f": does not fit in {place}", _RED))
 
 
 def _largest(plan):
@@ -235,15 +232,13 @@ def _table(plan, verbose):
     lines = [_HEAD, *(_row(plan, name, ops) for name, ops in rows)]
     if rest:
         lines.append(_row(plan, f"{len(rest)} others", [op for _, ops in rest for op in ops], is_total=True))
-    widths = [max(len(line[column]) for line in lines) for column in range(len(_HEAD))]
-    shown = ["  ".join(_aligned(cell, widths[i], i) for i, cell in enumerate(line)).rstrip() for line in lines]
     notes = [
         "halo: voxels (before, after); sends: bytes per step of an interior / a corner processor; "
         "results: bytes of the forward pass, kept or recomputed"
     ]
     if not verbose:
         notes.append("verbose lists every operation")
-    return "\n".join([*shown, *notes])
+    return "\n".join([*text_table(lines, left=4), *notes])
 
 
 def _row(plan, name, ops, is_total=False):
@@ -270,14 +265,6 @@ def _sends(plan, ops):
         for at in (plan.interior, plan.border)
     )
     return f"{format_bytes(interior)} / {format_bytes(border)}" if interior or border else ""
-
-
-def _aligned(cell, width, column):
-    return f"{cell:{width}}" if column < 4 else f"{cell:>{width}}"
-
-
-def _number(count, what):
-    return f"{count:,} {what}{'s' * (count != 1)}"
 
 
 def _flops(number):

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 
 from mtf_imaging.engine.layout import Layout
 from mtf_imaging.planner.cost.plan import OpCost, Plan
-from mtf_imaging.planner.search.candidates import BATCH
-from mtf_imaging.planner.search.search import Found, Searched
+from mtf_imaging.planner.search.search import BATCH, Found, Searched
 
 
 def equal_layouts(searched: Searched) -> list[tuple[Found, ...]]:

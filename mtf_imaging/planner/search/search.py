@@ -1,7 +1,7 @@
-"""Ranking of layouts by memory and step time, without layouts that leave processors idle."""
+"""Candidate layouts, and their ranking by memory and step time, without layouts that leave processors idle."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from mtf_imaging.engine.layout import Layout, UnevenSplit, parse_shape, uneven_splits
 from mtf_imaging.engine.program.tracing import check
@@ -11,6 +11,36 @@ from mtf_imaging.planner.cost.plan import Plan, make_plan
 from mtf_imaging.planner.cost.step_time import StepTime, step_time
 from mtf_imaging.training.step import TracedStep
 from mtf_imaging.training.task import Inputs
+
+_MESH_NAMES = ("rows", "cols", "planes")
+BATCH = "batch"
+
+
+def candidates(num_devices: int, spatial: Sequence[str]) -> Iterator[Layout]:
+    """Yields the layouts that split the batch and the spatial dimensions over all devices.
+
+    >>> [str(layout) for layout in candidates(2, ["x"])]
+    ['x:rows on rows:2', 'batch:cores on cores:2']
+
+    Args:
+      num_devices: the number of devices; each holds one processor.
+      spatial: the names of up to three spatial dimensions.
+    """
+    dims = dict(zip(spatial, _MESH_NAMES, strict=False)) | {BATCH: "cores"}
+    for factors in _factors(num_devices, len(dims)):
+        split = [(dim, onto, n) for (dim, onto), n in zip(dims.items(), factors, strict=True) if n > 1]
+        yield Layout(tuple((onto, n) for _, onto, n in split), tuple((dim, onto) for dim, onto, _ in split))
+
+
+def _factors(product: int, count: int) -> Iterator[tuple[int, ...]]:
+    """Yields all ordered ways to write a product as `count` factors, in descending order of the first factor."""
+    if count == 1:
+        yield (product,)
+        return
+    for first in range(product, 0, -1):
+        if product % first == 0:
+            for rest in _factors(product // first, count - 1):
+                yield (first, *rest)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,8 +91,9 @@ class Steps:
       inputs: the inputs of the step, {name: (shape string, dtype)}.
     """
 
-    def __init__(self, trace: Callable[[Layout, bool], TracedStep | None], inputs: Inputs):
-        self._trace, self._same = trace, {}
+    def __init__(self, trace: Callable[[Layout, bool], TracedStep | None], inputs: Inputs) -> None:
+        self._trace = trace
+        self._same: dict[bool, TracedStep | None] = {}
         self.sizes = {dim: size for shape, _ in inputs.values() for dim, size in parse_shape(shape)}
 
     def __call__(self, layout: Layout, recompute: bool) -> TracedStep | None:
@@ -74,37 +105,46 @@ class Steps:
         return self._same[recompute]
 
 
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """The devices for which layouts are ranked.
+
+    Attributes:
+      hardware: the kind of device.
+      dtype: the activation dtype.
+      memory: bytes that a program can use on each device.
+      num_hosts: the number of hosts, which must divide the number of devices.
+      mesh_impl: "placement" or "collective"; see `make_plan`.
+    """
+
+    hardware: Hardware
+    dtype: str
+    memory: float
+    num_hosts: int = 1
+    mesh_impl: str = "placement"
+
+    def rank(self, layout: Layout, recompute: bool, step: TracedStep) -> Found:
+        """Returns the cost of a step under a layout."""
+        plan = make_plan(step, layout, num_hosts=self.num_hosts, mesh_impl=self.mesh_impl)
+        time = step_time(plan, self.hardware, self.dtype)
+        return Found(layout, recompute, plan, time, plan.memory <= self.memory)
+
+
 def search(
-    every: Iterable[Layout],
-    steps: Steps,
-    hardware: Hardware,
-    dtype: str,
-    memory: float,
-    recompute: bool = False,
-    only: int | None = None,
-    num_hosts: int = 1,
-    mesh_impl: str = "placement",
+    every: Iterable[Layout], steps: Steps, target: Target, recompute: bool = False, only: int | None = None
 ) -> Searched:
     """Ranks layouts by memory and step time.
 
     Args:
       every: the layouts to try.
       steps: the function that traces the step of a layout.
-      hardware: the kind of device.
-      dtype: the activation dtype.
-      memory: bytes that a program can use on each device.
+      target: the devices.
       recompute: whether the job recomputes activations. If it does not and a layout does not fit, the search also tries
         the layout with recomputation.
       only: the maximum number of layouts to rank; default: all.
-      num_hosts: the number of hosts, which must divide the number of devices.
-      mesh_impl: "placement" or "collective"; see `make_plan`.
     """
-
-    def rank(layout: Layout, recompute: bool, step: TracedStep) -> Found:
-        plan = make_plan(step, layout, num_hosts=num_hosts, mesh_impl=mesh_impl)
-        return Found(layout, recompute, plan, step_time(plan, hardware, dtype), plan.memory <= memory)
-
-    found, skipped, ranked = [], {}, 0
+    found: list[Found] = []
+    skipped, ranked = {}, 0
     for layout in every:
         idle = idle_processors(layout, steps.sizes)
         if idle is not None:
@@ -119,11 +159,11 @@ def search(
         ranked += 1
         if only is not None and ranked > only:
             break
-        found.append(rank(layout, recompute, step))
+        found.append(target.rank(layout, recompute, step))
         if not found[-1].fits and not recompute:
             again = steps(layout, True)
             if again is not None:
-                found.append(rank(layout, True, again))
+                found.append(target.rank(layout, True, again))
     found.sort(key=lambda one: (not one.fits, one.time.total if one.fits else one.plan.memory))
     return Searched(tuple(found), skipped, steps.sizes)
 

@@ -2,6 +2,7 @@
 
 import enum
 import logging
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -9,13 +10,12 @@ import tensorflow as tf
 
 from mtf_imaging.engine.meshes import group as groups
 from mtf_imaging.engine.program.program import Program
-from mtf_imaging.errors import CheckpointError, ConfigError, TrainingError, reason
+from mtf_imaging.errors import CheckpointError, TrainingError, reason
 from mtf_imaging.files.literal import literal_prefix
 from mtf_imaging.files.run_folder import BEST
 from mtf_imaging.training.averages import averages_in, use_averages
 from mtf_imaging.training.checkpoints import files as checkpoint_files
-from mtf_imaging.training.checkpoints.background import Background, Snapshot
-from mtf_imaging.training.checkpoints.contents import check_contents, check_dtypes, variable_keys
+from mtf_imaging.training.checkpoints.contents import Contents, Snapshot, variable_keys
 
 _logger = logging.getLogger(__name__)
 _TRIES = 3
@@ -38,22 +38,15 @@ class Checkpoints:
       keep: number of most recent checkpoints to keep.
       in_background: whether to write checkpoints while the next steps run, which takes host memory for a copy of all
         variables. At most one checkpoint is written at a time; call `wait` at the end.
-
-    Raises:
-      ConfigError: `every` or `keep` is below 1.
     """
 
     def __init__(
         self, directory: str | Path, program: Program, every: int = 100, keep: int = 3, in_background: bool = False
     ) -> None:
-        if every < 1 or keep < 1:
-            raise ConfigError(
-                f"checkpoint_every = {every}, checkpoints_kept = {keep}: each must be at least 1.",
-                settings=["checkpoint_every", "checkpoints_kept"],
-            )
-        self._directory, self._program, self.every, self._keep = Path(directory), program, every, keep
+        self._directory, self.program, self.every, self._keep = Path(directory), program, every, keep
         self._checkpoint = tf.train.Checkpoint(program=program)
-        self._background = Background() if in_background else None
+        self._background = ThreadPoolExecutor(1, "checkpoint") if in_background else None
+        self._pending: Future | None = None  # the checkpoint in the background
         self._group = groups.current()
         self._saved: int | None = None
 
@@ -64,7 +57,7 @@ class Checkpoints:
 
     def save_once(self) -> None:
         """Saves the program, unless it has not made a step since it was last saved."""
-        if int(self._program.step) != self._saved:
+        if int(self.program.step) != self._saved:
             self.save()
 
     def save(self) -> None:
@@ -76,7 +69,7 @@ class Checkpoints:
             remain. A checkpoint in the background raises the error in the next call, or in `wait`.
         """
         self._group.first(self.save_alone)
-        self._saved = int(self._program.step)
+        self._saved = int(self.program.step)
 
     def wait(self) -> None:
         """Waits until a checkpoint in the background is complete.
@@ -85,22 +78,20 @@ class Checkpoints:
           CheckpointError: it cannot be written.
         """
         if self._background is not None:
-            self._group.first(self._background.wait)
+            self._group.first(self._wait)
 
     def close(self) -> None:
         """Waits for a checkpoint in the background after the run has failed; only logs an error."""
-        if self._background is not None:
-            try:
-                self._background.wait()
-            except CheckpointError as error:
-                _logger.error("%s", error)
+        try:
+            self._wait()
+        except CheckpointError as error:
+            _logger.error("%s", error)
 
     def save_alone(self) -> None:
         """Saves the program from this process; other processes do not take part."""
-        step = int(self._program.step)
-        if self._background is not None:
-            self._background.wait()
-        for name, variable in self._program.variables.items():
+        step = int(self.program.step)
+        self._wait()
+        for name, variable in self.program.variables.items():
             if variable.dtype.is_floating and not np.isfinite(tf.reduce_sum(tf.abs(variable)).numpy()):
                 raise TrainingError(
                     f"variable '{name}' is not finite after step {step}; this state is not saved. "
@@ -109,8 +100,14 @@ class Checkpoints:
         if self._background is None:
             self._write(self._checkpoint, step)
         else:
-            copy = tf.train.Checkpoint(program=Snapshot(self._program.variables, self._program.step))
-            self._background.start(lambda: self._write(copy, step))
+            copy = tf.train.Checkpoint(program=Snapshot(self.program.variables, self.program.step))
+            self._pending = self._background.submit(self._write, copy, step)
+
+    def _wait(self) -> None:
+        """Waits for the checkpoint in the background; raises its error once."""
+        pending, self._pending = self._pending, None
+        if pending is not None:
+            pending.result()
 
     def _write(self, checkpoint: tf.train.Checkpoint, step: int) -> None:
         try:
@@ -136,10 +133,10 @@ class Checkpoints:
           CheckpointError: all checkpoints are damaged, or the last intact one belongs to another network.
         """
         self._group.first(lambda: checkpoint_files.sweep(self._directory))
-        path = restore_last(self._directory, self._checkpoint, self._program, Restored.EVERYTHING)
+        path = restore_last(self._directory, self._checkpoint, self.program, Restored.EVERYTHING)
         if path is None:
             return 0
-        step = int(self._program.step)
+        step = int(self.program.step)
         _logger.info("resuming from step %d, %s", step, path)
         return step
 
@@ -225,7 +222,7 @@ def _restore_copy(path: str, checkpoint: tf.train.Checkpoint, program: Program, 
     try:
         _restore(path, checkpoint, program, what)
         return ""
-    except (tf.errors.OpError, CheckpointError, RuntimeError, IndexError, OSError) as error:
+    except (*checkpoint_files.DAMAGED, CheckpointError, OSError) as error:
         return reason(error)
 
 
@@ -239,33 +236,21 @@ def _restore_last(directory: Path, checkpoint: tf.train.Checkpoint, program: Pro
             return path
         except tf.errors.ResourceExhaustedError:  # out of memory, not damaged
             raise
-        except (tf.errors.OpError, RuntimeError, IndexError) as error:  # TensorFlow's errors for damaged files
+        except checkpoint_files.DAMAGED as error:
             # A run that is training may have saved the next checkpoint and deleted this one in the meantime.
             if checkpoint_files.paths(directory)[:1] != paths[:1]:
                 return _restore_last(directory, checkpoint, program, what)
-            if what is not Restored.EVERYTHING:
-                raise _damaged(path, error, paths[1:]) from error
+            older = paths[paths.index(path) + 1 :]
+            if what is not Restored.EVERYTHING or not older:
+                other = "last" if directory.name == BEST else "best"
+                raise CheckpointError(
+                    f"{path}: this checkpoint is damaged: {reason(error)}. Older ones: {', '.join(older) or 'none'}. "
+                    f"Fix: train on, which resumes from an older one; use the {other} checkpoint, with checkpoint = "
+                    f"'{other}'; or train again in another model_dir.",
+                    ["checkpoint", "model_dir"],
+                ) from error
             _logger.warning("checkpoint %s is damaged; using the previous one: %s", path, reason(error))
-    if paths:
-        raise CheckpointError(
-            f"{directory}: all checkpoints are damaged ({', '.join(paths)}). Fix: train again in another model_dir."
-        )
     return None
-
-
-def _damaged(path: str, error: Exception, older: list[str]) -> CheckpointError:
-    """Returns the error about a damaged checkpoint of a run whose weights are used."""
-    name = Path(path).name
-    train = "train again in another model_dir"
-    if older:
-        before = Path(older[0]).name
-        train = f"train on, which resumes from {before}, or delete the files {name}.* to use {before}"
-    other = "last" if Path(path).parent.name == BEST else "best"
-    return CheckpointError(
-        f"{path}: this checkpoint is damaged: {reason(error)}. Fix: {train}, or use the {other} checkpoint, with "
-        f"checkpoint = '{other}'.",
-        ["checkpoint", "model_dir"],
-    )
 
 
 def _restore(path: str, checkpoint: tf.train.Checkpoint, program: Program, what: Restored) -> None:
@@ -273,8 +258,8 @@ def _restore(path: str, checkpoint: tf.train.Checkpoint, program: Program, what:
     with literal_prefix(path) as prefix:
         reader = tf.train.load_checkpoint(prefix)
         shapes = reader.get_variable_to_shape_map()
-        changes = check_contents(path, shapes, program, everything=what is Restored.EVERYTHING)
-        check_dtypes(path, reader.get_variable_to_dtype_map(), program)
+        saved = Contents(shapes, reader.get_variable_to_dtype_map())
+        changes = saved.changes(path, program, everything=what is Restored.EVERYTHING)
         checkpoint.restore(prefix).expect_partial()
         if what is Restored.EVERYTHING:
             changes.apply(program.variables)

@@ -1,10 +1,12 @@
-"""Checks that a checkpoint belongs to a network before it is restored."""
+"""The variables of a checkpoint: their keys, their comparison with a network, and copies to write them."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import tensorflow as tf
 
+from mtf_imaging.engine.meshes.devices import host_device
 from mtf_imaging.engine.program.program import Program
 from mtf_imaging.errors import CheckpointError
 from mtf_imaging.training.checkpoints.slots import SlotChanges
@@ -12,77 +14,60 @@ from mtf_imaging.training.checkpoints.slots import SlotChanges
 # The key of a variable in tf.train.Checkpoint(program=...), which escapes "/" as ".S" and "." as "..".
 _VARIABLE = re.compile(r"program/_masters/_named/(.+)/\.ATTRIBUTES/VARIABLE_VALUE$")
 _SHOWN = 4
-_FIX = "Fix: use the task and the optimizer that the checkpoint was trained with, or another model_dir."
-_SETTINGS = ("task", "optimizer", "model_dir")
 
 
-def check_contents(path: str, shapes: Mapping[str, Sequence[int]], program: Program, everything: bool) -> SlotChanges:
-    """Compares the variables of a checkpoint with the variables of a program.
+class Contents(NamedTuple):
+    """The variables of a checkpoint, by their keys, as TensorFlow's checkpoint reader returns them.
 
-    Args:
-      path: path of the checkpoint.
-      shapes: the shape of each variable by its key, as returned by TensorFlow's checkpoint reader.
-      program: the `Program`.
-      everything: whether to refuse a checkpoint with variables that the program lacks.
-
-    Returns:
-      The slots that differ because other weights are frozen or averaged; the caller applies these changes.
-
-    Raises:
-      CheckpointError: the variables differ; the message names the first few that do.
+    Attributes:
+      shapes: the shape of each variable.
+      dtypes: the dtype of each variable.
     """
-    saved = {name: list(shapes[key]) for name, key in variable_keys(shapes).items()}
-    wanted = {name: variable.shape.as_list() for name, variable in program.variables.items()}
-    if saved and wanted and not saved.keys() & wanted.keys():
-        raise CheckpointError(
-            f"{path}: this checkpoint belongs to another network: it has {len(saved)} variables, such as "
-            f"'{min(saved)}', but none of the {len(wanted)} variables of this network, such as '{min(wanted)}'. {_FIX}",
-            settings=_SETTINGS,
-        )
-    faults = [
-        f"'{name}' has shape {saved[name]} in the checkpoint, but {wanted[name]} in the network"
-        for name in wanted
-        if wanted[name] != saved.get(name, wanted[name])
-    ]
-    changes = SlotChanges.between(saved, wanted)
-    known = {*saved, *changes.begun}
-    faults += [f"'{name}' {wanted[name]} is missing from the checkpoint" for name in wanted if name not in known]
-    if everything:
-        known = {*wanted, *changes.dropped}
-        faults += [f"'{name}' {saved[name]} is only in the checkpoint" for name in sorted(saved) if name not in known]
-    if faults:
-        more = f"; and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
-        raise CheckpointError(
-            f"{path}: this checkpoint belongs to another network or optimizer: {'; '.join(faults[:_SHOWN])}{more}. "
-            f"{_FIX}",
-            settings=_SETTINGS,
-        )
-    return changes
+
+    shapes: Mapping[str, Sequence[int]]
+    dtypes: Mapping[str, tf.DType]
+
+    def changes(self, path: str, program: Program, everything: bool) -> SlotChanges:
+        """Compares the variables of a checkpoint with the variables of a program.
+
+        TensorFlow does not cast variables, so their dtypes must be equal as well.
+
+        Args:
+          path: path of the checkpoint.
+          program: the `Program`.
+          everything: whether to refuse a checkpoint with variables that the program lacks.
+
+        Returns:
+          The slots that differ because other weights are frozen or averaged; the caller applies these changes.
+
+        Raises:
+          CheckpointError: the variables differ; the message names the first few that do.
+        """
+        keys = variable_keys(self.shapes)
+        saved = {name: _described(self.dtypes[key], self.shapes[key]) for name, key in keys.items()}
+        wanted = {name: _described(own.dtype, own.shape.as_list()) for name, own in program.variables.items()}
+        changes = SlotChanges.between(saved, wanted)
+        faults = [
+            f"'{name}' is {saved.get(name, 'missing')} in the checkpoint, but {own} in the network"
+            for name, own in wanted.items()
+            if own != saved.get(name) and name not in changes.begun
+        ]
+        if everything:
+            extra = sorted({*saved} - {*wanted, *changes.dropped})
+            faults += [f"'{name}' {saved[name]} is only in the checkpoint" for name in extra]
+        if faults:
+            more = f"; and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
+            raise CheckpointError(
+                f"{path}: this checkpoint belongs to another network or optimizer: {'; '.join(faults[:_SHOWN])}{more}. "
+                "Fix: use the task, the optimizer and the dtype that the checkpoint was trained with, or another "
+                "model_dir.",
+                settings=("task", "optimizer", "dtype", "model_dir"),
+            )
+        return changes
 
 
-def check_dtypes(path: str, dtypes: Mapping[str, tf.DType], program: Program) -> None:
-    """Checks that the variables of a checkpoint have the dtypes of a program, because TensorFlow does not cast them.
-
-    Args:
-      path: path of the checkpoint.
-      dtypes: the dtype of each variable by its key, as returned by TensorFlow's checkpoint reader.
-      program: the `Program`.
-
-    Raises:
-      CheckpointError: a dtype differs; the message names the first variable.
-    """
-    saved = {name: dtypes[key] for name, key in variable_keys(dtypes).items()}
-    own = {name: variable.dtype for name, variable in program.variables.items()}
-    differing = [name for name in own if own[name] != saved.get(name, own[name])]
-    if differing:
-        name, *others = differing
-        more = f", and {len(others)} more variables differ" if others else ""
-        raise CheckpointError(
-            f"{path}: the variable '{name}' is {saved[name].name} in the checkpoint, but {own[name].name} in the "
-            f"network{more}. Fix: use the dtype of the training, here dtype = '{saved[name].name}', or another "
-            "model_dir.",
-            settings=("dtype", "model_dir"),
-        )
+def _described(dtype: tf.DType, shape: Sequence[int]) -> str:
+    return f"{dtype.name} {list(shape)}"
 
 
 def variable_keys(keys: Iterable[str]) -> dict[str, str]:
@@ -96,3 +81,20 @@ def variable_keys(keys: Iterable[str]) -> dict[str, str]:
 
 def _name(escaped: str) -> str:
     return re.sub(r"\.S|\.\.", lambda match: "/" if match[0] == ".S" else ".", escaped)
+
+
+class Snapshot(tf.Module):
+    """A copy of a program's variables in host memory, with the same names in a checkpoint.
+
+    Args:
+      variables: the values of the variables, by name.
+      step: the number of steps.
+    """
+
+    def __init__(self, variables: Mapping[str, object], step: object) -> None:
+        super().__init__()
+        with tf.device(host_device()):
+            # These names are parts of the keys in checkpoints; see `Program` and `Variables`.
+            self._masters = tf.Module()
+            self._masters._named = {name: tf.Variable(value) for name, value in variables.items()}
+            self._masters.step = self.step = tf.Variable(step, dtype=tf.int64)

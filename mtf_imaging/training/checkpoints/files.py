@@ -6,12 +6,16 @@ import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import tensorflow as tf
+
 from mtf_imaging.files.atomic import sync
 from mtf_imaging.files.literal import literal_prefix
 from mtf_imaging.files.partial import remove
 
 _NAME = re.compile(r"ckpt-(\d+)\.(index|data-\d+-of-\d+)$")
 _TEMPORARY = "_temp"
+# The errors that TensorFlow raises for damaged files.
+DAMAGED = (tf.errors.OpError, RuntimeError, IndexError)
 _STATE = "checkpoint"  # the file in which TensorFlow looks up the name of the last checkpoint
 
 
@@ -120,9 +124,8 @@ def sweep(directory: Path) -> None:
 
 
 def _delete(files: Iterable[tuple[int, str, Path]]) -> None:
-    for _, _, path in sorted(
-        files, key=lambda file: file[1] != "index"
-    ):  # without its index, a checkpoint no longer exists
+    # The index first, because a checkpoint without it no longer exists.
+    for _, _, path in sorted(files, key=lambda file: file[1] != "index"):
         path.unlink(missing_ok=True)
 
 

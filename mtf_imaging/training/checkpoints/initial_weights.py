@@ -16,7 +16,6 @@ from mtf_imaging.training.variable_names import NamePatterns
 
 _logger = logging.getLogger(__name__)
 _SHOWN = 3
-_SETTINGS = ("initial_weights", "initial_weights_except")
 _NUMBERED = re.compile(r"(.*\D)(\d+)")
 _Shapes = Mapping[str, tuple[int, ...]]
 
@@ -98,35 +97,22 @@ class InitialWeights:
         own, saved = ({n: one[n] for n in one if not excluded.matches(n)} for one in (own, saved))
         names = [name for name in own if name in saved]
         where = f"{weights.path}{f' ({weights.title})' if weights.title else ''}"
-        if not names:
-            raise CheckpointError(
-                f"{where}: these weights have {_number(saved)}{_example(saved)}, the network has "
-                f"{_number(own)}{_example(own)}, and no name is in both. Fix: use the weights of another network as "
-                "initial_weights, or exclude fewer scopes with initial_weights_except.",
-                settings=_SETTINGS,
-            )
-        faults = [
+        faults = [] if names else [f"no name is in both; the weights have {[*saved][:_SHOWN]}"]
+        faults += _differing_numbers(saved, own)
+        if weights.title and not faults:  # imported weights; all of them have a place in a network of the same kind
+            faults = [f"'{name}' {list(saved[name])} is missing from the network" for name in saved if name not in own]
+        faults += [
             f"'{name}' has shape {list(saved[name])} in the weights, but {list(own[name])} in the network"
             for name in names
             if saved[name] != own[name]
         ]
-        different_numbers = _faults_of_numbers(saved, own)
-        faults = different_numbers + faults
-        if (
-            weights.title and not different_numbers
-        ):  # a part of a network; all of its variables have a place in a network of the same kind
-            faults += [
-                f"'{name}' {list(shape)} is missing from the network"
-                for name, shape in saved.items()
-                if name not in own
-            ]
         if faults:
             more = f"; and {len(faults) - _SHOWN} more" if len(faults) > _SHOWN else ""
             raise CheckpointError(
                 f"{where}: these weights belong to another network: {'; '.join(faults[:_SHOWN])}{more}. Fix: build the "
                 "network with the number of blocks, the stem and the filters of the weights, use other "
-                "initial_weights, or exclude the scopes that differ with initial_weights_except.",
-                settings=_SETTINGS,
+                "initial_weights, or change the scopes that initial_weights_except leaves out.",
+                settings=("initial_weights", "initial_weights_except"),
             )
         absent = {name: shape for name, shape in own.items() if name not in saved}
         unused = {name: shape for name, shape in saved.items() if name not in own}
@@ -161,11 +147,12 @@ def _source(name: str, shapes: _Shapes) -> str:
     return average if average in shapes else name
 
 
-def _faults_of_numbers(saved: Iterable[str], own: Iterable[str]) -> list[str]:
+def _differing_numbers(saved: Iterable[str], own: Iterable[str]) -> list[str]:
     """Returns the scopes whose numbers differ, such as the blocks of a stage in networks of different depths."""
     first, second = _numbered_scopes(saved), _numbered_scopes(own)
     return [
-        f"the weights have {_range(scope, first[scope])}, but the network has {_range(scope, second[scope])}"
+        f"the weights have '{scope}{max(first[scope])}' as the last '{scope}', but the network has "
+        f"'{scope}{max(second[scope])}'"
         for scope in first
         if first[scope] != second.get(scope, first[scope])
     ]
@@ -180,12 +167,6 @@ def _numbered_scopes(names: Iterable[str]) -> dict[str, set[int]]:
             if match := _NUMBERED.fullmatch(scope):
                 numbers.setdefault("/".join([*scopes[:depth], match[1]]), set()).add(int(match[2]))
     return numbers
-
-
-def _range(scope: str, numbers: set[int]) -> str:
-    first, last = min(numbers), max(numbers)
-    name = scope.rpartition("/")[2]
-    return f"'{scope}{first}'" if first == last else f"'{scope}{first}' to '{name}{last}'"
 
 
 def _number(shapes: _Shapes) -> str:

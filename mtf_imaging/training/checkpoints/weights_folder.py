@@ -17,12 +17,12 @@ from mtf_imaging.files.literal import literal_prefix
 from mtf_imaging.files.partial import is_partial
 from mtf_imaging.files.reading import check_none_special
 from mtf_imaging.training.checkpoints import files as checkpoint_files
-from mtf_imaging.training.checkpoints.background import Snapshot
 from mtf_imaging.training.checkpoints.checkpoints import last_checkpoint
-from mtf_imaging.training.checkpoints.contents import variable_keys
+from mtf_imaging.training.checkpoints.contents import Snapshot, variable_keys
 
 FACTS = "weights.json"
 _STEP = 0
+_SHOWN = 3
 _OWN = re.compile(rf"{re.escape(lock.NAME)}|{re.escape(FACTS)}|checkpoint|ckpt-{_STEP}[._].*")  # files of such a folder
 
 
@@ -33,15 +33,10 @@ def writing_folder(folder: Path) -> Iterator[None]:
     Raises:
       ConfigError: it is something else.
     """
-    if folder.exists() and not folder.is_dir():
-        raise ConfigError(f"{folder}: is a file, not a folder. Fix: give a new folder as output_dir.", ["output_dir"])
     others = sorted(p.name for p in folder.glob("*") if not is_partial(p) and not _OWN.fullmatch(p.name))
-    if others:
-        raise ConfigError(
-            f"{folder}: contains {others[0]}, so it is not a folder of imported weights. "
-            "Fix: give a new or empty folder as output_dir.",
-            ["output_dir"],
-        )
+    if others or (folder.exists() and not folder.is_dir()):
+        what = f"contains {others[0]}, so it is not a folder of imported weights" if others else "is a file"
+        raise ConfigError(f"{folder}: {what}. Fix: give a new or empty folder as output_dir.", ["output_dir"])
     with lock.held(folder):
         checkpoint_files.sweep(folder)
         yield
@@ -91,21 +86,13 @@ class Weights:
         try:
             with literal_prefix(path) as prefix:
                 shapes = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
-        except (tf.errors.OpError, RuntimeError, IndexError, ValueError) as error:
-            raise CheckpointError(
-                f"{path}: this checkpoint is damaged: {reason(error)}. Fix: use another checkpoint as initial_weights.",
-                settings=["initial_weights"],
-            ) from error
+        except (*checkpoint_files.DAMAGED, ValueError) as error:
+            raise _unusable(path, f"this checkpoint is damaged: {reason(error)}") from error
         self._keys = variable_keys(shapes)
         self.shapes = {name: tuple(shapes[key]) for name, key in sorted(self._keys.items())}
         self.title = _title(Path(path).parent / FACTS)
         if not self._keys:
-            raise CheckpointError(
-                f"{path}: this checkpoint has {len(shapes)} variables, such as '{min(shapes, default='')}', but none "
-                "of this package. Fix: convert it with import_weights, and use the folder that it writes as "
-                "initial_weights.",
-                settings=["initial_weights"],
-            )
+            raise _unusable(path, f"this checkpoint has no variables of this package, but {[*shapes][:_SHOWN]}")
 
     def read(self, names: list[str]) -> Iterator[tuple[str, np.ndarray]]:
         """Yields some variables, pairs of name and value.
@@ -118,13 +105,17 @@ class Weights:
             for name in names:
                 try:
                     value = reader.get_tensor(self._keys[name])
-                except (tf.errors.OpError, RuntimeError, IndexError) as error:
-                    raise CheckpointError(
-                        f"{self.path}: this checkpoint is damaged: '{name}' cannot be read: {reason(error)}. "
-                        "Fix: use another checkpoint as initial_weights.",
-                        settings=["initial_weights"],
-                    ) from error
+                except checkpoint_files.DAMAGED as error:
+                    raise _unusable(self.path, f"this checkpoint is damaged: '{name}': {reason(error)}") from error
                 yield name, value
+
+
+def _unusable(path: str | Path, why: str) -> CheckpointError:
+    return CheckpointError(
+        f"{path}: {why}. Fix: use another checkpoint, the folder of a run, or a folder that import_weights wrote, as "
+        "initial_weights.",
+        settings=["initial_weights"],
+    )
 
 
 def find_weights(path: str | Path) -> str:
@@ -147,11 +138,7 @@ def find_weights(path: str | Path) -> str:
     check_none_special(folder / "checkpoint")
     if found := last_checkpoint(folder):
         return found
-    what = "this folder holds no checkpoint" if folder.is_dir() else "there is no such folder or checkpoint"
-    raise CheckpointError(
-        f"{path}: {what}. Fix: use the folder of a run, or a folder that import_weights wrote, as initial_weights.",
-        settings=["initial_weights"],
-    )
+    raise _unusable(path, "this folder holds no checkpoint" if folder.is_dir() else "there is no such checkpoint")
 
 
 def _title(path: Path) -> str:

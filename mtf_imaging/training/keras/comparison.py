@@ -16,7 +16,7 @@ _HALF_BYTES = 2  # of a value in bfloat16 and float16
 _SKIP = "or pass verify=False to import the weights without a comparison"
 
 
-def check_equal(model: Any, program: Program, expected: Callable[[Any], Any]) -> float:
+def largest_difference(model: Any, program: Program, expected: Callable[[Any], Any]) -> float:
     """Runs a model and a program on the same random inputs, and compares their outputs.
 
     Args:
@@ -35,10 +35,7 @@ def check_equal(model: Any, program: Program, expected: Callable[[Any], Any]) ->
     names = [each.name for each in getattr(model, "inputs", None) or []]  # a model of an own class has no inputs
     number = len(names) or 1
     if number != len(specs) or not all(spec.dtype.is_floating for spec in specs.values()):
-        raise ConfigError(
-            f"{title} has {number} inputs, and the program has the inputs {', '.join(specs)}, so their results cannot "
-            f"be compared. Fix: import the weights into a program that takes the images alone, {_SKIP}."
-        )
+        raise _not_comparable(f"{title} has {number} inputs, and the program has the inputs {', '.join(specs)}")
     rng = np.random.default_rng(0)
     images = {name: rng.standard_normal(spec.shape).astype(np.float32) for name, spec in specs.items()}
     arguments = [images[name] for name in (names if {*names} == images.keys() else images)]
@@ -48,10 +45,7 @@ def check_equal(model: Any, program: Program, expected: Callable[[Any], Any]) ->
     wanted, found = ([np.asarray(tf.cast(each, tf.float32)) for each in tf.nest.flatten(y)] for y in (wanted, found))
     shapes, own_shapes = ([[*each.shape] for each in y] for y in (wanted, found))
     if shapes != own_shapes:
-        raise ConfigError(
-            f"{title} returns tensors of the shapes {shapes}, and the program {own_shapes}, so their results cannot be "
-            f"compared. Fix: let both return the same tensors, {_SKIP}."
-        )
+        raise _not_comparable(f"{title} returns tensors of the shapes {shapes}, and the program {own_shapes}")
     is_half = any(spec.dtype.size == _HALF_BYTES for spec in specs.values())
     largest, allowed = 0.0, HALF_TOLERANCE if is_half else TOLERANCE
     for place, (one, other) in enumerate(zip(wanted, found, strict=True)):
@@ -66,6 +60,13 @@ def check_equal(model: Any, program: Program, expected: Callable[[Any], Any]) ->
             )
         largest = max(largest, float(difference / size) if size else 0.0)
     return largest
+
+
+def _not_comparable(difference: str) -> ConfigError:
+    return ConfigError(
+        f"{difference}, so their results cannot be compared. Fix: import the weights into a program with the images of "
+        f"the model and its results, {_SKIP}."
+    )
 
 
 @contextlib.contextmanager

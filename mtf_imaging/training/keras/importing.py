@@ -9,10 +9,10 @@ import numpy as np
 
 from mtf_imaging.engine.program.program import Program
 from mtf_imaging.errors import CheckpointError, ConfigError
-from mtf_imaging.spelling import closest
+from mtf_imaging.spelling import closest, did_you_mean
 from mtf_imaging.training.checkpoints.slots import owner
 from mtf_imaging.training.checkpoints.weights_folder import write_weights, writing_folder
-from mtf_imaging.training.keras.comparison import check_equal
+from mtf_imaging.training.keras.comparison import largest_difference
 from mtf_imaging.training.keras.layers import convert, is_from_keras, is_model, layers_with_weights, loose_weights
 
 _logger = logging.getLogger(__name__)
@@ -59,10 +59,11 @@ def import_weights(
     Raises:
       CheckpointError: layers are unknown, have options or weights that the layers here lack, or do not fit the
         program. The error lists all of them. Or the outputs differ.
-      ConfigError: `model` or `program` is something else, `names` has a name that the model lacks, the outputs cannot
+      ConfigError: `model` is something else, `names` has a name that the model lacks, the outputs cannot
         be compared, or the folder contains other files.
     """
-    _check_arguments(model, program)
+    if not is_model(type(model)):
+        raise ConfigError(f"{model!r:.100} is not a Keras model. Fix: load a file with keras.models.load_model.")
     is_compared = bool(verify) and program is not None and not partial and None not in (names or {}).values()
     values, faults = _convert(model, dict(names or {}), is_compared)
     if program is not None:
@@ -82,7 +83,7 @@ def import_weights(
         if is_compared:
             kept = before
             try:
-                difference = check_equal(model, program, verify if callable(verify) else lambda outputs: outputs)
+                difference = largest_difference(model, program, verify if callable(verify) else lambda outputs: outputs)
                 _logger.info("%s: the outputs of the program differ by %.1g of their largest value", title, difference)
                 kept = before | values
             finally:  # the call counts as a step, and may update moving statistics
@@ -101,14 +102,6 @@ def _assign(program: Program, values: Mapping[str, np.ndarray]) -> None:
         variable.assign(value.astype(variable.dtype.as_numpy_dtype))
 
 
-def _check_arguments(model: Any, program: Any) -> None:
-    if not is_model(type(model)):
-        fix = "load the file with keras.models.load_model" if isinstance(model, str | Path) else "pass a model"
-        raise ConfigError(f"model = {model!r} is not a Keras model. Fix: {fix}.")
-    if program is not None and not isinstance(program, Program):
-        raise ConfigError(f"program = {program!r} is not an mi.Program. Fix: pass the program whose variables to set.")
-
-
 def _convert(model: Any, names: dict[str, str | None], is_compared: bool) -> tuple[dict[str, np.ndarray], list[str]]:
     """Returns the values of variables by name, and the faults of the model."""
     layers = dict(layers_with_weights(model, only_keras=not is_compared))
@@ -120,10 +113,9 @@ def _convert(model: Any, names: dict[str, str | None], is_compared: bool) -> tup
     known = {*layers, *(name[:place] for name in layers for place in range(len(name)) if name[place] == "/")}
     for name in names:
         if name not in known:
-            match = closest(name, known)
             raise ConfigError(
-                f"names: Keras model '{model.name}' has no layer '{name}' with weights. It has "
-                f"{', '.join(layers)}. Fix: {f'did you mean {match!r}?' if match else 'use one of these names.'}",
+                f"names: Keras model '{model.name}' has no layer '{name}' with weights.{did_you_mean(name, known)} "
+                f"Fix: use one of {', '.join(layers)}.",
                 ["names"],
             )
     values: dict[str, np.ndarray] = {}

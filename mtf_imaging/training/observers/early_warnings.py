@@ -60,11 +60,11 @@ class EarlyWarnings(Observer):
     def after(self, step: int, values: dict[str, Any], cases: list[str], seconds: float, waited: float) -> None:
         self._add(step, values)
         if step + 1 == self._loss_step:
-            self._check_loss()
+            self._warn_of_loss()
         if step + 1 == self._mask_step:
-            self._check_masks(step + 1)
+            self._warn_of_masks(step + 1)
         if self._best and self._note_rate(step) and step + 1 >= _FEWEST:
-            self._check_rate(step)
+            self._warn_of_rate(step)
 
     def _add(self, step: int, values: dict[str, Any]) -> None:
         if step < self._loss_step:
@@ -84,7 +84,7 @@ class EarlyWarnings(Observer):
         had, self._has_decayed = self._has_decayed, self._has_decayed or rate < _DECAYED * self._highest
         return self._has_decayed and not had
 
-    def _check_loss(self) -> None:
+    def _warn_of_loss(self) -> None:
         steps = len(self._losses)
         few = max(steps // 10, 10)
         first, last = statistics.fmean(self._losses[:few]), statistics.fmean(self._losses[-max(steps // 4, 10) :])
@@ -99,7 +99,7 @@ class EarlyWarnings(Observer):
                 last,
             )
 
-    def _check_masks(self, steps: int) -> None:
+    def _warn_of_masks(self, steps: int) -> None:
         for mask, best in self._best.items():
             if best < _ABSENT:
                 self._absent.append(mask)
@@ -113,7 +113,7 @@ class EarlyWarnings(Observer):
                     steps,
                 )
 
-    def _check_rate(self, step: int) -> None:
+    def _warn_of_rate(self, step: int) -> None:
         missing = [mask for mask in self._best if mask not in self._absent]
         if missing:
             _logger.warning(

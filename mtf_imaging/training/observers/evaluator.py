@@ -1,5 +1,6 @@
 """Evaluation of held-out cases during training."""
 
+import dataclasses
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from mtf_imaging.engine.meshes import group as groups
-from mtf_imaging.engine.program.program import Program
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.network.network import Network, prepared
 from mtf_imaging.spelling import did_you_mean
@@ -29,6 +29,25 @@ class _Stopped(Exception):
     """The run was asked to stop during an evaluation."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Monitoring:
+    """When held-out cases are evaluated, and the measure that selects the best checkpoint.
+
+    Attributes:
+      best_by: the measure; higher is better.
+      every: number of steps between evaluations. The last step is always evaluated.
+      num_steps: total number of steps of the run.
+    """
+
+    best_by: str
+    every: int
+    num_steps: int
+
+    def is_due(self, steps: int) -> bool:
+        """Returns whether to evaluate the weights after this number of steps."""
+        return steps > 0 and (steps % self.every == 0 or steps == self.num_steps)
+
+
 class Evaluator(Observer):
     """Evaluates held-out cases at regular steps; writes `scores.csv`, TensorBoard events and the best checkpoint.
 
@@ -45,12 +64,9 @@ class Evaluator(Observer):
       folder: folder of `scores.csv` and the events.
       evaluate: a function of `predict`, as returned by `Evaluation.open`.
       predict: the network with the weights of the program.
-      program: the `Program` that is trained.
-      checkpoints: the `Checkpoints` of the program.
+      monitoring: when to evaluate, and the measure that selects the best checkpoint.
+      checkpoints: the `Checkpoints` of the program that is trained.
       best: the `BestCheckpoint` of the program.
-      best_by: the measure that selects the best checkpoint; higher is better.
-      every: number of steps between evaluations. The last step is always evaluated.
-      num_steps: total number of steps of the run.
       stop: the stop function, as in `loop.train`. It is called before each case. An interrupted evaluation writes no
           row.
       loss: a function that returns the held-out loss, or None to skip it. Its argument is a function that it must call
@@ -62,21 +78,17 @@ class Evaluator(Observer):
         folder: str | Path,
         evaluate: Callable[[Predict], Evaluated],
         predict: Network,
+        monitoring: Monitoring,
         *,
-        program: Program,
         checkpoints: Checkpoints,
         best: BestCheckpoint,
-        best_by: str,
-        every: int,
-        num_steps: int,
         stop: Callable[[], str | None] = lambda: None,
         loss: Callable[[Callable[[], None]], float] | None = None,
     ) -> None:
         self._loss = loss
         self._folder, self._evaluate, self._stop = Path(folder), evaluate, stop
         self._predict = prepared(self._check_stop, predict)
-        self._program, self._checkpoints, self._best, self._best_by = program, checkpoints, best, best_by
-        self._every, self._num_steps = every, num_steps
+        self._monitoring, self._checkpoints, self._best = monitoring, checkpoints, best
         self._table = StepTable(self._folder / "scores.csv")
         self._events: EventFile | None = None
         self._group = groups.current()
@@ -88,17 +100,17 @@ class Evaluator(Observer):
 
     def begin(self, step: int) -> None:
         rows = self._group.first(lambda: self._table.begin(step + 1))
-        self._scores = {int(row["step"]): float(row[self._best_by]) for row in rows}
+        self._scores = {int(row["step"]): float(row[self._monitoring.best_by]) for row in rows}
         is_done = step in self._scores
         if self._group.is_first:
             self._events = EventFile(self._folder, step + is_done)
-        if not is_done and self._is_due(step):
+        if not is_done and self._monitoring.is_due(step):
             self._run(step)
         else:
             self._group.first(lambda: self._best.keep(self._scores))
 
     def after(self, step: int, values: dict[str, Any], cases: list[str], seconds: float, waited: float) -> None:
-        if self._is_due(step + 1) and np.isfinite(values["loss"]):
+        if self._monitoring.is_due(step + 1) and np.isfinite(values["loss"]):
             self._checkpoints.save_once()
             self._run(step + 1)
 
@@ -107,14 +119,10 @@ class Evaluator(Observer):
         if self._events:
             self._events.close()
 
-    def _is_due(self, steps: int) -> bool:
-        """Whether to evaluate the weights after this number of steps."""
-        return steps > 0 and (steps % self._every == 0 or steps == self._num_steps)
-
     def _run(self, step: int) -> None:
         began = time.monotonic()
         try:
-            with averaged(self._program):
+            with averaged(self._checkpoints.program):
                 loss = {} if self._loss is None else {LOSS: self._loss(self._check_stop)}
                 scores, pictures = self._evaluate(self._predict)
         except _Stopped as why:
@@ -122,13 +130,12 @@ class Evaluator(Observer):
             return
         scores = loss | scores
         self._checkpoints.wait()  # delete the previous best checkpoint only after the run can resume from this step
-        self._scores[step] = float(scores[self._best_by])
+        best_by = self._monitoring.best_by
+        self._scores[step] = float(scores[best_by])
         best = self._group.first(lambda: self._write(step, scores, pictures))
         shown = ", ".join(f"{name} {value:.{4 if name == LOSS else 3}f}" for name, value in scores.items())
         seconds = time.monotonic() - began
-        _logger.info(
-            "step %d: held-out cases: %s (%.1f s); best %s: step %s", step, shown, seconds, self._best_by, best
-        )
+        _logger.info("step %d: held-out cases: %s (%.1f s); best %s: step %s", step, shown, seconds, best_by, best)
 
     def _write(self, step: int, scores: Mapping[str, float], pictures: Mapping[str, np.ndarray]) -> int | None:
         """Writes the results of an evaluation, and returns the step of the best checkpoint."""

@@ -84,5 +84,5 @@ class EventFile:
         return file
 
     @staticmethod
-    def _event(file: tf.io.TFRecordWriter, **fields: Any) -> None:
+    def _event(file: tf.io.TFRecordWriter, **fields: object) -> None:
         file.write(v1.Event(wall_time=time.time(), **fields).SerializeToString())

@@ -1,4 +1,4 @@
-"""A CSV file with one row per step, in full precision, which a resumed run continues at the right row."""
+"""CSV files with one row per step, in full precision, which a resumed run continues at the right row."""
 
 import csv
 import math
@@ -8,6 +8,7 @@ from typing import Any, TextIO
 
 from mtf_imaging.errors import about
 from mtf_imaging.files.atomic import atomic_path
+from mtf_imaging.training.observers.observer import Observer
 
 # The same in every locale. Names of cases that are not UTF-8 keep their bytes.
 _TEXT: dict[str, Any] = {"encoding": "utf-8", "errors": "surrogateescape"}
@@ -88,3 +89,23 @@ class StepTable:
         if self._file:
             with about(self._path):
                 self._file.close()
+
+
+class LossLog(Observer):
+    """Writes one row per step to a CSV file, with the step, the loss, the task's measures and the cases.
+
+    Args:
+      path: the file, which is created if it is missing.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._table = StepTable(path)
+
+    def begin(self, step: int) -> None:
+        self._table.begin(step)
+
+    def after(self, step: int, values: dict[str, Any], cases: list[str], seconds: float, waited: float) -> None:
+        self._table.append(step, {**values, "cases": " ".join(cases)})
+
+    def close(self) -> None:
+        self._table.close()

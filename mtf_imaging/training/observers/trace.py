@@ -1,6 +1,7 @@
 """Traces of selected steps for TensorBoard's profiler, which shows the work and the idle time of each device."""
 
 import logging
+import re
 from pathlib import Path
 from typing import Any
 
@@ -25,19 +26,12 @@ def parse_steps(steps: str, num_steps: int) -> range:
     Raises:
       ConfigError: the string is not a range of steps, or the range exceeds the steps of the run.
     """
-    first, colon, end = steps.partition(":")
-    if not (colon and first.strip().isdecimal() and end.strip().isdecimal()):
-        raise ConfigError(f"profile_steps '{steps}' is not a range of steps. Fix: give 10:13 for steps 10, 11 and 12.")
-    parsed = range(int(first), int(end))
-    if not parsed:
+    match = re.fullmatch(r"\s*(\d+)\s*:\s*(\d+)\s*", steps)
+    parsed = range(int(match[1]), int(match[2])) if match else range(0)
+    if not parsed or parsed.stop > num_steps:
         raise ConfigError(
-            f"profile_steps '{steps}' is an empty range: its exclusive end, {parsed.stop}, must be above its first "
-            f"step, {parsed.start}. Fix: give {parsed.start}:{parsed.start + 3} for 3 steps."
-        )
-    if parsed.stop > num_steps:
-        raise ConfigError(
-            f"profile_steps '{steps}' ends with step {parsed.stop - 1}, but the last of {num_steps} steps is "
-            f"{num_steps - 1}. Fix: give an end of at most {num_steps}, or increase num_steps.",
+            f"profile_steps '{steps}' is not a range of steps of the run, which has the steps 0 to {num_steps - 1}. "
+            "Fix: give 10:13 for steps 10, 11 and 12, or increase num_steps.",
             settings=["num_steps"],
         )
     return parsed

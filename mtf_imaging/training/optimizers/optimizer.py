@@ -1,7 +1,6 @@
 """The base class of optimizers."""
 
 import functools
-import math
 from collections.abc import Callable, Sequence
 
 import tensorflow as tf
@@ -9,6 +8,7 @@ import tensorflow as tf
 from mtf_imaging.engine import ops
 from mtf_imaging.engine.compat import mtf
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.parameters import check_value
 from mtf_imaging.training.optimizers.schedules import as_schedule
 
 
@@ -34,12 +34,7 @@ class Optimizer:
 
     def __init__(self, learning_rate: float | Callable, clip_norm: float | None = None) -> None:
         self._schedule = as_schedule(learning_rate)
-        is_number = isinstance(clip_norm, int | float) and not isinstance(clip_norm, bool)
-        if clip_norm is not None and not (is_number and 0 < clip_norm < math.inf):
-            raise ConfigError(
-                f"{type(self).__name__}: clip_norm = {clip_norm!r}: it must be a positive number. "
-                "Fix: use None to leave gradients as they are."
-            )
+        check_value(f"{type(self).__name__}.clip_norm", clip_norm, float | None)
         self._clip_norm = clip_norm
 
     def learning_rate(self, step: int) -> float:

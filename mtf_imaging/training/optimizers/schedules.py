@@ -3,12 +3,13 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from numbers import Integral, Real
-from typing import Any, TypeAlias
+from numbers import Real
+from typing import TypeAlias
 
 import tensorflow as tf
 
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.parameters import check_parameters, check_value, parameter
 
 Step: TypeAlias = float | tf.Tensor  # a tensor of any shape
 
@@ -33,7 +34,7 @@ class StepDecay:
     every: int = 20_000
 
     def __post_init__(self) -> None:
-        _check_every(self)
+        check_parameters(self)
 
     def __call__(self, step: Step) -> Step:
         return self.initial * self.factor ** (step // self.every)
@@ -59,15 +60,9 @@ class MilestoneDecay:
     factor: float = 0.1
 
     def __post_init__(self) -> None:
-        _check_initial(self)
-        _check(self, "factor", lambda factor: 0 < factor < math.inf, "a positive number")
-        milestones = self.milestones
-        is_right = isinstance(milestones, tuple | list) and milestones
-        if not (is_right and all(map(_is_count, milestones)) and sorted({*milestones}) == [*milestones]):
-            raise ConfigError(
-                f"MilestoneDecay.milestones = {milestones!r}: they must be numbers of steps, at least 1 and in "
-                "ascending order. Fix: use a tuple such as (15000, 20000)."
-            )
+        check_parameters(self)
+        if sorted({*self.milestones}) != [*self.milestones]:
+            raise ConfigError(f"MilestoneDecay.milestones = {self.milestones}: the steps must be in ascending order.")
 
     def __call__(self, step: Step) -> Step:
         rate = self.initial + 0 * step
@@ -96,7 +91,7 @@ class ExponentialDecay:
     every: int = 20_000
 
     def __post_init__(self) -> None:
-        _check_every(self)
+        check_parameters(self)
 
     def __call__(self, step: Step) -> Step:
         return self.initial * self.factor ** (step / self.every)
@@ -120,14 +115,11 @@ class CosineDecay:
 
     initial: float = 0.003
     steps: int = field(kw_only=True)
-    final: float = 0.0
+    final: float = parameter(0.0, least=0)
 
     def __post_init__(self) -> None:
-        _check_initial(self)
-        _check(self, "steps", lambda steps: steps >= 1, "a positive number of steps, usually num_steps")
-        _check(
-            self, "final", lambda final: 0 <= final <= self.initial, f"between 0 and the initial rate, {self.initial}"
-        )
+        check_parameters(self)
+        check_value("CosineDecay.final", self.final, float, least=0, most=self.initial)
 
     def __call__(self, step: Step) -> Step:
         return self.final + (self.initial - self.final) * (1 + _cos(math.pi * _share(step, self.steps))) / 2
@@ -154,9 +146,7 @@ class PolyDecay:
     power: float = 0.9
 
     def __post_init__(self) -> None:
-        _check_initial(self)
-        _check(self, "steps", lambda steps: steps >= 1, "a positive number of steps, usually num_steps")
-        _check(self, "power", lambda power: 0 < power < math.inf, "a positive number")
+        check_parameters(self)
 
     def __call__(self, step: Step) -> Step:
         return self.initial * (1 - _share(step, self.steps)) ** self.power
@@ -178,15 +168,11 @@ class WarmUp:
       steps: number of warm-up steps.
     """
 
-    schedule: Callable | float
+    schedule: float | Callable
     steps: int = 1000
 
     def __post_init__(self) -> None:
-        _check(self, "steps", lambda steps: steps >= 1, "a positive number of steps")
-        if not (callable(self.schedule) or _is_number(self.schedule)):
-            raise ConfigError(
-                f"WarmUp.schedule = {self.schedule!r}: it must be a learning rate, or a schedule such as CosineDecay."
-            )
+        check_parameters(self)
 
     def __call__(self, step: Step) -> Step:
         return as_schedule(self.schedule)(step) * _share(step + 1, self.steps)
@@ -201,16 +187,11 @@ def as_schedule(learning_rate: float | Callable) -> Callable:
     Raises:
       ConfigError: `learning_rate` is neither a number nor a function.
     """
-    if isinstance(learning_rate, type):
-        name = learning_rate.__name__
-        raise ConfigError(f"learning rate {name}: it is a class. Fix: give an instance, {name}(...).")
-    if callable(learning_rate):
-        return learning_rate
-    if not _is_number(learning_rate):
+    if isinstance(learning_rate, type) or not (callable(learning_rate) or isinstance(learning_rate, Real)):
         raise ConfigError(
-            f"learning rate {learning_rate!r}: it must be a number, or a function of the step such as CosineDecay."
+            f"learning rate {learning_rate!r}: it must be a number, or a function of the step such as CosineDecay(...)."
         )
-    return _Constant(learning_rate)
+    return learning_rate if callable(learning_rate) else _Constant(float(learning_rate))
 
 
 @dataclass(frozen=True)
@@ -238,26 +219,3 @@ def _reached(step: Step, milestone: int) -> Step:
 
 def _cos(x: Step) -> Step:
     return tf.cos(x) if tf.is_tensor(x) else math.cos(x)
-
-
-def _check_every(schedule: StepDecay | ExponentialDecay) -> None:
-    if schedule.every < 1:
-        raise ConfigError(f"{type(schedule).__name__}.every = {schedule.every}: it must be at least 1 step.")
-
-
-def _check_initial(schedule: MilestoneDecay | CosineDecay | PolyDecay) -> None:
-    _check(schedule, "initial", lambda rate: 0 < rate < math.inf, "a positive learning rate")
-
-
-def _check(schedule: object, name: str, is_right: Callable[[float], bool], what: str) -> None:
-    value = getattr(schedule, name)
-    if not (_is_number(value) and is_right(value)):
-        raise ConfigError(f"{type(schedule).__name__}.{name} = {value!r}: it must be {what}.")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1

@@ -1,10 +1,9 @@
 """Stochastic gradient descent with momentum."""
 
-import math
 from collections.abc import Callable
 
 from mtf_imaging.engine.compat import mtf
-from mtf_imaging.errors import ConfigError
+from mtf_imaging.parameters import check_value
 from mtf_imaging.training.optimizers.optimizer import Optimizer
 
 
@@ -44,11 +43,7 @@ class SGD(Optimizer):
         clip_norm: float | None = None,
     ) -> None:
         super().__init__(learning_rate, clip_norm)
-        number = isinstance(weight_decay, int | float) and not isinstance(weight_decay, bool)
-        if not (number and 0 <= weight_decay < math.inf):
-            raise ConfigError(
-                f"SGD: weight_decay = {weight_decay!r}: it must be a number of at least 0. Fix: use 0 for no decay."
-            )
+        check_value("SGD.weight_decay", weight_decay, float, least=0)
         self._momentum, self._nesterov, self._weight_decay = momentum, nesterov, weight_decay
 
     def update(self, gradient: mtf.Tensor, variable: mtf.Variable, step: mtf.Tensor) -> None:

@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import mtf_imaging as mi
 from mtf_imaging.engine.layout import LayoutError, from_partition_dims, parse_layout, parse_partition_dims, parse_shape
-from mtf_imaging.models.unet3d import UNet3D
 
 IMAGE = "batch,x,y,channels"
 
@@ -162,15 +160,3 @@ def test_valid_strings(string, numbers):
 def test_invalid_strings(string):
     with pytest.raises(LayoutError, match=r"_dims '.*' (cannot be parsed|is not a list)\. Fix: .*\[1,4,2,1\]"):
         parse_partition_dims(string)
-
-
-def test_a_level_of_a_network_may_have_fewer_voxels_than_slices():
-    network = UNet3D(base_filters=2, depth=3, convs=1, norm="none", dropout_rate=0.0)
-    inputs = {"image": "batch:1,x:16,y:16,z:8,channels:1"}
-    split = from_partition_dims([1, 8, 2, 1, 1], dims="batch,x,y,z,channels")
-    image = np.random.default_rng(0).standard_normal([1, 16, 16, 8, 1]).astype(np.float32)
-    whole, sliced = (
-        mi.Program(lambda image: network(image, is_training=False), inputs, *layout)(image=image)
-        for layout in [("", ""), split]
-    )
-    np.testing.assert_allclose(sliced, whole, atol=1e-5)

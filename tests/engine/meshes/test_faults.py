@@ -16,8 +16,7 @@ import os, sys, time
 import numpy as np
 import tensorflow as tf
 import mtf_imaging as mi
-from mtf_imaging.cli.runtime.failures import exit_code, explain
-from tests.engine.processes.starting import start_together
+from tests.engine.processes.starting import run_main, start_together
 
 mtf, mode = mi.mtf, os.environ["MODE"]
 
@@ -68,21 +67,8 @@ def main():
         print("blocked", flush=True)
         program(image=image)
 
-try:
-    main()
-except mi.MtfImagingError as error:
-    print("mtf-imaging:", explain(error), file=sys.stderr)
-    sys.exit(exit_code(error))
+run_main(main)
 """
-
-
-def message(end):
-    """Returns the only message of a process, which must not be a traceback."""
-    assert end.code == 1, end.err
-    assert "Traceback" not in end.err
-    assert "Fatal Python error" not in end.err
-    (line,) = (line for line in end.err.splitlines() if line.startswith("mtf-imaging: "))
-    return line.removeprefix("mtf-imaging: ")
 
 
 def name(group, index):
@@ -103,8 +89,8 @@ def test_the_others_name_a_process_that_was_killed_or_stopped(tmp_path, mode, nu
         group.wait_for("ready")
         group.send(2, number)
         for end in group.wait(indices=[0, 1]).values():
-            assert message(end).startswith(f"lost {name(group, 2)}: {why}")
-            assert "Fix: start all processes again; training resumes from the last checkpoint." in message(end)
+            assert end.message().startswith(f"lost {name(group, 2)}: {why}")
+            assert "Fix: start all processes again; training resumes from the last checkpoint." in end.message()
 
 
 @pytest.mark.parametrize(("mode", "code"), [("error", 1), ("no more calls", 0)])
@@ -114,29 +100,29 @@ def test_the_others_name_a_process_that_ended(tmp_path, mode, code):
         assert ends[2].code == code, ends[2].err
         assert ("ZeroDivisionError: of the test" in ends[2].err) == bool(code)
         for end in (ends[0], ends[1]):
-            assert message(end).startswith(f"lost {name(group, 2)}: it has ended")
+            assert end.message().startswith(f"lost {name(group, 2)}: it has ended")
 
 
 @pytest.mark.parametrize("mode", ["other programs", "other calls"])
 def test_processes_that_wait_for_each_other_end(tmp_path, mode):
     with starting.Group(tmp_path, SCRIPT, 3, timeout=TIMEOUT, environ={"MODE": mode}) as group:
         for end in group.wait().values():
-            assert "and none of them computes: " in message(end)
-            assert all(name(group, i) in message(end) for i in range(3))
-            assert "Fix: make all processes call the same programs in the same order" in message(end)
+            assert "and none of them computes: " in end.message()
+            assert all(name(group, i) in end.message() for i in range(3))
+            assert "Fix: make all processes call the same programs in the same order" in end.message()
 
 
 def test_programs_with_other_shapes_are_an_error_in_every_process(tmp_path):
     with starting.Group(tmp_path, SCRIPT, 3, timeout=TIMEOUT, environ={"MODE": "other shapes"}) as group:
         for end in group.wait().values():
-            assert ": an exchange with others failed: Shape mismatch in the collective" in message(end)
+            assert ": an exchange with others failed: Shape mismatch in the collective" in end.message()
 
 
 def test_waiting_for_a_process_that_sleeps_ends_after_several_timeouts(tmp_path):
     environ = {"MODE": "barrier after sleep"}
     with starting.Group(tmp_path, SCRIPT, 3, timeout=TIMEOUT, environ=environ) as group:
         for end in group.wait(indices=[0, 1]).values():
-            assert f"{name(group, 2)} is outside a call, after " in message(end)
+            assert f"{name(group, 2)} is outside a call, after " in end.message()
 
 
 def test_a_call_that_cannot_be_interrupted_ends_with_the_process(tmp_path):
@@ -144,4 +130,4 @@ def test_a_call_that_cannot_be_interrupted_ends_with_the_process(tmp_path):
         group.wait_for("blocked")
         group.send(2, signal.SIGKILL)
         for end in group.wait(indices=[0, 1]).values():
-            assert message(end).startswith(f"lost {name(group, 2)}: it has ended")
+            assert end.message().startswith(f"lost {name(group, 2)}: it has ended")

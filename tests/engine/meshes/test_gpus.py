@@ -8,10 +8,8 @@ import tensorflow as tf
 from tensorflow.python.framework import kernels
 
 import mtf_imaging as mi
-from mtf_imaging.engine.meshes import gpus, make_mesh_impl
-from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
-from mtf_imaging.training.optimizers import Adafactor, Adam
-from mtf_imaging.training.step import training_step
+from mtf_imaging.engine.meshes import make_mesh_impl
+from mtf_imaging.engine.meshes.devices import grow_memory
 
 GPUS = [tf.config.PhysicalDevice(f"/physical_device:GPU:{n}", "GPU") for n in range(2)]
 
@@ -28,14 +26,7 @@ def two_gpus(monkeypatch):
 
 
 def test_gpu_memory_is_allocated_on_demand(two_gpus):
-    gpus.grow_memory()
-    assert two_gpus == dict.fromkeys(GPUS, True)
-
-
-def test_the_command_line_allocates_gpu_memory_on_demand(two_gpus):
-    from mtf_imaging.cli.runtime.quiet import import_tensorflow
-
-    import_tensorflow()
+    grow_memory()
     assert two_gpus == dict.fromkeys(GPUS, True)
 
 
@@ -46,11 +37,11 @@ def test_a_program_allocates_gpu_memory_on_demand(two_gpus):
 
 def test_the_configuration_of_a_process_is_not_changed(two_gpus, monkeypatch):
     two_gpus[GPUS[1]] = False
-    gpus.grow_memory()
+    grow_memory()
     assert two_gpus == {GPUS[0]: None, GPUS[1]: False}
     two_gpus[GPUS[1]] = None
     monkeypatch.setattr(tf.config, "get_logical_device_configuration", lambda gpu: ["a part of it"])
-    gpus.grow_memory()
+    grow_memory()
     assert two_gpus == dict.fromkeys(GPUS)
 
 
@@ -59,7 +50,7 @@ def test_gpus_in_use_are_not_configured(two_gpus, monkeypatch):
         raise RuntimeError("Physical devices cannot be modified after being initialized")
 
     monkeypatch.setattr(tf.config.experimental, "set_memory_growth", too_late)
-    gpus.grow_memory()
+    grow_memory()
 
 
 @pytest.mark.parametrize(
@@ -121,19 +112,6 @@ has_gpu_kernels = pytest.mark.skipif(
     all(kernel.device_type == "CPU" for kernel in kernels.get_registered_kernels_for_op("Conv3D").kernel),
     reason="this build of TensorFlow has no kernels for GPUs",
 )
-
-
-@has_gpu_kernels
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("dtype", "optimizer", "options"),
-    [("float32", Adam(), {}), ("bfloat16", Adafactor(), {"recompute": True, "gather_below": 4})],
-)
-def test_a_training_step_has_gpu_kernels_throughout(dtype, optimizer, options):
-    task = LiverTumorSegmentation(UNet3D(base_filters=2, depth=1, convs=1, **options))
-    inputs = task.inputs(2, (8, 8, 4), dtype)
-    p = mi.Program(training_step(task, optimizer), inputs, "rows:2,cols:2", "x:rows,y:cols", "stacked")
-    assert without_gpu_kernel(p) == set()
 
 
 @has_gpu_kernels

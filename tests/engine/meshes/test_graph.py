@@ -7,8 +7,6 @@ from tensorflow.python.eager import context
 
 import mtf_imaging as mi
 from mtf_imaging.engine.meshes.grid import ShardGrid
-from mtf_imaging.training.gradients import training_step
-from mtf_imaging.training.optimizers import SGD
 
 mtf = mi.mtf
 
@@ -23,11 +21,17 @@ def _network(image, kernel, late):
     y = mtf.rename_dimension(y, "filters", "channels")
     y = mi.ops.avg_pool3d(mtf.concat([x, y], "channels"), 3, 1, "SAME")
     loss = mtf.reduce_mean(mtf.square(y))
-    graph = image.mesh.graph
-    for v, g in zip(graph.trainable_variables, mtf.gradients([loss], [v.value for v in graph.trainable_variables])):
-        mtf.assign_sub(v, g)
-    gradients = mtf.gradients([loss], [kernel, late])
-    return (loss, *gradients)
+    return _descend(loss), *mtf.gradients([loss], [kernel, late])
+
+
+def _descend(loss):
+    """Returns the loss, and subtracts the gradients from the variables."""
+    variables = loss.mesh.graph.trainable_variables
+    gradients = mtf.gradients([loss], [variable.value for variable in variables])
+    loss.mesh.gradients.update(gradients)
+    for variable, gradient in zip(variables, gradients, strict=True):
+        mtf.assign_sub(variable, 0.1 * gradient)
+    return loss
 
 
 def _program(mesh_shape, layout, mesh_impl="stacked", x=64, y=64):
@@ -223,24 +227,15 @@ def test_a_gradient_is_summed_by_the_device_that_keeps_its_weight():
     """No device sums all gradients, and no sum is sent to another device."""
     image = "batch:1,x:16,y:8,z:4,channels:2"
 
-    class Task:
-        def inputs(self, *options, **others):
-            return {"image": image}
+    def step(image):
+        for number in range(4):
+            shape = [*(mtf.Dimension(f"f{name}", 3) for name in "xyz"), image.shape.dims[-1], mtf.Dimension("out", 2)]
+            kernel = mtf.get_variable(image.mesh, f"kernel{number}", shape)
+            bias = mtf.get_variable(image.mesh, f"bias{number}", shape[-1:])
+            image = mi.ops.add_bias(mi.ops.conv3d(image, kernel), bias)
+            image = mtf.rename_dimension(image, "out", "channels")
+        return _descend(mtf.reduce_mean(mtf.square(image)))
 
-        def loss(self, image):
-            for number in range(4):
-                shape = [
-                    *(mtf.Dimension(f"f{name}", 3) for name in "xyz"),
-                    image.shape.dims[-1],
-                    mtf.Dimension("out", 2),
-                ]
-                kernel = mtf.get_variable(image.mesh, f"kernel{number}", shape)
-                bias = mtf.get_variable(image.mesh, f"bias{number}", shape[-1:])
-                image = mi.ops.add_bias(mi.ops.conv3d(image, kernel), bias)
-                image = mtf.rename_dimension(image, "out", "channels")
-            return mtf.reduce_mean(mtf.square(image)), {}
-
-    step = training_step(Task(), SGD(0.1, momentum=0.0))
     p = mi.Program(step, {"image": image}, "rows:4", "x:rows", "placement")
     homes = {name: variable.device for name, variable in p.variables.items()}
     assert len(set(homes.values())) == 4

@@ -7,33 +7,15 @@ import pytest
 
 from tests.engine.processes import starting
 
-# Runs `main` as a command of the package would.
 PRELUDE = """
 import os, sys, threading, time
 import numpy as np
 import mtf_imaging as mi
-from mtf_imaging.cli.runtime.failures import exit_code, explain
-from tests.engine.processes.starting import start_together
+from tests.engine.processes.starting import run_main, start_together
 
 mtf = mi.mtf
-
-def run(main):
-    try:
-        main()
-    except mi.MtfImagingError as error:
-        print("mtf-imaging:", explain(error), file=sys.stderr)
-        sys.exit(exit_code(error))
 """
-JOIN = PRELUDE + "run(mi.meshes.join)\n"
-
-
-def message(end, code):
-    """Returns the only message of a process, which must not be a traceback."""
-    assert end.code == code, end.err
-    assert "Traceback" not in end.err
-    assert "Fatal Python error" not in end.err
-    (line,) = (line for line in end.err.splitlines() if line.startswith("mtf-imaging: "))
-    return line.removeprefix("mtf-imaging: ")
+JOIN = PRELUDE + "run_main(mi.meshes.join)\n"
 
 
 AGREE = (
@@ -54,7 +36,7 @@ def main():
     runtime.agree({"the data": "records", "the configuration": "same"})
     runtime.agree({"the data": "records", "the configuration": f"depends on {number == 1}"})
 
-run(main)
+run_main(main)
 """
 )
 
@@ -65,7 +47,7 @@ def test_processes_agree_before_they_train(tmp_path):
         ends = group.wait()
     name = [f"process {i} ({address})" for i, address in enumerate(group.addresses)]
     for end in ends.values():
-        assert message(end, 2) == (
+        assert end.message(2) == (
             f"the processes disagree about the configuration: {name[1]} differs from {name[0]}. Fix: start all "
             "processes with the same code, command line, files and data."
         )
@@ -101,7 +83,7 @@ def main():
             sum(range(10000))
     print("done", flush=True)
 
-run(main)
+run_main(main)
 """
 )
 
@@ -117,12 +99,12 @@ def test_many_calls_start_no_threads_and_processes_end_one_after_another(tmp_pat
 
 @pytest.mark.slow
 def test_a_process_that_does_not_come_is_named_by_all_others(tmp_path):
-    script = PRELUDE + "start_together()\nrun(mi.meshes.join)\n"
+    script = PRELUDE + "start_together()\nrun_main(mi.meshes.join)\n"
     with starting.Group(tmp_path, script, 3, timeout=4, skip=[1]) as group:
         (tmp_path / "here-1").touch()
         ends = group.wait()
     for end in ends.values():
-        text = message(end, 1)
+        text = end.message(1)
         name = f"process 1 ({group.addresses[1]})"
         assert text.startswith(f"1 of 3 processes did not start within 4 s ({name}: Connection refused). Fix: ")
 
@@ -140,7 +122,7 @@ def test_a_port_in_use_ends_a_process_at_once(tmp_path, kind):
             config["cluster"]["worker"][0] = f"127.0.0.1:{port}"
 
         with starting.Group(tmp_path, JOIN, 2, timeout=600, edit=use, skip=[1]) as group:
-            text = message(group.wait()[0], 2)
+            text = group.wait()[0].message(2)
     assert re.fullmatch(rf"process 0 \(127.0.0.1:{port}\): (UDP )?port {port} is in use on this host. Fix: .*", text)
 
 
@@ -151,11 +133,11 @@ def add_process(index, config):
 
 @pytest.mark.slow
 def test_processes_with_different_lists_end(tmp_path):
-    script = PRELUDE + "start_together()\nrun(mi.meshes.join)\n"
+    script = PRELUDE + "start_together()\nrun_main(mi.meshes.join)\n"
     with starting.Group(tmp_path, script, 2, timeout=600, edit=add_process) as group:
         (tmp_path / "here-2").touch()
         for end in group.wait().values():
-            assert "was started with another list of processes than process" in message(end, 2)
+            assert "was started with another list of processes than process" in end.message(2)
 
 
 DELAYS = (
@@ -206,7 +188,7 @@ def main():
                 np.testing.assert_allclose(value, whole, rtol=2e-5, atol=1e-6)
     print("equal", flush=True)
 
-run(main)
+run_main(main)
 """
 )
 
@@ -231,7 +213,7 @@ def main():
     assert float(total) == image.sum()
     runtime.agree({"the weather": "rain" if runtime.processes.index == 10 else "sun"})
 
-run(main)
+run_main(main)
 """
 )
 
@@ -242,4 +224,4 @@ def test_twelve_processes_have_their_slices_in_order(tmp_path):
     with starting.Group(tmp_path, MANY, 12, timeout=600) as group:
         ends = group.wait()
     for end in ends.values():
-        assert f"disagree about the weather: process 10 ({group.addresses[10]}) differs from" in message(end, 2)
+        assert f"disagree about the weather: process 10 ({group.addresses[10]}) differs from" in end.message(2)

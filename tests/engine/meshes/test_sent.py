@@ -118,15 +118,16 @@ def test_only_the_needed_voxels_of_a_far_halo_are_sent():
 
 
 def test_an_optimizer_slot_is_on_the_device_of_its_weight():
-    from mtf_imaging.training.optimizers import Adam
-
     def step(image):
-        loss = 0
+        loss, shape = 0, mtf.Shape([image.shape[-1], mtf.Dimension("filters", 64)])
         for name in ("one", "two", "three"):
-            weight = mtf.get_variable(image.mesh, name, mtf.Shape([image.shape[-1], mtf.Dimension("filters", 64)]))
+            weight = mtf.get_variable(image.mesh, name, shape)
             loss += mtf.reduce_mean(mtf.square(mtf.einsum([image, weight], reduced_dims=[image.shape[-1]])))
         variables = image.mesh.graph.trainable_variables
-        Adam(0.1).apply(mtf.gradients([loss], [v.value for v in variables]), variables)
+        for variable, dy in zip(variables, mtf.gradients([loss], [v.value for v in variables]), strict=True):
+            slot = mtf.get_variable(image.mesh, f"{variable.name}/slot", shape, trainable=False)
+            mtf.assign_sub(variable, 0.9 * slot + dy)
+            mtf.assign(slot.operation, 0.9 * slot + dy)
         return loss
 
     p = mi.Program(step, {"image": "x:16,channels:64"}, "rows:4", "x:rows", "placement", devices=DEVICES)

@@ -43,7 +43,7 @@ def test_kernels_of_random_shapes():
 
 def _strides(fn):
     """Returns the strides of the convolutions in the graph of a function."""
-    graph = tf.function(fn).get_concrete_function().graph
+    graph = tf.function(fn, autograph=False).get_concrete_function().graph
     return [tuple(op.get_attr("strides")[1:-1]) for op in graph.get_operations() if "Conv" in op.type], graph
 
 

@@ -88,7 +88,7 @@ def _kernels(program):
     return kernels
 
 
-@pytest.mark.mostly_slow(fast=0.4)
+@pytest.mark.mostly_slow(fast=0.2)
 @pytest.mark.parametrize(
     ("kernel", "strides"),
     [

@@ -39,7 +39,7 @@ def named(sizes):
     return ",".join(f"{name}:{size}" for name, size in zip(("batch", "x", "y", "z", "channels"), sizes))
 
 
-@pytest.mark.mostly_slow(fast=0.4)
+@pytest.mark.mostly_slow(fast=0.25)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("norm", ["batch", "instance", "group"])
 def test_statistics_of_many_voxels_equal_those_of_the_whole_tensor(norm, layout):

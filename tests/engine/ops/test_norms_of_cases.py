@@ -63,7 +63,7 @@ def reference(groups, inputs, learned):
     return y, *tape.gradient(total, [x, scale, offset])
 
 
-@pytest.mark.mostly_slow(fast=0.12)
+@pytest.mark.mostly_slow(fast=0.06)
 @pytest.mark.parametrize("mesh_impl", ["stacked", "placement"])
 @pytest.mark.parametrize(("mesh_shape", "layout"), LAYOUTS)
 @pytest.mark.parametrize("groups", [1, 4, 8])

@@ -53,7 +53,7 @@ def kept():
     return results(call)
 
 
-@pytest.mark.mostly_slow(fast=0.4)
+@pytest.mark.mostly_slow(fast=0.2)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("inner", [call, mi.ops.recompute])
 def test_values_gradients_and_updates_are_the_same(kept, layout, inner):

@@ -11,17 +11,32 @@ import textwrap
 from pathlib import Path
 from typing import NamedTuple
 
-from mtf_imaging.cli.runtime.launching.environment import build_environments
+from mtf_imaging.engine.processes.addresses import Address
+from mtf_imaging.engine.processes.processes import TF_CONFIG, TIMEOUT, format_tf_config
+from mtf_imaging.engine.processes.secret import SECRET, make_secret
+from mtf_imaging.errors import ConfigError, MtfImagingError
 from tests import waiting
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
+PREFIX = "mtf-imaging: "
+
+
+def free_ports(num):
+    """Returns distinct port numbers that are free for TCP and UDP at the moment."""
+    with contextlib.ExitStack() as probes:
+        ports = []
+        while len(ports) < num:
+            probe = probes.enter_context(socket.socket())
+            probe.bind(("", 0))
+            with contextlib.suppress(OSError):
+                probes.enter_context(socket.socket(type=socket.SOCK_DGRAM)).bind(probe.getsockname())
+                ports.append(probe.getsockname()[1])
+        return ports
 
 
 def free_port():
     """Returns a port number that is free at the moment."""
-    with socket.socket() as probe:
-        probe.bind(("", 0))
-        return probe.getsockname()[1]
+    return free_ports(1)[0]
 
 
 class End(NamedTuple):
@@ -30,6 +45,14 @@ class End(NamedTuple):
     code: int
     out: str
     err: str
+
+    def message(self, code=1):
+        """Returns the only message of a process that `run_main` ran, which must not be a traceback."""
+        assert self.code == code, self.err
+        assert "Traceback" not in self.err
+        assert "Fatal Python error" not in self.err
+        (line,) = (line for line in self.err.splitlines() if line.startswith(PREFIX))
+        return line.removeprefix(PREFIX)
 
 
 class Group:
@@ -63,17 +86,19 @@ class Group:
             "PYTHONUNBUFFERED": "1",
             "TF_CPP_MIN_LOG_LEVEL": "3",
             "TF_NUM_INTRAOP_THREADS": "1",
+            SECRET: make_secret(),
+            TIMEOUT: f"{timeout:g}",
             **(environ or {}),
         }
-        environments = build_environments(shared, num, timeout)
-        self.addresses = json.loads(environments[0]["TF_CONFIG"])["cluster"]["worker"]
+        addresses = [Address("127.0.0.1", port) for port in free_ports(num)]
+        self.addresses = [str(address) for address in addresses]
         self.processes = {}
-        for index, each in enumerate(environments):
-            config = json.loads(each["TF_CONFIG"])
+        for index in range(num):
+            config = json.loads(format_tf_config(addresses, index))
             if edit:
                 edit(index, config)
             if index not in skip:
-                own = {**each, "TF_CONFIG": json.dumps(config)}
+                own = {**shared, TF_CONFIG: json.dumps(config)}
                 self.processes[index] = self._start([sys.executable, *map(str, script)], index, own)
 
     def __enter__(self):
@@ -141,6 +166,15 @@ def run(folder, script, num, **options):
         failed = [index for index, end in ends.items() if end.code]
         assert not failed, f"processes {failed} failed.\n{group.report()}"
     return [ends[index].out for index in sorted(ends)]
+
+
+def run_main(main):
+    """In a script: calls `main`. A failure that a user can fix ends the process with its message, as for a command."""
+    try:
+        main()
+    except MtfImagingError as error:
+        print(f"{PREFIX}{error}", file=sys.stderr)
+        sys.exit(2 if isinstance(error, ConfigError) else 1)
 
 
 def start_together():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.engine.meshes.test_runtime import JOIN, PRELUDE, message
+from tests.engine.meshes.test_runtime import JOIN, PRELUDE
 from tests.engine.processes import starting
 
 # Nothing listens there, so a connection through it fails.
@@ -16,7 +16,7 @@ def main():
     start_together()
     print(mi.meshes.join().broadcast("here"), flush=True)
 
-run(main)
+run_main(main)
 """
 )
 
@@ -34,7 +34,7 @@ def test_messages_between_processes_use_no_proxy(tmp_path, host):
 @pytest.mark.slow
 def test_a_late_process_is_reported_with_the_proxy_and_without_its_password(tmp_path):
     with starting.Group(tmp_path, JOIN, 2, timeout=1, environ={"http_proxy": PROXY}, skip=[1]) as group:
-        text = message(group.wait()[0], 1)
+        text = group.wait()[0].message(1)
     assert "Connection refused). http_proxy=http://127.0.0.1:9 is set in this process, but it connects to " in text
     assert "password" not in text
 
@@ -52,7 +52,7 @@ def test_processes_with_different_secrets_end_before_the_first_step(tmp_path):
         ends = group.wait()
     name = [f"process {i} ({address})" for i, address in enumerate(group.addresses)]
     for end in ends.values():
-        assert message(end, 2) == (
+        assert end.message(2) == (
             f"{name[2]} was started with another secret than {name[0]}, or without one. Fix: start all processes with "
             "the same MTF_IMAGING_SECRET."
         )

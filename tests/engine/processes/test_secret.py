@@ -5,7 +5,6 @@ import socket
 
 import pytest
 
-from mtf_imaging.cli.runtime.launching.environment import build_environments
 from mtf_imaging.engine.processes.heartbeats import decode, encode
 from mtf_imaging.engine.processes.peers import Peers
 from mtf_imaging.engine.processes.processes import find_processes
@@ -54,13 +53,6 @@ def test_the_secret_is_an_environment_variable_that_is_not_shown():
     processes = find_processes(environ | {SECRET: "hidden text\n"})
     assert processes.secret == "hidden text"
     assert "hidden" not in repr(processes)
-
-
-def test_launch_makes_one_secret_for_every_group_of_processes():
-    groups = [{environ[SECRET] for environ in build_environments({}, 3, None)} for _ in range(2)]
-    assert [len(group) for group in groups] == [1, 1]
-    assert groups[0].isdisjoint(groups[1])
-    assert build_environments({SECRET: "mine"}, 2, None)[1][SECRET] == "mine"
 
 
 def test_processes_with_one_secret_meet_although_others_forge_messages(start):

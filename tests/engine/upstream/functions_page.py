@@ -17,7 +17,7 @@ from tests.engine.upstream.other_functions import LAYERS as OTHER_LAYERS
 from tests.engine.upstream.other_functions import NOT_FUNCTIONS_OF_TENSORS
 
 mtf = mi.mtf
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "mtf_functions.md"
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "mtf_functions.md"
 INPUTS = {"x": ("batch:2,x:8,y:4,channels:4", "float64")}
 SLICE = 2 * 3 * 4 * 4 * 8  # bytes of an uneven slice
 LAYOUTS = {"even": ("rows:2", "x:rows"), "uneven": ("rows:3", "x:rows")}

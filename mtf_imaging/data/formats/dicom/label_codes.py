@@ -6,14 +6,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from mtf_imaging.errors import ConfigError, DataError
+from mtf_imaging.errors import ConfigError
+from mtf_imaging.files.reading import Fault, faults_named
 from mtf_imaging.files.text_file import read_text
 
 _KEYS = ("category", "type", "region")
 _EXAMPLE = (
     '{"spleen": {"category": ["SCT", "91723000", "Anatomical Structure"], "type": ["SCT", "78961009", "Spleen"]}}'
 )
-_MOST_CHARACTERS = {"scheme": 16, "value": 16, "meaning": 64}  # the limits of the DICOM types SH and LO
+_MOST_CHARACTERS = (16, 16, 64)  # of scheme, value and meaning: the limits of the DICOM types SH and LO
 _SETTING = "label_codes"
 
 
@@ -90,7 +91,7 @@ def segment_name(label: str) -> str:
     >>> segment_name("left\\\\right"), len(segment_name("a" * 70))
     ('left/right', 64)
     """
-    return label.replace("\\", "/")[: _MOST_CHARACTERS["meaning"]]
+    return label.replace("\\", "/")[: _MOST_CHARACTERS[2]]
 
 
 def default_codes(labels: Iterable[str]) -> dict[str, LabelCodes]:
@@ -118,47 +119,35 @@ def read_label_codes(path: str | Path, labels: Iterable[str]) -> dict[str, Label
     Raises:
       DataError: the file is missing or malformed, or names an unknown label.
     """
-    try:
-        entries = json.loads(read_text(path))
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{path}: is not JSON ({error}). Fix: write, for instance, {_EXAMPLE}.", [_SETTING]) from error
-    if not isinstance(entries, dict):
-        raise DataError(f"{path}: is not an object of labels. Fix: write, for instance, {_EXAMPLE}.", [_SETTING])
-    names = [*labels]
-    unknown = [name for name in entries if name not in names]
-    if unknown:
-        raise DataError(
-            f"{path}: names the label(s) {', '.join(unknown)}, but the labels are {', '.join(names)}. "
-            "Fix: use the names of the labels.",
-            [_SETTING],
+    names, fix = [*labels], f"write, for instance, {_EXAMPLE}"
+    with faults_named(path, fix):
+        try:
+            entries = json.loads(read_text(path))
+        except (ValueError, RecursionError) as error:
+            raise Fault(f"is not JSON ({error})", settings=[_SETTING]) from error
+        if not isinstance(entries, dict) or not {*entries} <= {*names}:
+            shown = ", ".join(map(str, entries)) if isinstance(entries, dict) else "no object of labels"
+            raise Fault(f"has {shown}, but the labels are {', '.join(names)}", settings=[_SETTING])
+        return {name: _label_codes(name, entry) for name, entry in entries.items()}
+
+
+def _label_codes(name: str, entry: Any) -> LabelCodes:
+    keys = {*entry} if isinstance(entry, dict) else set()
+    codes = [*entry.values()] if isinstance(entry, dict) else []
+    if not {*_KEYS[:2]} <= keys <= {*_KEYS} or not all(map(_is_code, codes)):
+        raise Fault(
+            f"the label '{name}' is {json.dumps(entry)}, but needs category and type, and may have region, each a "
+            f"scheme, a value and a meaning of at most {', '.join(map(str, _MOST_CHARACTERS))} characters without a "
+            "backslash",
+            settings=[_SETTING],
         )
-    return {name: _label_codes(f"{path}: the label '{name}'", entry) for name, entry in entries.items()}
+    return LabelCodes(**{key: Code(*value) for key, value in entry.items()})
 
 
-def _label_codes(where: str, entry: Any) -> LabelCodes:
-    keys = [*entry] if isinstance(entry, dict) else []
-    if any(key not in _KEYS for key in keys) or any(key not in keys for key in _KEYS[:2]):
-        raise DataError(
-            f"{where} has {', '.join(map(str, keys)) or 'no keys'}, but needs category and type, and may have region. "
-            f"Fix: write, for instance, {_EXAMPLE}.",
-            [_SETTING],
-        )
-    return LabelCodes(**{key: _code(f"{where}: {key}", value) for key, value in entry.items()})
-
-
-def _code(where: str, value: Any) -> Code:
-    is_code = isinstance(value, list) and len(value) == len(Code._fields)
-    if not is_code or not all(isinstance(text, str) and text.strip() for text in value):
-        raise DataError(
-            f'{where} is {value!r}, not a code. Fix: list its scheme, value and meaning, for instance ["SCT", '
-            '"10200004", "Liver"].',
-            [_SETTING],
-        )
-    for name, text in zip(Code._fields, value, strict=True):
-        if len(text) > _MOST_CHARACTERS[name] or "\\" in text:
-            raise DataError(
-                f"{where}: the {name} is {text!r}. Fix: use at most {_MOST_CHARACTERS[name]} characters and no "
-                "backslash, as DICOM requires.",
-                [_SETTING],
-            )
-    return Code(*value)
+def _is_code(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == len(Code._fields)
+        and all(isinstance(text, str) and text.strip() and "\\" not in text for text in value)
+        and all(len(text) <= most for text, most in zip(value, _MOST_CHARACTERS, strict=True))
+    )

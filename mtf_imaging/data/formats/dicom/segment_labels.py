@@ -1,29 +1,26 @@
 """Finds the label of each segment of a DICOM-SEG file, by the segment's name and codes."""
 
-from pathlib import Path
 from typing import Any
 
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.formats.dicom.label_codes import Code, LabelCodes, default_codes, segment_name
-from mtf_imaging.data.formats.dicom.library import import_pydicom
-from mtf_imaging.errors import DataError
+from mtf_imaging.files.reading import Fault
 
 _BACKGROUND = 0  # the number of the optional background segment of a label map
 
 
-def labels_of_segments(path: Path, header: Any, description: Description) -> dict[int, int]:
+def labels_of_segments(header: Any, description: Description) -> dict[int, int]:
     """Returns {segment number: label} of a DICOM-SEG file.
 
     A segment has the label whose name equals its SegmentLabel, regardless of case, or else the label whose codes equal
     its codes. Only the labels of LiTS have known codes. Several segments may have the same label.
 
     Args:
-      path: the file.
       header: the header of the file, a pydicom data set.
       description: the labels.
 
     Raises:
-      DataError: a segment has no label, or its name and its codes stand for different labels.
+      Fault: a segment has no label, or its name and its codes stand for different labels.
     """
     codes, labels, unknown = default_codes(description.labels), {}, []
     for segment in header.SegmentSequence:
@@ -31,40 +28,39 @@ def labels_of_segments(path: Path, header: Any, description: Description) -> dic
         if number == _BACKGROUND:
             continue
         named = [label for label in description.labels if segment_name(label).casefold() == name.casefold()]
-        coded = [label for label in codes if _has_codes(path, segment, codes[label])]
+        coded = [label for label in codes if _has_codes(segment, codes[label])]
         if named and coded and named[0] not in coded:
-            raise DataError(
-                f"{path}: the name of segment {number} is '{name}', but its codes stand for the label '{coded[0]}'. "
-                "Fix: correct the name or the codes of the segment."
-            )
+            what = f"the name of segment {number} is '{name}', but its codes stand for the label '{coded[0]}'"
+            raise Fault(what, "correct the name or the codes of the segment")
         found = named or coded
         if len(found) == 1:
             labels[number] = description.labels[found[0]]
         else:
             unknown.append(f"{number} '{name}'{_meaning(segment)}")
     if unknown:
-        raise DataError(
-            f"{path}: the segment(s) {', '.join(unknown)} match none of the labels {', '.join(description.labels)}. "
-            "Fix: use the names of the segments as names of the labels in dataset.json, or remove these segments.",
+        raise Fault(
+            f"the segment(s) {', '.join(unknown)} match none of the labels {', '.join(description.labels)}",
+            "use the names of the segments as names of the labels in dataset.json, or remove these segments",
             ["dataset_json"],
         )
     return labels
 
 
-def _has_codes(path: Path, segment: Any, codes: LabelCodes) -> bool:
+def _has_codes(segment: Any, codes: LabelCodes) -> bool:
     """Returns whether a segment has the type and, if it states one, the region of a label."""
     region = segment.get("AnatomicRegionSequence")
-    if codes.region is not None and region and not _is_code(path, region[0], codes.region):
+    if codes.region is not None and region and not _is_code(region[0], codes.region):
         return False
     types = segment.get("SegmentedPropertyTypeCodeSequence")
-    return bool(types) and _is_code(path, types[0], codes.type)
+    return bool(types) and _is_code(types[0], codes.type)
 
 
-def _is_code(path: Path, item: Any, code: Code) -> bool:
+def _is_code(item: Any, code: Code) -> bool:
     """Returns whether a code of a file equals ours; pydicom knows the old codes (SRT) of SNOMED CT terms."""
-    pydicom = import_pydicom(path)
+    from pydicom.sr.coding import Code as DicomCode
+
     value, scheme = str(item.get("CodeValue") or ""), str(item.get("CodingSchemeDesignator") or "")
-    return pydicom.sr.coding.Code(value, scheme, "") == pydicom.sr.coding.Code(code.value, code.scheme, code.meaning)
+    return DicomCode(value, scheme, "") == DicomCode(code.value, code.scheme, code.meaning)
 
 
 def _meaning(segment: Any) -> str:

@@ -8,16 +8,15 @@ from pathlib import Path
 import numpy as np
 
 from mtf_imaging.data.formats.dicom.headers import Plane, read_plane
-from mtf_imaging.data.formats.dicom.library import import_pydicom
 from mtf_imaging.data.formats.dicom.padding import is_tissue, padding_value
 from mtf_imaging.data.formats.dicom.stacking import stack
-from mtf_imaging.data.images.made_geometry import MadeGeometry, made_fields
-from mtf_imaging.data.images.stored import Stored
+from mtf_imaging.data.formats.packages import import_pydicom
+from mtf_imaging.data.images.geometry import MadeGeometry
+from mtf_imaging.data.images.stored import Planes, Stored
 from mtf_imaging.data.images.voxel_values import warn_once
 from mtf_imaging.data.listing.dicom_files import SHOWN_ENDINGS, dicom_files
 from mtf_imaging.data.modality import CT
-from mtf_imaging.errors import DataError
-from mtf_imaging.files.reading import reading_named
+from mtf_imaging.files.reading import Fault, damage_named, faults_named
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,105 +30,59 @@ class DicomGeometry(MadeGeometry):
     files: tuple[Path, ...]
 
 
-@dataclasses.dataclass(frozen=True)
-class DicomSeries(Stored):
-    """The stored numbers of a series of DICOM files, one per plane, with the axes (column, row, plane).
-
-    Attributes:
-      path: the folder.
-      planes: the headers of the files, ordered along the last axis.
-      geometry: the position of the voxels, with a header for NIfTI segmentations.
-    """
-
-    path: Path
-    planes: tuple[Plane, ...]
-    geometry: DicomGeometry
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """Number of voxels along each stored axis."""
-        return (*self.planes[0].size, len(self.planes))
-
-    @property
-    def modality(self) -> str | None:
-        return self.planes[0].modality or None
-
-    @functools.cached_property
-    def is_uniform(self) -> bool:
-        """Whether all planes have the same type and scale, and none has padding."""
-        kinds = {(plane.scale, plane.dtype) for plane in self.planes}
-        return len(kinds) == 1 and all(plane.padding is None for plane in self.planes)
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Type of the stored numbers; float64 if the planes are not uniform and values are stored instead."""
-        return self.planes[0].dtype if self.is_uniform else np.dtype(np.float64)
-
-    @property
-    def scale(self) -> tuple[float, float]:
-        """(slope, intercept): a stored number stands for the value `slope * number + intercept`."""
-        return self.planes[0].scale if self.is_uniform else (1.0, 0.0)
-
-    def open(self) -> "SeriesPlanes":
-        return SeriesPlanes(self)
-
-
-@dataclasses.dataclass(frozen=True)
-class SeriesPlanes:
-    """Reads planes of a series; see `Planes`."""
-
-    series: DicomSeries
-
-    def read(self, planes: slice) -> np.ndarray:
-        """Returns the stored numbers `[columns, rows, planes]` of a range of planes.
-
-        Raises:
-          DataError: a file cannot be read, or its pixels are damaged.
-        """
-        series = self.series
-        slab = np.empty((*series.shape[:2], planes.stop - planes.start), series.dtype, order="F")
-        for index, plane in enumerate(series.planes[planes]):
-            pixels = read_pixels(plane)
-            slab[..., index] = (pixels if series.is_uniform else _values(plane, pixels)).T
-        return slab
-
-    def check_end(self) -> None:
-        """Does nothing, because every file is checked when it is read."""
-
-    def close(self) -> None:
-        """Does nothing, because no file stays open."""
-
-
-def open_series(folder: str | Path) -> DicomSeries:
+def open_series(folder: Path) -> tuple[list[Stored], DicomGeometry]:
     """Reads the headers of the DICOM files in a folder, and checks that they form one volume.
 
     Args:
       folder: a folder with the files of one series. Its subfolders are not read, and other files are skipped.
 
+    Returns:
+      The stored numbers, with the axes (column, row, plane), and the geometry. If the planes have several types or
+      scales, or padding, the numbers are the values, float64.
+
     Raises:
       DataError: pydicom is missing; there is no DICOM file; a file is damaged or is not one plane of a volume (see
         `read_plane`); or the files are not the planes of one volume (see `stack`).
     """
-    folder = Path(folder)
     import_pydicom(folder)
-    if not folder.is_dir():
-        raise DataError(f"{folder}: this folder of DICOM files does not exist. Fix: check the path.")
-    files = dicom_files(folder)
-    if not files:
-        raise DataError(
-            f"{folder}: holds no DICOM file (with the ending {SHOWN_ENDINGS}). Fix: give the folder with the files of "
-            "one series."
-        )
-    planes, affine = stack(folder, [read_plane(file) for file in files])
+    with faults_named(folder, "give the folder with the files of one series"):
+        files = dicom_files(folder)
+        if not files:
+            raise Fault(f"holds no DICOM file (with the ending {SHOWN_ENDINGS})")
+        planes, affine = stack([read_plane(file) for file in files])
     _warn_of_padding(folder, planes)
-    files = tuple(plane.path for plane in planes)
-    geometry = DicomGeometry(**made_fields((*planes[0].size, len(planes)), affine), files=files)
-    return DicomSeries(folder, tuple(planes), geometry)
+    first, shape = planes[0], (*planes[0].size, len(planes))
+    is_uniform = all((one.scale, one.dtype, one.padding) == (first.scale, first.dtype, None) for one in planes)
+    stored = Stored(
+        path=folder,
+        shape=shape,
+        dtype=first.dtype if is_uniform else np.dtype(np.float64),
+        open=functools.partial(SeriesPlanes, planes, is_uniform),
+        scale=first.scale if is_uniform else (1.0, 0.0),
+        modality=first.modality or None,
+    )
+    return [stored], DicomGeometry.of(shape, affine, files=tuple(plane.path for plane in planes))
 
 
-def _values(plane: Plane, pixels: np.ndarray) -> np.ndarray:
-    """Converts the stored numbers of a plane to values, float64; padding becomes air in a CT, and 0 otherwise."""
-    slope, intercept = plane.scale
+class SeriesPlanes(Planes):
+    """Reads planes of a series.
+
+    Args:
+      planes: the headers of the files, ordered along the last axis.
+      is_uniform: whether all planes have the same type and scale, and none has padding.
+    """
+
+    def __init__(self, planes: Sequence[Plane], is_uniform: bool) -> None:
+        self._planes, self._is_uniform = planes, is_uniform
+
+    def read(self, planes: slice) -> np.ndarray:
+        read = read_pixels if self._is_uniform else _values
+        return np.stack([read(plane) for plane in self._planes[planes]]).T
+
+
+def _values(plane: Plane) -> np.ndarray:
+    """Reads a plane as values, float64 `[rows, columns]`; padding becomes air in a CT, and 0 otherwise."""
+    pixels, (slope, intercept) = read_pixels(plane), plane.scale
     values = pixels * np.float64(slope) + intercept
     if plane.padding is not None:
         numbers = read_pixels(plane, all_bits=True) if plane.padding.is_raw else pixels
@@ -165,22 +118,9 @@ def read_pixels(plane: Plane, all_bits: bool = False) -> np.ndarray:
       DataError: the file cannot be read, or its pixels are damaged.
     """
     pydicom = import_pydicom(plane.path)
-    columns, rows = plane.size
-    try:
-        with reading_named(plane.path):
-            header = pydicom.dcmread(plane.path)
-            options = {"correct_unused_bits": False} if all_bits else {}
-            pixels = pydicom.pixels.pixel_array(header, **options)
-    except DataError:
-        raise
-    except Exception as error:  # decoders raise errors of many types
-        raise DataError(
-            f"{plane.path}: its pixels cannot be read ({error}). The file is truncated or damaged. "
-            "Fix: fetch the file again."
-        ) from error
-    if pixels.shape != (rows, columns):
-        raise DataError(
-            f"{plane.path}: has {pixels.shape} pixels (rows, columns), but its header states {(rows, columns)}. "
-            "Fix: fetch the file again."
-        )
+    with damage_named(plane.path, "DICOM"):
+        options = {"correct_unused_bits": False} if all_bits else {}
+        pixels = pydicom.pixels.pixel_array(pydicom.dcmread(plane.path), **options)
+        if pixels.shape != plane.size[::-1]:
+            raise ValueError(f"it has {pixels.shape} pixels (rows, columns), not {plane.size[::-1]}")
     return pixels.astype(plane.dtype, copy=False)

@@ -9,6 +9,7 @@ from mtf_imaging.data.formats.dicom.headers import Plane, read_plane
 from mtf_imaging.data.formats.dicom.stacking import stack
 from mtf_imaging.data.listing.dicom_files import dicom_files, first_dicom_file
 from mtf_imaging.errors import DataError
+from mtf_imaging.files.reading import Fault
 
 _log = logging.getLogger(__name__)
 
@@ -18,30 +19,29 @@ def check_series_apart(folders: Iterable[Path]) -> None:
 
     Args:
       folders: folders of DICOM files, each an image. Only the first file of each is read, unless it has the same series
-          as another folder. A folder with a damaged file is skipped here; reading its case reports the file.
+        as another folder. A folder with a damaged file is skipped here; reading its case reports the file.
 
     Raises:
       DataError: the planes in several folders have the same series UID, and form one volume together.
     """
     by_series: dict[str, list[Path]] = defaultdict(list)
     for folder in folders:
-        series = _series(folder)
-        if series:
-            by_series[series].append(folder)
+        for plane in _planes([first_dicom_file(folder)]):
+            by_series[plane.series].append(folder)
     for series, shared in by_series.items():
-        if len(shared) > 1:
-            _check_shared(series, {folder: _planes(folder) for folder in shared})
+        if series and len(shared) > 1:
+            _compare(series, {folder: _planes(dicom_files(folder)) for folder in shared})
 
 
-def _check_shared(series: str, parts: dict[Path, list[Plane]]) -> None:
-    folders = [*parts]
+def _compare(series: str, parts: dict[Path, list[Plane]]) -> None:
     planes = [plane for part in parts.values() for plane in part]
     shown = ", ".join(f"{folder} ({len(part)} files)" for folder, part in parts.items())
+    if not planes:  # reading the cases reports the damaged files
+        return
     try:
-        stack(folders[0], planes)
-    except DataError:
-        instances = [{plane.instance for plane in part} for part in parts.values()]
-        is_copy = any(one & other for number, one in enumerate(instances) for other in instances[:number])
+        stack(planes)
+    except Fault:
+        is_copy = len({plane.instance for plane in planes}) < len(planes)
         what = "hold the same files" if is_copy else "have the same SeriesInstanceUID"
         _log.warning("%s: these folders %s, %s; each is read as an image of its own.", shown, what, series)
         return
@@ -51,18 +51,9 @@ def _check_shared(series: str, parts: dict[Path, list[Plane]]) -> None:
     )
 
 
-def _series(folder: Path) -> str:
-    """Returns the series UID of the first file in a folder; "" if the file cannot be read or lacks it."""
+def _planes(files: Iterable[Path | None]) -> list[Plane]:
+    """Returns the headers of files; none if a file cannot be read."""
     try:
-        file = first_dicom_file(folder)
-        return "" if file is None else read_plane(file).series
-    except DataError:
-        return ""
-
-
-def _planes(folder: Path) -> list[Plane]:
-    """Returns the headers of the files in a folder; none if a file cannot be read."""
-    try:
-        return [read_plane(file) for file in dicom_files(folder)]
+        return [read_plane(file) for file in files if file is not None]
     except DataError:
         return []

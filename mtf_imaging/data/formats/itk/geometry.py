@@ -1,12 +1,10 @@
 """The geometry of NRRD and MetaImage files: positions in LPS become the affine in RAS+, and back."""
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 
-from mtf_imaging.data.images.geometry import Geometry
-from mtf_imaging.data.images.made_geometry import MadeGeometry, made_fields
+from mtf_imaging.data.images.geometry import Geometry, MadeGeometry
 
 _LPS_TO_RAS = np.array([-1.0, -1.0, 1.0])
 
@@ -43,17 +41,6 @@ class ItkGeometry(MadeGeometry):
     """
 
     place: Place
-
-
-def itk_geometry(shape: tuple[int, int, int], place: Place, **options: Any) -> ItkGeometry:
-    """Returns the geometry of a file.
-
-    Args:
-      shape: number of voxels along each stored axis.
-      place: the position that the file states.
-      **options: `doubt` and `has_size` of `MadeGeometry`.
-    """
-    return ItkGeometry(**made_fields(shape, place.affine), place=place, **options)
 
 
 def place_of(geometry: Geometry) -> Place:

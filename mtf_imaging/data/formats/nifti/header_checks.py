@@ -10,7 +10,7 @@ from nibabel.spatialimages import HeaderDataError
 from mtf_imaging.data.images.geometry import Geometry, unit_mm
 from mtf_imaging.data.images.lost_geometry import same_place
 from mtf_imaging.data.images.voxel_values import warn_once
-from mtf_imaging.errors import DataError
+from mtf_imaging.files.reading import Fault
 
 _SAME_SIZE = 1e-3  # relative; headers round sizes to 3 or more digits
 _PLAUSIBLE_MM = (0.01, 50)  # plausible voxel sizes of patients
@@ -21,22 +21,17 @@ def check_numbers(header: nibabel.Nifti1Header, path: Path) -> None:
     """Checks the offset and the scale of the voxels; call it before nibabel interprets the header.
 
     Raises:
-      DataError: the offset of the voxels or their scale cannot be used.
+      Fault: the offset of the voxels or their scale cannot be used.
     """
     offset = float(header["vox_offset"])
     if not np.isfinite(offset) or offset < 0 or 0 < offset < header.sizeof_hdr:
-        raise DataError(
-            f"{path}: vox_offset is {offset:g}, but the voxels of a NIfTI file start after the header of "
-            f"{header.sizeof_hdr} bytes. The header is damaged. Fix: fetch the file again."
-        )
+        what = f"but the voxels of a NIfTI file start after the header of {header.sizeof_hdr} bytes"
+        raise Fault(f"vox_offset is {offset:g}, {what}")
     slope, inter = float(header["scl_slope"]), float(header["scl_inter"])
     if np.isnan(slope):
         warn_once(f"{path}: scl_slope is NaN; the stored numbers are read without a scale.")
     elif np.isinf(slope) or (slope and not np.isfinite(inter)):
-        raise DataError(
-            f"{path}: scl_slope is {slope:g} and scl_inter is {inter:g}, which give no values. Fix: fetch the file "
-            "again, or write the slope and the intercept of the voxels into the header."
-        )
+        raise Fault(f"scl_slope is {slope:g} and scl_inter is {inter:g}, which give no values")
 
 
 def warn_of_conflicts(geometry: Geometry, path: Path) -> None:

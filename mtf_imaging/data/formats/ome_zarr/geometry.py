@@ -5,11 +5,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from nibabel.orientations import io_orientation
 
-from mtf_imaging.data.formats.ome_zarr.axes import ALONG_RAS, SPACE
-from mtf_imaging.data.formats.ome_zarr.metadata import OURS, Multiscale
-from mtf_imaging.data.images.made_geometry import MadeGeometry, made_fields
+from mtf_imaging.data.formats.ome_zarr.multiscale import ALONG_RAS, OURS, SPACE, Multiscale
+from mtf_imaging.data.images.geometry import MadeGeometry
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.provenance.runs import FIELD as PROVENANCE
 
@@ -87,8 +85,8 @@ def zarr_geometry(multiscale: Multiscale, shape: tuple[int, int, int]) -> ZarrGe
         has_size=multiscale.has_size,
     )
     doubt = None if multiscale.has_directions else "its metadata does not state the anatomical orientation of the axes"
-    fields = made_fields(shape, multiscale.affine)
-    return ZarrGeometry(**fields, doubt=doubt, has_size=multiscale.has_size or multiscale.ours is not None, frame=frame)
+    has_size = multiscale.has_size or multiscale.ours is not None
+    return ZarrGeometry.of(shape, multiscale.affine, doubt=doubt, has_size=has_size, frame=frame)
 
 
 def canonical_frame(affine: np.ndarray) -> Frame:
@@ -98,7 +96,6 @@ def canonical_frame(affine: np.ndarray) -> Frame:
       affine: `[4, 4]`, canonical voxel index -> mm in RAS+. OME-Zarr 0.5 cannot state the rotation of an oblique image,
         so its scale and translation lack it; the whole affine is in our attributes.
     """
-    assert (io_orientation(affine)[:, 0] == [0, 1, 2]).all(), affine
     orientation = [{"type": "anatomical", "value": value} for value in ALONG_RAS]
     axes = [
         {"name": name, "type": "space", "unit": "millimeter", "orientation": direction}

@@ -4,6 +4,7 @@ The work is bounded by the existing files, not by the sizes in the metadata: mis
 searched for one by one.
 """
 
+import dataclasses
 import itertools
 import math
 import os
@@ -27,19 +28,17 @@ _ENTRY_BYTES, _CHECKSUM_BYTES = 16, 4
 Position = tuple[int, ...]
 
 
+@dataclasses.dataclass(frozen=True)
 class StoredArray:
     """A Zarr array in a folder.
 
-    Args:
+    Attributes:
       folder: the folder of the array.
       layout: its layout.
-
-    Attributes:
-      folder, layout: the arguments.
     """
 
-    def __init__(self, folder: Path, layout: ArrayLayout) -> None:
-        self.folder, self.layout = folder, layout
+    folder: Path
+    layout: ArrayLayout
 
     @cached_property
     def stored(self) -> frozenset[int]:
@@ -84,7 +83,7 @@ class StoredArray:
             try:
                 if layout.shards is None:
                     chunk = layout.codec.decode(read_regular(path, layout.codec.largest))
-                    _copy(chunk, first, region, result)
+                    copy_chunk(chunk, first, region, result)
                 else:
                     self._read_shard(path, first, region, result)
             except DataError:
@@ -116,7 +115,7 @@ class StoredArray:
                 file.seek(start)
                 chunk = layout.codec.decode(file.read(num_bytes))
                 corner = [edge + number * step for edge, number, step in zip(first, at, layout.chunk, strict=True)]
-                _copy(chunk, corner, region, result)
+                copy_chunk(chunk, corner, region, result)
 
     def _overlapping(self, region: Sequence[slice]) -> Iterator[Position]:
         """Yields the positions of the existing files that overlap a region."""
@@ -194,7 +193,7 @@ def _touched(
         yield range(start // part, -(-stop // part))
 
 
-def _copy(chunk: np.ndarray, first: Sequence[int], region: Sequence[slice], result: np.ndarray) -> None:
+def copy_chunk(chunk: np.ndarray, first: Sequence[int], region: Sequence[slice], result: np.ndarray) -> None:
     """Copies the part of a chunk that overlaps a region.
 
     Args:

@@ -4,8 +4,21 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from mtf_imaging.evaluation.report.markup import Markup, join, tag
-from mtf_imaging.evaluation.report.svg import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, line, number_text, svg, text
+from mtf_imaging.evaluation.report.markup import (
+    BOTTOM,
+    HEIGHT,
+    LEFT,
+    RIGHT,
+    TOP,
+    WIDTH,
+    Markup,
+    join,
+    line,
+    number_text,
+    svg,
+    tag,
+    text,
+)
 
 _TICKS = (0, 0.2, 0.4, 0.6, 0.8, 1)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from mtf_imaging.evaluation.report.distribution import Dot, distribution
 from mtf_imaging.evaluation.report.markup import Markup, join, tag
-from mtf_imaging.evaluation.report.shell import checkbox, counted, fill, image_pages_style, package_text, page_html
+from mtf_imaging.evaluation.report.shell import checkbox, fill, image_pages_style, package_text, page_html
 from mtf_imaging.kinds.objects.description import ObjectDescription
 from mtf_imaging.kinds.objects.report import tables as object_tables
 from mtf_imaging.kinds.objects.report.curve_plots import curve_legend, precision_recall
@@ -13,6 +13,7 @@ from mtf_imaging.kinds.objects.report.layers import ObjectLayers
 from mtf_imaging.kinds.objects.report.pictures import object_section
 from mtf_imaging.kinds.objects.scoring.coco import CURVES
 from mtf_imaging.kinds.objects.scoring.scores import ObjectScores, object_metrics, worst_first
+from mtf_imaging.plain_text import counted
 
 WORST, BEST = 30, 10  # images with pictures
 _MAX_OPEN = 12  # if there are more category curves, they are folded away

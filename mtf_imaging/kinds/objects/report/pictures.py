@@ -3,13 +3,13 @@
 import base64
 from collections.abc import Sequence
 
-from mtf_imaging.evaluation.report.cells import shown
-from mtf_imaging.evaluation.report.markup import Markup, join, tag
-from mtf_imaging.evaluation.report.shell import counted, layered_figure
-from mtf_imaging.evaluation.report.svg import number_text
+from mtf_imaging.evaluation.report.markup import Markup, join, number_text, tag
+from mtf_imaging.evaluation.report.shell import layered_figure
+from mtf_imaging.evaluation.report.tables import shown
 from mtf_imaging.kinds.objects.pictures import category_color
 from mtf_imaging.kinds.objects.report.layers import ObjectLayers, ObjectShape
 from mtf_imaging.kinds.objects.scoring.scores import ObjectScore
+from mtf_imaging.plain_text import counted
 
 _CAPTIONS = {"reference": "objects", "prediction": "detections"}
 _WHY = {

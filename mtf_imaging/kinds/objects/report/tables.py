@@ -3,9 +3,16 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mtf_imaging.evaluation.report.cells import metric_cell, number_cell, shown, titled_table
 from mtf_imaging.evaluation.report.markup import Markup, join, tag
-from mtf_imaging.evaluation.report.sortable import Groups, left_edges, sortable_table
+from mtf_imaging.evaluation.report.tables import (
+    Groups,
+    left_edges,
+    metric_cell,
+    number_cell,
+    shown,
+    sortable_table,
+    titled_table,
+)
 from mtf_imaging.kinds.objects.pictures import category_color
 from mtf_imaging.kinds.objects.scoring.coco import MEASURES
 from mtf_imaging.kinds.objects.scoring.scores import COUNTS, ObjectScore, worst_first

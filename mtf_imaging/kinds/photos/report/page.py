@@ -4,14 +4,15 @@ import base64
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from mtf_imaging.evaluation.report.cells import shown
 from mtf_imaging.evaluation.report.distribution import Dot, distribution
 from mtf_imaging.evaluation.report.markup import Markup, join, tag
-from mtf_imaging.evaluation.report.shell import checkbox, counted, fill, image_pages_style, layered_figure, page_html
+from mtf_imaging.evaluation.report.shell import checkbox, fill, image_pages_style, layered_figure, page_html
+from mtf_imaging.evaluation.report.tables import shown
 from mtf_imaging.kinds.photos.description import PhotoDescription
 from mtf_imaging.kinds.photos.report import tables as photo_tables
 from mtf_imaging.kinds.photos.report.layers import PhotoLayers
 from mtf_imaging.kinds.photos.scoring.scores import PhotoScore, photo_metrics, worst_first
+from mtf_imaging.plain_text import counted
 
 _CAPTIONS = {"prediction": "prediction", "reference": "reference", "difference": "where they differ"}
 

@@ -4,9 +4,17 @@ import itertools
 import re
 from collections.abc import Sequence
 
-from mtf_imaging.evaluation.report.cells import DASH, metric_cell, number_cell, shown, titled_table
 from mtf_imaging.evaluation.report.markup import Markup, join, tag
-from mtf_imaging.evaluation.report.sortable import Groups, left_edges, sortable_table
+from mtf_imaging.evaluation.report.tables import (
+    DASH,
+    Groups,
+    left_edges,
+    metric_cell,
+    number_cell,
+    shown,
+    sortable_table,
+    titled_table,
+)
 from mtf_imaging.kinds.photos.description import PhotoDescription
 from mtf_imaging.kinds.photos.scoring.scores import CLASS_MEASURES, MEASURES, PhotoScore, worst_first
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from mtf_imaging.data.description.description import BACKGROUND, Description
-from mtf_imaging.data.formats.write_maps import write_map_slabs
+from mtf_imaging.data.formats.all_formats import write_map_slabs
 from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.listing.image_formats import OME_ZARR, OUTPUT_FORMATS, is_zarr
 from mtf_imaging.data.sampling.buckets import AnySampling

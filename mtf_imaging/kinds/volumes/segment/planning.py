@@ -6,8 +6,8 @@ from pathlib import Path
 from mtf_imaging.data.cases.cases import Case
 from mtf_imaging.data.cases.prediction_names import check_output_format, check_output_name, with_output_format
 from mtf_imaging.data.description.description import Description
+from mtf_imaging.data.formats.all_formats import check_writable
 from mtf_imaging.data.formats.dicom.label_codes import LabelCodes, codes_of_labels, read_label_codes
-from mtf_imaging.data.formats.write_labels import check_writable
 from mtf_imaging.data.listing.image_formats import SEGMENTATION_FORMATS, is_dicom_seg, is_image_folder, is_zarr
 from mtf_imaging.data.records.conversion import case_geometries
 from mtf_imaging.errors import ConfigError, DataError

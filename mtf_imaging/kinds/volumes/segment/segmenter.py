@@ -10,8 +10,8 @@ import numpy as np
 
 from mtf_imaging.data.cases.cases import Case
 from mtf_imaging.data.description.description import LITS, Description
+from mtf_imaging.data.formats.all_formats import write_label_slabs
 from mtf_imaging.data.formats.dicom.label_codes import LabelCodes
-from mtf_imaging.data.formats.write_labels import write_label_slabs
 from mtf_imaging.data.images.sources import ImageSource
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.intensities.statistics import ChannelStatistics

@@ -8,51 +8,34 @@ from collections.abc import Iterator
 import h5py
 import numpy as np
 
-from mtf_imaging.training.checkpoints.weight_files.weight_file import FAULTS, damaged, damaged_array, read_member
+from mtf_imaging.training.checkpoints.weight_files.weight_file import WeightFile, read_member
 
 HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 KERAS_MEMBER = "model.weights.h5"
-_KIND = "a Keras file"
 _OPTIMIZER = "optimizer_weights"  # the group with the slots of optimizers in Keras 2
 _VARS = "vars"  # the group with a layer's numbered variables in Keras 3
 
 
-class KerasFile:
+class KerasFile(WeightFile):
     """A file in which Keras stored a model or its weights.
 
     Keras 2 names variables, such as `conv1_conv/kernel`. Keras 3 numbers the variables of a layer, such as
-    `conv1_conv/0`, and stores the name of the layer next to them.
-
-    Args:
-      path: the path of the file.
-
-    Attributes:
-      path: the same path.
-      shapes: the shape of each variable, by name. If several variables have the same name, it is their path in the
-        file instead.
-
-    Raises:
-      CheckpointError: it is not such a file, is damaged, or refers to values in other files.
+    `conv1_conv/0`, and stores the name of the layer next to them. If several variables have the same name, their names
+    are their paths in the file instead. A file that refers to values in other files counts as damaged.
     """
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        try:
-            with self._open() as file:
-                pairs = sorted(_datasets(file))
-                count = collections.Counter(name for name, _ in pairs)
-                self._datasets = {name if count[name] == 1 else own: own for name, own in pairs}
-                self.shapes = {name: tuple(file[own].shape) for name, own in self._datasets.items()}
-        except FAULTS as error:
-            raise damaged(path, _KIND, error) from error
+    kind = "a Keras file"
 
-    def read(self, name: str) -> np.ndarray:
-        """Returns a variable; see `WeightFile`."""
-        try:
-            with self._open() as file:
-                return np.asarray(file[self._datasets[name]][()])
-        except FAULTS as error:
-            raise damaged_array(self.path, name, error) from error
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        with self._open() as file:
+            pairs = sorted(_datasets(file))
+            count = collections.Counter(name for name, _ in pairs)
+            self._datasets = {name if count[name] == 1 else own: own for name, own in pairs}
+            return {name: tuple(file[own].shape) for name, own in self._datasets.items()}
+
+    def _array(self, name: str) -> np.ndarray:
+        with self._open() as file:
+            return np.asarray(file[self._datasets[name]][()])
 
     def _open(self) -> h5py.File:
         is_archive = zipfile.is_zipfile(self.path)

@@ -19,11 +19,10 @@ import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.errors import CheckpointError
-from mtf_imaging.training.checkpoints.weight_files.weight_file import FAULTS, damaged, damaged_array, read_member
+from mtf_imaging.training.checkpoints.weight_files.weight_file import WeightFile, read_member
 
 # The first bytes of the format before PyTorch 1.6: a pickle of a number. Format: torch/serialization.py in PyTorch.
 LEGACY_START = pickle.dumps(0x1950A86A20F9469CFC6C, protocol=2)
-_KIND = "a file of torch.save"
 _HOLDERS = ("model", "state_dict", "model_state_dict")  # the entries under which training programs save a model
 _SHOWN = 4
 _PUTS = ("PUT", "BINPUT", "LONG_BINPUT")  # the operations that let a memo grow to an index
@@ -125,7 +124,9 @@ def _ordered_dict(items: list[Any] | None = None) -> _Dict:
     return result
 
 
-def _rebuild_tensor(storage: Any, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], *rest: object) -> Any:
+def _rebuild_tensor(
+    storage: object, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], *rest: object
+) -> Any:
     if not isinstance(storage, _Storage) or not isinstance(storage.dtype, np.dtype):
         return _Opaque()  # of a dtype without an equivalent, such as a quantized one
     if not isinstance(shape, tuple) or not isinstance(strides, tuple):
@@ -143,36 +144,22 @@ def _unpickle(file: IO[bytes], unpickler: type[_Unpickler] = _Unpickler) -> Any:
     return unpickler(file, encoding="utf-8").load()
 
 
-class PyTorchFile:
-    """The tensors of a file that `torch.save` wrote: a `state_dict`, or a checkpoint with one.
+class PyTorchFile(WeightFile):
+    """A file that `torch.save` wrote: a `state_dict`, or a checkpoint with one.
 
-    Args:
-      path: the path of the file.
-
-    Attributes:
-      path: the same path.
-      shapes: the shape of each tensor, by name. A prefix "module." that all names share is left out.
-
-    Raises:
-      CheckpointError: it is not such a file, holds no tensors, or is damaged.
+    A prefix "module." that all names share is left out.
     """
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        try:
-            content, self._load = _read_zip(path) if zipfile.is_zipfile(path) else _read_legacy(path)
-        except FAULTS as error:
-            raise damaged(path, _KIND, error) from error
-        self._tensors = dict(sorted(_state_dict(path, content)))
-        self.shapes = {name: tensor.shape for name, tensor in self._tensors.items()}
+    kind = "a file of torch.save"
 
-    def read(self, name: str) -> np.ndarray:
-        """Returns a tensor; see `WeightFile`."""
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        content, self._load = _read_zip(self.path) if zipfile.is_zipfile(self.path) else _read_legacy(self.path)
+        self._tensors = dict(sorted(_state_dict(self.path, content)))
+        return {name: tensor.shape for name, tensor in self._tensors.items()}
+
+    def _array(self, name: str) -> np.ndarray:
         tensor = self._tensors[name]
-        try:
-            return tensor.of(self._load(tensor.storage))
-        except FAULTS as error:
-            raise damaged_array(self.path, name, error) from error
+        return tensor.of(self._load(tensor.storage))
 
 
 _Load = Callable[[_Storage], bytes]
@@ -226,7 +213,7 @@ def _read_at(file: IO[bytes], position: int, length: int) -> bytes:
     return file.read(length)
 
 
-def _state_dict(path: str, content: Any) -> Iterator[tuple[str, _Tensor]]:
+def _state_dict(path: str, content: object) -> Iterator[tuple[str, _Tensor]]:
     """Yields the names and tensors of a `state_dict`, or of the `state_dict` in a training checkpoint."""
     found = _tensors(content)
     if not found and isinstance(content, dict):
@@ -238,13 +225,13 @@ def _state_dict(path: str, content: Any) -> Iterator[tuple[str, _Tensor]]:
         yield name.removeprefix(prefix), tensor
 
 
-def _tensors(content: Any) -> Mapping[str, _Tensor]:
+def _tensors(content: object) -> Mapping[str, _Tensor]:
     if not isinstance(content, dict):
         return {}
     return {key: value for key, value in content.items() if isinstance(key, str) and isinstance(value, _Tensor)}
 
 
-def _refuse(path: str, content: Any) -> NoReturn:
+def _refuse(path: str, content: object) -> NoReturn:
     what = "an object of a class"
     if isinstance(content, dict):
         what = f"a dict with the entries {', '.join(map(repr, [*content][:_SHOWN]))}"

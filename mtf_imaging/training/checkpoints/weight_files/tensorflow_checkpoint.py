@@ -9,43 +9,29 @@ import tensorflow as tf
 from mtf_imaging.errors import CheckpointError
 from mtf_imaging.files.literal import literal_prefix
 from mtf_imaging.files.reading import check_none_special
-from mtf_imaging.training.checkpoints.weight_files.weight_file import damaged, damaged_array
+from mtf_imaging.training.checkpoints.weight_files.weight_file import WeightFile
 
 _ENDINGS = (".index", ".meta")
 
 
-class TensorFlowCheckpoint:
-    """A checkpoint of TensorFlow.
-
-    Args:
-      path: the path as `find_checkpoint` returns it.
-
-    Attributes:
-      path: the same path.
-      shapes: the shape of each variable, by name.
+class TensorFlowCheckpoint(WeightFile):
+    """A checkpoint of TensorFlow, at a path as `find_checkpoint` returns it.
 
     Raises:
-      CheckpointError: it is not a checkpoint, or is damaged.
       DataError: one of its files is a pipe, a socket or a device.
     """
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        check_none_special(path)
-        try:
-            with literal_prefix(path) as prefix:
-                shapes = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
-        except (tf.errors.OpError, RuntimeError, IndexError, ValueError) as error:
-            raise damaged(path, "a TensorFlow checkpoint", error) from error
-        self.shapes = {name: tuple(shape) for name, shape in sorted(shapes.items())}
+    kind = "a TensorFlow checkpoint"
 
-    def read(self, name: str) -> np.ndarray:
-        """Returns a variable; see `WeightFile`."""
-        try:
-            with literal_prefix(self.path) as prefix:
-                return np.asarray(tf.train.load_checkpoint(prefix).get_tensor(name))
-        except (tf.errors.OpError, RuntimeError, IndexError) as error:
-            raise damaged_array(self.path, name, error) from error
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        check_none_special(self.path)
+        with literal_prefix(self.path) as prefix:
+            shapes = tf.train.load_checkpoint(prefix).get_variable_to_shape_map()
+        return {name: tuple(shape) for name, shape in sorted(shapes.items())}
+
+    def _array(self, name: str) -> np.ndarray:
+        with literal_prefix(self.path) as prefix:
+            return np.asarray(tf.train.load_checkpoint(prefix).get_tensor(name))
 
 
 def find_checkpoint(checkpoint: str | Path) -> str:
@@ -69,12 +55,8 @@ def find_checkpoint(checkpoint: str | Path) -> str:
         indexes = sorted(path.glob("*.index"))
         if len(indexes) == 1:
             return str(indexes[0].with_suffix(""))
-        found = f"{len(indexes)} checkpoints" if indexes else "no checkpoint"
-        raise CheckpointError(
-            f"{path}: this folder holds {found}. Fix: give the path of a checkpoint, such as "
-            f"{indexes[-1].with_suffix('') if indexes else path / 'model.ckpt-112603'}.",
-            settings=["checkpoint"],
-        )
+        found = ", ".join(index.stem for index in indexes) or "no checkpoint"
+        raise _no_checkpoint(checkpoint, f"this folder holds {found}")
     name = str(checkpoint)
     for ending in _ENDINGS:
         name = name.removesuffix(ending)
@@ -82,8 +64,12 @@ def find_checkpoint(checkpoint: str | Path) -> str:
     # TensorFlow's first checkpoint format is a single file.
     if Path(f"{name}.index").is_file() or Path(name).is_file():
         return name
-    raise CheckpointError(
-        f"{checkpoint}: there is no such checkpoint: neither {name}.index nor {name} is a file. "
-        "Fix: give the path of a TensorFlow checkpoint without the endings .index and .data-00000-of-00001.",
+    raise _no_checkpoint(checkpoint, f"there is no such file: neither {name}.index nor {name}")
+
+
+def _no_checkpoint(checkpoint: str | Path, why: str) -> CheckpointError:
+    return CheckpointError(
+        f"{checkpoint}: {why}. Fix: give the path of a file, or of a TensorFlow checkpoint without the endings .index "
+        "and .data-00000-of-00001.",
         settings=["checkpoint"],
     )

@@ -1,33 +1,45 @@
-"""The interface of a weight file, and the errors for files that cannot be read."""
+"""The base of weight files, which reports damaged ones."""
 
+import contextlib
 import pickle
 import zipfile
-from typing import Protocol
+from collections.abc import Iterator
+from typing import ClassVar
 
 import numpy as np
+import tensorflow as tf
+from safetensors import SafetensorError
 
-from mtf_imaging.errors import CheckpointError, reason
+from mtf_imaging.errors import CheckpointError, MtfImagingError, reason
 
-# The errors that Python's and HDF5's readers raise for damaged files.
-FAULTS = (
+# The errors that readers raise for damaged files.
+_FAULTS = (
     *(OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, ImportError, ArithmeticError),
-    *(MemoryError, RuntimeError, pickle.UnpicklingError, zipfile.BadZipFile),
+    *(MemoryError, RuntimeError, pickle.UnpicklingError, zipfile.BadZipFile, tf.errors.OpError, SafetensorError),
 )
 
 
-class WeightFile(Protocol):
-    """The named arrays in a file of another program.
+class WeightFile:
+    """The named arrays in a file of another program. Each subclass reads one kind of file.
+
+    Args:
+      path: the path of the file.
 
     Attributes:
-      path: the path of the file.
+      kind: the kind of file, such as "a Keras file".
+      path: the same path.
       shapes: the shape of each array, by name, in alphabetical order.
+
+    Raises:
+      CheckpointError: the file is of another kind, or is damaged.
     """
 
-    @property
-    def path(self) -> str: ...
+    kind: ClassVar[str]
 
-    @property
-    def shapes(self) -> dict[str, tuple[int, ...]]: ...
+    def __init__(self, path: str) -> None:
+        self.path = path
+        with reading(path, f"this file is not {self.kind}, or is damaged"):
+            self.shapes = self._shapes()
 
     def read(self, name: str) -> np.ndarray:
         """Returns an array.
@@ -35,7 +47,35 @@ class WeightFile(Protocol):
         Raises:
           CheckpointError: the file is damaged.
         """
-        ...
+        with reading(self.path, f"'{name}' cannot be read"):
+            return self._array(name)
+
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        raise NotImplementedError
+
+    def _array(self, name: str) -> np.ndarray:
+        raise NotImplementedError
+
+
+@contextlib.contextmanager
+def reading(path: str, what: str) -> Iterator[None]:
+    """Reports the errors of readers as damage to a file.
+
+    Args:
+      path: the path of the file.
+      what: what the damage means.
+
+    Raises:
+      CheckpointError: a reader raised an error.
+    """
+    try:
+        yield
+    except MtfImagingError:
+        raise
+    except _FAULTS as error:
+        raise CheckpointError(
+            f"{path}: {what}: {reason(error)}. Fix: download or copy all of its files again.", ["checkpoint"]
+        ) from error
 
 
 def read_member(path: str, name: str) -> bytes:
@@ -48,27 +88,3 @@ def read_member(path: str, name: str) -> bytes:
         if archive.getinfo(name).compress_type != zipfile.ZIP_STORED:
             raise ValueError(f"'{name}' in this archive is compressed, unlike in those of PyTorch and Keras")
         return archive.read(name)
-
-
-def damaged(path: str, kind: str, error: Exception | str) -> CheckpointError:
-    """Returns the error for a file that is damaged or of another kind.
-
-    Args:
-      path: the path of the file.
-      kind: the expected kind, such as "a TensorFlow checkpoint".
-      error: the reason.
-    """
-    why = error if isinstance(error, str) else reason(error)
-    return CheckpointError(
-        f"{path}: this file is not {kind}, or is damaged: {why}. Fix: download or copy all of its files again.",
-        settings=["checkpoint"],
-    )
-
-
-def damaged_array(path: str, name: str, error: Exception | str) -> CheckpointError:
-    """Returns the error for an array that cannot be read."""
-    why = error if isinstance(error, str) else reason(error)
-    return CheckpointError(
-        f"{path}: '{name}' cannot be read: {why}. Fix: download or copy all of its files again.",
-        settings=["checkpoint"],
-    )

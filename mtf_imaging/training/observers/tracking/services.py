@@ -1,17 +1,16 @@
 """The tracking services by their names in settings, and the packages that they need."""
 
 import importlib.util
-import os
 from collections.abc import Callable, Sequence
 
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.spelling import did_you_mean
 from mtf_imaging.training.observers.tracking.mlflow import Mlflow
 from mtf_imaging.training.observers.tracking.service import Service
-from mtf_imaging.training.observers.tracking.wandb import OFFLINE, Wandb, current_mode
+from mtf_imaging.training.observers.tracking.wandb import Wandb, has_account
 
+# The services by the names of their packages.
 SERVICES: dict[str, Callable[[], Service]] = {"mlflow": Mlflow, "wandb": Wandb}
-_PACKAGES = {"mlflow": ("mlflow",), "wandb": ("wandb",)}
 
 
 def parse_trackers(trackers: str | Sequence[str]) -> tuple[str, ...]:
@@ -48,22 +47,13 @@ def check_trackers(names: Sequence[str]) -> None:
       ConfigError: a package is not installed, or Weights & Biases has no account.
     """
     for name in names:
-        if any(importlib.util.find_spec(package) is None for package in _PACKAGES[name]):
+        if importlib.util.find_spec(name) is None:
             raise ConfigError(
                 f"trackers = {name!r} needs the package {name}, which is not installed. Fix: run pip install "
                 f'"mtf-imaging[{name}]".',
                 ["trackers"],
             )
-    if "wandb" in names and os.environ.get("WANDB_MODE") not in OFFLINE:
-        _check_account()
-
-
-def _check_account() -> None:
-    """Raises ConfigError if Weights & Biases has no API key; it would otherwise ask for the key during the training."""
-    import wandb
-
-    wandb.setup(wandb.Settings(silent=True))
-    if current_mode() not in OFFLINE and not wandb.login(prompt=False, verify=False):
+    if "wandb" in names and not has_account():
         raise ConfigError(
             "trackers = 'wandb': Weights & Biases has no API key. Fix: run wandb login, set WANDB_API_KEY, or set "
             "WANDB_MODE=offline to store the run in its folder.",

@@ -13,9 +13,9 @@ from typing import Any
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.files.json_file import read_object
+from mtf_imaging.training.observers.events import StepValues
 from mtf_imaging.training.observers.observer import Observer
 from mtf_imaging.training.observers.step_table import read_rows
-from mtf_imaging.training.observers.step_values import StepValues
 from mtf_imaging.training.observers.tracking.service import HELD_OUT, TRAIN, Row, RunInfo, Service
 
 _logger = logging.getLogger(__name__)

@@ -19,6 +19,16 @@ def current_mode() -> Any:
     return os.environ.get("WANDB_MODE") or wandb.setup().settings.mode
 
 
+def has_account() -> bool:
+    """Returns whether W&B has an API key or needs none; it would otherwise ask for the key during the training."""
+    import wandb
+
+    if os.environ.get("WANDB_MODE") in OFFLINE:
+        return True
+    wandb.setup(wandb.Settings(silent=True))
+    return current_mode() in OFFLINE or bool(wandb.login(prompt=False, verify=False))
+
+
 class Wandb:
     """Weights & Biases runs. WANDB_MODE, WANDB_BASE_URL and other variables choose the server."""
 

@@ -1,0 +1,47 @@
+"""The base class of detectors: a backbone with a feature pyramid, and a number of classes."""
+
+import dataclasses
+from typing import Any
+
+from mtf_imaging.models.detection.anchors import Anchors
+from mtf_imaging.models.detection.fpn import FeaturePyramid
+from mtf_imaging.parameters import check_parameters, parameter
+
+
+@dataclasses.dataclass(frozen=True)
+class PyramidNetwork:
+    """Base class of detectors. The documentation of a subclass describes the attributes."""
+
+    backbone: Any = parameter(None, offers=("features", "strides"), example="resnet.ResNetBackbone")
+    classes: int | None = None
+    filters: int = 256
+    min_level: int = 3
+    max_level: int = 7
+    anchors: Anchors | None = None
+    norm_momentum: float = parameter(0.997, least=0, below=1)
+    norm_epsilon: float = 1e-4
+    gather_below: int = parameter(0, least=0)
+
+    def __post_init__(self):
+        check_parameters(self)
+        self.pyramid.select(self.backbone)
+
+    def with_classes(self, classes):
+        """Returns this network with a number of classes, or the network itself if its number of classes is set."""
+        return dataclasses.replace(self, classes=classes) if self.classes is None else self
+
+    @property
+    def pyramid(self):
+        """The `FeaturePyramid`."""
+        return FeaturePyramid(
+            self.filters,
+            self.min_level,
+            self.max_level,
+            norm_momentum=self.norm_momentum,
+            norm_epsilon=self.norm_epsilon,
+            gather_below=self.gather_below,
+        )
+
+    def _pyramid_of(self, features, is_training):
+        """Returns the features of all levels, given the features of the backbone."""
+        return self.pyramid([features[i] for i in self.pyramid.select(self.backbone)], is_training)

@@ -1,0 +1,43 @@
+"""A network that reads the labels off the image, and files whose axes are stored in any order."""
+
+import nibabel
+import numpy as np
+from nibabel import orientations
+
+from mtf_imaging.data.sampling.sampling import Sampling
+
+GRID = Sampling((24, 20, 16))
+AFFINE = np.diag([2.0, 2.0, 3.0, 1.0])
+HU_OF_LABEL = np.array([-400, 0, 400], np.int16)
+
+
+def oracle(image):
+    """Returns class probabilities `[x, y, z, classes]` of an image with the window (-512, 512)."""
+    assert image.dtype == np.float32
+    assert image.shape[3:] == (1,)
+    return np.exp(-np.abs(image * 1024 - 512 - HU_OF_LABEL) / 100)
+
+
+def case(seed=0, shape=(24, 20, 16)):
+    """Returns the CT and the labels of a cuboid liver with a cuboid lesion."""
+    labels = np.zeros(shape, np.uint8)
+    x, y, z = (size // 4 for size in shape)
+    labels[x : 3 * x, y : 2 * y, z : 3 * z] = 1
+    labels[x + 2 + seed : 2 * x + 1, y + 1 : 2 * y - 1, z + 1 : 2 * z] = 2
+    return HU_OF_LABEL[labels], labels
+
+
+def store(folder, number, codes, shape=(24, 20, 16), names=("volume", "segmentation")):
+    """Writes a case whose axes are stored along `codes`, and returns the stored labels."""
+    for name, array in zip(names, case(number % 3, shape), strict=False):
+        stored = store_image(folder / f"{name}-{number}.nii.gz", array, codes)
+    return stored
+
+
+def store_image(path, array, codes, affine=AFFINE):
+    """Writes an array `[x, y, z]` as a file whose axes are stored along `codes`, and returns the stored array."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    turn = orientations.ornt_transform(orientations.axcodes2ornt("RAS"), orientations.axcodes2ornt(codes))
+    stored = np.ascontiguousarray(orientations.apply_orientation(array, turn))
+    nibabel.save(nibabel.Nifti1Image(stored, affine @ orientations.inv_ornt_aff(turn, array.shape)), path)
+    return stored
