@@ -52,7 +52,7 @@ def export(own: ExportSettings) -> "ModelCard":
     runs = trained_runs(own)
     facts = read_facts(runs[0])
     kind = kind_of_facts(facts)
-    check_settings(own, kind)
+    check_settings(Inference.of(own), kind)
     run = ExportedRun(own, tuple(runs), tuple(own.flips))
 
     from mtf_imaging.evaluation.export.card import ModelCard  # these import TensorFlow

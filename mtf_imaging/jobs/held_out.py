@@ -1,5 +1,6 @@
 """Evaluation of held-out cases during training."""
 
+import dataclasses
 import functools
 import logging
 from collections.abc import Callable
@@ -7,7 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mtf_imaging.data.records.splits import Subset
-from mtf_imaging.engine.layout import Layout
 from mtf_imaging.engine.program.program import Program
 from mtf_imaging.files.run_folder import BEST, EVAL
 from mtf_imaging.jobs.data.training_data import TrainingData
@@ -106,15 +106,10 @@ def make_evaluator(
     step: TrainingStep,
     program: Program,
     checkpoints: Checkpoints,
-    *,
-    layout: Layout,
-    mesh_impl: str,
-    model_dir: str | Path,
-    monitor: str,
-    every: int,
-    num_steps: int,
+    networks: NetworkBuilder,
+    folder: Path,
+    monitoring: Monitoring,
     stop: Callable[[], str | None],
-    progress: bool,
 ) -> Evaluator:
     """Builds the observer that evaluates held-out cases, with its prediction and loss programs.
 
@@ -123,19 +118,13 @@ def make_evaluator(
       step: the training step.
       program: the training program, which shares its variables with the networks.
       checkpoints: the checkpoints of the training program.
-      layout: the layout.
-      mesh_impl: the mesh implementation, as in `Program`.
-      model_dir: the run folder.
-      monitor: the measure that selects the best checkpoint.
-      every: number of steps between evaluations.
-      num_steps: total number of steps in the run.
+      networks: how networks are built; this function sets the window.
+      folder: the run folder.
+      monitoring: the measure that selects the best checkpoint, and the steps to evaluate.
       stop: the stop function, as in `training.loop.train`.
-      progress: whether to show progress.
     """
-    options: dict[str, Any] = {"layout": layout, "mesh_impl": mesh_impl}
-    folder = Path(model_dir)
     window = None if held_out.patch is None else SlidingWindow(held_out.patch)
-    own = NetworkBuilder(task=step.task, dtype=step.dtype, progress=progress, window=window, **options)
+    own = dataclasses.replace(networks, window=window)
     if held_out.any_size and window is None:
         network = by_size(lambda sizes: own.network_of(program, sizes))
     else:
@@ -145,19 +134,18 @@ def make_evaluator(
         folder / EVAL,
         held_out.evaluate,
         network,
-        Monitoring(monitor, every, num_steps),
+        monitoring,
         checkpoints=checkpoints,
         best=BestCheckpoint(folder / BEST, program),
         stop=stop,
-        loss=_loss(held_out, step, program, options, progress),
+        loss=_loss(held_out, step, program, own),
     )
 
 
-def _loss(
-    held_out: HeldOut, step: TrainingStep, program: Program, options: dict[str, Any], progress: bool
-) -> Loss | None:
+def _loss(held_out: HeldOut, step: TrainingStep, program: Program, networks: NetworkBuilder) -> Loss | None:
     """Returns the function that computes the held-out loss; None if there are no batches."""
-    common = step, program, options, progress
+    options = {"layout": networks.layout, "mesh_impl": networks.mesh_impl}
+    common = step, program, options, networks.progress
     sizes = held_out.patch or held_out.sizes
     if held_out.region_batches is not None:
         return loss_of_regions(held_out.region_batches, *common, sizes=sizes)

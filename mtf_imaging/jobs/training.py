@@ -40,10 +40,11 @@ from mtf_imaging.training.checkpoints.checkpoints import Checkpoints, last_check
 from mtf_imaging.training.checkpoints.initial_weights import InitialWeights
 from mtf_imaging.training.describe import describe_run, describe_slices
 from mtf_imaging.training.frozen import describe_frozen
-from mtf_imaging.training.observers.evaluator import Evaluator
+from mtf_imaging.training.observers.evaluator import Evaluator, Monitoring
 from mtf_imaging.training.observers.observer import Observer
 from mtf_imaging.training.observers.trace import parse_steps
 from mtf_imaging.training.observers.tracking.services import check_trackers, parse_trackers
+from mtf_imaging.training.prediction import NetworkBuilder
 from mtf_imaging.training.step import BuiltStep, TrainingStep
 from mtf_imaging.training.stopping import AgreedStop
 
@@ -233,20 +234,16 @@ def _open_evaluator(
             warning = "%s: held-out cases are no longer scored. Fix: give eval_dir to score them"
             _logger.warning(warning, own.model_dir, extra={"settings": ["eval_dir"]})
         return None
-    return make_evaluator(
-        held_out,
-        plan.step,
-        built.program,
-        checkpoints,
+    networks = NetworkBuilder(
+        task=plan.step.task,
+        dtype=plan.step.dtype,
         layout=plan.layout,
         mesh_impl=run.devices.mesh_impl,
-        model_dir=own.model_dir,
-        monitor=plan.monitor,
-        every=evaluation_interval(own),
-        num_steps=own.num_steps,
-        stop=run.stop.now,
         progress=run.progress,
     )
+    monitoring = Monitoring(plan.monitor, evaluation_interval(own), own.num_steps)
+    folder, stop = Path(own.model_dir), run.stop.now
+    return make_evaluator(held_out, plan.step, built.program, checkpoints, networks, folder, monitoring, stop)
 
 
 def _open_observers(run: _Run, plan: _Plan, built: BuiltStep, evaluator: Evaluator | None) -> list[Observer]:

@@ -17,6 +17,7 @@ from mtf_imaging.kinds.volumes.trained import window_of_run
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.network.windows import SlidingWindow
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
+from mtf_imaging.training.observers.evaluator import Monitoring
 from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.prediction import NetworkBuilder
 from mtf_imaging.training.step import TrainingStep
@@ -145,16 +146,15 @@ def test_held_out_cases_are_scored_with_windows(folder, tmp_path):
     program = step.build(SPLIT).program
     networks = []
     held_out = held_out._replace(evaluate=lambda network: networks.append(network) or ({"liver": 0.5}, {}))
-    options = {"layout": SPLIT, "mesh_impl": "auto", "model_dir": tmp_path, "monitor": "liver", "progress": False}
     evaluator = make_evaluator(
         held_out._replace(batches=None, region_batches=None, patch=(8, 8, 8)),
         step,
         program,
         Checkpoints(tmp_path, program),
-        every=1,
-        num_steps=1,
-        stop=lambda: None,
-        **options,
+        NetworkBuilder(task=TASK, dtype="float64", layout=SPLIT),
+        tmp_path,
+        Monitoring("liver", 1, 1),
+        lambda: None,
     )
     evaluator.begin(1)
     evaluator.close()
