@@ -40,7 +40,7 @@ from mtf_imaging.training.checkpoints.checkpoints import Checkpoints, last_check
 from mtf_imaging.training.checkpoints.initial_weights import InitialWeights
 from mtf_imaging.training.describe import describe_run, describe_slices
 from mtf_imaging.training.frozen import describe_frozen
-from mtf_imaging.training.observers.evaluator import Evaluator
+from mtf_imaging.training.observers.evaluator import Evaluator, Monitoring
 from mtf_imaging.training.observers.observer import Observer
 from mtf_imaging.training.observers.trace import parse_steps
 from mtf_imaging.training.observers.tracking.services import check_trackers, parse_trackers
@@ -233,16 +233,9 @@ def _open_evaluator(
             warning = "%s: held-out cases are no longer scored. Fix: give eval_dir to score them"
             _logger.warning(warning, own.model_dir, extra={"settings": ["eval_dir"]})
         return None
-    return make_evaluator(
-        held_out,
-        Trained(plan.step, built.program, plan.layout, run.devices.mesh_impl, run.progress),
-        checkpoints,
-        model_dir=own.model_dir,
-        monitor=plan.monitor,
-        every=evaluation_interval(own),
-        num_steps=own.num_steps,
-        stop=run.stop.now,
-    )
+    trained = Trained(plan.step, built.program, plan.layout, run.devices.mesh_impl, run.progress)
+    monitoring = Monitoring(plan.monitor, evaluation_interval(own), own.num_steps)
+    return make_evaluator(held_out, trained, checkpoints, Path(own.model_dir), monitoring, run.stop.now)
 
 
 def _open_observers(run: _Run, plan: _Plan, built: BuiltStep, evaluator: Evaluator | None) -> list[Observer]:

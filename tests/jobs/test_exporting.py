@@ -340,6 +340,8 @@ def test_photos(isolated, tmp_path):
         export(task, tmp_path / "run", tmp_path / "other", flips=("x",))
     with pytest.raises(ConfigError, match=r"spacing = 2 has no effect on photos: it is a setting of volumes"):
         export(task, tmp_path / "run", tmp_path / "other", spacing=2)
+    with pytest.raises(ConfigError, match=r"cleanup has no effect on photos: it is a setting of volumes"):
+        export(task, tmp_path / "run", tmp_path / "other", cleanup="lits")
     assert not (tmp_path / "other").exists()
 
 

@@ -25,8 +25,10 @@ def predict(folder, tmp_path):
 
 
 @pytest.mark.slow
-def test_batches_change_no_results(folder, evaluate, tmp_path):
+def test_batches_change_no_results(folder, evaluate, predict, tmp_path):
     """Three images in batches of two; the second batch is filled up."""
+    (one,), (two,) = (predict(output=tmp_path / f"predicted{size}", eval_batch_size=size) for size in (1, 2))
+    assert one.read_text() == two.read_text() != "[]\n"
     for size, layout in ((2, mi.Layout.parse("")), (2, SPLIT), (3, mi.Layout.parse("rows:3", "batch:rows"))):
         out = tmp_path / f"{size}_{layout}".replace("/", "_")
         evaluate(output_dir=out, eval_batch_size=size, layout=layout, num_pictures=1)

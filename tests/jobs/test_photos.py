@@ -260,6 +260,8 @@ def test_an_ensemble_averages_its_runs(folder, predict, tmp_path):
     for number in range(2):
         train(folder, tmp_path / f"cv/fold_{number}", seed=number, num_steps=2)
     written = predict(model_dir=tmp_path / "cv", ensemble=True)
+    batched = predict(model_dir=tmp_path / "cv", ensemble=True, eval_batch_size=2, output=tmp_path / "batched")
+    assert [path.read_bytes() for path in batched] == [path.read_bytes() for path in written]
     alone = [predict(model_dir=tmp_path / f"cv/fold_{n}", output=tmp_path / str(n)) for n in range(2)]
     assert all(any((labels(a) != labels(b)).any() for a, b in zip(written, other, strict=True)) for other in alone)
     facts = read_facts(tmp_path / "cv/fold_1")

@@ -18,6 +18,7 @@ from mtf_imaging.kinds.volumes.trained import window_of_run
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.network.windows import SlidingWindow
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
+from mtf_imaging.training.observers.evaluator import Monitoring
 from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.prediction import NetworkBuilder
 from mtf_imaging.training.step import TrainingStep
@@ -150,11 +151,9 @@ def test_held_out_cases_are_scored_with_windows(folder, tmp_path):
         held_out._replace(batches=None, region_batches=None, patch=(8, 8, 8)),
         Trained(step, program, SPLIT, progress=False),
         Checkpoints(tmp_path, program),
-        model_dir=tmp_path,
-        monitor="liver",
-        every=1,
-        num_steps=1,
-        stop=lambda: None,
+        tmp_path,
+        Monitoring("liver", 1, 1),
+        lambda: None,
     )
     evaluator.begin(1)
     evaluator.close()

@@ -80,10 +80,10 @@ def check_flags(name: str, command, argv: list[str]) -> flags.FlagValues:
         raise ConfigError(f"{name} takes only flags, but '{words[0]}' is not a flag.{hint} {see}")
     if words:
         values[command.WORDS].value = [*(values[command.WORDS].value or ()), *words]
+    FlagSettings(values, *settings_with_flags(command))  # checks the values
     missing = [f"--{flag}" for flag in required(*command.SETTINGS) if not values[flag].value]
     if missing:
         raise ConfigError(f"{name} needs {_enumeration(missing)}. Example: {command.EXAMPLE}")
-    FlagSettings(values, *settings_with_flags(command))  # checks the values
     if hasattr(command, "REST"):  # defined after parsing, so that it is not a flag of the command line
         flags.DEFINE_multi_string(command.REST, rest, "The words after --.", flag_values=values)
     return values

@@ -103,11 +103,8 @@ def make_evaluator(
     held_out: HeldOut,
     trained: Trained,
     checkpoints: Checkpoints,
-    *,
-    model_dir: str | Path,
-    monitor: str,
-    every: int,
-    num_steps: int,
+    folder: Path,
+    monitoring: Monitoring,
     stop: Callable[[], str | None],
 ) -> Evaluator:
     """Builds the observer that evaluates held-out cases, with its prediction and loss programs.
@@ -116,13 +113,11 @@ def make_evaluator(
       held_out: the held-out cases.
       trained: the training step, which shares its variables with the networks.
       checkpoints: the checkpoints of the training program.
-      model_dir: the run folder.
-      monitor: the measure that selects the best checkpoint.
-      every: number of steps between evaluations.
-      num_steps: total number of steps in the run.
+      folder: the run folder.
+      monitoring: the measure that selects the best checkpoint, and the steps to evaluate.
       stop: the stop function, as in `training.loop.train`.
     """
-    folder, step, program = Path(model_dir), trained.step, trained.program
+    step, program = trained.step, trained.program
     builder = NetworkBuilder(
         task=step.task,
         dtype=step.dtype,
@@ -139,7 +134,7 @@ def make_evaluator(
         folder / EVAL,
         held_out.evaluate,
         network,
-        Monitoring(monitor, every, num_steps),
+        monitoring,
         checkpoints=checkpoints,
         best=BestCheckpoint(folder / BEST, program),
         stop=stop,
