@@ -21,7 +21,7 @@ FORBIDDEN = {
     "a model": re.compile(r"(?<!nn)\bU-?Net|\bResNet"),
 }
 # The name of a file of a run, and an option of Slurm, which do not refer to a caller.
-ALLOWED = {("files/run_folder.py", "config.gin"), ("processes/slurm.py", "srun --distribution=block")}
+ALLOWED = {("files/run_folder.py", "config.gin"), ("engine/processes/slurm.py", "srun --distribution=block")}
 
 
 def strings(tree: ast.AST) -> Iterator[tuple[int, str]]:

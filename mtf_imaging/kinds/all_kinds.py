@@ -86,7 +86,9 @@ def open_subject(
       DataError: the file of facts of the run is damaged.
     """
     facts = read_facts(run)
-    return kind_of_facts(facts).predicted(Path(run), facts, settings, input_path)
+    images = kind_of_facts(facts).predicted(Path(run), facts, settings, input_path)
+    check_settings(settings, KINDS[images.kind])
+    return images
 
 
 def detect_kind(path: str | os.PathLike[str] | None) -> Kind | None:

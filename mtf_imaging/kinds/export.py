@@ -1,12 +1,11 @@
 """The information from a run and its settings that every export of a trained network needs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from mtf_imaging.data.sampling.buckets import parse_grids
 from mtf_imaging.kinds.facts import Facts
-from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.kinds.networks import task_for
 from mtf_imaging.settings.inference import ExportSettings
 
@@ -34,7 +33,3 @@ class ExportedRun(NamedTuple):
         if isinstance(resolution, str | int):
             return parse_grids(resolution, len(facts.axes), facts.axes)
         return (tuple(int(size) for size in resolution),)
-
-    def check_idle(self, why: Mapping[str, str]) -> None:
-        """Checks that settings without effect on the images have their defaults; see `Inference.check_idle`."""
-        Inference.of(self.own).check_idle(why)

@@ -1,6 +1,6 @@
 """What kinds whose images are single files with a height and a width share."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,17 +47,12 @@ class FileImages(PredictedImages[Image, Read, Result]):
     Args:
       facts: the facts of the run.
       settings: the settings of the job.
-      idle: {setting: why it has no effect on these images}.
 
-    Raises:
-      ConfigError: a setting has no effect on these images.
     """
 
     cleanup = AS_FOUND
 
-    def __init__(self, facts: Facts, settings: Inference, idle: Mapping[str, str]) -> None:
-        settings.check_idle(idle)
-        self.idle = idle
+    def __init__(self, facts: Facts, settings: Inference) -> None:
         self._settings, self._held_out_split = settings, facts.held_out_split
         resolution = facts.resolution if settings.resolution is None else settings.resolution
         height, width = parse_resolution(resolution, len(PHOTO_AXES), PHOTO_AXES)

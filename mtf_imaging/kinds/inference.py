@@ -1,10 +1,9 @@
 """The settings of `evaluate` and `predict` that concern the images."""
 
-from collections.abc import Mapping
 from pathlib import Path
+from typing import Self
 
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable, read_spacing_table
-from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup, as_cleanup
 from mtf_imaging.settings.inference import (
     CleanupSetting,
@@ -18,7 +17,7 @@ from mtf_imaging.settings.inference import (
     WindowSettings,
 )
 from mtf_imaging.settings.patches import SlidingWindowSettings
-from mtf_imaging.settings.setting import changed, settings, settings_of, values_of
+from mtf_imaging.settings.setting import changed, settings, values_of
 from mtf_imaging.settings.step import BatchSettings, SpacingSettings, SpacingTableSettings
 from mtf_imaging.settings.values import Resolution
 
@@ -29,7 +28,7 @@ class Inference(
 ):
     """The settings of `evaluate` and `predict` that concern the images.
 
-    Each kind of image has settings of its own. It refuses other values of the remaining settings than the defaults.
+    Each kind of images takes some of them; see `Kind.settings`.
     """
 
     resolution: Resolution | None = changed(BatchSettings, "resolution")
@@ -47,31 +46,8 @@ class Inference(
     spacing_table: SpacingTable = changed(SpacingTableSettings, "spacing_table", default=NO_TABLE)
 
     @classmethod
-    def of(cls, own: object) -> "Inference":
+    def of(cls, own: object) -> Self:
         """Returns the settings of a job that concern the images; those that it lacks have their defaults."""
         given = {name: value for name, value in values_of(cls, own).items() if value is not None}
         known = {"spacing_table": read_spacing_table(given.get("spacing_table"))}
         return cls(**given | known | {"cleanup": as_cleanup(given.get("cleanup"))})
-
-    def check_idle(self, why: Mapping[str, str]) -> None:
-        """Checks that settings without effect have their defaults.
-
-        Args:
-          why: {setting: why it has no effect}.
-
-        Raises:
-          ConfigError: a setting has another value.
-        """
-        for one in settings_of(type(self)):
-            value = getattr(self, one.name)
-            if one.name in why and not _equal(value, one.default):
-                shown = "" if one.name == "spacing_table" else f" = {value!r}"
-                raise ConfigError(
-                    f"{one.name}{shown} has no effect: {why[one.name]}. Fix: leave {one.name} out.", [one.name]
-                )
-
-
-def _equal(value: object, default: object) -> bool:
-    if isinstance(value, list | tuple):  # gin and callers write lists and tuples
-        return isinstance(default, tuple) and tuple(value) == default
-    return value == default

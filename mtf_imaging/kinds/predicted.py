@@ -58,7 +58,6 @@ class PredictedImages(Protocol[Image, Read, Result]):
       kind: the name of the kind of images, which messages name.
       noun, nouns: an image, and several of them, in messages.
       description: the description of the data that the run was trained on; None for arrays.
-      idle: the settings that have no effect on these images, with the reasons.
       cleanup: the rules for the labels of volumes, an `evaluation.cleanup.Cleanup`.
     """
 
@@ -66,7 +65,6 @@ class PredictedImages(Protocol[Image, Read, Result]):
     noun: str
     nouns: str
     description: Any
-    idle: Mapping[str, str]
     cleanup: Any
 
     def find_labeled(self, input_dir: str | Path, output_dir: str | Path) -> list[Image]:

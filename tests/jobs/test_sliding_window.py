@@ -11,7 +11,8 @@ from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.engine.layout import Layout
 from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.jobs.data.training_data import as_training_data
-from mtf_imaging.jobs.held_out import make_evaluator, open_held_out
+from mtf_imaging.jobs.held_out.cases import make_evaluator, open_held_out
+from mtf_imaging.jobs.held_out.loss import Trained
 from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.kinds.volumes.trained import window_of_run
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
@@ -145,16 +146,15 @@ def test_held_out_cases_are_scored_with_windows(folder, tmp_path):
     program = step.build(SPLIT).program
     networks = []
     held_out = held_out._replace(evaluate=lambda network: networks.append(network) or ({"liver": 0.5}, {}))
-    options = {"layout": SPLIT, "mesh_impl": "auto", "model_dir": tmp_path, "monitor": "liver", "progress": False}
     evaluator = make_evaluator(
         held_out._replace(batches=None, region_batches=None, patch=(8, 8, 8)),
-        step,
-        program,
+        Trained(step, program, SPLIT, progress=False),
         Checkpoints(tmp_path, program),
+        model_dir=tmp_path,
+        monitor="liver",
         every=1,
         num_steps=1,
         stop=lambda: None,
-        **options,
     )
     evaluator.begin(1)
     evaluator.close()

@@ -11,7 +11,7 @@ import pytest
 
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.engine.meshes.group import ALONE
-from mtf_imaging.errors import ConfigError, DataError
+from mtf_imaging.errors import DataError
 from mtf_imaging.kinds.all_kinds import KINDS
 from mtf_imaging.kinds.arrays.images import Arrays
 from mtf_imaging.kinds.facts import Facts
@@ -23,6 +23,7 @@ from mtf_imaging.network.network import Network, Slices, of_function
 from tests.jobs.object_network import CATEGORIES, write_objects_folder
 from tests.jobs.photo_network import CLASSES, write_photos
 from tests.kinds import loops
+from tests.kinds.curves import Curves, smooth, write_curves
 from tests.kinds.volumes import volumes
 from tests.leftovers import ended_path
 
@@ -113,6 +114,7 @@ EXAMPLES = {
         ("image_1", "image_4"),
         is_scored=False,
     ),
+    "curves": Example(write_curves, Curves, of_function(smooth, 1, 1), ("curve_1", "curve_4")),
 }
 SCORED = [name for name, example in EXAMPLES.items() if example.is_scored]
 BATCHED = [name for name in EXAMPLES if name != "volumes"]
@@ -170,7 +172,7 @@ def predict(images, folder, output, network, resumes=False):
 
 
 def test_every_kind_is_tested():
-    assert {*EXAMPLES} == {*KINDS}
+    assert {*EXAMPLES} == {*KINDS, "curves"}, "curves are a kind of its own, in tests"
 
 
 @pytest.mark.parametrize(
@@ -222,11 +224,6 @@ def test_batches_change_no_results(folder, tmp_path):
     assert max(sizes) == (2 if name == "photos" else 3)  # photos of several sizes are not in one batch
 
 
-def test_volumes_have_no_batches():
-    with pytest.raises(ConfigError, match="eval_batch_size = 2 has no effect: volumes are computed one at a time"):
-        EXAMPLES["volumes"].images(eval_batch_size=2)
-
-
 @pytest.mark.parametrize("folder", EXAMPLES, indirect=True)
 def test_an_interrupted_prediction_is_completed(folder, tmp_path):
     name, folder = folder
@@ -249,7 +246,9 @@ def test_an_interrupted_prediction_is_completed(folder, tmp_path):
         (tmp_path / "out" / path).unlink(missing_ok=True)
     predict(images, folder, tmp_path / "out", None, resumes=True)  # the predictions of all images are complete
     assert content(tmp_path / "out", FILE) == content(tmp_path / "whole", FILE)
-    next(path for path in (tmp_path / "out").rglob("*") if path.suffix in (".gz", ".png", ".npy")).write_bytes(b"")
+    next(path for path in (tmp_path / "out").rglob("*") if path.suffix in (".gz", ".png", ".npy", ".txt")).write_bytes(
+        b""
+    )
     with pytest.raises(DataError, match="was changed since predict wrote it"):
         predict(images, folder, tmp_path / "out", None, resumes=True)
 

@@ -72,17 +72,21 @@ def test_masks_are_pasted_into_the_image():
 @pytest.mark.parametrize(
     ("result", "error", "text"),
     [
-        (np.zeros((2, 3)), ShapeError, "the network returned ndarray; detections are boxes, scores and classes. Fix:"),
-        ({"boxes": 0}, ShapeError, "the network returned boxes; detections are boxes, scores and classes."),
+        (
+            np.zeros((2, 3)),
+            ShapeError,
+            "the network returned ndarray; detections are boxes [n, 4], scores [n], classes [n]",
+        ),
+        ({"boxes": 0}, ShapeError, "the network returned boxes []; detections are boxes [n, 4], scores [n]"),
         (
             network(boxes=np.zeros((3, 5)))(np.zeros((*SIZE, 3), np.float32)),
             ShapeError,
-            "boxes of shape (3, 5); 3 scores",
+            "the network returned boxes [3, 5], scores [3], classes [3]",
         ),
         (
             network(np.zeros((2, 4, 4)))(np.zeros((*SIZE, 3), np.float32)),
             ShapeError,
-            "masks of shape (2, 4, 4); 3 scores",
+            "masks [2, 4, 4]; detections are boxes [n, 4]",
         ),
         (network(scores=np.full(3, np.nan))(np.zeros((*SIZE, 3), np.float32)), DataError, "NaN or infinity in scores"),
         (network(classes=np.array([0, 1, 2]))(np.zeros((*SIZE, 3), np.float32)), ShapeError, "class 2; the data have"),

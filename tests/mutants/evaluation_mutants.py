@@ -12,14 +12,13 @@ MUTANTS = [
         ("if has_codes and not np.allclose(own, np.eye(4)):", "if has_codes:"),
         ("(-1, -1, 1) if turned", "(1, 1, 1) if turned"),
         ("(unit_mm(header) or 1.0)", "1.0"),
-        ("        check_orthogonal(affine, path)\n", "        pass\n"),
+        ("            check_orthogonal(affine)\n", "            pass\n"),
         ("        repair.check()\n", ""),
     ),
     *mutants(
         "mtf_imaging/evaluation/export/program.py",
         "tests/kinds/test_segment_program.py",
-        ("if name in parts or name in skipped:", "if name in parts:"),
-        ("for each in (node, *decorators))", "for each in (node,))"),
+        ('(node, *getattr(node, "decorator_list", []))', "(node,)"),
     ),
     *mutants(
         "mtf_imaging/evaluation/mask_rules/components.py",
@@ -118,8 +117,8 @@ MUTANTS = [
         ("counted = reference != ignore_label", "counted = prediction != ignore_label"),
         ("values[~np.isnan(values)]", "np.nan_to_num(values)"),
         (
-            'pair["reference"].astype(np.int64) * num_classes + pair["prediction"]',
-            'pair["prediction"].astype(np.int64) * num_classes + pair["reference"]',
+            "reference[counted].astype(np.int64) * num_classes + prediction[counted]",
+            "prediction[counted].astype(np.int64) * num_classes + reference[counted]",
         ),
     ),
     *mutants(

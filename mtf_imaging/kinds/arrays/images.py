@@ -3,7 +3,6 @@
 import operator
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -37,18 +36,6 @@ if TYPE_CHECKING:
 NPY = ImageFormat("NumPy", (".npy",), ".npy")
 _ONE, _SEVERAL = ".npy", ".npz"  # the endings of predictions with one output, and with several
 _VOLUME = ["batch", *AXIS_NAMES, "channels"]
-_PREPARED = "arrays are prepared as the data set prepares its images"
-IDLE = dict.fromkeys(("spacing", "window", "spacing_table", "scales"), _PREPARED) | {
-    "sliding_window": "arrays are computed as a whole",
-    "window_step": "arrays are computed as a whole",
-    "cleanup": "its rules are for the labels of volumes",
-    "choose_cleanup": "its rules are for the labels of volumes",
-    "flips": "only the probabilities of volumes and photos are averaged",
-    "submission": "the challenge has no arrays",
-    **dict.fromkeys(("label_codes", "probabilities", "uncertainty"), "it concerns segmentations of volumes"),
-    "output_format": "predictions of arrays are NumPy files",
-    "split": volumes.IDLE["split"],
-}
 
 
 class ArrayFile(NamedTuple):
@@ -74,8 +61,6 @@ class PreparedVolumes(volumes.Images):
     Raises:
       ConfigError: a setting has no effect.
     """
-
-    idle = MappingProxyType(volumes.IDLE | {"scales": _PREPARED})
 
     def __init__(self, run: Path, facts: Facts, settings: Inference) -> None:
         super().__init__(run, facts, settings)
@@ -124,10 +109,8 @@ class Arrays(PredictedImages[ArrayFile, np.ndarray, Prediction]):
 
     kind, noun, nouns = ARRAYS, "array", "arrays"
     description, cleanup = None, AS_FOUND
-    idle = MappingProxyType(IDLE)
 
     def __init__(self, run: Path, facts: Facts, settings: Inference) -> None:
-        settings.check_idle(IDLE)
         self._run, self._batch_size = run, settings.eval_batch_size
         resolution = facts.resolution if settings.resolution is None else settings.resolution
         if isinstance(resolution, str | int):

@@ -7,7 +7,6 @@ import tensorflow as tf
 
 from mtf_imaging.evaluation.export.networks import TrainedNetworks, average_networks
 from mtf_imaging.evaluation.export.signature import ExportedKind, Field, Signature, grid_name, with_default
-from mtf_imaging.kinds.arrays.images import IDLE
 from mtf_imaging.kinds.export import ExportedRun
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.network.averages import several_parts
@@ -70,7 +69,6 @@ def _dtype(dtype: tf.DType) -> tf.DType:
 
 def exported(run: ExportedRun, facts: Facts) -> tuple[TrainedNetworks, ArraySignatures]:
     """Builds the networks of a run, with their signatures; see `Kind.export`."""
-    run.check_idle(IDLE)
     sizes = run.sizes(facts)
     networks = run.networks(sizes, None)
     return networks, ArraySignatures(networks, sizes)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mtf_imaging.data.sampling.grid import PHOTO_AXES
-from mtf_imaging.errors import ConfigError, DataError
+from mtf_imaging.errors import DataError
 from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.run_folder import FACTS
@@ -33,27 +33,11 @@ from mtf_imaging.kinds.predicted import Planned, Rows
 from mtf_imaging.kinds.prediction_record import ImageFiles, PredictionFiles
 from mtf_imaging.kinds.steps import Steps
 from mtf_imaging.network.network import Network
-from mtf_imaging.settings.values import check_flips, check_scales
+from mtf_imaging.settings.values import check_flips
 
 if TYPE_CHECKING:
     from mtf_imaging.settings.inference import EvaluateSettings
     from mtf_imaging.training.prediction import NetworkBuilder, TrainedRuns
-
-_SPLIT = "the held-out images are those of a split, which split names"
-IDLE = {
-    "spacing": "images have no voxel size",
-    "window": "images are scaled as in training",
-    "sliding_window": "images are computed as a whole",
-    "window_step": "images are computed as a whole",
-    "cleanup": "its rules are for the labels of volumes",
-    "choose_cleanup": "its rules are for the labels of volumes",
-    "fold": _SPLIT,
-    "splits_file": _SPLIT,
-    "submission": "the challenge has no images with objects",
-    "spacing_table": "images have no voxel size",
-    **dict.fromkeys(("label_codes", "probabilities", "uncertainty"), "it concerns segmentations of volumes"),
-    "output_format": "detections are JSON files",
-}
 
 
 class Images(FileImages[ObjectImage, ReadImage, Detections]):
@@ -72,10 +56,9 @@ class Images(FileImages[ObjectImage, ReadImage, Detections]):
     kind, noun, nouns = "objects", "image", "images"
 
     def __init__(self, run: Path, facts: Facts, settings: Inference) -> None:
-        super().__init__(facts, settings, IDLE)
-        check_no_ensemble(settings.ensemble)
+        super().__init__(facts, settings)
         self._flips = check_flips(settings.flips, axis_names=PHOTO_AXES)
-        self._scales = check_scales(settings.scales)
+        self._scales = tuple(settings.scales)
         self._threshold = NMS_THRESHOLD
         self.description: ObjectDescription = object_description_from_fields(facts.description, str(run / FACTS))
 
@@ -134,16 +117,6 @@ class Images(FileImages[ObjectImage, ReadImage, Detections]):
 
     def scoring(self, own: "EvaluateSettings", provenance: Provenance) -> ObjectScoring:
         return ObjectScoring(own, self._split(Path(own.input_dir)), self.description, provenance)
-
-
-def check_no_ensemble(ensemble: bool) -> None:
-    """Raises ConfigError if the job would average the detections of several networks."""
-    if ensemble:
-        raise ConfigError(
-            "ensemble: detections of several networks cannot be averaged, because their boxes differ. Fix: give "
-            "the folder of one run as model_dir, without ensemble.",
-            ["ensemble", "model_dir"],
-        )
 
 
 def _images_of_all_splits(path: Path) -> list[ObjectImage]:

@@ -22,7 +22,6 @@ from mtf_imaging.kinds.steps import BatchNetwork, Steps, batch_network, named
 from mtf_imaging.network.network import Prediction
 
 NMS_THRESHOLD = 0.5  # the same as in Detectron2 and this package's tasks
-_FIX = "Fix: return a dict from predict, as ObjectDetection does."
 
 
 def detection_steps(
@@ -147,20 +146,18 @@ def _on_grid(candidates: Candidates, height: int, width: int) -> Detections:
 
 def _checked(result: object, num_categories: int) -> dict[str, np.ndarray]:
     """Checks the result of a network and returns its arrays."""
-    if not isinstance(result, Mapping) or not {"boxes", "scores", "classes"} <= result.keys():
-        names = ", ".join(result) if isinstance(result, Mapping) else type(result).__name__
-        raise ShapeError(f"the network returned {names}; detections are boxes, scores and classes. {_FIX}")
-    arrays = {name: np.asarray(value) for name, value in result.items()}
-    count = len(arrays["scores"])
+    arrays = {name: np.asarray(value) for name, value in result.items()} if isinstance(result, Mapping) else {}
+    count = len(arrays.get("scores", ()))
     expected = {"boxes": (count, 4), "scores": (count,), "classes": (count,)}
     if "masks" in arrays:
         expected["masks"] = (count, *arrays["masks"].shape[1:3])
-    for name, shape in expected.items():
-        if arrays[name].shape != shape:
-            raise ShapeError(
-                f"the network returned {name} of shape {arrays[name].shape}; {count} scores need the shape {shape}. "
-                f"{_FIX}"
-            )
+    if any(name not in arrays or arrays[name].shape != shape for name, shape in expected.items()):
+        shown = ", ".join(f"{name} {[*array.shape]}" for name, array in arrays.items()) or type(result).__name__
+        raise ShapeError(
+            f"the network returned {shown}; detections are boxes [n, 4], scores [n], classes [n] and, if there are "
+            "any, masks [n, rows, columns]. Fix: return a dict of them from predict, as ObjectDetection does."
+        )
+    for name in expected:
         if not np.isfinite(arrays[name]).all():
             raise DataError(f"the network returned NaN or infinity in {name}. Fix: lower the learning rate.")
     if count and arrays["classes"].max() >= num_categories:

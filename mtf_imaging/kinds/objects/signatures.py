@@ -6,14 +6,13 @@ import tensorflow as tf
 
 from mtf_imaging.data.sampling.grid import PHOTO_AXES
 from mtf_imaging.engine.meshes.portable import divisor, ensure_shape, index_dtype, widest_dtype
-from mtf_imaging.errors import ShapeError
+from mtf_imaging.errors import ConfigError, ShapeError
 from mtf_imaging.evaluation.export.networks import Network, TrainedNetworks
 from mtf_imaging.evaluation.export.signature import ExportedKind, Field, Signature, grid_name, with_default
 from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.kinds.export import ExportedRun
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.objects.description import ObjectDescription, object_description_from_fields
-from mtf_imaging.kinds.objects.images import IDLE, check_no_ensemble
 from mtf_imaging.kinds.objects.pixel_operations import Axis, interpolate, nearest_pixels, paste_masks
 from mtf_imaging.kinds.objects.scoring.detections import BOX_DIGITS, SCORE_DIGITS
 
@@ -119,14 +118,12 @@ def _rounded(x: tf.Tensor, digits: int) -> tf.Tensor:
 
 def exported(run: ExportedRun, facts: Facts) -> tuple[TrainedNetworks, ObjectSignatures]:
     """Builds the networks of a run, with their signatures; see `Kind.export`."""
-    run.check_idle(
-        IDLE
-        | {
-            "flips": "only the probabilities of volumes and photos are averaged",
-            "scales": "an exported model detects the objects of an image at one size",
-        }
-    )
-    check_no_ensemble(len(run.runs) > 1)
+    if run.flips:
+        raise ConfigError(
+            f"flips = {run.flips!r}: an exported model does not merge the detections of flipped images. Fix: leave "
+            "flips out.",
+            ["flips"],
+        )
     description = object_description_from_fields(facts.description, str(run.runs[0] / FACTS))
     sizes = run.sizes(facts)
     networks = run.networks(sizes, description)

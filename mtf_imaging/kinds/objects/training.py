@@ -87,7 +87,7 @@ class HeldOutObjects:
         """The names of the measures; mask measures only if the data set has masks."""
         return BOX_MEASURES + (MASK_MEASURES if self.data_set.masks else ())
 
-    def open(self, eval_dir: str | Path, sizes: tuple[int, ...] | None) -> Callable:
+    def open(self, eval_dir: str | Path, sizes: tuple[int, int]) -> Callable:
         """Finds the images and returns a function that scores a network on them.
 
         Args:
@@ -100,7 +100,6 @@ class HeldOutObjects:
 
         Raises:
           DataError: the folder has no annotated images in this split, or they have no objects.
-          ConfigError: `sizes` is unknown.
         """
         images = self._images(eval_dir)
         if not any(not one.is_crowd for image in images for one in image.objects or ()):
@@ -108,9 +107,6 @@ class HeldOutObjects:
                 f"{eval_dir}: the {len(images)} held-out images have no objects, so they have no average precision. "
                 "Fix: add images with objects to the split."
             )
-        if sizes is None or len(sizes) != 2:
-            raise _unknown_sizes(sizes)
-        size = sizes[0], sizes[1]
 
         def check(number: int, read: ReadImage, result: Detections) -> Detections:
             if self.data_set.masks and result.masks is None:
@@ -122,7 +118,7 @@ class HeldOutObjects:
             return result
 
         def score(network: Callable[[np.ndarray], Prediction]) -> tuple[dict[str, float], dict[str, np.ndarray]]:
-            steps = detection_steps(network, self.description, size)
+            steps = detection_steps(network, self.description, sizes)
             detections = score_held_out(steps, images, check, "image", self.progress)
             scores = score_images(images, detections, self.description)
             pictures = {}
@@ -141,7 +137,7 @@ class HeldOutObjects:
 
         return score
 
-    def loss_batches(self, eval_dir: str | Path, *, batch_size: int, sizes: tuple[int, ...] | None) -> Iterator[dict]:
+    def loss_batches(self, eval_dir: str | Path, *, batch_size: int, sizes: tuple[int, int]) -> Iterator[dict]:
         """Returns an iterator over all images in batches, in order; the first images fill up the last batch.
 
         Args:
@@ -152,11 +148,9 @@ class HeldOutObjects:
         Yields:
           Batches as in training, without random changes.
         """
-        if sizes is None or len(sizes) != 2:
-            raise _unknown_sizes(sizes)
-        images, size = self._images(eval_dir), (sizes[0], sizes[1])
+        images = self._images(eval_dir)
         for batch in cyclic_batches(images, batch_size):
-            samples = [self._sample(image, size) for image in batch]
+            samples = [self._sample(image, sizes) for image in batch]
             stacked = {name: np.stack([sample[name] for sample in samples]) for name in samples[0]}
             yield {**stacked, "cases": [image.key for image in batch]}
 
@@ -176,13 +170,6 @@ class HeldOutObjects:
 
     def _images(self, eval_dir: str | Path) -> list[ObjectImage]:
         return find_object_images(eval_dir, self.split, self.description)
-
-
-def _unknown_sizes(sizes: tuple[int, ...] | None) -> ConfigError:
-    return ConfigError(
-        f"the training images have the sizes {sizes!r}; objects need a height and a width. Fix: set the size of "
-        "Objects, such as (640, 640)."
-    )
 
 
 class Training(FileTraining[ObjectDescription]):

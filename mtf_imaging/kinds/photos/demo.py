@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-from mtf_imaging.errors import DataError
 from mtf_imaging.kinds.demo import Command, Step, Workflow
 
 KIND = "scenes"
@@ -71,16 +70,9 @@ def _check_lists(folder: Path) -> None:
     Raises:
       DataError: a list is missing or empty, or a photo has no label image.
     """
-    from mtf_imaging.kinds.photos.reading.folders import find_photos, photo_description, splits
+    from mtf_imaging.kinds.photos.reading.folders import find_photos, photo_description
 
-    find_photos(folder)
     photo_description(folder)
-    missing = [name for name in (_TRAIN, _HELD_OUT) if name not in splits(folder)]
-    if missing:
-        raise DataError(
-            f"{folder}: has no list '{missing[0]}'. The demo trains on the photos of the list '{_TRAIN}', and scores "
-            f"those of '{_HELD_OUT}'. Fix: write both lists (docs/guides/photos.md)."
-        )
     for name in (_TRAIN, _HELD_OUT):
         find_photos(folder, name)
 

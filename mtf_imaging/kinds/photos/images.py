@@ -29,27 +29,13 @@ from mtf_imaging.kinds.predicted import Planned
 from mtf_imaging.kinds.prediction_record import ImageFiles, PredictionFiles
 from mtf_imaging.kinds.steps import Steps
 from mtf_imaging.network.network import Network
-from mtf_imaging.settings.values import check_flips, check_scales
+from mtf_imaging.settings.values import check_flips
 
 if TYPE_CHECKING:
     from mtf_imaging.settings.inference import EvaluateSettings
     from mtf_imaging.training.prediction import NetworkBuilder, TrainedRuns
 
 _logger = logging.getLogger(__name__)
-IDLE = {
-    "spacing": "photos have no voxel size",
-    "window": "photos are scaled as in training",
-    "sliding_window": "photos are computed as a whole",
-    "window_step": "photos are computed as a whole",
-    "cleanup": "its rules are for the labels of volumes",
-    "choose_cleanup": "its rules are for the labels of volumes",
-    "fold": "the held-out photos are those of a list, which split names",
-    "splits_file": "the held-out photos are those of a list, which split names",
-    "submission": "the challenge has no photos",
-    "spacing_table": "photos have no voxel size",
-    **dict.fromkeys(("label_codes", "probabilities", "uncertainty"), "it concerns segmentations of volumes"),
-    "output_format": "segmentations of photos are PNG files",
-}
 
 
 class Images(FileImages[Photo, ReadPhoto, np.ndarray]):
@@ -68,8 +54,8 @@ class Images(FileImages[Photo, ReadPhoto, np.ndarray]):
     kind, noun, nouns = "photos", "photo", "photos"
 
     def __init__(self, run: Path, facts: Facts, settings: Inference) -> None:
-        super().__init__(facts, settings, IDLE)
-        averaged = check_scales(settings.scales), check_flips(settings.flips, axis_names=PHOTO_AXES)
+        super().__init__(facts, settings)
+        averaged = tuple(settings.scales), check_flips(settings.flips, axis_names=PHOTO_AXES)
         self.description: PhotoDescription = photo_description_from_fields(facts.description, str(run / FACTS))
         self._inference = PhotoInference(self.description, self._size, 1, *averaged)
 

@@ -12,7 +12,6 @@ from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.kinds.export import ExportedRun
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.photos.description import PhotoDescription, photo_description_from_fields
-from mtf_imaging.kinds.photos.images import IDLE
 from mtf_imaging.settings.values import check_flips
 
 Size = tuple[int, ...]  # height and width
@@ -98,7 +97,6 @@ class PhotoSignatures(ExportedKind):
 
 def exported(run: ExportedRun, facts: Facts) -> tuple[TrainedNetworks, PhotoSignatures]:
     """Builds the networks of a run, with their signatures; see `Kind.export`."""
-    run.check_idle(IDLE | {"scales": "an exported model computes photos only at their own size"})
     check_flips(run.flips, axis_names=PHOTO_AXES)
     description = photo_description_from_fields(facts.description, str(run.runs[0] / FACTS))
     sizes = run.sizes(facts)

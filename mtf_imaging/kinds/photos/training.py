@@ -12,7 +12,7 @@ import numpy as np
 from mtf_imaging.data.description.differences import Difference
 from mtf_imaging.data.label_survey import LabelSurvey
 from mtf_imaging.data.pixels.batches import cyclic_batches
-from mtf_imaging.errors import ConfigError, DataError
+from mtf_imaging.errors import DataError
 from mtf_imaging.kinds.file_images import FileTraining
 from mtf_imaging.kinds.photos.data_set import Photos
 from mtf_imaging.kinds.photos.description import (
@@ -62,7 +62,7 @@ class HeldOutPhotos:
 
     measures = MEASURES
 
-    def open(self, eval_dir: str | Path, sizes: tuple[int, ...] | None) -> Callable:
+    def open(self, eval_dir: str | Path, sizes: tuple[int, int]) -> Callable:
         """Finds the photos and returns a function that scores a network on them.
 
         Args:
@@ -76,10 +76,8 @@ class HeldOutPhotos:
 
         Raises:
           DataError: the folder has no photos with labels in this split.
-          ConfigError: neither `crop` nor `sizes` is known.
         """
-        description, photos, crop = self.description(eval_dir), self._photos(eval_dir), self._crop(sizes)
-
+        description, photos, crop = self.description(eval_dir), self._photos(eval_dir), self.crop or sizes
         inference = PhotoInference(description, crop, self.multiple)
 
         def score(network: Callable[[np.ndarray], Prediction]) -> tuple[dict[str, float], dict[str, np.ndarray]]:
@@ -107,7 +105,7 @@ class HeldOutPhotos:
 
         return score
 
-    def loss_batches(self, eval_dir: str | Path, *, batch_size: int, sizes: tuple[int, ...] | None) -> Iterator[dict]:
+    def loss_batches(self, eval_dir: str | Path, *, batch_size: int, sizes: tuple[int, int]) -> Iterator[dict]:
         """Returns an iterator over all photos in batches, in order; the first photos fill up the last batch.
 
         Each photo is cropped at its center, or padded at its bottom and right.
@@ -120,7 +118,7 @@ class HeldOutPhotos:
         Yields:
           "image", float32 `[batch, height, width, 3]`; "labels", int32 `[batch, height, width]`; "cases", the keys.
         """
-        description, photos, crop = self.description(eval_dir), self._photos(eval_dir), self._crop(sizes)
+        description, photos, crop = self.description(eval_dir), self._photos(eval_dir), self.crop or sizes
         for batch in cyclic_batches(photos, batch_size):
             pairs = [central_crop(*read_labeled_photo(photo, description), crop, description) for photo in batch]
             yield {
@@ -136,15 +134,6 @@ class HeldOutPhotos:
 
     def _photos(self, eval_dir: str | Path) -> list[Photo]:
         return find_photos(eval_dir, self.split)
-
-    def _crop(self, sizes: tuple[int, ...] | None) -> tuple[int, int]:
-        crop = self.crop or sizes
-        if crop is None or len(crop) != 2:
-            raise ConfigError(
-                f"crop = {self.crop!r}, and the training images have the sizes {sizes!r}; held-out photos need a "
-                "height and a width. Fix: set crop to the size of the crops in training, such as (513, 513)."
-            )
-        return crop[0], crop[1]
 
 
 def central_crop(

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import logging
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,11 +37,6 @@ if TYPE_CHECKING:
     from mtf_imaging.training.prediction import NetworkBuilder, TrainedRuns
 
 _logger = logging.getLogger(__name__)
-IDLE = {
-    "scales": "volumes are resampled to the voxel size of the network",
-    "split": "only folders of photos or objects have splits",
-    "eval_batch_size": "volumes are computed one at a time",
-}
 
 
 class Images(PredictedImages[Case, ReadCase, Segmentation]):
@@ -58,11 +53,9 @@ class Images(PredictedImages[Case, ReadCase, Segmentation]):
     """
 
     kind, noun, nouns = VOLUMES, "case", "cases"
-    idle: Mapping[str, str] = IDLE
     description: Description | None  # None for a custom data set
 
     def __init__(self, run: Path, facts: Facts | None, settings: Inference) -> None:
-        settings.check_idle(self.idle)
         self._run, self._facts, self._settings, self._maps = run, facts, settings, map_choice(settings)
         self._sliding_window = window_of_run(None if facts is None else facts.patch, settings)
         self.description = self._description = description_of_facts(facts, run)

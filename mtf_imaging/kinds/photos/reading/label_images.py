@@ -66,7 +66,7 @@ def read_labeled_photo(
     """Reads a photo and its label image.
 
     Args:
-      photo: the files.
+      photo: the files; it has a label image.
       description: the classes.
       region: the rows and columns to return.
 
@@ -74,10 +74,9 @@ def read_labeled_photo(
       The photo, uint8 `[height, width, 3]`, and the labels, uint8 `[height, width]`.
 
     Raises:
-      DataError: a file is invalid, the photo has no label image, or the two have different sizes.
+      DataError: a file is invalid, or the two have different sizes.
     """
-    if photo.labels is None:
-        raise DataError(f"{photo.image}: has no label image. Fix: use photos with label images.")
+    assert photo.labels is not None
     size, label_size = photo_size(photo.image), photo_size(photo.labels)
     if size != label_size:
         raise DataError(
@@ -96,23 +95,7 @@ def write_label_image(path: str | Path, labels: np.ndarray, description: PhotoDe
       path: the file.
       labels: integers `[height, width]`: labels of classes and `ignore_label`.
       description: the classes and their colors.
-
-    Raises:
-      DataError: the labels have the wrong shape or contain a value that is not a label.
     """
-    labels = np.asarray(labels)
-    if labels.ndim != 2 or labels.dtype.kind not in "iu":
-        raise DataError(
-            f"{path}: labels of shape {labels.shape} and dtype {labels.dtype} are not a label image. "
-            "Fix: pass integers [height, width]."
-        )
-    is_class = (labels >= 0) & (labels < len(description.classes))
-    unknown = np.unique(labels[~is_class & (labels != description.ignore_label)])
-    if unknown.size:
-        raise DataError(
-            f"{path}: the labels contain {unknown[0]}, which is neither one of the {len(description.classes)} classes "
-            f"nor the ignore_label {description.ignore_label}. Fix: pass only these labels."
-        )
     stored = np.arange(NUM_VALUES, dtype=np.uint8)
     colors = np.array([palette_color(value) for value in range(NUM_VALUES)], np.uint8)
     for label, color in enumerate(description.colors):

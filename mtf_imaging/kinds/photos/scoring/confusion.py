@@ -4,8 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mtf_imaging.errors import DataError, ShapeError
-
 
 @dataclass(frozen=True, eq=False)
 class Confusion:
@@ -93,26 +91,9 @@ def confusion(prediction: np.ndarray, reference: np.ndarray, num_classes: int, i
       reference: classes and the ignore label, `[height, width]`.
       num_classes: the number of classes.
       ignore_label: the reference label whose pixels do not count.
-
-    Raises:
-      ShapeError: the images have different sizes.
-      DataError: a label is not a class.
     """
-    if prediction.shape != reference.shape:
-        raise ShapeError(
-            f"the prediction has {_size_text(prediction.shape)} pixels, and the reference has "
-            f"{_size_text(reference.shape)}. Fix: score predictions at the size of their references."
-        )
     counted = reference != ignore_label
-    pair = {"prediction": prediction[counted], "reference": reference[counted]}
-    for name, labels in pair.items():
-        if labels.size and not 0 <= labels.min() <= labels.max() < num_classes:
-            wrong = int(labels.max()) if labels.max() >= num_classes else int(labels.min())
-            raise DataError(
-                f"the {name} has the label {wrong}; the classes are 0 to {num_classes - 1}. "
-                "Fix: describe all labels in classes.json, or mark these pixels with the ignore label."
-            )
-    codes = pair["reference"].astype(np.int64) * num_classes + pair["prediction"]
+    codes = reference[counted].astype(np.int64) * num_classes + prediction[counted]
     return Confusion(np.bincount(codes, minlength=num_classes**2).reshape(num_classes, num_classes).astype(np.int64))
 
 
@@ -123,7 +104,3 @@ def _ratio(numbers: np.ndarray, totals: np.ndarray) -> np.ndarray:
 def _mean(values: np.ndarray) -> float | None:
     known = values[~np.isnan(values)]
     return float(known.mean()) if known.size else None
-
-
-def _size_text(shape: tuple[int, ...]) -> str:
-    return " x ".join(map(str, shape))
