@@ -158,7 +158,7 @@ def test_writing_resumes_and_never_overwrites(tmp_path):
     write_objects(tmp_path, 4, seed=1, size=size, progress=False)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*.*")} == before
     with pytest.raises(
-        DataError, match=r"objects_0003\.jpg: the contents of this file differ from the scenes of seed 2"
+        DataError, match=r"objects_0003\.jpg: the contents of this file differ from the synthetic data of seed 2"
     ):
         write_objects(tmp_path, 4, seed=2, size=size, progress=False)
     with pytest.raises(

@@ -86,7 +86,9 @@ def test_writing_resumes_and_never_overwrites(tmp_path):
     (tmp_path / "JPEGImages/scene_0001.jpg").unlink()
     write_scenes(tmp_path, 4, seed=1, size=(20, 30), progress=False)
     assert {path: path.read_bytes() for path in tmp_path.rglob("*.*")} == before
-    with pytest.raises(DataError, match=r"scene_0000\.png: the contents of this file differ from the scenes of seed 2"):
+    with pytest.raises(
+        DataError, match=r"scene_0000\.png: the contents of this file differ from the synthetic data of seed 2"
+    ):
         write_scenes(tmp_path, 4, seed=2, size=(20, 30), progress=False)
     with pytest.raises(DataError, match=r"contains 2 file\(s\) of photos other than scene_0000\.\.scene_0002"):
         write_scenes(tmp_path, 3, seed=1, size=(20, 30), progress=False)
