@@ -1,7 +1,8 @@
 # make demo              installs the package and runs the demo on synthetic CTs: 6 minutes on 2 cores, and 1 to 5 to install
 # make demo DATA=folder  runs the demo on a folder of LiTS cases (volume-N.nii.gz, segmentation-N.nii.gz)
 # make test              runs the tests that must pass before every commit: 9 minutes on 2 cores, 16 on slow ones
-# make test-changed      also runs the slow tests that a change can break, and an eighth of the others
+# make test-changed      also runs the slow tests that a change can break, and an eighth of the others; tests of the
+#                        engine only if it changed
 # make test-changed SINCE=commit  compares with a commit; default: the newest one that is a day older than the last
 # make test-all          also runs all slow tests: 80 minutes on 2 cores
 # make test-kill         kills commands at random moments, ten times each: 5 minutes on 2 cores

@@ -18,6 +18,8 @@ def text_table(
       left: the number of left-aligned columns, which come first.
       titles: {first column of a group: title}, for a line above the head.
     """
+    if not rows:
+        return []
     floors = [*least, *[least[-1]] * len(rows[0])]
     widths = [max(floor, *map(len, column)) for floor, column in zip(floors, zip(*rows, strict=True), strict=False)]
     aligned = [f"{'<' if number < left else '>'}{width}" for number, width in enumerate(widths)]

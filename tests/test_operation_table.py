@@ -48,6 +48,7 @@ def test_every_row_has_a_program():
     assert all(re.fullmatch(SPLITS, split) and values in ("equal", "rounding") for _, split, values in TABLE.values())
 
 
+@pytest.mark.mostly_slow(fast=0.3)
 @pytest.mark.parametrize("row", ROWS)
 def test_a_split_does_not_change_the_values(row):
     _, split, values = TABLE[row]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from mtf_imaging.cli.main import main
 from mtf_imaging.files.atomic import write_bytes
-from mtf_imaging.jobs import held_out
+from mtf_imaging.jobs.held_out import cases as held_out
 from mtf_imaging.training.observers.evaluator import Evaluator
 
 COLUMNS = "step,cpu_seconds"

@@ -215,7 +215,7 @@ def _check_window(own: CrossValidateSettings, grids: Sequence[tuple[int, ...]]) 
 def _selected(folds: Sequence[int] | None, number: int) -> list[int]:
     if folds is None:
         return [*range(number)]
-    if not folds or len({*folds}) < len(folds) or not {*folds} <= {*range(number)}:
+    if len({*folds}) < len(folds) or not {*folds} <= {*range(number)}:
         raise ConfigError(
             f"folds {[*folds]}: there are {number} folds. Fix: give each of them at most once, as numbers from 0 to "
             f"{number - 1}.",

@@ -1,14 +1,14 @@
 """Predicts labeled images with a trained network, and scores the predictions."""
 
-from mtf_imaging.jobs.ensembles import check_no_fold
-from mtf_imaging.jobs.inference import network_of_run, open_images, provenance
-from mtf_imaging.kinds.all_kinds import KINDS, settings_not_taken
+from mtf_imaging.jobs.runs.ensembles import check_no_fold
+from mtf_imaging.jobs.runs.inference import network_of_run, open_images, provenance
+from mtf_imaging.kinds.all_kinds import KINDS, settings_not_taken, with_kinds
 from mtf_imaging.kinds.loop import evaluate_images, follow
 from mtf_imaging.settings.inference import EvaluateSettings
 from mtf_imaging.settings.setting import takes
 
 
-@takes(EvaluateSettings)
+@takes(EvaluateSettings, with_kinds)
 def evaluate(own: EvaluateSettings) -> list:
     """Predicts each case with the weights of a run, scores it at its original resolution, and writes a report.
 

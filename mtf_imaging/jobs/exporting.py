@@ -7,8 +7,8 @@ from mtf_imaging.files.literal import check_literal
 from mtf_imaging.files.new_folder import check_new_folder
 from mtf_imaging.files.provenance.runs import trained_run
 from mtf_imaging.files.run_folder import check_no_run
-from mtf_imaging.jobs.ensembles import trained_runs
-from mtf_imaging.jobs.inference import provenance
+from mtf_imaging.jobs.runs.ensembles import trained_runs
+from mtf_imaging.jobs.runs.inference import provenance
 from mtf_imaging.kinds.all_kinds import check_settings, kind_of_facts, read_facts
 from mtf_imaging.kinds.export import ExportedRun
 from mtf_imaging.kinds.inference import Inference

@@ -7,8 +7,8 @@ from typing import Any
 
 from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.provenance.runs import TrainedRun
-from mtf_imaging.jobs.inference import network_of_run, newest_runs, open_images, provenance, result_settings
-from mtf_imaging.kinds.all_kinds import KINDS, settings_not_taken
+from mtf_imaging.jobs.runs.inference import network_of_run, newest_runs, open_images, provenance, result_settings
+from mtf_imaging.kinds.all_kinds import KINDS, settings_not_taken, with_kinds
 from mtf_imaging.kinds.loop import follow, predict_images
 from mtf_imaging.kinds.prediction_record import PredictionRecord
 from mtf_imaging.settings.as_text import identity
@@ -20,7 +20,7 @@ _DIGITS = 12  # of the digest of a checkpoint
 _OF_EVALUATION = ("fold", "splits_file", "split", "choose_cleanup", "eval_batch_size")
 
 
-@takes(PredictSettings)
+@takes(PredictSettings, with_kinds)
 def predict(own: PredictSettings) -> list[Path]:
     """Segments one image or all images in a folder, or detects their objects, each in its original geometry.
 

@@ -10,21 +10,21 @@ from mtf_imaging.data.sampling.grid import format_grid
 from mtf_imaging.engine.layout import Layout
 from mtf_imaging.engine.meshes.group import Group
 from mtf_imaging.engine.program.program import Program
-from mtf_imaging.errors import ConfigError
 from mtf_imaging.files.provenance.runs import training_provenance
 from mtf_imaging.files.run_folder import CONFIG, EVAL
-from mtf_imaging.jobs.batches import check_data, open_batches
 from mtf_imaging.jobs.choices.layout import choose_layout
 from mtf_imaging.jobs.data.checks import check_resumed_data, warn_of_labels
 from mtf_imaging.jobs.data.class_frequencies import labeled_masks, resolve_frequencies, with_frequencies
 from mtf_imaging.jobs.data.folds import FoldData, resolve_fold
 from mtf_imaging.jobs.data.training_data import TrainingData, as_training_data, sample_sizes, with_patches
-from mtf_imaging.jobs.held_out import HeldOut, make_evaluator, open_held_out
+from mtf_imaging.jobs.held_out.cases import HeldOut, make_evaluator, open_held_out
+from mtf_imaging.jobs.held_out.loss import Trained
 from mtf_imaging.jobs.processes.agreement import check_agreement
 from mtf_imaging.jobs.processes.devices import join, joined
 from mtf_imaging.jobs.processes.stop_signals import StopSignals
 from mtf_imaging.jobs.runs import folder as run_folder
 from mtf_imaging.jobs.runs.observers import evaluation_interval, open_observers
+from mtf_imaging.jobs.steps.batches import check_data, open_batches
 from mtf_imaging.jobs.steps.building import build_steps, each_step, open_buckets, training_step
 from mtf_imaging.jobs.steps.costs import WholeImage, explain_step
 from mtf_imaging.kinds.all_kinds import check_settings
@@ -40,11 +40,10 @@ from mtf_imaging.training.checkpoints.checkpoints import Checkpoints, last_check
 from mtf_imaging.training.checkpoints.initial_weights import InitialWeights
 from mtf_imaging.training.describe import describe_run, describe_slices
 from mtf_imaging.training.frozen import describe_frozen
-from mtf_imaging.training.observers.evaluator import Evaluator, Monitoring
+from mtf_imaging.training.observers.evaluator import Evaluator
 from mtf_imaging.training.observers.observer import Observer
 from mtf_imaging.training.observers.trace import parse_steps
 from mtf_imaging.training.observers.tracking.services import check_trackers, parse_trackers
-from mtf_imaging.training.prediction import NetworkBuilder
 from mtf_imaging.training.step import BuiltStep, TrainingStep
 from mtf_imaging.training.stopping import AgreedStop
 
@@ -234,16 +233,16 @@ def _open_evaluator(
             warning = "%s: held-out cases are no longer scored. Fix: give eval_dir to score them"
             _logger.warning(warning, own.model_dir, extra={"settings": ["eval_dir"]})
         return None
-    networks = NetworkBuilder(
-        task=plan.step.task,
-        dtype=plan.step.dtype,
-        layout=plan.layout,
-        mesh_impl=run.devices.mesh_impl,
-        progress=run.progress,
+    return make_evaluator(
+        held_out,
+        Trained(plan.step, built.program, plan.layout, run.devices.mesh_impl, run.progress),
+        checkpoints,
+        model_dir=own.model_dir,
+        monitor=plan.monitor,
+        every=evaluation_interval(own),
+        num_steps=own.num_steps,
+        stop=run.stop.now,
     )
-    monitoring = Monitoring(plan.monitor, evaluation_interval(own), own.num_steps)
-    folder, stop = Path(own.model_dir), run.stop.now
-    return make_evaluator(held_out, plan.step, built.program, checkpoints, networks, folder, monitoring, stop)
 
 
 def _open_observers(run: _Run, plan: _Plan, built: BuiltStep, evaluator: Evaluator | None) -> list[Observer]:
@@ -281,12 +280,6 @@ def _save_facts(run: _Run, plan: _Plan, program: Program) -> str:
 def _initial_weights(group: Group, own: TrainSettings) -> InitialWeights | None:
     """Returns the weights to start from, after checking that they exist; None if the run resumes from a checkpoint."""
     path, excluded = own.initial_weights, own.initial_weights_except
-    if path is None and excluded:
-        raise ConfigError(
-            f"initial_weights_except = {excluded!r} has no effect without initial_weights. Fix: give both, or "
-            "leave out initial_weights_except.",
-            ["initial_weights"],
-        )
     if path is None or group.first(lambda: last_checkpoint(own.model_dir)) is not None:
         return None
     initial = InitialWeights(path, excluded)

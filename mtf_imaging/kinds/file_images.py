@@ -48,8 +48,6 @@ class FileImages(PredictedImages[Image, Read, Result]):
       facts: the facts of the run.
       settings: the settings of the job.
 
-    Raises:
-      DataError: the resolution is malformed.
     """
 
     cleanup = AS_FOUND

@@ -1,6 +1,7 @@
 """The settings of `evaluate` and `predict` that concern the images."""
 
 from pathlib import Path
+from typing import Self
 
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable, read_spacing_table
 from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup, as_cleanup
@@ -27,7 +28,7 @@ class Inference(
 ):
     """The settings of `evaluate` and `predict` that concern the images.
 
-    Each kind of data takes some of them; see `all_kinds.check_settings`.
+    Each kind of images takes some of them; see `Kind.settings`.
     """
 
     resolution: Resolution | None = changed(BatchSettings, "resolution")
@@ -45,7 +46,7 @@ class Inference(
     spacing_table: SpacingTable = changed(SpacingTableSettings, "spacing_table", default=NO_TABLE)
 
     @classmethod
-    def of(cls, own: object) -> "Inference":
+    def of(cls, own: object) -> Self:
         """Returns the settings of a job that concern the images; those that it lacks have their defaults."""
         given = {name: value for name, value in values_of(cls, own).items() if value is not None}
         known = {"spacing_table": read_spacing_table(given.get("spacing_table"))}

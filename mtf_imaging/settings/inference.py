@@ -285,4 +285,4 @@ class ExportSettings(InferenceSettings):
 
     output: str | Path = setting(flag=True)
     model_format: str = setting(default="saved_model", choices=MODEL_FORMATS, flag="format")
-    scales: Sequence[float] = setting(default=ONE_SCALE, example="(1.0,)")
+    scales: Sequence[float] = setting(default=ONE_SCALE, least=1, most=1, example="(1.0,)")

@@ -56,9 +56,8 @@ def check_taken(own: Settings, kind: TakesSettings, kinds: Iterable[TakesSetting
     takers = not_taken(kind, kinds)
     for one in settings_of(type(own)):
         value = getattr(own, one.name)
-        value = tuple(value) if isinstance(value, list) else value  # gin and callers write lists and tuples
-        if one.name in takers and value is not None and value != one.default:
-            shown = f" = {value!r}" if isinstance(value, bool | int | float | str | tuple) else ""
+        if one.name in takers and not one.is_default(value):
+            shown = f" = {value!r}" if isinstance(value, bool | int | float | str | list | tuple) else ""
             raise ConfigError(
                 f"{one.name}{shown} has no effect on {kind.title}: it is a setting of {takers[one.name]}. Fix: leave "
                 f"{one.name} out.",

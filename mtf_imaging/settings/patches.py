@@ -33,8 +33,10 @@ class PatchSettings(PatchSetting):
         labels in the same case. Labels that are not named are never chosen. Default: all labels alike.
     """
 
-    centered_patches: float = setting(default=1 / 3, least=0, most=1, example="0.5")
-    centered_labels: Mapping[str, float] | None = setting(default=None, example='{"lesion": 2, "liver": 1}')
+    centered_patches: float = setting(default=1 / 3, least=0, most=1, needs="patch", example="0.5")
+    centered_labels: Mapping[str, float] | None = setting(
+        default=None, needs="patch", example='{"lesion": 2, "liver": 1}'
+    )
 
 
 @settings

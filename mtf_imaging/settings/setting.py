@@ -50,6 +50,7 @@ class Setting(NamedTuple):
       least, most: the smallest and the largest number that are allowed.
       above: the largest number that is too small.
       choices: the strings that are allowed.
+      needs: the setting without which this one has no effect; "" for none.
       flag: the name of its flag; "" for none.
       example: a value in gin's syntax for messages about a setting without a flag.
       shared: whether all processes of a program must have the same value.
@@ -65,6 +66,7 @@ class Setting(NamedTuple):
     most: float | None = None
     above: float | None = None
     choices: tuple[str, ...] = ()
+    needs: str = ""
     flag: str = ""
     example: str = ""
     shared: bool = True
@@ -81,6 +83,10 @@ class Setting(NamedTuple):
         return tuple(
             kind for kind in (typing.get_args(self.type) if is_union else [self.type]) if kind is not type(None)
         )
+
+    def is_default(self, value: object) -> bool:
+        """Returns whether a value is the default, or None. Callers and gin write lists and tuples."""
+        return value is None or (tuple(value) if isinstance(value, list) else value) == self.default
 
     @property
     def items(self) -> tuple[type, ...]:
@@ -204,7 +210,14 @@ class Settings:
 
     def __post_init__(self) -> None:
         for one in settings_of(type(self)):
-            check_value(one, getattr(self, one.name))
+            value = getattr(self, one.name)
+            check_value(one, value)
+            if one.needs and not one.is_default(value) and getattr(self, one.needs) is None:
+                raise ConfigError(
+                    f"{one.name} = {value!r} has no effect without {one.needs}. Fix: give both, or leave {one.name} "
+                    "out.",
+                    [one.name, one.needs],
+                )
 
 
 def check_value(one: Setting, value: object) -> None:

@@ -56,7 +56,9 @@ class LearningSettings(Settings):
     optimizer: "Optimizer | None" = setting(default=None, example="@NAME()")
     seed: int = setting(default=0, least=0, flag=True)
     initial_weights: str | Path | None = setting(default=None, flag=True)
-    initial_weights_except: str | Sequence[str] = setting(default=(), example='"deeplab/classes"')
+    initial_weights_except: str | Sequence[str] = setting(
+        default=(), needs="initial_weights", example='"deeplab/classes"'
+    )
     frozen: str | Sequence[str] = setting(default=(), flag=True)
     average_decay: float | None = setting(default=None, flag=True)
     class_frequencies: ClassFrequencies = setting(

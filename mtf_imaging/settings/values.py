@@ -35,41 +35,21 @@ def parse_resolution(resolution: Resolution, dims: int = 3, names: Sequence[str]
     return tuple(int(size) for size in resolution)
 
 
-def check_flips(flips: Sequence[str], where: str = "flips", axis_names: Sequence[str] = AXIS_NAMES) -> tuple[str, ...]:
-    """Checks the axes of `flips` and returns them as a tuple.
+def check_flips(flips: Sequence[str], axis_names: Sequence[str] = AXIS_NAMES) -> tuple[str, ...]:
+    """Returns the axes of `flips` as a tuple.
 
     Args:
       flips: names of axes.
-      where: the name of the parameter, for the message.
-      axis_names: the names of all axes that can be flipped.
+      axis_names: the names of the axes of the images.
 
     Raises:
-      ConfigError: a name is not an axis, or is repeated.
+      ConfigError: a name is not an axis of the images, or is repeated.
     """
-    axes = tuple(flips) if isinstance(flips, tuple | list | str) else (flips,)
-    wrong = [axis for axis in axes if axis not in axis_names]
-    if wrong or len(set(axes)) < len(axes):
-        what = f"{wrong[0]!r} is not an axis" if wrong else "an axis is repeated"
+    axes = tuple(flips)
+    if not {*axes} <= {*axis_names} or len({*axes}) < len(axes):
         raise ConfigError(
-            f"{where} = {flips!r}: {what}. "
-            f"Fix: list each of {', '.join(axis_names)} at most once, as in {tuple(axis_names[:2])!r}.",
-            settings=["flips"],
+            f"flips = {axes!r}: not axes of the images. Fix: list each of {', '.join(axis_names)} at most once, as in "
+            f"{tuple(axis_names[:2])!r}.",
+            ["flips"],
         )
     return axes
-
-
-def check_scales(scales: Sequence[float]) -> tuple[float, ...]:
-    """Checks scale factors and returns them as a tuple.
-
-    Raises:
-      ConfigError: there are no factors, or a factor is not a positive number.
-    """
-    factors = tuple(scales) if isinstance(scales, tuple | list) else (scales,)
-    are_numbers = all(isinstance(one, int | float) and not isinstance(one, bool) and 0 < one < 100 for one in factors)
-    if not factors or not are_numbers:
-        raise ConfigError(
-            f"scales = {scales!r} must be one or more numbers above 0 and below 100. "
-            "Fix: use (1.0,) for an image's own size, or several scales such as (0.75, 1.0, 1.25).",
-            settings=["scales"],
-        )
-    return tuple(float(one) for one in factors)

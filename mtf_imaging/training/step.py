@@ -57,6 +57,26 @@ class TracedStep(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
+class WeightRules:
+    """What a step does with weights, besides the update of the optimizer.
+
+    Attributes:
+      frozen: the weights that are not trained, as patterns of names; see `Frozen`.
+      average_decay: the decay of the weight averages, or None for no averages; see `averages.apply_update`.
+
+    Raises:
+      ConfigError: the decay is not from 0 to 1, or the patterns are not strings.
+    """
+
+    frozen: str | Sequence[str] = ()
+    average_decay: float | None = None
+
+    def __post_init__(self) -> None:
+        Frozen(self.frozen)
+        check_value("average_decay", self.average_decay, float | None, ["average_decay"], below=1)
+
+
+@dataclasses.dataclass(frozen=True)
 class TrainingStep:
     """The description of a training step without a layout, for training, the planner and the benchmarks.
 
@@ -69,11 +89,10 @@ class TrainingStep:
         the memory of one piece.
       dtype: the dtype of images and activations.
       seed: the seed of variables and random operations.
-      frozen: the weights that are not trained, as patterns of names; see `Frozen`.
-      average_decay: the decay of the weight averages, or None for no averages; see `averages.apply_update`.
+      weights: the weights that are frozen, and the averages of weights.
 
     Raises:
-      ConfigError: the optimizer is not an `Optimizer`, or another argument is invalid.
+      ConfigError: the optimizer is not an `Optimizer`.
     """
 
     task: Task
@@ -83,8 +102,7 @@ class TrainingStep:
     micro_batches: int = 1
     dtype: str = "float32"
     seed: int = 0
-    frozen: str | Sequence[str] = ()
-    average_decay: float | None = None
+    weights: WeightRules = WeightRules()
 
     def __post_init__(self) -> None:
         if isinstance(self.optimizer, type) or not hasattr(self.optimizer, "apply"):
@@ -93,8 +111,6 @@ class TrainingStep:
                 "Fix: pass one, such as Adam(); your own optimizers derive from Optimizer.",
                 ["optimizer"],
             )
-        Frozen(self.frozen)
-        check_value("average_decay", self.average_decay, float | None, ["average_decay"], below=1)
 
     @functools.cached_property
     def inputs(self) -> Inputs:
@@ -131,10 +147,12 @@ class TrainingStep:
         """
         options: dict[str, Any] = {"layout": layout, "mesh_impl": mesh_impl, "devices": devices, "seed": self.seed}
         options["variables"] = variables
-        own: dict[str, Any] = {"frozen": Frozen(self.frozen), "average_decay": self.average_decay}
+        frozen, decay = Frozen(self.weights.frozen), self.weights.average_decay
         if self.micro_batches > 1:
-            return MicroBatches(self.task, self.optimizer, self.part_inputs, self.micro_batches, **options, **own)
-        return _WholeBatch(Program(training_step(self.task, self.optimizer, **own), self.inputs, **options))
+            options |= {"frozen": frozen, "average_decay": decay}
+            return MicroBatches(self.task, self.optimizer, self.part_inputs, self.micro_batches, **options)
+        step = training_step(self.task, self.optimizer, frozen=frozen, average_decay=decay)
+        return _WholeBatch(Program(step, self.inputs, **options))
 
     def trace(self, layout: Layout = ONE_PROCESSOR, devices: Sequence[str] = ("CPU:0",)) -> TracedStep:
         """Traces the step without allocating its tensors.
@@ -148,8 +166,8 @@ class TrainingStep:
             self.task,
             self.optimizer,
             lambda phase, graph: ends.update({phase: len(graph.operations)}),
-            Frozen(self.frozen),
-            self.average_decay,
+            Frozen(self.weights.frozen),
+            self.weights.average_decay,
         )
         traced = trace_only(step, self.part_inputs, layout, devices)
         operations = traced.graph.operations
@@ -166,7 +184,7 @@ class TrainingStep:
 
         def loss(**tensors: mtf.Tensor) -> mtf.Tensor:
             with in_pass(first):
-                return loss_of(self.task, tensors, Frozen(self.frozen))[0]
+                return loss_of(self.task, tensors, Frozen(self.weights.frozen))[0]
 
         trace_only(loss, self.part_inputs, layout)
         return bool(first.sums)

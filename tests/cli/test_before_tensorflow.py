@@ -88,7 +88,7 @@ ERRORS = [
     ),
     (
         f"{EVALUATE} --output_dir evaluated --output_format ome-zarr",
-        "evaluated/predictions: the folder holds 1 prediction(s) for cases that are not evaluated",
+        "evaluated/predictions: the folder holds 1 prediction(s) for cases that are not evaluated, or in another",
     ),
     (
         "predict --model_dir untrained --input cases --output out",

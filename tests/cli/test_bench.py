@@ -65,7 +65,7 @@ def test_a_custom_layout_file(tmp_path):
     with pytest.raises(MtfImagingError, match="has import; a layout file binds only"):
         parse_setup(str(file))
     file.write_text("setup.mesh_shape = 'rows:2'\nsetup.layout = 2\n")
-    with pytest.raises(MtfImagingError, match="must be strings"):
+    with pytest.raises(MtfImagingError, match=r"binds only setup\.mesh_shape and setup\.layout, to strings"):
         parse_setup(str(file))
     for text in ("setup.layout = = 'x:rows'\n", "setup.layout = 'x:rows\n"):
         file.write_text(text)

@@ -10,7 +10,7 @@ import pytest
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs import evaluating
 from mtf_imaging.jobs.data.training_data import TrainingData
-from mtf_imaging.jobs.held_out import open_held_out
+from mtf_imaging.jobs.held_out.cases import open_held_out
 from mtf_imaging.kinds.volumes.held_out import HeldOutRecords
 from tests.training.test_events import open_events, read, read_texts
 from tests.training.test_job import LAYOUTS, TINY, run
@@ -115,10 +115,10 @@ def test_the_best_checkpoint_scores_what_it_scored(folder, monkeypatch):
     assert [path.name for path in (folder / "run/best").glob("*.index")] == [f"ckpt-{best}.index"]
     found = {}
 
-    def on_the_grid(subject, images, network, own, provenance):
-        segmenter = subject.segmenter
-        held_out = HeldOutRecords(segmenter.window, progress=False).open(folder / "held_out", segmenter.sampling.grid)
-        found.update(held_out(network)[0])
+    def on_the_grid(kind, images, network, own, provenance):
+        own = kind.segmenter
+        scored = HeldOutRecords(own.window, progress=False).open(folder / "held_out", own.sampling.grid)(network)
+        found.update(scored[0])
 
     monkeypatch.setattr(evaluating, "evaluate_images", on_the_grid)
     arguments = [
@@ -195,7 +195,7 @@ def test_a_user_defined_evaluation_can_define_loss_batches(tmp_path):
     wrong = WithLoss()
     wrong.loss_batches = lambda eval_dir: []
     with pytest.raises(
-        ConfigError, match=r"evaluation is of class WithLoss, which cannot be called as evaluation.loss_batches\("
+        ConfigError, match=r"evaluation \(of class WithLoss\): loss_batches.* will be called as loss_batches"
     ):
         open_own(wrong, tmp_path)
     wrong.measures = ("lesion", "sharpness", "loss")
@@ -210,5 +210,5 @@ def test_a_custom_data_set_needs_a_custom_evaluation(tmp_path):
     assert held_out.batches is None
     with pytest.raises(ConfigError, match="'liver' is not a measure of the evaluation, which has lesion, sharpness"):
         open_own(OwnEvaluation(), tmp_path, monitor="liver")
-    with pytest.raises(ConfigError, match=r"evaluation is of class object, which cannot be called as evaluation\.open"):
+    with pytest.raises(ConfigError, match=r"evaluation \(of class object\) lacks the method open"):
         open_own(object(), tmp_path)

@@ -8,7 +8,7 @@ import pytest
 from mtf_imaging import jobs
 from mtf_imaging.cli.config.training_settings import Job
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.jobs import ensembles
+from mtf_imaging.jobs.runs import ensembles
 from mtf_imaging.kinds.volumes import images as volumes
 from mtf_imaging.settings.setting import values_of
 from mtf_imaging.settings.step import NetworkSettings

@@ -214,7 +214,7 @@ def test_a_missing_channel_is_named(tmp_path):
     touch(tmp_path, "imagesTr/b_0001.nii.gz", "labelsTr/b.nii.gz", "imagesTr/c_0000.nii", "imagesTr/c_0002.nii")
     text = (
         r"case 'b' lacks b_0000\.nii\.gz, b_0002\.nii\.gz; case 'c' lacks c_0001\.nii, but dataset\.json has "
-        r"3 channel\(s\), FLAIR, T1w, T2w\. Fix: add these files"
+        r"3 channel\(s\), FLAIR, T1w, T2w\. Fix: add the missing files"
     )
     with pytest.raises(DataError, match=text):
         find_cases(tmp_path)
@@ -231,7 +231,7 @@ def test_many_cases_with_missing_channels_are_counted(tmp_path):
 def test_a_surplus_channel_is_named(tmp_path, channels):
     describe(tmp_path, channels)
     touch(tmp_path, *(f"imagesTr/a_000{n}.nii.gz" for n in range(len(channels) + 1)), "labelsTr/a.nii.gz")
-    text = rf"case 'a' has a_000{len(channels)}\.nii\.gz, but dataset\.json has {len(channels)} channel.* Fix: remove"
+    text = rf"case 'a' has a_000{len(channels)}\.nii\.gz, but dataset\.json has {len(channels)} channel.* remove these"
     with pytest.raises(DataError, match=text):
         find_cases(tmp_path)
 

@@ -44,7 +44,8 @@ def test_files_of_another_run_are_not_overwritten(tmp_path):
     write_phantom(tmp_path, 1, seed=0)  # resumes
     assert contents(tmp_path) == before
     with pytest.raises(
-        DataError, match=r"volume-0\.nii\.gz: the contents of this file differ from the phantom of seed 1; nothing"
+        DataError,
+        match=r"volume-0\.nii\.gz: the contents of this file differ from the synthetic data of seed 1; nothing",
     ):
         write_phantom(tmp_path, 1, seed=1)
     with pytest.raises(

@@ -17,7 +17,7 @@ from mtf_imaging.data.sampling.sampling import parse_sampling
 from mtf_imaging.jobs import cross_validating
 from mtf_imaging.jobs.cross_validation import pooling
 from mtf_imaging.jobs.cross_validation.fold_runs import FoldRuns
-from mtf_imaging.jobs.inference import open_images
+from mtf_imaging.jobs.runs.inference import open_images
 from mtf_imaging.kinds.networks import trained_network
 from mtf_imaging.kinds.volumes.segment.images import network_input
 from mtf_imaging.kinds.volumes.segment.labels import sliced_labels

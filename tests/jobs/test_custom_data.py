@@ -162,12 +162,10 @@ def test_several_results_of_an_array_are_one_file(folder, tmp_path):
         ({"input": "arrays", "output": "a.npy"}, "a.npy: the input {folder}/arrays is a folder, so the output must be"),
         ({"output": "arrays/image_9.npy", "overwrite": True}, "would be overwritten by its prediction. Fix: name"),
         ({"input": "arrays", "output": "arrays"}, "lies in the folder of the cases"),
-        ({"flips": ("x",)}, "flips = ('x',) has no effect on arrays: it is a setting of volumes, images with objects,"),
         (
-            {"sliding_window": 8},
-            "sliding_window = 8 has no effect on arrays: it is a setting of volumes. Fix: leave",
+            {"flips": ("x",)},
+            "flips = ('x',) has no effect on arrays: it is a setting of volumes, images with objects, photos",
         ),
-        ({"spacing": 2.0}, "spacing = 2.0 has no effect on arrays: it is a setting of volumes. Fix: leave spacing"),
         (
             {"task": TwoInputs("batch:1,x:16,y:12", age="batch:1")},
             "has the inputs 'image' [batch:1,x:16,y:12] and 'age' [b",

@@ -11,7 +11,7 @@ import mtf_imaging as mi
 from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.files.provenance.digests import digest
 from mtf_imaging.files.provenance.record import read_record
-from mtf_imaging.jobs.inference import result_settings
+from mtf_imaging.jobs.runs.inference import result_settings
 from mtf_imaging.models.resnet import Classification, GeneratedImages, ResNet
 from mtf_imaging.settings.as_text import identity
 from mtf_imaging.settings.inference import PredictSettings

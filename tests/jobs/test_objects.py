@@ -13,7 +13,6 @@ from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
 import mtf_imaging as mi
-from mtf_imaging.evaluation.cleanup import Cleanup
 from mtf_imaging.kinds.all_kinds import read_facts
 from mtf_imaging.kinds.objects.data_set import Objects
 from mtf_imaging.kinds.objects.scoring.coco import MEASURES
@@ -204,37 +203,14 @@ def test_a_split_is_evaluated(folder, evaluate, tmp_path):
     assert evaluate(output_dir=folder / "scores")[1].size == (18, 40)  # the same images replace their own results
 
 
-IDLE = {
-    "spacing": "1,1,1",
-    "window": (0, 1),
-    "sliding_window": 16,
-    "window_step": 0.25,
-    "cleanup": Cleanup(largest_liver=True),
-    "fold": 0,
-    "splits_file": "splits.json",
-}
-
-
-@pytest.mark.parametrize("name", IDLE)
-def test_settings_without_effect_are_refused(evaluate, tmp_path, name):
-    text = rf"^{name}.* has no effect on images with objects: it is a setting of volumes\. Fix: leave {name} out\.$"
-    with pytest.raises(mi.ConfigError, match=text) as error:
-        evaluate(**{name: IDLE[name]})
-    assert error.value.settings == (name,)
-    assert not (tmp_path / "scores").exists()
-
-
 def test_submissions_and_ensembles_are_refused(folder, predict, evaluate, tmp_path):
-    with pytest.raises(
-        mi.ConfigError, match="submission = True has no effect on images with objects: it is a setting of"
-    ):
+    with pytest.raises(mi.ConfigError, match="submission = True has no effect on images with objects: it is a setting"):
         predict(submission=True)
     (tmp_path / "cv").mkdir()
     (tmp_path / "cv/fold_0").symlink_to(folder / "run")
     for call in (predict, evaluate):
-        with pytest.raises(mi.ConfigError, match=r"^ensemble = True has no effect on images with objects: ") as error:
+        with pytest.raises(mi.ConfigError, match=r"^ensemble = True has no effect on images with objects: it is a"):
             call(model_dir=tmp_path / "cv", ensemble=True)
-        assert error.value.settings == ("ensemble",)
 
 
 def test_folders_of_another_kind_are_explained(folder, evaluate, predict, tmp_path):

@@ -47,5 +47,5 @@ def test_flips_and_scales_are_exact_under_any_layout(evaluate, predict, tmp_path
     assert evaluated == [one for one in json.loads(path.read_text()) if one["image_id"] > 20]
     evaluate(output_dir=tmp_path / "plain")
     assert evaluated != json.loads((tmp_path / "plain/detections.json").read_text())
-    with pytest.raises(mi.ConfigError, match=r"flips = \('x',\): 'x' is not an axis\. Fix: list each of height, width"):
+    with pytest.raises(mi.ConfigError, match=r"flips = \('x',\): not axes of the images\. Fix: list each of"):
         evaluate(flips=("x",), output_dir=tmp_path / "other")

@@ -9,7 +9,7 @@ import mtf_imaging as mi
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.errors import DataError
 from mtf_imaging.jobs.data.checks import check_resumed_data
-from mtf_imaging.jobs.ensembles import ensemble_runs
+from mtf_imaging.jobs.runs.ensembles import ensemble_runs
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.objects.data_set import Objects
 from mtf_imaging.kinds.photos.data_set import Photos

@@ -10,7 +10,7 @@ from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.data.records.manifest import open_records
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.jobs.data.training_data import with_patches
-from mtf_imaging.jobs.held_out import open_held_out
+from mtf_imaging.jobs.held_out.cases import open_held_out
 from mtf_imaging.jobs.steps.building import training_step
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.settings.training import TrainSettings

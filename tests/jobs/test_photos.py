@@ -12,9 +12,8 @@ import pytest
 from PIL import Image
 
 import mtf_imaging as mi
-from mtf_imaging.evaluation.cleanup import Cleanup
-from mtf_imaging.jobs.held_out import open_held_out
-from mtf_imaging.jobs.inference import open_images
+from mtf_imaging.jobs.held_out.cases import open_held_out
+from mtf_imaging.jobs.runs.inference import open_images
 from mtf_imaging.kinds.all_kinds import read_facts
 from mtf_imaging.kinds.photos.data_set import PhotoAugmentation, Photos
 from mtf_imaging.kinds.photos.reading.label_images import read_label_image
@@ -293,33 +292,15 @@ def test_a_folder_without_lists_is_evaluated_as_a_whole(evaluate, tmp_path):
     assert [score.key for score in scores] == [f"photo_{n}" for n in range(4)]
 
 
-IDLE = {
-    "spacing": "1,1,1",
-    "window": (0, 1),
-    "sliding_window": 16,
-    "window_step": 0.25,
-    "cleanup": Cleanup(largest_liver=True),
-    "fold": 0,
-    "splits_file": "splits.json",
-}
-
-
-@pytest.mark.parametrize("name", IDLE)
-def test_settings_of_volumes_are_refused(evaluate, tmp_path, name):
-    with pytest.raises(
-        mi.ConfigError,
-        match=rf"^{name}.* has no effect on photos: it is a setting of volumes\. Fix: leave {name} out\.$",
-    ) as error:
-        evaluate(**{name: IDLE[name]})
-    assert error.value.settings == (name,)
-    assert not (tmp_path / "scores").exists()
-
-
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"flips": ("x",)}, "flips = ('x',): 'x' is not an axis. Fix: list each of height, width at most once"),
-        ({"scales": (0,)}, "scales must be a tuple, each item a number above 0"),
+        ({"flips": ("x",)}, "flips = ('x',): not axes of the images. Fix: list each of height, width at most once"),
+        ({"scales": (0,)}, "scales must be a tuple, each item a number above 0 and of at most 100, not (0,)."),
+        (
+            {"spacing": "1,1,1"},
+            "spacing = '1,1,1' has no effect on photos: it is a setting of volumes. Fix: leave spac",
+        ),
         ({"split": "vla"}, "has no split 'vla'. Did you mean 'val'? Fix: choose one of train, val."),
         ({"resolution": "x:8,y:8"}, "resolution 'x:8,y:8': needs a positive size for height and width."),
     ],
@@ -328,11 +309,6 @@ def test_invalid_settings_are_reported(evaluate, tmp_path, options, text):
     with pytest.raises(mi.MtfImagingError, match=re.escape(text)):
         evaluate(**options)
     assert not (tmp_path / "scores").exists()
-
-
-def test_submissions_are_refused(predict):
-    with pytest.raises(mi.ConfigError, match="submission = True has no effect on photos: it is a setting of volumes"):
-        predict(submission=True)
 
 
 def test_photos_of_other_classes_are_refused(folder, evaluate, tmp_path):

@@ -11,13 +11,13 @@ from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.engine.layout import Layout
 from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.jobs.data.training_data import as_training_data
-from mtf_imaging.jobs.held_out import make_evaluator, open_held_out
+from mtf_imaging.jobs.held_out.cases import make_evaluator, open_held_out
+from mtf_imaging.jobs.held_out.loss import Trained
 from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.kinds.volumes.trained import window_of_run
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.network.windows import SlidingWindow
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
-from mtf_imaging.training.observers.evaluator import Monitoring
 from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.prediction import NetworkBuilder
 from mtf_imaging.training.step import TrainingStep
@@ -148,13 +148,13 @@ def test_held_out_cases_are_scored_with_windows(folder, tmp_path):
     held_out = held_out._replace(evaluate=lambda network: networks.append(network) or ({"liver": 0.5}, {}))
     evaluator = make_evaluator(
         held_out._replace(batches=None, region_batches=None, patch=(8, 8, 8)),
-        step,
-        program,
+        Trained(step, program, SPLIT, progress=False),
         Checkpoints(tmp_path, program),
-        NetworkBuilder(task=TASK, dtype="float64", layout=SPLIT),
-        tmp_path,
-        Monitoring("liver", 1, 1),
-        lambda: None,
+        model_dir=tmp_path,
+        monitor="liver",
+        every=1,
+        num_steps=1,
+        stop=lambda: None,
     )
     evaluator.begin(1)
     evaluator.close()

@@ -8,8 +8,7 @@ import tensorflow as tf
 from PIL import Image
 
 from mtf_imaging.data.pixels.scaling import MEAN
-from mtf_imaging.data.sampling.grid import PHOTO_AXES
-from mtf_imaging.errors import ConfigError, DataError, ShapeError
+from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.kinds.photos.description import PhotoDescription
 from mtf_imaging.kinds.photos.infer import PhotoInference, most_probable, predict_photos, scaled_size
 from mtf_imaging.kinds.photos.pictures import comparison, difference, overlay
@@ -18,7 +17,6 @@ from mtf_imaging.kinds.photos.resize import resize_bilinear
 from mtf_imaging.kinds.photos.scoring.confusion import Confusion, confusion
 from mtf_imaging.kinds.photos.training import HeldOutPhotos
 from mtf_imaging.kinds.steps import batch_network, batches
-from mtf_imaging.settings.values import check_flips, check_scales
 
 TWO = PhotoDescription(("dark", "bright"), ((0, 0, 0), (250, 200, 0)))
 CROP, MULTIPLE = (8, 10), 4
@@ -132,24 +130,6 @@ def test_wrong_results_of_the_network_are_refused():
         predict_photo(photo_of(5, 7), lambda image: image)
     with pytest.raises(DataError, match=r"the network returned NaN or infinity\. Fix: lower the learning rate"):
         predict_photo(photo_of(5, 7), lambda image: np.nan * brightness(image))
-
-
-@pytest.mark.parametrize("scales", [(), (0,), (1.0, -0.5), (True,), "1", (float("nan"),), (float("inf"),)])
-def test_wrong_scales_are_refused(scales):
-    with pytest.raises(ConfigError, match=r"scales = .* must be one or more numbers above 0 and below 100") as error:
-        check_scales(scales)
-    assert error.value.settings == ("scales",)
-
-
-def test_scales_and_flips_are_tuples():
-    assert check_scales([0.5, 1]) == (0.5, 1.0)
-    assert check_scales(2) == (2.0,)
-    assert check_flips(["width"], axis_names=PHOTO_AXES) == ("width",)
-    with pytest.raises(ConfigError) as error:
-        check_flips(("x",), axis_names=PHOTO_AXES)
-    assert str(error.value) == (
-        "flips = ('x',): 'x' is not an axis. Fix: list each of height, width at most once, as in ('height', 'width')."
-    )
 
 
 def test_the_most_probable_class():

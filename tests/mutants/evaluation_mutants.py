@@ -18,8 +18,7 @@ MUTANTS = [
     *mutants(
         "mtf_imaging/evaluation/export/program.py",
         "tests/kinds/test_segment_program.py",
-        ("if name in parts or name in skipped:", "if name in parts:"),
-        ("for each in (node, *decorators))", "for each in (node,))"),
+        ('(node, *getattr(node, "decorator_list", []))', "(node,)"),
     ),
     *mutants(
         "mtf_imaging/evaluation/mask_rules/components.py",

@@ -61,7 +61,7 @@ MUTANTS = [
         ("sum(one.status != OK for one in every)", "0"),
     ),
     *mutants(
-        "mtf_imaging/jobs/inference.py",
+        "mtf_imaging/jobs/runs/inference.py",
         "tests/jobs/test_identity.py meanwhile",
         ("trained_run(run, own.checkpoint, path))", "trained_run(run, own.checkpoint))"),
     ),

@@ -4,7 +4,7 @@ from tests.mutants.mutant import mutants
 
 _SLICEWISE = "tests/engine/upstream/test_slicewise.py tests/engine/upstream/test_functions.py"
 _SELECTIONS = "tests/engine/upstream/test_selections.py"
-_FUNCTIONS = "tests/engine/upstream/test_equal_whole.py tests/engine/upstream/test_corrections.py"
+_FUNCTIONS = "tests/engine/upstream/test_corrections.py tests/engine/upstream/test_equal_whole.py"
 
 MUTANTS = [
     *mutants(
@@ -58,7 +58,12 @@ MUTANTS = [
         "mtf_imaging/engine/upstream/broadcasting.py",
         _FUNCTIONS,
         ("if order != sorted(order):", "if False:"),
-        ("stack * number if multiplies else stack + number", "stack * number if multiplies else stack - number"),
+        (
+            "stack * number if multiplies else stack + number",
+            "stack * number if multiplies else stack - number",
+            "",
+            "tests/engine/upstream/test_tensors.py",
+        ),
         (
             '"MAX": tails.lowest(x.dtype), "MIN": tails.highest(x.dtype)',
             '"MAX": 0, "MIN": 0',
@@ -107,8 +112,8 @@ MUTANTS = [
     ),
     *mutants(
         "mtf_imaging/engine/upstream/corrections.py",
-        "tests/engine/upstream/test_equal_whole.py tests/engine/upstream/test_corrections.py "
-        "tests/engine/upstream/test_small_faults.py",
+        "tests/engine/upstream/test_corrections.py tests/engine/upstream/test_small_faults.py "
+        "tests/engine/upstream/test_equal_whole.py",
         (
             "[op for op in operations if not isinstance(op, mtf.Assign)]",
             "operations",

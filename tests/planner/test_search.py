@@ -181,6 +181,11 @@ def test_a_network_that_depends_on_the_layout_is_traced_for_each():
     assert len(searched.skipped) == 1
 
 
+def test_a_search_that_ranks_nothing_prints_why():
+    layout = Layout.parse("rows:8", "x:rows")
+    assert search_table(Searched((), {layout: "idle"}, {"x": 4})) == f"skipped: {layout}. idle"
+
+
 def test_uneven_layouts_are_ranked_unless_processors_are_idle():
     slow = Hardware("slow", memory=1e12, flops=1e6, flops_float32=1e6, link=1e12, latency=1e-9)
     step = TrainingStep(LiverTumorSegmentation(UNet3D(base_filters=2, depth=2, convs=1)), Adafactor(), (14, 12, 12), 5)

@@ -42,14 +42,14 @@ def predict(own: PredictSettings) -> PredictSettings:
     ("kind", "given", "text"),
     [
         ("photos", {"submission": True}, "submission = True has no effect on photos: it is a setting of volumes."),
-        ("photos", {"spacing": [1.0, 2.0]}, "spacing = (1.0, 2.0) has no effect on photos: it is a setting of volumes"),
+        ("photos", {"spacing": [1.0, 2.0]}, "spacing = [1.0, 2.0] has no effect on photos: it is a setting of volumes"),
         ("volumes", {"scales": (2.0,)}, "scales = (2.0,) has no effect on volumes: it is a setting of images with obj"),
         (
             "objects",
             {"ensemble": True},
             "has no effect on images with objects: it is a setting of volumes, photos, arr",
         ),
-        ("arrays", {"flips": ["x"]}, "flips = ('x',) has no effect on arrays: it is a setting of volumes, images with"),
+        ("arrays", {"flips": ["x"]}, "flips = ['x'] has no effect on arrays: it is a setting of volumes, images with"),
     ],
 )
 def test_a_setting_of_another_kind_is_refused(kind, given, text):
@@ -66,11 +66,15 @@ def test_every_kind_takes_defaults_and_the_settings_that_no_kind_declares(kind):
     check_settings(TrainSettings(task=None, data="a", model_dir="run", seed=3), KINDS[kind])
 
 
-def test_every_kind_but_volumes_refuses_patches_and_folds():
-    names = [
-        kind for kind in KINDS if {"patch", "fold", "num_folds", "splits_file"} <= {*settings_not_taken(KINDS[kind])}
-    ]
-    assert names == ["objects", "photos", "arrays"]
+def test_kinds_take_the_settings_that_have_an_effect_on_them():
+    refused = {name: {*settings_not_taken(kind)} for name, kind in KINDS.items()}
+    assert refused["volumes"] == {"scales", "split", "eval_batch_size"}
+    of_volumes = {"patch", "centered_patches", "centered_labels", "fold", "num_folds", "splits_file", "split_seed"}
+    of_volumes |= {"fold_digest", "spacing", "spacing_table", "window", "sliding_window", "window_step", "cleanup"}
+    of_volumes |= {"choose_cleanup", "output_format", "label_codes", "probabilities", "uncertainty", "submission"}
+    assert refused["photos"] == of_volumes
+    assert refused["objects"] == of_volumes | {"ensemble"}
+    assert refused["arrays"] == of_volumes | {"flips", "scales", "split"}
 
 
 def test_a_kind_adds_a_setting_that_the_others_refuse():

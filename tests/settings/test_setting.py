@@ -35,8 +35,8 @@ class Rates(Settings):
       is_shown: whether to show the rates.
     """
 
-    first: float = setting(unit="1/step", flag=True)
-    last: float = setting(default=0.5, flag="end")
+    first: float = setting(unit="1/step", above=0, flag=True)
+    last: float = setting(default=0.5, least=0, most=1, flag="end")
     kind: str = setting(default="linear", choices=("linear", "step"), flag=True)
     steps: Sequence[int] = setting(default=(1, 2), unit="steps", flag=True)
     is_shown: bool = setting(default=False, flag=True, shared=False)
@@ -65,10 +65,10 @@ def parsed(*argv: str) -> flags.FlagValues:
 
 
 def test_flags_have_the_types_defaults_and_meanings_of_the_settings():
-    values = parsed("--first=2", "--end=3", "--kind=step", "--steps=4,5", "--is_shown")
+    values = parsed("--first=2", "--end=0.3", "--kind=step", "--steps=4,5", "--is_shown")
     assert vars(FlagSettings(values, Rates)) == {
         "first": 2.0,
-        "last": 3.0,
+        "last": 0.3,
         "kind": "step",
         "steps": [4, 5],
         "is_shown": True,
@@ -106,13 +106,32 @@ def test_keyword_arguments_follow_from_the_fields():
     ("values", "message"),
     [
         ({"kind": "steps"}, "kind = 'steps' is not known. Did you mean 'step'? Fix: choose one of linear, step."),
+        ({"steps": ()}, "steps must be a tuple, each item an integer, not ()."),
+        ({"steps": (1, True)}, "steps must be a tuple, each item an integer, not (1, True)."),
+        ({"last": float("nan")}, "last must be a number of at least 0 and of at most 1, not nan."),
+        ({"last": "0.5"}, "last must be a number of at least 0 and of at most 1, not '0.5'."),
+        ({"last": 1.5}, "last must be a number of at least 0 and of at most 1, not 1.5."),
+        ({"first": 0}, "first must be a positive number, not 0."),
         ({"is_shown": "no"}, "is_shown = 'no' is neither True nor False. Fix: set it to one of these."),
     ],
 )
 def test_values_are_checked(values, message):
     with pytest.raises(ConfigError) as error:
-        Rates(first=1.0, **values)
+        Rates(**{"first": 1.0} | values)
     assert (str(error.value), [*error.value.settings]) == (message, [*values])
+
+
+def test_a_setting_without_the_one_that_it_needs_is_refused():
+    shared = {"task": None, "data": "here", "model_dir": "run"}
+    for given in ({"centered_patches": 0.0}, {"initial_weights_except": ["a"]}, {"centered_labels": {"lesion": 1}}):
+        ((name, value),) = given.items()
+        with pytest.raises(ConfigError) as error:
+            TrainSettings(**shared, **given)
+        needs = "initial_weights" if name == "initial_weights_except" else "patch"
+        assert str(error.value).startswith(
+            f"{name} = {value!r} has no effect without {needs}. Fix: give both, or leave"
+        )
+    TrainSettings(**shared, centered_patches=0.0, patch=8, initial_weights_except=[])
 
 
 def test_a_setting_that_is_declared_again_keeps_its_facts():

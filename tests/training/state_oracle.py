@@ -13,7 +13,7 @@ import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging.training.optimizers import SGD, Adam, StepDecay
-from mtf_imaging.training.step import TrainingStep
+from mtf_imaging.training.step import TrainingStep, WeightRules
 
 SIZE, BATCH, CHANNELS, FILTERS = 6, 4, 2, 3
 EPSILON, MOMENTUM = 1e-3, 0.75
@@ -52,8 +52,7 @@ class Config:
             BATCH,
             self.micro_batches,
             self.dtype,
-            frozen=self.frozen,
-            average_decay=self.average_decay,
+            weights=WeightRules(self.frozen, self.average_decay),
         )
         built = step.build(mi.Layout.parse(mesh_shape, layout), mesh_impl)
         for name, value in start().items():

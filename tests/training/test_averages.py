@@ -13,7 +13,7 @@ from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.checkpoints.initial_weights import InitialWeights
 from mtf_imaging.training.optimizers import SGD, Adafactor, Adam, Optimizer
 from mtf_imaging.training.prediction import NetworkBuilder, predictor
-from mtf_imaging.training.step import TrainingStep
+from mtf_imaging.training.step import TrainingStep, WeightRules
 from tests.training import two_layers
 from tests.training.two_layers import batches, compute, values, weights
 
@@ -41,8 +41,7 @@ def build(optimizer=None, decay=DECAY, micro_batches=1, layout="one", frozen=(),
         4,
         micro_batches,
         dtype,
-        frozen=frozen,
-        average_decay=decay,
+        weights=WeightRules(frozen, decay),
     )
     return step.build(mi.Layout.parse(*LAYOUTS[layout]))
 

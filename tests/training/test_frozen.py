@@ -14,7 +14,7 @@ from mtf_imaging.planner.cost.plan import make_plan
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.gradients import BACKWARD
 from mtf_imaging.training.optimizers import SGD, Adafactor, Adam
-from mtf_imaging.training.step import TrainingStep
+from mtf_imaging.training.step import TrainingStep, WeightRules
 from mtf_imaging.training.variable_names import NamePatterns
 from tests.training import two_layers
 from tests.training.two_layers import EPSILON, MOMENTUM, batches, compute, values
@@ -26,7 +26,7 @@ FIRST = {f"first/{n}" for n in ("kernel",)} | {
 }
 
 
-def step(frozen="first*", optimizer=None, micro_batches=1, layout="one", **options):
+def step(frozen="first*", optimizer=None, micro_batches=1, layout="one"):
     built = TrainingStep(
         two_layers.TwoLayers(),
         optimizer or SGD(0.1, weight_decay=0.5),
@@ -34,8 +34,7 @@ def step(frozen="first*", optimizer=None, micro_batches=1, layout="one", **optio
         4,
         micro_batches,
         "float64",
-        frozen=frozen,
-        **options,
+        weights=WeightRules(frozen),
     )
     return built.build(mi.Layout.parse(*LAYOUTS[layout]))
 
@@ -114,7 +113,7 @@ def test_the_backward_pass_of_frozen_layers_is_not_computed(micro_batches, recom
     task = Classification(ResNet(classes=4, blocks=(1, 1), base_filters=4, recompute=recompute))
     counts, states = [], []
     for frozen in ((), "resnet/stem*", ("resnet/stem*", "resnet/stage0")):
-        own = TrainingStep(task, SGD(0.1), (16, 16), 2, micro_batches, frozen=frozen)
+        own = TrainingStep(task, SGD(0.1), (16, 16), 2, micro_batches, weights=WeightRules(frozen))
         traced = own.trace()
         kinds = collections.Counter(type(op).__name__ for op, phase in traced.phases.items() if phase == BACKWARD)
         names = ("ConvFilterGrad", "ConvInputGrad", "NormalizeGrad", "MaxPoolGrad", "Conv")

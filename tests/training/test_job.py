@@ -20,6 +20,7 @@ TINY = [
     "--gin.Adam.learning_rate=0.003",  # the job's schedule ends with the run, and a run resumes with more steps
 ]
 SIZES = "x:15,y:16,z:13"
+UNEVEN = ["--mesh_shape", "rows:2,cores:2", "--layout", "z:rows,batch:cores"]
 LAYOUTS = {
     "whole": [],
     "stacked": [
@@ -30,7 +31,8 @@ LAYOUTS = {
         "--mesh_impl",
         "stacked",
     ],
-    "placement": ["--mesh_shape", "rows:2,cores:2", "--layout", "z:rows,batch:cores", "--mesh_impl", "placement"],
+    "placement": [*UNEVEN, "--mesh_impl", "placement"],
+    "saved": [*UNEVEN, "--mesh_impl", "stacked"],
 }
 
 
@@ -59,14 +61,15 @@ def train(data, name, steps):
 
 
 @pytest.fixture(scope="module")
-def placement(data):
-    return train(data, "placement", 4)
+def saved(data):
+    return train(data, "saved", 1)
 
 
 @pytest.fixture(scope="module")
-def runs(data, placement):
+def runs(data):
     """Trains four steps under each layout. The run "whole" stops after two and resumes with its saved configuration."""
-    train(data, "stacked", 4)
+    for name in ("stacked", "placement"):
+        train(data, name, 4)
     train(data, "whole", 2)
     assert run("train", "--data_dir", data / "records", "--model_dir", data / "whole", "--num_steps", 4) == 0
     return data
@@ -114,21 +117,21 @@ def test_a_dry_run_prints_slices_and_writes_nothing(data, capsys):
     assert not (data / "dry").exists()
 
 
-def test_the_configuration_is_saved_and_a_change_is_logged(placement, data, caplog):
-    text = (placement / "config.gin").read_text()
+def test_the_configuration_is_saved_and_a_change_is_logged(saved, data, caplog):
+    text = (saved / "config.gin").read_text()
     for binding in (
         "setup.layout = 'z:rows,batch:cores'",
         f"setup.resolution = '{SIZES}'",
         "train.seed = 3",
     ):
         assert binding in text
-    arguments = ["train", "--data_dir", data / "records", "--model_dir", placement]
+    arguments = ["train", "--data_dir", data / "records", "--model_dir", saved]
     assert run(*arguments) == 0
-    assert (placement / "config.gin").read_text() == text
+    assert (saved / "config.gin").read_text() == text
     assert "changed configuration" not in caplog.text
     assert run(*arguments, "--gin.Adam.learning_rate=0.5") == 0
     assert "the run resumes with a changed configuration: Adam.learning_rate = 0.5" in caplog.text
-    assert "Adam.learning_rate = 0.5" in (placement / "config.gin").read_text()
+    assert "Adam.learning_rate = 0.5" in (saved / "config.gin").read_text()
 
 
 def contents(folder):
@@ -145,12 +148,12 @@ def contents(folder):
         (["--resolution", "32"], ", not x:32,y:32,z:32"),
     ],
 )
-def test_mistakes_are_reported_without_a_traceback_and_do_not_change_the_run(placement, data, change, text, capsys):
-    before = contents(placement)
-    arguments = ["train", "--data_dir", data / "records", "--model_dir", placement, "--num_steps", 6]
+def test_mistakes_are_reported_without_a_traceback_and_do_not_change_the_run(saved, data, change, text, capsys):
+    before = contents(saved)
+    arguments = ["train", "--data_dir", data / "records", "--model_dir", saved, "--num_steps", 6]
     assert run(*arguments, *change) in (1, 2)
     assert text in capsys.readouterr().err
-    assert contents(placement) == before
+    assert contents(saved) == before
 
 
 def test_a_folder_with_other_files_is_refused(data, capsys):

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging.engine.program.tracing import trace_only
-from mtf_imaging.jobs.held_out_loss import loss_of_batches
+from mtf_imaging.jobs.held_out.loss import Trained, loss_of_batches
 from mtf_imaging.models.deeplab import SemanticSegmentation
 from mtf_imaging.models.unet3d import Segmentation, UNet3D
 from mtf_imaging.training.data_set import batch_tensors
@@ -103,7 +103,7 @@ def test_every_step_and_the_held_out_loss_check_their_labels(parts, layout):
     del inputs["cases"]
     with pytest.raises(mi.DataError, match=r"input 'labels' contains 3 at batch .* must be 0\.\.1"):
         step(**inputs)
-    loss = loss_of_batches(lambda: iter([batch]), described, step.program, {}, False)
+    loss = loss_of_batches(lambda: iter([batch]), Trained(described, step.program, progress=False), SIZES)
     with pytest.raises(mi.DataError, match="held-out cases on cases 1a, 1b: input 'labels' contains 3 at"):
         loss(lambda: None)
 

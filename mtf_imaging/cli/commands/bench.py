@@ -124,17 +124,12 @@ def _read_layout_file(name: str) -> NamedSetup:
         bound, uses = read_gin_text([path])
     except SyntaxError as error:
         raise ConfigError(f"--setup {name}, gin file {path}: {error}") from error
-    others = sorted({*bound, *uses} - {f"setup.{parameter}" for parameter in _BOUND})
-    if others or not bound:
-        fault = f"has {', '.join(others)}" if others else "binds nothing"
+    mesh_shape, layout = (bound.pop(f"setup.{parameter}", "") for parameter in _BOUND)
+    others = sorted({*bound, *uses})
+    if others or not (mesh_shape or layout) or not (isinstance(mesh_shape, str) and isinstance(layout, str)):
         raise ConfigError(
-            f"--setup {name}, gin file {path}: {fault}; a layout file binds only setup.mesh_shape and setup.layout. "
-            f"Fix: give it to all setups with --gin_file {name}, and each layout with --setup MESH/LAYOUT."
-        )
-    mesh_shape, layout = (bound.get(f"setup.{parameter}", "") for parameter in _BOUND)
-    if not (isinstance(mesh_shape, str) and isinstance(layout, str)):
-        raise ConfigError(
-            f"--setup {name}, gin file {path}: setup.mesh_shape is {mesh_shape!r} and setup.layout is {layout!r}; both "
-            'must be strings. Fix: for instance setup.layout = "x:rows".'
+            f"--setup {name}, gin file {path}: {f'has {others[0]}; ' if others else ''}a layout file binds only "
+            f"setup.mesh_shape and setup.layout, to strings. Fix: give it to all setups with --gin_file {name}, and "
+            "each layout with --setup MESH/LAYOUT."
         )
     return NamedSetup(Path(name).stem, Layout.parse(mesh_shape, layout))

@@ -65,7 +65,6 @@ def run(values: flags.FlagValues) -> str:
         from mtf_imaging.jobs.cross_validating import cross_validate
         from mtf_imaging.kinds.all_kinds import KINDS, check_settings
         from mtf_imaging.kinds.facts import VOLUMES
-        from mtf_imaging.kinds.inference import Inference
 
         setup = configuration.bind_together()
 
@@ -75,7 +74,7 @@ def run(values: flags.FlagValues) -> str:
             return save_config(fold_folder(values.output_dir, fold), setup, facts, layout)
 
         scales = bound_settings(ScaleSettings, setup, values)
-        check_settings(Inference(**scales), KINDS[VOLUMES])
+        check_settings(ScaleSettings(**scales), KINDS[VOLUMES])
         own = {"folds": given.folds, "spacing_table": known, "handle_signals": True}
         own |= {"save_configuration": save_configuration}
         cross_validate(**bound_settings(CrossValidateSettings, setup, values, **own))

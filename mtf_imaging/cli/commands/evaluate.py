@@ -11,25 +11,25 @@ from mtf_imaging.cli.config.groups import SETUP
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.data.images.spacing_table import read_spacing_table
 from mtf_imaging.files.run_folder import CONFIG, weights_folder
-from mtf_imaging.jobs.ensembles import check_no_fold
+from mtf_imaging.jobs.runs.ensembles import check_no_fold
+from mtf_imaging.kinds.all_kinds import open_subject, with_kinds
 from mtf_imaging.settings.inference import EvaluateSettings
 
 SUMMARY = "segments labeled cases and scores the result: tables, a report with pictures."
 EXAMPLE = "mtf-imaging evaluate --model_dir run --input_dir held_out --output_dir evaluation"
-SETTINGS = (EvaluateSettings,)
+SETTINGS = (with_kinds(EvaluateSettings),)
 WITHOUT = ("micro_batches",)
 IDLE = {"batch_size": "evaluate has --eval_batch_size."}
 
 
 def run(values: flags.FlagValues) -> str:
-    given = FlagSettings(values, EvaluateSettings, *SETUP)
+    given = FlagSettings(values, *SETTINGS, *SETUP)
     given.spacing_table = read_spacing_table(values.spacing_csv)
     check_no_fold(values.ensemble, values.fold)
     saved = setup_flags.saved_run(values)
-    from mtf_imaging.kinds.all_kinds import open_subject
     from mtf_imaging.kinds.inference import Inference
 
-    subject = open_subject(saved, Inference.of(given))
+    subject = open_subject(saved, with_kinds(Inference).of(given))
     configuration = setup_flags.Configuration(values, saved / CONFIG, needs_job=True)
     weights_folder(saved, values.checkpoint)
     cases = subject.find_labeled(values.input_dir, values.output_dir)
@@ -39,5 +39,5 @@ def run(values: flags.FlagValues) -> str:
 
     setup = configuration.bind_together()
     own = {"spacing_table": given.spacing_table, "cases": cases}
-    evaluate(**bound_settings(EvaluateSettings, setup, values, **own))
+    evaluate(**bound_settings(*SETTINGS, setup, values, **own))
     return f"open {shlex.quote(str(Path(values.output_dir) / 'report.html'))} in a browser"

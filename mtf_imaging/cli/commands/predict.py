@@ -10,11 +10,12 @@ from mtf_imaging.cli.config.groups import SETUP
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.data.images.spacing_table import read_spacing_table
 from mtf_imaging.files.run_folder import CONFIG, weights_folder
+from mtf_imaging.kinds.all_kinds import open_subject, with_kinds
 from mtf_imaging.settings.inference import PredictSettings
 
 SUMMARY = "segments a volume, a photo or a folder of them, or detects objects in images."
 EXAMPLE = "mtf-imaging predict --model_dir run --input volume-3.nii.gz --output segmentation-3.nii.gz"
-SETTINGS = (PredictSettings,)
+SETTINGS = (with_kinds(PredictSettings),)
 WITHOUT = ("micro_batches",)
 IDLE = {"batch_size": "predict has --eval_batch_size."}
 NOTES = (
@@ -28,15 +29,14 @@ NOTES = (
 
 
 def run(values: flags.FlagValues) -> str:
-    given = FlagSettings(values, PredictSettings, *SETUP)
+    given = FlagSettings(values, *SETTINGS, *SETUP)
     given.spacing_table = read_spacing_table(values.spacing_csv)
     saved = setup_flags.saved_run(values)
     configuration = setup_flags.Configuration(values, saved / CONFIG, needs_job=True)
     weights_folder(saved, values.checkpoint)
-    from mtf_imaging.kinds.all_kinds import open_subject
     from mtf_imaging.kinds.inference import Inference
 
-    subject = open_subject(saved, Inference.of(given), values.input)
+    subject = open_subject(saved, with_kinds(Inference).of(given), values.input)
     planned = subject.plan_predictions(values.input, values.output, values.overwrite)
     import_tensorflow()
     from mtf_imaging.cli.config.training_settings import bound_settings
@@ -44,5 +44,5 @@ def run(values: flags.FlagValues) -> str:
 
     setup = configuration.bind_together()
     own = {"spacing_table": given.spacing_table, "planned": planned}
-    predict(**bound_settings(PredictSettings, setup, values, **own))
+    predict(**bound_settings(*SETTINGS, setup, values, **own))
     return f"open {shlex.quote(values.output)} in a viewer of its format, for instance 3D Slicer for volumes"

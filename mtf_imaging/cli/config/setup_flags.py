@@ -15,8 +15,8 @@ from mtf_imaging.cli.config.gin_text import read_gin_text
 from mtf_imaging.cli.config.groups import SETUP, SETUP_PARAMETERS, TRAIN_PARAMETERS
 from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.jobs.ensembles import ensemble_runs
 from mtf_imaging.jobs.processes.devices import join
+from mtf_imaging.jobs.runs.ensembles import ensemble_runs
 from mtf_imaging.settings.setting import Settings, setting, settings
 from mtf_imaging.settings.values import AUTO
 

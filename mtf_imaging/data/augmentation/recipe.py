@@ -179,7 +179,7 @@ class Augmentation:
           Tensor[3, 2] int64, the start and stop voxels along x, y and z. An empty region does not need voxels. Around a
           patch, the positions can be negative.
         """
-        check_region(region, sizes)
+        region = check_region(region, sizes)
         if 0 in shape_of(region):
             return tf.zeros([3, 2], tf.int64)
         return self._moves(sizes, Draws(seed, sample), within).source_bounds(region)
@@ -235,7 +235,7 @@ class Augmentation:
         Returns:
           (image, labels) of the region, with static shapes.
         """
-        check_region(region, sizes)
+        region = check_region(region, sizes)
         source, channels = tf.cast(source, tf.int64), image.shape[3]
         if 0 in shape_of(region):
             return tf.zeros([*shape_of(region), channels]), tf.zeros(shape_of(region), labels.dtype)

@@ -1,5 +1,7 @@
 """Regions of a sample: the part that one processor computes, and the stored voxels that it needs."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import tensorflow as tf
 
@@ -7,21 +9,25 @@ from mtf_imaging.data.sampling.grid import Grid, Region
 from mtf_imaging.errors import DataError
 
 
-def check_region(region: Region, sizes: Grid) -> None:
-    """Checks a region that a derived augmentation may have changed.
+def check_region(region: Sequence[slice], sizes: Grid) -> Region:
+    """Returns `region` with explicit bounds.
 
     Args:
-      region: a slice of each axis.
+      region: a slice of each axis, with step 1 or None.
       sizes: size of the sample in voxels along x, y, z.
 
     Raises:
       DataError: a slice has a step other than 1, or is not within the sample.
     """
-    if any(at.step not in (None, 1) or not 0 <= at.start <= at.stop <= n for at, n in zip(region, sizes, strict=True)):
+    bounds = [(at.start or 0, n if at.stop is None else at.stop) for at, n in zip(region, sizes, strict=True)]
+    is_inside = all(0 <= start <= stop <= n for (start, stop), n in zip(bounds, sizes))
+    if not is_inside or any(at.step not in (None, 1) for at in region):
         raise DataError(
             f"Augmentation: the region {region} is not within the sizes {sizes}, or a step is not 1. "
             "Fix: give slices (start, stop) within the sample."
         )
+    x, y, z = (slice(*along) for along in bounds)
+    return x, y, z
 
 
 def shape_of(region: Region) -> Grid:

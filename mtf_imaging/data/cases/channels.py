@@ -35,25 +35,18 @@ def order_channels(
     is_nifti = format_by_ending(description.file_ending) is NIFTI
     if not is_nifti and all(files.keys() == {0} for files in channels.values()):
         return {key: (files[0],) for key, files in channels.items()}
-    stated = f"dataset.json has {count} channel(s), {', '.join(description.channels)}"
-    surplus = {
-        key: [file.name for number, file in sorted(files.items()) if number >= count]
-        for key, files in channels.items()
-        if max(files) >= count
-    }
-    if surplus:
+    faults = []
+    for key, files in channels.items():
+        surplus = [file.name for number, file in sorted(files.items()) if number >= count]
+        lacking = [_file_name(files, number) for number in range(count) if number not in files]
+        if surplus or lacking:
+            faults.append(f"case '{key}' {'has' if surplus else 'lacks'} {', '.join(surplus or lacking)}")
+    if faults:
+        more = f"; {len(faults) - _SHOWN} other case(s) have the same fault" if len(faults) > _SHOWN else ""
         raise DataError(
-            f"{folder}: {_listed(surplus, 'has')}, but {stated}. Fix: remove these files, or name their channels in "
-            "dataset.json."
-        )
-    missing = {
-        key: [_file_name(files, number) for number in range(count) if number not in files]
-        for key, files in channels.items()
-        if len(files) < count
-    }
-    if missing:
-        raise DataError(
-            f"{folder}: {_listed(missing, 'lacks')}, but {stated}. Fix: add these files, or remove the cases."
+            f"{folder}: {'; '.join(faults[:_SHOWN])}{more}, but dataset.json has {count} channel(s), "
+            f"{', '.join(description.channels)}. Fix: add the missing files, remove these cases or files, or name "
+            "their channels in dataset.json."
         )
     return {key: tuple(files[number] for number in range(count)) for key, files in channels.items()}
 
@@ -94,12 +87,6 @@ def check_single_channel(
                 folder,
                 ", ".join(file.name for file in files),
             )
-
-
-def _listed(cases: Mapping[str, list[str]], verb: str) -> str:
-    shown = [f"case '{key}' {verb} {', '.join(names)}" for key, names in list(cases.items())[:_SHOWN]]
-    rest = len(cases) - len(shown)
-    return "; ".join(shown) + (f"; {rest} other case(s) have the same fault" if rest else "")
 
 
 def _file_name(files: Mapping[int, Path], number: int) -> str:

@@ -1,13 +1,11 @@
 """Converts stored numbers to labels, and refuses labels that are not in the data set's description."""
 
-from pathlib import Path
-
 import numpy as np
 
 from mtf_imaging.data.description.description import BACKGROUND, LITS_RULES, Description
 from mtf_imaging.data.images.stored import Stored
 from mtf_imaging.data.images.voxel_values import warn_once
-from mtf_imaging.errors import DataError
+from mtf_imaging.files.reading import Fault
 
 NUM_CLASSES = 3  # 0 background, 1 liver, 2 lesion
 _WHOLE = 1e-3  # bound on the rounding error that scaling adds to integers
@@ -38,7 +36,7 @@ class LabelRepair:
         """Returns the labels of stored numbers; see `Repair`. Labels that `check` will refuse may have any value.
 
         Raises:
-          DataError: a label is not an integer.
+          Fault: a label is not an integer.
         """
         slab = self._stored.scaled(numbers)
         if slab.dtype.kind == "f":
@@ -46,10 +44,8 @@ class LabelRepair:
             finite = np.isfinite(slab).all()
             whole = np.rint(slab)
             if not finite or np.abs(slab - whole).max() > _WHOLE:
-                what = "not integers" if finite else "NaN or infinite"
-                raise DataError(
-                    f"{self._stored.path}: some labels are {what}. Fix: store {_listed(self._description)}."
-                )
+                what = f"some labels are {'not integers' if finite else 'NaN or infinite'}"
+                raise Fault(what, f"store {_listed(self._description)}")
             slab = whole
         low, high = slab.min(), slab.max()
         self._low, self._high = min(self._low, low), max(self._high, high)
@@ -64,33 +60,26 @@ class LabelRepair:
         """Checks all labels so far.
 
         Raises:
-          DataError: there are labels that are not in the description.
+          Fault: there are labels that are not in the description.
         """
         stored = self._stored
         if self._surplus:
-            _refuse_labels(stored.path, self._surplus, (self._low, self._high), self._description)
+            raise self._fault()
         if self._as_floats:
             what = f"{stored.dtype} with a scale" if stored.is_scaled else str(stored.dtype)
             warn_once(f"{stored.path}: labels are stored as {what}; they are read as integers.")
 
-
-def _refuse_labels(path: Path, surplus: set[float], bounds: tuple[float, float], description: Description) -> None:
-    if description.rules == LITS_RULES:
-        raise DataError(
-            f"{path}: labels range from {bounds[0]:.0f} to {bounds[1]:.0f}, not from 0 to {NUM_CLASSES - 1}. "
-            f"Fix: map them to {_listed(description)}."
-        )
-    shown = ", ".join(f"{label:.0f}" for label in sorted(surplus)[:_SHOWN])
-    more = f" and {len(surplus) - _SHOWN} more" if len(surplus) > _SHOWN else ""
-    fix = "add the labels to dataset.json, or map them to these labels."
-    if min(surplus) < 0 or max(surplus) > _HIGHEST:
-        fix = f"map them to these labels, because labels are integers from 0 to {_HIGHEST}."
-    elif surplus == {_HIGHEST} and len(description.labels) < _HIGHEST - 1:  # labels are consecutive
-        fix = f"store the voxels of a binary mask as {min(description.labels.values())}, not {_HIGHEST}."
-    raise DataError(
-        f"{path}: has labels that dataset.json lacks: {shown}{more}. The labels of dataset.json are "
-        f"{_listed(description)}. Fix: {fix}"
-    )
+    def _fault(self) -> Fault:
+        """Returns the fault of a mask with labels that are not in the description."""
+        surplus, own = sorted(self._surplus), self._description
+        if own.rules == LITS_RULES:
+            what = f"labels range from {self._low:.0f} to {self._high:.0f}, not from 0 to {NUM_CLASSES - 1}"
+            return Fault(what, f"map them to {_listed(own)}")
+        shown = ", ".join(f"{label:.0f}" for label in surplus[:_SHOWN]) + (", ..." if len(surplus) > _SHOWN else "")
+        fix = f"add the labels to dataset.json, or map them to these labels, integers from 0 to {_HIGHEST}"
+        if surplus == [_HIGHEST]:
+            fix = f"store the voxels of a binary mask as {min(own.labels.values())}, not {_HIGHEST}"
+        return Fault(f"has labels that dataset.json lacks: {shown}. The labels of dataset.json are {_listed(own)}", fix)
 
 
 def _names(description: Description) -> dict[int, str]:

@@ -9,6 +9,7 @@ from mtf_imaging.data.images.repairs import Repair
 from mtf_imaging.data.images.stored import Stored
 from mtf_imaging.data.sampling.grid import Region
 from mtf_imaging.data.sampling.regions import region_shape
+from mtf_imaging.files.reading import faults_named
 
 
 class RepairedPlanes:
@@ -81,7 +82,8 @@ class RepairedPlanes:
             for _ in self._slabs(slice(start, stop)):
                 pass
         self._file.check_end()
-        self._repair.check()
+        with faults_named(self.path):
+            self._repair.check()
         self._is_checked = True
 
     def close(self) -> None:
@@ -94,12 +96,13 @@ class RepairedPlanes:
             planes = slice(start, min(start + self._stored.slab_planes, along.stop))
             numbers = self._file.read(planes)
             is_counted = self._is_counted[planes]
-            if not is_counted.any():
-                values = self._repair(numbers)
-            else:
-                values = self._make_repair(self._stored)(numbers)
-                if not is_counted.all():
-                    self._repair(numbers[..., ~is_counted])
+            with faults_named(self.path):
+                if not is_counted.any():
+                    values = self._repair(numbers)
+                else:
+                    values = self._make_repair(self._stored)(numbers)
+                    if not is_counted.all():
+                        self._repair(numbers[..., ~is_counted])
             self._is_counted[planes] = True
             yield planes, values
 

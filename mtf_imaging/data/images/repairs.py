@@ -12,7 +12,7 @@ import numpy as np
 from mtf_imaging.data.images.stored import Stored
 from mtf_imaging.data.images.voxel_values import warn_once
 from mtf_imaging.data.modality import AIR_HU, MAX_HU
-from mtf_imaging.errors import DataError
+from mtf_imaging.files.reading import Fault
 
 _NO_AIR_HU = -200  # below fat; a CT without lower values contains no air
 _WHOLE = 1e-3  # bound on the rounding error that scaling adds to integers
@@ -33,7 +33,7 @@ class Repair(Protocol):
         """Converts a slab of stored numbers to values, a new array of the same shape; counts its faults."""
 
     def check(self) -> None:
-        """Warns about the repairs of all slabs; raises DataError if the file as a whole cannot be used."""
+        """Warns about the repairs of all slabs; raises Fault if the file as a whole cannot be used."""
 
 
 class HounsfieldRepair:
@@ -73,29 +73,25 @@ class HounsfieldRepair:
         """Warns about repairs.
 
         Raises:
-          DataError: all voxels are NaN, most voxels are above the range of HU, or the image was normalized. An image
+          Fault: all voxels are NaN, most voxels are above the range of HU, or the image was normalized. An image
             counts as normalized if its fractional values span less than the noise of any CT.
         """
         path, size = self._stored.path, self._stored.size
         # If there are many fractions, other values are ignored, because normalized images can be padded with integers.
         low, high = self._fractions if self._num_fractions > size // 10 else self._everything
         if self._num_fractions and high - low < _LEAST_SPAN:
-            raise DataError(
-                f"{path}: fractional values range from {low:.3g} to {high:.3g}, but a CT in HU spans hundreds of "
-                "integers; the image was probably normalized. Fix: give the original CT."
-            )
+            what = f"fractional values range from {low:.3g} to {high:.3g}, but a CT in HU spans hundreds of integers"
+            raise Fault(f"{what}; the image was probably normalized", "give the original CT")
         if self._num_wrapped:
             warn_once(
                 f"{path}: {self._num_wrapped} of {size} unsigned {self._wrapped_bits}-bit voxels are above "
                 f"{MAX_HU}; they are read as negative HU."
             )
         if self._num_nan == size:
-            raise DataError(f"{path}: all {size} voxels are NaN. Fix: fetch the file again.")
+            raise Fault(f"all {size} voxels are NaN")
         if self._num_above > size // 2:
-            raise DataError(
-                f"{path}: {self._num_above} of {size} voxels are above {MAX_HU}, so this is not a CT in HU. "
-                "Fix: give a CT in HU."
-            )
+            what = f"{self._num_above} of {size} voxels are above {MAX_HU}, so this is not a CT in HU"
+            raise Fault(what, "give a CT in HU")
         for count, what, bound in (
             (self._num_nan, "NaN", AIR_HU),
             (self._num_below, f"below {AIR_HU} HU", AIR_HU),
@@ -188,13 +184,11 @@ class FiniteRepair:
         """Warns about repairs.
 
         Raises:
-          DataError: no voxel is finite.
+          Fault: no voxel is finite.
         """
         path, size, count = self._stored.path, self._stored.size, self._num_faults
         if count == size:
-            raise DataError(
-                f"{path}: all {size} voxels of {self._channel} are NaN or infinite. Fix: fetch the file again."
-            )
+            raise Fault(f"all {size} voxels of {self._channel} are NaN or infinite")
         if count:
             warn_once(f"{path}: {count} of {size} voxels of {self._channel} are NaN or infinite; replaced by 0.")
         lowest, highest = self._bounds

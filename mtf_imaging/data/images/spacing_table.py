@@ -13,7 +13,7 @@ from mtf_imaging.data.listing.image_formats import VOLUME_FORMATS
 from mtf_imaging.data.listing.names import normalize_name
 from mtf_imaging.data.sampling.grid import AXIS_NAMES
 from mtf_imaging.data.sampling.sampling import Spacing, format_spacing
-from mtf_imaging.errors import DataError
+from mtf_imaging.files.reading import Fault, faults_named
 from mtf_imaging.files.text_file import read_text
 
 _COLUMNS = ("case", *AXIS_NAMES)
@@ -84,45 +84,35 @@ def read_spacing_table(path: "str | Path | SpacingTable | None") -> SpacingTable
     if isinstance(path, SpacingTable):
         return path
     path = Path(path)
-    if not path.exists():
-        raise DataError(f"{path}: this table does not exist. Fix: give a CSV with the columns {','.join(_COLUMNS)}.")
-    sizes = {}
-    with io.StringIO(read_text(path)) as file:
-        rows = csv.DictReader(file, skipinitialspace=True)
+    sizes: dict[str, Spacing] = {}
+    with faults_named(
+        path, "write the line 'case,x,y,z', then one row per case with three sizes in mm: 28,0.57,0.57,1.6"
+    ):
+        rows = csv.DictReader(io.StringIO(read_text(path)), skipinitialspace=True, restval="")
         try:
             rows.fieldnames = [name.strip() for name in rows.fieldnames or ()]
             if tuple(rows.fieldnames) != _COLUMNS:
-                raise DataError(
-                    f"{path}: the first line is '{','.join(rows.fieldnames)}', not '{','.join(_COLUMNS)}'. "
-                    "Fix: write the expected first line, then one row per case with the voxel size in mm."
-                )
+                raise Fault(f"the first line is '{','.join(rows.fieldnames)}', not '{','.join(_COLUMNS)}'")
             for row in rows:
-                key, size = _read_row(row, f"{path}: line {rows.line_num}")
+                key, size = _read_row(row, rows.line_num)
                 if key in sizes:
-                    raise DataError(
-                        f"{path}: line {rows.line_num}: case '{key}' has a second row. Fix: keep only one row."
-                    )
+                    raise Fault(f"line {rows.line_num}: case '{key}' has a second row", "keep only one row")
                 sizes[key] = size
         except csv.Error as error:
-            raise DataError(
-                f"{path}: this file is not CSV text ({error}). Fix: export the table as CSV in UTF-8."
-            ) from error
+            raise Fault(f"this file is not CSV text ({error})", "export the table as CSV in UTF-8") from error
     return SpacingTable(sizes, path)
 
 
-def _read_row(row, where):
-    words, more = [row[name] for name in _COLUMNS], row.get(None, [])
+def _read_row(row, line: int) -> tuple[str, Spacing]:
+    words, more = [row[name].strip() for name in _COLUMNS], row.get(None, [])
     try:
-        key, *size = (word.strip() for word in words)
-        size = tuple(map(float, size))
-    except (AttributeError, ValueError):
-        size = ()
-    if len(size) != len(AXIS_NAMES) or not all(math.isfinite(mm) and mm > 0 for mm in size) or not key or more:
-        raise DataError(
-            f"{where}: '{','.join(word or '' for word in words + more)}' is not a case and three positive sizes in mm. "
-            "Fix: write, for example, '28,0.57,0.57,1.6'."
-        )
-    return _case_of(Path(key if key.lower().endswith(VOLUME_FORMATS.endings) else f"{key}.nii")), size
+        x, y, z = map(float, words[1:])
+    except ValueError:
+        x = y = z = math.nan
+    if not words[0] or more or not all(math.isfinite(mm) and mm > 0 for mm in (x, y, z)):
+        raise Fault(f"line {line}: '{','.join([*words, *more])}' is not a case and three positive sizes in mm")
+    key = words[0]
+    return _case_of(Path(key if key.lower().endswith(VOLUME_FORMATS.endings) else f"{key}.nii")), (x, y, z)
 
 
 def _case_of(path: Path) -> str:

@@ -1,7 +1,7 @@
 """Writes phantoms as folders of cases; the same seed gives the same bytes."""
 
 import gzip
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import nibabel
@@ -10,7 +10,6 @@ from nibabel import orientations
 from tqdm import tqdm
 
 from mtf_imaging.data.phantom.file_formats import (
-    FILE_FORMATS,
     LITS_FILES,
     case_files,
     case_key,
@@ -19,8 +18,8 @@ from mtf_imaging.data.phantom.file_formats import (
     mark,
 )
 from mtf_imaging.data.phantom.kinds import DEFAULT_KIND, KINDS, Kind
+from mtf_imaging.data.pixels.synthetic import write_once
 from mtf_imaging.errors import DataError
-from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.files.partial import is_partial
 from mtf_imaging.spelling import did_you_mean
 
@@ -72,13 +71,14 @@ def write_phantom(
     _check_other_files(output_dir, names, file_format, f"{numbers[0]}..{numbers[-1]}")
     described = description_files(file_format, painted.description, painted.organ, keys)
     for name, data in described.items():
-        _check_contents(output_dir / name, data, seed)
+        if (output_dir / name).exists():
+            write_once(output_dir / name, data, seed)
     for number, key in tqdm(list(zip(numbers, keys, strict=True)), desc="phantom", unit="case", dynamic_ncols=True):
         *channels, labels = make_case(seed, number, kind)
         for name, image in case_files(file_format, key, channels, labels).items():
-            _write_or_compare(output_dir / name, gzip.compress(image.to_bytes(), 2, mtime=0), seed)
+            write_once(output_dir / name, gzip.compress(image.to_bytes(), 2, mtime=0), seed)
     for name, data in described.items():  # last, so a described folder is complete
-        _write_or_compare(output_dir / name, data, seed)
+        write_once(output_dir / name, data, seed)
     return keys
 
 
@@ -105,16 +105,10 @@ def _file_format(name: str | None, kind_name: str | Kind, kind: Kind) -> str:
     """Checks the file format for a kind; None selects the default."""
     if name is None:
         return kind.file_formats[0]
-    if name not in FILE_FORMATS:
-        raise DataError(
-            f"file_format '{name}' is not known.{did_you_mean(name, FILE_FORMATS)} "
-            f"Fix: choose one of {', '.join(FILE_FORMATS)}.",
-            ["file_format"],
-        )
     if name not in kind.file_formats:
         raise DataError(
-            f"file_format '{name}': its files have one channel, but phantoms of kind '{kind_name}' have "
-            f"{len(kind.description.channels)}, {' and '.join(kind.description.channels)}. "
+            f"file_format '{name}' does not store phantoms of kind '{kind_name}', which have the channels "
+            f"{' and '.join(kind.description.channels)}.{did_you_mean(name, kind.file_formats)} "
             f"Fix: choose {' or '.join(kind.file_formats)}.",
             ["file_format"],
         )
@@ -126,17 +120,13 @@ def _check_other_files(output_dir: Path, names: set[str], file_format: str, numb
     patterns = ("volume-*.nii*", "segmentation-*.nii*")
     if file_format != LITS_FILES:
         patterns = ("imagesTr/*.nii*", "labelsTr/*.nii*")
-    existing = _relative(output_dir, (path for pattern in patterns for path in output_dir.glob(pattern)))
-    foreign = sorted(existing - names)
+    paths = [path for pattern in patterns for path in output_dir.glob(pattern) if not is_partial(path)]
+    foreign = sorted({path.relative_to(output_dir).as_posix() for path in paths} - names)
     if foreign:
         raise DataError(
             f"{output_dir}: contains {len(foreign)} file(s) of cases other than {numbers}, such as "
             f"{foreign[0]}. Fix: write to an empty folder."
         )
-
-
-def _relative(folder: Path, paths: Iterable[Path]) -> set[str]:
-    return {path.relative_to(folder).as_posix() for path in paths if not is_partial(path)}
 
 
 def _store(canonical: np.ndarray, spacing: Sequence[float], origin: np.ndarray, codes: str) -> nibabel.Nifti1Image:
@@ -146,19 +136,3 @@ def _store(canonical: np.ndarray, spacing: Sequence[float], origin: np.ndarray, 
     stored = orientations.apply_orientation(canonical, turn)
     image = nibabel.Nifti1Image(np.ascontiguousarray(stored), affine @ orientations.inv_ornt_aff(turn, canonical.shape))
     return mark(image)
-
-
-def _write_or_compare(path: Path, data: bytes, seed: int) -> None:
-    _check_contents(path, data, seed)
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(path, data)
-
-
-def _check_contents(path: Path, data: bytes, seed: int) -> None:
-    """Checks that a file has these contents, if it exists."""
-    if path.exists() and path.read_bytes() != data:
-        raise DataError(
-            f"{path}: the contents of this file differ from the phantom of seed {seed}; nothing was overwritten. "
-            "Fix: use an empty folder."
-        )

@@ -1,5 +1,6 @@
 """Batches of random crops of images with a height and a width, and random changes shared by their data sets."""
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -7,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from mtf_imaging.data.augmentation.checks import check_fields, is_number
 from mtf_imaging.data.augmentation.draws import Draws
 from mtf_imaging.data.elements import elements
 from mtf_imaging.data.pixels.crop_axis import check_size
@@ -52,16 +54,14 @@ def check_scales(augmentation: Any, **lowest: float) -> None:
     Raises:
       DataError: a number is invalid, or the lower bound is above the upper bound.
     """
-    name = type(augmentation).__name__
-    for field, low in lowest.items():
-        value = getattr(augmentation, field)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        if not is_number or value < low:
-            raise DataError(f"{name}.{field} {value!r}: must be a number of at least {low:g}. Fix: choose one.")
+    forms = {
+        name: (functools.partial(is_number, low=low), f"a number of at least {low:g}") for name, low in lowest.items()
+    }
+    check_fields(augmentation, forms)
     if augmentation.min_scale > augmentation.max_scale:
         raise DataError(
-            f"{name}.min_scale {augmentation.min_scale:g} is above max_scale {augmentation.max_scale:g}. "
-            "Fix: exchange them."
+            f"{type(augmentation).__name__}.min_scale {augmentation.min_scale:g} is above max_scale "
+            f"{augmentation.max_scale:g}. Fix: exchange them."
         )
 
 

@@ -3,13 +3,13 @@
 Each pixel is changed separately, so its color does not depend on the region that a crop reads.
 """
 
-import math
+import functools
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from mtf_imaging.data.augmentation.checks import check_fields, is_number
 from mtf_imaging.data.augmentation.draws import Draws
-from mtf_imaging.errors import DataError
 
 _LARGEST = {"brightness": 1.0, "contrast": 1.0, "saturation": 1.0, "hue": 0.5}
 _MIDDLE = 127.5  # the gray value that contrast does not change
@@ -39,15 +39,11 @@ def check_colors(augmentation: Any) -> None:
     Raises:
       DataError: `brightness`, `contrast` or `saturation` is not in 0..1, or `hue` is not in 0..0.5.
     """
-    name = type(augmentation).__name__
-    for field, largest in _LARGEST.items():
-        value = getattr(augmentation, field)
-        is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        if not is_number or not 0 <= value <= largest:
-            raise DataError(
-                f"{name}.{field} {value!r}: must be a number from 0 to {largest:g}. Fix: choose one, or 0 to keep the "
-                f"{field}."
-            )
+    forms = {
+        name: (functools.partial(is_number, high=most), f"a number from 0 to {most:g}")
+        for name, most in _LARGEST.items()
+    }
+    check_fields(augmentation, forms)
 
 
 def draw_colors(sample, seed: int, augmentation: Any) -> Colors:

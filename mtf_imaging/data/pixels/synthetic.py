@@ -71,6 +71,6 @@ def write_jpeg(path: Path, pixels: np.ndarray) -> None:
 def difference(path: Path, seed: int) -> DataError:
     """Returns the error about a file with different contents."""
     return DataError(
-        f"{path}: the contents of this file differ from the scenes of seed {seed}; nothing was overwritten. "
+        f"{path}: the contents of this file differ from the synthetic data of seed {seed}; nothing was overwritten. "
         "Fix: use an empty folder."
     )

@@ -3,8 +3,8 @@
 import ast
 import functools
 import importlib.util
-from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 from mtf_imaging.evaluation.export import segment
 
@@ -22,23 +22,35 @@ def program_text(module: ModuleType = segment) -> str:
       module: the program.
     """
     name = module.__name__
-    text, nodes = _source(name), _source_nodes(name)
-    parts: dict[str, str] = {}
+    nodes = _source_nodes(name)
+    parts: dict[str, _Part] = {}
     skipped = {own for own, node in nodes.items() if not _from_package(node)}
     replaced = dict.fromkeys(node for node in nodes.values() if _from_package(node))
     for node in replaced:
         for alias in node.names:
             _add(alias.name, node.module, parts, skipped)
-    lines = text.splitlines()
+    lines = _source(name).splitlines()
     first, last = min(node.lineno for node in replaced), max(node.end_lineno for node in replaced)
-    imports = sorted({part for part in parts.values() if part.startswith(("import ", "from "))})
-    definitions = [part for part in parts.values() if part not in imports]
+    imports = sorted({part.text for part in parts.values() if part.is_import})
+    definitions = [part.text for part in parts.values() if not part.is_import]
     return "\n".join([*lines[: first - 1], *imports, "", *definitions, *lines[last:]]) + "\n"
 
 
-def _add(name: str, module: str, parts: dict[str, str], skipped: set[str]) -> None:
-    """Adds the definition of a name in a module to `parts`, after the definitions that it needs."""
-    if name in parts or name in skipped:
+class _Part(NamedTuple):
+    """A definition or an import of a program, and the module that it comes from."""
+
+    text: str
+    module: str
+    is_import: bool = False
+
+
+def _add(name: str, module: str, parts: dict[str, _Part], skipped: set[str]) -> None:
+    """Adds the definition of a name in a module to `parts`, after the definitions that it needs.
+
+    Raises:
+      ValueError: modules give the same name to different things, which cannot share one file.
+    """
+    if name in skipped:
         return
     nodes = _source_nodes(module)
     node = nodes[name]
@@ -48,15 +60,22 @@ def _add(name: str, module: str, parts: dict[str, str], skipped: set[str]) -> No
     if isinstance(node, ast.Import | ast.ImportFrom):
         alias = next(alias for alias in node.names if name in (alias.name, alias.asname))
         one = ast.ImportFrom(node.module, [alias], 0) if isinstance(node, ast.ImportFrom) else ast.Import([alias])
-        parts[name] = ast.unparse(one)
+        part = _Part(ast.unparse(one), getattr(node, "module", name), is_import=True)
+    else:
+        first = min(each.lineno for each in (node, *getattr(node, "decorator_list", [])))
+        source = "\n".join(_source(module).splitlines()[first - 1 : node.end_lineno])
+        part = _Part(source if isinstance(node, ast.Assign) else f"\n\n{source}\n", module)
+    if name in parts:
+        if parts[name] != part:
+            raise ValueError(
+                f"{name} is defined in {parts[name].module} and in {part.module}. Fix: rename one of them."
+            )
         return
-    skipped = {*skipped, name}  # a class may name itself
-    for used in dict.fromkeys(each.id for each in ast.walk(node) if isinstance(each, ast.Name) and each.id in nodes):
-        _add(used, module, parts, skipped)
-    decorators = getattr(node, "decorator_list", [])
-    first = min(each.lineno for each in (node, *decorators))
-    source = "\n".join(_source(module).splitlines()[first - 1 : node.end_lineno])
-    parts[name] = source if isinstance(node, ast.Assign) else f"\n\n{source}\n"
+    if not part.is_import:
+        used = (each.id for each in ast.walk(node) if isinstance(each, ast.Name) and each.id in nodes)
+        for other in dict.fromkeys(used):
+            _add(other, module, parts, {*skipped, name})  # a class may name itself
+    parts[name] = part
 
 
 def _from_package(node: ast.AST) -> bool:
@@ -65,8 +84,7 @@ def _from_package(node: ast.AST) -> bool:
 
 @functools.cache
 def _source(module: str) -> str:
-    spec = importlib.util.find_spec(module)
-    return Path(spec.origin).read_text("utf-8")
+    return importlib.util.find_spec(module).loader.get_source(module)
 
 
 @functools.cache

@@ -12,7 +12,7 @@ import numpy as np
 
 from mtf_imaging.data.description.description import LITS
 from mtf_imaging.evaluation.scoring.components import Components, find_components
-from mtf_imaging.evaluation.scoring.groups import score_groups
+from mtf_imaging.evaluation.scoring.lesions import score_groups
 from mtf_imaging.evaluation.scoring.official_detection import OfficialDetection, detect_lesions
 from mtf_imaging.evaluation.scoring.overlap import NOTHING, Overlap, label_overlaps, mean
 from mtf_imaging.evaluation.scoring.surface import SurfaceDistances, surface_distances

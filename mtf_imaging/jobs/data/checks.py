@@ -8,7 +8,7 @@ from mtf_imaging.data.label_survey import LabelSurvey
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.jobs.data.training_data import TrainingData
-from mtf_imaging.jobs.held_out import scores_training_cases
+from mtf_imaging.jobs.held_out.cases import scores_training_cases
 from mtf_imaging.kinds.all_kinds import KINDS, explained, read_facts
 from mtf_imaging.training.checkpoints.checkpoints import last_checkpoint
 

@@ -10,12 +10,10 @@ from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.patches import Patches
 from mtf_imaging.data.sampling.grid import Grid
 from mtf_imaging.data.sampling.patch_sizes import check_patch, parse_patch
-from mtf_imaging.errors import ConfigError
 from mtf_imaging.kinds.all_kinds import explained, kind_of_data_set
 from mtf_imaging.kinds.facts import ARRAYS, VOLUMES
 from mtf_imaging.kinds.kind import Kind, TrainingImages
-from mtf_imaging.settings.patches import PatchSettings
-from mtf_imaging.settings.setting import documented, filled, settings_of
+from mtf_imaging.settings.setting import documented, filled
 from mtf_imaging.settings.training import CrossValidateSettings, DataSettings, TrainSettings
 from mtf_imaging.settings.values import Resolution, parse_resolution
 from mtf_imaging.training.data_set import data_sizes, reads_regions
@@ -116,18 +114,8 @@ def with_patches(data: TrainingData, own: TrainSettings | CrossValidateSettings)
     Args:
       data: the training data.
       own: the settings of the job, which include those of the patches.
-
-    Raises:
-      ConfigError: a setting has no effect, because there are no patches.
     """
     if own.patch is None:
-        for one in settings_of(PatchSettings):
-            if getattr(own, one.name) != one.default:
-                raise ConfigError(
-                    f"{one.name} = {getattr(own, one.name)!r} has no effect without patch. Fix: give both, or leave "
-                    f"{one.name} out.",
-                    [one.name, "patch"],
-                )
         return data
     x, y, z = parse_patch(own.patch)
     patches = Patches((x, y, z), own.centered_patches, own.centered_labels, own.batch_size)

@@ -1,1 +1,1 @@
-"""The folder of a training run, and the experiment trackers that follow it."""
+"""The runs of a job: their folders, their networks, and the observers and trackers that follow their training."""

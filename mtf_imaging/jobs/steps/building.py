@@ -20,7 +20,7 @@ from mtf_imaging.settings.values import Resolution
 from mtf_imaging.training.buckets import Buckets, BuiltBuckets, Sizes
 from mtf_imaging.training.building import building
 from mtf_imaging.training.optimizers import Adam, Optimizer
-from mtf_imaging.training.step import BuiltStep, TrainingStep
+from mtf_imaging.training.step import BuiltStep, TrainingStep, WeightRules
 from mtf_imaging.training.task import Task
 
 _logger = logging.getLogger(__name__)
@@ -53,8 +53,7 @@ def training_step(own: object, task: Task, sizes: tuple[int, ...]) -> TrainingSt
         micro_batches=step.micro_batches,
         dtype=step.dtype,
         seed=step.seed,
-        frozen=step.frozen,
-        average_decay=step.average_decay,
+        weights=WeightRules(step.frozen, step.average_decay),
     )
 
 

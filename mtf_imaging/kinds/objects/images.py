@@ -33,7 +33,7 @@ from mtf_imaging.kinds.predicted import Planned, Rows
 from mtf_imaging.kinds.prediction_record import ImageFiles, PredictionFiles
 from mtf_imaging.kinds.steps import Steps
 from mtf_imaging.network.network import Network
-from mtf_imaging.settings.values import check_flips, check_scales
+from mtf_imaging.settings.values import check_flips
 
 if TYPE_CHECKING:
     from mtf_imaging.settings.inference import EvaluateSettings
@@ -58,7 +58,7 @@ class Images(FileImages[ObjectImage, ReadImage, Detections]):
     def __init__(self, run: Path, facts: Facts, settings: Inference) -> None:
         super().__init__(facts, settings)
         self._flips = check_flips(settings.flips, axis_names=PHOTO_AXES)
-        self._scales = check_scales(settings.scales)
+        self._scales = tuple(settings.scales)
         self._threshold = NMS_THRESHOLD
         self.description: ObjectDescription = object_description_from_fields(facts.description, str(run / FACTS))
 

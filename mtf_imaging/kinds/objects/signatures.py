@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from mtf_imaging.data.sampling.grid import PHOTO_AXES
 from mtf_imaging.engine.meshes.portable import divisor, ensure_shape, index_dtype, widest_dtype
-from mtf_imaging.errors import ShapeError
+from mtf_imaging.errors import ConfigError, ShapeError
 from mtf_imaging.evaluation.export.networks import Network, TrainedNetworks
 from mtf_imaging.evaluation.export.signature import ExportedKind, Field, Signature, grid_name, with_default
 from mtf_imaging.files.run_folder import FACTS
@@ -118,8 +118,12 @@ def _rounded(x: tf.Tensor, digits: int) -> tf.Tensor:
 
 def exported(run: ExportedRun, facts: Facts) -> tuple[TrainedNetworks, ObjectSignatures]:
     """Builds the networks of a run, with their signatures; see `Kind.export`."""
-    why = "an exported model detects the objects of an image once, at one size"
-    run.check_defaults({"flips": why, "scales": why})
+    if run.flips:
+        raise ConfigError(
+            f"flips = {run.flips!r}: an exported model does not merge the detections of flipped images. Fix: leave "
+            "flips out.",
+            ["flips"],
+        )
     description = object_description_from_fields(facts.description, str(run.runs[0] / FACTS))
     sizes = run.sizes(facts)
     networks = run.networks(sizes, description)

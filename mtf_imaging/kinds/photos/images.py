@@ -29,7 +29,7 @@ from mtf_imaging.kinds.predicted import Planned
 from mtf_imaging.kinds.prediction_record import ImageFiles, PredictionFiles
 from mtf_imaging.kinds.steps import Steps
 from mtf_imaging.network.network import Network
-from mtf_imaging.settings.values import check_flips, check_scales
+from mtf_imaging.settings.values import check_flips
 
 if TYPE_CHECKING:
     from mtf_imaging.settings.inference import EvaluateSettings
@@ -55,7 +55,7 @@ class Images(FileImages[Photo, ReadPhoto, np.ndarray]):
 
     def __init__(self, run: Path, facts: Facts, settings: Inference) -> None:
         super().__init__(facts, settings)
-        averaged = check_scales(settings.scales), check_flips(settings.flips, axis_names=PHOTO_AXES)
+        averaged = tuple(settings.scales), check_flips(settings.flips, axis_names=PHOTO_AXES)
         self.description: PhotoDescription = photo_description_from_fields(facts.description, str(run / FACTS))
         self._inference = PhotoInference(self.description, self._size, 1, *averaged)
 

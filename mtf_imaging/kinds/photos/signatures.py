@@ -97,7 +97,6 @@ class PhotoSignatures(ExportedKind):
 
 def exported(run: ExportedRun, facts: Facts) -> tuple[TrainedNetworks, PhotoSignatures]:
     """Builds the networks of a run, with their signatures; see `Kind.export`."""
-    run.check_defaults({"scales": "an exported model computes photos only at their own size"})
     check_flips(run.flips, axis_names=PHOTO_AXES)
     description = photo_description_from_fields(facts.description, str(run.runs[0] / FACTS))
     sizes = run.sizes(facts)

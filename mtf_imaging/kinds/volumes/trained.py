@@ -61,12 +61,6 @@ def window_of_run(patch: Resolution | None, own: SlidingWindowSettings) -> Slidi
       ConfigError: a setting is invalid, or there is a step but no window.
     """
     step = own.window_step
-    if isinstance(step, bool) or not isinstance(step, int | float) or not 0 < step <= 1:
-        raise ConfigError(
-            f"window_step = {step!r}: the step is a share of the window, greater than 0 and at most 1. Fix: leave it "
-            f"out for {STEP:g}.",
-            ["window_step"],
-        )
     given = patch if own.sliding_window is None else own.sliding_window
     if given is None or given == WHOLE:
         if step != STEP:

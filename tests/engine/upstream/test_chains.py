@@ -229,16 +229,9 @@ def check(chain, dtype):
 
 
 @pytest.mark.slow
-@settings(max_examples=15)
-@given(chains())
-def test_a_chain_in_float64(chain):
-    check(chain, "float64")
-
-
-@pytest.mark.slow
 @settings(max_examples=150)
 @given(chains())
-def test_many_chains_in_float64(chain):
+def test_chains_in_float64(chain):
     check(chain, "float64")
 
 

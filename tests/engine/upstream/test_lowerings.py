@@ -183,7 +183,6 @@ def test_every_function_meets_every_split_state_in_its_turn():
         assert sorted(states) == sorted(state for state in factors.STATES if state.split)
 
 
-@pytest.mark.mostly_slow(fast=0.5)
 @pytest.mark.parametrize("scenario", factors.SCENARIOS, ids=str)
 def test_functions_in_their_turn(scenario):
     mesh_impl = IMPLS[scenario.number % 5 == 0]

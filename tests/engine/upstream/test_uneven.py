@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import mtf_imaging as mi
 from tests import poison
 from tests.engine.exchanges import check_exchanges
+from tests.engine.upstream.even import with_gradients
 from tests.engine.upstream.uneven import OPS, REDUCTIONS, SHAPE, B, C, Dim, Shape, X, over
 
 mtf = mi.mtf
@@ -40,17 +41,7 @@ def inputs():
 @functools.cache
 def _results(mesh_shape, layout, mesh_impl, num_devices, ops=tuple(OPS)):
     """Returns {name: [value, gradient with respect to a, gradient with respect to b]} under a layout."""
-
-    def fn(a, b):
-        results = {}
-        for name in ops:
-            op = OPS[name]
-            y = op(a, b)
-            gradients = mtf.gradients([mtf.reduce_sum(mtf.square(y))], [a, b])
-            results[name] = (y, *(mtf.zeros_like(a) if dx is None else dx for dx in gradients))
-        return results
-
-    specs = {"a": (SHAPE, "float64"), "b": (SHAPE, "float64")}
+    fn, specs = with_gradients({name: OPS[name] for name in ops}), {"a": (SHAPE, "float64"), "b": (SHAPE, "float64")}
     program = mi.Program(fn, specs, mesh_shape, layout, mesh_impl, devices(num_devices))
     # A deferred sum whose uneven slices are masked is computed once more than `exchanges` states, in attention.
     if layout != "channels:m,x:k":
@@ -222,7 +213,11 @@ def any_reshapes(draw):
     return draw(_shapes(total)), draw(_shapes(total))
 
 
-def _check_reshape(before, after, rows, cols, mesh_impl):
+@pytest.mark.slow
+@settings(max_examples=80)
+@given(any_reshapes(), st.integers(2, 5), st.integers(2, 4), st.sampled_from(["stacked", "placement"]))
+def test_any_reshape(shapes, rows, cols, mesh_impl):
+    before, after = shapes
     names = {name for name, _ in before + after}
     layout = ",".join(f"{dim}:{rule}" for dim, rule in [("x", "rows"), ("u", "rows"), ("y", "cols")] if dim in names)
     assume(layout)
@@ -236,20 +231,3 @@ def _check_reshape(before, after, rows, cols, mesh_impl):
     if mesh_impl == "placement" and program.mesh_impl.grid.stack_size == 1:
         check_exchanges(program, fn, specs)
     np.testing.assert_array_equal(program(x=x), (x * 2).reshape([n for _, n in after]) + 1)
-
-
-_arguments = given(any_reshapes(), st.integers(2, 5), st.integers(2, 4), st.sampled_from(["stacked", "placement"]))
-
-
-@pytest.mark.slow
-@settings(max_examples=25)
-@_arguments
-def test_any_reshape(shapes, rows, cols, mesh_impl):
-    _check_reshape(*shapes, rows, cols, mesh_impl)
-
-
-@pytest.mark.slow
-@settings(max_examples=80)
-@_arguments
-def test_many_reshapes(shapes, rows, cols, mesh_impl):
-    _check_reshape(*shapes, rows, cols, mesh_impl)

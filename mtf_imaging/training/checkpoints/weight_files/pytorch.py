@@ -190,6 +190,9 @@ def _read_legacy(path: str) -> tuple[Any, _Load]:
 
     positions: dict[str, tuple[int, int]] = {}
     with Path(path).open("rb") as file:
+        if file.read(len(LEGACY_START)) != LEGACY_START:
+            raise ValueError("it does not begin like one")
+        file.seek(0)
         _magic, _version, _system, content, keys = (_unpickle(file, Unpickler) for _ in range(5))
         for key in map(str, keys):
             if not sizes.get(key):

@@ -1,6 +1,5 @@
 """Evaluation of held-out cases during training."""
 
-import dataclasses
 import functools
 import logging
 from collections.abc import Callable
@@ -8,10 +7,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mtf_imaging.data.records.splits import Subset
-from mtf_imaging.engine.program.program import Program
 from mtf_imaging.files.run_folder import BEST, EVAL
 from mtf_imaging.jobs.data.training_data import TrainingData
-from mtf_imaging.jobs.held_out_loss import Loss, loss_of_batches, loss_of_buckets, loss_of_regions
+from mtf_imaging.jobs.held_out.loss import Loss, Trained, loss_of_batches, loss_of_regions
 from mtf_imaging.kinds.all_kinds import explained
 from mtf_imaging.network.network import by_size
 from mtf_imaging.network.windows import SlidingWindow
@@ -103,52 +101,55 @@ def _default_evaluation(data: TrainingData, step: TrainingStep, progress: bool) 
 
 def make_evaluator(
     held_out: HeldOut,
-    step: TrainingStep,
-    program: Program,
+    trained: Trained,
     checkpoints: Checkpoints,
-    networks: NetworkBuilder,
-    folder: Path,
-    monitoring: Monitoring,
+    *,
+    model_dir: str | Path,
+    monitor: str,
+    every: int,
+    num_steps: int,
     stop: Callable[[], str | None],
 ) -> Evaluator:
     """Builds the observer that evaluates held-out cases, with its prediction and loss programs.
 
     Args:
       held_out: the held-out cases.
-      step: the training step.
-      program: the training program, which shares its variables with the networks.
+      trained: the training step, which shares its variables with the networks.
       checkpoints: the checkpoints of the training program.
-      networks: how networks are built; this function sets the window.
-      folder: the run folder.
-      monitoring: the measure that selects the best checkpoint, and the steps to evaluate.
+      model_dir: the run folder.
+      monitor: the measure that selects the best checkpoint.
+      every: number of steps between evaluations.
+      num_steps: total number of steps in the run.
       stop: the stop function, as in `training.loop.train`.
     """
-    window = None if held_out.patch is None else SlidingWindow(held_out.patch)
-    own = dataclasses.replace(networks, window=window)
-    if held_out.any_size and window is None:
-        network = by_size(lambda sizes: own.network_of(program, sizes))
+    folder, step, program = Path(model_dir), trained.step, trained.program
+    builder = NetworkBuilder(
+        task=step.task,
+        dtype=step.dtype,
+        progress=trained.progress,
+        window=None if held_out.patch is None else SlidingWindow(held_out.patch),
+        layout=trained.layout,
+        mesh_impl=trained.mesh_impl,
+    )
+    if held_out.any_size and held_out.patch is None:
+        network = by_size(lambda sizes: builder.network_of(program, sizes))
     else:
-        assert held_out.sizes is not None or window is not None
-        network = own.network_of(program, held_out.sizes or ())
+        network = builder.network_of(program, held_out.sizes or ())
     return Evaluator(
         folder / EVAL,
         held_out.evaluate,
         network,
-        monitoring,
+        Monitoring(monitor, every, num_steps),
         checkpoints=checkpoints,
         best=BestCheckpoint(folder / BEST, program),
         stop=stop,
-        loss=_loss(held_out, step, program, own),
+        loss=_loss(held_out, trained),
     )
 
 
-def _loss(held_out: HeldOut, step: TrainingStep, program: Program, networks: NetworkBuilder) -> Loss | None:
+def _loss(held_out: HeldOut, trained: Trained) -> Loss | None:
     """Returns the function that computes the held-out loss; None if there are no batches."""
-    options = {"layout": networks.layout, "mesh_impl": networks.mesh_impl}
-    common = step, program, options, networks.progress
     sizes = held_out.patch or held_out.sizes
     if held_out.region_batches is not None:
-        return loss_of_regions(held_out.region_batches, *common, sizes=sizes)
-    if held_out.batches is None:
-        return None
-    return (loss_of_batches if sizes else loss_of_buckets)(held_out.batches, *common)
+        return loss_of_regions(held_out.region_batches, trained, sizes)
+    return None if held_out.batches is None else loss_of_batches(held_out.batches, trained, sizes)

@@ -12,10 +12,10 @@ from mtf_imaging.files.provenance.content import content_digest
 from mtf_imaging.files.provenance.digests import digest
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.provenance.runs import TrainedRun, trained_run
-from mtf_imaging.jobs.ensembles import trained_runs
 from mtf_imaging.jobs.processes.agreement import check_agreement
 from mtf_imaging.jobs.processes.devices import joined
-from mtf_imaging.kinds.all_kinds import open_subject
+from mtf_imaging.jobs.runs.ensembles import trained_runs
+from mtf_imaging.kinds.all_kinds import open_subject, with_kinds
 from mtf_imaging.kinds.inference import Inference
 from mtf_imaging.kinds.networks import task_for
 from mtf_imaging.kinds.predicted import PredictedImages
@@ -47,7 +47,7 @@ def open_images(
       ConfigError: a setting has no effect on these images.
       DataError: the run's facts are damaged.
     """
-    return open_subject(trained_runs(own)[0], Inference.of(own), input_path)
+    return open_subject(trained_runs(own)[0], with_kinds(Inference).of(own), input_path)
 
 
 @contextlib.contextmanager
@@ -136,7 +136,7 @@ def result_settings(own: InferenceSettings) -> dict[str, Any]:
     Raises:
       ConfigError, DataError: a file cannot be read.
     """
-    values = values_of(Inference, own)
+    values = values_of(with_kinds(Inference), own)
     codes, table = (values.pop(name, None) for name in ("label_codes", "spacing_table"))
     if codes is not None:
         values["label_codes_sha256"] = digest(Path(codes))

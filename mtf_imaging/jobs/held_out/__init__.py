@@ -1,0 +1,1 @@
+"""The scores and the loss of held-out cases during training."""
