@@ -72,7 +72,7 @@ def check_value(name: str, value: object, kind: Any, settings: Iterable[str] = (
     _check(name, value, kind, Bounds(**bounds), settings)
 
 
-def _check(name: str, value: object, kind: Any, bounds: Bounds, settings: Iterable[str] = ()) -> None:
+def _check(name: str, value: object, kind: object, bounds: Bounds, settings: Iterable[str] = ()) -> None:
     if not _fits(_as_tuples(value), kind, bounds):
         raise ConfigError(f"{name} = {value!r}: it must be {_rule(kind, bounds)}.", settings)
 
@@ -105,7 +105,7 @@ def _is_within(value: float, kind: type, bounds: Bounds) -> bool:
     return is_large and value <= bounds.most and value < bounds.below
 
 
-def _rule(kind: Any, bounds: Bounds) -> str:
+def _rule(kind: object, bounds: Bounds) -> str:
     """Returns a description of the values that are allowed."""
     if bounds.choices:
         return f"one of {', '.join(map(repr, bounds.choices))}"
@@ -125,5 +125,5 @@ def _rule(kind: Any, bounds: Bounds) -> str:
     return words.get(kind) or f"of class {getattr(kind, '__name__', kind)}"
 
 
-def _is_sequence(kind: Any) -> bool:
+def _is_sequence(kind: object) -> bool:
     return typing.get_origin(kind) in (tuple, Sequence)

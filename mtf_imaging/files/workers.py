@@ -210,7 +210,7 @@ def end_with_parent() -> None:
     os._exit(1)
 
 
-def _call(function: Callable[[Any], Any], item: Any) -> tuple[Any, Exception | None, list[logging.LogRecord]]:
+def _call(function: Callable[[Any], Any], item: object) -> tuple[Any, Exception | None, list[logging.LogRecord]]:
     """Returns (result, error, log records). The error is returned, because raising it would lose the log records."""
     logged = _RecordCollector()
     logger = logging.getLogger(_LOGGER)
@@ -234,7 +234,7 @@ def _call(function: Callable[[Any], Any], item: Any) -> tuple[Any, Exception | N
         logger.removeHandler(logged)
 
 
-def _result(future: concurrent.futures.Future, item: Any) -> Any:
+def _result(future: concurrent.futures.Future, item: object) -> Any:
     try:
         result, error, records = future.result()
     except BrokenProcessPool as broken:

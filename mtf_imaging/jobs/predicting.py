@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.provenance.runs import TrainedRun
@@ -75,7 +74,7 @@ def predict(own: PredictSettings) -> list[Path]:
     return written
 
 
-def _made_by(own: PredictSettings, runs: Sequence[TrainedRun], cleanup: Any) -> dict[str, str]:
+def _made_by(own: PredictSettings, runs: Sequence[TrainedRun], cleanup: object) -> dict[str, str]:
     """Returns everything besides the images that determines the predictions. A layout does not.
 
     Args:

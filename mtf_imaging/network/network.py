@@ -212,7 +212,7 @@ def whole_shape(regions: Sequence[Region]) -> tuple[int, ...]:
     return tuple(max(region[axis].stop for region in regions) for axis in range(len(regions[0])))
 
 
-def _whole(own: Slices, arrays: Any, at: int) -> Prediction:
+def _whole(own: Slices, arrays: object, at: int) -> Prediction:
     """Returns the whole prediction for one image of a batch."""
     if len(own.batch) == 1:
         return of_each(lambda array: array[at], arrays)

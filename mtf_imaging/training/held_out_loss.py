@@ -29,7 +29,7 @@ class HeldOutLoss:
       **layout: keyword arguments for `Program`: layout, mesh_impl, devices.
     """
 
-    def __init__(self, task: Task, inputs: Inputs, count: int = 1, *, variables: Program, **layout: Any) -> None:
+    def __init__(self, task: Task, inputs: Inputs, count: int = 1, *, variables: Program, **layout: object) -> None:
         self._count, self._inputs = count, inputs
         options: dict[str, Any] = {"updates": "none", "variables": variables, **layout}
 

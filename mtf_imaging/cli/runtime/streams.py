@@ -5,7 +5,7 @@ import errno
 import io
 import os
 import sys
-from typing import Any, TextIO
+from typing import TextIO
 
 from mtf_imaging.jobs.processes.stop_signals import StopSignals
 
@@ -49,7 +49,7 @@ class _Survivor(io.FileIO):
         super().__init__(number, "w", closefd=False)
         self._is_terminal = os.isatty(number)  # a lost terminal is no longer a terminal
 
-    def write(self, data: Any, /) -> int:
+    def write(self, data: object, /) -> int:
         try:
             return super().write(data)
         except OSError as error:

@@ -32,7 +32,7 @@ class Program(NamedTuple):
     environ: dict[str, str]  # additional environment variables
     is_own: bool = False  # whether it is a command of this package
 
-    def start(self, environ: Mapping[str, str], **options: Any) -> subprocess.Popen:
+    def start(self, environ: Mapping[str, str], **options: object) -> subprocess.Popen:
         """Starts the program.
 
         Ctrl-C is blocked until the command handles it, because Python itself would show a traceback.

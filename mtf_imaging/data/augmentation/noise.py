@@ -1,7 +1,5 @@
 """Adds noise at several scales, from single voxels (like detector noise) to patches (like artifacts)."""
 
-from typing import Any
-
 import tensorflow as tf
 
 from mtf_imaging.data.augmentation.draws import Draws
@@ -16,7 +14,7 @@ def add_noise(
     scales: tuple[int, ...],
     probability: float,
     draws: Draws,
-    unit: Any,
+    unit: object,
     sizes: Grid,
     region: Region,
 ) -> tf.Tensor:

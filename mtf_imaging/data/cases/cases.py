@@ -5,7 +5,6 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from mtf_imaging.data.cases.channels import check_single_channel, order_channels
 from mtf_imaging.data.cases.conflicts import check_doubles, similar_names, warn_of_others, warn_of_similar
@@ -321,7 +320,7 @@ def _pick_scheme(
     raise DataError(f"{folder}: contains {content}. Fix: give a folder that contains {_expected(image_format)}.")
 
 
-def _names(folder: Path, image_format: ImageFormat, **options: Any) -> dict[Path, str]:
+def _names(folder: Path, image_format: ImageFormat, **options: object) -> dict[Path, str]:
     """Returns {image: its path without the ending}; the paths begin with the folder name."""
     root = folder.absolute().name
     return {

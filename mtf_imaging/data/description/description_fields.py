@@ -88,7 +88,7 @@ def from_fields(fields: Mapping[str, Any], where: str = "dataset.json") -> Descr
         return _with_rules(description, fields.get("rules"))
 
 
-def _with_rules(description: Description, rules: Any) -> Description:
+def _with_rules(description: Description, rules: object) -> Description:
     is_lits = _is_lits(description)
     if rules not in (None, ANY_RULES, LITS_RULES) or (rules == LITS_RULES and not is_lits):
         raise Fault(
@@ -124,7 +124,7 @@ def _channels(fields: Mapping) -> tuple[str, ...]:
     return tuple(names[number].strip() for number in numbers)
 
 
-def _is_name(name: Any) -> bool:
+def _is_name(name: object) -> bool:
     return isinstance(name, str) and bool(name.strip()) and is_text(name)
 
 
@@ -164,7 +164,7 @@ def _inverted(listed: Mapping[str, str]) -> dict[str, int]:
     return {name: int(number) for number, name in listed.items()}
 
 
-def _value(name: str, value: Any) -> Values:
+def _value(name: str, value: object) -> Values:
     numbers = value if isinstance(value, list) else [value]
     is_valid = bool(numbers) and all(type(one) is int and 0 <= one <= HIGHEST_LABEL for one in numbers)
     if not _is_name(name) or not is_valid or len({*numbers}) < len(numbers):

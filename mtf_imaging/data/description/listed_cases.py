@@ -89,7 +89,7 @@ def listed_images(folder: str | Path) -> frozenset[str]:
     return frozenset(_without_ending(path) for path in paths if isinstance(path, str))
 
 
-def _entries(value: Any) -> Iterator[Any]:
+def _entries(value: object) -> Iterator[Any]:
     yield from value if isinstance(value, list) else ()
 
 
@@ -112,6 +112,6 @@ def _malformed(path: Path, what: str) -> DataError:
     )
 
 
-def _shortened(value: Any, most: int = 80) -> str:
+def _shortened(value: object, most: int = 80) -> str:
     text = repr(value)
     return text if len(text) <= most else f"{text[:most]}..."

@@ -6,7 +6,7 @@ nibabel). The conversion only swaps and flips axes. It does not interpolate, so 
 
 import itertools
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import nibabel
 import numpy as np
@@ -139,7 +139,7 @@ class MadeGeometry(Geometry):
     has_size: bool = True
 
     @classmethod
-    def of(cls, shape: tuple[int, ...], affine: np.ndarray, **fields: Any) -> Self:
+    def of(cls, shape: tuple[int, ...], affine: np.ndarray, **fields: object) -> Self:
         """Returns the geometry of an image.
 
         Args:

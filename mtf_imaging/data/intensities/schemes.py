@@ -54,7 +54,7 @@ class Scheme:
     values: tuple[float, float] | None = None
 
 
-def _between(low: Any, high: Any) -> tuple[Any, Any]:
+def _between(low: object, high: object) -> tuple[Any, Any]:
     return low, high - low
 
 

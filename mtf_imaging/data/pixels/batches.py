@@ -4,7 +4,6 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 import tensorflow as tf
 
@@ -20,7 +19,7 @@ _PREFETCH = 2  # batches to read ahead
 _LARGE = 2**21  # pixels; larger crops are read one at a time and one batch ahead, which saves memory
 
 
-def check_data_set(data_set: Any, name: str, images: str, augmentation: type) -> None:
+def check_data_set(data_set: object, name: str, images: str, augmentation: type) -> None:
     """Checks the augmentation, the scaling and the size of a data set, and stores the size as a tuple.
 
     Args:
@@ -44,7 +43,7 @@ def check_data_set(data_set: Any, name: str, images: str, augmentation: type) ->
     object.__setattr__(data_set, "size", check_size(f"{name}.size", data_set.size))
 
 
-def check_scales(augmentation: Any, **lowest: float) -> None:
+def check_scales(augmentation: object, **lowest: float) -> None:
     """Checks the bounds of the random scales of an augmentation.
 
     Args:
@@ -65,7 +64,7 @@ def check_scales(augmentation: Any, **lowest: float) -> None:
         )
 
 
-def draw_crop(sample, number: int, seed: int, augmentation: Any) -> tuple:
+def draw_crop(sample, number: int, seed: int, augmentation: object) -> tuple:
     """Draws the random numbers of a sample.
 
     Args:

@@ -33,7 +33,7 @@ class Colors(NamedTuple):
 UNCHANGED = Colors()
 
 
-def check_colors(augmentation: Any) -> None:
+def check_colors(augmentation: object) -> None:
     """Checks the color ranges of an augmentation.
 
     Raises:
@@ -46,7 +46,7 @@ def check_colors(augmentation: Any) -> None:
     check_fields(augmentation, forms)
 
 
-def draw_colors(sample, seed: int, augmentation: Any) -> Colors:
+def draw_colors(sample, seed: int, augmentation: object) -> Colors:
     """Draws the color changes of a sample.
 
     Args:

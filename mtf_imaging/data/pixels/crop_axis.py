@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -52,7 +52,7 @@ def crop_axis(length: int, scale: float, size: int, place: float) -> CropAxis:
     return CropAxis(slice(start, stop), centers - np.float32(start), first, scaled / length)
 
 
-def check_size(name: str, size: Any) -> tuple[int, int]:
+def check_size(name: str, size: object) -> tuple[int, int]:
     """Returns a height and a width as integers.
 
     Args:

@@ -59,7 +59,7 @@ def check_keys(fields: Iterable[str], known: Sequence[str], where: str) -> None:
             )
 
 
-def fault_of_scaling(scaling: Any) -> str | None:
+def fault_of_scaling(scaling: object) -> str | None:
     """Returns the fault of a scaling name, or None."""
     if scaling in SCALINGS:
         return None

@@ -92,7 +92,7 @@ class Records:
         """Returns the resolution that the records must have; None if the samples are patches."""
         return None if self.patches else format_grid(sizes)
 
-    def _batches(self, *args: Any, **options: Any) -> Iterator[dict]:
+    def _batches(self, *args: object, **options: object) -> Iterator[dict]:
         return training_batches(
             *args,
             **options,

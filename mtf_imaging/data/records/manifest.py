@@ -218,7 +218,7 @@ def _check_names(sources: Mapping[str, Source]) -> None:
                 raise ValueError(f"case '{key}' was made from {name!r}, which is not the name of a file")
 
 
-def _source(fields: Any) -> tuple[str, Source]:
+def _source(fields: object) -> tuple[str, Source]:
     if not isinstance(fields, dict):
         raise TypeError(f"the case {fields!r} is not an object")
     key = str(fields.pop("case"))

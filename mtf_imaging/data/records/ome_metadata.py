@@ -103,7 +103,7 @@ def facts_from_fields(fields: dict[str, Any]) -> Facts:
     )
 
 
-def _triple(values: Any, kind: Any) -> tuple:
+def _triple(values: object, kind: object) -> tuple:
     x, y, z = values
     if not all(isinstance(value, kind) and 0 < value < math.inf for value in (x, y, z)):
         raise ValueError(f"{values} are not three positive numbers")

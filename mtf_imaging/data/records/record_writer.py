@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import zarr
@@ -140,7 +140,7 @@ class RecordWriter:
 
 
 def _create_array(
-    store: DigestingStore, name: str, grid: Grid, chunk: Grid, dtype: Any, channels: tuple[int, ...] = ()
+    store: DigestingStore, name: str, grid: Grid, chunk: Grid, dtype: object, channels: tuple[int, ...] = ()
 ) -> zarr.Array:
     return zarr.create_array(
         store,

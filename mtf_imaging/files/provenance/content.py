@@ -62,7 +62,7 @@ class _Content:
         self._known: dict[int, tuple[object, bytes]] = {}  # with the object, so that its id is not used again
         self._begun: set[int] = set()
 
-    def of(self, value: Any, where: str) -> bytes:
+    def of(self, value: object, where: str) -> bytes:
         """Returns the digest of a value."""
         if isinstance(value, np.generic) and not isinstance(value, np.void):
             value = value.item()
@@ -157,7 +157,7 @@ class _Content:
         own = {name: one for name, one in vars(value).items() if not _is_made(name, one)}
         return self._parts("class", [value.__qualname__, value.__bases__, own], f"{where}: class {value.__qualname__}")
 
-    def _state(self, value: Any, where: str) -> bytes:
+    def _state(self, value: object, where: str) -> bytes:
         """Returns the digest of an object from the parts that pickle would store."""
         reduce = copyreg.dispatch_table.get(type(value))
         try:

@@ -31,7 +31,7 @@ class Provenance:
     layout: Mapping[str, str] | None = None
     files: Mapping[str, Mapping[str, Stamp]] = dataclasses.field(default_factory=dict)
 
-    def with_files(self, files: Mapping[str, Mapping[str, Stamp]], **rules: Any) -> "Provenance":
+    def with_files(self, files: Mapping[str, Mapping[str, Stamp]], **rules: object) -> "Provenance":
         """Returns a copy with the names and digests of evaluated files and additional rules."""
         return dataclasses.replace(self, files=files, rules={**self.rules, **rules})
 

@@ -145,7 +145,7 @@ def result_settings(own: InferenceSettings) -> dict[str, Any]:
     return values
 
 
-def _as_rule(value: Any, name: str) -> Any:
+def _as_rule(value: object, name: str) -> Any:
     """Returns a setting as a JSON value; its text if there is none."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: _as_rule(getattr(value, field.name), name) for field in dataclasses.fields(value)}

@@ -4,7 +4,6 @@ import itertools
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -29,7 +28,7 @@ def detection_steps(
     description: ObjectDescription,
     size: tuple[int, int],
     batch_size: int = 1,
-    **options: Any,
+    **options: object,
 ) -> Steps[ObjectImage, ReadImage, Detections]:
     """Returns the steps from an image to the detections in it, in stored pixel coordinates.
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -94,7 +93,7 @@ def read_plane(path: Path) -> Plane:
         return _plane(path, header)
 
 
-def _fault_of_pixels(header: Any) -> str:
+def _fault_of_pixels(header: object) -> str:
     """Returns the reason that the pixels of a file are not the numbers of one plane, or ""."""
     if "SOPClassUID" not in header and "Rows" not in header:
         return "cannot be read as DICOM: the file is truncated or damaged"
@@ -114,7 +113,7 @@ def _fault_of_pixels(header: Any) -> str:
     return ""
 
 
-def _check_compression(header: Any) -> None:
+def _check_compression(header: object) -> None:
     """Raises Fault if the pixels are compressed and no decoder for them is installed."""
     syntax = header.file_meta.TransferSyntaxUID
     if not syntax.is_encapsulated:
@@ -130,7 +129,7 @@ def _check_compression(header: Any) -> None:
         raise Fault(what, f"run {INSTALL_DICOM}")
 
 
-def _plane(path: Path, header: Any) -> Plane:
+def _plane(path: Path, header: object) -> Plane:
     position = _numbers(header, "ImagePositionPatient", 3)
     directions = _numbers(header, "ImageOrientationPatient", 6)
     row_step, column_step = _numbers(header, "PixelSpacing", 2).tolist()
@@ -170,7 +169,7 @@ def _plane(path: Path, header: Any) -> Plane:
     )
 
 
-def _numbers(header: Any, tag: str, count: int) -> np.ndarray:
+def _numbers(header: object, tag: str, count: int) -> np.ndarray:
     """Returns the numbers of an element, float64 `[count]`."""
     numbers = np.array([float(value) for value in header.get(tag) or ()])
     if len(numbers) != count or not np.isfinite(numbers).all():

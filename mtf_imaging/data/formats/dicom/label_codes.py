@@ -4,7 +4,7 @@ import dataclasses
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.files.reading import Fault, faults_named
@@ -131,7 +131,7 @@ def read_label_codes(path: str | Path, labels: Iterable[str]) -> dict[str, Label
         return {name: _label_codes(name, entry) for name, entry in entries.items()}
 
 
-def _label_codes(name: str, entry: Any) -> LabelCodes:
+def _label_codes(name: str, entry: object) -> LabelCodes:
     keys = {*entry} if isinstance(entry, dict) else set()
     codes = [*entry.values()] if isinstance(entry, dict) else []
     if not {*_KEYS[:2]} <= keys <= {*_KEYS} or not all(map(_is_code, codes)):
@@ -144,7 +144,7 @@ def _label_codes(name: str, entry: Any) -> LabelCodes:
     return LabelCodes(**{key: Code(*value) for key, value in entry.items()})
 
 
-def _is_code(value: Any) -> bool:
+def _is_code(value: object) -> bool:
     return (
         isinstance(value, list)
         and len(value) == len(Code._fields)

@@ -1,7 +1,6 @@
 """Pixels outside the image of a DICOM file, for example around the circle of a reconstruction."""
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 
@@ -28,7 +27,7 @@ class Padding:
         return (numbers >= self.lowest) & (numbers <= self.highest)
 
 
-def read_padding(header: Any, dtype: np.dtype) -> Padding | None:
+def read_padding(header: object, dtype: np.dtype) -> Padding | None:
     """Returns the padding of a file, or None if its header states none.
 
     Args:
@@ -55,7 +54,7 @@ def is_tissue(hu: float) -> bool:
     return _TISSUE_HU[0] < hu < _TISSUE_HU[1]
 
 
-def _number(header: Any, tag: str, dtype: np.dtype) -> int | None:
+def _number(header: object, tag: str, dtype: np.dtype) -> int | None:
     """Returns a stored number of the header in the type of the pixels.
 
     Files often state a wrong type for this number, for example -2000 as the unsigned 63536, and some encodings state no

@@ -1,7 +1,5 @@
 """Finds the label of each segment of a DICOM-SEG file, by the segment's name and codes."""
 
-from typing import Any
-
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.formats.dicom.label_codes import Code, LabelCodes, default_codes, segment_name
 from mtf_imaging.files.reading import Fault
@@ -9,7 +7,7 @@ from mtf_imaging.files.reading import Fault
 _BACKGROUND = 0  # the number of the optional background segment of a label map
 
 
-def labels_of_segments(header: Any, description: Description) -> dict[int, int]:
+def labels_of_segments(header: object, description: Description) -> dict[int, int]:
     """Returns {segment number: label} of a DICOM-SEG file.
 
     A segment has the label whose name equals its SegmentLabel, regardless of case, or else the label whose codes equal
@@ -46,7 +44,7 @@ def labels_of_segments(header: Any, description: Description) -> dict[int, int]:
     return labels
 
 
-def _has_codes(segment: Any, codes: LabelCodes) -> bool:
+def _has_codes(segment: object, codes: LabelCodes) -> bool:
     """Returns whether a segment has the type and, if it states one, the region of a label."""
     region = segment.get("AnatomicRegionSequence")
     if codes.region is not None and region and not _is_code(region[0], codes.region):
@@ -55,7 +53,7 @@ def _has_codes(segment: Any, codes: LabelCodes) -> bool:
     return bool(types) and _is_code(types[0], codes.type)
 
 
-def _is_code(item: Any, code: Code) -> bool:
+def _is_code(item: object, code: Code) -> bool:
     """Returns whether a code of a file equals ours; pydicom knows the old codes (SRT) of SNOMED CT terms."""
     from pydicom.sr.coding import Code as DicomCode
 
@@ -63,7 +61,7 @@ def _is_code(item: Any, code: Code) -> bool:
     return DicomCode(value, scheme, "") == DicomCode(code.value, code.scheme, code.meaning)
 
 
-def _meaning(segment: Any) -> str:
+def _meaning(segment: object) -> str:
     types = segment.get("SegmentedPropertyTypeCodeSequence")
     meaning = types[0].get("CodeMeaning") if types else None
     return f" ({meaning})" if meaning else ""

@@ -143,13 +143,13 @@ def _read_header(path: Path) -> tuple[Any, list[Frame]]:
         return header, frames
 
 
-def _read_frames(header: Any) -> list[Frame]:
+def _read_frames(header: object) -> list[Frame]:
     """Reads the positions of all frames from the functional groups (DICOM PS3.3, C.7.6.16)."""
     (shared,) = header.SharedFunctionalGroupsSequence
     size, frames = (int(header.Columns), int(header.Rows)), []
     for own in header.PerFrameFunctionalGroupsSequence:
 
-        def group(name: str, own: Any = own) -> Any:
+        def group(name: str, own: object = own) -> Any:
             return getattr(own if name in own else shared, name)[0]
 
         along_row, along_column = np.reshape(group("PlaneOrientationSequence").ImageOrientationPatient, (2, 3))

@@ -115,7 +115,7 @@ def parse_layout(fields: Mapping[str, Any]) -> ArrayLayout:
     return layout
 
 
-def shown_value(value: Any) -> str:
+def shown_value(value: object) -> str:
     """Shortens a metadata value for messages."""
     return reprlib.repr(value)
 
@@ -203,21 +203,21 @@ def _parse_codecs(chunk: tuple[int, ...], dtype: np.dtype, codecs: list[_Codec])
     )
 
 
-def _named(value: Any) -> _Codec:
+def _named(value: object) -> _Codec:
     """Returns the name and the configuration of a metadata object, which may also be a bare name."""
     return (value, {}) if isinstance(value, str) else (value["name"], value.get("configuration") or {})
 
 
-def _is_optional(value: Any) -> bool:
+def _is_optional(value: object) -> bool:
     """Returns whether a reader may ignore an extension."""
     return isinstance(value, Mapping) and value.get("must_understand") is False
 
 
-def _sizes(value: Any) -> tuple[int, ...]:
+def _sizes(value: object) -> tuple[int, ...]:
     return tuple(map(operator.index, value))
 
 
-def _dtype(name: Any) -> np.dtype:
+def _dtype(name: object) -> np.dtype:
     """Returns the type of the stored numbers, whose name is the same in NumPy."""
     try:
         dtype = np.dtype(name if isinstance(name, str) else object)
@@ -229,7 +229,7 @@ def _dtype(name: Any) -> np.dtype:
     return dtype
 
 
-def _fill_value(value: Any, dtype: np.dtype) -> np.generic:
+def _fill_value(value: object, dtype: np.dtype) -> np.generic:
     """Returns the value of voxels in missing chunks; None in the metadata means 0."""
     native = dtype.newbyteorder("=")
     try:
@@ -246,7 +246,7 @@ def _fill_value(value: Any, dtype: np.dtype) -> np.generic:
     return found
 
 
-def _compressor(name: Any) -> str:
+def _compressor(name: object) -> str:
     """Returns the name of a compressor without Zarr's prefix for numcodecs."""
     plain = name.removeprefix("numcodecs.") if isinstance(name, str) else name
     if plain not in [*COMPRESSORS]:

@@ -226,7 +226,7 @@ def _composed(
     return tuple(scale.tolist()), tuple(translation.tolist())
 
 
-def _our_affine(rows: Any, found: Multiscale) -> np.ndarray:
+def _our_affine(rows: object, found: Multiscale) -> np.ndarray:
     """Returns the affine in our attributes.
 
     Raises:
@@ -245,7 +245,7 @@ def _our_affine(rows: Any, found: Multiscale) -> np.ndarray:
     return affine
 
 
-def _numbers(value: Any) -> np.ndarray:
+def _numbers(value: object) -> np.ndarray:
     """Returns a list of numbers as an array, float64."""
     if not all(type(number) in (int, float) for number in value):
         raise TypeError(f"{reprlib.repr(value)} is not a list of numbers")

@@ -183,7 +183,7 @@ def _read_legacy(path: str) -> tuple[Any, _Load]:
     sizes: dict[str, int] = {}
 
     class Unpickler(_Unpickler):
-        def persistent_load(self, pid: Any) -> _Storage:
+        def persistent_load(self, pid: object) -> _Storage:
             storage = super().persistent_load(pid)
             sizes[storage.key] = storage.dtype.itemsize if isinstance(storage.dtype, np.dtype) else 0
             return storage
