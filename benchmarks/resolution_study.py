@@ -19,8 +19,8 @@ from typing import Any
 from benchmarks.tables import markdown, mean_and_range, read_rows, write_rows
 from mtf_imaging.cli.runtime.subprocesses import run_command
 from mtf_imaging.data.cases.hold_out import hold_out
-from mtf_imaging.evaluation.scoring.files import has_results
-from mtf_imaging.evaluation.scoring.lesions import SIZE_BINS
+from mtf_imaging.evaluation.volume_scores.files import has_results
+from mtf_imaging.evaluation.volume_scores.lesions import SIZE_BINS
 from mtf_imaging.files.atomic import atomic_path
 from mtf_imaging.files.figures import Figure, FigureCanvasAgg
 

@@ -17,8 +17,8 @@ from mtf_imaging.data.images.spacing_table import NO_TABLE
 from mtf_imaging.data.reading.images import read_labels
 from mtf_imaging.data.records.manifest import open_records
 from mtf_imaging.data.sampling.grid import whole_region
-from mtf_imaging.evaluation.scoring.overlap import label_overlaps
-from mtf_imaging.evaluation.scoring.summary import dice_global
+from mtf_imaging.evaluation.volume_scores.overlap import label_overlaps
+from mtf_imaging.evaluation.volume_scores.summary import dice_global
 from mtf_imaging.kinds.volumes.segment.images import find_cases_of, read_case
 from mtf_imaging.kinds.volumes.segment.segmenter import segment_volume
 

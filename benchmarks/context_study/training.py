@@ -18,8 +18,8 @@ from mtf_imaging.data.intensities.window import Window
 from mtf_imaging.data.reading.images import read_labels
 from mtf_imaging.data.records.manifest import Manifest, open_records
 from mtf_imaging.errors import Interrupted
-from mtf_imaging.evaluation.scoring.overlap import label_overlaps
-from mtf_imaging.evaluation.scoring.summary import dice_global
+from mtf_imaging.evaluation.volume_scores.overlap import label_overlaps
+from mtf_imaging.evaluation.volume_scores.summary import dice_global
 from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.kinds.volumes.segment.images import find_cases_of, read_case
 from mtf_imaging.kinds.volumes.segment.segmenter import PredictProbabilities, segment_volume

@@ -22,7 +22,7 @@ from mtf_imaging.data.records.splits import Fold, check_cases
 from mtf_imaging.data.sampling.buckets import format_grids
 from mtf_imaging.engine.layout import Layout
 from mtf_imaging.errors import ConfigError, DataError
-from mtf_imaging.evaluation.cleanup import AS_FOUND, as_cleanup
+from mtf_imaging.evaluation.cleanup.cleanup import AS_FOUND, as_cleanup
 from mtf_imaging.files.provenance.digests import digest
 from mtf_imaging.jobs.choices.layout import choose_layout
 from mtf_imaging.jobs.cross_validation.fold_runs import FoldRuns

@@ -11,7 +11,7 @@ from mtf_imaging.jobs.runs.ensembles import trained_runs
 from mtf_imaging.jobs.runs.inference import provenance
 from mtf_imaging.kinds.all_kinds import check_settings, kind_of_facts, read_facts
 from mtf_imaging.kinds.export import ExportedRun
-from mtf_imaging.kinds.inference import Inference
+from mtf_imaging.kinds.image_settings import Inference
 from mtf_imaging.settings.inference import ExportSettings
 from mtf_imaging.settings.setting import settings_of, takes
 

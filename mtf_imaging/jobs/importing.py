@@ -10,8 +10,8 @@ import numpy as np
 from mtf_imaging.errors import CheckpointError
 from mtf_imaging.settings.data import ImportWeightsSettings
 from mtf_imaging.settings.setting import check_choice, takes
-from mtf_imaging.training.checkpoints.weight_files import WeightFile, open_weights
-from mtf_imaging.training.checkpoints.weight_formats import Conversion, NameTable
+from mtf_imaging.training.checkpoints.name_tables import Conversion, NameTable
+from mtf_imaging.training.checkpoints.weight_files.all_files import WeightFile, open_weights
 from mtf_imaging.training.checkpoints.weights_folder import write_weights, writing_folder
 
 _SHOWN = 3

@@ -20,7 +20,7 @@ from mtf_imaging.settings.of_kinds import S, check_taken, not_taken, with_added
 from mtf_imaging.settings.setting import Settings
 
 if TYPE_CHECKING:
-    from mtf_imaging.kinds.inference import Inference
+    from mtf_imaging.kinds.image_settings import Inference
 
 # In the order in which folders and data sets are recognized.
 KINDS: dict[str, Kind] = {kind.name: kind for kind in (VolumeKind(), ObjectKind(), PhotoKind(), ArrayKind())}

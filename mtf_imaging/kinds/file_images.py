@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from mtf_imaging.data.sampling.grid import PHOTO_AXES, format_grid
-from mtf_imaging.evaluation.cleanup import AS_FOUND
+from mtf_imaging.evaluation.cleanup.cleanup import AS_FOUND
 from mtf_imaging.files.output_folder import check_outside
 from mtf_imaging.files.run_folder import check_no_run
 from mtf_imaging.kinds.all_kinds import reading
 from mtf_imaging.kinds.facts import Facts
-from mtf_imaging.kinds.inference import Inference
+from mtf_imaging.kinds.image_settings import Inference
 from mtf_imaging.kinds.kind import Description, TrainingImages
 from mtf_imaging.kinds.output import check_new, check_place
 from mtf_imaging.kinds.predicted import Image, Planned, PredictedImages, Read, Result

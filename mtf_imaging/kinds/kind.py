@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mtf_imaging.kinds.demo import Workflow
     from mtf_imaging.kinds.export import ExportedRun
     from mtf_imaging.kinds.facts import Facts
-    from mtf_imaging.kinds.inference import Inference
+    from mtf_imaging.kinds.image_settings import Inference
     from mtf_imaging.kinds.predicted import PredictedImages
     from mtf_imaging.training.task import Task
 

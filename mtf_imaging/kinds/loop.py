@@ -1,7 +1,7 @@
 """The loops of `predict` and `evaluate`, which are the same for all kinds of data.
 
-A kind finds, reads, infers, scores and writes its images. Batches, progress, resuming, provenance and the errors of
-single images are the same for all kinds.
+A kind finds, reads, infers, scores and writes its images. Progress, resuming and provenance are here, and the batches
+of images with the errors of single ones in `batches`.
 """
 
 import contextlib
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.output_folder import writing_to
+from mtf_imaging.kinds.batches import Image, Read, Result, in_progress
 from mtf_imaging.kinds.networks import is_alone
 from mtf_imaging.kinds.output import subfolders
 from mtf_imaging.kinds.predicted import Planned, PredictedImages
 from mtf_imaging.kinds.prediction_record import PredictionFiles, PredictionRecord
-from mtf_imaging.kinds.steps import Image, Read, Result, in_progress
 from mtf_imaging.network.network import Network
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 from PIL import Image as Picture
 
 from mtf_imaging.errors import DataError
-from mtf_imaging.evaluation.scoring.files import RESULTS
+from mtf_imaging.evaluation.volume_scores.files import RESULTS
 from mtf_imaging.files.atomic import atomic_path
 from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.contained import NameTooLong

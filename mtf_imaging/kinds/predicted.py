@@ -14,8 +14,8 @@ from mtf_imaging.errors import DataError
 if TYPE_CHECKING:
     from mtf_imaging.files.case_errors import CaseFaults
     from mtf_imaging.files.provenance.provenance import Provenance
+    from mtf_imaging.kinds.batches import Keyed, Steps
     from mtf_imaging.kinds.prediction_record import PredictionFiles
-    from mtf_imaging.kinds.steps import Keyed, Steps
     from mtf_imaging.network.network import Network
     from mtf_imaging.settings.inference import EvaluateSettings
     from mtf_imaging.training.prediction import NetworkBuilder, TrainedRuns
@@ -58,7 +58,7 @@ class PredictedImages(Protocol[Image, Read, Result]):
       kind: the name of the kind of images, which messages name.
       noun, nouns: an image, and several of them, in messages.
       description: the description of the data that the run was trained on; None for arrays.
-      cleanup: the rules for the labels of volumes, an `evaluation.cleanup.Cleanup`.
+      cleanup: the rules for the labels of volumes, an `evaluation.cleanup.cleanup.Cleanup`.
     """
 
     kind: str

@@ -9,7 +9,7 @@ from mtf_imaging.settings.step import ProgressSettings, SpacingTableSettings, Wo
 from mtf_imaging.settings.values import Spacing
 
 if TYPE_CHECKING:
-    from mtf_imaging.training.checkpoints.weight_formats import WeightFormat
+    from mtf_imaging.training.checkpoints.name_tables import WeightFormat
 
 
 @settings

@@ -16,7 +16,7 @@ from mtf_imaging.data.sampling.sampling import format_spacing
 from mtf_imaging.engine.layout import Layout
 from mtf_imaging.engine.meshes import group as groups
 from mtf_imaging.engine.meshes import moving
-from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup
+from mtf_imaging.evaluation.cleanup.cleanup import AS_FOUND, Cleanup
 from mtf_imaging.kinds.volumes.held_out import HeldOutRecords
 from mtf_imaging.kinds.volumes.segment import labels, maps
 from mtf_imaging.kinds.volumes.segment.maps import NO_MAPS

@@ -10,7 +10,7 @@ import pytest
 
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.evaluation.cleanup import Cleanup
+from mtf_imaging.evaluation.cleanup.cleanup import Cleanup
 from tests.evaluation.oracle import HU_OF_LABEL, oracle, store_image
 from tests.kinds.volumes import predict_cases
 

@@ -10,9 +10,9 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from mtf_imaging.data.reading.images import read_volume
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError, ShapeError
-from mtf_imaging.evaluation.case_report.case_picture import picture_pixels
-from mtf_imaging.evaluation.case_report.planes import find_focus
-from mtf_imaging.evaluation.scoring.summary import dice_per_case
+from mtf_imaging.evaluation.volume_report.case_picture import picture_pixels
+from mtf_imaging.evaluation.volume_report.planes import find_focus
+from mtf_imaging.evaluation.volume_scores.summary import dice_per_case
 from mtf_imaging.kinds.volumes.segment.images import open_case
 from mtf_imaging.kinds.volumes.segment.segmenter import segment_volume
 from tests.evaluation.oracle import GRID, case, oracle, store

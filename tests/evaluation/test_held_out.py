@@ -10,7 +10,7 @@ from mtf_imaging.data.sampling.grid import format_grid
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.evaluation.report.colors import LITS_COLORS
-from mtf_imaging.evaluation.scoring.summary import summarize
+from mtf_imaging.evaluation.volume_scores.summary import summarize
 from mtf_imaging.kinds.volumes.held_out import HeldOutRecords
 from tests.evaluation import oracle as reader
 from tests.kinds.volumes import evaluate

@@ -10,17 +10,17 @@ from scipy import ndimage
 
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.errors import ConfigError, DataError
-from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup, as_cleanup
-from mtf_imaging.evaluation.mask_rules.choice import NAME, RulesReport, read_rules, save_rules
-from mtf_imaging.evaluation.mask_rules.choosing import choose_rules
-from mtf_imaging.evaluation.mask_rules.rule import parse_rules
-from mtf_imaging.evaluation.mask_rules.tables import case_tables
+from mtf_imaging.evaluation.cleanup.choice import NAME, RulesReport, read_rules, save_rules
+from mtf_imaging.evaluation.cleanup.choosing import choose_rules
+from mtf_imaging.evaluation.cleanup.cleanup import AS_FOUND, Cleanup, as_cleanup
+from mtf_imaging.evaluation.cleanup.rule import parse_rules
+from mtf_imaging.evaluation.cleanup.tables import case_tables
 from mtf_imaging.evaluation.pairs.pairs import Pair
 from mtf_imaging.evaluation.pairs.rules import Scoring
 from mtf_imaging.evaluation.pairs.running import in_thread
-from mtf_imaging.evaluation.scoring import voxels
-from mtf_imaging.evaluation.scoring.compact_labels import CompactLabels
-from mtf_imaging.evaluation.scoring.overlap import label_overlaps
+from mtf_imaging.evaluation.volume_scores import voxels
+from mtf_imaging.evaluation.volume_scores.compact_labels import CompactLabels
+from mtf_imaging.evaluation.volume_scores.overlap import label_overlaps
 from mtf_imaging.settings.as_text import as_text
 
 ORGANS = Description(("MR",), {"spleen": 1, "kidney": 2, "cyst": 3}, {"spleen": (1,), "kidney": (2, 3), "cyst": (3,)})

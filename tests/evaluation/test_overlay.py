@@ -9,10 +9,10 @@ import pytest
 from PIL import Image
 
 from mtf_imaging.data.reading.images import read_segmentation
-from mtf_imaging.evaluation.case_report.overlay import MARGIN_MM, make_overlays
-from mtf_imaging.evaluation.case_report.pictures import position_text
-from mtf_imaging.evaluation.case_report.planes import PLANES, find_focus
 from mtf_imaging.evaluation.report.outline import outline
+from mtf_imaging.evaluation.volume_report.overlay import MARGIN_MM, make_overlays
+from mtf_imaging.evaluation.volume_report.pictures import position_text
+from mtf_imaging.evaluation.volume_report.planes import PLANES, find_focus
 from tests.evaluation.oracle import store_image
 
 SHAPE, SPACING, ORIGIN = (60, 50, 24), (0.7, 0.7, 5.0), (-20.0, 30.0, -40.0)

@@ -13,8 +13,8 @@ from mtf_imaging.data.sampling import label_region
 from mtf_imaging.data.sampling.resample import resample_linear, resample_to_labels
 from mtf_imaging.data.sampling.sampling import Sampling, Span
 from mtf_imaging.errors import ConfigError, ShapeError
-from mtf_imaging.evaluation.cleanup import Cleanup
-from mtf_imaging.evaluation.scoring.case import TOLERANCE_MM
+from mtf_imaging.evaluation.cleanup.cleanup import Cleanup
+from mtf_imaging.evaluation.volume_scores.case import TOLERANCE_MM
 from mtf_imaging.kinds.volumes.held_out import HeldOutRecords
 from mtf_imaging.kinds.volumes.segment.segmenter import segment_volume
 from tests.kinds.volumes import evaluate, predict_cases

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from mtf_imaging.cli.main import main
-from mtf_imaging.evaluation.case_report import plots
 from mtf_imaging.evaluation.pairs.score import score_folders
 from mtf_imaging.evaluation.report.distribution import MAX_DOTS, Dot, distribution
 from mtf_imaging.evaluation.report.tables import shown
+from mtf_imaging.evaluation.volume_report import plots
 from tests.evaluation.html_tree import parse
 from tests.evaluation.oracle import GRID, HU_OF_LABEL, oracle, store
 from tests.kinds.volumes import evaluate

@@ -10,12 +10,12 @@ import pytest
 from PIL import Image, ImageColor
 
 from mtf_imaging.data.description.dataset_json import write_description
-from mtf_imaging.evaluation.case_report.case_picture import picture_pixels
-from mtf_imaging.evaluation.case_report.overlay import make_overlays
-from mtf_imaging.evaluation.case_report.planes import find_focus
 from mtf_imaging.evaluation.pairs.score import score_folders
 from mtf_imaging.evaluation.report.colors import PALETTE, mask_classes, mask_colors
-from mtf_imaging.evaluation.scoring.metrics import column_names
+from mtf_imaging.evaluation.volume_report.case_picture import picture_pixels
+from mtf_imaging.evaluation.volume_report.overlay import make_overlays
+from mtf_imaging.evaluation.volume_report.planes import find_focus
+from mtf_imaging.evaluation.volume_scores.metrics import column_names
 from tests.evaluation import test_report_browser
 from tests.evaluation.descriptions import ORGANS, REGIONS
 from tests.evaluation.html_tree import parse

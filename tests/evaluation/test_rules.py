@@ -17,7 +17,7 @@ from mtf_imaging.data.description.description import ANY_RULES, LITS, LITS_RULES
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.evaluation.pairs.rules import RULES, Scoring, choose_description
 from mtf_imaging.evaluation.pairs.score import score_folders
-from mtf_imaging.evaluation.scoring.case import TOLERANCE_MM
+from mtf_imaging.evaluation.volume_scores.case import TOLERANCE_MM
 from tests.evaluation.descriptions import ORGANS, REGIONS
 from tests.evaluation.test_report_any import AFFINE, CASES, SHAPE, labels_of, write_cases
 

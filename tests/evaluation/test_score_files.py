@@ -14,15 +14,15 @@ from mtf_imaging.data.description.description import LITS
 from mtf_imaging.data.reading.images import read_mask, read_segmentation, read_volume
 from mtf_imaging.data.reading.open_sources import open_image_source, open_segmentation, open_volume
 from mtf_imaging.errors import DataError
-from mtf_imaging.evaluation.case_report import image_planes
-from mtf_imaging.evaluation.case_report.image_planes import read_planes
-from mtf_imaging.evaluation.case_report.overlay import make_overlays
-from mtf_imaging.evaluation.case_report.planes import PLANES
 from mtf_imaging.evaluation.pairs.pairs import Pair
 from mtf_imaging.evaluation.pairs.score_pairs import score_pair
-from mtf_imaging.evaluation.scoring import compact_labels
-from mtf_imaging.evaluation.scoring.case import score_case
-from mtf_imaging.evaluation.scoring.compact_labels import CompactLabels, read_compact
+from mtf_imaging.evaluation.volume_report import image_planes
+from mtf_imaging.evaluation.volume_report.image_planes import read_planes
+from mtf_imaging.evaluation.volume_report.overlay import make_overlays
+from mtf_imaging.evaluation.volume_report.planes import PLANES
+from mtf_imaging.evaluation.volume_scores import compact_labels
+from mtf_imaging.evaluation.volume_scores.case import score_case
+from mtf_imaging.evaluation.volume_scores.compact_labels import CompactLabels, read_compact
 from tests.evaluation.descriptions import ORGANS
 from tests.evaluation.oracle import store
 
@@ -86,7 +86,7 @@ def test_labels_that_a_description_lacks_are_refused(tmp_path):
 @pytest.mark.parametrize("codes", CODES)
 @pytest.mark.parametrize("description", [LITS, ORGANS], ids=["ct", "mr"])
 def test_the_planes_of_a_file_equal_those_of_the_array(tmp_path, monkeypatch, codes, description):
-    monkeypatch.setattr("mtf_imaging.evaluation.case_report.image_planes._SAMPLE", 200)  # every third voxel
+    monkeypatch.setattr("mtf_imaging.evaluation.volume_report.image_planes._SAMPLE", 200)  # every third voxel
     store(tmp_path, 1, codes)
     path = tmp_path / "volume-1.nii.gz"
     image = open_volume(path) if description is LITS else open_image_source([path], description)

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mtf_imaging.evaluation.scoring.case import score_case
-from mtf_imaging.evaluation.scoring.components import find_components
-from mtf_imaging.evaluation.scoring.lesions import Lesion, find_lesions
-from mtf_imaging.evaluation.scoring.overlap import Overlap, overlap
-from mtf_imaging.evaluation.scoring.summary import summarize
-from mtf_imaging.evaluation.scoring.surface import surface_distances, surface_points
+from mtf_imaging.evaluation.volume_scores.case import score_case
+from mtf_imaging.evaluation.volume_scores.components import find_components
+from mtf_imaging.evaluation.volume_scores.lesions import Lesion, find_lesions
+from mtf_imaging.evaluation.volume_scores.overlap import Overlap, overlap
+from mtf_imaging.evaluation.volume_scores.summary import summarize
+from mtf_imaging.evaluation.volume_scores.surface import surface_distances, surface_points
 from tests.evaluation import by_hand
 
 spacings = st.tuples(*[st.sampled_from([0.5, 0.7, 1.0, 2.5])] * 3)

@@ -12,11 +12,11 @@ import pytest
 from mtf_imaging.data.description.description import ANY_RULES, LITS, Description
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.pairs.rules import Scoring
-from mtf_imaging.evaluation.scoring.case import score_case
-from mtf_imaging.evaluation.scoring.metrics import column_names, metrics_dict, scores_text, write_metrics
-from mtf_imaging.evaluation.scoring.overlap import label_overlaps, scored_labels
-from mtf_imaging.evaluation.scoring.summary import summarize
-from mtf_imaging.evaluation.scoring.surface import surface_distances
+from mtf_imaging.evaluation.volume_scores.case import score_case
+from mtf_imaging.evaluation.volume_scores.metrics import column_names, metrics_dict, scores_text, write_metrics
+from mtf_imaging.evaluation.volume_scores.overlap import label_overlaps, scored_labels
+from mtf_imaging.evaluation.volume_scores.summary import summarize
+from mtf_imaging.evaluation.volume_scores.surface import surface_distances
 from tests.evaluation.descriptions import ORGANS, REGIONS
 
 

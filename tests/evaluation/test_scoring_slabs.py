@@ -13,13 +13,13 @@ from scipy import ndimage
 
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.images.geometry import Geometry
-from mtf_imaging.evaluation.case_report.planes import find_focus
-from mtf_imaging.evaluation.scoring import voxels
-from mtf_imaging.evaluation.scoring.case import score_case
-from mtf_imaging.evaluation.scoring.components import find_components, mask_components
-from mtf_imaging.evaluation.scoring.surface import surface_points, surface_voxels
-from mtf_imaging.evaluation.scoring.views import stored_view
-from mtf_imaging.evaluation.scoring.voxels import VoxelView
+from mtf_imaging.evaluation.volume_report.planes import find_focus
+from mtf_imaging.evaluation.volume_scores import voxels
+from mtf_imaging.evaluation.volume_scores.case import score_case
+from mtf_imaging.evaluation.volume_scores.components import find_components, mask_components
+from mtf_imaging.evaluation.volume_scores.surface import surface_points, surface_voxels
+from mtf_imaging.evaluation.volume_scores.views import stored_view
+from mtf_imaging.evaluation.volume_scores.voxels import VoxelView
 from tests.evaluation.descriptions import ORGANS, REGIONS
 
 SHAPE, SPACING = (12, 9, 7), (0.7, 0.76, 2.5)

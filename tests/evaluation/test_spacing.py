@@ -9,7 +9,7 @@ from scipy.spatial.transform import Rotation
 
 from mtf_imaging.data.cases.cases import find_cases
 from mtf_imaging.data.sampling.sampling import Sampling
-from mtf_imaging.evaluation.scoring.summary import summarize
+from mtf_imaging.evaluation.volume_scores.summary import summarize
 from tests.evaluation.oracle import HU_OF_LABEL, oracle, store_image
 from tests.kinds.volumes import evaluate, predict_cases
 from tests.records import make_record

@@ -13,8 +13,8 @@ from mtf_imaging.data.cases.cases import find_cases
 from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.data.records.manifest import open_records, record_path
 from mtf_imaging.data.records.pipeline import training_batches
-from mtf_imaging.evaluation.scoring.overlap import label_overlaps
-from mtf_imaging.evaluation.scoring.summary import dice_per_case
+from mtf_imaging.evaluation.volume_scores.overlap import label_overlaps
+from mtf_imaging.evaluation.volume_scores.summary import dice_per_case
 from mtf_imaging.jobs.data.training_data import TrainingData
 from mtf_imaging.jobs.steps.batches import whole_inputs
 from mtf_imaging.jobs.steps.building import bucket_batches, modeled_memory, open_buckets

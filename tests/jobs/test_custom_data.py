@@ -12,7 +12,7 @@ from mtf_imaging.cli import main
 from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.jobs.predicting import predict
 from mtf_imaging.kinds.all_kinds import open_subject
-from mtf_imaging.kinds.inference import Inference
+from mtf_imaging.kinds.image_settings import Inference
 from mtf_imaging.models.resnet import Classification, GeneratedImages, ResNet
 from mtf_imaging.training.prediction import NetworkBuilder, TrainedRuns, predictor
 

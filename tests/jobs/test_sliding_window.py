@@ -13,7 +13,7 @@ from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.jobs.data.training_data import as_training_data
 from mtf_imaging.jobs.held_out.cases import make_evaluator, open_held_out
 from mtf_imaging.jobs.held_out.loss import Trained
-from mtf_imaging.kinds.inference import Inference
+from mtf_imaging.kinds.image_settings import Inference
 from mtf_imaging.kinds.volumes.trained import window_of_run
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.network.windows import SlidingWindow

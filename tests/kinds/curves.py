@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mtf_imaging.evaluation.cleanup import AS_FOUND
+from mtf_imaging.evaluation.cleanup.cleanup import AS_FOUND
 from mtf_imaging.files.atomic import write_bytes
+from mtf_imaging.kinds.batches import Steps, in_progress
 from mtf_imaging.kinds.output import PICTURES, PREDICTIONS, check_new, check_results, write_picture
 from mtf_imaging.kinds.predicted import Planned, PredictedImages, ResultFiles, Scoring
 from mtf_imaging.kinds.prediction_record import ImageFiles, PredictionFiles
-from mtf_imaging.kinds.steps import Steps, in_progress
 
 
 class Curve(NamedTuple):

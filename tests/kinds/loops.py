@@ -5,10 +5,10 @@ from pathlib import Path
 from mtf_imaging.engine.meshes import group as groups
 from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.provenance.provenance import Provenance
+from mtf_imaging.kinds.batches import batch_network
 from mtf_imaging.kinds.loop import evaluate_images, follow, predict_images
 from mtf_imaging.kinds.objects.infer import predict_batch
 from mtf_imaging.kinds.prediction_record import PredictionRecord
-from mtf_imaging.kinds.steps import batch_network
 from mtf_imaging.settings.inference import EvaluateSettings
 
 

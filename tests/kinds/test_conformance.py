@@ -15,7 +15,7 @@ from mtf_imaging.errors import DataError
 from mtf_imaging.kinds.all_kinds import KINDS
 from mtf_imaging.kinds.arrays.images import Arrays
 from mtf_imaging.kinds.facts import Facts
-from mtf_imaging.kinds.inference import Inference
+from mtf_imaging.kinds.image_settings import Inference
 from mtf_imaging.kinds.objects.images import Images as ObjectImages
 from mtf_imaging.kinds.photos.images import Images as PhotoImages
 from mtf_imaging.kinds.prediction_record import FILE, PredictionRecord

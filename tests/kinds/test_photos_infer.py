@@ -9,6 +9,7 @@ from PIL import Image
 
 from mtf_imaging.data.pixels.scaling import MEAN
 from mtf_imaging.errors import DataError, ShapeError
+from mtf_imaging.kinds.batches import batch_network, batches
 from mtf_imaging.kinds.photos.description import PhotoDescription
 from mtf_imaging.kinds.photos.infer import PhotoInference, most_probable, predict_photos, scaled_size
 from mtf_imaging.kinds.photos.pictures import comparison, difference, overlay
@@ -16,7 +17,6 @@ from mtf_imaging.kinds.photos.reading.label_images import write_label_image
 from mtf_imaging.kinds.photos.resize import resize_bilinear
 from mtf_imaging.kinds.photos.scoring.confusion import Confusion, confusion
 from mtf_imaging.kinds.photos.training import HeldOutPhotos
-from mtf_imaging.kinds.steps import batch_network, batches
 
 TWO = PhotoDescription(("dark", "bright"), ((0, 0, 0), (250, 200, 0)))
 CROP, MULTIPLE = (8, 10), 4

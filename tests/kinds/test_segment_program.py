@@ -15,7 +15,7 @@ from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.reading.channels import read_image
 from mtf_imaging.data.reading.images import read_volume
 from mtf_imaging.errors import DataError
-from mtf_imaging.evaluation.cleanup import as_cleanup
+from mtf_imaging.evaluation.cleanup.cleanup import as_cleanup
 from mtf_imaging.evaluation.export.program import program_text
 
 segment = ModuleType("segment")  # the program of an exported network

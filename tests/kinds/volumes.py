@@ -7,7 +7,7 @@ from mtf_imaging.data.description.description_fields import as_fields
 from mtf_imaging.data.sampling.buckets import format_grids
 from mtf_imaging.data.sampling.sampling import Sampling, format_spacing
 from mtf_imaging.kinds.facts import VOLUMES, Facts
-from mtf_imaging.kinds.inference import Inference
+from mtf_imaging.kinds.image_settings import Inference
 from mtf_imaging.kinds.volumes.images import Images
 from mtf_imaging.kinds.volumes.segment.maps import NO_MAPS
 from tests.kinds import loops

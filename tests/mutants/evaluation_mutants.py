@@ -21,7 +21,7 @@ MUTANTS = [
         ('(node, *getattr(node, "decorator_list", []))', "(node,)"),
     ),
     *mutants(
-        "mtf_imaging/evaluation/mask_rules/components.py",
+        "mtf_imaging/evaluation/cleanup/components.py",
         "tests/kinds/test_segment_program.py tests/evaluation/test_mask_rules.py tests/evaluation/test_cleanup.py",
         ("minlength=count + 1), lambda", "minlength=count + 1) + 1, lambda"),
         ("np.argmax(volumes)", "np.argmin(volumes)"),
@@ -32,7 +32,7 @@ MUTANTS = [
         ("math.prod(spacing) / 1000", "math.prod(spacing) / 100"),
     ),
     *mutants(
-        "mtf_imaging/evaluation/scoring/overlap.py",
+        "mtf_imaging/evaluation/volume_scores/overlap.py",
         _METRICS,
         ("return self.prediction + self.reference - self.intersection", "return self.prediction + self.reference"),
         (
@@ -54,7 +54,7 @@ MUTANTS = [
         ("return math.fsum(values) / len(values)", "return math.fsum(values) / max(1, len(values) - 1)"),
     ),
     *mutants(
-        "mtf_imaging/evaluation/scoring/lesions.py",
+        "mtf_imaging/evaluation/volume_scores/lesions.py",
         f"{_METRICS} tests/evaluation/test_score.py",
         ("low <= self.diameter < high", "low < self.diameter <= high"),
         ("self.overlap.intersection > 0 and self.overlap.jaccard > iou", "self.overlap.jaccard >= iou"),
@@ -64,7 +64,7 @@ MUTANTS = [
         ("float(2 * (volume / np.pi) ** (1 / 2))", "float((volume / np.pi) ** (1 / 2))"),
     ),
     *mutants(
-        "mtf_imaging/evaluation/scoring/surface.py",
+        "mtf_imaging/evaluation/volume_scores/surface.py",
         f"{_METRICS} {_OFFICIAL}",
         ("_CONNECTIVITY = 2", "_CONNECTIVITY = 1"),
         ("assd=float(both.mean())", "assd=float((there.mean() + back.mean()) / 2)"),
@@ -84,7 +84,7 @@ MUTANTS = [
         ),
     ),
     *mutants(
-        "mtf_imaging/evaluation/scoring/official.py",
+        "mtf_imaging/evaluation/volume_scores/official.py",
         _OFFICIAL,
         ('return 0.0 if mask == "liver" and not counts.prediction', "return 0.0 if not counts.prediction"),
         ("math.sqrt(mean(error**2 for error in errors))", "mean(abs(error) for error in errors)"),
@@ -148,7 +148,7 @@ MUTANTS = [
         ("total /= len(subsets)", "total /= 1"),
     ),
     *mutants(
-        "mtf_imaging/evaluation/scoring/components.py",
+        "mtf_imaging/evaluation/volume_scores/components.py",
         "tests/evaluation/test_scoring_slabs.py components or surface",
         (
             "[_pairs(*planes)[:2] for planes in _shifted(self._last, pieces[0], self._full)]",

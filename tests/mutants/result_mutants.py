@@ -82,14 +82,14 @@ MUTANTS = [
         ('if entry.get("input") != now:', "if False:"),
     ),
     *mutants(
-        "mtf_imaging/evaluation/mask_rules/rule.py",
+        "mtf_imaging/evaluation/cleanup/rule.py",
         "tests/evaluation/test_mask_rules.py",
         ("full=neighbors == 26", "full=False"),
         ("full=neighbors == 26", "full=True", "", "tests/evaluation/test_cleanup.py"),
         ('"labels": [*self.labels]', '"labels": [*self.labels[:1]]'),
     ),
     *mutants(
-        "mtf_imaging/evaluation/mask_rules/choosing.py",
+        "mtf_imaging/evaluation/cleanup/choosing.py",
         "tests/evaluation/test_mask_rules.py",
         ("mean(before.values()) + _GAIN", "mean(before.values()) - _GAIN"),
         ("if not has_fallen and mean(", "if mean("),

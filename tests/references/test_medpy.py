@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from medpy.metric import binary
 
-from mtf_imaging.evaluation.scoring.overlap import overlap
-from mtf_imaging.evaluation.scoring.surface import surface_distances
+from mtf_imaging.evaluation.volume_scores.overlap import overlap
+from mtf_imaging.evaluation.volume_scores.surface import surface_distances
 from tests.references.masks import PAIRS, SPACING
 
 NEIGHBORS = 2  # of MedPy: voxels that share a face or an edge

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import surface_distance
 
-from mtf_imaging.evaluation.scoring.overlap import overlap
-from mtf_imaging.evaluation.scoring.surface import surface_distances
+from mtf_imaging.evaluation.volume_scores.overlap import overlap
+from mtf_imaging.evaluation.volume_scores.surface import surface_distances
 from tests.references.masks import CUBE, PAIRS, SPACING
 
 # surface-distance 0.1 imports from an old name of SciPy.

@@ -10,7 +10,7 @@ import pytest
 import mtf_imaging as mi
 from mtf_imaging.models.resnet import WEIGHT_FORMATS, ResNetBackbone
 from mtf_imaging.models.video import R2Plus1D
-from mtf_imaging.training.checkpoints.weight_files import open_weights
+from mtf_imaging.training.checkpoints.weight_files.all_files import open_weights
 from mtf_imaging.training.checkpoints.weights_folder import write_weights
 from tests.references.transplants import LAYOUTS, assert_equal, compute_imported, image_spec
 

@@ -15,7 +15,7 @@ READERS = {
     "layouts/*": ["mtf_imaging.cli.config.gin_config"],
     "benchmarks/*.gin": ["benchmarks.context_study.__main__", "benchmarks.resolution_study"],
     "mtf_imaging/evaluation/report/*": ["mtf_imaging.evaluation.report"],
-    "mtf_imaging/evaluation/case_report/*": ["mtf_imaging.evaluation.case_report"],
+    "mtf_imaging/evaluation/volume_report/*": ["mtf_imaging.evaluation.volume_report"],
     "mtf_imaging/kinds/photos/report/*": ["mtf_imaging.kinds.photos.report"],
     "mtf_imaging/kinds/objects/report/*": ["mtf_imaging.kinds.objects.report"],
     "mtf_imaging/py.typed": ["tests.test_packaging"],

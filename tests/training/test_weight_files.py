@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.training.checkpoints.weight_files import open_weights
+from mtf_imaging.training.checkpoints.weight_files.all_files import open_weights
 from mtf_imaging.training.checkpoints.weights_folder import Weights, find_weights
 from tests.training import torch_files
 from tests.training.torch_files import Tensor, Unknown

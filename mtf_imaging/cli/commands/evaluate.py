@@ -27,7 +27,7 @@ def run(values: flags.FlagValues) -> str:
     given.spacing_table = read_spacing_table(values.spacing_csv)
     check_no_fold(values.ensemble, values.fold)
     saved = setup_flags.saved_run(values)
-    from mtf_imaging.kinds.inference import Inference
+    from mtf_imaging.kinds.image_settings import Inference
 
     subject = open_subject(saved, with_kinds(Inference).of(given))
     configuration = setup_flags.Configuration(values, saved / CONFIG, needs_job=True)

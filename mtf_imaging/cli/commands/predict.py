@@ -34,7 +34,7 @@ def run(values: flags.FlagValues) -> str:
     saved = setup_flags.saved_run(values)
     configuration = setup_flags.Configuration(values, saved / CONFIG, needs_job=True)
     weights_folder(saved, values.checkpoint)
-    from mtf_imaging.kinds.inference import Inference
+    from mtf_imaging.kinds.image_settings import Inference
 
     subject = open_subject(saved, with_kinds(Inference).of(given), values.input)
     planned = subject.plan_predictions(values.input, values.output, values.overwrite)

@@ -14,7 +14,7 @@ from mtf_imaging.data.augmentation import Augmentation
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.sampling.patch_sizes import check_patch, parse_patch
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.evaluation.cleanup import Cleanup, as_cleanup
+from mtf_imaging.evaluation.cleanup.cleanup import Cleanup, as_cleanup
 from mtf_imaging.jobs.data.training_data import TrainingData
 from mtf_imaging.jobs.steps.building import StepSettings, training_step
 from mtf_imaging.jobs.steps.costs import WholeImage

@@ -10,7 +10,7 @@ from mtf_imaging.evaluation.pairs.rules import Scoring, choose_description
 from mtf_imaging.evaluation.pairs.running import parallel_run
 from mtf_imaging.evaluation.pairs.score_pairs import ScoredPair, score_pairs, write_scores
 from mtf_imaging.evaluation.pairs.volumes import add_volumes
-from mtf_imaging.evaluation.scoring.case import CaseScore
+from mtf_imaging.evaluation.volume_scores.case import CaseScore
 from mtf_imaging.files.output_folder import check_outside, writing_to
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.provenance.record import read_record

@@ -18,18 +18,18 @@ from mtf_imaging.data.images.voxel_values import any_labeled, warn_of_empty
 from mtf_imaging.data.listing.image_formats import is_dicom_seg
 from mtf_imaging.data.reading.open_sources import open_image_source, open_mask, open_segmentation, open_volume
 from mtf_imaging.errors import DataError
-from mtf_imaging.evaluation.case_report.image_planes import shows_ct
-from mtf_imaging.evaluation.case_report.overlay import Overlays, make_overlays
-from mtf_imaging.evaluation.case_report.page import write_report
-from mtf_imaging.evaluation.mask_rules.choice import NO_RULES, RulesReport
+from mtf_imaging.evaluation.cleanup.choice import NO_RULES, RulesReport
 from mtf_imaging.evaluation.pairs.pairs import Pair
 from mtf_imaging.evaluation.pairs.rules import LITS_SCORING, Scoring
 from mtf_imaging.evaluation.pairs.running import Run, attempt
-from mtf_imaging.evaluation.scoring.case import CaseScore, score_case
-from mtf_imaging.evaluation.scoring.compact_labels import CompactLabels, read_compact
-from mtf_imaging.evaluation.scoring.metrics import scores_text, write_metrics
-from mtf_imaging.evaluation.scoring.overlap import check_scored, dice_text
-from mtf_imaging.evaluation.scoring.voxels import slabs, whole
+from mtf_imaging.evaluation.volume_report.image_planes import shows_ct
+from mtf_imaging.evaluation.volume_report.overlay import Overlays, make_overlays
+from mtf_imaging.evaluation.volume_report.page import write_report
+from mtf_imaging.evaluation.volume_scores.case import CaseScore, score_case
+from mtf_imaging.evaluation.volume_scores.compact_labels import CompactLabels, read_compact
+from mtf_imaging.evaluation.volume_scores.metrics import scores_text, write_metrics
+from mtf_imaging.evaluation.volume_scores.overlap import check_scored, dice_text
+from mtf_imaging.evaluation.volume_scores.voxels import slabs, whole
 from mtf_imaging.files.case_errors import CaseFaults, case_errors
 from mtf_imaging.files.provenance.digests import Stamp
 from mtf_imaging.files.provenance.provenance import Provenance

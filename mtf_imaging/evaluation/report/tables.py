@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from mtf_imaging.evaluation.report.markup import Markup, join, tag
-from mtf_imaging.evaluation.scoring.measures import FORMATS
+from mtf_imaging.evaluation.volume_scores.measures import FORMATS
 
 DASH = "\N{EN DASH}"
 

@@ -9,7 +9,7 @@ from typing import Any
 from mtf_imaging.data.records.manifest import Manifest
 from mtf_imaging.data.records.splits import FILE, Fold, read_splits, write_splits
 from mtf_imaging.errors import ConfigError, DataError
-from mtf_imaging.evaluation.scoring.files import RESULTS, has_results
+from mtf_imaging.evaluation.volume_scores.files import RESULTS, has_results
 from mtf_imaging.files import lock
 from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.files.contained import check_no_links

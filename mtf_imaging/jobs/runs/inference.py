@@ -16,7 +16,7 @@ from mtf_imaging.jobs.processes.agreement import check_agreement
 from mtf_imaging.jobs.processes.devices import joined
 from mtf_imaging.jobs.runs.ensembles import trained_runs
 from mtf_imaging.kinds.all_kinds import open_subject, with_kinds
-from mtf_imaging.kinds.inference import Inference
+from mtf_imaging.kinds.image_settings import Inference
 from mtf_imaging.kinds.networks import task_for
 from mtf_imaging.kinds.predicted import PredictedImages
 from mtf_imaging.settings.as_text import as_plain, as_text

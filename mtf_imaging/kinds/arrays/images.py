@@ -14,18 +14,18 @@ from mtf_imaging.data.sampling.buckets import parse_grids
 from mtf_imaging.data.sampling.grid import AXIS_NAMES
 from mtf_imaging.engine.layout import parse_shape
 from mtf_imaging.errors import ConfigError, DataError
-from mtf_imaging.evaluation.cleanup import AS_FOUND
+from mtf_imaging.evaluation.cleanup.cleanup import AS_FOUND
 from mtf_imaging.files.atomic import atomic_path
 from mtf_imaging.files.contained import contained
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.reading import errors_named, reading_named
+from mtf_imaging.kinds.batches import Steps
 from mtf_imaging.kinds.facts import ARRAYS, VOLUMES, Facts
-from mtf_imaging.kinds.inference import Inference
+from mtf_imaging.kinds.image_settings import Inference
 from mtf_imaging.kinds.networks import trained_network
 from mtf_imaging.kinds.output import check_kept, check_new, check_place, goes_to_folder, is_folder, plan_outputs
 from mtf_imaging.kinds.predicted import Planned, PredictedImages
 from mtf_imaging.kinds.prediction_record import ImageFiles, PredictionFiles
-from mtf_imaging.kinds.steps import Steps
 from mtf_imaging.kinds.volumes import images as volumes
 from mtf_imaging.network.network import Network, Prediction
 

@@ -9,7 +9,7 @@ from mtf_imaging.settings.inference import EnsembleSetting, EvalBatchSettings
 
 if TYPE_CHECKING:
     from mtf_imaging.kinds.facts import Facts
-    from mtf_imaging.kinds.inference import Inference
+    from mtf_imaging.kinds.image_settings import Inference
     from mtf_imaging.kinds.predicted import PredictedImages
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mtf_imaging.errors import DataError
-from mtf_imaging.evaluation.scoring.files import RESULTS
+from mtf_imaging.evaluation.volume_scores.files import RESULTS
 from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.files.contained import contained
 from mtf_imaging.files.json_file import read_object

@@ -12,9 +12,10 @@ from mtf_imaging.data.pixels.photo_files import photo_size, read_photo
 from mtf_imaging.data.sampling.grid import PHOTO_AXES
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.run_folder import FACTS
+from mtf_imaging.kinds.batches import Steps
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.file_images import FileImages
-from mtf_imaging.kinds.inference import Inference
+from mtf_imaging.kinds.image_settings import Inference
 from mtf_imaging.kinds.networks import trained_network
 from mtf_imaging.kinds.output import check_results, is_folder, plan_outputs, write_picture
 from mtf_imaging.kinds.photos.description import PhotoDescription, photo_description_from_fields
@@ -27,7 +28,6 @@ from mtf_imaging.kinds.photos.reading.label_images import write_label_image
 from mtf_imaging.kinds.photos.scoring.folder import PhotoScoring, labels_description
 from mtf_imaging.kinds.predicted import Planned
 from mtf_imaging.kinds.prediction_record import ImageFiles, PredictionFiles
-from mtf_imaging.kinds.steps import Steps
 from mtf_imaging.network.network import Network
 from mtf_imaging.settings.values import check_flips
 

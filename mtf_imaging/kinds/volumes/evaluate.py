@@ -15,17 +15,17 @@ from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.reading.open_sources import open_mask
 from mtf_imaging.data.records.conversion import case_geometries
 from mtf_imaging.errors import DataError
-from mtf_imaging.evaluation.case_report.case_picture import picture_pixels
-from mtf_imaging.evaluation.cleanup import AS_FOUND
-from mtf_imaging.evaluation.mask_rules.choice import RulesReport, save_rules
-from mtf_imaging.evaluation.mask_rules.choosing import choose_rules
+from mtf_imaging.evaluation.cleanup.choice import RulesReport, save_rules
+from mtf_imaging.evaluation.cleanup.choosing import choose_rules
+from mtf_imaging.evaluation.cleanup.cleanup import AS_FOUND
 from mtf_imaging.evaluation.pairs.pairs import Pair
 from mtf_imaging.evaluation.pairs.rules import Scoring as PairScoring
 from mtf_imaging.evaluation.pairs.running import in_thread, parallel_run
 from mtf_imaging.evaluation.pairs.score_pairs import ScoredPair, score_pairs, write_scores
-from mtf_imaging.evaluation.scoring.case import CaseScore
-from mtf_imaging.evaluation.scoring.compact_labels import CompactLabels, read_compact
-from mtf_imaging.evaluation.scoring.overlap import check_scored, dice_text, label_overlaps
+from mtf_imaging.evaluation.volume_report.case_picture import picture_pixels
+from mtf_imaging.evaluation.volume_scores.case import CaseScore
+from mtf_imaging.evaluation.volume_scores.compact_labels import CompactLabels, read_compact
+from mtf_imaging.evaluation.volume_scores.overlap import check_scored, dice_text, label_overlaps
 from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.contained import contained
 from mtf_imaging.files.output_folder import check_outside

@@ -25,11 +25,11 @@ from mtf_imaging.data.sampling.buckets import group_by_grid
 from mtf_imaging.data.sampling.grid import Grid, Region
 from mtf_imaging.data.sampling.regions import ALONG_Z
 from mtf_imaging.engine.layout import TensorRegion
-from mtf_imaging.evaluation.case_report.case_picture import picture_pixels
-from mtf_imaging.evaluation.scoring.overlap import Overlap, dice_text, label_overlaps, mean
-from mtf_imaging.evaluation.scoring.summary import dice_per_case
-from mtf_imaging.evaluation.scoring.voxels import VoxelView
-from mtf_imaging.kinds.steps import Steps, score_held_out
+from mtf_imaging.evaluation.volume_report.case_picture import picture_pixels
+from mtf_imaging.evaluation.volume_scores.overlap import Overlap, dice_text, label_overlaps, mean
+from mtf_imaging.evaluation.volume_scores.summary import dice_per_case
+from mtf_imaging.evaluation.volume_scores.voxels import VoxelView
+from mtf_imaging.kinds.batches import Steps, score_held_out
 from mtf_imaging.kinds.volumes.segment.labels import SlicedLabels, grid_labels
 from mtf_imaging.kinds.volumes.segment.segmenter import PredictProbabilities
 from mtf_imaging.network.network import as_network

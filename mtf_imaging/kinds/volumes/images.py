@@ -14,15 +14,15 @@ from mtf_imaging.data.images.cropping import warn_of_cropped_volume
 from mtf_imaging.data.records.splits import held_out_keys
 from mtf_imaging.data.sampling.grid import AXIS_NAMES
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.evaluation.cleanup import AS_FOUND, NONE
+from mtf_imaging.evaluation.cleanup.cleanup import AS_FOUND, NONE
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.kinds.all_kinds import reading
+from mtf_imaging.kinds.batches import Steps
 from mtf_imaging.kinds.facts import VOLUMES, Facts
-from mtf_imaging.kinds.inference import Inference
+from mtf_imaging.kinds.image_settings import Inference
 from mtf_imaging.kinds.networks import trained_network
 from mtf_imaging.kinds.predicted import Planned, PredictedImages
 from mtf_imaging.kinds.prediction_record import PredictionFiles
-from mtf_imaging.kinds.steps import Steps
 from mtf_imaging.kinds.volumes.evaluate import CaseScoring, ReadCase, cases_to_evaluate
 from mtf_imaging.kinds.volumes.segment.planning import label_segments, map_choice, plan_predictions, prediction_files
 from mtf_imaging.kinds.volumes.segment.segmenter import Segmentation, Segmenter

@@ -15,7 +15,7 @@ from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid
 from mtf_imaging.data.sampling.sampling import format_spacing
 from mtf_imaging.engine.meshes.portable import ensure_shape, is_portable
-from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup, as_cleanup
+from mtf_imaging.evaluation.cleanup.cleanup import AS_FOUND, Cleanup, as_cleanup
 from mtf_imaging.evaluation.export import program
 from mtf_imaging.evaluation.export.networks import (
     Network,

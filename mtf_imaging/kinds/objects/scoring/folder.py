@@ -11,6 +11,7 @@ from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.provenance.digests import Stamp
 from mtf_imaging.files.provenance.provenance import Provenance
+from mtf_imaging.kinds.batches import in_progress
 from mtf_imaging.kinds.objects.description import ObjectDescription
 from mtf_imaging.kinds.objects.output import DETECTIONS, detections_json, picture_file, write_object_scores
 from mtf_imaging.kinds.objects.pictures import comparison
@@ -28,7 +29,6 @@ from mtf_imaging.kinds.objects.scoring.detections import Detections
 from mtf_imaging.kinds.objects.scoring.scores import ObjectScore, score_images
 from mtf_imaging.kinds.output import write_picture
 from mtf_imaging.kinds.predicted import ResultFiles, Scoring
-from mtf_imaging.kinds.steps import in_progress
 from mtf_imaging.settings.inference import EvaluateSettings
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mtf_imaging.evaluation.scoring.files import write_metrics_files
+from mtf_imaging.evaluation.volume_scores.files import write_metrics_files
 from mtf_imaging.kinds.objects.description import ObjectDescription
 from mtf_imaging.kinds.objects.reading.annotations import ObjectImage
 from mtf_imaging.kinds.objects.scoring.coco import BOXES, MASKS, MEASURES, CocoScores, Matches, score_objects

@@ -12,6 +12,7 @@ from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.provenance.digests import Stamp
 from mtf_imaging.files.provenance.provenance import Provenance
+from mtf_imaging.kinds.batches import in_progress
 from mtf_imaging.kinds.output import write_picture
 from mtf_imaging.kinds.photos.description import PhotoDescription, check_same_classes
 from mtf_imaging.kinds.photos.infer import ReadPhoto
@@ -23,7 +24,6 @@ from mtf_imaging.kinds.photos.report.layers import PhotoLayers, WorstPhotos
 from mtf_imaging.kinds.photos.report.page import photo_report_html
 from mtf_imaging.kinds.photos.scoring.scores import PhotoScore, score_photo, scores_table, write_photo_metrics
 from mtf_imaging.kinds.predicted import ResultFiles, Scoring
-from mtf_imaging.kinds.steps import in_progress
 from mtf_imaging.settings.inference import EvaluateSettings
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mtf_imaging.evaluation.scoring.files import write_metrics_files
+from mtf_imaging.evaluation.volume_scores.files import write_metrics_files
 from mtf_imaging.kinds.photos.description import PhotoDescription
 from mtf_imaging.kinds.photos.scoring.boundary import TOLERANCE, boundary_f
 from mtf_imaging.kinds.photos.scoring.confusion import Confusion, confusion

@@ -14,7 +14,7 @@ from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files.contained import contained
 from mtf_imaging.files.output_folder import check_outside
 from mtf_imaging.files.run_folder import check_no_run
-from mtf_imaging.kinds.inference import Inference
+from mtf_imaging.kinds.image_settings import Inference
 from mtf_imaging.kinds.output import check_kept, check_new, not_a_folder, plan_outputs
 from mtf_imaging.kinds.predicted import Planned
 from mtf_imaging.kinds.prediction_record import ImageFiles, PredictionFiles

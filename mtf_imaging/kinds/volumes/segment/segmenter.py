@@ -19,8 +19,8 @@ from mtf_imaging.data.intensities.window import DEFAULT_WINDOW, Window
 from mtf_imaging.data.reading.channels import Image
 from mtf_imaging.data.reading.images import Volume
 from mtf_imaging.data.sampling.buckets import AnySampling
-from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup
-from mtf_imaging.evaluation.scoring.compact_labels import CompactLabels
+from mtf_imaging.evaluation.cleanup.cleanup import AS_FOUND, Cleanup
+from mtf_imaging.evaluation.volume_scores.compact_labels import CompactLabels
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.kinds.volumes.segment.images import as_source, input_region, open_case, source_statistics
 from mtf_imaging.kinds.volumes.segment.labels import SlicedLabels, sliced_labels

@@ -13,7 +13,7 @@ import numpy as np
 
 from mtf_imaging.data.images.sources import VoxelSource
 from mtf_imaging.data.sampling.grid import whole_region
-from mtf_imaging.evaluation.scoring.voxels import Region
+from mtf_imaging.evaluation.volume_scores.voxels import Region
 from mtf_imaging.files.reading import memory_named
 
 _CHUNK = 32  # voxels along each axis

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mtf_imaging.evaluation.scoring.components import Components, MaskComponents
-from mtf_imaging.evaluation.scoring.overlap import Overlap
-from mtf_imaging.evaluation.scoring.surface import SurfaceDistances, point_distances, surface_voxels
+from mtf_imaging.evaluation.volume_scores.components import Components, MaskComponents
+from mtf_imaging.evaluation.volume_scores.overlap import Overlap
+from mtf_imaging.evaluation.volume_scores.surface import SurfaceDistances, point_distances, surface_voxels
 
 
 def score_groups(

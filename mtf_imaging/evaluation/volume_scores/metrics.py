@@ -8,12 +8,12 @@ from types import MappingProxyType
 from typing import Any
 
 from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
-from mtf_imaging.evaluation.scoring.case import DETECTED, CaseScore
-from mtf_imaging.evaluation.scoring.files import write_metrics_files
-from mtf_imaging.evaluation.scoring.lesions import Lesion
-from mtf_imaging.evaluation.scoring.measures import MEASURES, measures, unit_text
-from mtf_imaging.evaluation.scoring.official import OFFICIAL_MEASURES, official_scores
-from mtf_imaging.evaluation.scoring.summary import detection, summarize
+from mtf_imaging.evaluation.volume_scores.case import DETECTED, CaseScore
+from mtf_imaging.evaluation.volume_scores.files import write_metrics_files
+from mtf_imaging.evaluation.volume_scores.lesions import Lesion
+from mtf_imaging.evaluation.volume_scores.measures import MEASURES, measures, unit_text
+from mtf_imaging.evaluation.volume_scores.official import OFFICIAL_MEASURES, official_scores
+from mtf_imaging.evaluation.volume_scores.summary import detection, summarize
 from mtf_imaging.files.provenance.runs import FIELD
 from mtf_imaging.plain_text import decimals, text_table
 
@@ -122,7 +122,7 @@ def dice_table(cases: list[CaseScore], description: Description = LITS) -> str:
     """Returns a plain-text table with the Dice of each case, the mean Dice and the global Dice.
 
     >>> import numpy as np
-    >>> from mtf_imaging.evaluation.scoring.case import score_case
+    >>> from mtf_imaging.evaluation.volume_scores.case import score_case
     >>> labels = [np.array(row).reshape(3, 1, 1) for row in ([0, 1, 2], [1, 1, 2])]
     >>> print(dice_table([score_case("0", *labels, (1, 1, 1))]))
     Dice       liver  lesion

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from mtf_imaging.data.description.description import LITS
-from mtf_imaging.evaluation.scoring.components import Components, find_components
-from mtf_imaging.evaluation.scoring.lesions import score_groups
-from mtf_imaging.evaluation.scoring.official_detection import OfficialDetection, detect_lesions
-from mtf_imaging.evaluation.scoring.overlap import NOTHING, Overlap, label_overlaps, mean
-from mtf_imaging.evaluation.scoring.surface import SurfaceDistances, surface_distances
-from mtf_imaging.evaluation.scoring.views import mask_view
-from mtf_imaging.evaluation.scoring.voxels import Voxels, slabs, whole
+from mtf_imaging.evaluation.volume_scores.components import Components, find_components
+from mtf_imaging.evaluation.volume_scores.lesions import score_groups
+from mtf_imaging.evaluation.volume_scores.official_detection import OfficialDetection, detect_lesions
+from mtf_imaging.evaluation.volume_scores.overlap import NOTHING, Overlap, label_overlaps, mean
+from mtf_imaging.evaluation.volume_scores.surface import SurfaceDistances, surface_distances
+from mtf_imaging.evaluation.volume_scores.views import mask_view
+from mtf_imaging.evaluation.volume_scores.voxels import Voxels, slabs, whole
 
 _LARGE = 9001.0  # the program's value for undefined distances
 # the scores of a mask without a counterpart

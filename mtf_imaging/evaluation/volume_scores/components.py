@@ -12,8 +12,8 @@ import numpy as np
 from scipy import ndimage
 from scipy.sparse import coo_array, csgraph
 
-from mtf_imaging.evaluation.scoring.surface import around, bounding_box
-from mtf_imaging.evaluation.scoring.voxels import Region, Voxels, slabs
+from mtf_imaging.evaluation.volume_scores.surface import around, bounding_box
+from mtf_imaging.evaluation.volume_scores.voxels import Region, Voxels, slabs
 
 
 @dataclass(frozen=True)

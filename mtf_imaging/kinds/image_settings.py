@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Self
 
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable, read_spacing_table
-from mtf_imaging.evaluation.cleanup import AS_FOUND, Cleanup, as_cleanup
+from mtf_imaging.evaluation.cleanup.cleanup import AS_FOUND, Cleanup, as_cleanup
 from mtf_imaging.settings.inference import (
     CleanupSetting,
     EvalBatchSettings,

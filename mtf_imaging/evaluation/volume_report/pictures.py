@@ -3,14 +3,14 @@
 import base64
 
 from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
-from mtf_imaging.evaluation.case_report.image_planes import shows_ct
-from mtf_imaging.evaluation.case_report.overlay import Overlays, View
-from mtf_imaging.evaluation.case_report.plots import lesion_kind
 from mtf_imaging.evaluation.report.colors import mask_classes
 from mtf_imaging.evaluation.report.markup import Markup, tag
 from mtf_imaging.evaluation.report.tables import shown
-from mtf_imaging.evaluation.scoring.case import CaseScore
-from mtf_imaging.evaluation.scoring.lesions import Lesion
+from mtf_imaging.evaluation.volume_report.image_planes import shows_ct
+from mtf_imaging.evaluation.volume_report.overlay import Overlays, View
+from mtf_imaging.evaluation.volume_report.plots import lesion_kind
+from mtf_imaging.evaluation.volume_scores.case import CaseScore
+from mtf_imaging.evaluation.volume_scores.lesions import Lesion
 
 _BARS_MM = (100, 50, 20, 10, 5, 2, 1)
 _MAX_LESIONS = 12  # lesions listed in the text about a case

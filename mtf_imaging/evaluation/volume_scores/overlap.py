@@ -9,7 +9,7 @@ import numpy as np
 
 from mtf_imaging.data.description.description import BACKGROUND, LITS, Description
 from mtf_imaging.errors import DataError
-from mtf_imaging.evaluation.scoring.voxels import Voxels, slabs, whole
+from mtf_imaging.evaluation.volume_scores.voxels import Voxels, slabs, whole
 
 
 @dataclass(frozen=True)

@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
-from mtf_imaging.evaluation.case_report import case_table, pictures, plots, summary_tables
-from mtf_imaging.evaluation.case_report.image_planes import shows_ct
-from mtf_imaging.evaluation.case_report.overlay import Overlays
-from mtf_imaging.evaluation.mask_rules.choice import NO_RULES, RulesReport
+from mtf_imaging.evaluation.cleanup.choice import NO_RULES, RulesReport
 from mtf_imaging.evaluation.report.colors import mask_classes, mask_colors, mask_style
 from mtf_imaging.evaluation.report.distribution import Dot, distribution
 from mtf_imaging.evaluation.report.markup import Markup, join, tag
 from mtf_imaging.evaluation.report.shell import fill, package_text, page_html
 from mtf_imaging.evaluation.report.tables import shown, titled_table
-from mtf_imaging.evaluation.scoring.case import CaseScore
-from mtf_imaging.evaluation.scoring.metrics import metrics_dict
+from mtf_imaging.evaluation.volume_report import case_table, pictures, plots, summary_tables
+from mtf_imaging.evaluation.volume_report.image_planes import shows_ct
+from mtf_imaging.evaluation.volume_report.overlay import Overlays
+from mtf_imaging.evaluation.volume_scores.case import CaseScore
+from mtf_imaging.evaluation.volume_scores.metrics import metrics_dict
 from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.plain_text import counted
 

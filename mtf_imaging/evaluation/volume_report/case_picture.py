@@ -6,10 +6,10 @@ import numpy as np
 
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.images.sources import VoxelSource
-from mtf_imaging.evaluation.case_report.image_planes import read_planes, shows_ct
-from mtf_imaging.evaluation.case_report.planes import Plane, find_focus, shown_planes
 from mtf_imaging.evaluation.report.colors import mask_colors
-from mtf_imaging.evaluation.scoring.voxels import Voxels
+from mtf_imaging.evaluation.volume_report.image_planes import read_planes, shows_ct
+from mtf_imaging.evaluation.volume_report.planes import Plane, find_focus, shown_planes
+from mtf_imaging.evaluation.volume_scores.voxels import Voxels
 
 if TYPE_CHECKING:
     from mtf_imaging.files.figures import Figure

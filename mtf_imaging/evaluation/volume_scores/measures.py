@@ -1,8 +1,8 @@
 """The measures of two masks: values by name, the measures that each set of rules reports, and titles."""
 
 from mtf_imaging.data.description.description import ANY_RULES, LITS_RULES
-from mtf_imaging.evaluation.scoring.overlap import Overlap
-from mtf_imaging.evaluation.scoring.surface import SurfaceDistances
+from mtf_imaging.evaluation.volume_scores.overlap import Overlap
+from mtf_imaging.evaluation.volume_scores.surface import SurfaceDistances
 
 DISTANCES = ("assd", "rmsd", "mssd", "hd95")  # in mm
 # The measures in each set of rules, in the order of `metrics.json`. Dice comes first.

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
-from mtf_imaging.evaluation.scoring.components import mask_components
-from mtf_imaging.evaluation.scoring.surface import bounding_box
-from mtf_imaging.evaluation.scoring.views import mask_view
-from mtf_imaging.evaluation.scoring.voxels import Region, Voxels, slabs, whole
+from mtf_imaging.evaluation.volume_scores.components import mask_components
+from mtf_imaging.evaluation.volume_scores.surface import bounding_box
+from mtf_imaging.evaluation.volume_scores.views import mask_view
+from mtf_imaging.evaluation.volume_scores.voxels import Region, Voxels, slabs, whole
 
 Point = tuple[int, int, int]  # the indices of a voxel along x, y and z
 

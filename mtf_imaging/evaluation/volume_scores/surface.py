@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import ndimage, spatial
 
-from mtf_imaging.evaluation.scoring.voxels import Voxels, slabs, whole
+from mtf_imaging.evaluation.volume_scores.voxels import Voxels, slabs, whole
 
 # Neighbors share a face or an edge: 18 in a volume, 8 in a 2-D image. The challenge's scorer erodes masks with this
 # neighborhood.

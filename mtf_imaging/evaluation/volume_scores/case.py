@@ -7,13 +7,13 @@ import numpy as np
 from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
 from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.errors import DataError
-from mtf_imaging.evaluation.scoring.components import find_components
-from mtf_imaging.evaluation.scoring.lesions import Lesion, find_lesions
-from mtf_imaging.evaluation.scoring.official import OfficialCase, official_case
-from mtf_imaging.evaluation.scoring.overlap import Overlap, label_overlaps, mean
-from mtf_imaging.evaluation.scoring.surface import SurfaceDistances, surface_distances
-from mtf_imaging.evaluation.scoring.views import mask_view, scored_views, stored_view, without_axes
-from mtf_imaging.evaluation.scoring.voxels import Voxels
+from mtf_imaging.evaluation.volume_scores.components import find_components
+from mtf_imaging.evaluation.volume_scores.lesions import Lesion, find_lesions
+from mtf_imaging.evaluation.volume_scores.official import OfficialCase, official_case
+from mtf_imaging.evaluation.volume_scores.overlap import Overlap, label_overlaps, mean
+from mtf_imaging.evaluation.volume_scores.surface import SurfaceDistances, surface_distances
+from mtf_imaging.evaluation.volume_scores.views import mask_view, scored_views, stored_view, without_axes
+from mtf_imaging.evaluation.volume_scores.voxels import Voxels
 
 DETECTED = 0.5  # default: a lesion with a larger intersection over union counts as detected
 TOLERANCE_MM = 1.0  # default tolerance of the surface Dice

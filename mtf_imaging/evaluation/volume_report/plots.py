@@ -17,8 +17,8 @@ from mtf_imaging.evaluation.report.markup import (
     tag,
     text,
 )
-from mtf_imaging.evaluation.scoring.case import DETECTED, CaseScore
-from mtf_imaging.evaluation.scoring.lesions import SIZE_BINS, Lesion
+from mtf_imaging.evaluation.volume_scores.case import DETECTED, CaseScore
+from mtf_imaging.evaluation.volume_scores.lesions import SIZE_BINS, Lesion
 
 _STRIPS = {"missed": 26, "false": 50}  # pixels below Dice 0
 _TICKS_MM = (1, 2, 5, 10, 20, 50, 100, 200)

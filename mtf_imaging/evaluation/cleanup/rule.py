@@ -13,7 +13,7 @@ import numpy as np
 
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.evaluation.mask_rules.components import (
+from mtf_imaging.evaluation.cleanup.components import (
     INSIDE,
     KINDS,
     LARGEST,
@@ -22,9 +22,9 @@ from mtf_imaging.evaluation.mask_rules.components import (
     apply_rule,
     is_one_of,
 )
-from mtf_imaging.evaluation.scoring.compact_labels import CompactLabels
-from mtf_imaging.evaluation.scoring.components import mask_components
-from mtf_imaging.evaluation.scoring.voxels import Voxels, VoxelView
+from mtf_imaging.evaluation.volume_scores.compact_labels import CompactLabels
+from mtf_imaging.evaluation.volume_scores.components import mask_components
+from mtf_imaging.evaluation.volume_scores.voxels import Voxels, VoxelView
 from mtf_imaging.spelling import did_you_mean
 
 Labels = TypeVar("Labels", np.ndarray, CompactLabels)  # uint8 [x, y, z]

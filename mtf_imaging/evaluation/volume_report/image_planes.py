@@ -10,8 +10,8 @@ from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.images.sources import VoxelSource
 from mtf_imaging.data.modality import is_ct
 from mtf_imaging.data.sampling.grid import whole_region
-from mtf_imaging.evaluation.case_report.planes import Point
-from mtf_imaging.evaluation.scoring.voxels import Region
+from mtf_imaging.evaluation.volume_report.planes import Point
+from mtf_imaging.evaluation.volume_scores.voxels import Region
 
 DISPLAY_HU = (-160, 240)  # the abdominal window in radiology
 _PERCENTILES = (0.5, 99.5)  # for other images; excludes the few brightest voxels of vessels and artifacts

@@ -9,11 +9,11 @@ from PIL import Image
 
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.images.sources import VoxelSource
-from mtf_imaging.evaluation.case_report.image_planes import read_planes, to_gray
-from mtf_imaging.evaluation.case_report.planes import Plane, find_focus, shown_planes
 from mtf_imaging.evaluation.report.outline import outline
-from mtf_imaging.evaluation.scoring.surface import around, bounding_box
-from mtf_imaging.evaluation.scoring.voxels import Region, Voxels, VoxelView, whole
+from mtf_imaging.evaluation.volume_report.image_planes import read_planes, to_gray
+from mtf_imaging.evaluation.volume_report.planes import Plane, find_focus, shown_planes
+from mtf_imaging.evaluation.volume_scores.surface import around, bounding_box
+from mtf_imaging.evaluation.volume_scores.voxels import Region, Voxels, VoxelView, whole
 
 MARGIN_MM = 15.0  # margin around the masks, in voxels
 _QUALITY = 80  # JPEG quality that preserves sharp edges and the texture of noise

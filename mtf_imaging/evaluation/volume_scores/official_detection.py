@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mtf_imaging.evaluation.scoring.components import Components
+from mtf_imaging.evaluation.volume_scores.components import Components
 
 _MASK_SIZE = 256  # the program stores the numbers of detected lesions in uint8
 

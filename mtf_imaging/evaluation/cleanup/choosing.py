@@ -12,15 +12,15 @@ from collections.abc import Iterable, Sequence
 
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.errors import DataError
-from mtf_imaging.evaluation.mask_rules.choice import Choice, Dice
-from mtf_imaging.evaluation.mask_rules.components import INSIDE, KINDS, LARGEST, MIN_VOLUME
-from mtf_imaging.evaluation.mask_rules.rule import Rule, make_rule
-from mtf_imaging.evaluation.mask_rules.tables import CaseTables, case_tables
+from mtf_imaging.evaluation.cleanup.choice import Choice, Dice
+from mtf_imaging.evaluation.cleanup.components import INSIDE, KINDS, LARGEST, MIN_VOLUME
+from mtf_imaging.evaluation.cleanup.rule import Rule, make_rule
+from mtf_imaging.evaluation.cleanup.tables import CaseTables, case_tables
 from mtf_imaging.evaluation.pairs.pairs import Pair
 from mtf_imaging.evaluation.pairs.rules import Scoring
 from mtf_imaging.evaluation.pairs.running import Run, attempt
 from mtf_imaging.evaluation.pairs.score_pairs import read_labels
-from mtf_imaging.evaluation.scoring.overlap import mean
+from mtf_imaging.evaluation.volume_scores.overlap import mean
 
 VOLUMES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # mL, the candidates of min_volume
 _GAIN = 1e-6  # of the mean Dice; a smaller gain is a tie, for which no rule is chosen

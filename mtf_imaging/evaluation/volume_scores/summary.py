@@ -4,10 +4,10 @@ import math
 from collections.abc import Iterable
 
 from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
-from mtf_imaging.evaluation.scoring.case import DETECTED, CaseScore
-from mtf_imaging.evaluation.scoring.lesions import SIZE_BINS, Lesion
-from mtf_imaging.evaluation.scoring.measures import MEASURES, measures
-from mtf_imaging.evaluation.scoring.overlap import NOTHING, Overlap, mean
+from mtf_imaging.evaluation.volume_scores.case import DETECTED, CaseScore
+from mtf_imaging.evaluation.volume_scores.lesions import SIZE_BINS, Lesion
+from mtf_imaging.evaluation.volume_scores.measures import MEASURES, measures
+from mtf_imaging.evaluation.volume_scores.overlap import NOTHING, Overlap, mean
 
 IOUS = {"iou_above_0.5": 0.5, "iou_above_0": 0.0}  # the challenge's threshold comes first
 

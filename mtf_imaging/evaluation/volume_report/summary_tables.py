@@ -7,9 +7,9 @@ from mtf_imaging.data.description.description import LITS, LITS_RULES, Descripti
 from mtf_imaging.evaluation.report.colors import mask_colors
 from mtf_imaging.evaluation.report.markup import Markup, join, tag
 from mtf_imaging.evaluation.report.tables import headlines, metric_cell, titled_table
-from mtf_imaging.evaluation.scoring.measures import MEASURES, TITLES, unit_text
-from mtf_imaging.evaluation.scoring.official import OFFICIAL_MEASURES
-from mtf_imaging.evaluation.scoring.summary import IOUS
+from mtf_imaging.evaluation.volume_scores.measures import MEASURES, TITLES, unit_text
+from mtf_imaging.evaluation.volume_scores.official import OFFICIAL_MEASURES
+from mtf_imaging.evaluation.volume_scores.summary import IOUS
 
 _OFFICIAL_BURDEN = {"RMSE_Tumorburden": "root mean square error", "MAXERROR_Tumorburden": "largest signed error"}
 _OFFICIAL_TITLES = TITLES | {

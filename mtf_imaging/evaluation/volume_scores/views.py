@@ -6,8 +6,8 @@ import numpy as np
 
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.images.geometry import Geometry
-from mtf_imaging.evaluation.scoring.overlap import scored_labels
-from mtf_imaging.evaluation.scoring.voxels import Region, Voxels, VoxelView
+from mtf_imaging.evaluation.volume_scores.overlap import scored_labels
+from mtf_imaging.evaluation.volume_scores.voxels import Region, Voxels, VoxelView
 
 
 def mask_view(labels: Voxels, description: Description, name: str) -> VoxelView:

@@ -3,10 +3,10 @@
 from mtf_imaging.data.description.description import ANY_RULES, LITS, LITS_RULES, Description
 from mtf_imaging.evaluation.report.markup import Markup, tag
 from mtf_imaging.evaluation.report.tables import Groups, left_edges, number_cell, sortable_table
-from mtf_imaging.evaluation.scoring.case import CaseScore
-from mtf_imaging.evaluation.scoring.measures import MEASURES, TITLES
-from mtf_imaging.evaluation.scoring.metrics import case_values, column_names, lesion_columns
-from mtf_imaging.evaluation.scoring.overlap import Overlap
+from mtf_imaging.evaluation.volume_scores.case import CaseScore
+from mtf_imaging.evaluation.volume_scores.measures import MEASURES, TITLES
+from mtf_imaging.evaluation.volume_scores.metrics import case_values, column_names, lesion_columns
+from mtf_imaging.evaluation.volume_scores.overlap import Overlap
 
 # The measures by which cases can be sorted, in ascending order; the first one gives the initial order.
 _SORTED_BY = {LITS_RULES: ("lesion_dice", "liver_dice"), ANY_RULES: ("mean_dice",)}
