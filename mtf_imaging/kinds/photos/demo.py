@@ -72,6 +72,7 @@ def _check_lists(folder: Path) -> None:
     """
     from mtf_imaging.kinds.photos.reading.folders import find_photos, photo_description
 
+    find_photos(folder)  # refuses a folder without label images, before their classes are looked up
     photo_description(folder)
     for name in (_TRAIN, _HELD_OUT):
         find_photos(folder, name)
