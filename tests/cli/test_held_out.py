@@ -195,7 +195,7 @@ def test_a_user_defined_evaluation_can_define_loss_batches(tmp_path):
     wrong = WithLoss()
     wrong.loss_batches = lambda eval_dir: []
     with pytest.raises(
-        ConfigError, match=r"evaluation \(of class WithLoss\): loss_batches.* will be called as loss_batches"
+        ConfigError, match=r"WithLoss, which cannot be called as evaluation\.loss_batches\(eval_dir, batch"
     ):
         open_own(wrong, tmp_path)
     wrong.measures = ("lesion", "sharpness", "loss")
@@ -210,5 +210,7 @@ def test_a_custom_data_set_needs_a_custom_evaluation(tmp_path):
     assert held_out.batches is None
     with pytest.raises(ConfigError, match="'liver' is not a measure of the evaluation, which has lesion, sharpness"):
         open_own(OwnEvaluation(), tmp_path, monitor="liver")
-    with pytest.raises(ConfigError, match=r"evaluation \(of class object\) lacks the method open"):
+    with pytest.raises(
+        ConfigError, match=r"of class object, which cannot be called as evaluation\.open\(eval_dir, sizes\)"
+    ):
         open_own(object(), tmp_path)

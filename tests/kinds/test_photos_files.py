@@ -100,7 +100,7 @@ def test_damaged_files_are_named(tmp_path):
     photo = np.tile(pixels(), (20, 20, 1))
     save(path, photo)
     path.write_bytes(path.read_bytes()[:3000])
-    with pytest.raises(DataError, match=r"a\.jpg: cannot be read as an image \(.*truncated.*\)\. Fix: fetch it again"):
+    with pytest.raises(DataError, match=r"a\.jpg: cannot be read as an image: .*truncated.*\. Fix: fetch it again"):
         read_photo(path)
     path.write_text("no photo")
     for read in (read_photo, photo_size, lambda path: read_label_image(path, VOC)):
