@@ -16,7 +16,7 @@ ERRORS = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if iss
 PACKAGE = Path(mi.__file__).parent
 RAISED = re.compile(r"^\s*((?:\w+, )*\w+): ")
 INTERNAL = {
-    "FileFault",  # of the program beside an exported network, which does not have this package
+    "Fault",  # of a file, which the border of its format reports as a DataError that names the file
     "NameTooLong",  # a DataError that is caught within the package and reported as that of one case
     "WorkerError",  # caught within the package and reported in a table
 }
