@@ -30,8 +30,7 @@ from mtf_imaging.jobs.cross_validation.pooling import Folds, fold_names, pool_fo
 from mtf_imaging.jobs.data.folds import has_splits_file, make_folds, read_folds
 from mtf_imaging.jobs.data.training_data import TrainingData, as_training_data, sample_sizes, with_patches
 from mtf_imaging.jobs.evaluating import evaluate
-from mtf_imaging.jobs.processes.agreement import check_agreement
-from mtf_imaging.jobs.processes.devices import join
+from mtf_imaging.jobs.processes.devices import check_agreement, join
 from mtf_imaging.jobs.processes.stop_signals import StopSignals
 from mtf_imaging.jobs.steps.building import training_step
 from mtf_imaging.jobs.training import train

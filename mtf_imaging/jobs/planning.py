@@ -10,8 +10,7 @@ from tqdm import tqdm
 from mtf_imaging.data.fingerprint import WORKER_BYTES, Fingerprint, read_fingerprint
 from mtf_imaging.files.workers import default_workers
 from mtf_imaging.jobs.choices import Choice
-from mtf_imaging.jobs.choices.alternative import Alternative, with_costs
-from mtf_imaging.jobs.choices.deciding import fit
+from mtf_imaging.jobs.choices.deciding import Alternative, fit, with_costs
 from mtf_imaging.jobs.choices.fitting import Variant
 from mtf_imaging.jobs.choices.network import choose_loss, choose_network
 from mtf_imaging.jobs.choices.recipe import (
@@ -20,7 +19,7 @@ from mtf_imaging.jobs.choices.recipe import (
     choose_learning_rate,
     choose_window,
 )
-from mtf_imaging.jobs.searching import search_step
+from mtf_imaging.jobs.searching import PlannedDevices, search_step
 from mtf_imaging.jobs.steps.building import StepSettings, training_step
 from mtf_imaging.jobs.steps.costs import Hosts
 from mtf_imaging.kinds.all_kinds import check_volumes
@@ -116,6 +115,7 @@ def plan_fingerprint(
 ) -> JobPlan:
     """Does the same as `plan`, for a given fingerprint."""
     dtype, loss = _choose_dtype(hardware), choose_loss(fingerprint)
+    devices = PlannedDevices(num_devices, hardware, num_hosts=num_hosts)
 
     def step_of(variant: Variant) -> TrainingStep:
         network = choose_network(variant.sizes, variant.spacing, variant.filters)
@@ -124,7 +124,7 @@ def plan_fingerprint(
         return training_step(own, built, variant.sizes)
 
     def search(variant: Variant) -> Searched:
-        return search_step(step_of(variant), num_devices, hardware, None, num_hosts, progress=False)
+        return search_step(step_of(variant), devices, progress=False)
 
     with tqdm(desc="search", unit="step", file=sys.stderr, disable=not progress, leave=False) as bar:
 

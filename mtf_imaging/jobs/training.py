@@ -19,8 +19,7 @@ from mtf_imaging.jobs.data.folds import FoldData, resolve_fold
 from mtf_imaging.jobs.data.training_data import TrainingData, as_training_data, sample_sizes, with_patches
 from mtf_imaging.jobs.held_out.cases import HeldOut, make_evaluator, open_held_out
 from mtf_imaging.jobs.held_out.loss import Trained
-from mtf_imaging.jobs.processes.agreement import check_agreement
-from mtf_imaging.jobs.processes.devices import join, joined
+from mtf_imaging.jobs.processes.devices import check_agreement, join, joined
 from mtf_imaging.jobs.processes.stop_signals import StopSignals
 from mtf_imaging.jobs.runs import folder as run_folder
 from mtf_imaging.jobs.runs.observers import evaluation_interval, open_observers

@@ -93,7 +93,7 @@ def fit_whole(
     Raises:
       ConfigError: no layout keeps all devices busy.
     """
-    available = hardware.memory * hardware.usable
+    available = hardware.usable_memory
     first = choose_spacing(fingerprint)
     grids = {spacing: choose_grid(fingerprint, spacing) for spacing in _spacings(first.value, is_flat(fingerprint))}
     variants = [
@@ -229,7 +229,7 @@ def too_large(
       num_devices: number of devices.
       patch: the smallest patch that was tried, and its bytes per device.
     """
-    available = hardware.memory * hardware.usable
+    available = hardware.usable_memory
     (finest, largest, most), (coarse, smallest, least) = failures[0], failures[-1]
     needs = f"{format_bytes(most)} per device at {format_spacing(finest)} mm ({format_grid(largest.grid)})"
     if len(failures) > 1:

@@ -77,7 +77,7 @@ def fit_patch(
         for patch in sizes:
             is_last = attempt == _ATTEMPTS[-1] and patch == sizes[-1]  # its memory is in the error message
             variant = Variant(spacing.value, grid.value, attempt.filters, attempt.batch_size, patch)
-            limit = hardware.memory * hardware.usable
+            limit = hardware.usable_memory
             if not is_last and any(_scaled(memory, variant, other) > limit for other, memory in failed):
                 continue
             note(f"patch {format_grid(patch)}, {attempt.filters} filters")
