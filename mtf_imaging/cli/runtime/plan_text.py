@@ -139,7 +139,7 @@ def plan_table(plan: JobPlan) -> str:
         "time": _time(plan),
     }
     if len(plan.alternatives) > 1:
-        rows |= dict(zip(("planned", "instead of"), _alternatives(plan)))
+        rows |= dict(zip(("planned", "instead of"), map(_alternative, plan.alternatives)))
         rows["because"] = f"{plan.kind.value}: {plan.kind.reason}"
     return "\n".join(
         textwrap.fill(text, _WIDTH, initial_indent=f"{name:<13}", subsequent_indent=" " * 13)
@@ -167,12 +167,8 @@ def _comparison(plan: JobPlan) -> Iterator[str]:
     """Yields comment lines about the decision between whole volumes and patches, with the costs of both."""
     yield from _comment(f"{plan.kind.value.capitalize()}: {plan.kind.reason}.")
     if len(plan.alternatives) > 1:
-        for name, text in zip(("Planned", "Instead of"), _alternatives(plan), strict=True):
+        for name, text in zip(("Planned", "Instead of"), map(_alternative, plan.alternatives), strict=True):
             yield from _comment(f"{name}: {text}; estimates.")
-
-
-def _alternatives(plan: JobPlan) -> list[str]:
-    return [_alternative(one) for one in plan.alternatives]
 
 
 def _alternative(one: Alternative) -> str:

@@ -141,11 +141,6 @@ class Alternative:
     receptive_field: ReceptiveField | None
 
     @property
-    def kind(self) -> str:
-        """`WHOLE` or `PATCHES`."""
-        return WHOLE if self.fitted.patch is None else PATCHES
-
-    @property
     def seconds(self) -> float:
         """The seconds of a training step."""
         return self.fitted.found.time.total

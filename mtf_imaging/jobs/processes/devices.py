@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from mtf_imaging.engine.layout import Layout
 from mtf_imaging.engine.processes.processes import find_processes
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.files.provenance.content import content_digest
 from mtf_imaging.kinds.all_kinds import explained
 from mtf_imaging.settings.setting import Settings, agreed
 from mtf_imaging.settings.step import Devices
@@ -108,6 +107,8 @@ def check_agreement(group: "Group", own: Settings, **more: object) -> None:
     """
     if group.num == 1:
         return
+    from mtf_imaging.files.provenance.content import content_digest  # imports NumPy
+
     values = {f"the argument {name}": value for name, value in {**agreed(own), **more}.items()}
     contents = {
         name: content_digest(agreed(value) if isinstance(value, Settings) else value, name)
@@ -129,6 +130,8 @@ def check_same_data(group: "Group", data: "TrainingData", first_batch: dict | No
     """
     if group.num == 1:
         return
+    from mtf_imaging.files.provenance.content import content_digest
+
     texts = [content_digest(first_batch, "the first batch")]
     eval_dir = data.eval_dir if data.evaluation is None else None  # a custom evaluation may read any format
     with explained(eval_dir or data.data_dir, data.kind, "eval_dir", "data"):
