@@ -12,6 +12,7 @@ from mtf_imaging.cli.runtime.interrupts import Interrupts
 from mtf_imaging.cli.runtime.subprocesses import QUIET
 from mtf_imaging.engine.processes.processes import find_processes
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.spelling import did_you_mean
 
 
 def run(argv: list[str], interrupts: Interrupts) -> int:
@@ -54,13 +55,17 @@ def _dispatch(argv: list[str]) -> None:
     elif not words and (wants_help or not argv):
         print(usage.overview({name: load(name) for name in COMMANDS}))
     elif not words or argv[0] != words[0]:
-        raise ConfigError(usage.flag_before_command(argv[0]))
+        hint = did_you_mean(argv[0], ("--help", "--version"))
+        raise ConfigError(
+            f"the command comes first, but '{argv[0]}' is a flag: {usage.PROGRAM} COMMAND [flags].{hint} "
+            f"{usage.command_list()}"
+        )
     elif words[0] not in COMMANDS:
         raise ConfigError(usage.unknown_command(words[0]))
     elif wants_help:
         print(usage.command_help(words[0], load(words[0])))
     else:
-        address_space.check_numpy()
+        address_space.check_address_space("NumPy and SciPy")
         command = load(words[0])
         processes = None if words[0] in ANYWHERE else find_processes()
         if processes is not None and words[0] not in TOGETHER:

@@ -30,14 +30,14 @@ from mtf_imaging.jobs.cross_validation.pooling import Folds, fold_names, pool_fo
 from mtf_imaging.jobs.data.folds import has_splits_file, make_folds, read_folds
 from mtf_imaging.jobs.data.training_data import TrainingData, as_training_data, sample_sizes, with_patches
 from mtf_imaging.jobs.evaluating import evaluate
-from mtf_imaging.jobs.processes.agreement import check_agreement
-from mtf_imaging.jobs.processes.devices import join
+from mtf_imaging.jobs.processes.devices import check_agreement, join
 from mtf_imaging.jobs.processes.stop_signals import StopSignals
 from mtf_imaging.jobs.steps.building import training_step
 from mtf_imaging.jobs.training import train
 from mtf_imaging.kinds.all_kinds import check_volumes
 from mtf_imaging.kinds.networks import task_for
 from mtf_imaging.kinds.volumes.trained import window_of_run
+from mtf_imaging.plain_text import counted
 from mtf_imaging.settings.as_text import as_plain, identity
 from mtf_imaging.settings.inference import EvaluateSettings, FlipSettings, WindowSettings
 from mtf_imaging.settings.patches import PatchSettings, SlidingWindowSettings
@@ -108,7 +108,9 @@ def cross_validate(own: CrossValidateSettings) -> dict[str, Any]:
         sizes, folds = data.sizes(own.resolution), Folds(runs, splits, own.input_dir, manifest, known, description)
         selected = _selected(own.folds, len(splits))
         grids = manifest.sampling.grids if data.has_several_grids else [sizes]
-        _check_window(own, grids)
+        if (window := window_of_run(own.patch, own)) is not None:  # with which the folds are scored after training
+            for grid in grids:
+                window.check(grid)
         shared = _settings_of_all_folds(own) | {"resolution": format_grids(grids)}
         texts = {name: identity(value, name) for name, value in shared.items()}
         runs.check(texts, splits, manifest)
@@ -124,10 +126,8 @@ def cross_validate(own: CrossValidateSettings) -> dict[str, Any]:
             layout = choose_layout(training_step(own, task_for(own.task, description), patch_or_whole), devices, group)
 
         for fold in todo:
-            say(
-                f"\nFold {fold} (0 to {len(splits) - 1}): train on {_count(splits[fold].train)}, hold out "
-                f"{_count(splits[fold].val)}."
-            )
+            train_on, hold_out = (counted(len(keys), "case") for keys in (splits[fold].train, splits[fold].val))
+            say(f"\nFold {fold} (0 to {len(splits) - 1}): train on {train_on}, hold out {hold_out}.")
             in_fold: dict[str, Any] = {"model_dir": runs.run(fold), "layout": layout}
             if own.tracking_name is not None:
                 in_fold["tracking_name"] = f"{own.tracking_name}/fold_{fold}"
@@ -204,14 +204,6 @@ def _check_arguments(data: TrainingData) -> None:
         )
 
 
-def _check_window(own: CrossValidateSettings, grids: Sequence[tuple[int, ...]]) -> None:
-    """Checks, before training, that the window used to score the folds fits into each grid."""
-    window = window_of_run(own.patch, own)
-    if window is not None:
-        for grid in grids:
-            window.check(grid)
-
-
 def _selected(folds: Sequence[int] | None, number: int) -> list[int]:
     if folds is None:
         return [*range(number)]
@@ -222,7 +214,3 @@ def _selected(folds: Sequence[int] | None, number: int) -> list[int]:
             ["folds", "num_folds"],
         )
     return sorted(folds)
-
-
-def _count(keys: Sequence[str]) -> str:
-    return f"{len(keys)} case{'s' * (len(keys) > 1)}"

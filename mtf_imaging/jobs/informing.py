@@ -58,10 +58,7 @@ def info(path: str | Path) -> list[Origin]:
     Raises:
       DataError: the path does not exist or has another kind, or a file is damaged.
     """
-    path = Path(path)
-    check_not_special(path)
-    if not path.exists():
-        raise DataError(f"{path}: does not exist. Fix: give the path of a run or of a result.")
+    path = existing(path)
     found = _of_folder(path) if path.is_dir() else _of_file(path)
     if not found:
         raise DataError(
@@ -69,6 +66,25 @@ def info(path: str | Path) -> list[Origin]:
             "of an exported model or of predictions, or one of their files."
         )
     return found
+
+
+def existing(path: str | Path) -> Path:
+    """Returns the path of a run or of a result.
+
+    Raises:
+      DataError: there is nothing, or a file that cannot be read, such as a pipe.
+    """
+    path = Path(path)
+    check_not_special(path)
+    if not path.exists():
+        raise DataError(f"{path}: does not exist. Fix: give the path of a run or of a result.")
+    return path
+
+
+def stored_provenance(path: Path) -> dict[str, Any]:
+    """Returns the provenance in a JSON file; {} if it has none."""
+    fields = read_object(path, "write it again, with the command that computed it").get(FIELD)
+    return fields if isinstance(fields, dict) else {}
 
 
 def _of_folder(folder: Path) -> list[Origin]:
@@ -153,9 +169,8 @@ def _run(folder: Path) -> Origin:
 
 
 def _json(path: Path, what: str) -> Origin:
-    """Returns the provenance in a JSON file."""
-    fields = read_object(path, "write it again, with the command that computed it").get(FIELD)
-    fields = fields if isinstance(fields, dict) else {}
+    """Returns the origin of what a JSON file describes."""
+    fields = stored_provenance(path)
     return Origin(f"{what} {path}", provenance_rows(fields), fields)
 
 

@@ -10,17 +10,14 @@ from tqdm import tqdm
 from mtf_imaging.data.fingerprint import WORKER_BYTES, Fingerprint, read_fingerprint
 from mtf_imaging.files.workers import default_workers
 from mtf_imaging.jobs.choices import Choice
-from mtf_imaging.jobs.choices.alternative import Alternative, with_costs
-from mtf_imaging.jobs.choices.deciding import fit
+from mtf_imaging.jobs.choices.deciding import Alternative, fit, with_costs
 from mtf_imaging.jobs.choices.fitting import Variant
-from mtf_imaging.jobs.choices.network import choose_loss, choose_network
+from mtf_imaging.jobs.choices.network import NNUNET, choose_loss, choose_network
 from mtf_imaging.jobs.choices.recipe import (
     choose_augmentation,
-    choose_checkpoints,
-    choose_learning_rate,
     choose_window,
 )
-from mtf_imaging.jobs.searching import search_step
+from mtf_imaging.jobs.searching import PlannedDevices, search_step
 from mtf_imaging.jobs.steps.building import StepSettings, training_step
 from mtf_imaging.jobs.steps.costs import Hosts
 from mtf_imaging.kinds.all_kinds import check_volumes
@@ -30,6 +27,8 @@ from mtf_imaging.planner.search.search import Found, Searched
 from mtf_imaging.settings.planning import PlanSettings, TaskBuilder
 from mtf_imaging.settings.setting import takes
 from mtf_imaging.training.step import TrainingStep
+
+_CHECKPOINTS = 50
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,6 +115,7 @@ def plan_fingerprint(
 ) -> JobPlan:
     """Does the same as `plan`, for a given fingerprint."""
     dtype, loss = _choose_dtype(hardware), choose_loss(fingerprint)
+    devices = PlannedDevices(num_devices, hardware, num_hosts=num_hosts)
 
     def step_of(variant: Variant) -> TrainingStep:
         network = choose_network(variant.sizes, variant.spacing, variant.filters)
@@ -124,7 +124,7 @@ def plan_fingerprint(
         return training_step(own, built, variant.sizes)
 
     def search(variant: Variant) -> Searched:
-        return search_step(step_of(variant), num_devices, hardware, None, num_hosts, progress=False)
+        return search_step(step_of(variant), devices, progress=False)
 
     with tqdm(desc="search", unit="step", file=sys.stderr, disable=not progress, leave=False) as bar:
 
@@ -148,8 +148,10 @@ def plan_fingerprint(
         kind=decision.kind,
         patch=fitted.patch,
         num_steps=steps,
-        checkpoint_every=choose_checkpoints(steps.value),
-        learning_rate=choose_learning_rate(),
+        checkpoint_every=Choice(
+            max(100, round(steps.value // _CHECKPOINTS, -2)), f"about {_CHECKPOINTS} checkpoints and evaluations"
+        ),
+        learning_rate=Choice(0.001, f"the default of Adam; the rate decays to 0 over the whole run, as in {NNUNET}"),
         window=choose_window(fingerprint),
         network=choose_network(sizes, spacing, fitted.filters) | {"recompute": fitted.recompute},
         loss=loss,

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from tqdm import tqdm
 
@@ -21,6 +22,45 @@ from mtf_imaging.settings.setting import filled, takes
 from mtf_imaging.training.step import TracedStep, TrainingStep
 
 
+class PlannedDevices(NamedTuple):
+    """The devices for which layouts are ranked; each computes one processor.
+
+    Attributes:
+      number: the number of devices.
+      hardware: the kind of device.
+      memory_limit: bytes of device memory available to tensors; None for the usable share of the memory.
+      num_hosts: the number of hosts.
+      mesh_impl: the mesh implementation, as in `search`.
+    """
+
+    number: int
+    hardware: Hardware
+    memory_limit: float | None = None
+    num_hosts: int = 1
+    mesh_impl: str = "auto"
+
+    @property
+    def memory(self) -> float:
+        """The bytes of device memory that are available to tensors."""
+        return self.hardware.usable_memory if self.memory_limit is None else self.memory_limit
+
+    def target(self, dtype: str) -> Target:
+        """Returns the target of a search for steps with a dtype.
+
+        Raises:
+          ConfigError: `num_hosts` does not divide the number of devices, or the mesh implementation has one device.
+        """
+        hosts = Hosts.of(self.num_hosts, self.mesh_impl)
+        if hosts.mesh_impl == "stacked":
+            raise ConfigError(
+                "mesh_impl is 'stacked', which puts all processors on one device, but search puts one processor on "
+                "each device. Fix: choose placement, collective or auto.",
+                ["mesh_impl"],
+            )
+        Interconnect(ShardGrid.make((self.number,), self.number), *hosts)  # raises if hosts are unequal
+        return Target(self.hardware, dtype, self.memory, *hosts)
+
+
 @takes(SearchSettings)
 def search(own: SearchSettings) -> Searched:
     """Ranks all layouts for a number of devices by the step time that the planner predicts.
@@ -31,7 +71,7 @@ def search(own: SearchSettings) -> Searched:
     Raises:
       ConfigError: an argument is invalid.
     """
-    return search_step(planned_step(own), *_devices(own), progress=own.progress)
+    return search_step(planned_step(own), _devices(own), progress=own.progress)
 
 
 @takes(LargestCubeSettings)
@@ -45,42 +85,22 @@ def largest_cube(own: LargestCubeSettings) -> tuple[int, Found] | None:
       ConfigError: an argument is invalid.
     """
     smallest = filled(PlannedStepSettings, own, resolution=(largest.STEP,) * own.dims)
-    return largest_cube_of(planned_step(smallest), *_devices(own), progress=own.progress)
+    return largest_cube_of(planned_step(smallest), _devices(own), progress=own.progress)
 
 
-def _devices(own: SearchSettings | LargestCubeSettings) -> tuple[int, Hardware | str, float | None, int, str]:
-    return own.num_devices, own.hardware, own.memory_limit, own.num_hosts, own.mesh_impl
+def _devices(own: SearchSettings | LargestCubeSettings) -> PlannedDevices:
+    hardware = find_hardware(own.hardware) if isinstance(own.hardware, str) else own.hardware
+    return PlannedDevices(own.num_devices, hardware, own.memory_limit, own.num_hosts, own.mesh_impl)
 
 
-def search_step(
-    step: TrainingStep,
-    num_devices: int,
-    hardware: Hardware | str,
-    memory_limit: float | None = None,
-    num_hosts: int = 1,
-    mesh_impl: str = "auto",
-    *,
-    progress: bool = True,
-) -> Searched:
+def search_step(step: TrainingStep, devices: PlannedDevices, *, progress: bool = True) -> Searched:
     """Does the same as `search`, for a `TrainingStep`."""
-    hosts = _hosts(num_devices, num_hosts, mesh_impl)
-    search_at = _searcher(step, num_devices, hardware, memory_limit, hosts, progress)
-    return search_at(step.sizes, _layouts(step, num_devices))
+    return _searcher(step, devices, progress)(step.sizes, _layouts(step, devices))
 
 
-def largest_cube_of(
-    step: TrainingStep,
-    num_devices: int,
-    hardware: Hardware | str,
-    memory_limit: float | None = None,
-    num_hosts: int = 1,
-    mesh_impl: str = "auto",
-    *,
-    progress: bool = True,
-) -> tuple[int, Found] | None:
+def largest_cube_of(step: TrainingStep, devices: PlannedDevices, *, progress: bool = True) -> tuple[int, Found] | None:
     """Does the same as `largest_cube`, for a `TrainingStep` with images of any size."""
-    hosts = _hosts(num_devices, num_hosts, mesh_impl)
-    at = _searcher(step, num_devices, hardware, memory_limit, hosts, progress=False)
+    at = _searcher(step, devices, progress=False)
     with tqdm(desc="search", unit="size", file=sys.stderr, disable=not progress) as bar:
 
         def search_at(size: int, every: Sequence[Layout], only: int | None) -> Searched:
@@ -88,56 +108,24 @@ def largest_cube_of(
             bar.set_postfix_str(f"{size}^3", refresh=True)
             return at((size,) * len(step.sizes), every, only)
 
-        return largest.largest_cube(search_at, _layouts(step, num_devices), usable_memory(hardware, memory_limit))
+        return largest.largest_cube(search_at, _layouts(step, devices), devices.memory)
 
 
-def usable_memory(hardware: Hardware | str, memory_limit: float | None) -> float:
-    """Returns the bytes of device memory that are available to tensors."""
-    hardware = find_hardware(hardware) if isinstance(hardware, str) else hardware
-    return hardware.memory * hardware.usable if memory_limit is None else memory_limit
+def _layouts(step: TrainingStep, devices: PlannedDevices) -> list[Layout]:
+    return list(candidates(devices.number, [name for name, _ in volume_of(step)]))
 
 
-def _hosts(num_devices: int, num_hosts: int, mesh_impl: str) -> Hosts:
-    """Returns the hosts of the devices.
-
-    Raises:
-      ConfigError: `num_hosts` does not divide `num_devices`, or the mesh implementation has one device only.
-    """
-    hosts = Hosts.of(num_hosts, mesh_impl)
-    if hosts.mesh_impl == "stacked":
-        raise ConfigError(
-            "mesh_impl is 'stacked', which puts all processors on one device, but search puts one processor on each "
-            "device. Fix: choose placement, collective or auto.",
-            ["mesh_impl"],
-        )
-    Interconnect(ShardGrid.make((num_devices,), num_devices), *hosts)  # raises if hosts are unequal
-    return hosts
-
-
-def _layouts(step: TrainingStep, num_devices: int) -> list[Layout]:
-    return list(candidates(num_devices, [name for name, _ in volume_of(step)]))
-
-
-def _searcher(
-    step: TrainingStep,
-    num_devices: int,
-    hardware: Hardware | str,
-    memory_limit: float | None,
-    hosts: Hosts,
-    progress: bool,
-) -> Callable[..., Searched]:
+def _searcher(step: TrainingStep, devices: PlannedDevices, progress: bool) -> Callable[..., Searched]:
     """Returns a function (sizes, layouts, maximum number of layouts to rank) -> `Searched`."""
-    kind = find_hardware(hardware) if isinstance(hardware, str) else hardware
-    target = Target(kind, step.dtype, usable_memory(kind, memory_limit), hosts.number, hosts.mesh_impl)
-    recomputes = recomputes_activations(step.task)
-    devices = [f"device:{number}" for number in range(num_devices)]
+    target, recomputes = devices.target(step.dtype), recomputes_activations(step.task)
+    names = [f"device:{number}" for number in range(devices.number)]
 
     def search_at(sizes: tuple[int, ...], layouts: Sequence[Layout], only: int | None = None) -> Searched:
         at = step.resized(sizes)
 
         def trace(layout: Layout, recompute: bool) -> TracedStep | None:
             variant = at if recompute == recomputes else with_recomputation(at, recompute)
-            return None if variant is None else variant.trace(layout, devices)
+            return None if variant is None else variant.trace(layout, names)
 
         shown = tqdm(layouts, desc="search", unit="layout", disable=not progress, leave=False, file=sys.stderr)
         return search_layouts(shown, Steps(trace, at.part_inputs), target, recomputes, only)

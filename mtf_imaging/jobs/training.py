@@ -5,6 +5,7 @@ import dataclasses
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from mtf_imaging.data.sampling.grid import format_grid
 from mtf_imaging.engine.layout import Layout
@@ -14,13 +15,12 @@ from mtf_imaging.files.provenance.runs import training_provenance
 from mtf_imaging.files.run_folder import CONFIG, EVAL
 from mtf_imaging.jobs.choices.layout import choose_layout
 from mtf_imaging.jobs.data.checks import check_resumed_data, warn_of_labels
-from mtf_imaging.jobs.data.class_frequencies import labeled_masks, resolve_frequencies, with_frequencies
+from mtf_imaging.jobs.data.class_frequencies import labeled_masks, resolve_frequencies
 from mtf_imaging.jobs.data.folds import FoldData, resolve_fold
 from mtf_imaging.jobs.data.training_data import TrainingData, as_training_data, sample_sizes, with_patches
 from mtf_imaging.jobs.held_out.cases import HeldOut, make_evaluator, open_held_out
 from mtf_imaging.jobs.held_out.loss import Trained
-from mtf_imaging.jobs.processes.agreement import check_agreement
-from mtf_imaging.jobs.processes.devices import join, joined
+from mtf_imaging.jobs.processes.devices import check_agreement, join, joined
 from mtf_imaging.jobs.processes.stop_signals import StopSignals
 from mtf_imaging.jobs.runs import folder as run_folder
 from mtf_imaging.jobs.runs.observers import evaluation_interval, open_observers
@@ -176,7 +176,7 @@ def _open_run(own: TrainSettings, stack: contextlib.ExitStack) -> _Run:
     agreed_stop = AgreedStop(stop, group)
     if not own.dry_run:  # a dry run writes nothing
         group.first(lambda: check_trackers(trackers))
-        group.first(lambda: _lock(stack, own.model_dir))
+        group.first(lambda: stack.enter_context(run_folder.held(own.model_dir)))
     initial = _initial_weights(group, own)
     fold = resolve_fold(data, own.model_dir)
     data = fold.data if fold else data
@@ -184,19 +184,16 @@ def _open_run(own: TrainSettings, stack: contextlib.ExitStack) -> _Run:
     return _Run(own, group, devices, data, fold, agreed_stop, initial)
 
 
-def _lock(stack: contextlib.ExitStack, model_dir: str | Path) -> None:
-    """Locks a run folder until the stack is closed."""
-    stack.enter_context(run_folder.held(model_dir))
-
-
 def _make_plan(run: _Run) -> _Plan:
     """Describes the step for the data of a run, and chooses its layout."""
     own, data = run.own, run.data
-    task = task_for(own.task, data.description)
+    task: Any = task_for(own.task, data.description)  # a task may have the method `with_class_frequencies`
     counted = None if own.dry_run else own.class_frequencies  # they do not change the cost of a step
     frequencies = run.group.first(lambda: resolve_frequencies(counted, task, data, own.model_dir))
     whole = data.sizes(own.resolution)
-    step = training_step(own, with_frequencies(task, frequencies), sample_sizes(data, whole))
+    if frequencies is not None:
+        task = task.with_class_frequencies(frequencies)
+    step = training_step(own, task, sample_sizes(data, whole))
     layout = choose_layout(step, run.devices, run.group) if own.layout == AUTO else own.layout
     monitor = own.monitor or data.images.measure(data.description)
     return _Plan(step, Layout.of(layout), whole, frequencies, monitor)

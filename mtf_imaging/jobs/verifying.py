@@ -10,14 +10,12 @@ from mtf_imaging.data.formats.all_formats import read_stored_provenance
 from mtf_imaging.data.listing.image_files import image_digest
 from mtf_imaging.data.listing.image_formats import is_zarr
 from mtf_imaging.errors import DataError
-from mtf_imaging.files.json_file import read_object
 from mtf_imaging.files.provenance.record import FILE as RECORD
 from mtf_imaging.files.provenance.record import read_record
-from mtf_imaging.files.provenance.runs import FIELD, read_training
+from mtf_imaging.files.provenance.runs import read_training
 from mtf_imaging.files.provenance.text import parse_provenance
-from mtf_imaging.files.reading import check_not_special
 from mtf_imaging.files.run_folder import CONFIG, FACTS, fold_folders, is_run
-from mtf_imaging.jobs.informing import CARD, METRICS
+from mtf_imaging.jobs.informing import CARD, METRICS, existing, stored_provenance
 
 OK, CHANGED, MISSING = "ok", "changed", "missing"
 _PARENTS = 3  # the folders above a file that may record it
@@ -74,10 +72,7 @@ def verify(path: str | Path, *, files: Sequence[str | Path] = ()) -> tuple[list[
     Raises:
       DataError: the path records no digests, none of them can be compared, or a file cannot be read.
     """
-    path = Path(path)
-    check_not_special(path)
-    if not path.exists():
-        raise DataError(f"{path}: does not exist. Fix: give the path of a run or of a result.")
+    path = existing(path)
     items, at_hand = [*_items(path)], _Files(files)
     compared = [at_hand.compare(item) for item in items if item.folder or files]
     if not items:
@@ -153,14 +148,14 @@ def _of_folder(folder: Path) -> Iterator[_Item]:
         starts = (read_training(run) or {}).get("starts") or [{}]
         yield from _recorded("configuration", CONFIG, starts[-1].get("configuration_sha256"), run)
     if (folder / METRICS).is_file():
-        fields = _provenance(folder / METRICS)
+        fields = stored_provenance(folder / METRICS)
         is_own = bool(folds) or "layout" in fields  # score records no layout, and its predictions are elsewhere
         for case, role, name, sha256 in _rows(fields):
             own = folder if role == "prediction" and is_own else None
             yield from _recorded(f"{role} of {case}:", name, sha256, own)
         yield from _of_runs(fields)
     if (folder / CARD).is_file():
-        fields = _provenance(folder / CARD)
+        fields = stored_provenance(folder / CARD)
         for _, role, name, sha256 in _rows(fields):
             yield from _recorded(role, name, sha256, folder)
         yield from _of_runs(fields)
@@ -192,7 +187,3 @@ def _rows(fields: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
     for case, digests in fields.get("files", {}).items():
         for role, sha256 in digests.items():
             yield case, role, fields["file_names"][case][role], sha256
-
-
-def _provenance(path: Path) -> dict[str, Any]:
-    return read_object(path, "write it again, with the command that computed it").get(FIELD) or {}

@@ -371,7 +371,8 @@ def test_the_picture_shows_the_halo_of_the_operation_that_reads_the_image(run, t
     assert sum(drawn[0].halo["height"]) > 0
 
 
-def test_a_folder_without_a_run_is_named(run, tmp_path):
-    code, _, err = run("explain", "--model_dir", str(tmp_path / "run"), "--resolution", "32")
+@pytest.mark.parametrize("command", ["explain", "bench"])
+def test_a_folder_without_a_run_is_named(run, tmp_path, command):
+    code, _, err = run(command, "--model_dir", str(tmp_path), "--resolution", "32")
     assert code == 2
-    assert f"--model_dir {tmp_path / 'run'}: holds no config.gin, the configuration of a run. Fix: give" in err
+    assert f"{tmp_path}: this folder holds no config.gin. Fix: give the folder of a run as --model_dir." in err

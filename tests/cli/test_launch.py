@@ -46,6 +46,7 @@ def wait_for(name):
     while not Path(name).exists():
         time.sleep(0.005)
 """
+NO_PROGRAM = "there is no command, Python file or executable program"
 _SLEEP = "time.sleep(3600)"  # longer than any test
 
 
@@ -524,16 +525,15 @@ def test_other_programs_get_their_arguments_unchanged():
         ("--num_processes=2 --command=ls -- ls", "launch has no flag '--command'"),
         ("--num_processes=2 --timeout=0 -- ls", "--timeout must be a positive number, not 0.0."),
         ("--num_processes=2 --timeout=nan -- ls", "--timeout must be a positive number, not nan."),
-        ("--num_processes=2 -- trian", "there is no command or program 'trian'. Did you mean 'train'? Fix: "),
+        ("--num_processes=2 -- trian", f"{NO_PROGRAM} 'trian'. Did you mean 'train'? Fix: "),
         ("--num_processes=2 -- mtf-imaging trian", "there is no command 'trian'. Did you mean 'train'? Commands: "),
         ("--num_processes=2 -- mtf-imaging", "mtf-imaging after -- has no command. Commands: "),
         ("--num_processes=2 -- train --data=a", "train has no flag '--data'. Did you mean '--data_dir'?"),
         ("--num_processes=2 -- train", "train needs --data_dir and --model_dir."),
         ("--num_processes=2 -- launch --num_processes=2 -- ls", "launch cannot start itself. Fix: "),
-        ("--num_processes=2 -- missing.py", "missing.py: this Python file does not exist."),
-        ("--num_processes=2 -- ./missing", "./missing: this program does not exist."),
-        ("--num_processes=2 -- ./folder", "./folder: is a folder, not a program."),
-        ("--num_processes=2 -- ./text", "./text: this file is not executable. Fix: chmod +x ./text, or put its "),
+        ("--num_processes=2 -- missing.py", f"{NO_PROGRAM} 'missing.py'."),
+        ("--num_processes=2 -- ./folder", f"{NO_PROGRAM} './folder'."),
+        ("--num_processes=2 -- ./text", f"{NO_PROGRAM} './text'."),
         ("--num_processes=2 -- ./script", "script: cannot be started: Exec format error. Fix: put the interpreter of"),
     ],
 )

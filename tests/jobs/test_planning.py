@@ -14,7 +14,7 @@ from mtf_imaging.jobs.choices.deciding import PATCHES, WHOLE, fit
 from mtf_imaging.jobs.choices.network import choose_levels
 from mtf_imaging.jobs.choices.patching import patch_sizes
 from mtf_imaging.jobs.planning import plan_fingerprint
-from mtf_imaging.jobs.searching import search_step
+from mtf_imaging.jobs.searching import PlannedDevices, search_step
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, Segmentation, build_task
 from mtf_imaging.planner.cost.hardware import HARDWARE, Hardware
 from mtf_imaging.planner.search.search import Searched
@@ -243,7 +243,7 @@ def test_a_plan_of_two_channels_has_the_costs_of_its_step(phantoms):
     )
     assert isinstance(task, Segmentation)
     step = TrainingStep(task, Adam(), plan.grid.value, plan.batch_size.value, dtype=plan.dtype.value)
-    best = search_step(step, 4, plan.hardware, progress=False).best
+    best = search_step(step, PlannedDevices(4, plan.hardware), progress=False).best
     assert best.layout == plan.layout.value
     assert best.plan.memory == plan.found.plan.memory <= 6 * 2**30
     assert plan.layout.value.processors == 4

@@ -14,7 +14,7 @@ from mtf_imaging.cli.config import configurables, flags_of_settings, groups
 from mtf_imaging.cli.config.flags_of_settings import FlagSettings
 from mtf_imaging.engine.layout import Layout
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.jobs.processes.agreement import check_agreement
+from mtf_imaging.jobs.processes.devices import check_agreement
 from mtf_imaging.settings import data, inference, planning, step, training
 from mtf_imaging.settings.setting import Settings, agreed, changed, setting, settings, settings_of, takes, values_of
 from mtf_imaging.settings.step import Devices

@@ -2,18 +2,16 @@
 
 import json
 from pathlib import Path
-from typing import NamedTuple
 
 from absl import flags
 
-from mtf_imaging.cli.config import planning_flags, setup_flags
+from mtf_imaging.cli.config import planning_flags
 from mtf_imaging.cli.config.gin_config import find_gin_file
 from mtf_imaging.cli.config.gin_text import read_gin_text
 from mtf_imaging.cli.config.planning_flags import JobFolders
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.engine.layout import ONE_PROCESSOR, Layout
 from mtf_imaging.errors import ConfigError, MtfImagingError
-from mtf_imaging.files.run_folder import CONFIG
 from mtf_imaging.settings.patches import PatchSetting
 from mtf_imaging.settings.planning import BenchSettings, RecipeSettings
 from mtf_imaging.settings.setting import changed, setting, settings
@@ -60,9 +58,7 @@ def run(values: flags.FlagValues) -> str | None:
             f"'{mesh}/{layout}' instead of {' and '.join(given)}."
         )
     setups = [parse_setup(text) for text in values.setup or []]
-    configuration = setup_flags.Configuration(
-        values, values.model_dir and Path(values.model_dir) / CONFIG, job="unet3d_demo", trains=True
-    )
+    configuration = planning_flags.configuration_of(values)
     import_tensorflow()
     from mtf_imaging.cli.config.training_settings import bound_step, planned_num_steps
     from mtf_imaging.jobs.benching import as_setup, bench_step
@@ -84,28 +80,21 @@ def run(values: flags.FlagValues) -> str | None:
     return None if values.json else "mtf-imaging train with the mesh and layout of the fastest setup"
 
 
-class NamedSetup(NamedTuple):
-    """A layout and its name in tables."""
-
-    name: str
-    layout: Layout
-
-
-def parse_setup(text: str) -> NamedSetup:
-    """Parses the value of one --setup.
+def parse_setup(text: str) -> tuple[str, Layout]:
+    """Parses the value of one --setup; returns a name for tables, and the layout.
 
     Raises:
       ConfigError: the text has neither format, or the gin file is not a layout file.
       LayoutError: the mesh or the layout is not valid.
 
     >>> parse_setup("rows:2 / x:rows")
-    NamedSetup(name='rows:2/x:rows', layout=Layout(mesh_shape=(('rows', 2),), rules=(('x', 'rows'),)))
-    >>> parse_setup("/").name
+    ('rows:2/x:rows', Layout(mesh_shape=(('rows', 2),), rules=(('x', 'rows'),)))
+    >>> parse_setup("/")[0]
     'one processor'
     """
     stripped = text.strip()
     if stripped in ("", "/", "single"):
-        return NamedSetup(_ONE_PROCESSOR_NAME, ONE_PROCESSOR)
+        return _ONE_PROCESSOR_NAME, ONE_PROCESSOR
     if ":" not in stripped or stripped.endswith(".gin"):
         return _read_layout_file(stripped)
     mesh_shape, slash, layout = (part.strip() for part in stripped.partition("/"))
@@ -114,10 +103,10 @@ def parse_setup(text: str) -> NamedSetup:
         raise ConfigError(
             f"--setup {text}: has {number or 'no'} '/', but needs 1 between the mesh and the layout. Fix: {_FORM}."
         )
-    return NamedSetup(f"{mesh_shape}/{layout}", Layout.parse(mesh_shape, layout))
+    return f"{mesh_shape}/{layout}", Layout.parse(mesh_shape, layout)
 
 
-def _read_layout_file(name: str) -> NamedSetup:
+def _read_layout_file(name: str) -> tuple[str, Layout]:
     """Reads a layout file without binding it, because gin has only one configuration, which the job uses."""
     path = find_gin_file(name)
     try:
@@ -132,4 +121,4 @@ def _read_layout_file(name: str) -> NamedSetup:
             f"setup.mesh_shape and setup.layout, to strings. Fix: give it to all setups with --gin_file {name}, and "
             "each layout with --setup MESH/LAYOUT."
         )
-    return NamedSetup(Path(name).stem, Layout.parse(mesh_shape, layout))
+    return Path(name).stem, Layout.parse(mesh_shape, layout)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from absl import flags
 
-from mtf_imaging.cli.runtime.subprocesses import run_command, say
+from mtf_imaging.cli.runtime.subprocesses import run_command
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.kinds import all_kinds
 from mtf_imaging.kinds.demo import Command, Step, Workflow
@@ -51,7 +51,7 @@ def run(values: flags.FlagValues) -> str:
     workflow = choose_workflow(out, Path(values.input_dir) if values.input_dir else None, values.kind)
     steps = [*workflow.steps(), _comparison(out, workflow)]
     for number, step in enumerate(steps, 1):
-        say(f"Step {number} of {len(steps)}: {step.purpose} (about {step.duration}).")
+        print(f"\n# Step {number} of {len(steps)}: {step.purpose} (about {step.duration}).", flush=True)
         if step.note:
             print(f"# {step.note}", flush=True)
         for command, options in step.commands():

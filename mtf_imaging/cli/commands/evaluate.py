@@ -10,7 +10,6 @@ from mtf_imaging.cli.config.flags_of_settings import FlagSettings
 from mtf_imaging.cli.config.groups import SETUP
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.data.images.spacing_table import read_spacing_table
-from mtf_imaging.files.run_folder import CONFIG, weights_folder
 from mtf_imaging.jobs.runs.ensembles import check_no_fold
 from mtf_imaging.kinds.all_kinds import open_subject, with_kinds
 from mtf_imaging.settings.inference import EvaluateSettings
@@ -26,12 +25,10 @@ def run(values: flags.FlagValues) -> str:
     given = FlagSettings(values, *SETTINGS, *SETUP)
     given.spacing_table = read_spacing_table(values.spacing_csv)
     check_no_fold(values.ensemble, values.fold)
-    saved = setup_flags.saved_run(values)
+    saved, configuration = setup_flags.saved_run(values)
     from mtf_imaging.kinds.image_settings import Inference
 
     subject = open_subject(saved, with_kinds(Inference).of(given))
-    configuration = setup_flags.Configuration(values, saved / CONFIG, needs_job=True)
-    weights_folder(saved, values.checkpoint)
     cases = subject.find_labeled(values.input_dir, values.output_dir)
     import_tensorflow()
     from mtf_imaging.cli.config.training_settings import bound_settings

@@ -6,11 +6,10 @@ from pathlib import Path
 
 from absl import flags
 
-from mtf_imaging.cli.config import planning_flags, setup_flags
+from mtf_imaging.cli.config import planning_flags
 from mtf_imaging.cli.config.planning_flags import HardwareFlags, JobFolders
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.files.run_folder import CONFIG
 from mtf_imaging.settings.patches import PatchSetting
 from mtf_imaging.settings.planning import RecipeSettings
 from mtf_imaging.settings.setting import changed, setting, settings
@@ -62,18 +61,7 @@ def run(values: flags.FlagValues) -> str | None:
         raise ConfigError(
             f"--picture {values.picture}: only PNG files are written. Fix: --picture {Path(values.picture).stem}.png"
         )
-    if values.model_dir and not (Path(values.model_dir) / CONFIG).is_file():
-        raise ConfigError(
-            f"--model_dir {values.model_dir}: holds no {CONFIG}, the configuration of a run. Fix: give the folder of a "
-            "run, or a job with --gin_file."
-        )
-    configuration = setup_flags.Configuration(
-        values,
-        values.model_dir and Path(values.model_dir) / CONFIG,
-        job="unet3d_demo",
-        more_files=planning_flags.hardware_files(values.hardware),
-        trains=True,
-    )
+    configuration = planning_flags.configuration_of(values, planning_flags.hardware_files(values.hardware))
     import_tensorflow()
     from mtf_imaging.cli.config.training_settings import bound_step, planned_num_steps
     from mtf_imaging.data.sampling.sampling import parse_spacing

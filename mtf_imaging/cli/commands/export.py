@@ -9,7 +9,6 @@ from mtf_imaging.cli.config import setup_flags
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.files.literal import check_literal
 from mtf_imaging.files.new_folder import check_new_folder
-from mtf_imaging.files.run_folder import CONFIG, weights_folder
 from mtf_imaging.settings.inference import ExportSettings
 
 SUMMARY = "writes a trained network as a SavedModel, or as ONNX or TFLite files."
@@ -40,9 +39,7 @@ NOTES = (
 def run(values: flags.FlagValues) -> str:
     check_new_folder(values.output)  # reports errors before TensorFlow is imported
     check_literal(values.output)
-    saved = setup_flags.saved_run(values)
-    configuration = setup_flags.Configuration(values, saved / CONFIG, needs_job=True)
-    weights_folder(saved, values.checkpoint)
+    _, configuration = setup_flags.saved_run(values)
     import_tensorflow()
     from mtf_imaging.cli.config.training_settings import bound_settings
     from mtf_imaging.jobs.exporting import export

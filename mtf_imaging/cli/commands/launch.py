@@ -77,19 +77,18 @@ def resolve_program(words: Sequence[str]) -> Program:
       ConfigError: there is no such command, file or program, or the flags of a command are wrong.
     """
     first, *rest = words
-    if first == usage.PROGRAM:
-        _check_command(rest)
-        return own_program(rest)
-    if first in COMMANDS:
-        _check_command(words)
-        return own_program(words)
-    if first.endswith(".py"):
-        if not Path(first).is_file():
-            raise ConfigError(f"{first}: this Python file does not exist.")
-        return Program([sys.executable, first, *rest], {})
+    if first == usage.PROGRAM or first in COMMANDS:
+        command = rest if first == usage.PROGRAM else words
+        _check_command(command)
+        return own_program(command)
+    if first.endswith(".py") and Path(first).is_file():
+        return Program([sys.executable, *words], {})
     program = shutil.which(first)
     if program is None:
-        raise ConfigError(_missing(first))
+        raise ConfigError(
+            f"there is no command, Python file or executable program '{first}'.{did_you_mean(first, COMMANDS)} Fix: "
+            f"give a command of {usage.PROGRAM}, a Python file, or a program on PATH; chmod +x makes a file executable."
+        )
     return Program([program, *rest], {})
 
 
@@ -105,19 +104,6 @@ def _check_command(words: Sequence[str]) -> None:
     if name == "launch":
         raise ConfigError("launch cannot start itself. Fix: remove the second launch.")
     usage.check_flags(name, load(name), rest)
-
-
-def _missing(first: str) -> str:
-    if os.path.isdir(first):
-        return f"{first}: is a folder, not a program."
-    if os.path.exists(first):
-        return f"{first}: this file is not executable. Fix: chmod +x {first}, or put its interpreter before it."
-    if os.sep in first:
-        return f"{first}: this program does not exist."
-    return (
-        f"there is no command or program '{first}'.{did_you_mean(first, COMMANDS)} "
-        f"Fix: give a command of {usage.PROGRAM}, a Python file or a program on PATH."
-    )
 
 
 def _run_with_restarts(program: Program, num: int, restarts: int, timeout: float | None) -> None:

@@ -9,7 +9,6 @@ from mtf_imaging.cli.config.flags_of_settings import FlagSettings
 from mtf_imaging.cli.config.groups import SETUP
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.data.images.spacing_table import read_spacing_table
-from mtf_imaging.files.run_folder import CONFIG, weights_folder
 from mtf_imaging.kinds.all_kinds import open_subject, with_kinds
 from mtf_imaging.settings.inference import PredictSettings
 
@@ -31,9 +30,7 @@ NOTES = (
 def run(values: flags.FlagValues) -> str:
     given = FlagSettings(values, *SETTINGS, *SETUP)
     given.spacing_table = read_spacing_table(values.spacing_csv)
-    saved = setup_flags.saved_run(values)
-    configuration = setup_flags.Configuration(values, saved / CONFIG, needs_job=True)
-    weights_folder(saved, values.checkpoint)
+    saved, configuration = setup_flags.saved_run(values)
     from mtf_imaging.kinds.image_settings import Inference
 
     subject = open_subject(saved, with_kinds(Inference).of(given), values.input)

@@ -46,20 +46,18 @@ def run(values: flags.FlagValues) -> str:
     import_tensorflow()
     from mtf_imaging.cli.config.training_settings import bound_step, planned_num_steps
     from mtf_imaging.cli.runtime.search_report import largest_text, ranking_text
-    from mtf_imaging.jobs.searching import largest_cube_of, search_step, usable_memory
+    from mtf_imaging.jobs.searching import PlannedDevices, largest_cube_of, search_step
     from mtf_imaging.planner.cost.recipe import Recipe
 
     setup = configuration.bind()
-    hardware = planning_flags.hardware_of(values.hardware)
     limit = None if values.memory_limit is None else values.memory_limit * 2**30
     sizes = (16, 16, 16) if values.max_resolution else None  # arbitrary sizes; only the number of dimensions matters
     step = bound_step(setup, values.data_dir, sizes).step
-    devices = values.num_devices, hardware, limit, values.num_hosts, setup.mesh_impl
-    on = values.num_devices, hardware, usable_memory(hardware, limit)
+    hardware = planning_flags.hardware_of(values.hardware)
+    devices = PlannedDevices(values.num_devices, hardware, limit, values.num_hosts, setup.mesh_impl)
     recipe = Recipe(planned_num_steps(), values.price_per_hour)
     if values.max_resolution:
-        largest = largest_cube_of(step, *devices)
-        print(largest_text(largest, step, *on, recipe))
+        print(largest_text(largest_cube_of(step, devices), step, devices, recipe))
     else:
-        print(ranking_text(search_step(step, *devices), step, *on, values.top, recipe))
+        print(ranking_text(search_step(step, devices), step, devices, values.top, recipe))
     return "mtf-imaging explain reports all costs of one layout, and bench measures it"

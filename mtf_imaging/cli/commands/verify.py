@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 from mtf_imaging.errors import DataError
+from mtf_imaging.plain_text import counted
 from mtf_imaging.settings.setting import Settings, setting, settings
 
 if TYPE_CHECKING:
@@ -42,7 +43,6 @@ NOTES = (
 
 
 def run(values: flags.FlagValues) -> None:
-    from mtf_imaging.files.provenance.text import counted
     from mtf_imaging.jobs.verifying import OK, verify
 
     results = [(path, *verify(path, files=values.files)) for path in values.path]
@@ -55,18 +55,18 @@ def run(values: flags.FlagValues) -> None:
     every = [one for _, compared, _ in results for one in compared]
     if bad := sum(one.status != OK for one in every):
         raise DataError(
-            f"{', '.join(values.path)}: {bad} of {counted(len(every), 'file', 'files')} are missing or differ "
+            f"{', '.join(values.path)}: {bad} of {counted(len(every), 'file')} are missing or differ "
             "from their recorded digests. Fix: restore these files, or compute the result again."
         )
 
 
 def _table(path: str, compared: "list[Compared]", left_out: int) -> str:
-    from mtf_imaging.files.provenance.text import as_table, counted, short
+    from mtf_imaging.files.provenance.text import as_table, short
     from mtf_imaging.jobs.verifying import OK
 
     rows = []
     for one in compared:
         now = f", now {short(one.found)}" if one.found and one.status != OK else ""
         rows.append((one.status, f"{one.title}: {short(one.recorded)}{now}"))
-    rest = f"\nnot compared: {counted(left_out, 'file', 'files')} in other folders, which --files can name"
+    rest = f"\nnot compared: {counted(left_out, 'file')} in other folders, which --files can name"
     return f"{path}\n{as_table(rows)}{rest if left_out else ''}"

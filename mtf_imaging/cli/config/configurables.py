@@ -54,36 +54,26 @@ def parameters() -> list[Parameter]:
         if selector.startswith(_OTHERS):
             continue
         wrapped, own = configurable.wrapped, selector.removeprefix(f"{_PACKAGE}.")
-        listed = _settings(wrapped)
+        listed = settings_of(wrapped) if isinstance(wrapped, type) and issubclass(wrapped, Settings) else []
         meanings = parameter_meanings(wrapped) | {one.name: one.meaning for one in listed}
         units = {one.name: one.unit for one in listed}
         for parameter in inspect.signature(wrapped).parameters.values():
             if parameter.name == "self" or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
                 continue
-            if not _is_bindable(configurable, parameter.name):
+            allowed, denied = configurable.allowlist, configurable.denylist or ()
+            if parameter.name not in allowed if allowed else parameter.name in denied:
                 continue
             default = _default(wrapped, parameter)
             every.append(
                 Parameter(
                     f"{own}.{parameter.name}",
                     ", ".join(filter(None, [_type(parameter, default), units.get(parameter.name)])),
-                    None if default is gin.REQUIRED else _format(default),
+                    None if default is gin.REQUIRED else getattr(default, "__name__", None) or repr(default),
                     _bound_value(f"{selector}.{parameter.name}"),
                     meanings.get(parameter.name, ""),
                 )
             )
     return sorted(every, key=lambda one: (one.name.count("."), one.name.rpartition(".")[0].lower()))
-
-
-def _settings(wrapped):
-    """Returns the settings of a settings class; an empty list for any other class or function."""
-    return settings_of(wrapped) if isinstance(wrapped, type) and issubclass(wrapped, Settings) else []
-
-
-def _is_bindable(configurable, name):
-    if configurable.allowlist:
-        return name in configurable.allowlist
-    return name not in (configurable.denylist or ())
 
 
 def _default(wrapped, parameter):
@@ -102,10 +92,6 @@ def _type(parameter, default):
         return "any" if default in (None, gin.REQUIRED) else type(default).__name__
     text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
     return _PATH.sub("", text)  # a gin file does not need the module that defines the type
-
-
-def _format(value):
-    return getattr(value, "__name__", None) or repr(value)
 
 
 def _bound_value(name):

@@ -178,7 +178,8 @@ def _explanation(error: Exception, bindings: str) -> str:
     if match := _NO_MACRO.match(text):
         return f"%{match[1]} has no value. Fix: add a line such as {match[1]} = 1, or remove %{match[1]}."
     if match := _NO_CONFIGURABLE.search(text):
-        known = {selector.split(".")[-1] for selector in _selectors()} - {"macro", "constant", "singleton"}
+        names = {selector.split(".")[-1] for selector, _ in gin_internals.configurables()}
+        known = names - {"macro", "constant", "singleton"}
         hint = did_you_mean(match[1].split(".")[-1].split("/")[-1], known) or f" Known: {', '.join(sorted(known))}."
     elif match := _NO_PARAMETER.search(text):
         known = list(inspect.signature(gin_internals.wrapped(match[1])).parameters)
@@ -200,8 +201,3 @@ def _quoted_example(binding: str) -> str:
     """
     match = re.fullmatch(r"([\w.]+)\s*=\s*([\w:,./-]+)", binding.strip()) or ("", "setup.layout", "x:rows")
     return f"""--gin.{match[1]}='"{match[2]}"'"""
-
-
-def _selectors() -> list[str]:
-    """Returns the names of all configurables."""
-    return [selector for selector, _ in gin_internals.configurables()]

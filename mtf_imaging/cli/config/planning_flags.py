@@ -1,11 +1,16 @@
 """Flags of the planning commands, explain, search, plan and bench, and the gin configurable `hardware`."""
 
 import inspect
+from collections.abc import Iterable
+from pathlib import Path
 
 import gin
+from absl import flags
 
 from mtf_imaging.cli.config.setup import JobSetup
+from mtf_imaging.cli.config.setup_flags import Configuration
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.files.run_folder import CONFIG
 from mtf_imaging.planner.cost.hardware import HARDWARE, Hardware, find_hardware
 from mtf_imaging.settings.planning import HardwareSettings
 from mtf_imaging.settings.setting import Settings, changed, setting, settings
@@ -47,6 +52,21 @@ class HardwareFlags(HardwareSettings):
         "hardware",
         meaning=f"kind of device: {', '.join(HARDWARE)}; or your own gin file (docs/guides/gpus.md)",
     )
+
+
+def configuration_of(values: flags.FlagValues, more_files: Iterable[str] = ()) -> Configuration:
+    """Returns the configuration of a planned job: that of the run in --model_dir, or the flags.
+
+    Args:
+      values: the parsed flags.
+      more_files: gin files to read last.
+
+    Raises:
+      ConfigError, LayoutError: the same as in `Configuration`.
+    """
+    saved = Path(values.model_dir) / CONFIG if values.model_dir else None
+    job = None if saved else "unet3d_demo"
+    return Configuration(values, saved, job, needs_job=saved is not None, more_files=more_files, trains=True)
 
 
 def hardware_files(name: str | None) -> list[str]:

@@ -15,6 +15,7 @@ from mtf_imaging.cli.config.gin_text import read_gin_text
 from mtf_imaging.cli.config.groups import SETUP, SETUP_PARAMETERS, TRAIN_PARAMETERS
 from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.files.run_folder import CONFIG, weights_folder
 from mtf_imaging.jobs.processes.devices import join
 from mtf_imaging.jobs.runs.ensembles import ensemble_runs
 from mtf_imaging.settings.setting import Settings, setting, settings
@@ -43,20 +44,6 @@ class GinSettings(Settings):
 
 # The settings of the setup flags. Flags take precedence over --gin_param, and --gin_param over the last --gin_file.
 CLASSES = (GinSettings, *SETUP, partition_flags.PartitionSettings)
-
-
-def saved_run(values: flags.FlagValues) -> Path:
-    """Returns the run folder in --model_dir; with --ensemble, the folder of the first fold.
-
-    Raises:
-      CheckpointError: a fold has no such checkpoint.
-      ConfigError: the folds do not form an ensemble.
-    """
-    if not values.ensemble:
-        return Path(values.model_dir)
-    runs = ensemble_runs(values.model_dir, values.checkpoint)
-    run_config.check_same_network(runs)
-    return runs[0]
 
 
 class Configuration:
@@ -142,3 +129,20 @@ class Configuration:
         setup = self.bind()
         join(setup.devices).agree({"the configuration": gin.config_str()})
         return setup
+
+
+def saved_run(values: flags.FlagValues) -> tuple[Path, Configuration]:
+    """Returns the run folder in --model_dir, and its configuration; with --ensemble, those of the first fold.
+
+    Raises:
+      CheckpointError: the run, or a fold, has no such checkpoint.
+      ConfigError, LayoutError: the folds do not form an ensemble, or the same as in `Configuration`.
+    """
+    run = Path(values.model_dir)
+    if values.ensemble:
+        runs = ensemble_runs(run, values.checkpoint)
+        run_config.check_same_network(runs)
+        run = runs[0]
+    configuration = Configuration(values, run / CONFIG, needs_job=True)
+    weights_folder(run, values.checkpoint)
+    return run, configuration

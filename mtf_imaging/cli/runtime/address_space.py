@@ -7,44 +7,35 @@ waits for threads that failed to start.
 import os
 
 from mtf_imaging.errors import OutOfMemoryError
+from mtf_imaging.plain_text import counted
 
-# Bytes for the libraries, measured on 2 cores, and for the stacks and buffers of each core's threads. A program with
-# a convolution took 2.0 GiB with 2 threads of each kind, 2.7 GiB with 8 and 3.1 GiB with 32.
-_NUMPY, _NUMPY_PER_CORE = 512 << 20, 128 << 20
-_TENSORFLOW, _TENSORFLOW_PER_CORE = 3328 << 20, 128 << 20
+# {libraries: bytes for them, measured on 2 cores, and for the stacks and buffers of the threads of a core}. A program
+# with a convolution took 2.0 GiB with 2 threads of each kind, 2.7 GiB with 8 and 3.1 GiB with 32.
+_NEEDED = {"NumPy and SciPy": (512 << 20, 128 << 20), "TensorFlow": (3328 << 20, 128 << 20)}
 _MEBIBYTE = 1 << 20
 
 
-def check_numpy() -> None:
-    """Checks the limit for commands that use NumPy and SciPy, which all commands do.
+def check_address_space(name: str) -> None:
+    """Checks the limit for a command.
+
+    Args:
+      name: the libraries: "NumPy and SciPy", which all commands use, or "TensorFlow".
 
     Raises:
       OutOfMemoryError: the limit is too low.
     """
-    _check("NumPy and SciPy", _NUMPY, _NUMPY_PER_CORE)
-
-
-def check_tensorflow() -> None:
-    """Checks the limit for commands that use TensorFlow.
-
-    Raises:
-      OutOfMemoryError: the limit is too low.
-    """
-    _check("TensorFlow", _TENSORFLOW, _TENSORFLOW_PER_CORE)
-
-
-def _check(name: str, whole: int, per_core: int) -> None:
     try:
         import resource
     except ImportError:  # Windows
         return
     limit, _ = resource.getrlimit(resource.RLIMIT_AS)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    whole, per_core = _NEEDED[name]
     needed = whole + cores * per_core
     if limit != resource.RLIM_INFINITY and limit < needed:
         raise OutOfMemoryError(
             f"out of memory: ulimit -v limits this process to {limit // _MEBIBYTE:,} MiB of address space, but {name} "
-            f"on {cores} core{'s' * (cores > 1)} needs about {needed // _MEBIBYTE:,} MiB, of which most stays unused. "
+            f"on {counted(cores, 'core')} needs about {needed // _MEBIBYTE:,} MiB, of which most stays unused. "
             f"Fix: raise the limit with ulimit -v {needed // 1024} or more, or remove it with ulimit -v unlimited; "
             "fewer cores, for instance with taskset, need less."
         )

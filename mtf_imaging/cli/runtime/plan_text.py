@@ -17,8 +17,9 @@ from mtf_imaging.data.sampling.grid import AXIS_NAMES, format_grid
 from mtf_imaging.data.sampling.sampling import format_spacing
 from mtf_imaging.engine.program.memory import format_bytes
 from mtf_imaging.jobs.choices import Choice
-from mtf_imaging.jobs.choices.alternative import Alternative
+from mtf_imaging.jobs.choices.deciding import Alternative
 from mtf_imaging.jobs.planning import JobPlan
+from mtf_imaging.plain_text import counted
 from mtf_imaging.planner.cost.receptive_field import ReceptiveField
 from mtf_imaging.planner.render.field_text import field_notices
 from mtf_imaging.planner.render.recipe_text import format_seconds
@@ -138,7 +139,7 @@ def plan_table(plan: JobPlan) -> str:
         "time": _time(plan),
     }
     if len(plan.alternatives) > 1:
-        rows |= dict(zip(("planned", "instead of"), _alternatives(plan)))
+        rows |= dict(zip(("planned", "instead of"), map(_alternative, plan.alternatives)))
         rows["because"] = f"{plan.kind.value}: {plan.kind.reason}"
     return "\n".join(
         textwrap.fill(text, _WIDTH, initial_indent=f"{name:<13}", subsequent_indent=" " * 13)
@@ -166,12 +167,8 @@ def _comparison(plan: JobPlan) -> Iterator[str]:
     """Yields comment lines about the decision between whole volumes and patches, with the costs of both."""
     yield from _comment(f"{plan.kind.value.capitalize()}: {plan.kind.reason}.")
     if len(plan.alternatives) > 1:
-        for name, text in zip(("Planned", "Instead of"), _alternatives(plan), strict=True):
+        for name, text in zip(("Planned", "Instead of"), map(_alternative, plan.alternatives), strict=True):
             yield from _comment(f"{name}: {text}; estimates.")
-
-
-def _alternatives(plan: JobPlan) -> list[str]:
-    return [_alternative(one) for one in plan.alternatives]
 
 
 def _alternative(one: Alternative) -> str:
@@ -241,8 +238,7 @@ def _data(fingerprint: Fingerprint) -> str:
     description = fingerprint.description
     kind = "regions" if description.has_regions else "labels"
     names = description.masks if description.has_regions else description.labels
-    number = len(fingerprint.cases)
-    return f"{number} case{'s' * (number != 1)}, {', '.join(description.channels)}; {kind} {', '.join(names)}"
+    return f"{counted(len(fingerprint.cases), 'case')}, {', '.join(description.channels)}; {kind} {', '.join(names)}"
 
 
 def _intensities(plan: JobPlan) -> str:
@@ -270,7 +266,7 @@ def _devices(plan: JobPlan) -> str:
 
 
 def _memory(plan: JobPlan) -> str:
-    available = int(plan.hardware.memory * plan.hardware.usable)
+    available = int(plan.hardware.usable_memory)
     return (
         f"{format_bytes(plan.found.plan.memory)} per device, of {format_bytes(available)} that tensors may take "
         f"({plan.hardware.usable:.0%} of {format_bytes(int(plan.hardware.memory))})"

@@ -5,7 +5,7 @@ import gc
 import os
 import sys
 
-from mtf_imaging.cli.runtime.address_space import check_tensorflow
+from mtf_imaging.cli.runtime.address_space import check_address_space
 from mtf_imaging.files.log_lines import silence, without_log_lines
 
 _ONEDNN = "TF_ENABLE_ONEDNN_OPTS"
@@ -22,7 +22,7 @@ def import_tensorflow() -> None:
     Raises:
       OutOfMemoryError: the process has too little address space.
     """
-    check_tensorflow()
+    check_address_space("TensorFlow")
     os.environ.setdefault(_ONEDNN, "1")
     with (
         without_log_lines() if silence() else contextlib.nullcontext(),

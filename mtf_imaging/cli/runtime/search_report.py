@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from mtf_imaging.engine.program.memory import format_bytes
+from mtf_imaging.jobs.searching import PlannedDevices
 from mtf_imaging.jobs.steps.recomputation import recompute_setting, recomputes_activations
-from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.planner.cost.recipe import UNKNOWN_RECIPE, Recipe, recipe_cost
 from mtf_imaging.planner.render.recipe_text import format_seconds, recipe_lines
 from mtf_imaging.planner.render.search_table import search_table
@@ -15,9 +15,7 @@ from mtf_imaging.training.step import TrainingStep
 def ranking_text(
     searched: Searched,
     step: TrainingStep,
-    number: int,
-    hardware: Hardware,
-    memory: float,
+    devices: PlannedDevices,
     top: int,
     recipe: Recipe = UNKNOWN_RECIPE,
 ) -> str:
@@ -26,23 +24,23 @@ def ranking_text(
     Args:
       searched: the result of the search.
       step: the training step.
-      number: the number of devices.
-      hardware: the kind of device.
-      memory: the bytes that tensors may occupy on each device.
+      devices: the devices.
       top: the number of rows to show.
       recipe: the training length and the device price.
     """
     volume = " x ".join(map(str, step.sizes))
-    lines = [f"{_on(number, hardware, memory)}, {volume} voxels, batch {step.batch_size}, {step.dtype}:", ""]
+    lines = [f"{_on(devices)}, {volume} voxels, batch {step.batch_size}, {step.dtype}:", ""]
     lines += [search_table(searched, top), ""]
     if not searched.found:
-        lines.append(f"No layout keeps {number} processors busy. Fix: fewer --num_devices or a higher --resolution.")
+        lines.append(
+            f"No layout keeps {devices.number} processors busy. Fix: fewer --num_devices or a higher --resolution."
+        )
     elif searched.best is None:
         lines.append(
             "No layout fits. Fix: more --num_devices, a lower --resolution or --batch_size, or more --micro_batches."
         )
     else:
-        lines += [*_training(searched.best, step, number, recipe, "training with the first layout"), ""]
+        lines += [*_training(searched.best, step, devices, recipe, "training with the first layout"), ""]
         lines.append(f"To use the first layout: {_flags(searched.best, step)}")
     return "\n".join(lines)
 
@@ -50,9 +48,7 @@ def ranking_text(
 def largest_text(
     largest: tuple[int, Found] | None,
     step: TrainingStep,
-    number: int,
-    hardware: Hardware,
-    memory: float,
+    devices: PlannedDevices,
     recipe: Recipe = UNKNOWN_RECIPE,
 ) -> str:
     """Returns the largest cube, with the training cost and the flags to train on it.
@@ -60,35 +56,34 @@ def largest_text(
     Args:
       largest: the side of the cube in voxels, and the layout; None if not even the smallest cube fits.
       step: the training step.
-      number: the number of devices.
-      hardware: the kind of device.
-      memory: the bytes that tensors may occupy on each device.
+      devices: the devices.
       recipe: the training length and the device price.
     """
     if largest is None:
         fix = "Fix: more --num_devices, or a higher --memory_limit."
-        return f"{_on(number, hardware, memory)}: not even the smallest cube fits. {fix}"
+        return f"{_on(devices)}: not even the smallest cube fits. {fix}"
     size, best = largest
     memory_use = "activations recomputed in the backward pass" if best.recompute else "all activations kept"
     return "\n".join(
         [
-            f"{_on(number, hardware, memory)}, batch {step.batch_size}, {step.dtype}: up to {size}^3 voxels,",
-            f"{memory_use}: {format_bytes(best.plan.memory)} of {format_bytes(int(memory))} per device, "
+            f"{_on(devices)}, batch {step.batch_size}, {step.dtype}: up to {size}^3 voxels,",
+            f"{memory_use}: {format_bytes(best.plan.memory)} of {format_bytes(int(devices.memory))} per device, "
             f"{format_seconds(best.time.total)} per step.",
             "",
-            *_training(best, step, number, recipe, "training"),
+            *_training(best, step, devices, recipe, "training"),
             "",
             f"To train on it: --resolution {size} {_flags(best, step)}",
         ]
     )
 
 
-def _training(found: Found, step: TrainingStep, number: int, recipe: Recipe, title: str) -> Iterator[str]:
-    return recipe_lines(recipe_cost(recipe, found.time.total, step.batch_size, number), title)
+def _training(found: Found, step: TrainingStep, devices: PlannedDevices, recipe: Recipe, title: str) -> Iterator[str]:
+    return recipe_lines(recipe_cost(recipe, found.time.total, step.batch_size, devices.number), title)
 
 
-def _on(number: int, hardware: Hardware, memory: float) -> str:
-    return f"{number} x {hardware.name}, {format_bytes(int(memory))} of memory for tensors on each"
+def _on(devices: PlannedDevices) -> str:
+    memory = format_bytes(int(devices.memory))
+    return f"{devices.number} x {devices.hardware.name}, {memory} of memory for tensors on each"
 
 
 def _flags(found: Found, step: TrainingStep) -> str:

@@ -20,11 +20,6 @@ QUIET = "MTF_IMAGING_NO_NEXT_STEP"  # set for commands that another command runs
 _LONGEST_WAIT = 60.0  # seconds
 
 
-def say(text: str) -> None:
-    """Announces the next command lines."""
-    print(f"\n# {text}", flush=True)
-
-
 class Program(NamedTuple):
     """A program to start."""
 

@@ -194,12 +194,6 @@ def command_list() -> str:
     return f"Commands: {', '.join(COMMANDS)}. See: {PROGRAM} --help"
 
 
-def flag_before_command(word: str) -> str:
-    """Returns the message for a command line whose first word is a flag."""
-    hint = did_you_mean(word, ("--help", "--version"))
-    return f"the command comes first, but '{word}' is a flag: {PROGRAM} COMMAND [flags].{hint} {command_list()}"
-
-
 def unknown_command(name: str) -> str:
     """Returns the message for a command that does not exist."""
     return f"there is no command '{name}'.{did_you_mean(name, COMMANDS)} {command_list()}"

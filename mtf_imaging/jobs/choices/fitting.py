@@ -48,7 +48,7 @@ class Fitted:
     """The step that fits on the devices.
 
     Attributes:
-      spacing, grid, batch_size, layout, recompute, num_steps: the choices.
+      spacing, grid, batch_size, num_steps: the choices.
       filters: filters of the first level of the network.
       found: the layout with its costs.
       patch: the size of the patches; None for whole volumes.
@@ -58,11 +58,22 @@ class Fitted:
     grid: Choice
     filters: int
     batch_size: Choice
-    layout: Choice
-    recompute: Choice
     num_steps: Choice
     found: Found
     patch: Choice | None = None
+
+    @property
+    def layout(self) -> Choice:
+        """The layout."""
+        devices = self.found.layout.processors
+        alone = f"one device computes the whole {'volume' if self.patch is None else 'batch'}"
+        return Choice(self.found.layout, alone if devices == 1 else f"the fastest for {devices} devices")
+
+    @property
+    def recompute(self) -> Choice:
+        """Whether activations are recomputed in the backward pass."""
+        needed = "activations do not fit otherwise; this costs one more forward pass"
+        return Choice(self.found.recompute, needed if self.found.recompute else "all activations fit")
 
     @property
     def variant(self) -> Variant:
@@ -93,7 +104,7 @@ def fit_whole(
     Raises:
       ConfigError: no layout keeps all devices busy.
     """
-    available = hardware.memory * hardware.usable
+    available = hardware.usable_memory
     first = choose_spacing(fingerprint)
     grids = {spacing: choose_grid(fingerprint, spacing) for spacing in _spacings(first.value, is_flat(fingerprint))}
     variants = [
@@ -113,7 +124,7 @@ def fit_whole(
                 too_fine = _too_fine(failures, available)
                 reason = f"coarser than {format_spacing(first.value)} mm ({reason}): there, {too_fine}"
             steps = choose_steps(len(fingerprint.cases), batch.value)
-            fitted = make_fitted(Choice(spacing, reason), grids[spacing], variant.filters, batch, steps, found)
+            fitted = Fitted(Choice(spacing, reason), grids[spacing], variant.filters, batch, steps, found)
             return fitted, failures
         if not searched.found:
             raise _idle(searched, variant, num_devices)
@@ -173,33 +184,6 @@ def _hours(found: Found, num_cases: int, batch_size: int) -> float:
     return found.time.total * choose_steps(num_cases, batch_size).value / 3600
 
 
-def make_fitted(
-    spacing: Choice,
-    grid: Choice,
-    filters: int,
-    batch: Choice,
-    steps: Choice,
-    found: Found,
-    patch: Choice | None = None,
-) -> Fitted:
-    """Returns a step that fits, with the reasons for its layout and its recomputation."""
-    devices = found.layout.processors
-    alone = f"one device computes the whole {'volume' if patch is None else 'batch'}"
-    layout = alone if devices == 1 else f"the fastest for {devices} devices"
-    recompute = "activations do not fit otherwise; this costs one more forward pass"
-    return Fitted(
-        spacing,
-        grid,
-        filters,
-        batch,
-        Choice(found.layout, layout),
-        Choice(found.recompute, recompute if found.recompute else "all activations fit"),
-        steps,
-        found,
-        patch,
-    )
-
-
 def _too_fine(failures: Failures, available: float) -> str:
     """Returns the reason that the grid of the first spacing is not used."""
     _, variant, memory = failures[0]
@@ -229,7 +213,7 @@ def too_large(
       num_devices: number of devices.
       patch: the smallest patch that was tried, and its bytes per device.
     """
-    available = hardware.memory * hardware.usable
+    available = hardware.usable_memory
     (finest, largest, most), (coarse, smallest, least) = failures[0], failures[-1]
     needs = f"{format_bytes(most)} per device at {format_spacing(finest)} mm ({format_grid(largest.grid)})"
     if len(failures) > 1:

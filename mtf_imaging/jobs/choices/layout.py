@@ -9,7 +9,7 @@ from mtf_imaging.engine.layout import ONE_PROCESSOR, Layout
 from mtf_imaging.engine.meshes.devices import default_devices
 from mtf_imaging.engine.meshes.group import Group
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.jobs.searching import search_step
+from mtf_imaging.jobs.searching import PlannedDevices, search_step
 from mtf_imaging.jobs.steps.recomputation import recomputes_activations
 from mtf_imaging.planner.bench.machine import Machine, kernels_of_step
 from mtf_imaging.planner.cost.hardware import HARDWARE, Hardware
@@ -47,7 +47,8 @@ def _choose(step: TrainingStep, devices: Devices, group: Group) -> tuple[str, st
     else:
         hardware = _hardware(step, group)
         mesh_impl = "collective" if group.num > 1 else "placement"
-        searched = search_step(step, num, hardware, None, group.num_hosts, mesh_impl, progress=False)
+        planned = PlannedDevices(num, hardware, None, group.num_hosts, mesh_impl)
+        searched = search_step(step, planned, progress=False)
         recompute = recomputes_activations(step.task)
         ranked = [found for found in searched.found if found.recompute == recompute]
         if not ranked:

@@ -110,10 +110,15 @@ def choose_network(grid: Grid, spacing: Spacing, filters: int) -> dict[str, Choi
       filters: filters of the first level.
     """
     levels = choose_levels(grid, spacing)
-    depth, dims = len(levels.kernel_sizes), len(voxels_along(grid))
+    depth, dims = len(levels.kernel_sizes), sum(size > 1 for size in grid)
     most = _MOST_FILTERS if dims > 2 else _MOST_FILTERS_2D
+    why_filters = f"as in Hou et al. 2019 and {NNUNET}"
+    if filters != FILTERS[0]:
+        why_filters = (
+            f"instead of {FILTERS[0]}, which do not fit at this spacing; fewer filters lose less than larger voxels"
+        )
     return {
-        "base_filters": choose_filters(filters),
+        "base_filters": Choice(filters, why_filters),
         "max_filters": Choice(most, f"the most filters of a level, as in nnU-Net for {max(dims, 2)}-D"),
         "depth": _choose_depth(grid, levels),
         "kernel_sizes": _choose_kernels(levels),
@@ -125,8 +130,8 @@ def choose_network(grid: Grid, spacing: Spacing, filters: int) -> dict[str, Choi
         "deep_supervision": Choice(
             max(depth - 3, 0), "the number of coarser levels with logits: all but the two coarsest, as in nnU-Net"
         ),
-        "norm": choose_norm(),
-        "dropout_rate": choose_dropout(),
+        "norm": Choice("instance", f"a batch of few volumes is too small for statistics of the batch ({NNUNET})"),
+        "dropout_rate": Choice(0.0, f"augmentation regularizes instead ({NNUNET})"),
     }
 
 
@@ -151,34 +156,9 @@ def _choose_kernels(levels: Levels) -> Choice:
     )
 
 
-def voxels_along(grid: Grid) -> list[int]:
-    """Returns the numbers of voxels along axes with more than one voxel."""
-    return [size for size in grid if size > 1]
-
-
 def _sizes(values: Iterable[int]) -> Sizes:
     x, y, z = values
     return x, y, z
-
-
-def choose_filters(filters: int) -> Choice:
-    """Chooses the number of filters, and gives the reason."""
-    if filters == FILTERS[0]:
-        return Choice(filters, f"as in Hou et al. 2019 and {NNUNET}")
-    return Choice(
-        filters,
-        f"instead of {FILTERS[0]}, which do not fit at this spacing; fewer filters lose less than larger voxels",
-    )
-
-
-def choose_norm() -> Choice:
-    """Chooses the normalization, for small batches."""
-    return Choice("instance", f"a batch of few volumes is too small for statistics of the batch ({NNUNET})")
-
-
-def choose_dropout() -> Choice:
-    """Chooses the dropout rate."""
-    return Choice(0.0, f"augmentation regularizes instead ({NNUNET})")
 
 
 def batch_sizes(num_cases: int) -> list[int]:

@@ -13,7 +13,7 @@ from mtf_imaging.data.fingerprint import Fingerprint
 from mtf_imaging.data.sampling.grid import Grid, format_grid
 from mtf_imaging.data.sampling.sampling import Spacing
 from mtf_imaging.jobs.choices import Choice
-from mtf_imaging.jobs.choices.fitting import Fitted, Search, Variant, make_fitted
+from mtf_imaging.jobs.choices.fitting import Fitted, Search, Variant
 from mtf_imaging.jobs.choices.network import FILTERS, NNUNET, choose_levels, patch_batch_sizes
 from mtf_imaging.jobs.choices.recipe import choose_steps
 from mtf_imaging.planner.cost.hardware import Hardware
@@ -77,7 +77,7 @@ def fit_patch(
         for patch in sizes:
             is_last = attempt == _ATTEMPTS[-1] and patch == sizes[-1]  # its memory is in the error message
             variant = Variant(spacing.value, grid.value, attempt.filters, attempt.batch_size, patch)
-            limit = hardware.memory * hardware.usable
+            limit = hardware.usable_memory
             if not is_last and any(_scaled(memory, variant, other) > limit for other, memory in failed):
                 continue
             note(f"patch {format_grid(patch)}, {attempt.filters} filters")
@@ -172,4 +172,4 @@ def _fitted(
         f"activations{fewer}; {100 * own / volume:.2g}% of a volume ({NNUNET})",
     )
     steps = choose_steps(num_cases, size, math.ceil(volume / own))
-    return make_fitted(spacing, grid, variant.filters, Choice(size, reason), steps, found, patch)
+    return Fitted(spacing, grid, variant.filters, Choice(size, reason), steps, found, patch)

@@ -16,7 +16,6 @@ from mtf_imaging.jobs.choices.spacing import ANISOTROPY
 
 _PASSES = 300
 _FEWEST_STEPS, _MOST_STEPS = 4_000, 60_000
-_CHECKPOINTS = 50
 _SIDES = re.compile(r"(^|[^a-z])(left|right|l|r)([^a-z]|$)", re.IGNORECASE)
 _ANGLE = 15.0
 _ROUNDED_TO = 5  # HU
@@ -43,16 +42,6 @@ def choose_steps(num_cases: int, batch_size: int, patches: int = 1) -> Choice:
         return Choice(chosen, passes)
     bound = "fewest" if chosen == _FEWEST_STEPS else "most"
     return Choice(chosen, f"the {bound} steps of a plan, instead of {_PASSES} passes over the cases; {passes}")
-
-
-def choose_checkpoints(num_steps: int) -> Choice:
-    """Chooses the number of steps between checkpoints."""
-    return Choice(max(100, round(num_steps // _CHECKPOINTS, -2)), f"about {_CHECKPOINTS} checkpoints and evaluations")
-
-
-def choose_learning_rate() -> Choice:
-    """Chooses the initial learning rate of a schedule that decays to 0."""
-    return Choice(0.001, f"the default of Adam; the rate decays to 0 over the whole run, as in {NNUNET}")
 
 
 def choose_augmentation(fingerprint: Fingerprint, grid: Grid, spacing: Spacing) -> dict[str, Choice]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from mtf_imaging.data.records.manifest import Manifest
 from mtf_imaging.data.records.splits import FILE, Fold, read_splits, write_splits
-from mtf_imaging.errors import ConfigError, DataError
+from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.volume_scores.files import RESULTS, has_results
 from mtf_imaging.files import lock
 from mtf_imaging.files.atomic import write_bytes
@@ -121,15 +121,7 @@ class FoldRuns:
 
     def _read(self) -> dict[str, Any] | None:
         path = self.path / SETTINGS
-        if not path.is_file():
-            return None
-        saved = read_object(path, "give another output_dir")
-        try:
-            return {name: dict(saved[name]) for name in ("settings", "cases", "pooled")}
-        except (ValueError, KeyError, TypeError) as error:
-            raise DataError(
-                f"{path}: this file is damaged ({error!r}). Fix: give another output_dir.", ["output_dir"]
-            ) from error
+        return read_object(path, "give another output_dir") if path.is_file() else None
 
     def _write(self, contents: dict[str, Any]) -> None:
         write_bytes(self.path / SETTINGS, (json.dumps(contents, indent=1) + "\n").encode())
@@ -138,7 +130,7 @@ class FoldRuns:
         self, saved: dict[str, Any], settings: Mapping[str, str], splits: Sequence[Fold], sources: dict[str, str]
     ) -> None:
         """Raises ConfigError if the folder contains a cross-validation with other settings, folds or cases."""
-        before = _began_with(read_splits(self.splits_file), saved["cases"], saved["settings"])
+        before = _began_with(read_splits(self.splits_file), saved.get("cases", {}), saved.get("settings", {}))
         now = _began_with(splits, sources, settings)
         for name in {**now, **before}:
             old, new = (values.get(name, "None") for values in (before, now))

@@ -51,15 +51,6 @@ def resolve_frequencies(
     return None if frequencies is None else list(frequencies)
 
 
-def with_frequencies(task: Any, frequencies: Sequence[float] | None) -> Any:
-    """Returns a task whose network initially predicts these frequencies; the same task if they are None.
-
-    Raises:
-      ConfigError: there is not one frequency for each output of the network, or one is not from 0 to 1.
-    """
-    return task if frequencies is None else task.with_class_frequencies(frequencies)
-
-
 def labeled_masks(description: object, frequencies: Sequence[float] | None) -> list[str]:
     """Returns the masks with at least one labeled voxel, according to the frequencies.
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.files.run_folder import BEST, EVAL
 from mtf_imaging.jobs.data.training_data import TrainingData
-from mtf_imaging.jobs.held_out.loss import Loss, Trained, loss_of_batches, loss_of_regions
+from mtf_imaging.jobs.held_out.loss import Trained, loss_of_batches, loss_of_regions
 from mtf_imaging.kinds.all_kinds import explained
 from mtf_imaging.network.network import by_size
 from mtf_imaging.network.windows import SlidingWindow
@@ -64,7 +64,10 @@ def open_held_out(
     """
     if not data.eval_dir:
         return None
-    evaluation: Any = data.evaluation or _default_evaluation(data, step, progress)
+    evaluation: Any = data.evaluation
+    if not evaluation:
+        with explained(data.eval_dir, data.kind, "eval_dir", "data"):
+            evaluation = data.images.evaluation(data.data_dir, data.eval_dir, data.description, step.task, progress)
     check_offers(evaluation, Evaluation, "evaluation")
     check_measure(monitor, getattr(evaluation, "measures", ()))
     eval_dir = data.eval_dir
@@ -92,11 +95,6 @@ def scores_training_cases(data: TrainingData) -> bool:
     if data.images.split != data.held_out_split:
         return False
     return Path(data.eval_dir).resolve() == Path(data.data_dir).resolve()
-
-
-def _default_evaluation(data: TrainingData, step: TrainingStep, progress: bool) -> Any:
-    with explained(data.eval_dir, data.kind, "eval_dir", "data"):
-        return data.images.evaluation(data.data_dir, data.eval_dir, data.description, step.task, progress)
 
 
 def make_evaluator(
@@ -130,6 +128,11 @@ def make_evaluator(
         network = by_size(lambda sizes: builder.network_of(program, sizes))
     else:
         network = builder.network_of(program, held_out.sizes or ())
+    loss, sizes = None, held_out.patch or held_out.sizes
+    if held_out.region_batches is not None:
+        loss = loss_of_regions(held_out.region_batches, trained, sizes)
+    elif held_out.batches is not None:
+        loss = loss_of_batches(held_out.batches, trained, sizes)
     return Evaluator(
         folder / EVAL,
         held_out.evaluate,
@@ -138,13 +141,5 @@ def make_evaluator(
         checkpoints=checkpoints,
         best=BestCheckpoint(folder / BEST, program),
         stop=stop,
-        loss=_loss(held_out, trained),
+        loss=loss,
     )
-
-
-def _loss(held_out: HeldOut, trained: Trained) -> Loss | None:
-    """Returns the function that computes the held-out loss; None if there are no batches."""
-    sizes = held_out.patch or held_out.sizes
-    if held_out.region_batches is not None:
-        return loss_of_regions(held_out.region_batches, trained, sizes)
-    return None if held_out.batches is None else loss_of_batches(held_out.batches, trained, sizes)

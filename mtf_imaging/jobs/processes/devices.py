@@ -1,16 +1,22 @@
-"""Joins the processes that run one job together, and checks that its settings fit them."""
+"""Joins the processes that run one job together, and checks that they agree and that its settings fit them."""
 
 import contextlib
+import hashlib
 from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mtf_imaging.engine.layout import Layout
 from mtf_imaging.engine.processes.processes import find_processes
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.kinds.all_kinds import explained
+from mtf_imaging.settings.setting import Settings, agreed
 from mtf_imaging.settings.step import Devices
 
 if TYPE_CHECKING:
     from mtf_imaging.engine.meshes.group import Group
+    from mtf_imaging.jobs.data.training_data import TrainingData
 
 
 def join(devices: Devices) -> "Group":
@@ -73,22 +79,71 @@ def joined(devices: Devices, layout: Layout) -> "Iterator[Group]":
     """
     group = join(devices)
     if group.num > 1:
-        _check_divides(layout, group.num)
+        from mtf_imaging.engine.meshes.grid import ShardGrid
+
+        shards = ShardGrid.make([size for _, size in layout.mesh_shape], group.num).num_shards
+        if shards < group.num:
+            raise ConfigError(
+                f"mesh '{layout.mesh_string}' cannot be divided equally among {group.num} processes: its processors, "
+                f"{layout.processors}, can be divided among {shards} at most. Fix: choose a mesh_shape whose sizes "
+                f"multiply to {group.num} or a multiple of it, or start fewer processes: {shards}.",
+                ["mesh_shape"],
+            )
         group.agree({"the layout": str(layout)})
     yield group
     group.barrier()
 
 
-def _check_divides(layout: Layout, num: int) -> None:
-    """Raises ConfigError unless `num` processes can share the mesh equally, with at least one processor each."""
-    from mtf_imaging.engine.meshes.grid import ShardGrid
+def check_agreement(group: "Group", own: Settings, **more: object) -> None:
+    """Checks that all processes run the same code with the same settings.
 
-    shards = ShardGrid.make([size for _, size in layout.mesh_shape], num).num_shards
-    if shards < num:
-        raise ConfigError(
-            f"mesh '{layout.mesh_string}' cannot be divided equally among {num} processes: its {layout.processors} "
-            f"processor{'s' * (layout.processors > 1)} make at most {shards} equal box{'es' * (shards > 1)}. Fix: "
-            f"choose a mesh_shape whose sizes multiply to {num} or a multiple of it, or start {shards} "
-            f"process{'es' * (shards > 1)}.",
-            ["mesh_shape"],
-        )
+    Args:
+      group: the processes.
+      own: the job settings. Settings of single processes are not compared.
+      **more: other values that must be the same, by name; they take precedence over settings of the same name.
+
+    Raises:
+      ConfigError: the processes disagree. Every process raises the same error.
+    """
+    if group.num == 1:
+        return
+    from mtf_imaging.files.provenance.content import content_digest  # imports NumPy
+
+    values = {f"the argument {name}": value for name, value in {**agreed(own), **more}.items()}
+    contents = {
+        name: content_digest(agreed(value) if isinstance(value, Settings) else value, name)
+        for name, value in values.items()
+    }
+    group.agree({"the code of this package": _package_digest()} | contents)
+
+
+def check_same_data(group: "Group", data: "TrainingData", first_batch: dict | None) -> None:
+    """Checks that all processes read the same training data and held-out cases.
+
+    Args:
+      group: the processes.
+      data: the training data.
+      first_batch: the first batch of a custom data set; None for records, whose manifests are compared.
+
+    Raises:
+      ConfigError: the processes disagree. Every process raises the same error.
+    """
+    if group.num == 1:
+        return
+    from mtf_imaging.files.provenance.content import content_digest
+
+    texts = [content_digest(first_batch, "the first batch")]
+    eval_dir = data.eval_dir if data.evaluation is None else None  # a custom evaluation may read any format
+    with explained(eval_dir or data.data_dir, data.kind, "eval_dir", "data"):
+        texts += data.images.agreed(data.data_dir, eval_dir)
+    group.agree({"the training data": "\n".join(texts)})
+
+
+def _package_digest() -> str:
+    """Returns a digest of the source files of this package and of its models."""
+    digest = hashlib.sha256()
+    for package in ("mtf_imaging", "mtf_imaging.models"):
+        folder = Path(str(files(package)))
+        for path in sorted(folder.rglob("*.py")):
+            digest.update(f"{path.relative_to(folder)}\n".encode() + path.read_bytes())
+    return digest.hexdigest()

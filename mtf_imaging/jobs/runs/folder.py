@@ -42,10 +42,6 @@ def check(model_dir: str | Path) -> None:
       ConfigError: the folder contains other files.
     """
     path = Path(model_dir)
-    if path.exists() and not path.is_dir():
-        raise ConfigError(
-            f"{path}: is a file, not a folder. Fix: give a new or empty folder as model_dir.", ["model_dir"]
-        )
     others = sorted(p.name for p in path.glob("*") if not is_partial(p) and p.name != lock.NAME)
     if others and not {CONFIG, FACTS} & {*others}:
         raise ConfigError(

@@ -12,8 +12,7 @@ from mtf_imaging.files.provenance.content import content_digest
 from mtf_imaging.files.provenance.digests import digest
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.provenance.runs import TrainedRun, trained_run
-from mtf_imaging.jobs.processes.agreement import check_agreement
-from mtf_imaging.jobs.processes.devices import joined
+from mtf_imaging.jobs.processes.devices import check_agreement, joined
 from mtf_imaging.jobs.runs.ensembles import trained_runs
 from mtf_imaging.kinds.all_kinds import open_subject, with_kinds
 from mtf_imaging.kinds.image_settings import Inference

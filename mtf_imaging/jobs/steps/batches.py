@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from mtf_imaging.engine.layout import TensorRegion, parse_shape, whole_tensor
 from mtf_imaging.engine.meshes.group import Group
 from mtf_imaging.jobs.data.training_data import TrainingData
-from mtf_imaging.jobs.processes.agreement import check_same_data
+from mtf_imaging.jobs.processes.devices import check_same_data
 from mtf_imaging.jobs.steps.building import bucket_batches, each_step
 from mtf_imaging.training.buckets import Buckets, Sizes
 from mtf_imaging.training.data_set import data_batches

@@ -18,13 +18,14 @@ class Signals:
 
     Attributes:
       received: the numbers of all signals that arrived.
+      are_repeated: whether a signal arrived more than a second after the first one.
       wakeup: a file descriptor that becomes readable after a signal or the end of a child process.
     """
 
     def __init__(self) -> None:
         self.received: set[int] = set()
         self._first: float | None = None  # time of arrival
-        self._is_repeated = False
+        self.are_repeated = False
         self._new: list[int] = []
         self._before: dict[int, Any] = {}
 
@@ -32,11 +33,6 @@ class Signals:
         """Returns the signals received since the last call, in order."""
         taken, self._new = self._new, []
         return taken
-
-    @property
-    def are_repeated(self) -> bool:
-        """Whether a signal arrived more than a second after the first one."""
-        return self._is_repeated
 
     def wait(self, timeout: float) -> None:
         """Waits until a signal arrives or a child process ends, up to `timeout` seconds."""
@@ -69,6 +65,6 @@ class Signals:
         del frame
         now = time.monotonic()
         self._first = self._first or now
-        self._is_repeated = self._is_repeated or now - self._first > SAME_REQUEST
+        self.are_repeated = self.are_repeated or now - self._first > SAME_REQUEST
         self.received.add(number)
         self._new.append(number)
