@@ -1,6 +1,5 @@
 """NRRD and MetaImage files: the same volumes as NIfTI, in the same place, and segmentations that ITK finds there."""
 
-
 import nibabel
 import numpy as np
 import pytest
@@ -130,15 +129,8 @@ def test_vectors_and_layers_are_refused(tmp_path):
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_damaged_files_are_refused(tmp_path, ending):
     path = write(tmp_path / f"a{ending}", itk_image(HU_OF_LABEL[labels_of()]))
-    *_, data = files_of_image(path)
-    data.write_bytes(data.read_bytes()[:-200])
-    with pytest.raises(DataError, match=r"a\.\w+: its header declares 9 x 8 x 7 voxels of int16 \(1008 bytes\), but"):
-        open_stored(path)
     path.write_bytes(b"NRRD0004\ntype: short\n" if ending in (".nrrd", ".nhdr") else b"NDims = 3\n")
     with pytest.raises(DataError, match=r"cannot be read as NRRD or MetaImage: .*its header lacks \w+.*Fix: fetch"):
-        open_stored(path)
-    path.write_bytes(b"\x89PNG\r\n\x1a\n" * 30)
-    with pytest.raises(DataError, match=r"cannot be read as NRRD or MetaImage: .*its header lacks"):
         open_stored(path)
 
 
@@ -165,8 +157,6 @@ def test_voxels_in_other_folders_are_refused(tmp_path):
     path.write_text(text.replace("a.raw", "b.raw"))
     with pytest.raises(DataError, match=r"a\.mhd: .*b\.raw"):
         open_stored(path)
-    with pytest.raises(DataError, match=r"c\.nrrd: No such file or directory\. Fix"):
-        open_stored(tmp_path / "c.nrrd")
 
 
 def test_other_units_are_refused(tmp_path):

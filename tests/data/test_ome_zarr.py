@@ -144,18 +144,12 @@ def _steps(*steps):
     return _edit(lambda all: all["ome"]["multiscales"][0]["datasets"][0].update(coordinateTransformations=[*steps]))
 
 
-def _truncate(path):
-    file = path / "full" / "c" / "0" / "1" / "0"
-    file.write_bytes(file.read_bytes()[:-5])
-
-
 def _delete_chunks(path):
     shutil.rmtree(path / "full" / "c")
 
 
 # name: (change of a good image, text of the error)
 REFUSED = {
-    "no folder": (shutil.rmtree, "a.ome.zarr: is not a folder, as an OME-Zarr image is"),
     "no group": (lambda path: (path / "zarr.json").unlink(), "cannot be read as a Zarr group"),
     "damaged metadata": (lambda path: (path / "zarr.json").write_text("{"), "a.ome.zarr/zarr.json: not a JSON file"),
     "no multiscales": (_edit(lambda all: all["ome"].pop("multiscales")), "has no 'multiscales' in its attributes"),
@@ -220,7 +214,6 @@ REFUSED = {
         lambda path: (path / "full" / "zarr.json").write_text("{}"),
         "full/zarr.json: cannot be read as the metadata of a Zarr array: .*'zarr_format'",
     ),
-    "truncated chunk": (_truncate, r"a.ome.zarr/full/c/0/1/0: this chunk is damaged or truncated"),
     "no chunks": (_delete_chunks, r"a.ome.zarr/full: 8 of 8 chunk\(s\) are missing: c/0/0/0, c/0/0/1, c/0/1/0, \.\.\."),
 }
 
