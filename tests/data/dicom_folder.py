@@ -50,7 +50,9 @@ def write_plane(path: Path, pixels: np.ndarray, position, orientation=AXIAL, **v
     return path
 
 
-def write_series(folder: Path, numbers: np.ndarray, orientation=AXIAL, origin=(-20.0, 10.0, 30.0), **values) -> Path:
+def write_series(
+    folder: Path, numbers: np.ndarray, orientation=AXIAL, origin=(-20.0, 10.0, 30.0), step: float = STEP_MM, **values
+) -> Path:
     """Writes stored numbers `[columns, rows, planes]` as one file per plane, named in another order than the planes.
 
     Args:
@@ -58,13 +60,14 @@ def write_series(folder: Path, numbers: np.ndarray, orientation=AXIAL, origin=(-
       numbers: the stored numbers.
       orientation: the directions of rows and columns; planes follow their cross product.
       origin: the position of the first plane in LPS.
+      step: the distance of planes in mm.
       **values: other elements of every header.
     """
     normal = np.cross(orientation[:3], orientation[3:])
     count = numbers.shape[2]
     for plane in range(count):
         name = f"IM{(plane * 7 + 3) % 100:04}.dcm"
-        position = np.asarray(origin) + plane * STEP_MM * normal
+        position = np.asarray(origin) + plane * step * normal
         write_plane(folder / name, np.ascontiguousarray(numbers[..., plane].T), position, orientation, **values)
     return folder
 

@@ -250,12 +250,6 @@ def test_a_wrong_file_is_refused(file, volume, change, expected):
         read_mask(changed(file, change), read_volume(volume))
 
 
-def test_a_truncated_file_is_refused(file, volume):
-    file.write_bytes(file.read_bytes()[:-8])
-    with pytest.raises(DataError, match=r"has \d bytes of pixels, but its header declares 12\. It is truncated"):
-        read_mask(file, read_volume(volume))
-
-
 def test_unknown_segments_are_refused(file, volume):
     spleen = Description(("CT",), {"spleen": 1}, {"spleen": (1,)})
     text = (
@@ -271,11 +265,6 @@ def test_other_dicom_files_are_refused(file, volume, tmp_path):
     source = read_volume(volume)
     with pytest.raises(DataError, match=r"this DICOM file is CT Image Storage, not a segmentation \(DICOM-SEG\) of "):
         read_mask(shutil.copy(plane_file(volume, 0), tmp_path / "ct.dcm"), source)
-    (tmp_path / "text.dcm").write_text("text")
-    with pytest.raises(DataError, match=r"text\.dcm: cannot be read as DICOM-SEG: .*Fix"):
-        read_mask(tmp_path / "text.dcm", source)
-    with pytest.raises(DataError, match=r"no\.dcm: .*Fix"):
-        read_mask(tmp_path / "no.dcm", source)
 
 
 def test_the_distance_of_planes_is_needed_without_images(file, volume, tmp_path):

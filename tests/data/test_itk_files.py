@@ -1,17 +1,14 @@
 """NRRD and MetaImage files: the same volumes as NIfTI, in the same place, and segmentations that ITK finds there."""
 
-import sys
-
 import nibabel
 import numpy as np
 import pytest
 import SimpleITK
 
 from mtf_imaging.data.cases.cases import find_cases
-from mtf_imaging.data.formats.all_formats import open_stored, write_label_slabs
+from mtf_imaging.data.formats.all_formats import open_stored
 from mtf_imaging.data.listing.image_files import files_of_image
 from mtf_imaging.data.reading.images import read_geometry, read_mask, read_volume
-from mtf_imaging.data.sampling.grid import whole_region
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.pairs.score import score_folders
@@ -113,32 +110,6 @@ def test_the_voxels_beside_a_header_are_files_of_the_image(tmp_path):
     assert case.digest() != before
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
-@pytest.mark.parametrize("thickness", [1, 3, 100])
-def test_planes_are_read_in_any_order(tmp_path, ending, thickness):
-    array = np.arange(np.prod(SHAPE), dtype=np.int16).reshape(SHAPE)
-    (stored,), geometry = open_stored(write(tmp_path / f"a{ending}", itk_image(array)))
-    planes = stored.open()
-    expected = geometry.to_stored(array)
-    for start in reversed(range(0, SHAPE[2], thickness)):
-        at = slice(start, min(start + thickness, SHAPE[2]))
-        np.testing.assert_array_equal(planes.read(at), expected[..., at])
-    planes.close()
-
-
-@pytest.mark.parametrize("ending", OUTPUTS)
-def test_the_slabs_do_not_matter(tmp_path, ending):
-    path, labels = write(tmp_path / "v.nrrd", itk_image(HU_OF_LABEL[labels_of()], "RIP")), labels_of()
-    geometry = read_geometry(path)
-    for thickness in (2, 100):
-        slabs = (labels[part] for part in geometry.plane_order.parts(whole_region(SHAPE), thickness))
-        write_label_slabs(tmp_path / f"{thickness}{ending}", slabs, geometry)
-    assert (tmp_path / f"2{ending}").read_bytes() == (tmp_path / f"100{ending}").read_bytes()
-    with pytest.raises(DataError, match=r"the labels have shape \(8, 8, 7\)"):
-        write_label_slabs(tmp_path / f"bad{ending}", [labels[1:]], geometry)
-    assert not [*tmp_path.glob("*bad*")]
-
-
 def test_vectors_and_layers_are_refused(tmp_path):
     layers = SimpleITK.Compose(itk_image(labels_of()), itk_image(labels_of()))
     with pytest.raises(
@@ -158,15 +129,8 @@ def test_vectors_and_layers_are_refused(tmp_path):
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_damaged_files_are_refused(tmp_path, ending):
     path = write(tmp_path / f"a{ending}", itk_image(HU_OF_LABEL[labels_of()]))
-    *_, data = files_of_image(path)
-    data.write_bytes(data.read_bytes()[:-200])
-    with pytest.raises(DataError, match=r"a\.\w+: its header declares 9 x 8 x 7 voxels of int16 \(1008 bytes\), but"):
-        open_stored(path)
     path.write_bytes(b"NRRD0004\ntype: short\n" if ending in (".nrrd", ".nhdr") else b"NDims = 3\n")
     with pytest.raises(DataError, match=r"cannot be read as NRRD or MetaImage: .*its header lacks \w+.*Fix: fetch"):
-        open_stored(path)
-    path.write_bytes(b"\x89PNG\r\n\x1a\n" * 30)
-    with pytest.raises(DataError, match=r"cannot be read as NRRD or MetaImage: .*its header lacks"):
         open_stored(path)
 
 
@@ -193,8 +157,6 @@ def test_voxels_in_other_folders_are_refused(tmp_path):
     path.write_text(text.replace("a.raw", "b.raw"))
     with pytest.raises(DataError, match=r"a\.mhd: .*b\.raw"):
         open_stored(path)
-    with pytest.raises(DataError, match=r"c\.nrrd: No such file or directory\. Fix"):
-        open_stored(tmp_path / "c.nrrd")
 
 
 def test_other_units_are_refused(tmp_path):
@@ -212,14 +174,3 @@ def test_a_header_without_directions_is_in_doubt(tmp_path, caplog):
     path.write_bytes(header.encode() + voxels.tobytes(order="F"))
     assert read_volume(path).geometry.spacing == (2, 3, 4)
     assert "its header does not state the anatomical directions of the axes" in caplog.text
-
-
-def test_a_missing_package_is_named(tmp_path, monkeypatch):
-    path = write(tmp_path / "volume-0.nrrd", itk_image(HU_OF_LABEL[labels_of()]))
-    nifti = write(tmp_path / "volume-1.nii.gz", itk_image(HU_OF_LABEL[labels_of()]))
-    monkeypatch.setitem(sys.modules, "SimpleITK", None)
-    expected = r'need the package SimpleITK, which is not installed\. Fix: run pip install "mtf-imaging\[itk\]"'
-    with pytest.raises(DataError, match=expected):
-        open_stored(path)
-    with pytest.raises(DataError, match=rf"out\.mha: .*{expected}"):
-        plan_predictions(nifti, tmp_path / "out.mha")

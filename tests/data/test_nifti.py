@@ -7,47 +7,10 @@ import nibabel
 import numpy as np
 import pytest
 
-from mtf_imaging.data.formats.nifti import writing
 from mtf_imaging.data.reading.images import read_geometry, read_labels, read_segmentation, read_volume, write_labels
 from mtf_imaging.errors import DataError
-from tests.storage import as_nobody
 
 ORIENTATIONS = ("RAS", "LPS", "LAS", "RPI", "PSR", "ILA")
-
-
-def world_values(path):
-    """Returns `{rounded world position: value}` of every voxel, computed with nibabel alone."""
-    image = nibabel.load(path)
-    array = np.asarray(image.dataobj)
-    index = np.stack(np.meshgrid(*map(np.arange, array.shape), indexing="ij"), -1).reshape(-1, 3)
-    world = np.round(nibabel.affines.apply_affine(image.affine, index), 2)
-    return dict(zip(map(tuple, world.tolist()), array.ravel().tolist(), strict=True))
-
-
-@pytest.mark.parametrize("codes", ORIENTATIONS)
-def test_every_orientation_reads_as_the_same_canonical_array(tmp_path, store, arrays, codes):
-    hu, labels = arrays()
-    volume = read_volume(store(tmp_path / "volume-0.nii.gz", hu, codes))
-    assert volume.geometry.axis_codes == codes
-    assert volume.geometry.spacing == (1.5, 2.0, 3.0)
-    assert volume.geometry.shape == hu.shape
-    assert volume.hu.dtype == np.int16
-    np.testing.assert_array_equal(volume.hu, hu)
-    np.testing.assert_allclose(volume.geometry.canonical_affine[:3, 3], (-20, 10, 30))
-    np.testing.assert_array_equal(read_labels(store(tmp_path / "s.nii", labels, codes), volume), labels)
-
-
-@pytest.mark.parametrize("codes", ORIENTATIONS)
-def test_written_labels_are_aligned_with_the_voxels_of_the_volume(tmp_path, store, arrays, codes):
-    hu, labels = arrays()
-    reference = store(tmp_path / "reference.nii.gz", labels, codes)
-    path = store(tmp_path / "volume-0.nii.gz", hu, codes)
-    write_labels(tmp_path / "out.nii.gz", labels, read_volume(path).geometry)
-    assert world_values(tmp_path / "out.nii.gz") == world_values(reference)
-    written, source = nibabel.load(tmp_path / "out.nii.gz"), nibabel.load(path)
-    assert written.get_data_dtype() == np.uint8
-    assert written.shape == source.shape
-    np.testing.assert_array_equal(written.affine, source.affine)
 
 
 def test_written_header_keeps_units_and_codes_and_drops_scaling(tmp_path, arrays):
@@ -69,26 +32,6 @@ def test_written_header_keeps_units_and_codes_and_drops_scaling(tmp_path, arrays
     assert header["descrip"].item() == b"scanner"
     assert header["cal_max"] == 0
     np.testing.assert_array_equal(np.asarray(nibabel.load(tmp_path / "out.nii").dataobj)[::-1, :, :, 0], labels)
-
-
-def test_a_failing_write_leaves_the_old_file_and_no_other(tmp_path, store, arrays, monkeypatch):
-    hu, labels = arrays()
-    volume = read_volume(store(tmp_path / "volume-0.nii.gz", hu))
-    out = tmp_path / "out.nii.gz"
-    write_labels(out, labels, volume.geometry)
-    before = out.read_bytes()
-
-    def fail(*_, **__):
-        raise OSError("disk full")
-
-    monkeypatch.setattr(writing, "seek_tell", fail)  # after the header
-    with pytest.raises(OSError, match="disk full"):
-        write_labels(out, labels, volume.geometry)
-    monkeypatch.undo()
-    assert out.read_bytes() == before
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["out.nii.gz", "volume-0.nii.gz"]
-    with pytest.raises(DataError, match=r"the labels have shape \(6, 6, 5\), but .* \(7, 6, 5\)"):
-        write_labels(out, labels[1:], volume.geometry)
 
 
 def test_nan_and_out_of_range_voxels_are_repaired_with_a_warning(tmp_path, store, caplog):
@@ -179,16 +122,6 @@ def test_masks_with_another_shape_or_affine(tmp_path, store, arrays, caplog):
     assert "c.nii: its affine differs from the affine of" in caplog.text
 
 
-@pytest.mark.parametrize("codes", ORIENTATIONS)
-def test_the_header_alone_gives_shape_and_spacing(tmp_path, store, arrays, codes):
-    path = store(tmp_path / "volume-0.nii", arrays()[0], codes)
-    geometry, expected = read_geometry(path), read_volume(path).geometry
-    assert (geometry.shape, geometry.spacing) == (expected.shape, expected.spacing)
-    path.write_bytes(path.read_bytes()[:300])
-    with pytest.raises(DataError, match=r"volume-0\.nii: cannot be read as NIfTI"):
-        read_geometry(path)
-
-
 def gzip_stored(data, flip):
     """Returns a gzip file without compression whose checksum reveals one flipped bit."""
     whole = bytearray(gzip.compress(data, 0))
@@ -200,19 +133,13 @@ def test_damaged_files_are_named(tmp_path, store, arrays):
     hu, _ = arrays(shape=(20, 20, 20))
     whole = store(tmp_path / "whole.nii.gz", hu).read_bytes()
     bad = {
-        "truncated.nii.gz": whole[: len(whole) // 2],
         "garbled.nii.gz": whole[:1000] + bytes(500) + whole[1500:],
-        "short.nii": gzip.decompress(whole)[:5000],
-        "text.nii": b"no image at all" * 100,
-        "empty.nii": b"",
         "checksum.nii.gz": gzip_stored(gzip.decompress(whole), flip=5000),
     }
     for name, data in bad.items():
         (tmp_path / name).write_bytes(data)
         with pytest.raises(DataError, match=name.replace(".", r"\.") + ".*Fix: fetch the file again"):
             read_volume(tmp_path / name)
-    with pytest.raises(DataError, match=r"missing\.nii: No such file or directory\. Fix"):
-        read_volume(tmp_path / "missing.nii")
 
 
 # The first two axes are parallel up to rounding.
@@ -335,10 +262,3 @@ for reader in (read_volume, read_segmentation):
         assert line.startswith(f"DataError {path}: not enough memory (")
         assert f"{size} GiB for an array with shape (2048, 2048, 1000) and data type {dtype}" in line
         assert "Fix: " in line
-
-
-def test_an_unreadable_file_is_named(open_folder, store, arrays):
-    path = store(open_folder / "volume-0.nii.gz", arrays()[0])
-    path.chmod(0)
-    with as_nobody(), pytest.raises(DataError, match=rf"^{path}: Permission denied\. Fix: allow"):
-        read_volume(path)

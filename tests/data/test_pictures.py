@@ -7,7 +7,7 @@ from PIL import Image
 from mtf_imaging.data.description.dataset_json import write_description
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.reading.channels import read_image
-from mtf_imaging.data.reading.images import read_labels, read_segmentation, read_volume, write_labels
+from mtf_imaging.data.reading.images import read_segmentation, read_volume, write_labels
 from mtf_imaging.data.records.convert import convert
 from mtf_imaging.data.records.manifest import open_records, record_path
 from mtf_imaging.data.records.pipeline import training_batches
@@ -59,16 +59,6 @@ def test_palettes_are_labels_but_colors_of_images(tmp_path):
     np.testing.assert_array_equal(blue, canonical(30 * (labels + 1)))
 
 
-@pytest.mark.parametrize("name", ["labels.png", "labels.tif"])
-def test_labels_are_written_and_read(tmp_path, name):
-    Image.fromarray(pixels()).save(tmp_path / "a.png")
-    image = read_image([tmp_path / "a.png"], CELLS)
-    labels = pixels(channels=0) % 3
-    write_labels(tmp_path / name, canonical(labels), image.geometry)
-    np.testing.assert_array_equal(np.asarray(Image.open(tmp_path / name)), labels)
-    np.testing.assert_array_equal(read_labels(tmp_path / name, image, CELLS), canonical(labels))
-
-
 def test_unusable_pictures_are_refused(tmp_path, store, arrays):
     path = tmp_path / "a.png"
     Image.fromarray(pixels(channels=4)).save(path)
@@ -76,12 +66,6 @@ def test_unusable_pictures_are_refused(tmp_path, store, arrays):
         read_image([path], CELLS)
     with pytest.raises(DataError, match=r"a\.png: has 4 channel\(s\) .*, but 1 are needed: a single volume"):
         read_segmentation(path, description=CELLS)
-    path.write_bytes(path.read_bytes()[:60])
-    with pytest.raises(DataError, match=r"a\.png: cannot be read as an image: .*\(.*\)\. Fix: fetch the file again"):
-        read_image([path], CELLS)
-    path.write_bytes(b"no picture at all")
-    with pytest.raises(DataError, match=r"a\.png: cannot be read as an image"):
-        read_image([path], CELLS)
     pages = [Image.fromarray(pixels(n, 0)) for n in range(3)]
     pages[0].save(tmp_path / "b.tif", save_all=True, append_images=pages[1:])
     with pytest.raises(DataError, match=r"b\.tif: has 3 pages, not one\. Fix: store one picture per file"):

@@ -7,8 +7,6 @@ from nibabel import orientations
 
 from mtf_imaging.data.formats.all_formats import write_label_slabs
 from mtf_imaging.data.reading.images import read_geometry
-from mtf_imaging.data.sampling.grid import whole_region
-from mtf_imaging.errors import DataError
 
 SHAPES = [(9, 8, 7), (9, 8, 1), (1, 5, 6), (1, 1, 4)]
 
@@ -38,18 +36,6 @@ def by_nibabel(path, labels, geometry):
     return path.read_bytes()
 
 
-@pytest.mark.parametrize("codes", ["RAS", "LPI", "SAL", "PIR"])
-@pytest.mark.parametrize("thickness", [1, 3, 100])
-@pytest.mark.parametrize("suffix", ["nii", "nii.gz"])
-def test_the_bytes_do_not_depend_on_the_slabs(tmp_path, codes, thickness, suffix):
-    geometry = read_geometry(volume(tmp_path, codes))
-    labels = np.random.default_rng(0).integers(0, 3, geometry.shape).astype(np.uint8)
-    order = geometry.plane_order
-    slabs = (labels[part] for part in order.parts(whole_region(labels.shape), thickness))
-    write_label_slabs(tmp_path / f"out.{suffix}", slabs, geometry)
-    assert (tmp_path / f"out.{suffix}").read_bytes() == by_nibabel(tmp_path / f"whole.{suffix}", labels, geometry)
-
-
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("extension", [False, True])
 @pytest.mark.parametrize("image_class", [nibabel.Nifti1Image, nibabel.Nifti2Image])
@@ -58,15 +44,3 @@ def test_the_bytes_are_those_of_nibabel(tmp_path, shape, extension, image_class)
     labels = np.random.default_rng(0).integers(0, 3, shape).astype(np.uint8)
     write_label_slabs(tmp_path / "out.nii.gz", [labels], geometry)
     assert (tmp_path / "out.nii.gz").read_bytes() == by_nibabel(tmp_path / "whole.nii.gz", labels, geometry)
-
-
-@pytest.mark.parametrize("planes", [4, 8])
-def test_a_wrong_number_of_planes_leaves_no_file(tmp_path, planes):
-    geometry = read_geometry(volume(tmp_path, "LPS"))
-    slabs = [np.zeros((9, 8, planes - 2), np.uint8), np.zeros((9, 8, 2), np.uint8)]
-    expected = rf"out.nii: the labels have shape \(9, 8, {planes}\), but the volume has shape \(9, 8, 7\)"
-    with pytest.raises(DataError, match=expected):
-        write_label_slabs(tmp_path / "out.nii", slabs, geometry)
-    with pytest.raises(DataError, match=r"the labels have shape \(8, 8, 7\)"):
-        write_label_slabs(tmp_path / "out.nii", [np.zeros((8, 8, 7), np.uint8)], geometry)
-    assert [path.name for path in tmp_path.iterdir()] == ["volume-0.nii.gz"]

@@ -37,6 +37,7 @@ def write_image(
     directions: dict | None = RAS,
     chunk: int = 4,
     scale: tuple[float, float, float] = tuple(SCALE.values()),
+    translation: tuple[float, float, float] = tuple(TRANSLATION.values()),
     **options,
 ) -> Path:
     """Writes an OME-Zarr image.
@@ -50,15 +51,16 @@ def write_image(
       directions: the anatomical orientation of x, y and z; None to leave it out.
       chunk: voxels of a chunk along every axis.
       scale: voxel size along x, y, z in the unit.
+      translation: position of the first voxel along the directions of x, y, z in the unit.
       **options: attributes of the image's group, in addition.
     """
     extra = [name for name in order if name not in "xyzc"]
     names = ["x", "y", "z", *("c" if "c" in order else ""), *extra]
     array = numbers.reshape(numbers.shape + (1,) * len(extra)).transpose([names.index(name) for name in order])
-    sizes = dict(zip("xyz", scale, strict=True))
+    sizes, position = (dict(zip("xyz", values, strict=True)) for values in (scale, translation))
     steps = [
         {"type": "scale", "scale": [sizes.get(name, 1.0) for name in order]},
-        {"type": "translation", "translation": [TRANSLATION.get(name, 0.0) for name in order]},
+        {"type": "translation", "translation": [position.get(name, 0.0) for name in order]},
     ]
     multiscale = {
         "axes": axis_entries(order, unit, directions),

@@ -18,9 +18,6 @@ from mtf_imaging.kinds.objects.reading.instances import read_instances
 from tests.data.dicom_folder import write_series
 
 READERS = {
-    "volume-1.nii": read_volume,
-    "volume-1.nii.gz": read_volume,
-    "volume-1.png": read_volume,
     "photo.jpg": read_photo,
     "table.csv": read_spacing_table,
     "splits.json": read_splits,

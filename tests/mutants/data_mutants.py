@@ -175,7 +175,7 @@ MUTANTS = [
     ),
     *mutants(
         "mtf_imaging/data/images/geometry.py",
-        "tests/data/test_nifti.py tests/data/test_small_faults.py orient or geometry or region or stored or canonical",
+        "tests/data/test_formats.py tests/data/test_small_faults.py volume_is_read or geometry or region or labels_lie",
         (
             "stored.append(at if direction > 0 else slice(size - at.stop, size - at.start))",
             "stored.append(at)",

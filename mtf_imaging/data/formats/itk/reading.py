@@ -18,7 +18,7 @@ from mtf_imaging.data.formats.itk.geometry import ItkGeometry, Place
 from mtf_imaging.data.formats.packages import import_simpleitk
 from mtf_imaging.data.images.stored import Planes, Stored
 from mtf_imaging.data.listing.itk_headers import ItkHeader, read_itk_header
-from mtf_imaging.files.reading import Fault, check_room, damage_named
+from mtf_imaging.files.reading import Fault, check_not_special, check_room, damage_named
 
 _KIND = "NRRD or MetaImage"
 _INFLATED = 1032  # the largest expansion ratio of the gzip format
@@ -45,6 +45,9 @@ def open_itk(path: Path) -> tuple[list[Stored], ItkGeometry]:
     simpleitk = import_simpleitk(path)
     header = read_itk_header(path)
     with damage_named(path, _KIND):
+        check_not_special(header.data)  # SimpleITK would wait for a pipe
+        if not header.data.is_file():
+            raise Fault(f"its voxels are in {header.data.name}, which does not exist", "add this file")
         reader = _reader(path)
         reader.ReadImageInformation()
         shape, count = tuple(map(int, reader.GetSize())), reader.GetNumberOfComponents()
@@ -63,8 +66,6 @@ def open_itk(path: Path) -> tuple[list[Stored], ItkGeometry]:
         if dtype is None:
             name = simpleitk.GetPixelIDValueAsString(reader.GetPixelID())
             raise Fault(f"voxels are of type {name}, not plain numbers", "store one number (HU or label) per voxel")
-        if not header.data.is_file():
-            raise Fault(f"its voxels are in {header.data.name}, which does not exist", "add this file")
         needed, size = math.prod(shape) * dtype.itemsize, header.data.stat().st_size - header.offset
         declared = f"{' x '.join(map(str, shape))} voxels of {dtype} ({needed} bytes)"
         check_room(declared, needed, size, size * (1 if header.is_raw else _INFLATED))
