@@ -30,11 +30,13 @@ def held(folder: str | Path, setting: str = "output_dir", needed: bool = False) 
       needed: whether to raise an error if the operating system has no file locks. Otherwise the block runs without one.
 
     Raises:
-      ConfigError: another process has locked the folder. The error names the process.
+      ConfigError: another process has locked the folder, or it is a file. The error names the process.
       OSError: the folder is not writable.
     """
     folder = Path(folder)
     is_new = not folder.exists()
+    if not is_new and not folder.is_dir():
+        raise ConfigError(f"{folder}: is a file, not a folder. Fix: give a folder as {setting}.", [setting])
     folder.mkdir(parents=True, exist_ok=True)
     file = _locked(folder / NAME, setting, needed)
     try:
