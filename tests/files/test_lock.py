@@ -88,6 +88,16 @@ def _end():
     raise KeyboardInterrupt
 
 
+def test_a_file_in_place_of_the_folder_is_refused(tmp_path):
+    (tmp_path / "run").write_text("mine")
+    with (
+        pytest.raises(ConfigError, match=r"run: is a file, not a folder\. Fix: give a folder as model_dir"),
+        lock.held(tmp_path / "run", "model_dir"),
+    ):
+        pass
+    assert (tmp_path / "run").read_text() == "mine"
+
+
 def test_an_empty_new_folder_is_deleted(tmp_path):
     with pytest.raises(OSError, match="nothing"), lock.held(tmp_path / "new"):
         raise OSError("nothing")
