@@ -16,7 +16,7 @@ from mtf_imaging.kinds.objects.kind import ObjectKind
 from mtf_imaging.kinds.photos.kind import PhotoKind
 from mtf_imaging.kinds.predicted import PredictedImages
 from mtf_imaging.kinds.volumes.kind import VolumeKind
-from mtf_imaging.settings.of_kinds import S, check_taken, not_taken, with_added
+from mtf_imaging.settings.refused import S, check_taken, not_taken, with_added
 from mtf_imaging.settings.setting import Settings
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from mtf_imaging.cli.runtime import usage
 from mtf_imaging.cli.runtime.subprocesses import command_words
 from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.evaluation.volume_scores.case import score_case
-from mtf_imaging.evaluation.volume_scores.metrics import write_metrics
+from mtf_imaging.evaluation.volume_scores.metrics_files import write_metrics
 from tests.cli.test_demo import make_cases
 
 

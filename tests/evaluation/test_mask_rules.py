@@ -10,10 +10,10 @@ from scipy import ndimage
 
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.errors import ConfigError, DataError
-from mtf_imaging.evaluation.cleanup.choice import NAME, RulesReport, read_rules, save_rules
 from mtf_imaging.evaluation.cleanup.choosing import choose_rules
 from mtf_imaging.evaluation.cleanup.cleanup import AS_FOUND, Cleanup, as_cleanup
-from mtf_imaging.evaluation.cleanup.rule import parse_rules
+from mtf_imaging.evaluation.cleanup.rule_text import parse_rules
+from mtf_imaging.evaluation.cleanup.stored_choice import NAME, RulesReport, read_rules, save_rules
 from mtf_imaging.evaluation.cleanup.tables import case_tables
 from mtf_imaging.evaluation.pairs.pairs import Pair
 from mtf_imaging.evaluation.pairs.rules import Scoring

@@ -8,7 +8,7 @@ import pytest
 
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.volume_scores.case import score_case
-from mtf_imaging.evaluation.volume_scores.metrics import (
+from mtf_imaging.evaluation.volume_scores.metrics_files import (
     dice_table,
     metrics_dict,
     official_table,

@@ -15,7 +15,7 @@ from mtf_imaging.evaluation.report.colors import PALETTE, mask_classes, mask_col
 from mtf_imaging.evaluation.volume_report.case_picture import picture_pixels
 from mtf_imaging.evaluation.volume_report.overlay import make_overlays
 from mtf_imaging.evaluation.volume_report.planes import find_focus
-from mtf_imaging.evaluation.volume_scores.metrics import column_names
+from mtf_imaging.evaluation.volume_scores.metrics_files import column_names
 from tests.evaluation import test_report_browser
 from tests.evaluation.descriptions import ORGANS, REGIONS
 from tests.evaluation.html_tree import parse

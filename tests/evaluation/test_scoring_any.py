@@ -13,7 +13,7 @@ from mtf_imaging.data.description.description import ANY_RULES, LITS, Descriptio
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.pairs.rules import Scoring
 from mtf_imaging.evaluation.volume_scores.case import score_case
-from mtf_imaging.evaluation.volume_scores.metrics import column_names, metrics_dict, scores_text, write_metrics
+from mtf_imaging.evaluation.volume_scores.metrics_files import column_names, metrics_dict, scores_text, write_metrics
 from mtf_imaging.evaluation.volume_scores.overlap import label_overlaps, scored_labels
 from mtf_imaging.evaluation.volume_scores.summary import summarize
 from mtf_imaging.evaluation.volume_scores.surface import surface_distances

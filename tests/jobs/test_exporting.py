@@ -21,9 +21,9 @@ from mtf_imaging.data.records.manifest import open_records
 from mtf_imaging.data.sampling.resample import resample_linear
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import ConfigError, DataError
-from mtf_imaging.evaluation.cleanup.choice import Choice, save_rules
 from mtf_imaging.evaluation.cleanup.cleanup import Cleanup
-from mtf_imaging.evaluation.cleanup.rule import parse_rules
+from mtf_imaging.evaluation.cleanup.rule_text import parse_rules
+from mtf_imaging.evaluation.cleanup.stored_choice import Choice, save_rules
 from mtf_imaging.kinds.networks import task_for, trained_network
 from mtf_imaging.kinds.objects.data_set import Objects
 from mtf_imaging.kinds.objects.reading.masks import decode_mask

@@ -21,7 +21,7 @@ MUTANTS = [
         ('(node, *getattr(node, "decorator_list", []))', "(node,)"),
     ),
     *mutants(
-        "mtf_imaging/evaluation/cleanup/components.py",
+        "mtf_imaging/evaluation/cleanup/rule_kinds.py",
         "tests/kinds/test_segment_program.py tests/evaluation/test_mask_rules.py tests/evaluation/test_cleanup.py",
         ("minlength=count + 1), lambda", "minlength=count + 1) + 1, lambda"),
         ("np.argmax(volumes)", "np.argmin(volumes)"),

@@ -82,7 +82,7 @@ MUTANTS = [
         ('if entry.get("input") != now:', "if False:"),
     ),
     *mutants(
-        "mtf_imaging/evaluation/cleanup/rule.py",
+        "mtf_imaging/evaluation/cleanup/rule_text.py",
         "tests/evaluation/test_mask_rules.py",
         ("full=neighbors == 26", "full=False"),
         ("full=neighbors == 26", "full=True", "", "tests/evaluation/test_cleanup.py"),

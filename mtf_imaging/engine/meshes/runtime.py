@@ -2,8 +2,8 @@
 
 TensorFlow's own collective runtime carries the messages. It waits forever for a lost process, and its errors do not
 name a process. (Its timeouts start one thread for each exchange, which sleeps for the whole timeout.) Therefore
-threads of `mtf_imaging.engine.processes.peers` watch the other processes. If one of them is lost, or all wait for each
 threads of `engine.processes.peers` watch the other processes. If one of them is lost, or all wait for each other,
+the exchanges of this process are aborted, and the error names the process.
 """
 
 import contextlib

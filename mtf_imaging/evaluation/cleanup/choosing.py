@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.errors import DataError
-from mtf_imaging.evaluation.cleanup.choice import Choice, Dice
-from mtf_imaging.evaluation.cleanup.components import INSIDE, KINDS, LARGEST, MIN_VOLUME
-from mtf_imaging.evaluation.cleanup.rule import Rule, make_rule
+from mtf_imaging.evaluation.cleanup.rule_kinds import INSIDE, KINDS, LARGEST, MIN_VOLUME
+from mtf_imaging.evaluation.cleanup.rule_text import Rule, make_rule
+from mtf_imaging.evaluation.cleanup.stored_choice import Choice, Dice
 from mtf_imaging.evaluation.cleanup.tables import CaseTables, case_tables
 from mtf_imaging.evaluation.pairs.pairs import Pair
 from mtf_imaging.evaluation.pairs.rules import Scoring

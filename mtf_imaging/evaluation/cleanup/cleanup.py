@@ -13,9 +13,9 @@ import numpy as np
 
 from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.evaluation.cleanup.choice import read_rules
-from mtf_imaging.evaluation.cleanup.components import INSIDE, LARGEST, apply_rule
-from mtf_imaging.evaluation.cleanup.rule import Rule, components_in_slabs, parse_rules
+from mtf_imaging.evaluation.cleanup.rule_kinds import INSIDE, LARGEST, apply_rule
+from mtf_imaging.evaluation.cleanup.rule_text import Rule, components_in_slabs, parse_rules
+from mtf_imaging.evaluation.cleanup.stored_choice import read_rules
 from mtf_imaging.evaluation.volume_scores.compact_labels import CompactLabels
 from mtf_imaging.evaluation.volume_scores.voxels import slabs, whole
 from mtf_imaging.settings.inference import STORED, CleanupSettings

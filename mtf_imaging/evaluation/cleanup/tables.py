@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from mtf_imaging.data.description.description import Description
-from mtf_imaging.evaluation.cleanup.components import INSIDE, kept_components, near, voxel_ml
-from mtf_imaging.evaluation.cleanup.rule import NEIGHBORS, Rule, components_in_slabs
+from mtf_imaging.evaluation.cleanup.rule_kinds import INSIDE, kept_components, near, voxel_ml
+from mtf_imaging.evaluation.cleanup.rule_text import NEIGHBORS, Rule, components_in_slabs
 from mtf_imaging.evaluation.volume_scores.overlap import Overlap, label_overlaps, scored_labels
 from mtf_imaging.evaluation.volume_scores.voxels import Voxels
 

@@ -25,7 +25,7 @@ from mtf_imaging.data.images.repairs import FiniteRepair, HounsfieldRepair
 from mtf_imaging.data.images.stored import Planes, Stored
 from mtf_imaging.data.modality import is_ct
 from mtf_imaging.errors import DataError
-from mtf_imaging.evaluation.cleanup.components import KINDS, apply_rule, voxel_ml
+from mtf_imaging.evaluation.cleanup.rule_kinds import KINDS, apply_rule, voxel_ml
 from mtf_imaging.files.reading import faults_named
 
 

@@ -9,7 +9,7 @@ from mtf_imaging.data.description.description import ANY_RULES, LITS, LITS_RULES
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.evaluation.volume_scores.case import TOLERANCE_MM
-from mtf_imaging.evaluation.volume_scores.metrics import RESERVED
+from mtf_imaging.evaluation.volume_scores.metrics_files import RESERVED
 
 RULES = (LITS_RULES, ANY_RULES)
 _LITS_LABELS = ", ".join(f"{value} {name}" for name, value in LITS.labels.items())

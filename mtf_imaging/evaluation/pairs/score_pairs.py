@@ -18,7 +18,7 @@ from mtf_imaging.data.images.voxel_values import any_labeled, warn_of_empty
 from mtf_imaging.data.listing.image_formats import is_dicom_seg
 from mtf_imaging.data.reading.open_sources import open_image_source, open_mask, open_segmentation, open_volume
 from mtf_imaging.errors import DataError
-from mtf_imaging.evaluation.cleanup.choice import NO_RULES, RulesReport
+from mtf_imaging.evaluation.cleanup.stored_choice import NO_RULES, RulesReport
 from mtf_imaging.evaluation.pairs.pairs import Pair
 from mtf_imaging.evaluation.pairs.rules import LITS_SCORING, Scoring
 from mtf_imaging.evaluation.pairs.running import Run, attempt
@@ -27,7 +27,7 @@ from mtf_imaging.evaluation.volume_report.overlay import Overlays, make_overlays
 from mtf_imaging.evaluation.volume_report.page import write_report
 from mtf_imaging.evaluation.volume_scores.case import CaseScore, score_case
 from mtf_imaging.evaluation.volume_scores.compact_labels import CompactLabels, read_compact
-from mtf_imaging.evaluation.volume_scores.metrics import scores_text, write_metrics
+from mtf_imaging.evaluation.volume_scores.metrics_files import scores_text, write_metrics
 from mtf_imaging.evaluation.volume_scores.overlap import check_scored, dice_text
 from mtf_imaging.evaluation.volume_scores.voxels import slabs, whole
 from mtf_imaging.files.case_errors import CaseFaults, case_errors

@@ -5,7 +5,7 @@ from mtf_imaging.evaluation.report.markup import Markup, tag
 from mtf_imaging.evaluation.report.tables import Groups, left_edges, number_cell, sortable_table
 from mtf_imaging.evaluation.volume_scores.case import CaseScore
 from mtf_imaging.evaluation.volume_scores.measures import MEASURES, TITLES
-from mtf_imaging.evaluation.volume_scores.metrics import case_values, column_names, lesion_columns
+from mtf_imaging.evaluation.volume_scores.metrics_files import case_values, column_names, lesion_columns
 from mtf_imaging.evaluation.volume_scores.overlap import Overlap
 
 # The measures by which cases can be sorted, in ascending order; the first one gives the initial order.

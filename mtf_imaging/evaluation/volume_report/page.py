@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
-from mtf_imaging.evaluation.cleanup.choice import NO_RULES, RulesReport
+from mtf_imaging.evaluation.cleanup.stored_choice import NO_RULES, RulesReport
 from mtf_imaging.evaluation.report.colors import mask_classes, mask_colors, mask_style
 from mtf_imaging.evaluation.report.distribution import Dot, distribution
 from mtf_imaging.evaluation.report.markup import Markup, join, tag
@@ -18,7 +18,7 @@ from mtf_imaging.evaluation.volume_report import case_table, pictures, plots, su
 from mtf_imaging.evaluation.volume_report.image_planes import shows_ct
 from mtf_imaging.evaluation.volume_report.overlay import Overlays
 from mtf_imaging.evaluation.volume_scores.case import CaseScore
-from mtf_imaging.evaluation.volume_scores.metrics import metrics_dict
+from mtf_imaging.evaluation.volume_scores.metrics_files import metrics_dict
 from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.plain_text import counted
 

@@ -11,8 +11,8 @@ from mtf_imaging.data.records.conversion import case_geometry
 from mtf_imaging.data.records.manifest import Manifest
 from mtf_imaging.data.records.splits import Fold
 from mtf_imaging.errors import DataError
-from mtf_imaging.evaluation.cleanup.choice import NO_RULES, RulesReport, save_rules
 from mtf_imaging.evaluation.cleanup.choosing import choose_rules
+from mtf_imaging.evaluation.cleanup.stored_choice import NO_RULES, RulesReport, save_rules
 from mtf_imaging.evaluation.fold_table import fold_table, write_fold_table
 from mtf_imaging.evaluation.pairs.pairs import Pair
 from mtf_imaging.evaluation.pairs.rules import Scoring

@@ -15,9 +15,9 @@ from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.reading.open_sources import open_mask
 from mtf_imaging.data.records.conversion import case_geometries
 from mtf_imaging.errors import DataError
-from mtf_imaging.evaluation.cleanup.choice import RulesReport, save_rules
 from mtf_imaging.evaluation.cleanup.choosing import choose_rules
 from mtf_imaging.evaluation.cleanup.cleanup import AS_FOUND
+from mtf_imaging.evaluation.cleanup.stored_choice import RulesReport, save_rules
 from mtf_imaging.evaluation.pairs.pairs import Pair
 from mtf_imaging.evaluation.pairs.rules import Scoring as PairScoring
 from mtf_imaging.evaluation.pairs.running import in_thread, parallel_run

@@ -6,7 +6,7 @@ from mtf_imaging.errors import ConfigError
 from mtf_imaging.kinds.all_kinds import KINDS, check_settings, settings_not_taken
 from mtf_imaging.kinds.kind import Kind
 from mtf_imaging.settings.inference import EvaluateSettings, FlipSettings, InferenceSettings, PredictSettings
-from mtf_imaging.settings.of_kinds import check_taken, with_added
+from mtf_imaging.settings.refused import check_taken, with_added
 from mtf_imaging.settings.setting import Settings, filled, setting, settings, settings_of, takes
 from mtf_imaging.settings.training import TrainSettings
 

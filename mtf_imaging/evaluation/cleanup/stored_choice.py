@@ -10,7 +10,7 @@ from typing import Any
 
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.errors import DataError
-from mtf_imaging.evaluation.cleanup.rule import Rule, rule_of_fields
+from mtf_imaging.evaluation.cleanup.rule_text import Rule, rule_of_fields
 from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.files.json_file import read_object
 from mtf_imaging.plain_text import decimals, text_table

@@ -13,7 +13,7 @@ import numpy as np
 
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.evaluation.cleanup.components import (
+from mtf_imaging.evaluation.cleanup.rule_kinds import (
     INSIDE,
     KINDS,
     LARGEST,
