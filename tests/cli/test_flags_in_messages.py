@@ -23,6 +23,7 @@ from mtf_imaging.cli.runtime.messages import on_the_command_line
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.files import lock
 from mtf_imaging.files.workers import in_parallel
+from tests.files.handmade_run import write_run
 
 PACKAGE = Path(mtf_imaging.__file__).parent
 
@@ -176,6 +177,7 @@ def test_a_killed_worker(monkeypatch, capsys):
 
 def test_missing_splits(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    write_run(Path("run"))
     words = "evaluate --model_dir run --input_dir cases --output_dir out --fold 0"
     assert main(words.split()) == 1
     assert capsys.readouterr().err == (
