@@ -29,6 +29,12 @@ def _pairs(a, b):
     return mtf.slicewise(lambda u, v: (u * v, v * v), [a, small], shapes, [a.dtype] * 2, a.shape.dims)
 
 
+def _wider(a):
+    """Adds a dimension that no layout splits."""
+    wide = Dim("w", 3)
+    return mtf.multiply(a, mtf.range(a.mesh, wide, a.dtype) + 1, output_shape=mtf.Shape([*a.shape.dims, wide]))
+
+
 def _second(y, x):
     return mtf.gradients([mtf.reduce_sum(y)], [x])[0]
 
@@ -114,7 +120,7 @@ OPS = {
     "cwise with y": lambda a, b: mtf.cwise(lambda u, v: tf.sinh(u) * v[:, None], [a, _over(b, Y)]),
     "cwise with a scalar": lambda a, b: mtf.cwise(lambda u, v: tf.sinh(u) * v, [a, mtf.reduce_sum(b)]),
     "slicewise that reduces": lambda a, b: mtf.slicewise(
-        lambda u, v: tf.einsum("bxyc,x->xyc", u, v), [a, _over(b, X)], mtf.Shape([X, Y, C]), splittable_dims=[X, Y, C]
+        lambda u, v: tf.einsum("bxycw,x->bxyc", u, v), [_wider(a), _over(b, X)], a.shape, splittable_dims=a.shape.dims
     ),
     "slicewise with two outputs": lambda a, b: _pairs(a, b)[0] * _pairs(a, b)[1],
     "slicewise, one output of two used": lambda a, b: _pairs(a, b)[0],
