@@ -371,8 +371,9 @@ def test_the_picture_shows_the_halo_of_the_operation_that_reads_the_image(run, t
     assert sum(drawn[0].halo["height"]) > 0
 
 
+@pytest.mark.parametrize("job", [(), ("--gin_file", "unet3d_demo")], ids=["no job", "job"])
 @pytest.mark.parametrize("command", ["explain", "bench"])
-def test_a_folder_without_a_run_is_named(run, tmp_path, command):
-    code, _, err = run(command, "--model_dir", str(tmp_path), "--resolution", "32")
+def test_a_folder_without_a_run_is_named(run, tmp_path, command, job):
+    code, _, err = run(command, "--model_dir", str(tmp_path), "--resolution", "32", *job)
     assert code == 2
-    assert f"{tmp_path}: this folder holds no config.gin. Fix: give the folder of a run as --model_dir." in err
+    assert f"--model_dir {tmp_path}: has no config.gin, the configuration of a run. Fix: give the folder" in err

@@ -391,3 +391,12 @@ def test_several_processes_cross_validate_and_predict_together(folder):
         volume = read_volume(folder / f"cases/volume-{number}.nii")
         labels = [read_labels(folder / f"{name}_out/segmentation-{number}.nii.gz", volume) for name in ("two", "one")]
         np.testing.assert_array_equal(*labels)
+
+
+@pytest.mark.parametrize("text", ["{}", '{"settings": [], "cases": {}, "pooled": {}}', '{"settings": {}, "cases": {}}'])
+def test_a_damaged_record_of_the_cross_validation_is_one_error(tmp_path, text):
+    (tmp_path / "cross_validation.json").write_text(text)
+    damaged = r"cross_validation\.json: is damaged.*\. Fix: give another output_dir"
+    with pytest.raises(mi.DataError, match=damaged) as error:
+        FoldRuns(tmp_path).check({}, [], None)
+    assert error.value.settings == ("output_dir",)

@@ -62,9 +62,14 @@ def configuration_of(values: flags.FlagValues, more_files: Iterable[str] = ()) -
       more_files: gin files to read last.
 
     Raises:
-      ConfigError, LayoutError: the same as in `Configuration`.
+      ConfigError, LayoutError: the same as in `Configuration`; or --model_dir has no configuration, even with a job.
     """
     saved = Path(values.model_dir) / CONFIG if values.model_dir else None
+    if saved and not saved.is_file():
+        raise ConfigError(
+            f"--model_dir {values.model_dir}: has no {CONFIG}, the configuration of a run. Fix: give the folder of a "
+            "run, or a job with --gin_file."
+        )
     job = None if saved else "unet3d_demo"
     return Configuration(values, saved, job, needs_job=saved is not None, more_files=more_files, trains=True)
 

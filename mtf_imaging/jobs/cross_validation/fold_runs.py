@@ -17,6 +17,7 @@ from mtf_imaging.files.json_file import read_object
 from mtf_imaging.files.output_folder import writing_to
 from mtf_imaging.files.partial import is_partial
 from mtf_imaging.files.provenance.text import difference
+from mtf_imaging.files.reading import Fault, faults_named
 from mtf_imaging.files.run_folder import fold_folder, fold_folders
 
 SETTINGS = "cross_validation.json"
@@ -120,8 +121,14 @@ class FoldRuns:
         return {str(fold): hashlib.sha256(content).hexdigest()[:16] for fold, content in contents.items()}
 
     def _read(self) -> dict[str, Any] | None:
-        path = self.path / SETTINGS
-        return read_object(path, "give another output_dir") if path.is_file() else None
+        path, fix = self.path / SETTINGS, "give another output_dir"
+        if not path.is_file():
+            return None
+        saved = read_object(path, fix)
+        with faults_named(path, fix):
+            if not all(isinstance(saved.get(name), dict) for name in ("settings", "cases", "pooled")):
+                raise Fault("is damaged: it lacks the settings, the cases or the scores", settings=["output_dir"])
+        return saved
 
     def _write(self, contents: dict[str, Any]) -> None:
         write_bytes(self.path / SETTINGS, (json.dumps(contents, indent=1) + "\n").encode())
