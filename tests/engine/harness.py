@@ -128,10 +128,24 @@ def program_class(*words):
     Args:
       *words: the values that distinguish the cases, compared by `str`; one of them is the mesh implementation.
     """
-    if "collective" in words:
+    if "collective" in words or any("in turns" in str(word) for word in words):
         return mi.Program
     number = zlib.crc32(" ".join(map(str, words)).encode())
     return mi.Program if number % GRAPH_PART == 0 else EagerProgram
+
+
+def on(mesh_impl, mesh_shape):
+    """Returns the arguments of `Program` for a mesh implementation.
+
+    Args:
+      mesh_impl: a mesh implementation; or "in turns" for processors that all take turns; or "half in turns" for those
+        along every other mesh dimension, while the others are stacked.
+      mesh_shape: the mesh.
+    """
+    if "in turns" not in mesh_impl:
+        return {"mesh_impl": mesh_impl}
+    names = [name for name, _ in parse_shape(mesh_shape)]
+    return {"mesh_impl": "stacked", "sequential": ",".join(names[:: 2 if "half" in mesh_impl else 1])}
 
 
 def set_variables(program, values):
@@ -197,8 +211,9 @@ def check(case, dtype, mesh_shape, layout, mesh_impl, devices=None):
 
     specs = {k: (s, "int32" if k in case.labels else dtype) for k, s in case.shapes.items()}
     inputs = {"cotangent": (f"cotangent:{expected[0].size}", dtype), **specs}
-    options = {"mesh_shape": mesh_shape, "layout": layout, "mesh_impl": mesh_impl, "devices": devices}
-    program_type = mi.Program if case.in_graph(dtype) else program_class(case, dtype, *options.values())
+    options = {"mesh_shape": mesh_shape, "layout": layout, "devices": devices, **on(mesh_impl, mesh_shape)}
+    words = mesh_shape, layout, mesh_impl, devices
+    program_type = mi.Program if case.in_graph(dtype) else program_class(case, dtype, *words)
     program = program_type(fn, inputs, **options)
     cotangent = _cotangent(expected[0].shape).ravel()
     results = program(cotangent=tf.cast(cotangent, dtype), **_cast(case, dtype))

@@ -16,6 +16,8 @@ from typing import Self
 class ShardGrid:
     """A division of a mesh into equal boxes: `mesh = shards x local` along each mesh dimension.
 
+    Along a mesh dimension in turns, a box contains one processor at a time: `shards = local = 1`.
+
     Attributes:
       mesh: number of processors along each mesh dimension.
       shards: number of shards along each mesh dimension.
@@ -34,6 +36,10 @@ class ShardGrid:
             shards.append(math.gcd(size, remaining))
             remaining //= shards[-1]
         return cls(tuple(mesh), tuple(shards), tuple(m // b for m, b in zip(mesh, shards)))
+
+    def is_in_turns(self, axis: int) -> bool:
+        """Returns whether the processors along a mesh dimension compute one after another (see `turns`)."""
+        return self.mesh[axis] > self.shards[axis] * self.local[axis]
 
     @property
     def num_shards(self) -> int:

@@ -40,7 +40,7 @@ class ShardMeshImpl(_Protocol):
         varying_axes: Collection[int] = (),
         batch_ndims: int = 1,
         is_gradient: bool = False,
-        pieces: Sequence[Sequence[local.Piece]] | None = None,
+        pieces: Callable[[Sequence[int]], Sequence[local.Piece]] | None = None,
     ) -> LaidOutTensor:
         """Calls a function that sums over the batch, such as the gradient of a filter, and sums over processors.
 
@@ -52,7 +52,8 @@ class ShardMeshImpl(_Protocol):
           batch_ndims: number of batch dimensions.
           is_gradient: whether the result is the gradient of a weight, which only the update reads; see
             `sum_gradient`.
-          pieces: for each shard the pieces of its slices without tails; None if no slice has a tail.
+          pieces: a function from the coordinates of a shard to the pieces of its slices without tails; None if no slice
+            has a tail.
 
         Returns:
           A laid-out tensor with the sum, float32 if `fn` returns 16-bit numbers.
@@ -62,7 +63,9 @@ class ShardMeshImpl(_Protocol):
             x = self.map_stacks(lambda *stacks: local.fold_sum(fn, stacks, *options), *batched)
         else:
             x = self.map_shards(
-                lambda shard, own, *stacks: local.fold_sum_of_pieces(fn, stacks, own, *options), pieces, *batched
+                lambda shard, *stacks: local.fold_sum_of_pieces(fn, stacks, pieces(shard), *options),
+                *batched,
+                key=lambda shard: repr(pieces(shard)),
             )
         return self.sum_shards(self.cast(x, local.partial_dtype(x.dtype)), summed_axes, is_gradient)
 
@@ -134,11 +137,19 @@ class ShardMeshImpl(_Protocol):
         return LaidOutTensor(collectives.allsplit(x.tensor_list, self.transport, dims)) if dims else x
 
     def receive(self, x: Lowered, mesh_axis: int, source_pcoord: Sequence[int | None]) -> LaidOutTensor:
-        x = x.to_laid_out_tensor()
+        self._record_received(x, mesh_axis, source_pcoord)
+        return self.received(x.to_laid_out_tensor(), mesh_axis, source_pcoord, 0)
+
+    def received(
+        self, x: LaidOutTensor, mesh_axis: int, source_pcoord: Sequence[int | None], fill: float
+    ) -> LaidOutTensor:
+        """Gives processor i along `mesh_axis` the slice of processor `source_pcoord[i]`, or a slice of `fill`."""
+        return LaidOutTensor(collectives.receive(x.tensor_list, self.transport, mesh_axis, source_pcoord, fill))
+
+    def _record_received(self, x: Lowered, mesh_axis: int, source_pcoord: Sequence[int | None]) -> None:
         distances = {to - source for to, source in enumerate(source_pcoord) if source is not None} - {0}
         for distance in sorted(distances):
-            self._record("halo", [mesh_axis], x, distance)
-        return LaidOutTensor(collectives.receive(x.tensor_list, self.transport, mesh_axis, source_pcoord, 0))
+            self._record("halo", [mesh_axis], x.to_laid_out_tensor(), distance)
 
     # Random numbers, import and export.
 

@@ -3,7 +3,7 @@
 import copy
 import functools
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -99,13 +99,17 @@ class Shards(mtf.MeshImpl):
 
     # Local computation.
 
-    def map_shards(self, fn: Callable[..., Any], *values: Any) -> Any:
+    def map_shards(
+        self, fn: Callable[..., Any], *values: Any, key: Callable[[Sequence[int]], Hashable] | None = None
+    ) -> Any:
         """Calls a function for each shard, on the device of the shard.
 
         Args:
           fn: a function from the coordinates of the shard and its part of each of the `values` to a stack, or to a
             tuple of stacks.
           *values: laid-out tensors, of which `fn` gets the stacks, or sequences with a value for each shard.
+          key: a function from the coordinates of a shard to a key. `fn` computes the same for shards with equal keys.
+            None if it computes the same for all shards of a mesh in turns.
 
         Returns:
           A laid-out tensor, or a tuple of them.
@@ -179,6 +183,10 @@ class Shards(mtf.MeshImpl):
         return LaidOutTensor(
             tf.constant(np.array([value_of(at) for at in self.grid.processor_coordinates(shard)])) for shard in shards
         )
+
+    def slice_offsets(self, shape: mtf.Shape) -> dict[int, tf.Tensor]:
+        """Returns {dimension: Tensor[] uint32}, offsets to add to the positions of slices; see `turn_mesh`."""
+        return {}
 
     def laid_out_pnum(self) -> LaidOutTensor:
         sizes = self.grid.mesh

@@ -71,10 +71,16 @@ def fill(mesh: ShardMeshImpl, x: LaidOutTensor, tails: Sequence[Tail], value: fl
 
     def local(shard: Sequence[int], stack: tf.Tensor) -> tf.Tensor:
         # A stack of one slice is equal on all processors of the shard, so the first processor represents all.
-        masks = _masks(tails, mesh.grid.processor_coordinates(shard)[: stack.shape[0]])
+        masks = masks_of(shard, stack.shape[0])
         return _filled(stack, masks, value) if masks else stack
 
-    return mesh.map_shards(local, x)
+    def masks_of(shard: Sequence[int], number: int) -> dict[int, np.ndarray]:
+        return _masks(tails, mesh.grid.processor_coordinates(shard)[:number])
+
+    def key(shard: Sequence[int]) -> tuple:
+        return tuple((dim, mask.tobytes()) for dim, mask in masks_of(shard, x.stack_size).items())
+
+    return mesh.map_shards(local, x, key=key)
 
 
 def _masks(tails: Sequence[Tail], processors: Sequence[Sequence[int]]) -> dict[int, np.ndarray]:
@@ -148,15 +154,18 @@ def repeat_last(mesh: ShardMeshImpl, x: LaidOutTensor, tails: Sequence[Tail]) ->
     The elements of slices without a true element stay undefined.
     """
 
-    def local(shard: Sequence[int], stack: tf.Tensor) -> tf.Tensor:
-        for tail in tails:
-            first = np.array([[at[tail.axis] * tail.size] for at in mesh.grid.processor_coordinates(shard)])
-            last = np.clip(tail.whole - first - 1, 0, tail.size - 1)
-            index = np.minimum(np.arange(tail.size), last).astype(np.int32)
-            stack = tf.gather(stack, index, axis=tail.dim + 1, batch_dims=1)
-        return stack
+    def index_of(tail: Tail, at: Sequence[int]) -> np.ndarray:
+        last = np.clip(tail.whole - at[tail.axis] * tail.size - 1, 0, tail.size - 1)
+        return np.minimum(np.arange(tail.size), last).astype(np.int32)
 
-    return mesh.map_shards(local, x)
+    for tail in tails:
+        index = mesh.laid_out_constant(functools.partial(index_of, tail))
+        x = mesh.map_stacks(functools.partial(_take, tail.dim + 1), x, mesh.canonical_like(index, x))
+    return x
+
+
+def _take(axis: int, stack: tf.Tensor, index: tf.Tensor) -> tf.Tensor:
+    return tf.gather(stack, index, axis=axis, batch_dims=1)
 
 
 def valid_integers(mesh: ShardMeshImpl, x: LaidOutTensor, shape: mtf.Shape) -> LaidOutTensor:
@@ -182,14 +191,17 @@ def zero_empty_slices(mesh: ShardMeshImpl, x: LaidOutTensor, tails: Sequence[Tai
       tails: dimensions of the other tensors.
     """
 
-    def local(shard: Sequence[int], stack: tf.Tensor) -> tf.Tensor:
+    def empty_in(shard: Sequence[int]) -> list[bool]:
         coordinates = mesh.grid.processor_coordinates(shard)
-        empty = [any(at[tail.axis] * tail.size >= tail.whole for tail in tails) for at in coordinates]
+        return [any(at[tail.axis] * tail.size >= tail.whole for tail in tails) for at in coordinates]
+
+    def local(shard: Sequence[int], stack: tf.Tensor) -> tf.Tensor:
+        empty = empty_in(shard)
         if not any(empty):
             return stack
         return tf.where(np.reshape(empty, [-1] + [1] * (stack.shape.ndims - 1)), tf.zeros([], stack.dtype), stack)
 
-    return mesh.map_shards(local, x)
+    return mesh.map_shards(local, x, key=lambda shard: tuple(empty_in(shard)))
 
 
 def gather(mesh: ShardMeshImpl, x: LaidOutTensor, dims: Mapping[int, int], sizes: Mapping[int, int]) -> LaidOutTensor:

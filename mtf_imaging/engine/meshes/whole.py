@@ -30,7 +30,7 @@ def scatter(whole: tf.Tensor, split: Sequence[int | None], transport: Transport,
     """
     grid = transport.grid
     with tf.device(home):
-        whole = _extended(whole, split, grid)
+        whole = transport.part(_extended(whole, split, grid), split)
     boxes, stacks = {}, []
     for shard, device in zip(transport.coordinates, transport.devices):
         place = tuple(0 if axis is None else shard[axis] for axis in split)
@@ -92,8 +92,8 @@ def _joined(boxes: list[tf.Tensor], split: Sequence[int | None], transport: Tran
     """Joins the boxes of all shards to one tensor."""
     shards = transport.grid.shards
     for axis in reversed(range(len(shards))):
-        if transport.is_between_processes:
-            if axis in split and shards[axis] > 1:
+        if transport.is_between_processes or axis in transport.in_turns:
+            if axis in split and (shards[axis] > 1 or axis in transport.in_turns):
                 boxes = transport.gather(boxes, axis, split.index(axis))
             continue
         # Join the boxes along the last mesh dimension first, because shards are in row-major order.
@@ -150,8 +150,14 @@ def true_box(
       grid: the division of the mesh into shards.
       shard: the coordinates of the shard.
     """
-    region = _region(sizes, split, grid, shard)
-    return _clipped(uncut(stack, split, grid), [part.stop - part.start for part in region])
+    return _clipped(uncut(stack, split, grid), region_shape(split, sizes, grid, shard))
+
+
+def region_shape(
+    split: Sequence[int | None], sizes: Sequence[int], grid: ShardGrid, shard: Sequence[int]
+) -> list[int]:
+    """Returns the shape of `true_box`."""
+    return [part.stop - part.start for part in _region(sizes, split, grid, shard)]
 
 
 def box_shape(sizes: Sequence[int], split: Sequence[int | None], grid: ShardGrid) -> list[int]:

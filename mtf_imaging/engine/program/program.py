@@ -12,9 +12,11 @@ from mtf_imaging.engine.layout import Layout, UnevenSplit, uneven_splits
 from mtf_imaging.engine.meshes import make_mesh_impl
 from mtf_imaging.engine.meshes.boxes import Boxes
 from mtf_imaging.engine.meshes.random.state import Part, RandomState
+from mtf_imaging.engine.meshes.turn_mesh import TurnMesh
 from mtf_imaging.engine.ops.freezing import is_weight
 from mtf_imaging.engine.ops.reshard import LayoutChange, layout_changes
 from mtf_imaging.engine.program import checks, lowering, memory, tracing
+from mtf_imaging.engine.program.in_turns import InTurns, names_in
 from mtf_imaging.engine.program.inputs import Input, Spec, label_faults_explained
 from mtf_imaging.engine.program.variables import Variables
 from mtf_imaging.errors import LayoutError, ShapeError
@@ -73,6 +75,10 @@ class Program(tf.Module):
         Such a program is called with `call_part`. Its random operations draw the same values as one call on the
         whole batch would.
       may_repeat: whether to allow processors that repeat the same work without a warning.
+      sequential: names of mesh dimensions whose processors take turns on their device, separated by commas. Only the
+        slices of one turn are in the memory of the device; those of the others wait in `offload_dir`.
+      offload_dir: the folder in which slices wait; default: the memory of the host if there is a GPU, else the folder
+        of temporary files.
 
     Attributes:
       layout: the `Layout`.
@@ -104,17 +110,20 @@ class Program(tf.Module):
         updates: str = "all",
         part_of: tuple[str, int] | None = None,
         may_repeat: bool = False,
+        sequential: str = "",
+        offload_dir: str | None = None,
     ) -> None:
         super().__init__(name=name)
         self._inputs = {key: Input(key, spec) for key, spec in inputs.items()}
         self._part_of = part_of
         self.layout, self.seed = Layout.of(layout, mesh_shape), seed
-        self.mesh_impl = make_mesh_impl(mesh_impl, self.layout, devices)
+        self.mesh_impl = make_mesh_impl(mesh_impl, self.layout, devices, names_in(sequential))
         self._boxes = Boxes(self.mesh_impl)
         # The name of this attribute is a part of the keys in checkpoints.
         self._masters: Variables = Variables(seed, self.mesh_impl.devices, variables and variables._masters)
         self.step = self._masters.step
         found: list[_Checked] = []
+        in_turns: list[tuple] = []
 
         @shared_constants()
         def build(tensors: dict[str, tf.Tensor], part: tf.Tensor | None, turn: tf.Tensor | None) -> Any:
@@ -128,13 +137,17 @@ class Program(tf.Module):
             self.mesh_impl.random_state = RandomState(seed, self._masters.read_step(), drawn)
             lowered = lowering.Lowering(graph, traced.needed, {mesh: self.mesh_impl}, self.mesh_impl.random_state)
             results = tf.nest.map_structure(lowered.export_to_tf_tensor, outputs)
+            assignments = [] if updates == "none" else self.mesh_impl.assignments
+            if isinstance(self.mesh_impl, TurnMesh):
+                arguments = [tensors, part, turn]
+                in_turns.append((arguments, results, assignments))
+                return results
             reads = [variable.read for variable in lowered.variables.values()]
             # The group keeps the number of edges linear in the number of variables.
             computed = tf.group(
                 *tf.nest.flatten(results), *reads, self._masters.read_step(), *self.mesh_impl.transport.end()
             )
             with tf.control_dependencies([computed]):
-                assignments = [] if updates == "none" else self.mesh_impl.assignments
                 done = self._masters.assign(assignments, count_step=updates == "all")
             with tf.control_dependencies(done), tf.device(self.mesh_impl.host):
                 return tf.nest.map_structure(tf.identity, results)
@@ -151,7 +164,13 @@ class Program(tf.Module):
         self._calls = self._joins = 0
         turn = tf.TensorSpec([], tf.int32, name="turn") if self.mesh_impl.transport.is_between_processes else None
         with memory.shortage_explained(lambda: found[0].demand if found else None):
-            self.function = tf.function(build, autograph=False).get_concrete_function(signature, which, turn)
+            if isinstance(self.mesh_impl, TurnMesh):
+                tf.compat.v1.wrap_function(build, [signature, which, turn])
+                self.function = InTurns(
+                    self.mesh_impl, self._masters, *in_turns.pop(), updates == "all", offload_dir
+                )
+            else:
+                self.function = tf.function(build, autograph=False).get_concrete_function(signature, which, turn)
         traced, repeated, self._demand = found.pop()  # `build` does not keep the graph in memory
         self._label_values = traced.label_values
         self._shapes = {v.name: v.shape for v in traced.graph.all_variables}

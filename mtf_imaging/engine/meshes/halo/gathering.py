@@ -32,6 +32,7 @@ def gathered_margins(
 ) -> tuple[Margin, ...]:
     """Returns the margins that `Gather` fills: those within a device, up to the last dimension with long rows."""
     local = [m for m in margins if m.mesh_axis is not None and grid.shards[m.axis] == 1]
+    local = [m for m in local if not grid.is_in_turns(m.axis)]
     long = [m.dim for m in local if grid.mesh[m.axis] > 1 and math.prod(slice_shape[m.dim + 1 :]) * itemsize >= _ROW]
     return tuple(m for m in local if m.dim <= max(long, default=-1))
 

@@ -9,6 +9,7 @@ The way that a margin is filled depends on the neighbors' devices:
   corners are filled, too.
 - If some neighbors share a device and others do not, slices are padded (`Pad`), and the voxels of neighbors are written
   into the margins in place (`Write`).
+- If the processors take turns, strips are read from the stored slices of other turns (`Read`).
 - Margins that reach past the next slice are exchanged one at a time, with one message per pair of devices (`Far`).
 
 Cropped dimensions are cut first (`Crop`), so that cropped voxels are not sent. Dimensions that are only padded come
@@ -27,6 +28,7 @@ from mtf_imaging.engine.meshes.halo.far import Far
 from mtf_imaging.engine.meshes.halo.gathering import Gather, gathered_margins
 from mtf_imaging.engine.meshes.halo.joining import Join
 from mtf_imaging.engine.meshes.halo.margin import Margin
+from mtf_imaging.engine.meshes.halo.reading import Read
 from mtf_imaging.engine.meshes.halo.steps import Crop, Cut, Pad, Step
 from mtf_imaging.engine.meshes.halo.writing import Write
 from mtf_imaging.engine.meshes.laid_out import LaidOutTensor
@@ -56,6 +58,8 @@ def plan(
         """Returns the step that fills a margin."""
         if m.mesh_axis is None:
             return Pad
+        if grid.is_in_turns(m.axis):
+            return Read
         if m in gathered:
             return Gather
         if grid.mesh[m.axis] > 1 and max(m.before, m.after) > m.size:  # past the next slice
@@ -92,8 +96,11 @@ def plan(
             yield Pad(late)
 
     kinds = {m: kind(m) for m in margins}
-    ordered = sorted(margins, key=lambda m: (kinds[m] is not Gather, kinds[m] is Pad))
     steps: list[Step] = [Crop(removed)] if _widens(removed) else []
+    # Strips that are stored contain neither padding nor other halos if they are cut first.
+    steps += [Read(m, exchanges=sent(m)) for m in margins if kinds[m] is Read and _widens([m])]
+    ordered = [m for m in margins if kinds[m] is not Read]
+    ordered.sort(key=lambda m: (kinds[m] is not Gather, kinds[m] is Pad))
     for is_far, group in itertools.groupby(ordered, lambda m: kinds[m] is Far):
         stage = list(group)
         if is_far:

@@ -90,11 +90,10 @@ class Cut(Step):
         """Gathers the voxels at positions `index_of(start)` of every slice."""
         m = self.margin
 
-        def local(shard: Sequence[int], stack: tf.Tensor) -> tf.Tensor:
-            index = [index_of(m.plan.starts[at[m.axis]]) for at in mesh.grid.processor_coordinates(shard)]
+        def local(stack: tf.Tensor, index: tf.Tensor) -> tf.Tensor:
             return tf.gather(stack, index, axis=m.dim + 1, batch_dims=1)
 
-        return mesh.map_shards(local, x)
+        return mesh.map_stacks(local, x, mesh.laid_out_constant(lambda at: index_of(m.plan.starts[at[m.axis]])))
 
 
 def pad(stack: tf.Tensor, margins: Sequence[Margin], fill: float) -> tf.Tensor:

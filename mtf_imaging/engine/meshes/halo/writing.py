@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 import tensorflow as tf
 
-from mtf_imaging.engine.meshes import collectives
 from mtf_imaging.engine.meshes.halo.margin import Margin, Piece
 from mtf_imaging.engine.meshes.halo.steps import Step, pad
 from mtf_imaging.engine.meshes.laid_out import LaidOutTensor
@@ -65,7 +64,7 @@ def _send(
     n, local = mesh.grid.mesh[axis], mesh.grid.local[axis]
     strips = mesh.map_stacks(lambda s: _read(s, dim, piece.source, voxels, own), x)
     sources = [i - distance if 0 <= i - distance < n else None for i in range(n)]
-    received = collectives.receive(strips.tensor_list, mesh.transport, axis, sources, fill)
+    received = mesh.received(strips, axis, sources, fill)
 
     def write(shard: Sequence[int], stack: tf.Tensor, value: tf.Tensor) -> tf.Tensor:
         first = shard[axis] * local - distance

@@ -37,7 +37,8 @@ def _from_rows(
     for shard, device, dependencies in zip(mesh.transport.coordinates, mesh.devices, earlier):
         processors = mesh.grid.processor_coordinates(shard) if mesh.is_split(shape) else [()]
         starts = [[0 if a is None else at[a] * n for a, n in zip(axes, slices)] for at in processors]
-        rows = state.rows(shape, slices, np.array(starts, np.int64).reshape(len(processors), len(slices)), device)
+        begins = np.array(starts, np.int64).reshape(len(processors), len(slices))
+        rows = state.rows(shape, slices, begins, mesh.slice_offsets(shape), device)
         with tf.device(device), tf.control_dependencies(dependencies):
             stacks.append(tf.reshape(fn(rows), [len(processors), *slices]))
     return LaidOutTensor(stacks)

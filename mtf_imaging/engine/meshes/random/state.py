@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -91,21 +91,30 @@ class RandomState:
         self._drawn += 1
         return self.key(f"draw {self._drawn}")
 
-    def rows(self, shape: mtf.Shape, slices: Sequence[int], begins: np.ndarray, device: str) -> Rows:
+    def rows(
+        self,
+        shape: mtf.Shape,
+        slices: Sequence[int],
+        begins: np.ndarray,
+        offsets: Mapping[int, tf.Tensor],
+        device: str,
+    ) -> Rows:
         """Returns the elements in a tensor's slices. Tensors with the same shape share them.
 
         Args:
           shape: shape of the whole tensor, or of one micro-batch of it.
           slices: shape of a slice.
           begins: integer array `[slices, dims]`, the position of the first element of each slice.
+          offsets: {dimension number: Tensor[] uint32} to add to the begins of all slices.
           device: the device that computes the positions.
         """
         parts = {d: self.part for d, dim in enumerate(shape.dims) if self.part and dim.name == self.part.dim}
         wholes = [dim.size * (parts[d].count if d in parts else 1) for d, dim in enumerate(shape.dims)]
         dims = tuple(zip(wholes, slices, strict=True))
-        cache_key = tf.compat.v1.get_default_graph(), device, dims, tuple(parts), begins.tobytes()
+        cache_key = tf.compat.v1.get_default_graph(), device, dims, tuple(parts), tuple(offsets), begins.tobytes()
         if cache_key not in self._rows:
             with tf.device(device):
-                offsets = {d: tf.cast(part.index, tf.uint32) * u32(shape.dims[d].size) for d, part in parts.items()}
-                self._rows[cache_key] = slice_rows(dims, begins, offsets, self.zero)
+                of_parts = {d: tf.cast(part.index, tf.uint32) * u32(shape.dims[d].size) for d, part in parts.items()}
+                both = {d: of_parts.get(d, u32(0)) + offsets.get(d, u32(0)) for d in {**of_parts, **offsets}}
+                self._rows[cache_key] = slice_rows(dims, begins, both, self.zero)
         return self._rows[cache_key]

@@ -40,8 +40,11 @@ class Transport(abc.ABC):
       devices: the device of each of these shards.
 
     Attributes:
-      coordinates: the coordinates of the shards of this process.
+      coordinates: the coordinates of the shards of this process, 0 along mesh dimensions in turns.
+      in_turns: the mesh dimensions whose processors compute one after another on the same devices.
     """
+
+    in_turns: Collection[int] = ()
 
     def __init__(self, grid: ShardGrid, numbers: Sequence[int], devices: Sequence[str]) -> None:
         self.grid, self.numbers, self.devices = grid, list(numbers), list(devices)
@@ -64,6 +67,10 @@ class Transport(abc.ABC):
     def end(self) -> list[tf.Operation]:
         """Returns the operations that the current graph must run, even if nothing depends on them."""
         return []
+
+    def part(self, whole: tf.Tensor, split: Sequence[int | None]) -> tf.Tensor:
+        """Returns the part of a whole tensor that belongs to the current turn; `split` as in `meshes.whole`."""
+        return whole
 
     def watched(self) -> contextlib.AbstractContextManager[None]:
         """Returns a context for calls to a program, in which a lost process raises an error that names it."""

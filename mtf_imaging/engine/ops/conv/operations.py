@@ -5,7 +5,7 @@ Three operations are sufficient for gradients of any order: the convolution, its
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
@@ -275,7 +275,7 @@ class ConvFilterGrad(_ConvOperation):
         elif not by_voxels:
             x = self.geometry.widened(mesh, x)
         axes, pieces = self.geometry.summed_axes(mesh, self._batch_dims), self._pieces(mesh, by_voxels)
-        is_partial = pieces is not None or any(mesh.grid.shards[axis] > 1 for axis in axes)
+        is_partial = pieces is not None or any(mesh.grid.mesh[axis] > mesh.grid.local[axis] for axis in axes)
         df = mesh.window_sum(
             as_partial(over_voxels if by_voxels else over_windows, is_partial),
             [self._groups.split(mesh, x, self._in_dim), self._groups.split(mesh, y, self._out_dim)],
@@ -288,27 +288,26 @@ class ConvFilterGrad(_ConvOperation):
         df = mesh.cast(df, self.outputs[0].dtype)
         lowering.set_tensor_lowering(self.outputs[0], self._groups.merged(mesh, df, self._out_dim))
 
-    def _pieces(self, mesh: ShardMeshImpl, by_voxels: bool) -> list[list[Piece]] | None:
-        """Returns the slices of `x` and `y` without tails, for each shard; None if there are no tails.
+    def _pieces(self, mesh: ShardMeshImpl, by_voxels: bool) -> Callable[[Sequence[int]], list[Piece]] | None:
+        """Returns a function from a shard to its slices of `x` and `y` without tails; None if there are no tails.
 
         Zeros in the tails are not enough, because the product of 0 and a NaN or infinite voxel is NaN.
         """
         geometry, fixed = self.geometry, self.inputs[0 if by_voxels else 1]
         uneven = tails.tails_of(mesh, fixed.shape, geometry.names)
-        if not uneven:
-            return None
         strides = [1 if by_voxels else w.stride for w in geometry.windows]
-        shards = []
-        for shard in mesh.transport.coordinates:
-            pieces = []
+
+        def pieces(shard: Sequence[int]) -> list[Piece]:
+            found = []
             for region in tails.regions(mesh, uneven, shard):
                 wide = {}
                 for dim, size in region.sizes.items():
                     place = dim - geometry.batch_ndims
                     wide[dim] = (size - 1) * strides[place] + geometry.windows[place].extent
-                pieces.append(Piece(region.places, [region.sizes, wide] if by_voxels else [wide, region.sizes]))
-            shards.append(pieces)
-        return shards
+                found.append(Piece(region.places, [region.sizes, wide] if by_voxels else [wide, region.sizes]))
+            return found
+
+        return pieces if uneven else None
 
     def _by_voxels(self, mesh: ShardMeshImpl) -> bool:
         """Returns whether to widen the windows `y` instead of the voxels `x`.

@@ -77,7 +77,10 @@ class Sums(abc.ABC):
             sums = tf.zeros(shape, tf.float64) if is_empty else whole.fill_box(fn(*boxes), shape)
             return whole.cut(sums, sums_split, grid)
 
-        return mesh.sum_shards(mesh.map_shards(local, *tensors, *statistics), self._summed)
+        def key(shard: Sequence[int]) -> str:
+            return str(whole.region_shape(split, sizes, grid, shard))
+
+        return mesh.sum_shards(mesh.map_shards(local, *tensors, *statistics, key=key), self._summed)
 
     def _of_statistics(self, dims: Sequence[_T]) -> list[_T]:
         """Returns the entries of the dimensions that statistics have."""

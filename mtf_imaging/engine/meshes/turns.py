@@ -1,0 +1,282 @@
+"""Turns: processors that compute one after another on the same devices, and the values that pass between their turns.
+
+A mesh in turns is lowered once, for a turn whose number is a placeholder. A value of another turn is a placeholder as
+well, and a `Mark` says where its value comes from. `engine.turns` cuts the graph at the marks and calls its parts turn
+by turn. The size of the graph therefore does not depend on the number of turns.
+"""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Collection, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from mtf_imaging.engine.meshes.grid import ShardGrid
+from mtf_imaging.engine.meshes.local import constant
+from mtf_imaging.engine.meshes.transport import Message, Transport
+
+
+@dataclasses.dataclass(frozen=True)
+class Mark:
+    """Where the value of a placeholder comes from.
+
+    Attributes:
+      source: a tensor that every turn computes.
+    """
+
+    source: tf.Tensor
+
+
+@dataclasses.dataclass(frozen=True)
+class Received(Mark):
+    """The value of another turn.
+
+    Attributes:
+      turns: for each turn, the turn whose value it gets, or None if it gets `fill`.
+      fill: a number.
+    """
+
+    turns: tuple[int | None, ...]
+    fill: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Reduced(Mark):
+    """The "SUM", "MAX" or "MIN" of the values of a group of turns.
+
+    Attributes:
+      reduction: the reduction.
+      groups: for each turn, the number of its group; None if another turn has the same value.
+    """
+
+    reduction: str
+    groups: tuple[int | None, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Joined(Mark):
+    """The concatenated values of a group of turns.
+
+    Attributes:
+      dim: the dimension along which to concatenate.
+      groups: for each turn, the number of its group; None if another turn has the same value.
+      places: for each turn, the place of its value among those of its group.
+    """
+
+    dim: int
+    groups: tuple[int | None, ...]
+    places: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class First(Mark):
+    """The value of turn 0, for a value that is equal in all turns."""
+
+
+class Turns:
+    """The turns of a mesh, in row-major order of the processors that take turns.
+
+    Args:
+      mesh: number of processors along each mesh dimension.
+      axes: the mesh dimensions whose processors take turns.
+
+    Attributes:
+      axes: the mesh dimensions whose processors take turns.
+      number: number of turns.
+      coordinates: for each turn, the coordinate along each mesh dimension, 0 along those that do not take turns.
+      marks: {name of a placeholder: its `Mark`} in the graph that is being lowered.
+      places: {mesh dimension: placeholder of the coordinate of a turn along it}.
+    """
+
+    def __init__(self, mesh: Sequence[int], axes: Collection[int]) -> None:
+        self._sizes = [size if axis in axes else 1 for axis, size in enumerate(mesh)]
+        self.axes = tuple(axis for axis, size in enumerate(self._sizes) if size > 1)
+        self.number = math.prod(self._sizes)
+        self.coordinates = list(itertools.product(*map(range, self._sizes)))
+        self.marks: dict[str, Mark] = {}
+        self.places: dict[int, tf.Tensor] = {}
+        self._along: dict[str, frozenset[int]] = {}
+
+    def begin(self) -> None:
+        """Begins the graph of a program."""
+        self.places = {axis: tf.compat.v1.placeholder(tf.int32, [], "place_of_turn") for axis in self.axes}
+        self.marks, self._along = {}, {place.op.name: frozenset([axis]) for axis, place in self.places.items()}
+
+    @property
+    def graph(self) -> tf.Graph:
+        """The graph of the program."""
+        return self.places[self.axes[0]].graph
+
+    def axes_of(self, x: tf.Tensor) -> frozenset[int]:
+        """Returns the mesh dimensions along which a tensor may differ between turns."""
+        known, stack = self._along, [x.op]
+        while stack:
+            op = stack[-1]
+            waiting = [i.op for i in op.inputs if i.op.name not in known]
+            if waiting and op.name not in known:
+                stack += waiting
+                continue
+            stack.pop()
+            if op.name not in known:
+                known[op.name] = frozenset().union(*(known[i.op.name] for i in op.inputs))
+        return known[x.op.name]
+
+    def at(self, shard: Sequence[int], turn: int) -> tuple[int, ...]:
+        """Returns the coordinates of a shard in a turn."""
+        return tuple(a + b for a, b in zip(shard, self.coordinates[turn], strict=True))
+
+    def table(self, values: Sequence[Any]) -> tf.Tensor:
+        """Returns the entry of this turn from a sequence of arrays of one shape, one for each turn."""
+        arrays = np.array(values)
+        entries = arrays.reshape(*self._sizes, *arrays.shape[1:])
+        index = tf.constant(0)
+        for axis in self.axes:
+            first = entries.take([0], axis)
+            if (entries == first).all():
+                entries = first
+            else:
+                index = index * self._sizes[axis] + self.places[axis]
+        entries = entries.reshape(-1, *arrays.shape[1:])
+        return tf.constant(entries[0]) if len(entries) == 1 else tf.gather(tf.constant(entries), index)
+
+    def choose(self, keys: Sequence[Hashable], make: Callable[[int], Any]) -> Any:
+        """Returns `make(turn)` for this turn; turns with equal keys share one result, so it is traced once for a key."""
+        kinds = {key: turn for turn, key in reversed(list(enumerate(keys)))}
+        if len(kinds) == 1:
+            return make(0)
+        number = {key: i for i, key in enumerate(kinds)}
+        branches = [lambda turn=turn: make(turn) for turn in kinds.values()]
+        return tf.switch_case(self.table([np.int32(number[key]) for key in keys]), branches)
+
+    def part(self, x: tf.Tensor, dim: int, axis: int) -> tf.Tensor:
+        """Returns the part of this turn of a dimension that is split evenly over a mesh dimension."""
+        sizes = x.shape.as_list()
+        sizes[dim] //= self._sizes[axis]
+        begin = [tf.constant(0)] * len(sizes)
+        begin[dim] = self.places[axis] * sizes[dim]
+        return tf.ensure_shape(tf.slice(x, tf.stack(begin), sizes), sizes)
+
+    def offset(self, axis: int, size: int) -> tf.Tensor:
+        """Returns the number of the first element of this turn's slices, uint32, for slices of `size` elements."""
+        return tf.cast(self.places[axis] * size, tf.uint32)
+
+    def receive(self, x: tf.Tensor, axis: int, sources: Sequence[int | None], fill: float) -> tf.Tensor:
+        """Returns the value of the turn whose coordinate along a mesh dimension is `sources[own coordinate]`."""
+        number = {at: turn for turn, at in enumerate(self.coordinates)}
+        turns: list[int | None] = []
+        for at in self.coordinates:
+            source = sources[at[axis]]
+            turns.append(None if source is None else number[(*at[:axis], source, *at[axis + 1 :])])
+        if axis not in self.axes_of(x):
+            exists = [turn is not None for turn in turns]
+            return x if all(exists) else tf.where(self.table(exists), x, constant(fill, x.dtype))
+        return self._mark(Received(x, tuple(turns), fill), x.shape, self.axes_of(x))
+
+    def reduce(self, x: tf.Tensor, axes: Collection[int], reduction: str) -> tf.Tensor:
+        """Returns the "SUM", "MAX" or "MIN" over the turns that differ only along mesh dimensions."""
+        along = self.axes_of(x)
+        repeats = math.prod(self._sizes[axis] for axis in axes if axis in self.axes and axis not in along)
+        reduced = along.intersection(axes)
+        if reduced:
+            x = self._mark(Reduced(x, reduction, self._groups(along, reduced)), x.shape, along - reduced)
+        return x * tf.cast(repeats, x.dtype) if reduction == "SUM" and repeats > 1 else x
+
+    def join(self, x: tf.Tensor, axis: int, dim: int) -> tf.Tensor:
+        """Returns the concatenated values of the turns that differ only along a mesh dimension."""
+        shape, along = x.shape.as_list(), self.axes_of(x)
+        shape[dim] *= self._sizes[axis]
+        if axis not in along:
+            return tf.tile(x, [self._sizes[axis] if d == dim else 1 for d in range(len(shape))])
+        places = tuple(at[axis] for at in self.coordinates)
+        return self._mark(Joined(x, dim, self._groups(along, {axis}), places), shape, along - {axis})
+
+    def first(self, x: tf.Tensor) -> tf.Tensor:
+        """Returns a value that is equal in all turns as a value that is computed once."""
+        return self._mark(First(x), x.shape, frozenset()) if self.axes_of(x) else x
+
+    def _groups(self, along: Collection[int], axes: Collection[int]) -> tuple[int | None, ...]:
+        """Returns for each turn the number of its group.
+
+        Args:
+          along: the mesh dimensions along which values differ. Of the turns that have the same value, only the first
+            belongs to a group.
+          axes: the mesh dimensions along which the turns of a group differ.
+        """
+        numbers: dict[tuple[int, ...], int] = {}
+        groups: list[int | None] = []
+        for at in self.coordinates:
+            if any(at[axis] for axis in self.axes if axis not in along):
+                groups.append(None)
+            else:
+                kept = tuple(0 if axis in axes else c for axis, c in enumerate(at))
+                groups.append(numbers.setdefault(kept, len(numbers)))
+        return tuple(groups)
+
+    def group_of(self, groups: Sequence[int | None], turn: int, axes: Collection[int]) -> int:
+        """Returns the number of the group whose result a turn reads; its turns differ only along `axes`."""
+        at = self.coordinates[turn]
+        return next(
+            group
+            for group, other in zip(groups, self.coordinates)
+            if group is not None and all(at[axis] == other[axis] for axis in axes)
+        )
+
+    def _mark(self, mark: Mark, shape: Any, along: frozenset[int]) -> tf.Tensor:
+        assert tf.compat.v1.get_default_graph() is self.graph, "values pass between turns in the graph of the program"
+        placeholder = tf.compat.v1.placeholder(mark.source.dtype, shape, "of_turns")
+        self.marks[placeholder.op.name] = mark
+        self._along[placeholder.op.name] = along
+        return placeholder
+
+
+class InTurns(Transport):
+    """Moves tensors between the turns of a mesh, and, by another transport, between the shards within a turn.
+
+    Args:
+      inner: the transport of the shards.
+      turns: the turns.
+    """
+
+    def __init__(self, inner: Transport, turns: Turns) -> None:
+        super().__init__(inner.grid, inner.numbers, inner.devices)
+        self._inner, self._turns = inner, turns
+        self.in_turns = turns.axes
+
+    def begin(self, turn: tf.Tensor | None) -> None:
+        self._turns.begin()
+        self._inner.begin(turn)
+
+    def end(self) -> list[tf.Operation]:
+        return self._inner.end()
+
+    def watched(self) -> Any:
+        return self._inner.watched()
+
+    def reduce(
+        self, values: Sequence[tf.Tensor], axes: Collection[int], reduction: str, everywhere: bool = True
+    ) -> list[tf.Tensor]:
+        values = [self._turns.reduce(x, axes, reduction) for x in values]
+        return self._inner.reduce(values, [a for a in axes if a not in self.in_turns], reduction, everywhere)
+
+    def gather(self, values: Sequence[tf.Tensor], axis: int, dim: int) -> list[tf.Tensor]:
+        if axis in self.in_turns:
+            return [self._turns.join(x, axis, dim) for x in values]
+        return self._inner.gather(values, axis, dim)
+
+    def exchange(self, messages: Sequence[Message], dtype: tf.DType) -> list[tf.Tensor | None]:
+        return self._inner.exchange(messages, dtype)
+
+    def part(self, whole: tf.Tensor, split: Sequence[int | None]) -> tf.Tensor:
+        for dim, axis in enumerate(split):
+            if axis in self.in_turns:
+                whole = self._turns.part(whole, dim, axis)
+        return whole
+
+
+def grid_in_turns(mesh: Sequence[int], axes: Collection[int], num_devices: int) -> ShardGrid:
+    """Divides the processors of one turn into shards."""
+    grid = ShardGrid.make([1 if axis in axes else size for axis, size in enumerate(mesh)], num_devices)
+    return dataclasses.replace(grid, mesh=tuple(mesh))

@@ -1,0 +1,85 @@
+"""A lowered program whose processors take turns, with the interface of a compiled function."""
+
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from mtf_imaging.engine.meshes.devices import default_devices
+from mtf_imaging.engine.meshes.turn_mesh import TurnMesh
+from mtf_imaging.engine.program.variables import Variables
+from mtf_imaging.engine.turns.schedule import Schedule
+
+
+class InTurns:
+    """Computes a program in turns.
+
+    Args:
+      mesh: the mesh, after lowering.
+      variables: the variables of the program.
+      arguments: the arguments of the lowered function: placeholders, in any structure.
+      results: the outputs, in any structure.
+      assignments: the assignments that a call makes.
+      count_step: whether a call counts the step.
+      folder: the folder for the values of turns; None to choose one.
+
+    Attributes:
+      schedule: the `Schedule`.
+    """
+
+    def __init__(
+        self,
+        mesh: TurnMesh,
+        variables: Variables,
+        arguments: object,
+        results: object,
+        assignments: Sequence[tuple],
+        count_step: bool,
+        folder: str | None,
+    ) -> None:
+        self._variables, self._results = variables, results
+        self._arguments = [x.name for x in tf.nest.flatten(arguments) if x is not None]
+        self._reads = variables.reads()
+        flat = tf.nest.flatten(results)
+        self.schedule = Schedule(
+            mesh.turns,
+            [*flat, *(value for *_, value in assignments)],
+            [*self._arguments, *self._reads],
+            folder or _default_folder(),
+            mesh.host,
+        )
+        self._number = len(flat)
+        self._commit = self._make_commit(assignments, count_step)
+
+    def _make_commit(self, assignments: Sequence[tuple], count_step: bool) -> Callable[..., None] | None:
+        """Returns the function that makes the assignments."""
+        if not assignments:
+            return None
+        pairs = [(variable, assign_fn) for variable, assign_fn, _ in assignments]
+
+        def commit(*values: tf.Tensor) -> None:
+            each = [(*pair, value) for pair, value in zip(pairs, values, strict=True)]
+            self._variables.assign(each, count_step=count_step)
+
+        specs = [tf.TensorSpec(value.shape, value.dtype) for *_, value in assignments]
+        return tf.function(commit, autograph=False).get_concrete_function(*specs)
+
+    def __call__(self, inputs: Mapping[str, tf.Tensor], part: tf.Tensor | None, turn: tf.Tensor | None) -> Any:
+        values = [x for x in tf.nest.flatten([dict(inputs), part, turn]) if x is not None]
+        known = dict(zip(self._arguments, values, strict=True))
+        known |= {name: read() for name, read in self._reads.items()}
+        outputs = self.schedule(known)
+        if self._commit is not None:
+            self._commit(*outputs[self._number :])
+        return tf.nest.pack_sequence_as(self._results, outputs[: self._number])
+
+
+def _default_folder() -> str | None:
+    """Returns None, the memory of the host, if there is a GPU, and the folder of temporary files if there is none."""
+    return None if any("GPU" in device.upper() for device in default_devices()) else tempfile.gettempdir()
+
+
+def names_in(sequential: str) -> list[str]:
+    """Returns the names in a list that is separated by commas."""
+    return [name.strip() for name in sequential.split(",") if name.strip()]

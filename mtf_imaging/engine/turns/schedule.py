@@ -1,0 +1,172 @@
+"""Runs the stages of a program: one after another, and each stage in turns once for every turn."""
+
+import collections
+import concurrent.futures
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from mtf_imaging.engine.meshes.turns import First, Joined, Mark, Received, Reduced, Turns
+from mtf_imaging.engine.turns import stages
+from mtf_imaging.engine.turns.store import Buffer, Store, Value
+
+_COMBINE: dict[str, Callable[[tf.Tensor, tf.Tensor], tf.Tensor]] = {
+    "SUM": tf.add,
+    "MAX": tf.maximum,
+    "MIN": tf.minimum,
+}
+
+
+class _Collected(NamedTuple):
+    """A mark whose values a stage collects while it runs: the name of its placeholder, and the mark."""
+
+    name: str
+    mark: Mark
+
+
+class Schedule:
+    """The compiled stages of a program.
+
+    Args:
+      turns: the turns of the mesh.
+      results: the tensors that a call returns, each computed once.
+      known: names of the tensors that a call gets: inputs and variables.
+      folder: the folder for stored values; None for memory.
+      device: the device of values that are computed once.
+
+    Attributes:
+      num_nodes: number of nodes in the graph that was cut into stages.
+      store: the stored values.
+    """
+
+    def __init__(
+        self, turns: Turns, results: Sequence[tf.Tensor], known: Sequence[str], folder: str | None, device: str
+    ) -> None:
+        graph = turns.graph
+        self._turns, self._results, self._known, self._device = turns, [x.name for x in results], set(known), device
+        self._stages = stages.cut(turns, results, self._known)
+        self._functions = stages.make_functions(graph, self._stages)
+        self._marks = {f"{name}:0": mark for name, mark in turns.marks.items()}
+        self._axes = {name: turns.axes_of(graph.get_tensor_by_name(name)) for name in self._marks}
+        self._places = {place.name: axis for axis, place in turns.places.items()}
+        self._numbers = [tf.constant(at, tf.int32) for at in range(turns.number)]
+        self.num_nodes = len(graph.get_operations())
+        self._last = self._last_readers()
+        fetched = {x.name for stage in self._stages for x in stage.fetches}
+        self._collected: dict[str, list[_Collected]] = collections.defaultdict(list)
+        for name, mark in self._marks.items():
+            if not isinstance(mark, Received) and mark.source.name in fetched:
+                self._collected[mark.source.name].append(_Collected(name, mark))
+        values = {
+            x.name: Value(tuple(x.shape), x.dtype, stage.number, self._last[x.name])
+            for stage in self._stages
+            if stage.in_turns
+            for x in stage.fetches
+            if x.name in self._last
+        }
+        self.store = Store(values, turns.number, folder)
+
+    def _last_readers(self) -> dict[str, int]:
+        """Returns the last stage that reads each stored tensor."""
+        last: dict[str, int] = {}
+        for stage in self._stages:
+            for x in stage.feeds:
+                mark = self._marks.get(x.name)
+                if isinstance(mark, Received):
+                    last[mark.source.name] = stage.number
+                elif stage.in_turns and mark is None:
+                    last[x.name] = stage.number
+        return last
+
+    def __call__(self, known: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:
+        """Computes the results.
+
+        Args:
+          known: {name: value} of the tensors that the program gets.
+        """
+        self.store.open()
+        values: dict[str, tf.Tensor | list[tf.Tensor]] = dict(known)
+        with tf.device(self._device):
+            for stage, function in zip(self._stages, self._functions, strict=True):
+                if stage.in_turns:
+                    self._run_turns(stage, function, values)
+                else:
+                    outputs = function(*[values[x.name] for x in stage.feeds])
+                    values.update((x.name, y) for x, y in zip(stage.fetches, outputs, strict=True))
+                self._drop(stage.number, values)
+        return [values[name] for name in self._results]
+
+    def _drop(self, number: int, values: dict) -> None:
+        """Drops the values that no later stage reads."""
+        self.store.drop([name for name, last in self._last.items() if last == number])
+        later = {x.name for stage in self._stages if stage.number > number for x in stage.feeds}
+        for name in [name for name in values if name not in later and name not in self._results]:
+            del values[name]
+
+    def _run_turns(self, stage: stages.Stage, function: Callable[..., list[tf.Tensor]], values: dict) -> None:
+        collected: dict[str, list] = {
+            own.name: [None] * len({*getattr(own.mark, "groups", (0,))} - {None})
+            for x in stage.fetches
+            for own in self._collected[x.name]
+        }
+        following = self._requests(stage, 0, values)
+        for turn in range(self._turns.number):
+            arguments = [x.result() if isinstance(x, concurrent.futures.Future) else x for x in following]
+            if turn + 1 < self._turns.number:
+                following = self._requests(stage, turn + 1, values)
+            outputs = function(*arguments)
+            del arguments
+            if turn:
+                self.store.settle(turn - 1)
+            for x, y in zip(stage.fetches, outputs, strict=True):
+                if x.name in self._last and stage.number < self._last[x.name]:
+                    self.store.put(x.name, turn, y)
+                for own in self._collected[x.name]:
+                    _collect(collected[own.name], own.mark, turn, y)
+        self.store.settle(self._turns.number - 1)
+        for name, parts in collected.items():
+            done = [part.tensor() if isinstance(part, Buffer) else part for part in parts]
+            values[name] = done if self._axes[name] else done[0]
+
+    def _requests(self, stage: stages.Stage, turn: int, values: Mapping) -> list:
+        """Returns the values that a stage reads in a turn; those that are read from the store are futures."""
+        return list(self._requested(stage, turn, values))
+
+    def _requested(self, stage: stages.Stage, turn: int, values: Mapping) -> Iterator:
+        for x in stage.feeds:
+            mark = self._marks.get(x.name)
+            if x.name in self._places:
+                yield self._numbers[self._turns.coordinates[turn][self._places[x.name]]]
+            elif isinstance(mark, Received):
+                source = mark.turns[turn]
+                if source is None:
+                    yield tf.fill(x.shape, tf.constant(x.dtype.as_numpy_dtype(mark.fill), x.dtype))
+                else:
+                    yield self.store.fetch(mark.source.name, source)
+            elif x.name in values:
+                axes, value = self._axes.get(x.name), values[x.name]
+                yield value[self._turns.group_of(mark.groups, turn, axes)] if axes else value
+            else:
+                yield self.store.fetch(x.name, turn)
+
+
+def _collect(parts: list, mark: Mark, turn: int, value: tf.Tensor) -> None:
+    """Adds the value of a turn to what a mark collects."""
+    if isinstance(mark, First):
+        parts[0] = value if turn == 0 else parts[0]
+    elif (group := mark.groups[turn]) is None:
+        return
+    elif isinstance(mark, Reduced):
+        parts[group] = value if parts[group] is None else _COMBINE[mark.reduction](parts[group], value)
+    elif isinstance(mark, Joined):
+        size = value.shape[mark.dim]
+        if parts[group] is None:
+            shape = value.shape.as_list()
+            shape[mark.dim] *= 1 + max(mark.places)
+            parts[group] = Buffer(shape, value.dtype)
+        begin = mark.places[turn] * size
+        place: list = [slice(None)] * len(value.shape)
+        place[mark.dim] = slice(begin, begin + size)
+        parts[group].array[tuple(place)] = np.asarray(value.numpy())

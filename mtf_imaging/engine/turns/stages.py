@@ -1,0 +1,235 @@
+"""Cuts the graph of a mesh in turns into stages.
+
+A stage is computed once, or once for each turn. It begins when all values that it reads are complete: a sum over all
+turns, or a strip of another turn. Stages alternate: stage 0 is computed once, stage 1 in turns, stage 2 once, and so on.
+An operation belongs to the first stage that has its inputs.
+
+A tensor of a turn that a later stage reads is stored. If it is computed from stored tensors by cheap operations, such as
+an activation function, the later stage computes it again instead.
+"""
+
+import collections
+import dataclasses
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+import tensorflow as tf
+
+from mtf_imaging.engine.meshes.turns import Mark, Turns
+
+# Operations that take as long as a copy of their results.
+_CHEAP = frozenset(
+    (
+        *("Abs", "Add", "AddN", "AddV2", "BiasAdd", "BroadcastTo", "Cast", "ConcatV2", "Cos", "Elu", "EluGrad"),
+        *("EnsureShape", "Equal", "Exp", "ExpandDims", "Fill", "Greater", "GreaterEqual", "Identity", "LeakyRelu"),
+        *("LeakyReluGrad", "Less", "LessEqual", "LogicalAnd", "LogicalNot", "LogicalOr", "Maximum", "Minimum", "Mul"),
+        *("MulNoNan", "MirrorPad", "Neg", "NotEqual", "OneHot", "OnesLike", "Pack", "Pad", "PadV2", "RealDiv"),
+        *("Reciprocal", "Relu", "Relu6", "Relu6Grad", "ReluGrad", "Reshape", "Rsqrt", "Select", "SelectV2", "Selu"),
+        *("SeluGrad", "Sigmoid", "SigmoidGrad", "Sign", "Sin", "Slice", "Softplus", "Split", "SplitV", "Sqrt", "Square"),
+        *("Squeeze", "StridedSlice", "Sub", "Tanh", "TanhGrad", "Tile", "Transpose", "Unpack", "ZerosLike"),
+        *("StopGradient", "SquaredDifference", "GatherV2", "Xdivy", "Div", "DivNoNan", "BitwiseXor", "RightShift"),
+    )
+)
+_EFFECTS = ("Assert", "PrintV2")
+
+
+@dataclasses.dataclass
+class Stage:
+    """A part of the graph.
+
+    Attributes:
+      number: its place in the order of stages; odd numbers are computed in turns.
+      feeds: the tensors that it reads.
+      fetches: the tensors that later stages, or the results, read.
+      effects: operations that it runs because of their effects.
+      operations: the operations that it computes.
+    """
+
+    number: int
+    feeds: list[tf.Tensor] = dataclasses.field(default_factory=list)
+    fetches: list[tf.Tensor] = dataclasses.field(default_factory=list)
+    effects: list[tf.Operation] = dataclasses.field(default_factory=list)
+    operations: set[tf.Operation] = dataclasses.field(default_factory=set)
+
+    @property
+    def in_turns(self) -> bool:
+        return self.number % 2 == 1
+
+
+def cut(turns: Turns, results: Iterable[tf.Tensor], known: Collection[str]) -> list[Stage]:
+    """Returns the stages that compute results, in order.
+
+    Args:
+      turns: the turns of the mesh, whose marks are in the graph.
+      results: tensors that are computed once.
+      known: names of the tensors that have values before the first stage: inputs and variables.
+    """
+    graph = turns.graph
+    places = _Places(turns, graph.get_operations(), known)
+    results, effects = list(results), [op for op in graph.get_operations() if op.type in _EFFECTS]
+    stored = {
+        feed.ref()
+        for stage in _stages(places, results, effects, lambda x: False)
+        for feed in stage.feeds
+        if stage.in_turns and places.is_in_turns(feed) and not places.is_given(feed)
+    }
+    again = _recomputed(places, stored)
+    return _stages(places, results, effects, lambda x: x.ref() in again)
+
+
+class _Places:
+    """The stage of each operation, None if it depends on nothing but constants."""
+
+    def __init__(self, turns: Turns, operations: Iterable[tf.Operation], known: Collection[str]) -> None:
+        self._turns, self._known = turns, known
+        self._stage: dict[tf.Operation, int | None] = {}
+        for op in operations:
+            self._stage[op] = self._place(op)
+
+    def _place(self, op: tf.Operation) -> int | None:
+        if self._is_place(op):
+            return 1
+        if op.name in self._turns.marks:
+            mark = self._turns.marks[op.name]
+            complete = self._stage[mark.source.op] + 1
+            return complete + 1 if self._turns.axes_of(op.outputs[0]) else complete
+        if any(x.name in self._known for x in op.outputs) or op.type == "Placeholder":
+            return 0
+        before = [self._stage[x.op] for x in op.inputs]
+        in_turns = any(stage is not None and stage % 2 for stage in before)
+        before += [self._stage[other] for other in op.control_inputs]
+        stages = [stage for stage in before if stage is not None]
+        if not stages:
+            return None
+        last = max(stages)
+        return last if last % 2 == in_turns else last + 1
+
+    def _is_place(self, op: tf.Operation) -> bool:
+        return any(op is place.op for place in self._turns.places.values())
+
+    def __getitem__(self, op: tf.Operation) -> int | None:
+        return self._stage[op]
+
+    def is_constant(self, x: tf.Tensor) -> bool:
+        return self._stage[x.op] is None
+
+    def is_in_turns(self, x: tf.Tensor) -> bool:
+        stage = self._stage[x.op]
+        return stage is not None and stage % 2 == 1
+
+    def is_given(self, x: tf.Tensor) -> bool:
+        """Returns whether a tensor is no result of an operation: the place of the turn, a mark, or a known value."""
+        return self._is_place(x.op) or x.op.name in self._turns.marks or x.name in self._known
+
+    def mark(self, x: tf.Tensor) -> Mark | None:
+        return self._turns.marks.get(x.op.name)
+
+    @property
+    def operations(self) -> list[tf.Operation]:
+        """All operations, in the order of the graph."""
+        return list(self._stage)
+
+    @property
+    def last(self) -> int:
+        return max((stage for stage in self._stage.values() if stage is not None), default=0)
+
+
+def _stages(
+    places: _Places,
+    results: Sequence[tf.Tensor],
+    effects: Sequence[tf.Operation],
+    is_recomputed: Callable[[tf.Tensor], bool],
+) -> list[Stage]:
+    """Finds what each stage reads and computes, from the last stage to the first."""
+    stages = [Stage(number) for number in range(places.last + 1)]
+    wanted: list[dict] = [{} for _ in stages]  # as an ordered set
+
+    def want(x: tf.Tensor) -> None:
+        mark = places.mark(x)
+        if mark is not None:
+            x = mark.source
+        elif places.is_given(x):
+            return
+        wanted[places[x.op] or 0][x.ref()] = x
+
+    for x in results:
+        want(x)
+    for op in effects:
+        stages[places[op] or 0].effects.append(op)
+    for stage in reversed(stages):
+        stage.fetches = list(wanted[stage.number].values())
+        feeds: dict = {}
+        todo = [x.op for x in stage.fetches if not places.is_given(x)] + stage.effects
+        feeds.update({x.ref(): x for x in stage.fetches if places.is_given(x)})
+        while todo:
+            op = todo.pop()
+            if op in stage.operations:
+                continue
+            stage.operations.add(op)
+            for x in op.inputs:
+                own = places[x.op] == stage.number or places.is_constant(x)
+                if places.is_given(x) or not (own or (stage.in_turns and places.is_in_turns(x) and is_recomputed(x))):
+                    feeds[x.ref()] = x
+                else:
+                    todo.append(x.op)
+        stage.feeds = list(feeds.values())
+        for x in stage.feeds:
+            want(x)
+    return [stage for stage in stages if stage.fetches or stage.effects]
+
+
+def _recomputed(places: _Places, stored: Collection) -> set:
+    """Returns the tensors of turns that later stages compute again, because their sources are stored anyway."""
+    again: set = set()
+    cost: dict = collections.defaultdict(int)  # bytes to store so that a later stage can read a tensor
+    for op in places.operations:
+        for x in op.outputs:
+            if not places.is_in_turns(x) or places.is_given(x):
+                continue
+            own = num_bytes(x)
+            others = sum(cost[source] for source in {i.ref() for i in op.inputs}) if op.type in _CHEAP else own
+            if others < own:
+                again.add(x.ref())
+            cost[x.ref()] = others if others < own else 0 if x.ref() in stored else own
+    return again
+
+
+def num_bytes(x: tf.Tensor) -> int:
+    """Returns the bytes of a tensor with a static shape."""
+    return math.prod(x.shape) * x.dtype.size
+
+
+def make_functions(graph: tf.Graph, stages: Sequence[Stage]) -> list[Callable[..., list[tf.Tensor]]]:
+    """Returns for each stage the compiled function from the values of its feeds to those of its fetches."""
+    definition = graph.as_graph_def()
+    nodes = {node.name: node for node in definition.node}
+    return [_function(stage, nodes, definition) for stage in stages]
+
+
+def _function(
+    stage: Stage, nodes: Mapping[str, tf.compat.v1.NodeDef], whole: tf.compat.v1.GraphDef
+) -> Callable[..., list[tf.Tensor]]:
+    names = {op.name for op in stage.operations}
+    part = tf.compat.v1.GraphDef(versions=whole.versions, library=whole.library)
+    for name in names:
+        node = part.node.add()
+        node.CopyFrom(nodes[name])
+        kept = [x for x in node.input if not x.startswith("^") or x[1:] in names]
+        del node.input[:]
+        node.input.extend(kept)
+    given = {x.ref(): place for place, x in enumerate(stage.feeds)}
+    used = {x.ref() for op in stage.operations for x in op.inputs}
+
+    def call(*values: tf.Tensor) -> list[tf.Tensor]:
+        own = [x.name for x in stage.fetches if x.ref() not in given]
+        inputs = {x.name: value for x, value in zip(stage.feeds, values, strict=True) if x.ref() in used}
+        effects = [op.name for op in stage.effects]
+        found = tf.graph_util.import_graph_def(part, input_map=inputs, return_elements=own + effects, name="")
+        computed = dict(zip(own, found[: len(own)], strict=True))
+        with tf.control_dependencies(found[len(own) :]):
+            return [
+                tf.identity(values[given[x.ref()]]) if x.ref() in given else computed[x.name] for x in stage.fetches
+            ]
+
+    specs = [tf.TensorSpec(x.shape, x.dtype) for x in stage.feeds]
+    return tf.function(call, autograph=False).get_concrete_function(*specs)
