@@ -194,9 +194,9 @@ def _recomputed(places: _Places, stored: Collection) -> set:
     return again
 
 
-def num_bytes(x: tf.Tensor) -> int:
-    """Returns the bytes of a tensor with a static shape."""
-    return math.prod(x.shape) * x.dtype.size
+def num_bytes(x: tf.Tensor) -> float:
+    """Returns the bytes of a tensor, or infinity if its shape is unknown, as those of some unused results are."""
+    return math.prod(x.shape) * x.dtype.size if x.shape.is_fully_defined() else math.inf
 
 
 def make_functions(graph: tf.Graph, stages: Sequence[Stage]) -> list[Callable[..., list[tf.Tensor]]]:
