@@ -18,6 +18,7 @@ class InTurns:
     Args:
       mesh: the mesh, after lowering.
       variables: the variables of the program.
+      graph: the lowered graph.
       arguments: the arguments of the lowered function: placeholders, in any structure.
       results: the outputs, in any structure.
       assignments: the assignments that a call makes.
@@ -32,6 +33,7 @@ class InTurns:
         self,
         mesh: TurnMesh,
         variables: Variables,
+        graph: tf.Graph,
         arguments: object,
         results: object,
         assignments: Sequence[tuple],
@@ -40,12 +42,12 @@ class InTurns:
     ) -> None:
         self._variables, self._results = variables, results
         self._arguments = [x.name for x in tf.nest.flatten(arguments) if x is not None]
-        self._reads = variables.reads()
+        self._reads = _reads(graph)
         flat = tf.nest.flatten(results)
         self.schedule = Schedule(
             mesh.turns,
             [*flat, *(value for *_, value in assignments)],
-            [*self._arguments, *self._reads],
+            [*self._arguments, *(name for name, *_ in self._reads)],
             folder or _default_folder(),
             mesh.host,
         )
@@ -68,11 +70,18 @@ class InTurns:
     def __call__(self, inputs: Mapping[str, tf.Tensor], part: tf.Tensor | None, turn: tf.Tensor | None) -> Any:
         values = [x for x in tf.nest.flatten([dict(inputs), part, turn]) if x is not None]
         known = dict(zip(self._arguments, values, strict=True))
-        known |= {name: read() for name, read in self._reads.items()}
+        known |= {name: tf.raw_ops.ReadVariableOp(resource=x, dtype=dtype) for name, x, dtype in self._reads}
         outputs = self.schedule(known)
         if self._commit is not None:
             self._commit(*outputs[self._number :])
         return tf.nest.pack_sequence_as(self._results, outputs[: self._number])
+
+
+def _reads(graph: tf.Graph) -> list[tuple[str, tf.Tensor, tf.DType]]:
+    """Returns (name, resource, dtype) of the tensors of a graph that are values of variables."""
+    outside = {inner.name: outer for outer, inner in graph.captures}
+    operations = [op for op in graph.get_operations() if op.type == "ReadVariableOp"]
+    return [(op.outputs[0].name, outside[op.inputs[0].name], op.outputs[0].dtype) for op in operations]
 
 
 def _default_folder() -> str | None:

@@ -165,10 +165,8 @@ class Program(tf.Module):
         turn = tf.TensorSpec([], tf.int32, name="turn") if self.mesh_impl.transport.is_between_processes else None
         with memory.shortage_explained(lambda: found[0].demand if found else None):
             if isinstance(self.mesh_impl, TurnMesh):
-                tf.compat.v1.wrap_function(build, [signature, which, turn])
-                self.function = InTurns(
-                    self.mesh_impl, self._masters, *in_turns.pop(), updates == "all", offload_dir
-                )
+                graph = tf.compat.v1.wrap_function(build, [signature, which, turn]).graph
+                self.function = InTurns(self.mesh_impl, self._masters, graph, *in_turns.pop(), updates == "all", offload_dir)
             else:
                 self.function = tf.function(build, autograph=False).get_concrete_function(signature, which, turn)
         traced, repeated, self._demand = found.pop()  # `build` does not keep the graph in memory

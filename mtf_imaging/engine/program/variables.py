@@ -30,11 +30,6 @@ class _Variable:
         self.variable: tf.Variable | None = None
         self._read: tf.Tensor | None = None
 
-    @property
-    def is_read(self) -> bool:
-        """Whether this call reads the value."""
-        return self._read is not None
-
     def read(self) -> tf.Tensor:
         """Returns the value before all assignments of this call; the value is read only once."""
         if self._read is None:
@@ -93,16 +88,6 @@ class Variables(tf.Module):
         if self._step_read is None:
             self._step_read = tf.identity(self.step)
         return self._step_read
-
-    def reads(self) -> dict[str, Callable[[], tf.Tensor]]:
-        """Returns {name of a tensor in the traced graph: a function that reads its value outside of the graph}."""
-        found: dict[str, Callable[[], tf.Tensor]] = {}
-        for master in self._pending.values():
-            if master.variable is not None and master.is_read:
-                found[master.read().name] = master.variable.read_value
-        if self._step_read is not None:
-            found[self._step_read.name] = self.step.read_value
-        return found
 
     def _get(
         self,
