@@ -85,10 +85,16 @@ class LayoutSettings(Settings):
       layout: rules that split dimensions over mesh dimensions, for instance x:rows,y:cols; an empty string splits
         nothing. With auto, train chooses `mesh_shape` and `layout` for the available devices, and saves them with the
         run.
+      sequential: names of mesh dimensions whose processors take turns on their device, for instance slabs, so that the
+        device needs the memory of one slice. The results are the same.
+      offload_dir: folder in which the slices of processors wait for their turn. Default: the memory of the host if
+        there is a GPU, else the folder of temporary files.
     """
 
     mesh_shape: str = setting(default="", flag=True)
     layout: str = setting(default="", flag=True)
+    sequential: str = setting(default="", flag=True)
+    offload_dir: str | None = setting(default=None, flag=True)
 
 
 @settings

@@ -40,7 +40,7 @@ class JobSetup(*SETUP):
                 "only train chooses a layout for layout 'auto'. Fix: give mesh_shape and layout; search ranks them.",
                 ["mesh_shape", "layout"],
             )
-        return Layout.parse(self.mesh_shape, self.layout)
+        return Layout.parse(self.mesh_shape, self.layout, self.sequential, self.offload_dir)
 
     @functools.cached_property
     def devices(self) -> Devices:

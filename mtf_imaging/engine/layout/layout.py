@@ -5,7 +5,7 @@ Public functions parse strings with `Layout.parse`; internal functions take a `L
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from mtf_imaging.engine.layout.grammar import (
     Rules,
@@ -17,6 +17,7 @@ from mtf_imaging.engine.layout.grammar import (
     parse_shape,
 )
 from mtf_imaging.errors import LayoutError
+from mtf_imaging.spelling import did_you_mean
 
 # The ways to map processors to devices; see `mtf_imaging.engine.meshes.make_mesh_impl`.
 MESH_IMPLS = ("auto", "stacked", "placement", "collective")
@@ -35,22 +36,31 @@ class Layout:
     Attributes:
       mesh_shape: pairs (mesh dimension, size).
       rules: pairs (tensor dimension, mesh dimension).
+      sequential: names of the mesh dimensions whose processors take turns on their device.
+      offload_dir: the folder in which the slices of processors wait for their turn; None for the default of `Program`.
     """
 
     mesh_shape: Shape = ()
     rules: Rules = ()
+    sequential: tuple[str, ...] = ()
+    offload_dir: str | None = dataclasses.field(default=None, compare=False)
     _typed: tuple[str, str] | None = dataclasses.field(default=None, compare=False, repr=False)
 
     @classmethod
-    def parse(cls, mesh_shape: str = "", layout: str = "") -> "Layout":
+    def parse(
+        cls, mesh_shape: str = "", layout: str = "", sequential: str = "", offload_dir: str | None = None
+    ) -> "Layout":
         """Parses a mesh shape and a layout.
 
         Args:
           mesh_shape: the mesh shape, such as "rows:2,cols:2"; "" is one processor.
           layout: the rules, such as "x:rows,y:cols".
+          sequential: names of mesh dimensions, separated by commas.
+          offload_dir: a folder.
 
         Raises:
-          LayoutError: a string cannot be parsed. The error lists all faults of both strings.
+          LayoutError: a string cannot be parsed, or the mesh has no dimension with a name in `sequential`. The error
+            lists all faults of the strings.
         """
         shape: Shape = ()
         rules: Rules = ()
@@ -63,28 +73,36 @@ class Layout:
             rules = parse_layout(layout)
         except LayoutError as error:
             reports.append(str(error))
+        names = tuple(name.strip() for name in sequential.split(",") if name.strip())
+        sizes = dict(shape)
+        reports += [] if reports else [_not_in_mesh(name, sizes, mesh_shape) for name in names if name not in sizes]
         if reports:
             raise LayoutError("\n".join(reports))
-        return cls(shape, rules, (mesh_shape, layout))
+        return cls(shape, rules, names, offload_dir, (mesh_shape, layout))
 
     @classmethod
-    def of(cls, layout: "Layout | str", mesh_shape: str = "") -> "Layout":
-        """Converts two strings to a `Layout`; returns a `Layout` unchanged.
+    def of(
+        cls, layout: "Layout | str", mesh_shape: str = "", sequential: str = "", offload_dir: str | None = None
+    ) -> "Layout":
+        """Converts the arguments of `parse` to a `Layout`; returns a `Layout` unchanged.
 
         Raises:
-          LayoutError: a string cannot be parsed, or `mesh_shape` is given with a `Layout`, which includes a mesh.
+          LayoutError: a string cannot be parsed, or another argument is given with a `Layout`, which includes it.
         """
         if not isinstance(layout, Layout):
-            return cls.parse(mesh_shape, layout)
-        if mesh_shape:
-            raise LayoutError(
-                f"mesh_shape '{mesh_shape}' conflicts with the layout '{layout}', which already includes a mesh. "
-                "Fix: omit mesh_shape, or pass the layout as a string."
-            )
+            return cls.parse(mesh_shape, layout, sequential, offload_dir)
+        others = {"mesh_shape": mesh_shape, "sequential": sequential, "offload_dir": offload_dir}
+        for name, value in others.items():
+            if value:
+                raise LayoutError(
+                    f"{name} '{value}' conflicts with the layout '{layout}', which already includes a mesh. "
+                    f"Fix: omit {name}, or pass the layout as a string."
+                )
         return layout
 
     def __str__(self) -> str:
-        return f"{self.rules_string} on {self.mesh_string}" if self.mesh_shape else "one processor"
+        turns = f", {' and '.join(self.sequential)} in turns" if self.sequential else ""
+        return f"{self.rules_string} on {self.mesh_string}{turns}" if self.mesh_shape else "one processor"
 
     @property
     def mesh_string(self) -> str:
@@ -120,7 +138,9 @@ class Layout:
         if rules == self.rules:
             return self
         dropped = {onto for _, onto in self.rules} - {onto for _, onto in rules}
-        return Layout(tuple((name, size) for name, size in self.mesh_shape if name not in dropped), rules)
+        shape = tuple((name, size) for name, size in self.mesh_shape if name not in dropped)
+        turns = tuple(name for name in self.sequential if name not in dropped)
+        return Layout(shape, rules, turns, self.offload_dir)
 
     def check_names(self, tensor_dims: Iterable[str]) -> tuple[str, ...]:
         """Checks that the rules name only dimensions that exist.
@@ -141,6 +161,14 @@ class Layout:
             check_names(rules, mesh_shape, names)  # raises
         used = {onto for _, onto in self.rules}
         return tuple(name for name, size in self.mesh_shape if name not in used and size > 1)
+
+
+def _not_in_mesh(name: str, sizes: Mapping[str, int], mesh_shape: str) -> str:
+    return (
+        f"sequential names '{name}', but mesh_shape '{mesh_shape}' has no such dimension.{did_you_mean(name, sizes)} "
+        "Fix: name mesh dimensions whose processors take turns, such as mesh_shape 'slabs:8', layout 'x:slabs', "
+        "sequential 'slabs'."
+    )
 
 
 ONE_PROCESSOR = Layout()

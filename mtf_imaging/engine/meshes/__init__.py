@@ -2,7 +2,7 @@
 
 import functools
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from mtf_imaging.engine.compat import mtf
 from mtf_imaging.engine.layout import MESH_IMPLS, Layout
@@ -12,8 +12,7 @@ from mtf_imaging.engine.meshes.grid import ShardGrid
 from mtf_imaging.engine.meshes.mesh_impl import ShardMeshImpl
 from mtf_imaging.engine.meshes.runtime import Runtime, join
 from mtf_imaging.engine.meshes.turn_mesh import TurnMesh
-from mtf_imaging.errors import ConfigError, LayoutError, NotSupportedError
-from mtf_imaging.spelling import did_you_mean
+from mtf_imaging.errors import ConfigError, NotSupportedError
 
 __all__ = ["MESH_IMPLS", "Runtime", "ShardMeshImpl", "default_devices", "join", "make_mesh_impl"]
 
@@ -21,9 +20,7 @@ _SPARE = "spare processes"  # a name that is not valid in rules
 _logger = logging.getLogger(__name__)
 
 
-def make_mesh_impl(
-    mesh_impl: str, layout: Layout, devices: Sequence[str] | None = None, sequential: Collection[str] = ()
-) -> ShardMeshImpl:
+def make_mesh_impl(mesh_impl: str, layout: Layout, devices: Sequence[str] | None = None) -> ShardMeshImpl:
     """Creates the mesh implementation with the given name.
 
     Args:
@@ -32,13 +29,11 @@ def make_mesh_impl(
         this process has joined others, placement if there are 2 or more GPUs that divide the mesh evenly, else stacked.
       layout: the mesh and its rules.
       devices: device strings; default: `default_devices()`. A collective mesh ignores them.
-      sequential: names of the mesh dimensions whose processors take turns on their device (see `turn_mesh`).
 
     Returns:
       A `ShardMeshImpl`.
 
     Raises:
-      LayoutError: the mesh has no dimension with a name in `sequential`.
       ConfigError: the mesh is collective, but this process has not joined others, or the mesh cannot be divided equally
         among them.
     """
@@ -46,7 +41,7 @@ def make_mesh_impl(
         raise NotSupportedError(f"mesh_impl {mesh_impl!r} is unknown. Fix: choose one of {', '.join(MESH_IMPLS)}.")
     grow_memory()
     shape, rules = mtf.convert_to_shape(list(layout.mesh_shape)), mtf.convert_to_layout_rules(list(layout.rules))
-    in_turns = _in_turns(layout, sequential)
+    in_turns = [name for name, size in layout.mesh_shape if name in layout.sequential and size > 1]
     joined = runtime.current()
     if mesh_impl == "collective" or (mesh_impl == "auto" and joined is not None and devices is None):
         return _collective(joined, layout, rules)
@@ -63,19 +58,6 @@ def make_mesh_impl(
     if impl.grid.stack_size > 1:
         _log_sharing(impl.size, len(impl.devices))
     return impl
-
-
-def _in_turns(layout: Layout, sequential: Collection[str]) -> list[str]:
-    """Returns the mesh dimensions whose processors take turns, without those of one processor."""
-    sizes = dict(layout.mesh_shape)
-    for name in sequential:
-        if name not in sizes:
-            raise LayoutError(
-                f"sequential names '{name}', but mesh_shape '{layout.mesh_string}' has no such dimension."
-                f"{did_you_mean(name, sizes)} Fix: name mesh dimensions whose processors take turns, such as "
-                "mesh_shape 'slabs:8', layout 'x:slabs' and sequential 'slabs'."
-            )
-    return [name for name in sequential if sizes[name] > 1]
 
 
 def _collective(joined: runtime.Runtime | None, layout: Layout, rules: mtf.LayoutRules) -> ShardMeshImpl:

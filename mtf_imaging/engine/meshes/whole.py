@@ -153,9 +153,7 @@ def true_box(
     return _clipped(uncut(stack, split, grid), region_shape(split, sizes, grid, shard))
 
 
-def region_shape(
-    split: Sequence[int | None], sizes: Sequence[int], grid: ShardGrid, shard: Sequence[int]
-) -> list[int]:
+def region_shape(split: Sequence[int | None], sizes: Sequence[int], grid: ShardGrid, shard: Sequence[int]) -> list[int]:
     """Returns the shape of `true_box`."""
     return [part.stop - part.start for part in _region(sizes, split, grid, shard)]
 

@@ -87,8 +87,3 @@ def _reads(graph: tf.Graph) -> list[tuple[str, tf.Tensor, tf.DType]]:
 def _default_folder() -> str | None:
     """Returns None, the memory of the host, if there is a GPU, and the folder of temporary files if there is none."""
     return None if any("GPU" in device.upper() for device in default_devices()) else tempfile.gettempdir()
-
-
-def names_in(sequential: str) -> list[str]:
-    """Returns the names in a list that is separated by commas."""
-    return [name.strip() for name in sequential.split(",") if name.strip()]

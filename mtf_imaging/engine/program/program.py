@@ -16,7 +16,7 @@ from mtf_imaging.engine.meshes.turn_mesh import TurnMesh
 from mtf_imaging.engine.ops.freezing import is_weight
 from mtf_imaging.engine.ops.reshard import LayoutChange, layout_changes
 from mtf_imaging.engine.program import checks, lowering, memory, tracing
-from mtf_imaging.engine.program.in_turns import InTurns, names_in
+from mtf_imaging.engine.program.in_turns import InTurns
 from mtf_imaging.engine.program.inputs import Input, Spec, label_faults_explained
 from mtf_imaging.engine.program.variables import Variables
 from mtf_imaging.errors import LayoutError, ShapeError
@@ -116,8 +116,8 @@ class Program(tf.Module):
         super().__init__(name=name)
         self._inputs = {key: Input(key, spec) for key, spec in inputs.items()}
         self._part_of = part_of
-        self.layout, self.seed = Layout.of(layout, mesh_shape), seed
-        self.mesh_impl = make_mesh_impl(mesh_impl, self.layout, devices, names_in(sequential))
+        self.layout, self.seed = Layout.of(layout, mesh_shape, sequential, offload_dir), seed
+        self.mesh_impl = make_mesh_impl(mesh_impl, self.layout, devices)
         self._boxes = Boxes(self.mesh_impl)
         # The name of this attribute is a part of the keys in checkpoints.
         self._masters: Variables = Variables(seed, self.mesh_impl.devices, variables and variables._masters)
@@ -166,7 +166,9 @@ class Program(tf.Module):
         with memory.shortage_explained(lambda: found[0].demand if found else None):
             if isinstance(self.mesh_impl, TurnMesh):
                 graph = tf.compat.v1.wrap_function(build, [signature, which, turn]).graph
-                self.function = InTurns(self.mesh_impl, self._masters, graph, *in_turns.pop(), updates == "all", offload_dir)
+                self.function = InTurns(
+                    self.mesh_impl, self._masters, graph, *in_turns.pop(), updates == "all", self.layout.offload_dir
+                )
             else:
                 self.function = tf.function(build, autograph=False).get_concrete_function(signature, which, turn)
         traced, repeated, self._demand = found.pop()  # `build` does not keep the graph in memory
