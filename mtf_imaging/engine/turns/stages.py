@@ -42,6 +42,9 @@ _CHEAP = frozenset(
         *("StopGradient", "SquaredDifference", "GatherV2", "Xdivy", "Div", "DivNoNan", "BitwiseXor", "RightShift"),
     )
 )
+# Operations whose results have the same bytes as their first input.
+_ALIASES = frozenset(("EnsureShape", "ExpandDims", "Identity", "Reshape", "Squeeze", "StopGradient"))
+_ROUNDS = 4  # what is stored and what is computed again depend on each other
 _EFFECTS = ("Assert", "PrintV2")
 
 
@@ -79,13 +82,13 @@ def cut(turns: Turns, results: Iterable[tf.Tensor], known: Collection[str]) -> l
     graph = turns.graph
     places = _Places(turns, graph.get_operations(), known)
     results, effects = list(results), [op for op in graph.get_operations() if op.type in _EFFECTS]
-    stored = {
-        feed.ref()
-        for stage in _stages(places, results, effects, lambda x: False)
-        for feed in stage.feeds
-        if stage.in_turns and places.is_in_turns(feed) and not places.is_given(feed)
-    }
-    again = _recomputed(places, stored)
+    again: set = {x.ref() for op in places.operations if op.type in _ALIASES for x in op.outputs}
+    shared: set = set()
+    for _ in range(_ROUNDS):
+        stages = _stages(places, results, effects, lambda x: x.ref() in again)
+        feeds = [x for stage in stages if stage.in_turns for x in stage.feeds]
+        stored = {x.ref() for x in feeds if places.is_in_turns(x) and not places.is_given(x)}
+        again, shared = _recomputed(places, stored, shared)
     return _stages(places, results, effects, lambda x: x.ref() in again)
 
 
@@ -190,20 +193,43 @@ def _stages(
     return [stage for stage in stages if stage.fetches or stage.effects]
 
 
-def _recomputed(places: _Places, stored: Collection) -> set:
-    """Returns the tensors of turns that later stages compute again, because their sources are stored anyway."""
+def _recomputed(places: _Places, stored: Collection, shared: Collection) -> tuple[set, set]:
+    """Finds the tensors of turns that later stages compute again, because little is stored for them.
+
+    Args:
+      places: the stage of each operation.
+      stored: the tensors that are stored so far.
+      shared: sources that are stored instead of a tensor of the same size, because they serve several tensors.
+
+    Returns:
+      The tensors, and the sources to share next time.
+    """
     again: set = set()
+    users: dict = collections.Counter()
     cost: dict = collections.defaultdict(int)  # bytes to store so that a later stage can read a tensor
+    source: dict = {}  # the only tensor that must be stored for it
     for op in places.operations:
         for x in op.outputs:
             if not places.is_in_turns(x) or places.is_given(x):
                 continue
-            own = num_bytes(x)
-            others = sum(cost[source] for source in {i.ref() for i in op.inputs}) if op.type in _CHEAP else own
-            if others < own:
-                again.add(x.ref())
-            cost[x.ref()] = others if others < own else 0 if x.ref() in stored else own
-    return again
+            inputs, own, key = {i.ref() for i in op.inputs}, num_bytes(x), x.ref()
+            others = sum(cost[i] for i in inputs)
+            needed = [i for i in inputs if cost[i]]
+            only = source.get(needed[0]) if len(needed) == 1 else None
+            if _is_cheap(op) and (others < own or op.type in _ALIASES or (others == own and only in shared)):
+                again.add(key)
+                cost[key], source[key] = others, only
+                continue
+            if key in stored and _is_cheap(op) and others == own and only is not None:
+                users[only] += 1
+            cost[key], source[key] = (0 if key in stored else own), (key if not _is_cheap(op) else None)
+    return again, {*shared, *(key for key, number in users.items() if number > 1)}
+
+
+def _is_cheap(op: tf.Operation) -> bool:
+    if op.type == "FusedBatchNormV3":
+        return not op.get_attr("is_training")  # a product and a sum
+    return op.type in _CHEAP
 
 
 def num_bytes(x: tf.Tensor) -> float:
