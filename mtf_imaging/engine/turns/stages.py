@@ -255,6 +255,7 @@ def _function(
         kept = [x for x in node.input if not x.startswith("^") or x[1:] in names]
         del node.input[:]
         node.input.extend(kept)
+        node.attr.pop("_class", None)  # the operation next to which it is placed may be in another stage
     given = {x.ref(): place for place, x in enumerate(stage.feeds)}
     used = {x.ref() for op in stage.operations for x in op.inputs}
 
