@@ -4,7 +4,6 @@ The batches from step k on do not depend on the step at which a run starts.
 """
 
 import dataclasses
-import functools
 import itertools
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,6 +28,7 @@ from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.engine.layout import TensorRegion
 from mtf_imaging.errors import DataError
 
+_PACKAGE = __name__.partition(".")[0]
 _PREFETCH = 2  # batches
 # The regions of this process in the image and the labels of a batch, by record grid.
 RegionsByGrid = Mapping[Grid, Mapping[str, TensorRegion]]
@@ -102,18 +102,9 @@ def training_batches(
         augmentation.check(dataclasses.replace(manifest.description, intensities=schemes))
     if patches is not None:
         patches.check(manifest, data_dir)
-    read = functools.partial(
-        _read,
-        data_dir,
-        batch_size=batch_size,
-        schemes=schemes,
-        augmentation=augmentation,
-        shuffle=shuffle,
-        regions=regions,
-        patches=patches,
-    )
+    read = _Reader(data_dir, batch_size, schemes, augmentation, shuffle, regions, patches).read
     if isinstance(manifest.sampling, Sampling) or patches is not None:
-        return read(manifest, seed=seed, start=start_step)
+        return read(manifest, seed, start_step)
     buckets = [_bucket(manifest, at) for at in group_by_grid(manifest.grids).values()]
     turns = bucket_turns([len(bucket.cases) for bucket in buckets], start_step // parts, seed if shuffle else None)
     return _take_turns(read, buckets, turns, seed, start_step % parts, parts, with_sizes=regions is not None)
@@ -165,51 +156,52 @@ def _take_turns(
         if bucket not in streams:
             # A separate seed, so that samples with the same number in two buckets are augmented differently.
             own = zlib.crc32(f"{seed}/{format_grid(buckets[bucket].sampling.grids[0])}".encode()) & 0x7FFFFFFF
-            streams[bucket] = read(buckets[bucket], seed=own, start=turn * parts + skipped)
+            streams[bucket] = read(buckets[bucket], own, turn * parts + skipped)
         (grid,) = buckets[bucket].sampling.grids
         for batch in itertools.islice(streams[bucket], parts - skipped):
             yield {**batch, "sizes": grid} if with_sizes else batch
         skipped = 0
 
 
-def _read(
-    data_dir: str | Path,
-    manifest: Manifest,
-    *,
-    batch_size: int,
-    schemes: Sequence[Intensity],
-    augmentation: Callable | None,
-    shuffle: bool,
-    regions: RegionsByGrid | None,
-    patches: Patches | None,
-    seed: int,
-    start: int,
-) -> Iterator[dict]:
-    """Yields the batches of records with one grid, or of patches, from batch `start` on; see `training_batches`."""
-    grid = patches.sizes if patches else manifest.grids[0]
-    num_cases = len(manifest.cases)
-    region = batch_region(regions and regions[grid], batch_size, grid, len(manifest.description.channels))
-    reader = RegionReader(data_dir, manifest)
-    samples = Samples(reader, manifest, schemes, augmentation, seed, region.box, patches)
-    width = region.samples.stop - region.samples.start
+@dataclasses.dataclass(frozen=True)
+class _Reader:
+    """What all batches of a run have in common; `training_batches` describes the attributes."""
 
-    @tf.autograph.experimental.do_not_convert
-    def case(sample):
-        return case_of_sample(sample, num_cases, seed if shuffle else None)
+    data_dir: str | Path
+    batch_size: int
+    schemes: Sequence[Intensity]
+    augmentation: Callable | None
+    shuffle: bool
+    regions: RegionsByGrid | None
+    patches: Patches | None
 
-    def load(index):
-        sample = index // width * batch_size + region.samples.start + index % width
-        return samples(sample, case(sample))
+    def read(self, manifest: Manifest, seed: int, start: int) -> Iterator[dict]:
+        """Yields the batches of records with one grid, or of patches, from batch `start` on."""
+        grid = self.patches.sizes if self.patches else manifest.grids[0]
+        num_cases, batch_size = len(manifest.cases), self.batch_size
+        own_regions = self.regions and self.regions[grid]
+        region = batch_region(own_regions, batch_size, grid, len(manifest.description.channels))
+        reader = RegionReader(self.data_dir, manifest)
+        samples = Samples(reader, manifest, self.schemes, self.augmentation, seed, region.box, self.patches)
+        width = region.samples.stop - region.samples.start
 
-    if augmentation is None or type(augmentation).__module__.partition(".")[0] == __name__.partition(".")[0]:
-        load = tf.autograph.experimental.do_not_convert(load)  # our code does not need the slow conversion
-    cases = tf.data.Dataset.range(start * batch_size, tf.int64.max).map(case).batch(batch_size)
-    if region.is_empty:
-        return _empty_batches(cases, manifest, region)
-    inputs = tf.data.Dataset.range(start * width, tf.int64.max)
-    inputs = inputs.map(load, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-    inputs = inputs.batch(width, drop_remainder=True).prefetch(_PREFETCH)
-    return _batches(tf.data.Dataset.zip((cases, inputs)), manifest, region, reader)
+        @tf.autograph.experimental.do_not_convert
+        def case(sample):
+            return case_of_sample(sample, num_cases, seed if self.shuffle else None)
+
+        def load(index):
+            sample = index // width * batch_size + region.samples.start + index % width
+            return samples(sample, case(sample))
+
+        if self.augmentation is None or type(self.augmentation).__module__.partition(".")[0] == _PACKAGE:
+            load = tf.autograph.experimental.do_not_convert(load)  # our code does not need the slow conversion
+        cases = tf.data.Dataset.range(start * batch_size, tf.int64.max).map(case).batch(batch_size)
+        if region.is_empty:
+            return _empty_batches(cases, manifest, region)
+        inputs = tf.data.Dataset.range(start * width, tf.int64.max)
+        inputs = inputs.map(load, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        inputs = inputs.batch(width, drop_remainder=True).prefetch(_PREFETCH)
+        return _batches(tf.data.Dataset.zip((cases, inputs)), manifest, region, reader)
 
 
 def case_of_sample(sample, num_cases: int, seed: int | None):
