@@ -76,8 +76,7 @@ def with_lines(augmentation):
 
 def samples(records, options):
     """Yields image, x, y, 1 and labels of the slice `[x, y]` with the most lesion voxels, for a few samples."""
-    drawn = Records(window=WINDOW, augmentation=with_lines(Augmentation(**options)))
-    batches = drawn.training_batches(records, 1, SEED)
+    batches = Records(WINDOW, with_lines(Augmentation(**options))).training_batches(records, 1, SEED)
     for batch in itertools.islice(batches, SAMPLES):
         image, labels = (batch[name][0].numpy() for name in ("image", "labels"))
         z = max(range(labels.shape[2]), key=lambda at: ((labels[..., at] == 2).sum(), (labels[..., at] == 1).sum()))

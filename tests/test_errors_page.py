@@ -11,6 +11,7 @@ from tests import pages
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/reference/errors.md"
+MESSAGES = "\n".join(pages.blocks(PAGE, "text")).split("\n\n")  # a blank line separates two in one block
 # Shorter strings, for instance ", ", occur in every message.
 SHORTEST = 16
 # Shorter parts of a message may be values.
@@ -44,13 +45,8 @@ def unknown_parts(message):
     return [part.strip() for part in marked.split("\0") if len(part.strip()) > LONGEST_VALUE]
 
 
-def messages():
-    """Returns the messages on the page; blank lines separate those in one block."""
-    return [message for block in pages.blocks(PAGE, "text") for message in block.split("\n\n")]
-
-
 @pytest.mark.mostly_slow(fast=0.4)
-@pytest.mark.parametrize("message", messages(), ids=lambda message: " ".join(message.split()[:4]))
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: " ".join(message.split()[:4]))
 def test_messages_on_the_page_are_messages_of_the_code(message):
     assert not unknown_parts(message)
 

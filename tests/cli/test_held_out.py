@@ -118,8 +118,7 @@ def test_the_best_checkpoint_scores_what_it_scored(folder, monkeypatch):
 
     def on_the_grid(kind, images, network, own, provenance):
         own = kind.segmenter
-        held_out = HeldOutRecords(Records(own.window), progress=False)
-        scored = held_out.open(folder / "held_out", own.sampling.grid)(network)
+        scored = HeldOutRecords(Records(own.window), False).open(folder / "held_out", own.sampling.grid)(network)
         found.update(scored[0])
 
     monkeypatch.setattr(evaluating, "evaluate_images", on_the_grid)

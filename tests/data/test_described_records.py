@@ -236,8 +236,7 @@ def test_batches_from_step_k_equal_those_of_an_uninterrupted_run(records, augmen
 
 def test_channels_move_alike_and_change_independently(records):
     copies = {"FLAIR": "window 0 1000", "T1w": "window 0 1000"}
-    mirrored = Records(augmentation=Augmentation(flips=("x", "z")), intensities=copies)
-    flips = mirrored.training_batches(records, 1, seed=0)
+    flips = Records(augmentation=Augmentation(flips=("x", "z")), intensities=copies).training_batches(records, 1, 0)
     plain = {b["cases"][0]: b for b in take(Records(intensities=copies).training_batches(records, 1, seed=0), 3)}
     for batch in take(flips, 6):
         source = plain[batch["cases"][0]]
@@ -279,11 +278,10 @@ def test_voxels_from_beyond_the_image_get_the_value_of_air(records):
 
 
 def test_noise_has_the_unit_of_a_channel_that_is_not_clipped(records):
-    raw_t1w = {"T1w": "none"}
-    noisy = Records(augmentation=Augmentation(noise=0.1), intensities=raw_t1w)
+    none = {"T1w": "none"}
+    noisy = Records(augmentation=Augmentation(noise=0.1), intensities=none)
     plain = {b["cases"][0]: b["image"] for b in take(Records().training_batches(records, 1, seed=0), 3)}
-    unscaled = Records(intensities=raw_t1w).training_batches(records, 1, 0)
-    raw = {b["cases"][0]: b["image"] for b in take(unscaled, 3)}
+    raw = {b["cases"][0]: b["image"] for b in take(Records(intensities=none).training_batches(records, 1, 0), 3)}
     for batch in take(noisy.training_batches(records, 1, seed=0), 3):
         key = batch["cases"][0]
         sd = brain(int(key.removeprefix("b_")))[0][2].std()
@@ -309,8 +307,7 @@ def test_custom_augmentations_get_four_arguments(records):
         return -image, labels
 
     plain, negative = (
-        next(Records(augmentation=function).training_batches(records, 1, 0))["image"]
-        for function in (None, augmentation)
+        next(Records(augmentation=each).training_batches(records, 1, 0))["image"] for each in (None, augmentation)
     )
     np.testing.assert_array_equal(plain, -negative)
     assert seen[0] == (4, 6, 5, 3)

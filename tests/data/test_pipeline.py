@@ -65,13 +65,11 @@ def test_the_default_window_is_that_of_the_paper():
 
 
 def test_each_epoch_is_another_permutation_of_all_cases(records):
-    batches = take(Records().training_batches(records, 2, seed=0), 10)
-    keys = list(itertools.chain(*(batch["cases"] for batch in batches)))
+    keys = [key for batch in take(Records().training_batches(records, 2, seed=0), 10) for key in batch["cases"]]
     epochs = [tuple(keys[start : start + 5]) for start in range(0, 20, 5)]
     assert all(sorted(epoch) == ["0", "1", "2", "3", "4"] for epoch in epochs)
     assert len(set(epochs)) > 1
-    batches = take(Records().training_batches(records, 2, seed=1), 10)
-    assert keys != list(itertools.chain(*(batch["cases"] for batch in batches)))
+    assert keys != [key for batch in take(Records().training_batches(records, 2, seed=1), 10) for key in batch["cases"]]
     ordered = take(Records().training_batches(records, 5, seed=0, shuffle=False), 2)
     assert [batch["cases"] for batch in ordered] == [["0", "1", "2", "3", "4"]] * 2
 

@@ -65,16 +65,13 @@ def _rows(table):
     for row in table:
         even, uneven = (_sent(functools.partial(_call, row.fn), layout) for layout in LAYOUTS.values())
         public, bracket, detail = row.name.partition(" (")
-        name = f"`{public}`{bracket}{detail}"
-        yield name, (even, "" if uneven == even else uneven)
+        yield f"`{public}`{bracket}{detail}", (even, "" if uneven == even else uneven)
 
 
 def _by_value(pairs):
-    """Returns the names of each value, as the text of a cell, in the order of the first names."""
-    names = {}
-    for name, value in sorted(pairs):
-        names.setdefault(value, []).append(name)
-    return {value: ", ".join(own) for value, own in names.items()}
+    """Returns pairs of a value and its names, as the text of a cell."""
+    pairs = sorted(pairs)
+    return {(value, ", ".join(name for name, own in pairs if own == value)) for _, value in pairs}
 
 
 def _table(head, rows):
@@ -90,10 +87,9 @@ def text():
         ("mtf", FUNCTIONS, NOT_FUNCTIONS_OF_TENSORS),
         ("mtf.layers", LAYERS, OTHER_LAYERS),
     ):
-        rows = sorted((*sent, names) for sent, names in _by_value(_rows(table)).items())
+        rows = sorted((*sent, names) for sent, names in _by_value(_rows(table)))
         sections.append(f"## {title}\n\n{_table(head, rows)}\n")
-        reasons = _by_value((f"`{name}`", reason) for name, reason in others.items())
-        rows = sorted((names, reason) for reason, names in reasons.items())
+        rows = sorted((names, why) for why, names in _by_value((f"`{name}`", why) for name, why in others.items()))
         sections.append(f"### {title}: not in this table\n\n{_table('| functions | reason |', rows)}\n")
     return "\n".join(sections)
 
