@@ -22,7 +22,7 @@ from PIL import Image
 from mtf_imaging.data.augmentation import Augmentation
 from mtf_imaging.data.phantom.phantom import write_phantom
 from mtf_imaging.data.records.convert import convert
-from mtf_imaging.data.records.pipeline import training_batches
+from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.evaluation.report.colors import LITS_COLORS
 
 GRID, WINDOW, SEED = "x:160,y:160,z:48", (-160.0, 240.0), 0
@@ -76,7 +76,7 @@ def with_lines(augmentation):
 
 def samples(records, options):
     """Yields image, x, y, 1 and labels of the slice `[x, y]` with the most lesion voxels, for a few samples."""
-    batches = training_batches(records, 1, SEED, window=WINDOW, augmentation=with_lines(Augmentation(**options)))
+    batches = Records(WINDOW, with_lines(Augmentation(**options))).training_batches(records, 1, SEED)
     for batch in itertools.islice(batches, SAMPLES):
         image, labels = (batch[name][0].numpy() for name in ("image", "labels"))
         z = max(range(labels.shape[2]), key=lambda at: ((labels[..., at] == 2).sum(), (labels[..., at] == 1).sum()))

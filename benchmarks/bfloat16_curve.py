@@ -24,7 +24,7 @@ import numpy as np
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.data.records.pipeline import training_batches
+from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training.optimizers import Adafactor, Adam, StepDecay
 from mtf_imaging.training.step import training_step
@@ -44,7 +44,7 @@ def losses(data_dir, optimizer, seed, steps, dtype, mesh_shape, layout):
     step = training_step(task, OPTIMIZERS[optimizer](StepDecay(0.003, factor=0.3, every=400)))
     inputs = task.inputs(1, (RESOLUTION,) * 3, dtype)
     program = mi.Program(step, inputs, mesh_shape=mesh_shape, layout=layout, mesh_impl="stacked", seed=seed)
-    batches = training_batches(data_dir, 1, seed, 0, resolution=str(RESOLUTION), window=(-160.0, 240.0))
+    batches = Records(window=(-160.0, 240.0)).training_batches(data_dir, 1, seed, 0, resolution=str(RESOLUTION))
     return [
         float(program(image=tf.cast(batch["image"], dtype), labels=batch["labels"])["loss"])
         for _, batch in zip(range(steps), batches)

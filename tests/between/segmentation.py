@@ -9,6 +9,7 @@ import pytest
 import mtf_imaging as mi
 from mtf_imaging.data.description.dataset_json import read_description
 from mtf_imaging.data.description.description import LITS
+from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.manifest import open_records
 from mtf_imaging.data.sampling import label_region, slabs
 from mtf_imaging.data.sampling.buckets import parse_any_sampling
@@ -104,9 +105,8 @@ def evaluated(setup, cases, output, mesh_shape="", layout=""):
 def held_out(setup, records, mesh_shape="", layout=""):
     """Returns the scores of held-out records, and their pictures."""
     sampling, description = setup.sampling, open_records(records).description
-    evaluation = HeldOutRecords(
-        spacing=format_spacing(sampling.spacing) or None, progress=False, description=description
-    )
+    samples = Records(spacing=format_spacing(sampling.spacing) or None)
+    evaluation = HeldOutRecords(samples, progress=False, description=description)
     sizes = sampling.grids[0] if len(sampling.grids) == 1 else None
     network = setup.network(description, mesh_shape, layout)
     with setup.slabs():

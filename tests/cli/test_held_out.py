@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs import evaluating
 from mtf_imaging.jobs.data.training_data import TrainingData
@@ -117,7 +118,7 @@ def test_the_best_checkpoint_scores_what_it_scored(folder, monkeypatch):
 
     def on_the_grid(kind, images, network, own, provenance):
         own = kind.segmenter
-        scored = HeldOutRecords(own.window, progress=False).open(folder / "held_out", own.sampling.grid)(network)
+        scored = HeldOutRecords(Records(own.window), False).open(folder / "held_out", own.sampling.grid)(network)
         found.update(scored[0])
 
     monkeypatch.setattr(evaluating, "evaluate_images", on_the_grid)

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from mtf_imaging.data.augmentation import Augmentation
 from mtf_imaging.data.records.convert import convert
+from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.manifest import open_records, record_path
-from mtf_imaging.data.records.pipeline import bucket_turns, training_batches
+from mtf_imaging.data.records.pipeline import bucket_turns
 from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.data.sampling.buckets import (
     Samplings,
@@ -200,32 +201,32 @@ def take(batches, count):
 
 
 def test_batches_have_one_grid_and_all_cases_occur_equally_often(records):
-    batches = take(training_batches(records, 2, seed=3), 8)  # two cycles
+    batches = take(Records().training_batches(records, 2, seed=3), 8)  # two cycles
     grids = dict(zip(SHAPES, [SMALL, LARGE, SMALL, SMALL]))
     for batch in batches:
         assert {grids[key] for key in batch["cases"]} == {tuple(batch["image"].shape[1:4])}
         assert batch["labels"].shape == batch["image"].shape[:4]
     counts = collections.Counter(key for batch in batches for key in batch["cases"])
     assert counts == dict.fromkeys(SHAPES, 4)
-    other = take(training_batches(records, 2, seed=4), 8)
+    other = take(Records().training_batches(records, 2, seed=4), 8)
     assert [batch["cases"] for batch in batches] != [batch["cases"] for batch in other]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("parts", [1, 2])
 def test_batches_do_not_depend_on_the_start(records, parts):
-    options = {"seed": 1, "parts": parts, "augmentation": Augmentation(flips=("x",), noise=0.1)}
-    all_batches = take(training_batches(records, 1, **options), 12)
+    samples = Records(augmentation=Augmentation(flips=("x",), noise=0.1))
+    all_batches = take(samples.training_batches(records, 1, seed=1, parts=parts), 12)
     for start in (1, 4, 7):
-        resumed = take(training_batches(records, 1, start_step=start, **options), 12 - start)
+        resumed = take(samples.training_batches(records, 1, 1, start, parts=parts), 12 - start)
         for one, other in zip(resumed, all_batches[start:], strict=True):
             assert one["cases"] == other["cases"]
             np.testing.assert_array_equal(one["image"], other["image"])
 
 
 def test_micro_batches_are_the_samples_of_the_batch(records):
-    whole = take(training_batches(records, 2, seed=1), 6)
-    small = take(training_batches(records, 1, seed=1, parts=2), 12)
+    whole = take(Records().training_batches(records, 2, seed=1), 6)
+    small = take(Records().training_batches(records, 1, seed=1, parts=2), 12)
     assert [batch["cases"] for batch in whole] == [
         a["cases"] + b["cases"] for a, b in zip(small[::2], small[1::2], strict=True)
     ]

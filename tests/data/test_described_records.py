@@ -18,7 +18,6 @@ from mtf_imaging.data.records.convert import convert
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.intensities import resolve_intensities
 from mtf_imaging.data.records.manifest import open_records, read_manifest, record_path
-from mtf_imaging.data.records.pipeline import training_batches
 from mtf_imaging.data.sampling.resample import resample_linear, resample_nearest
 from mtf_imaging.data.sampling.sampling import whole_field
 from mtf_imaging.errors import ConfigError, DataError
@@ -181,7 +180,7 @@ def test_masks_without_labels_name_the_labels(nnunet, tmp_path, store, caplog):
 
 
 def test_batches_are_the_network_input_of_the_records(records):
-    (batch,) = take(training_batches(records, 3, seed=0), 1)
+    (batch,) = take(Records().training_batches(records, 3, seed=0), 1)
     assert (batch["image"].shape, batch["image"].dtype) == ((3, 4, 6, 5, 3), np.float32)
     for index, key in enumerate(batch["cases"]):
         record = read_record(record_path(records, key))
@@ -225,8 +224,8 @@ EVERY = dataclasses.replace(
 @pytest.mark.slow
 @pytest.mark.parametrize("augmentation", [None, MOVE, EVERY])
 def test_batches_from_step_k_equal_those_of_an_uninterrupted_run(records, augmentation):
-    uninterrupted = take(training_batches(records, 2, seed=3, augmentation=augmentation), 5)
-    resumed = training_batches(records, 2, seed=3, start_step=3, augmentation=augmentation)
+    uninterrupted = take(Records(augmentation=augmentation).training_batches(records, 2, seed=3), 5)
+    resumed = Records(augmentation=augmentation).training_batches(records, 2, seed=3, start_step=3)
     assert_same(take(resumed, 2), uninterrupted[3:])
     for batch in uninterrupted:
         image = np.asarray(batch["image"])
@@ -237,8 +236,8 @@ def test_batches_from_step_k_equal_those_of_an_uninterrupted_run(records, augmen
 
 def test_channels_move_alike_and_change_independently(records):
     copies = {"FLAIR": "window 0 1000", "T1w": "window 0 1000"}
-    flips = training_batches(records, 1, seed=0, augmentation=Augmentation(flips=("x", "z")), intensities=copies)
-    plain = {b["cases"][0]: b for b in take(training_batches(records, 1, seed=0, intensities=copies), 3)}
+    flips = Records(augmentation=Augmentation(flips=("x", "z")), intensities=copies).training_batches(records, 1, 0)
+    plain = {b["cases"][0]: b for b in take(Records(intensities=copies).training_batches(records, 1, seed=0), 3)}
     for batch in take(flips, 6):
         source = plain[batch["cases"][0]]
         same = [
@@ -259,7 +258,7 @@ def test_channels_move_alike_and_change_independently(records):
 
 def test_voxels_outside_a_masked_channel_stay_zero(records):
     loud = Augmentation(brightness=0.5, contrast=0.5, noise=0.5, gamma=0.3)
-    for batch in take(training_batches(records, 3, seed=0, augmentation=loud), 2):
+    for batch in take(Records(augmentation=loud).training_batches(records, 3, seed=0), 2):
         flair = np.asarray(batch["image"][..., 1])
         assert not flair[:, 0].any()
         assert flair[:, 1:].all()
@@ -268,7 +267,7 @@ def test_voxels_outside_a_masked_channel_stay_zero(records):
 def test_voxels_from_beyond_the_image_get_the_value_of_air(records):
     shifted = Augmentation(translation=1.0)
     seen = 0
-    for batch in take(training_batches(records, 1, seed=0, augmentation=shifted), 6):
+    for batch in take(Records(augmentation=shifted).training_batches(records, 1, seed=0), 6):
         case = brain(int(batch["cases"][0].removeprefix("b_")))[0]
         beyond = [0.0, 0.0, -case[2].mean(dtype=np.float64) / case[2].std(dtype=np.float64)]
         image = np.asarray(batch["image"][0])
@@ -279,10 +278,11 @@ def test_voxels_from_beyond_the_image_get_the_value_of_air(records):
 
 
 def test_noise_has_the_unit_of_a_channel_that_is_not_clipped(records):
-    noisy = {"augmentation": Augmentation(noise=0.1), "intensities": {"T1w": "none"}}
-    plain = {b["cases"][0]: b["image"] for b in take(training_batches(records, 1, seed=0), 3)}
-    raw = {b["cases"][0]: b["image"] for b in take(training_batches(records, 1, 0, intensities={"T1w": "none"}), 3)}
-    for batch in take(training_batches(records, 1, seed=0, **noisy), 3):
+    none = {"T1w": "none"}
+    noisy = Records(augmentation=Augmentation(noise=0.1), intensities=none)
+    plain = {b["cases"][0]: b["image"] for b in take(Records().training_batches(records, 1, seed=0), 3)}
+    raw = {b["cases"][0]: b["image"] for b in take(Records(intensities=none).training_batches(records, 1, 0), 3)}
+    for batch in take(noisy.training_batches(records, 1, seed=0), 3):
         key = batch["cases"][0]
         sd = brain(int(key.removeprefix("b_")))[0][2].std()
         assert np.std(batch["image"][..., 2] - raw[key][..., 2]) == pytest.approx(0.1 * sd, rel=0.25)
@@ -296,7 +296,7 @@ def test_options_of_lits_are_refused_for_other_labels(records, option):
         match=rf"Augmentation\.{option} 0\.5: .* but the labels of the data set are edema, core, enhancing\. "
         rf"Fix: set Augmentation\.{option} to 0\.",
     ):
-        training_batches(records, 1, seed=0, augmentation=Augmentation(**{option: 0.5}))
+        Records(augmentation=Augmentation(**{option: 0.5})).training_batches(records, 1, seed=0)
 
 
 def test_custom_augmentations_get_four_arguments(records):
@@ -307,7 +307,7 @@ def test_custom_augmentations_get_four_arguments(records):
         return -image, labels
 
     plain, negative = (
-        take(training_batches(records, 1, 0, augmentation=function), 1)[0]["image"] for function in (None, augmentation)
+        next(Records(augmentation=each).training_batches(records, 1, 0))["image"] for each in (None, augmentation)
     )
     np.testing.assert_array_equal(plain, -negative)
     assert seen[0] == (4, 6, 5, 3)
@@ -337,7 +337,7 @@ def test_a_single_ct_is_stored_as_hu(pancreas, tmp_path):
     )
     assert record.statistics == (channel_statistics(volume.hu),)
     for schemes in (None, {"CT": "z-score"}, {"CT": "percentiles"}):
-        (batch,) = take(training_batches(out, 1, seed=0, intensities=schemes), 1)
+        (batch,) = take(Records(intensities=schemes).training_batches(out, 1, seed=0), 1)
         record = read_record(record_path(out, batch["cases"][0]))
         expected = record.network_input(resolve_intensities(manifest, overrides=schemes))
         np.testing.assert_array_equal(batch["image"][0], expected)
@@ -355,12 +355,12 @@ def test_lits_has_no_description_and_no_statistics(lits_dir, tmp_path):
     record = read_record(record_path(tmp_path / "out", "2"))
     assert (record.image.ndim, record.statistics) == (3, ())
     window = Intensity("window", (-512, 512))
-    (batch,) = take(training_batches(tmp_path / "out", 1, seed=0, shuffle=False), 1)
+    (batch,) = take(Records().training_batches(tmp_path / "out", 1, seed=0, shuffle=False), 1)
     np.testing.assert_array_equal(batch["image"][0], record.network_input([window]))
     with pytest.raises(
         DataError, match=r"channel 'CT' has the scheme 'z-score', which needs statistics, but these rec"
     ):
-        training_batches(tmp_path / "out", 1, seed=0, intensities={"CT": "z-score"})
+        Records(intensities={"CT": "z-score"}).training_batches(tmp_path / "out", 1, seed=0)
 
 
 def test_lits_with_another_scheme_has_statistics_and_keeps_its_rules(lits_dir, tmp_path):
@@ -369,13 +369,13 @@ def test_lits_with_another_scheme_has_statistics_and_keeps_its_rules(lits_dir, t
     convert(lits_dir, out, 4, progress=False)
     manifest = open_records(out)
     assert (manifest.description.rules, manifest.intensities) == ("lits", (Intensity("z-score"),))
-    (batch,) = take(training_batches(out, 1, seed=0), 1)
+    (batch,) = take(Records().training_batches(out, 1, seed=0), 1)
     record = read_record(record_path(out, batch["cases"][0]))
     np.testing.assert_array_equal(batch["image"][0], record.network_input(manifest.intensities))
     with pytest.raises(
         ConfigError, match=r"Augmentation\.lesions 0\.5: .* but the intensity scheme is 'z-score'\. Fix"
     ):
-        training_batches(out, 1, seed=0, augmentation=Augmentation(lesions=0.5))
+        Records(augmentation=Augmentation(lesions=0.5)).training_batches(out, 1, seed=0)
 
 
 def test_records_of_another_form_are_not_mixed(lits_dir, tmp_path):

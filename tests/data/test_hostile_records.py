@@ -12,9 +12,9 @@ from numcodecs import blosc
 
 from mtf_imaging.data.records.chunks import digest
 from mtf_imaging.data.records.convert import convert
+from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.manifest import Manifest, Source, read_manifest, write_manifest
 from mtf_imaging.data.records.ome_metadata import metadata_digest
-from mtf_imaging.data.records.pipeline import training_batches
 from mtf_imaging.data.records.stored import StoredRecord
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError
@@ -110,7 +110,7 @@ def test_training_runs_no_code_of_records(tmp_path, store, arrays):
     replace_chunk(attacker, pickle.dumps(Payload(tmp_path / "attacked")))
     replace_array(attacker, lambda fields: fields.update(codecs=[{"name": "numcodecs.pickle"}]))
     with pytest.raises(DataError, match=r"case-1\.ome\.zarr: not a record of this program"):
-        next(training_batches(out, 2, seed=0))
+        next(Records().training_batches(out, 2, seed=0))
     assert not (tmp_path / "attacked").exists()
 
 

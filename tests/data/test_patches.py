@@ -12,7 +12,6 @@ from mtf_imaging.data.records.convert import convert
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.manifest import open_records
 from mtf_imaging.data.records.patches import LabelBlocks, PatchCorners, Patches
-from mtf_imaging.data.records.pipeline import training_batches
 from mtf_imaging.data.records.region_reader import RegionReader
 from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.engine.layout import TensorRegion
@@ -85,7 +84,7 @@ def corners(data_dir, patches, count, seed=5, every=1):
 
 def test_batches_are_parts_of_the_records(folder):
     manifest, place = open_records(folder), corners(folder, Patches(PATCH), 12)
-    batches = take(training_batches(folder, BATCH, 5, shuffle=False, patches=Patches(PATCH)), 4)
+    batches = take(Records(patches=Patches(PATCH)).training_batches(folder, BATCH, 5, shuffle=False), 4)
     low, high = DEFAULT_WINDOW
     for number, batch in enumerate(batches):
         for position, key in enumerate(batch["cases"]):
@@ -99,10 +98,10 @@ def test_batches_are_parts_of_the_records(folder):
 
 @pytest.mark.parametrize("name", AUGMENTATIONS)
 def test_regions_equal_the_regions_of_whole_patches(folder, name):
-    options = {"augmentation": AUGMENTATIONS[name], "patches": Patches(PATCH, centered=0.5)}
-    whole = take(training_batches(folder, BATCH, 3, **options), 3)
+    samples = Records(augmentation=AUGMENTATIONS[name], patches=Patches(PATCH, centered=0.5))
+    whole = take(samples.training_batches(folder, BATCH, 3), 3)
     for bounds in REGIONS:
-        found = take(training_batches(folder, BATCH, 3, **options, regions=regions(bounds)), 3)
+        found = take(samples.training_batches(folder, BATCH, 3, regions=regions(bounds)), 3)
         at = tuple(slice(*each) for each in bounds)
         for own, all_of in zip(found, whole, strict=True):
             assert own["cases"] == all_of["cases"]
@@ -112,26 +111,25 @@ def test_regions_equal_the_regions_of_whole_patches(folder, name):
 
 @pytest.mark.parametrize("name", ["none", "moved"])
 def test_batches_do_not_depend_on_the_start(folder, name):
-    options = {"augmentation": AUGMENTATIONS[name], "patches": Patches(PATCH)}
-    first = take(training_batches(folder, BATCH, 3, **options), 4)
+    samples = Records(augmentation=AUGMENTATIONS[name], patches=Patches(PATCH))
+    first = take(samples.training_batches(folder, BATCH, 3), 4)
     for start in (1, 3):
-        later = next(training_batches(folder, BATCH, 3, start, **options))
+        later = next(samples.training_batches(folder, BATCH, 3, start))
         np.testing.assert_array_equal(later["image"], first[start]["image"])
         np.testing.assert_array_equal(later["labels"], first[start]["labels"])
 
 
 def test_batch_size_does_not_change_the_samples(folder):
-    large = take(training_batches(folder, 4, 3, patches=Patches(PATCH), augmentation=MOVED), 1)
-    small = take(training_batches(folder, 2, 3, patches=Patches(PATCH), augmentation=MOVED), 2)
+    samples = Records(patches=Patches(PATCH), augmentation=MOVED)
+    large, small = take(samples.training_batches(folder, 4, 3), 1), take(samples.training_batches(folder, 2, 3), 2)
     np.testing.assert_array_equal(large[0]["image"], np.concatenate([batch["image"] for batch in small]))
 
 
 def test_a_patch_of_the_whole_record_is_the_record(folder):
     """Also with an augmentation, whose warp then finds nothing beyond the patch."""
     for augmentation in (None, PAINTED):
-        options = {"augmentation": augmentation}
-        whole = take(training_batches(folder, 2, 3, **options), 3)
-        found = take(training_batches(folder, 2, 3, **options, patches=Patches(GRID)), 3)
+        whole = take(Records(augmentation=augmentation).training_batches(folder, 2, 3), 3)
+        found = take(Records(augmentation=augmentation, patches=Patches(GRID)).training_batches(folder, 2, 3), 3)
         for own, expected in zip(found, whole, strict=True):
             np.testing.assert_array_equal(own["image"], expected["image"])
             np.testing.assert_array_equal(own["labels"], expected["labels"])
@@ -147,9 +145,9 @@ def test_a_warp_fills_the_border_of_a_patch_with_the_image(folder, monkeypatch):
             return type(moves)(sizes, None, tf.constant(True), shift, within)
 
     monkeypatch.setattr(PatchCorners, "_corner", lambda self, *args: np.array([3, 4, 1]))
-    moved = next(training_batches(folder, 1, 3, patches=Patches(PATCH), augmentation=Moved(translation=0.1)))
+    moved = next(Records(patches=Patches(PATCH), augmentation=Moved(translation=0.1)).training_batches(folder, 1, 3))
     monkeypatch.setattr(PatchCorners, "_corner", lambda self, *args: np.array([5, 3, 1]))
-    there = next(training_batches(folder, 1, 3, patches=Patches(PATCH)))
+    there = next(Records(patches=Patches(PATCH)).training_batches(folder, 1, 3))
     np.testing.assert_allclose(moved["image"], there["image"], atol=1e-6)
     np.testing.assert_array_equal(moved["labels"], there["labels"])
 
@@ -206,12 +204,12 @@ def test_every_batch_is_centered_alike_in_whole_and_micro_batches(folder, batch_
     """Only case 0, whose labels occupy 7 % of the voxels: a voxel without a label is not centered."""
     subset = Subset(str(folder), (open_records(folder).cases[0],))
     patches, small = Patches((1, 1, 1), batch_size=batch_size), batch_size // parts
-    batches = take(training_batches(subset, small, 3, patches=patches), 20 * parts)
+    batches = take(Records(patches=patches).training_batches(subset, small, 3), 20 * parts)
     is_labeled = np.concatenate([batch["labels"].numpy().ravel() > 0 for batch in batches]).reshape(20, batch_size)
     anywhere = round(batch_size * 2 / 3)
     assert is_labeled[:, anywhere:].all()
     assert is_labeled[:, :anywhere].mean() < 0.5
-    (later,) = take(training_batches(subset, small, 3, 7 * parts, patches=patches), 1)
+    (later,) = take(Records(patches=patches).training_batches(subset, small, 3, 7 * parts), 1)
     np.testing.assert_array_equal(later["image"], batches[7 * parts]["image"])
 
 
@@ -245,7 +243,7 @@ def test_only_the_chunks_of_patches_are_read(folder, monkeypatch):
         return opened
 
     monkeypatch.setattr(RegionReader, "record", record)
-    batches = training_batches(folder, 1, 3, patches=Patches((2, 2, 2), centered=0))
+    batches = Records(patches=Patches((2, 2, 2), centered=0)).training_batches(folder, 1, 3)
     take(batches, 6)
     whole = sum(path.stat().st_size for path in folder.rglob("c/*/*/*")) / NUM_CASES
     image = [each.bytes_read for each in read]

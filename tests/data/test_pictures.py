@@ -9,8 +9,8 @@ from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.reading.channels import read_image
 from mtf_imaging.data.reading.images import read_segmentation, read_volume, write_labels
 from mtf_imaging.data.records.convert import convert
+from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.manifest import open_records, record_path
-from mtf_imaging.data.records.pipeline import training_batches
 from mtf_imaging.errors import DataError
 from tests.records import read_record
 
@@ -89,7 +89,7 @@ def test_pictures_become_records_of_one_plane(tmp_path, arguments):
     manifest = open_records(tmp_path / "out")
     grid = manifest.sampling.grid
     assert grid == ((8, 8, 1) if arguments == ("8",) else (16, 16, 1))
-    (batch,) = (next(training_batches(tmp_path / "out", 2, seed=0)),)
+    (batch,) = (next(Records().training_batches(tmp_path / "out", 2, seed=0)),)
     assert batch["image"].shape == (2, *grid, 3)
     record = read_record(record_path(tmp_path / "out", batch["cases"][0]))
     np.testing.assert_array_equal(batch["image"][0], record.network_input(manifest.intensities))

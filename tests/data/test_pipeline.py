@@ -7,8 +7,8 @@ import tensorflow as tf
 from mtf_imaging.data.augmentation import Augmentation
 from mtf_imaging.data.intensities.schemes import WINDOW, Intensity, channel_intensity
 from mtf_imaging.data.records.convert import convert
+from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.manifest import record_path
-from mtf_imaging.data.records.pipeline import training_batches
 from mtf_imaging.errors import DataError
 from tests.records import copy, damage, read_record
 
@@ -41,14 +41,14 @@ def assert_same(a, b):
 @pytest.mark.mostly_slow(fast=0.4)
 @pytest.mark.parametrize(("batch_size", "augmentation"), [*itertools.product([1, 2, 7], [None, ALL]), (2, WARPED)])
 def test_batches_from_step_k_equal_those_of_an_uninterrupted_run(records, batch_size, augmentation):
-    uninterrupted = take(training_batches(records, batch_size, seed=3, augmentation=augmentation), 9)
+    uninterrupted = take(Records(augmentation=augmentation).training_batches(records, batch_size, seed=3), 9)
     for k in (1, 4, 8):
-        resumed = training_batches(records, batch_size, seed=3, start_step=k, augmentation=augmentation)
+        resumed = Records(augmentation=augmentation).training_batches(records, batch_size, seed=3, start_step=k)
         assert_same(take(resumed, 9 - k), uninterrupted[k:])
 
 
 def test_a_batch_has_the_windowed_records(records):
-    (batch,) = take(training_batches(records, 3, seed=0, window=(-150, 250), resolution="x:4,y:3,z:2"), 1)
+    (batch,) = take(Records(window=(-150, 250)).training_batches(records, 3, seed=0, resolution="x:4,y:3,z:2"), 1)
     assert batch["image"].shape == (3, 4, 3, 2, 1)
     assert batch["image"].dtype == np.float32
     assert batch["labels"].shape == (3, 4, 3, 2)
@@ -65,18 +65,18 @@ def test_the_default_window_is_that_of_the_paper():
 
 
 def test_each_epoch_is_another_permutation_of_all_cases(records):
-    keys = list(itertools.chain(*(batch["cases"] for batch in take(training_batches(records, 2, seed=0), 10))))
+    keys = [key for batch in take(Records().training_batches(records, 2, seed=0), 10) for key in batch["cases"]]
     epochs = [tuple(keys[start : start + 5]) for start in range(0, 20, 5)]
     assert all(sorted(epoch) == ["0", "1", "2", "3", "4"] for epoch in epochs)
     assert len(set(epochs)) > 1
-    assert keys != list(itertools.chain(*(b["cases"] for b in take(training_batches(records, 2, seed=1), 10))))
-    ordered = take(training_batches(records, 5, seed=0, shuffle=False), 2)
+    assert keys != [key for batch in take(Records().training_batches(records, 2, seed=1), 10) for key in batch["cases"]]
+    ordered = take(Records().training_batches(records, 5, seed=0, shuffle=False), 2)
     assert [batch["cases"] for batch in ordered] == [["0", "1", "2", "3", "4"]] * 2
 
 
 def test_augmentation_flips_image_and_labels_alike_and_stays_in_range(records):
-    plain = {k: b for b in take(training_batches(records, 1, seed=0), 5) for k in b["cases"]}
-    flipped = take(training_batches(records, 1, seed=0, augmentation=Augmentation(flips=("x", "z"))), 30)
+    plain = {k: b for b in take(Records().training_batches(records, 1, seed=0), 5) for k in b["cases"]}
+    flipped = take(Records(augmentation=Augmentation(flips=("x", "z"))).training_batches(records, 1, seed=0), 30)
     seen = set()
     for batch in flipped:
         source = plain[batch["cases"][0]]
@@ -88,7 +88,7 @@ def test_augmentation_flips_image_and_labels_alike_and_stays_in_range(records):
         else:
             pytest.fail("An image is not a flip of its record.")
     assert len(seen) == 4
-    for batch in take(training_batches(records, 1, seed=0, augmentation=ALL), 5):
+    for batch in take(Records(augmentation=ALL).training_batches(records, 1, seed=0), 5):
         assert 0 <= np.min(batch["image"]) <= np.max(batch["image"]) <= 1
     with pytest.raises(DataError, match=r"flips \('t',\)"):
         Augmentation(flips=("t",))
@@ -112,13 +112,13 @@ def test_flips_are_those_that_seed_and_sample_draw(channels):
 
 def test_bad_arguments_and_folders_are_refused_at_once(records, tmp_path):
     with pytest.raises(DataError, match="batch_size 0, start_step 0"):
-        training_batches(records, 0, seed=0)
+        Records().training_batches(records, 0, seed=0)
     with pytest.raises(DataError, match=r"resolution x:4,y:3,z:2, not x:8,y:8,z:8"):
-        training_batches(records, 1, seed=0, resolution=8)
+        Records().training_batches(records, 1, seed=0, resolution=8)
     with pytest.raises(DataError, match="does not exist"):
-        training_batches(tmp_path / "missing", 1, seed=0)
+        Records().training_batches(tmp_path / "missing", 1, seed=0)
     with pytest.raises(DataError, match=r"window \(100.0, 100.0\)"):
-        training_batches(records, 1, seed=0, window=(100, 100))
+        Records(window=(100, 100)).training_batches(records, 1, seed=0)
 
 
 def test_a_damaged_record_is_named(records):
@@ -126,20 +126,20 @@ def test_a_damaged_record_is_named(records):
     with pytest.raises(
         DataError, match=r"case-3\.ome\.zarr/0/c/0/0/0: this chunk of the record of case '3' is damaged"
     ):
-        take(training_batches(records, 2, seed=0), 5)
+        take(Records().training_batches(records, 2, seed=0), 5)
 
 
 def test_a_record_of_another_resolution_is_named(records, lits_dir, tmp_path):
     convert(lits_dir, tmp_path / "other", 4, progress=False)
     copy(record_path(tmp_path / "other", "2"), record_path(records, "3"))
     with pytest.raises(DataError, match=r"case-3\.ome\.zarr: this record has resolution x:4,y:4,z:4"):
-        take(training_batches(records, 2, seed=0), 5)
+        take(Records().training_batches(records, 2, seed=0), 5)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("augmentation", [None, ALL])
 def test_batches_do_not_depend_on_the_chunks_of_the_records(records, tmp_path, augmentation):
-    options = {"seed": 3, "augmentation": augmentation}
-    expected = take(training_batches(records, 2, **options), 4)
+    samples = Records(augmentation=augmentation)
+    expected = take(samples.training_batches(records, 2, seed=3), 4)
     convert(tmp_path / "cases", tmp_path / "out", "x:4,y:3,z:2", progress=False, chunk="x:2,y:3,z:1")
-    assert_same(take(training_batches(tmp_path / "out", 2, **options), 4), expected)
+    assert_same(take(samples.training_batches(tmp_path / "out", 2, seed=3), 4), expected)

@@ -12,7 +12,7 @@ import pytest
 from mtf_imaging.data.cases.cases import find_cases
 from mtf_imaging.data.reading.images import read_labels, read_volume, write_labels
 from mtf_imaging.data.records.convert import convert
-from mtf_imaging.data.records.pipeline import training_batches
+from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.sampling.resample import resample_nearest, resample_to_labels
 from mtf_imaging.data.sampling.sampling import whole_field
 
@@ -46,7 +46,7 @@ def test_labels_survive_resampling_to_a_grid_and_back(tmp_path):
 
 def test_its_records_can_be_read_for_training(tmp_path):
     assert convert(FOLDER / "train", tmp_path, 16, progress=False) == [str(n) for n in range(12)]
-    batch = next(iter(training_batches(tmp_path, 12, seed=0)))
+    batch = next(iter(Records().training_batches(tmp_path, 12, seed=0)))
     assert sorted(batch["cases"], key=int) == [str(n) for n in range(12)]
     # All cases are warped scans of one patient, so their livers overlap on common axes.
     livers = batch["labels"].numpy() >= 1

@@ -9,9 +9,9 @@ import pytest
 from mtf_imaging.data.cases.cases import find_cases
 from mtf_imaging.data.reading.images import read_labels, read_volume
 from mtf_imaging.data.records.convert import convert
+from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.make_record import write_case
 from mtf_imaging.data.records.manifest import Source, open_records, read_manifest, record_path
-from mtf_imaging.data.records.pipeline import training_batches
 from mtf_imaging.data.sampling.resample import resample_linear, resample_nearest
 from mtf_imaging.data.sampling.sampling import Sampling, whole_field
 from mtf_imaging.errors import ConfigError, DataError
@@ -230,17 +230,17 @@ def test_training_refuses_a_record_that_does_not_match_the_manifest(tmp_path, li
     name = re.escape(path.name)
     write_record(path, dataclasses.replace(record, source="other"))
     with pytest.raises(DataError, match=rf"{name}: this record was not made from the files that dataset\.json names"):
-        next(training_batches(out, 3, seed=0))
+        next(Records().training_batches(out, 3, seed=0))
     copy(record_path(out, "9"), path)
     with pytest.raises(DataError, match=rf"{name}.*contains case '9', which does not match its name\. Fix: run"):
-        next(training_batches(out, 3, seed=0))
+        next(Records().training_batches(out, 3, seed=0))
     copy(whole, path)
     file = voxel_file(path)
     file.write_bytes(file.read_bytes()[:30])
     with pytest.raises(DataError, match=rf"{name}.*is damaged.* Fix: run"):
-        next(training_batches(out, 3, seed=0))
+        next(Records().training_batches(out, 3, seed=0))
     copy(whole, path)
-    assert next(training_batches(out, 3, seed=0))["image"].shape == (3, 4, 5, 6, 1)
+    assert next(Records().training_batches(out, 3, seed=0))["image"].shape == (3, 4, 5, 6, 1)
 
 
 def test_an_unreadable_record_is_named(open_folder, record):

@@ -13,7 +13,6 @@ from mtf_imaging.data.augmentation import Augmentation
 from mtf_imaging.data.records.convert import convert
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.manifest import open_records
-from mtf_imaging.data.records.pipeline import training_batches
 from mtf_imaging.data.records.region_reader import RegionReader
 from mtf_imaging.data.records.samples import Samples
 from mtf_imaging.data.records.stored import StoredRecord
@@ -122,7 +121,7 @@ def take(batches, count):
 def whole(records):
     """Whole batches for each augmentation."""
     return {
-        name: take(training_batches(records, BATCH, seed=3, augmentation=each), 5)
+        name: take(Records(augmentation=each).training_batches(records, BATCH, seed=3), 5)
         for name, each in AUGMENTATIONS.items()
     }
 
@@ -133,8 +132,8 @@ def whole(records):
 def test_a_region_of_a_batch_equals_that_of_the_whole_batch(records, whole, region, augmentation):
     regions = regions_of(REGIONS[region])
     for start in (0, 2):
-        options = {"seed": 3, "augmentation": AUGMENTATIONS[augmentation], "regions": {GRID: regions}}
-        batches = take(training_batches(records, BATCH, start_step=start, **options), 3)
+        samples, own = Records(augmentation=AUGMENTATIONS[augmentation]), {GRID: regions}
+        batches = take(samples.training_batches(records, BATCH, 3, start, regions=own), 3)
         for batch, expected in zip(batches, whole[augmentation][start:], strict=False):
             assert batch["cases"] == expected["cases"]
             for name in SHAPES:
@@ -144,8 +143,8 @@ def test_a_region_of_a_batch_equals_that_of_the_whole_batch(records, whole, regi
 
 def test_image_and_labels_may_have_different_regions(records, whole):
     regions = {"image": as_region("image", REGIONS["corner"]), "labels": as_region("labels", REGIONS["last sample"])}
-    options = {"seed": 3, "augmentation": MOVED, "regions": {GRID: regions}}
-    for batch, expected in zip(take(training_batches(records, BATCH, **options), 2), whole["moved"]):
+    batches = Records(augmentation=MOVED).training_batches(records, BATCH, seed=3, regions={GRID: regions})
+    for batch, expected in zip(take(batches, 2), whole["moved"]):
         for name, region in regions.items():
             np.testing.assert_array_equal(batch[name], expected[name].numpy()[region.slices])
 
@@ -153,12 +152,12 @@ def test_image_and_labels_may_have_different_regions(records, whole):
 def test_the_augmentation_of_the_page_of_custom_code(records):
     made = {"__name__": "my_augmentation"}
     exec(pages.files(PAGE)["my_augmentation.py"], made)
-    options = {"seed": 3, "augmentation": made["Shaded"](flips=("x",))}
-    (batch,) = take(training_batches(records, BATCH, **options), 1)
+    samples = Records(augmentation=made["Shaded"](flips=("x",)))
+    (batch,) = take(samples.training_batches(records, BATCH, seed=3), 1)
     regions = regions_of(REGIONS["half"])
-    (half,) = take(training_batches(records, BATCH, **options, regions={GRID: regions}), 1)
+    (half,) = take(samples.training_batches(records, BATCH, seed=3, regions={GRID: regions}), 1)
     np.testing.assert_array_equal(half["image"], batch["image"].numpy()[regions["image"].slices])
-    (plain,) = take(training_batches(records, BATCH, seed=3, augmentation=Augmentation(flips=("x",))), 1)
+    (plain,) = take(Records(augmentation=Augmentation(flips=("x",))).training_batches(records, BATCH, seed=3), 1)
     assert not np.array_equal(batch["image"], plain["image"])
 
 
@@ -209,7 +208,7 @@ def test_only_the_samples_of_a_process_are_read(records, monkeypatch):
     monkeypatch.setattr("mtf_imaging.data.records.manifest.StoredRecord", spy)
     parts = (slice(1, 3), *(slice(0, n) for n in GRID))
     regions = {"image": TensorRegion((4, *GRID, 1), (*parts, slice(0, 1))), "labels": TensorRegion((4, *GRID), parts)}
-    batches = training_batches(records, 4, seed=3, shuffle=False, regions={GRID: regions})
+    batches = Records().training_batches(records, 4, seed=3, shuffle=False, regions={GRID: regions})
     assert [batch["cases"] for batch in take(batches, 3)] == [["0", "1", "2", "3"]] * 3
     assert {record.facts.key for record in opened} == {"1", "2"}
 
@@ -218,7 +217,7 @@ def test_a_process_without_voxels_reads_nothing(records, monkeypatch):
     monkeypatch.setattr("mtf_imaging.data.records.manifest.StoredRecord", None)
     for name in ("no voxels", "no samples"):
         regions = {GRID: regions_of(REGIONS[name])}
-        (batch,) = take(training_batches(records, BATCH, seed=3, augmentation=PAINTED, regions=regions), 1)
+        (batch,) = take(Records(augmentation=PAINTED).training_batches(records, BATCH, seed=3, regions=regions), 1)
         assert len(batch["cases"]) == BATCH
 
 
@@ -236,8 +235,9 @@ def test_a_damaged_chunk_is_named(records, tmp_path):
     chunk = tmp_path / "records/case-2.ome.zarr/0/c/2/1/2"
     chunk.write_bytes(chunk.read_bytes()[:-1])
     far, near = regions_of([(0, 3), (0, 4), (0, 5), (0, 3)]), regions_of([(0, 3), (8, 12), (5, 10), (6, 9)])
-    take(training_batches(tmp_path / "records", BATCH, seed=0, regions={GRID: far}), 4)  # does not read the chunk
+    # The first regions do not include the chunk.
+    take(Records().training_batches(tmp_path / "records", BATCH, seed=0, regions={GRID: far}), 4)
     with pytest.raises(
         DataError, match=r"case-2\.ome\.zarr/0/c/2/1/2: this chunk of the record of case '2' is damaged"
     ):
-        take(training_batches(tmp_path / "records", BATCH, seed=0, regions={GRID: near}), 4)
+        take(Records().training_batches(tmp_path / "records", BATCH, seed=0, regions={GRID: near}), 4)

@@ -5,6 +5,7 @@ import pytest
 from PIL import ImageColor
 
 from mtf_imaging.data.records.convert import convert
+from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.manifest import Manifest, Source, record_path, write_manifest
 from mtf_imaging.data.sampling.grid import format_grid
 from mtf_imaging.data.sampling.sampling import Sampling
@@ -56,7 +57,7 @@ def all_liver(image):
 
 
 def score(folder, predict):
-    return HeldOutRecords((-500.0, 500.0), progress=False).open(folder, GRID)(predict)
+    return HeldOutRecords(Records((-500.0, 500.0)), progress=False).open(folder, GRID)(predict)
 
 
 def test_scores_are_means_of_cases(folder):
@@ -120,4 +121,4 @@ def test_invalid_probabilities_are_refused(folder, predict, error, text):
 @pytest.mark.parametrize(("sizes", "spacing"), [((8, 8, 4), None), (GRID, "1,1,1")])
 def test_records_of_another_sampling_are_refused_first(folder, sizes, spacing):
     with pytest.raises(DataError, match="the records have resolution x:8,y:6,z:4, not "):
-        HeldOutRecords(spacing=spacing).open(folder, sizes)
+        HeldOutRecords(Records(spacing=spacing)).open(folder, sizes)

@@ -8,6 +8,7 @@ import pytest
 
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.reading.images import read_volume
+from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.manifest import Manifest, Source, record_path, write_manifest
 from mtf_imaging.data.sampling import label_region
 from mtf_imaging.data.sampling.resample import resample_linear, resample_to_labels
@@ -153,7 +154,7 @@ def test_held_out_records_of_any_labels(tmp_path, description, network):
     write_record(record_path(tmp_path, "1"), record)
     source = Source("", "volume", "labels", GRID, (1.0, 1.0, 1.0), tuple(map(tuple, np.eye(4).tolist())), "RAS")
     write_manifest(tmp_path, Manifest(Sampling(GRID, None), {"1": source}, description))
-    held_out = HeldOutRecords((-512.0, 512.0), progress=False, description=description)
+    held_out = HeldOutRecords(Records((-512.0, 512.0)), progress=False, description=description)
     assert held_out.measures == (*description.masks, "mean")
     scores, pictures = held_out.open(tmp_path, GRID)(network)
     assert scores == dict.fromkeys(held_out.measures, 1.0)

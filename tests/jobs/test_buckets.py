@@ -11,8 +11,8 @@ import pytest
 import mtf_imaging as mi
 from mtf_imaging.data.cases.cases import find_cases
 from mtf_imaging.data.phantom import write_phantom
+from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.manifest import open_records, record_path
-from mtf_imaging.data.records.pipeline import training_batches
 from mtf_imaging.evaluation.volume_scores.overlap import label_overlaps
 from mtf_imaging.evaluation.volume_scores.summary import dice_per_case
 from mtf_imaging.jobs.data.training_data import TrainingData
@@ -76,7 +76,7 @@ def by_hand(folder, layout, micro_batches=1):
         steps[grid] = TrainingStep(TASK, Adam(0.01), grid, 2, micro_batches, "float64")
         built[grid] = steps[grid].build(layout)
     values, state, results = None, {}, []
-    batches = training_batches(folder / "records", 2, seed=0)
+    batches = Records().training_batches(folder / "records", 2, seed=0)
     for _, batch in zip(range(STEPS), batches):
         grid = tuple(batch["image"].shape[1:4])
         program = built[grid].program

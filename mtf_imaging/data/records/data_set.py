@@ -1,21 +1,24 @@
 """The records in a folder as a training data set."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mtf_imaging.data.intensities.window import DEFAULT_WINDOW, Window
+from mtf_imaging.data.augmentation import Augmentation
+from mtf_imaging.data.intensities.window import DEFAULT_WINDOW, Window, check_window
+from mtf_imaging.data.records.intensities import resolve_intensities
 from mtf_imaging.data.records.label_counts import count_labels
 from mtf_imaging.data.records.manifest import open_records
 from mtf_imaging.data.records.patches import Patches
-from mtf_imaging.data.records.pipeline import RegionsByGrid, training_batches
+from mtf_imaging.data.records.pipeline import BatchReader, RegionsByGrid
 from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.data.sampling.buckets import AnySampling
-from mtf_imaging.data.sampling.grid import Grid, format_grid
+from mtf_imaging.data.sampling.grid import Grid, format_grid, parse_grid
 from mtf_imaging.engine.layout import TensorRegion
+from mtf_imaging.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ class Records:
 
     def batches(self, data_dir: str, *, batch_size: int, sizes: Grid, seed: int, start_step: int) -> Iterator[dict]:
         """Returns shuffled batches; see `training_batches`."""
-        return self._batches(data_dir, batch_size, seed, start_step, resolution=self._resolution(sizes))
+        return self.training_batches(data_dir, batch_size, seed, start_step, resolution=self._resolution(sizes))
 
     def region_batches(
         self,
@@ -73,7 +76,7 @@ class Records:
         """Returns the regions of shuffled batches that this process computes; see `training_batches`."""
         by_grid = {tuple(sizes): regions}
         options: dict[str, Any] = {"resolution": self._resolution(sizes), "regions": by_grid}
-        return self._batches(data_dir, batch_size, seed, start_step, **options)
+        return self.training_batches(data_dir, batch_size, seed, start_step, **options)
 
     def batches_of_any_size(
         self,
@@ -86,19 +89,71 @@ class Records:
         parts: int = 1,
     ) -> Iterator[dict]:
         """Returns the regions of shuffled batches of records with several grids; see `training_batches`."""
-        return self._batches(data_dir, batch_size, seed, start_step, parts=parts, regions=regions)
+        return self.training_batches(data_dir, batch_size, seed, start_step, parts=parts, regions=regions)
+
+    def training_batches(
+        self,
+        data_dir: str | Path | Subset,
+        batch_size: int,
+        seed: int,
+        start_step: int = 0,
+        *,
+        resolution: str | int | None = None,
+        shuffle: bool = True,
+        parts: int = 1,
+        regions: RegionsByGrid | None = None,
+    ) -> Iterator[dict]:
+        """Yields batches endlessly.
+
+        With n cases, sample s of a run belongs to batch s // batch_size and epoch s // n. It is element s % n of a
+        permutation of the cases that depends only on the seed and the epoch, so no earlier sample has to be computed.
+        Batches continue across the ends of epochs, so a batch may have more samples than there are cases.
+
+        If the records have several grids, all samples of a batch have the same grid. The batches of a grid are the same
+        as for a folder with only the cases of that grid. Among n consecutive batches that start at a multiple of n,
+        each grid occurs once per case, so all cases occur equally often. The order of the grids depends only on the
+        seed.
+
+        With patches, each sample is a patch of its case. Its position depends only on the seed and the sample number.
+        A batch then mixes cases of all grids.
+
+        Args:
+          data_dir: records folder.
+          batch_size: number of samples in a batch.
+          seed: seed for the order and the augmentation.
+          start_step: number of the first batch. The batches are the same as in a run that starts at step 0.
+          resolution: the required grid of the records, in the format of `parse_grid`; None accepts any grid.
+          shuffle: whether to shuffle; if False, every epoch has the order of the manifest.
+          parts: the number of consecutive batches with the same grid, for micro-batches.
+          regions: {grid: {"image": region, "labels": region}}, the regions of this process; None for whole batches.
+            With patches, the grid is the size of a patch.
+
+        Yields:
+          `{"image": Tensor[batch, x, y, z, channels] float32, "labels": Tensor[batch, x, y, z] int32, "cases": list of
+          keys}`: the regions of the tensors, and the keys of all cases in the batch. With `regions`, and if the records
+          have several grids, also "sizes", the grid of the batch.
+
+        Raises:
+          DataError: the folder does not contain a complete set of records with this sampling, `batch_size` is below 1,
+            or `start_step` is below 0. The iterator raises it if a record is damaged or does not match the manifest.
+          ConfigError: `intensities` names an unknown channel, the augmentation needs labels that are not in the
+            records, or a record is smaller than a patch.
+        """
+        if batch_size < 1 or start_step < 0:
+            raise DataError(
+                f"batch_size {batch_size}, start_step {start_step}: the batch size must be at least 1, and the start "
+                "step at least 0. Fix: choose values in this range."
+            )
+        window = check_window(self.window)
+        manifest = open_records(data_dir, None if resolution is None else parse_grid(resolution), self.spacing)
+        schemes = resolve_intensities(manifest, window, self.intensities)
+        if isinstance(self.augmentation, Augmentation):
+            self.augmentation.check(replace(manifest.description, intensities=schemes))
+        if self.patches is not None:
+            self.patches.check(manifest, data_dir)
+        reader = BatchReader(data_dir, batch_size, schemes, self.augmentation, shuffle, regions, self.patches)
+        return reader.batches(manifest, seed, start_step, parts)
 
     def _resolution(self, sizes: Grid) -> str | None:
         """Returns the resolution that the records must have; None if the samples are patches."""
         return None if self.patches else format_grid(sizes)
-
-    def _batches(self, *args: object, **options: object) -> Iterator[dict]:
-        return training_batches(
-            *args,
-            **options,
-            spacing=self.spacing,
-            window=self.window,
-            augmentation=self.augmentation,
-            intensities=self.intensities,
-            patches=self.patches,
-        )

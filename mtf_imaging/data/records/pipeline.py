@@ -4,7 +4,6 @@ The batches from step k on do not depend on the step at which a run starts.
 """
 
 import dataclasses
-import functools
 import itertools
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,110 +12,82 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 
-from mtf_imaging.data.augmentation import Augmentation
 from mtf_imaging.data.elements import elements
 from mtf_imaging.data.intensities.schemes import Intensity
-from mtf_imaging.data.intensities.window import DEFAULT_WINDOW, Window, check_window
 from mtf_imaging.data.records.batch_region import BatchRegion, batch_region
-from mtf_imaging.data.records.intensities import resolve_intensities
-from mtf_imaging.data.records.manifest import Manifest, open_records
+from mtf_imaging.data.records.manifest import Manifest
 from mtf_imaging.data.records.patches import Patches
 from mtf_imaging.data.records.region_reader import RegionReader
 from mtf_imaging.data.records.samples import Samples
 from mtf_imaging.data.sampling.buckets import group_by_grid
-from mtf_imaging.data.sampling.grid import Grid, format_grid, parse_grid
+from mtf_imaging.data.sampling.grid import Grid, format_grid
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.engine.layout import TensorRegion
-from mtf_imaging.errors import DataError
 
+_PACKAGE = __name__.partition(".")[0]
 _PREFETCH = 2  # batches
 # The regions of this process in the image and the labels of a batch, by record grid.
 RegionsByGrid = Mapping[Grid, Mapping[str, TensorRegion]]
 
 
-def training_batches(
-    data_dir: str | Path,
-    batch_size: int,
-    seed: int,
-    start_step: int = 0,
-    *,
-    resolution: str | int | None = None,
-    spacing: str | None = None,
-    window: Window = DEFAULT_WINDOW,
-    augmentation: Callable | None = None,
-    shuffle: bool = True,
-    intensities: Mapping[str, str] | None = None,
-    parts: int = 1,
-    regions: RegionsByGrid | None = None,
-    patches: Patches | None = None,
-) -> Iterator[dict]:
-    """Yields batches endlessly.
+@dataclasses.dataclass(frozen=True)
+class BatchReader:
+    """Reads the batches of a run.
 
-    With n cases, sample s of a run belongs to batch s // batch_size and epoch s // n. It is element s % n of a
-    permutation of the cases that depends only on the seed and the epoch, so no earlier sample has to be computed.
-    Batches continue across the ends of epochs, so a batch may have more samples than there are cases.
-
-    If the records have several grids, all samples of a batch have the same grid. The batches of a grid are the same as
-    for a folder with only the cases of that grid. Among n consecutive batches that start at a multiple of n, each grid
-    occurs once per case, so all cases occur equally often. The order of the grids depends only on the seed.
-
-    With patches, each sample is a patch of its case. Its position depends only on the seed and the sample number.
-    A batch then mixes cases of all grids.
-
-    Args:
+    Attributes:
       data_dir: records folder.
       batch_size: number of samples in a batch.
-      seed: seed for the order and the augmentation.
-      start_step: number of the first batch. The batches are the same as in a run that starts at step 0.
-      resolution: the required grid of the records, in the format of `parse_grid`; None accepts any grid.
-      spacing: the required spacing of the records; see `open_records`. None accepts any spacing.
-      window: (low, high) in HU of CT channels, mapped to 0..1 and clipped; see `resolve_intensities`.
+      schemes: the intensity scheme of each channel.
       augmentation: the augmentation, or None.
       shuffle: whether to shuffle; if False, every epoch has the order of the manifest.
-      intensities: {channel: intensity scheme} of channels that do not use the scheme in the manifest.
-      parts: the number of consecutive batches with the same grid, for micro-batches.
-      regions: {grid: {"image": region, "labels": region}}, the regions of this process; None for whole batches. With
-        patches, the grid is the size of a patch.
+      regions: the regions of this process; None for whole batches. With patches, the grid is the size of a patch.
       patches: the patches to draw; None for whole records.
-
-    Yields:
-      `{"image": Tensor[batch, x, y, z, channels] float32, "labels": Tensor[batch, x, y, z] int32, "cases": list of
-      keys}`: the regions of the tensors, and the keys of all cases in the batch. With `regions`, and if the records
-      have several grids, also "sizes", the grid of the batch.
-
-    Raises:
-      DataError: the folder does not contain a complete set of records with this sampling, `batch_size` is below 1, or
-        `start_step` is below 0. The iterator raises it if a record is damaged or does not match the manifest.
-      ConfigError: `intensities` names an unknown channel, the augmentation needs labels that are not in the records, or
-        a record is smaller than a patch.
     """
-    if batch_size < 1 or start_step < 0:
-        raise DataError(
-            f"batch_size {batch_size}, start_step {start_step}: the batch size must be at least 1, and the start step "
-            "at least 0. Fix: choose values in this range."
-        )
-    window = check_window(window)
-    manifest = open_records(data_dir, None if resolution is None else parse_grid(resolution), spacing)
-    schemes = resolve_intensities(manifest, window, intensities)
-    if isinstance(augmentation, Augmentation):
-        augmentation.check(dataclasses.replace(manifest.description, intensities=schemes))
-    if patches is not None:
-        patches.check(manifest, data_dir)
-    read = functools.partial(
-        _read,
-        data_dir,
-        batch_size=batch_size,
-        schemes=schemes,
-        augmentation=augmentation,
-        shuffle=shuffle,
-        regions=regions,
-        patches=patches,
-    )
-    if isinstance(manifest.sampling, Sampling) or patches is not None:
-        return read(manifest, seed=seed, start=start_step)
-    buckets = [_bucket(manifest, at) for at in group_by_grid(manifest.grids).values()]
-    turns = bucket_turns([len(bucket.cases) for bucket in buckets], start_step // parts, seed if shuffle else None)
-    return _take_turns(read, buckets, turns, seed, start_step % parts, parts, with_sizes=regions is not None)
+
+    data_dir: str | Path
+    batch_size: int
+    schemes: Sequence[Intensity]
+    augmentation: Callable | None
+    shuffle: bool
+    regions: RegionsByGrid | None
+    patches: Patches | None
+
+    def batches(self, manifest: Manifest, seed: int, start: int, parts: int) -> Iterator[dict]:
+        """Yields batches endlessly; `Records.training_batches` describes them and the arguments."""
+        if isinstance(manifest.sampling, Sampling) or self.patches is not None:
+            return self._read(manifest, seed, start)
+        buckets = [_bucket(manifest, at) for at in group_by_grid(manifest.grids).values()]
+        cases = [len(bucket.cases) for bucket in buckets]
+        turns = bucket_turns(cases, start // parts, seed if self.shuffle else None)
+        return _take_turns(self._read, buckets, turns, seed, start % parts, parts, with_sizes=self.regions is not None)
+
+    def _read(self, manifest: Manifest, seed: int, start: int) -> Iterator[dict]:
+        """Yields the batches of records with one grid, or of patches, from batch `start` on."""
+        grid = self.patches.sizes if self.patches else manifest.grids[0]
+        num_cases, batch_size = len(manifest.cases), self.batch_size
+        own_regions = self.regions and self.regions[grid]
+        region = batch_region(own_regions, batch_size, grid, len(manifest.description.channels))
+        reader = RegionReader(self.data_dir, manifest)
+        samples = Samples(reader, manifest, self.schemes, self.augmentation, seed, region.box, self.patches)
+        width = region.samples.stop - region.samples.start
+
+        @tf.autograph.experimental.do_not_convert
+        def case(sample):
+            return case_of_sample(sample, num_cases, seed if self.shuffle else None)
+
+        def load(index):
+            sample = index // width * batch_size + region.samples.start + index % width
+            return samples(sample, case(sample))
+
+        if self.augmentation is None or type(self.augmentation).__module__.partition(".")[0] == _PACKAGE:
+            load = tf.autograph.experimental.do_not_convert(load)  # our code does not need the slow conversion
+        cases = tf.data.Dataset.range(start * batch_size, tf.int64.max).map(case).batch(batch_size)
+        if region.is_empty:
+            return _empty_batches(cases, manifest, region)
+        inputs = tf.data.Dataset.range(start * width, tf.int64.max)
+        inputs = inputs.map(load, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        inputs = inputs.batch(width, drop_remainder=True).prefetch(_PREFETCH)
+        return _batches(tf.data.Dataset.zip((cases, inputs)), manifest, region, reader)
 
 
 def _bucket(manifest: Manifest, at: Sequence[int]) -> Manifest:
@@ -165,51 +136,11 @@ def _take_turns(
         if bucket not in streams:
             # A separate seed, so that samples with the same number in two buckets are augmented differently.
             own = zlib.crc32(f"{seed}/{format_grid(buckets[bucket].sampling.grids[0])}".encode()) & 0x7FFFFFFF
-            streams[bucket] = read(buckets[bucket], seed=own, start=turn * parts + skipped)
+            streams[bucket] = read(buckets[bucket], own, turn * parts + skipped)
         (grid,) = buckets[bucket].sampling.grids
         for batch in itertools.islice(streams[bucket], parts - skipped):
             yield {**batch, "sizes": grid} if with_sizes else batch
         skipped = 0
-
-
-def _read(
-    data_dir: str | Path,
-    manifest: Manifest,
-    *,
-    batch_size: int,
-    schemes: Sequence[Intensity],
-    augmentation: Callable | None,
-    shuffle: bool,
-    regions: RegionsByGrid | None,
-    patches: Patches | None,
-    seed: int,
-    start: int,
-) -> Iterator[dict]:
-    """Yields the batches of records with one grid, or of patches, from batch `start` on; see `training_batches`."""
-    grid = patches.sizes if patches else manifest.grids[0]
-    num_cases = len(manifest.cases)
-    region = batch_region(regions and regions[grid], batch_size, grid, len(manifest.description.channels))
-    reader = RegionReader(data_dir, manifest)
-    samples = Samples(reader, manifest, schemes, augmentation, seed, region.box, patches)
-    width = region.samples.stop - region.samples.start
-
-    @tf.autograph.experimental.do_not_convert
-    def case(sample):
-        return case_of_sample(sample, num_cases, seed if shuffle else None)
-
-    def load(index):
-        sample = index // width * batch_size + region.samples.start + index % width
-        return samples(sample, case(sample))
-
-    if augmentation is None or type(augmentation).__module__.partition(".")[0] == __name__.partition(".")[0]:
-        load = tf.autograph.experimental.do_not_convert(load)  # our code does not need the slow conversion
-    cases = tf.data.Dataset.range(start * batch_size, tf.int64.max).map(case).batch(batch_size)
-    if region.is_empty:
-        return _empty_batches(cases, manifest, region)
-    inputs = tf.data.Dataset.range(start * width, tf.int64.max)
-    inputs = inputs.map(load, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-    inputs = inputs.batch(width, drop_remainder=True).prefetch(_PREFETCH)
-    return _batches(tf.data.Dataset.zip((cases, inputs)), manifest, region, reader)
 
 
 def case_of_sample(sample, num_cases: int, seed: int | None):

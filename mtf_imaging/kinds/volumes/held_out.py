@@ -5,7 +5,7 @@ import itertools
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,11 +14,9 @@ import numpy as np
 from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
 from mtf_imaging.data.description.differences import differences, refuse_differences
 from mtf_imaging.data.intensities.schemes import apply_intensities
-from mtf_imaging.data.intensities.window import DEFAULT_WINDOW, Window
+from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.intensities import resolve_intensities
 from mtf_imaging.data.records.manifest import Manifest, open_records
-from mtf_imaging.data.records.patches import Patches
-from mtf_imaging.data.records.pipeline import training_batches
 from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.data.records.stored import StoredRecord
 from mtf_imaging.data.sampling.buckets import group_by_grid
@@ -45,21 +43,15 @@ class HeldOutRecords:
     original resolution of the cases.
 
     Attributes:
-      window: (low, high) in HU, as in training; see `resolve_intensities`.
-      spacing: the spacing that the records must have, in the format of `open_records`.
+      records: the data set, as in training but without augmentation. Its spacing is the one that the records must
+        have. With patches, batches for the held-out loss contain one patch per case.
       progress: whether to show a progress bar.
       description: the channels and labels of the training data. Records with other channels or labels are refused.
-      intensities: {channel: intensity scheme}, as in training; see `Records`.
-      patches: the training patches. Batches for the held-out loss contain one patch per case. None uses whole
-          records.
     """
 
-    window: Window = DEFAULT_WINDOW
-    spacing: str | None = None
+    records: Records = field(default_factory=Records)
     progress: bool = True
     description: Description = LITS
-    intensities: Mapping[str, str] | None = None
-    patches: Patches | None = None
 
     @property
     def measures(self) -> tuple[str, ...]:
@@ -143,8 +135,8 @@ class HeldOutRecords:
 
     def _group(self, manifest: Manifest) -> dict[Grid, list[int]]:
         """Returns the indices of the cases by sample size, the size of the records or of their patches."""
-        if self.patches:
-            return {self.patches.sizes: [*range(len(manifest.cases))]}
+        if self.records.patches:
+            return {self.records.patches.sizes: [*range(len(manifest.cases))]}
         return group_by_grid(manifest.grids)
 
     def _batches(
@@ -152,11 +144,10 @@ class HeldOutRecords:
     ) -> Iterator[dict]:
         """Returns endless batches of some cases."""
         cases = Subset(os.fspath(eval_dir), tuple(manifest.cases[number] for number in at))
-        options = {"spacing": self.spacing, "window": self.window, "intensities": self.intensities}
-        return training_batches(cases, batch_size, seed=0, shuffle=False, patches=self.patches, **options, **regions)
+        return self.records.training_batches(cases, batch_size, seed=0, shuffle=False, **regions)
 
     def _open(self, eval_dir: str | Path, sizes: Grid | None) -> Manifest:
-        return open_records(eval_dir, None if sizes is None else tuple(sizes), self.spacing)
+        return open_records(eval_dir, None if sizes is None else tuple(sizes), self.records.spacing)
 
     def _labels(self, record: StoredRecord, manifest: Manifest, predict: PredictProbabilities) -> SlicedLabels:
         """Returns the predicted labels of a record."""
@@ -170,7 +161,7 @@ class HeldOutRecords:
     def _network_input(self, record: StoredRecord, region: Region, manifest: Manifest) -> np.ndarray:
         """Returns a region of a record's image as in training, float32 `[x, y, z, channels]`."""
         image = record.image(region)
-        schemes = resolve_intensities(manifest, self.window, self.intensities)
+        schemes = resolve_intensities(manifest, self.records.window, self.records.intensities)
         return apply_intensities(image[..., np.newaxis] if record.has_hu else image, schemes, record.facts.statistics)
 
     def _overlaps(self, labels: SlicedLabels, record: StoredRecord) -> tuple[dict[str, Overlap], bool]:

@@ -77,8 +77,8 @@ class Training(TrainingImages[Description | None, Folder]):
     ) -> HeldOutRecords:
         manifest, records = open_records(data_dir, spacing=self._data_set.spacing), self._data_set
         spacing = format_spacing(manifest.sampling.spacing)
-        options = records.window, spacing, progress, manifest.description, records.intensities
-        return HeldOutRecords(*options, records.patches)
+        scored = Records(records.window, None, spacing, records.intensities, records.patches)
+        return HeldOutRecords(scored, progress, manifest.description)
 
     def facts(self, data_dir: Folder, sizes: tuple[int, ...], description: Description | None) -> Facts:
         sampling = self._data_set.sampling(data_dir)

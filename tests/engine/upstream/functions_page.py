@@ -33,9 +33,9 @@ HEAD = """# Functions of mesh_tensorflow
 Tests compare each of them, after operations of `mi.ops`, with TensorFlow on the whole tensor: values, gradients
 and second derivatives ([exactness](../concepts/exactness.md)).
 
-The tables show what is sent if the layout splits the dimension along which a function combines or moves elements, in
-the forward pass. The last column shows what differs with uneven slices. A function that gathers the dimension needs
-memory for the whole dimension on every processor.
+The tables list the functions by what they send in the forward pass, if the layout splits the dimension along which a
+function combines or moves elements. The second column shows what differs with uneven slices. A function that gathers
+the dimension needs memory for the whole dimension on every processor.
 
 `python -m tests.engine.upstream.functions_page` writes this page.
 """
@@ -65,8 +65,13 @@ def _rows(table):
     for row in table:
         even, uneven = (_sent(functools.partial(_call, row.fn), layout) for layout in LAYOUTS.values())
         public, bracket, detail = row.name.partition(" (")
-        name = f"`{public}`{bracket}{detail}"
-        yield name, even, "" if uneven == even else uneven
+        yield f"`{public}`{bracket}{detail}", (even, "" if uneven == even else uneven)
+
+
+def _by_value(pairs):
+    """Returns pairs of a value and its names, as the text of a cell."""
+    pairs = sorted(pairs)
+    return {(value, ", ".join(name for name, own in pairs if own == value)) for _, value in pairs}
 
 
 def _table(head, rows):
@@ -77,16 +82,14 @@ def _table(head, rows):
 def text():
     """Returns the text of the page."""
     sections = [HEAD]
-    head = "| function | sent along a split dimension | with uneven slices |"
+    head = "| sent along a split dimension | with uneven slices | functions |"
     for title, table, others in (
         ("mtf", FUNCTIONS, NOT_FUNCTIONS_OF_TENSORS),
         ("mtf.layers", LAYERS, OTHER_LAYERS),
     ):
-        sections.append(f"## {title}\n\n{_table(head, sorted(_rows(table)))}\n")
-        by_reason = {}
-        for name, reason in others.items():
-            by_reason.setdefault(reason, []).append(f"`{name}`")
-        rows = sorted((", ".join(sorted(names)), reason) for reason, names in by_reason.items())
+        rows = sorted((*sent, names) for sent, names in _by_value(_rows(table)))
+        sections.append(f"## {title}\n\n{_table(head, rows)}\n")
+        rows = sorted((names, why) for why, names in _by_value((f"`{name}`", why) for name, why in others.items()))
         sections.append(f"### {title}: not in this table\n\n{_table('| functions | reason |', rows)}\n")
     return "\n".join(sections)
 
