@@ -72,6 +72,11 @@ def _collective(joined: runtime.Runtime | None, layout: Layout, rules: mtf.Layou
             "a launcher that sets TF_CONFIG, and call mi.meshes.join() before any other use of TensorFlow.",
             ["mesh_impl"],
         )
+    if layout.sequential:
+        raise NotSupportedError(
+            f"sequential is {','.join(layout.sequential)}, but this program runs as {joined.processes.num} processes, "
+            "whose processors cannot take turns. Fix: start one process, or omit sequential."
+        )
     num, sizes = joined.processes.num, [size for _, size in layout.mesh_shape]
     shards = ShardGrid.make(sizes, num).num_shards
     if num % shards or (shards < num and shards < layout.processors):

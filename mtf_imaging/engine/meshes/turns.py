@@ -17,6 +17,7 @@ import tensorflow as tf
 from mtf_imaging.engine.meshes.grid import ShardGrid
 from mtf_imaging.engine.meshes.local import constant
 from mtf_imaging.engine.meshes.transport import Message, Transport
+from mtf_imaging.errors import NotSupportedError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,7 +144,7 @@ class Turns:
         return tf.constant(entries[0]) if len(entries) == 1 else tf.gather(tf.constant(entries), index)
 
     def choose(self, keys: Sequence[Hashable], make: Callable[[int], Any]) -> Any:
-        """Returns `make(turn)` for this turn; turns with equal keys share one result, so it is traced once for a key."""
+        """Returns `make(turn)` for this turn, traced once for all turns with equal keys."""
         kinds = {key: turn for turn, key in reversed(list(enumerate(keys)))}
         if len(kinds) == 1:
             return make(0)
@@ -165,6 +166,7 @@ class Turns:
 
     def receive(self, x: tf.Tensor, axis: int, sources: Sequence[int | None], fill: float) -> tf.Tensor:
         """Returns the value of the turn whose coordinate along a mesh dimension is `sources[own coordinate]`."""
+        self._check_is_outside_of_loops()
         number = {at: turn for turn, at in enumerate(self.coordinates)}
         turns: list[int | None] = []
         for at in self.coordinates:
@@ -177,6 +179,9 @@ class Turns:
 
     def reduce(self, x: tf.Tensor, axes: Collection[int], reduction: str) -> tf.Tensor:
         """Returns the "SUM", "MAX" or "MIN" over the turns that differ only along mesh dimensions."""
+        if not {*axes}.intersection(self.axes):
+            return x
+        self._check_is_outside_of_loops()
         along = self.axes_of(x)
         repeats = math.prod(self._sizes[axis] for axis in axes if axis in self.axes and axis not in along)
         reduced = along.intersection(axes)
@@ -186,6 +191,7 @@ class Turns:
 
     def join(self, x: tf.Tensor, axis: int, dim: int) -> tf.Tensor:
         """Returns the concatenated values of the turns that differ only along a mesh dimension."""
+        self._check_is_outside_of_loops()
         shape, along = x.shape.as_list(), self.axes_of(x)
         shape[dim] *= self._sizes[axis]
         if axis not in along:
@@ -195,7 +201,16 @@ class Turns:
 
     def first(self, x: tf.Tensor) -> tf.Tensor:
         """Returns a value that is equal in all turns as a value that is computed once."""
-        return self._mark(First(x), x.shape, frozenset()) if self.axes_of(x) else x
+        if x.graph is not self.graph or not self.axes_of(x):
+            return x  # a loop passes all its values to the graph, where they are equal as well
+        return self._mark(First(x), x.shape, frozenset())
+
+    def _check_is_outside_of_loops(self) -> None:
+        if tf.compat.v1.get_default_graph() is not self.graph:
+            raise NotSupportedError(
+                "a loop passes values between processors that take turns, but all its iterations run within one turn. "
+                "Fix: compute these values outside the loop, or omit sequential."
+            )
 
     def _groups(self, along: Collection[int], axes: Collection[int]) -> tuple[int | None, ...]:
         """Returns for each turn the number of its group.
@@ -225,7 +240,6 @@ class Turns:
         )
 
     def _mark(self, mark: Mark, shape: Any, along: frozenset[int]) -> tf.Tensor:
-        assert tf.compat.v1.get_default_graph() is self.graph, "values pass between turns in the graph of the program"
         placeholder = tf.compat.v1.placeholder(mark.source.dtype, shape, "of_turns")
         self.marks[placeholder.op.name] = mark
         self._along[placeholder.op.name] = along

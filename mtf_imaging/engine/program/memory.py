@@ -16,10 +16,12 @@ from mtf_imaging.errors import OutOfMemoryError, reason
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 _WAYS_OUT = (
     "more processors: use a larger mesh_shape on more devices, or a layout that splits more dimensions",
+    "processors in turns, of which a device keeps one at a time, such as mesh_shape='slabs:8', layout='x:slabs' and "
+    "sequential='slabs'",
     "less work at once: use a smaller batch_size or more micro_batches",
     "smaller tensors: use a lower resolution, or halve the bytes with dtype='bfloat16'",
 )
-_SETTINGS = ("mesh_shape", "layout", "batch_size", "micro_batches", "resolution", "dtype")
+_SETTINGS = ("mesh_shape", "layout", "sequential", "batch_size", "micro_batches", "resolution", "dtype")
 # Phrases of TensorFlow, oneDNN, CUDA and cuDNN about insufficient memory, in errors of any class. The last phrase is
 # TensorFlow's error about a constant that does not fit.
 _SHORTAGE = (

@@ -337,6 +337,8 @@ class Program(tf.Module):
     @property
     def num_nodes(self) -> int:
         """The number of nodes in the compiled graph."""
+        if isinstance(self.function, InTurns):
+            return self.function.schedule.num_nodes
         return len(self.function.graph.get_operations())
 
     @property

@@ -38,6 +38,7 @@ class Schedule:
 
     Attributes:
       num_nodes: number of nodes in the graph that was cut into stages.
+      stages: the stages, in order.
       store: the stored values.
     """
 
@@ -46,22 +47,22 @@ class Schedule:
     ) -> None:
         graph = turns.graph
         self._turns, self._results, self._known, self._device = turns, [x.name for x in results], set(known), device
-        self._stages = stages.cut(turns, results, self._known)
-        self._functions = stages.make_functions(graph, self._stages)
+        self.stages = stages.cut(turns, results, self._known)
+        self._functions = stages.make_functions(graph, self.stages)
         self._marks = {f"{name}:0": mark for name, mark in turns.marks.items()}
         self._axes = {name: turns.axes_of(graph.get_tensor_by_name(name)) for name in self._marks}
         self._places = {place.name: axis for axis, place in turns.places.items()}
         self._numbers = [tf.constant(at, tf.int32) for at in range(turns.number)]
         self.num_nodes = len(graph.get_operations())
         self._last = self._last_readers()
-        fetched = {x.name for stage in self._stages for x in stage.fetches}
+        fetched = {x.name for stage in self.stages for x in stage.fetches}
         self._collected: dict[str, list[_Collected]] = collections.defaultdict(list)
         for name, mark in self._marks.items():
             if not isinstance(mark, Received) and mark.source.name in fetched:
                 self._collected[mark.source.name].append(_Collected(name, mark))
         values = {
             x.name: Value(tuple(x.shape), x.dtype, stage.number, self._last[x.name])
-            for stage in self._stages
+            for stage in self.stages
             if stage.in_turns
             for x in stage.fetches
             if x.name in self._last
@@ -71,7 +72,7 @@ class Schedule:
     def _last_readers(self) -> dict[str, int]:
         """Returns the last stage that reads each stored tensor."""
         last: dict[str, int] = {}
-        for stage in self._stages:
+        for stage in self.stages:
             for x in stage.feeds:
                 mark = self._marks.get(x.name)
                 if isinstance(mark, Received):
@@ -89,7 +90,7 @@ class Schedule:
         self.store.open()
         values: dict[str, tf.Tensor | list[tf.Tensor]] = dict(known)
         with tf.device(self._device):
-            for stage, function in zip(self._stages, self._functions, strict=True):
+            for stage, function in zip(self.stages, self._functions, strict=True):
                 if stage.in_turns:
                     self._run_turns(stage, function, values)
                 else:
@@ -101,7 +102,7 @@ class Schedule:
     def _drop(self, number: int, values: dict) -> None:
         """Drops the values that no later stage reads."""
         self.store.drop([name for name, last in self._last.items() if last == number])
-        later = {x.name for stage in self._stages if stage.number > number for x in stage.feeds}
+        later = {x.name for stage in self.stages if stage.number > number for x in stage.feeds}
         for name in [name for name in values if name not in later and name not in self._results]:
             del values[name]
 

@@ -1,11 +1,11 @@
 """Cuts the graph of a mesh in turns into stages.
 
 A stage is computed once, or once for each turn. It begins when all values that it reads are complete: a sum over all
-turns, or a strip of another turn. Stages alternate: stage 0 is computed once, stage 1 in turns, stage 2 once, and so on.
-An operation belongs to the first stage that has its inputs.
+turns, or a strip of another turn. Stages alternate: stage 0 is computed once, stage 1 in turns, stage 2 once, and so
+on. An operation belongs to the first stage that has its inputs.
 
-A tensor of a turn that a later stage reads is stored. If it is computed from stored tensors by cheap operations, such as
-an activation function, the later stage computes it again instead.
+A tensor of a turn that a later stage reads is stored. If it is computed from stored tensors by cheap operations, such
+as an activation function, the later stage computes it again instead.
 """
 
 import collections
@@ -85,11 +85,11 @@ def cut(turns: Turns, results: Iterable[tf.Tensor], known: Collection[str]) -> l
     again: set = {x.ref() for op in places.operations if op.type in _ALIASES for x in op.outputs}
     shared: set = set()
     for _ in range(_ROUNDS):
-        stages = _stages(places, results, effects, lambda x: x.ref() in again)
+        stages = _stages(places, results, effects, again)
         feeds = [x for stage in stages if stage.in_turns for x in stage.feeds]
         stored = {x.ref() for x in feeds if places.is_in_turns(x) and not places.is_given(x)}
         again, shared = _recomputed(places, stored, shared)
-    return _stages(places, results, effects, lambda x: x.ref() in again)
+    return _stages(places, results, effects, again)
 
 
 class _Places:
@@ -153,9 +153,16 @@ def _stages(
     places: _Places,
     results: Sequence[tf.Tensor],
     effects: Sequence[tf.Operation],
-    is_recomputed: Callable[[tf.Tensor], bool],
+    again: Collection,
 ) -> list[Stage]:
-    """Finds what each stage reads and computes, from the last stage to the first."""
+    """Finds what each stage reads and computes, from the last stage to the first.
+
+    Args:
+      places: the stage of each operation.
+      results: the results of the program.
+      effects: operations that run because of their effects.
+      again: the tensors of turns that later stages compute again.
+    """
     stages = [Stage(number) for number in range(places.last + 1)]
     wanted: list[dict] = [{} for _ in stages]  # as an ordered set
 
@@ -183,7 +190,7 @@ def _stages(
             stage.operations.add(op)
             for x in op.inputs:
                 own = places[x.op] == stage.number or places.is_constant(x)
-                if places.is_given(x) or not (own or (stage.in_turns and places.is_in_turns(x) and is_recomputed(x))):
+                if places.is_given(x) or not (own or (stage.in_turns and places.is_in_turns(x) and x.ref() in again)):
                     feeds[x.ref()] = x
                 else:
                     todo.append(x.op)

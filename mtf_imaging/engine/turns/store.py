@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from mtf_imaging.errors import ConfigError, OutOfMemoryError, reason
 
-_IN_MEMORY = 2**20  # bytes in all turns, up to which a value stays in memory
+IN_MEMORY = 2**20  # bytes in all turns, up to which a value stays in memory
 _ALIGNMENT = 64  # of TensorFlow's tensors, in bytes
 _THREADS = 2
 
@@ -79,14 +79,15 @@ class Store:
       folder: the folder of the file; None for memory.
 
     Attributes:
+      values: {name: `Value`}.
       size: bytes of the file.
       written: bytes that were written so far.
       read: bytes that were read so far.
     """
 
     def __init__(self, values: Mapping[str, Value], turns: int, folder: str | None) -> None:
-        self._values, self._turns, self._folder = values, turns, folder
-        stored = [name for name, value in values.items() if value.nbytes * turns > _IN_MEMORY]
+        self.values, self._turns, self._folder = values, turns, folder
+        stored = [name for name, value in values.items() if value.nbytes * turns > IN_MEMORY]
         self._offsets, self.size = _offsets({name: values[name] for name in stored}, turns)
         self._kept: dict[tuple[str, int], tf.Tensor] = {}
         self._pending: dict[tuple[str, int], concurrent.futures.Future] = {}
@@ -109,7 +110,7 @@ class Store:
             os.unlink(path)
         except OSError as error:
             raise ConfigError(
-                f"offload_dir '{self._folder}' cannot be written: {reason(error)}. Fix: choose a folder on a local disk.",
+                f"offload_dir '{self._folder}' cannot be written: {reason(error)}. Fix: choose another folder.",
                 ["offload_dir"],
             ) from None
         if free < self.size:
@@ -154,7 +155,7 @@ class Store:
             done: concurrent.futures.Future = concurrent.futures.Future()
             done.set_result(self._kept[name, turn])
             return done
-        self.read += self._values[name].nbytes
+        self.read += self.values[name].nbytes
         return self._threads.submit(self._read, name, turn, self._pending.get((name, turn)))
 
     def settle(self, turn: int) -> None:
@@ -186,7 +187,7 @@ class Store:
         if written is not None:
             written.result()
         assert self._file is not None
-        value = self._values[name]
+        value = self.values[name]
         buffer = Buffer(value.shape, value.dtype)
         view, offset = memoryview(buffer.raw), self._offsets[name] + turn * value.nbytes
         while view:

@@ -1,0 +1,176 @@
+"""Processors that take turns: all operations equal TensorFlow's on the whole tensor, and programs do not grow."""
+
+import errno
+import functools
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import mtf_imaging as mi
+from mtf_imaging.engine.turns import store
+from mtf_imaging.errors import ConfigError, LayoutError, NotSupportedError, OutOfMemoryError
+from tests.engine.harness import assert_all_pairs, check, pairwise
+from tests.engine.ops import padded
+from tests.engine.ops.test_ops_equal_whole import CASES, LAYOUTS, UNEVEN
+
+mtf = mi.mtf
+WAYS = ["in turns", "half in turns"]
+LARGE = [pair for pair in LAYOUTS + UNEVEN if pair[1]]
+
+
+def _rows(cases):
+    return [(case, pair, way) for case in cases for pair in LARGE for way in WAYS if case.allows(pair[1])]
+
+
+def _first(rows):
+    """Returns one row for each case; layouts and ways alternate."""
+    found = {}
+    for number, row in enumerate(rows):
+        found.setdefault(row[0].name, []).append((number, row))
+    return [own[i * 7 % len(own)][1] for i, own in enumerate(found.values())]
+
+
+ALL = _rows(CASES + padded.CASES)
+FAST = _first(_rows(CASES))
+PAIRS = [*FAST, *(row for row in pairwise(ALL) if row not in FAST)]
+
+
+def test_all_pairs_of_a_case_a_layout_and_a_way_occur():
+    assert_all_pairs(PAIRS, ALL)
+
+
+@pytest.mark.parametrize(
+    ("case", "pair", "way"),
+    [
+        pytest.param(
+            *row,
+            id=f"{row[0].name}-{row[1][0]}-{row[1][1]}-{row[2]}",
+            marks=[] if row in FAST else [pytest.mark.slow],
+        )
+        for row in PAIRS
+    ],
+)
+def test_equals_the_whole(case, pair, way):
+    check(case, "float32", *pair, way)
+
+
+SHAPES = {
+    "x": ("batch:1,x:32,y:8,z:8,channels:4", "float64"),
+    "f": ("kx:3,ky:3,kz:3,channels:4,filters:4", "float64"),
+    "g": ("kx:3,ky:3,kz:3,filters:4,channels:4", "float64"),
+}
+
+
+def network(x, f, g):
+    y = mtf.relu(mi.ops.instance_norm(mi.ops.conv3d(x, f), name="norm"))
+    total = mtf.reduce_sum(mtf.square(mi.ops.conv3d(y, g)))
+    return dict(zip(["total", "y", "df", "dx"], [total, y, *mtf.gradients([total], [f, x])], strict=True))
+
+
+def build(turns, fn=network, **options):
+    return mi.Program(fn, SHAPES, f"slabs:{turns}", "x:slabs", sequential="slabs", **options)
+
+
+@pytest.fixture(autouse=True)
+def _small_values_wait_in_files(monkeypatch):
+    monkeypatch.setattr(store, "IN_MEMORY", 0)
+
+
+@functools.cache
+def values():
+    rng = np.random.default_rng(0)
+    return {
+        name: rng.standard_normal([int(dim.partition(":")[2]) for dim in shape.split(",")])
+        for name, (shape, _) in SHAPES.items()
+    }
+
+
+def results(program):
+    return {name: value.numpy() for name, value in program(**values()).items()}
+
+
+@functools.cache
+def whole():
+    return results(mi.Program(network, SHAPES))
+
+
+@pytest.mark.parametrize("turns", [3, 8, 32, 40])  # uneven, even, one voxel each, and empty slices
+def test_any_number_of_turns_gives_the_same_results(turns, tmp_path):
+    for name, value in results(build(turns, offload_dir=str(tmp_path))).items():
+        np.testing.assert_allclose(value, whole()[name], rtol=1e-9, atol=1e-9)
+    assert not list(tmp_path.iterdir())  # the file has no name
+
+
+def test_the_same_turns_give_the_same_bits():
+    first, second = results(build(4)), results(build(4))
+    for name, value in first.items():
+        np.testing.assert_array_equal(value, second[name])
+
+
+def test_the_graph_does_not_grow_with_the_number_of_turns():
+    few, many = build(8), build(32)
+    assert many.num_nodes <= 1.1 * few.num_nodes
+    assert len(many.function.schedule.stages) == len(few.function.schedule.stages)
+
+
+def test_activations_are_computed_again_from_stored_convolutions():
+    """The normalized activations are not stored, but the convolution before them, which the backward pass needs too.
+
+    The two others are the gradients of the second convolution and of its input.
+    """
+    stored = build(4).function.schedule.store.values
+    large = [name for name, value in stored.items() if value.nbytes == 8 * 8 * 8 * 4 * 8]
+    assert len(large) == 3, large
+
+
+def test_placement_in_turns():
+    program = mi.Program(
+        network, SHAPES, "rows:2,slabs:4", "y:rows,x:slabs", "placement", ["CPU:0", "CPU:1"], sequential="slabs"
+    )
+    assert len(program.mesh_impl.devices) == 2
+    for name, value in results(program).items():
+        np.testing.assert_allclose(value, whole()[name], rtol=1e-9, atol=1e-9)
+
+
+def test_an_unknown_mesh_dimension_is_refused():
+    with pytest.raises(LayoutError, match=r"sequential names 'slab', but mesh_shape 'slabs:4'.* Did you mean 'slabs'"):
+        mi.Program(network, SHAPES, "slabs:4", "x:slabs", sequential="slab")
+
+
+def test_a_folder_without_space_is_refused_before_the_first_step(monkeypatch, tmp_path):
+    program = build(8, offload_dir=str(tmp_path))
+    program.function.schedule.store.size = 2**60
+    with pytest.raises(OutOfMemoryError, match=r"store 1,152,921,504,606,846,976 bytes, but .* bytes free"):
+        program(**values())
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match=r"offload_dir '.*file' cannot be written"):
+        build(8, offload_dir=str(tmp_path / "file"))(**values())
+
+
+def test_a_disk_that_fills_ends_the_call(monkeypatch, tmp_path):
+    program = build(8, offload_dir=str(tmp_path))
+
+    def full(*args):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(OutOfMemoryError, match="No space left on device"):
+        program(**values())
+    monkeypatch.undo()
+    np.testing.assert_allclose(results(program)["total"], whole()["total"])  # the program is still usable
+
+
+def test_a_loop_that_exchanges_values_between_turns_is_refused():
+    def fn(x, f, g):
+        start = [mtf.constant(x.mesh, 0, dtype=tf.int32), x]
+        return mtf.while_loop(
+            lambda i, _: mtf.less(i, 2), lambda i, y: [i + 1, mi.ops.conv3d(mi.ops.conv3d(y, f), g)], start
+        )[1]
+
+    with pytest.raises(NotSupportedError, match="a loop passes values between processors that take turns"):
+        build(4, fn)
