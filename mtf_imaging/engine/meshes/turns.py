@@ -45,30 +45,37 @@ class Received(Mark):
 
 
 @dataclasses.dataclass(frozen=True)
-class Reduced(Mark):
-    """The "SUM", "MAX" or "MIN" of the values of a group of turns.
+class Grouped(Mark):
+    """A value that a group of turns computes together.
 
     Attributes:
-      reduction: the reduction.
       groups: for each turn, the number of its group; None if another turn has the same value.
     """
 
-    reduction: str
     groups: tuple[int | None, ...]
 
 
 @dataclasses.dataclass(frozen=True)
-class Joined(Mark):
+class Reduced(Grouped):
+    """The "SUM", "MAX" or "MIN" of the values of a group of turns.
+
+    Attributes:
+      reduction: the reduction.
+    """
+
+    reduction: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Joined(Grouped):
     """The concatenated values of a group of turns.
 
     Attributes:
       dim: the dimension along which to concatenate.
-      groups: for each turn, the number of its group; None if another turn has the same value.
       places: for each turn, the place of its value among those of its group.
     """
 
     dim: int
-    groups: tuple[int | None, ...]
     places: tuple[int, ...]
 
 
@@ -186,7 +193,7 @@ class Turns:
         repeats = math.prod(self._sizes[axis] for axis in axes if axis in self.axes and axis not in along)
         reduced = along.intersection(axes)
         if reduced:
-            x = self._mark(Reduced(x, reduction, self._groups(along, reduced)), x.shape, along - reduced)
+            x = self._mark(Reduced(x, self._groups(along, reduced), reduction), x.shape, along - reduced)
         return x * tf.cast(repeats, x.dtype) if reduction == "SUM" and repeats > 1 else x
 
     def join(self, x: tf.Tensor, axis: int, dim: int) -> tf.Tensor:
@@ -197,7 +204,7 @@ class Turns:
         if axis not in along:
             return tf.tile(x, [self._sizes[axis] if d == dim else 1 for d in range(len(shape))])
         places = tuple(at[axis] for at in self.coordinates)
-        return self._mark(Joined(x, dim, self._groups(along, {axis}), places), shape, along - {axis})
+        return self._mark(Joined(x, self._groups(along, {axis}), dim, places), shape, along - {axis})
 
     def first(self, x: tf.Tensor) -> tf.Tensor:
         """Returns a value that is equal in all turns as a value that is computed once."""
@@ -285,7 +292,7 @@ class InTurns(Transport):
 
     def part(self, whole: tf.Tensor, split: Sequence[int | None]) -> tf.Tensor:
         for dim, axis in enumerate(split):
-            if axis in self.in_turns:
+            if axis is not None and axis in self.in_turns:
                 whole = self._turns.part(whole, dim, axis)
         return whole
 

@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -12,16 +12,28 @@ from mtf_imaging.engine.program.variables import Variables
 from mtf_imaging.engine.turns.schedule import Schedule
 
 
+class Lowered(NamedTuple):
+    """A lowered function.
+
+    Attributes:
+      arguments: its arguments: placeholders, in any structure.
+      results: its results, in any structure.
+      assignments: the assignments that a call makes.
+    """
+
+    arguments: object
+    results: object
+    assignments: Sequence[tuple]
+
+
 class InTurns:
     """Computes a program in turns.
 
     Args:
       mesh: the mesh, after lowering.
       variables: the variables of the program.
-      graph: the lowered graph.
-      arguments: the arguments of the lowered function: placeholders, in any structure.
-      results: the outputs, in any structure.
-      assignments: the assignments that a call makes.
+      graph: the graph of the lowered function.
+      lowered: the lowered function.
       count_step: whether a call counts the step.
       folder: the folder for the values of turns; None to choose one.
 
@@ -34,25 +46,23 @@ class InTurns:
         mesh: TurnMesh,
         variables: Variables,
         graph: tf.Graph,
-        arguments: object,
-        results: object,
-        assignments: Sequence[tuple],
+        lowered: Lowered,
         count_step: bool,
         folder: str | None,
     ) -> None:
-        self._variables, self._results = variables, results
-        self._arguments = [x.name for x in tf.nest.flatten(arguments) if x is not None]
+        self._variables, self._results = variables, lowered.results
+        self._arguments = [x.name for x in tf.nest.flatten(lowered.arguments) if x is not None]
         self._reads = _reads(graph)
-        flat = tf.nest.flatten(results)
+        flat = tf.nest.flatten(lowered.results)
         self.schedule = Schedule(
             mesh.turns,
-            [*flat, *(value for *_, value in assignments)],
+            [*flat, *(value for *_, value in lowered.assignments)],
             [*self._arguments, *(name for name, *_ in self._reads)],
             folder or _default_folder(),
             mesh.host,
         )
         self._number = len(flat)
-        self._commit = self._make_commit(assignments, count_step)
+        self._commit = self._make_commit(lowered.assignments, count_step)
 
     def _make_commit(self, assignments: Sequence[tuple], count_step: bool) -> Callable[..., None] | None:
         """Returns the function that makes the assignments."""

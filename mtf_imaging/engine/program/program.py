@@ -16,7 +16,7 @@ from mtf_imaging.engine.meshes.turn_mesh import TurnMesh
 from mtf_imaging.engine.ops.freezing import is_weight
 from mtf_imaging.engine.ops.reshard import LayoutChange, layout_changes
 from mtf_imaging.engine.program import checks, lowering, memory, tracing
-from mtf_imaging.engine.program.in_turns import InTurns
+from mtf_imaging.engine.program.in_turns import InTurns, Lowered
 from mtf_imaging.engine.program.inputs import Input, Spec, label_faults_explained
 from mtf_imaging.engine.program.variables import Variables
 from mtf_imaging.errors import LayoutError, ShapeError
@@ -123,7 +123,7 @@ class Program(tf.Module):
         self._masters: Variables = Variables(seed, self.mesh_impl.devices, variables and variables._masters)
         self.step = self._masters.step
         found: list[_Checked] = []
-        in_turns: list[tuple] = []
+        in_turns: list[Lowered] = []
 
         @shared_constants()
         def build(tensors: dict[str, tf.Tensor], part: tf.Tensor | None, turn: tf.Tensor | None) -> Any:
@@ -139,8 +139,7 @@ class Program(tf.Module):
             results = tf.nest.map_structure(lowered.export_to_tf_tensor, outputs)
             assignments = [] if updates == "none" else self.mesh_impl.assignments
             if isinstance(self.mesh_impl, TurnMesh):
-                arguments = [tensors, part, turn]
-                in_turns.append((arguments, results, assignments))
+                in_turns.append(Lowered([tensors, part, turn], results, assignments))
                 return results
             reads = [variable.read for variable in lowered.variables.values()]
             # The group keeps the number of edges linear in the number of variables.
@@ -167,7 +166,7 @@ class Program(tf.Module):
             if isinstance(self.mesh_impl, TurnMesh):
                 graph = tf.compat.v1.wrap_function(build, [signature, which, turn]).graph
                 self.function = InTurns(
-                    self.mesh_impl, self._masters, graph, *in_turns.pop(), updates == "all", self.layout.offload_dir
+                    self.mesh_impl, self._masters, graph, in_turns.pop(), updates == "all", self.layout.offload_dir
                 )
             else:
                 self.function = tf.function(build, autograph=False).get_concrete_function(signature, which, turn)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from mtf_imaging.engine.meshes.turns import First, Joined, Mark, Received, Reduced, Turns
+from mtf_imaging.engine.meshes.turns import First, Grouped, Joined, Mark, Received, Reduced, Turns
 from mtf_imaging.engine.turns import stages
 from mtf_imaging.engine.turns.store import Buffer, Store, Value
 
@@ -147,8 +147,10 @@ class Schedule:
                 else:
                     yield self.store.fetch(mark.source.name, source)
             elif x.name in values:
-                axes, value = self._axes.get(x.name), values[x.name]
-                yield value[self._turns.group_of(mark.groups, turn, axes)] if axes else value
+                value = values[x.name]
+                if isinstance(mark, Grouped) and self._axes[x.name]:
+                    value = value[self._turns.group_of(mark.groups, turn, self._axes[x.name])]
+                yield value
             else:
                 yield self.store.fetch(x.name, turn)
 
@@ -157,7 +159,7 @@ def _collect(parts: list, mark: Mark, turn: int, value: tf.Tensor) -> None:
     """Adds the value of a turn to what a mark collects."""
     if isinstance(mark, First):
         parts[0] = value if turn == 0 else parts[0]
-    elif (group := mark.groups[turn]) is None:
+    elif not isinstance(mark, Grouped) or (group := mark.groups[turn]) is None:
         return
     elif isinstance(mark, Reduced):
         parts[group] = value if parts[group] is None else _COMBINE[mark.reduction](parts[group], value)

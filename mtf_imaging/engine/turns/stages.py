@@ -106,7 +106,7 @@ class _Places:
             return 1
         if op.name in self._turns.marks:
             mark = self._turns.marks[op.name]
-            complete = self._stage[mark.source.op] + 1
+            complete = (self._stage[mark.source.op] or 0) + 1
             return complete + 1 if self._turns.axes_of(op.outputs[0]) else complete
         if any(x.name in self._known for x in op.outputs) or op.type == "Placeholder":
             return 0

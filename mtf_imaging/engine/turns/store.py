@@ -171,7 +171,7 @@ class Store:
 
     def _write(self, raw: np.ndarray, offset: int) -> None:
         assert self._file is not None
-        view = memoryview(raw)
+        view = raw.data
         while view:
             try:
                 done = os.pwrite(self._file, view, offset)
@@ -189,7 +189,7 @@ class Store:
         assert self._file is not None
         value = self.values[name]
         buffer = Buffer(value.shape, value.dtype)
-        view, offset = memoryview(buffer.raw), self._offsets[name] + turn * value.nbytes
+        view, offset = buffer.raw.data, self._offsets[name] + turn * value.nbytes
         while view:
             done = os.preadv(self._file, [view], offset)
             view, offset = view[done:], offset + done

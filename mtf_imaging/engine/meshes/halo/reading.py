@@ -17,7 +17,9 @@ class Read(Step):
     margin: Margin
 
     def widen(self, mesh: ShardMeshImpl, x: LaidOutTensor, fill: float) -> LaidOutTensor:
-        m, before, after = self.margin, [], []
+        m = self.margin
+        before: list[LaidOutTensor] = []
+        after: list[LaidOutTensor] = []
         for piece in self._pieces(mesh):
             strip = _strip(mesh, x, m.dim, piece.source - m.before, piece.voxels)
             (before if piece.distance > 0 else after).append(_sent(mesh, strip, m.axis, piece.distance, fill))
