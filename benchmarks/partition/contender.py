@@ -12,6 +12,7 @@ KINDS = {
     "tf": ("plain", "Plain", "plain TensorFlow, not partitioned, with its fused kernels"),
     "stacked": ("ours", "Stacked", "mtf_imaging, all processors on one device"),
     "placement": ("ours", "Placement", "mtf_imaging, one processor per device"),
+    "turns": ("ours", "InTurns", "mtf_imaging, processors that take turns on one device"),
     "nohalo": ("ours", "NoHalo", "mtf_imaging, stacked without halos: wrong results, but a lower bound for the time"),
     "collective": ("processes", "Collective", "mtf_imaging in local processes, one per processor"),
     "upstream": ("upstream", "Upstream", "mesh_tensorflow, with its convolutions with blocks and PlacementMeshImpl"),
@@ -20,7 +21,7 @@ KINDS = {
 }
 REFERENCE = "tf"
 UNSPLIT = (REFERENCE, "torch")  # kinds without a mesh
-EQUAL = ("stacked", "placement", "collective")  # kinds whose results must equal the reference
+EQUAL = ("stacked", "placement", "turns", "collective")  # kinds whose results must equal the reference
 _MESH, _LAYOUT = ("rows", "cols", "planes"), ("x", "y", "z")
 
 

@@ -56,8 +56,8 @@ def describe_step(step):
     return TrainingStep(_Task(step), SGD(LEARNING_RATE, momentum=0.0), step.sizes, step.batch, dtype=step.dtype)
 
 
-def build_program(step, contender, mesh_impl):
-    """Returns the `Program` of a step under a contender's mesh and layout."""
+def build_program(step, contender, mesh_impl, sequential=""):
+    """Returns the `Program` of a step under a contender's mesh and layout; see `Program` for `sequential`."""
     task = _Task(step)
     return mi.Program(
         training_step(task, SGD(LEARNING_RATE, momentum=0.0)),
@@ -65,6 +65,7 @@ def build_program(step, contender, mesh_impl):
         mesh_shape=contender.mesh_shape,
         layout=contender.layout,
         mesh_impl=mesh_impl,
+        sequential=sequential,
     )
 
 
@@ -83,7 +84,7 @@ class Stacked(tensorflow_setup.Memory):
         tensorflow_setup.prepare()
 
     def build(self):
-        self._program = build_program(self._step, self._contender, self.mesh_impl)
+        self._program = build_program(self._step, self._contender, self.mesh_impl, self._sequential())
         self.nodes = self._program.num_nodes
         variables = {name: v for name, v in self._program.variables.items() if v.trainable}
         for name, value in self._weights.items():
@@ -91,8 +92,18 @@ class Stacked(tensorflow_setup.Memory):
         if variables:
             raise ValueError(f"the description of the network lacks {', '.join(variables)}")
 
+    def _sequential(self):
+        return ""
+
     def take(self):
         return float(self._program(**self._inputs)["loss"])
+
+
+class InTurns(Stacked):
+    """The contender with processors that take turns."""
+
+    def _sequential(self):
+        return ",".join(name for name, _ in mi.layout.parse_shape(self._contender.mesh_shape))
 
 
 class Placement(Stacked):

@@ -68,6 +68,11 @@ class Schedule:
             if x.name in self._last
         }
         self.store = Store(values, turns.number, folder)
+        fed = {x.name: stage.number for stage in self.stages for x in stage.feeds}
+        self._ends: dict[int, list[str]] = collections.defaultdict(list)
+        for name, number in fed.items():
+            if name not in self._results:
+                self._ends[number].append(name)
 
     def _last_readers(self) -> dict[str, int]:
         """Returns the last stage that reads each stored tensor."""
@@ -102,9 +107,8 @@ class Schedule:
     def _drop(self, number: int, values: dict) -> None:
         """Drops the values that no later stage reads."""
         self.store.drop([name for name, last in self._last.items() if last == number])
-        later = {x.name for stage in self.stages if stage.number > number for x in stage.feeds}
-        for name in [name for name in values if name not in later and name not in self._results]:
-            del values[name]
+        for name in self._ends[number]:
+            values.pop(name, None)
 
     def _run_turns(self, stage: stages.Stage, function: Callable[..., list[tf.Tensor]], values: dict) -> None:
         collected: dict[str, list] = {
