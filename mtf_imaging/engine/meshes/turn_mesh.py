@@ -8,9 +8,11 @@ import tensorflow as tf
 
 from mtf_imaging.engine.compat import mtf
 from mtf_imaging.engine.meshes.laid_out import LaidOutTensor, Lowered
+from mtf_imaging.engine.meshes.local import from_grid_full, to_grid
 from mtf_imaging.engine.meshes.mesh_impl import ShardMeshImpl
 from mtf_imaging.engine.meshes.transport import InProcess, Transport
 from mtf_imaging.engine.meshes.turns import InTurns, Turns, grid_in_turns
+from mtf_imaging.errors import NotSupportedError
 
 
 class TurnMesh(ShardMeshImpl):
@@ -75,6 +77,45 @@ class TurnMesh(ShardMeshImpl):
         """Returns {dimension: Tensor[] uint32}, the position of this turn's slices relative to those of turn 0."""
         pairs = zip(self.split_axes(shape), self.slice_shape(shape), strict=True)
         return {d: self.turns.offset(axis, size) for d, (axis, size) in enumerate(pairs) if axis in self.turns.axes}
+
+    # All processors at once, for loops: their iterations cannot wait for other turns.
+
+    def at_once(self) -> ShardMeshImpl:
+        """Returns the same mesh and layout with all processors on the first device."""
+        mesh = ShardMeshImpl(self.shape, self.layout_rules, self.devices[:1], self.random_state)
+        mesh.exchanged, mesh.assignments = self.exchanged, self.assignments
+        return mesh
+
+    def to_once(self, x: LaidOutTensor, shape: mtf.Shape) -> LaidOutTensor:
+        """Converts the slices of a turn to the slices of all processors, for the mesh `at_once`."""
+        (stack,) = self._alone(x)
+        if not self.is_split(shape):
+            return LaidOutTensor([stack])
+        view = to_grid(stack, self.grid.local)
+        for axis, size in enumerate(self.grid.mesh):
+            if axis in self.turns.axes:
+                view = self.turns.join(view, axis, axis)
+            elif view.shape[axis] < size:
+                view = tf.repeat(view, size, axis)
+        return LaidOutTensor([from_grid_full(view, self.grid.mesh)])
+
+    def from_once(self, x: LaidOutTensor, shape: mtf.Shape) -> LaidOutTensor:
+        """Converts the slices of all processors to those of a turn; the inverse of `to_once`."""
+        (stack,) = x.tensor_list
+        if not self.is_split(shape):
+            return x
+        view = to_grid(stack, self.grid.mesh)
+        for axis in self.turns.axes:
+            view = self.turns.part(view, axis, axis)
+        return LaidOutTensor([from_grid_full(view, self.grid.local)])
+
+    def _alone(self, x: LaidOutTensor) -> list[tf.Tensor]:
+        if len(x.tensor_list) > 1:
+            raise NotSupportedError(
+                "a loop needs all processors on one device, but their turns use several devices. Fix: name all mesh "
+                "dimensions in sequential, or compute without the loop."
+            )
+        return x.tensor_list
 
     # Communication between turns; `ShardMeshImpl` communicates within a turn. `InTurns` reduces and gathers.
 

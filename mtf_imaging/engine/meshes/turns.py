@@ -17,7 +17,6 @@ import tensorflow as tf
 from mtf_imaging.engine.meshes.grid import ShardGrid
 from mtf_imaging.engine.meshes.local import constant
 from mtf_imaging.engine.meshes.transport import Message, Transport
-from mtf_imaging.errors import NotSupportedError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,7 +172,6 @@ class Turns:
 
     def receive(self, x: tf.Tensor, axis: int, sources: Sequence[int | None], fill: float) -> tf.Tensor:
         """Returns the value of the turn whose coordinate along a mesh dimension is `sources[own coordinate]`."""
-        self._check_is_outside_of_loops()
         number = {at: turn for turn, at in enumerate(self.coordinates)}
         turns: list[int | None] = []
         for at in self.coordinates:
@@ -186,9 +184,6 @@ class Turns:
 
     def reduce(self, x: tf.Tensor, axes: Collection[int], reduction: str) -> tf.Tensor:
         """Returns the "SUM", "MAX" or "MIN" over the turns that differ only along mesh dimensions."""
-        if not {*axes}.intersection(self.axes):
-            return x
-        self._check_is_outside_of_loops()
         along = self.axes_of(x)
         repeats = math.prod(self._sizes[axis] for axis in axes if axis in self.axes and axis not in along)
         reduced = along.intersection(axes)
@@ -198,7 +193,6 @@ class Turns:
 
     def join(self, x: tf.Tensor, axis: int, dim: int) -> tf.Tensor:
         """Returns the concatenated values of the turns that differ only along a mesh dimension."""
-        self._check_is_outside_of_loops()
         shape, along = x.shape.as_list(), self.axes_of(x)
         shape[dim] *= self._sizes[axis]
         if axis not in along:
@@ -208,16 +202,7 @@ class Turns:
 
     def first(self, x: tf.Tensor) -> tf.Tensor:
         """Returns a value that is equal in all turns as a value that is computed once."""
-        if x.graph is not self.graph or not self.axes_of(x):
-            return x  # a loop passes all its values to the graph, where they are equal as well
-        return self._mark(First(x), x.shape, frozenset())
-
-    def _check_is_outside_of_loops(self) -> None:
-        if tf.compat.v1.get_default_graph() is not self.graph:
-            raise NotSupportedError(
-                "a loop passes values between processors that take turns, but all its iterations run within one turn. "
-                "Fix: compute these values outside the loop, or omit sequential."
-            )
+        return self._mark(First(x), x.shape, frozenset()) if self.axes_of(x) else x
 
     def _groups(self, along: Collection[int], axes: Collection[int]) -> tuple[int | None, ...]:
         """Returns for each turn the number of its group.

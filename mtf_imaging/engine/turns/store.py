@@ -66,7 +66,8 @@ class Buffer:
         """Returns the tensor; the array must not change afterwards."""
         if self._dtype == tf.bool or not self.raw.size:
             return tf.constant(self.array, self._dtype)
-        raw = self.raw.reshape([*self._shape, self._dtype.size])
+        itemsize = [self._dtype.size] if self._dtype.size > 1 else []  # a cast from bytes drops this dimension
+        raw = self.raw.reshape([*self._shape, *itemsize])
         return tf.bitcast(tf.experimental.dlpack.from_dlpack(raw.__dlpack__()), self._dtype)
 
 

@@ -18,6 +18,7 @@ from mtf_imaging.engine.meshes.laid_out import LaidOutTensor
 from mtf_imaging.engine.meshes.local import partial_dtype
 from mtf_imaging.engine.meshes.mesh_impl import ShardMeshImpl
 from mtf_imaging.engine.upstream.faults import title
+from mtf_imaging.errors import NotSupportedError
 
 
 class LocalResult(NamedTuple):
@@ -140,6 +141,11 @@ def lower_gradient(op: mtf.Operation, lowering: mtf.Lowering) -> None:
     which counts once.
     """
     mesh, forward = lowering.mesh_impl(op), compat.forward_operation(op)
+    if forward not in lowering.local_calls:
+        raise NotSupportedError(
+            f"{title(op)}: a loop differentiates {title(forward)}, which is outside of the loop and was computed in "
+            "turns. Fix: call the function in the loop as well, differentiate outside of it, or omit sequential."
+        )
     call = lowering.local_calls[forward]
     cotangents = [
         _argument(mesh, forward, lowering.masked(dy, call.summed_tails).to_laid_out_tensor())

@@ -9,6 +9,7 @@ from mtf_imaging.engine import compat
 from mtf_imaging.engine.compat import mtf
 from mtf_imaging.engine.meshes.laid_out import LaidOutTensor
 from mtf_imaging.engine.meshes.mesh_impl import ShardMeshImpl
+from mtf_imaging.engine.meshes.turn_mesh import TurnMesh
 from mtf_imaging.engine.reads import inner_operations, reads
 from mtf_imaging.errors import NotSupportedError
 
@@ -33,7 +34,8 @@ def lower(op: mtf.Operation, lowering: mtf.Lowering) -> None:
     """Lowers an `mtf.WhileLoopOperation`.
 
     If the body has more outputs than the loop has inputs, the additional outputs are summed over all iterations. The
-    loop counts its iterations, because random operations draw different values in each.
+    loop counts its iterations, because random operations draw different values in each. Processors that take turns
+    run a loop all at once, because an iteration cannot wait for other turns.
 
     Raises:
       NotSupportedError: the body assigns to a variable.
@@ -43,9 +45,13 @@ def lower(op: mtf.Operation, lowering: mtf.Lowering) -> None:
             f"while_loop '{op.name}': its body assigns to a variable, but assignments run once per call, after "
             "all reads. Fix: return the value from the loop and assign it afterwards."
         )
-    mesh, size = lowering.mesh_impl(op), len(op.inputs)
+    own, size = lowering.mesh_impl(op), len(op.inputs)
     loop_condition, loop_body = compat.loop_condition(op), compat.loop_body(op)
-    outside = {t: lowering.lowered(t, op).to_laid_out_tensor().tensor_list for t in reads(op)}
+    laid_out = {t: lowering.lowered(t, op).to_laid_out_tensor() for t in reads(op)}
+    mesh = own.at_once() if isinstance(own, TurnMesh) else own
+    if isinstance(own, TurnMesh):
+        laid_out = {t: own.to_once(x, t.shape) for t, x in laid_out.items()}
+    outside = {t: x.tensor_list for t, x in laid_out.items()}
 
     def run(part: compat.LoopPart, number: tf.Tensor, state: Sequence[Sequence[tf.Tensor]]) -> list[list[tf.Tensor]]:
         """Lowers the condition or the body for iteration `number` and returns the stacks of its results."""
@@ -73,9 +79,16 @@ def lower(op: mtf.Operation, lowering: mtf.Lowering) -> None:
     with tf.device(mesh.host):
         start: list[Any] = [tf.constant(0, tf.int32)]
     start += [outside[t] for t in op.inputs] + [_zeros(mesh, t) for t in loop_body.outputs[size:]]
+    kept = lowering.mesh_to_impl, lowering.local_calls
+    if mesh is not own:
+        lowering.mesh_to_impl, lowering.local_calls = {op.mesh: mesh}, {}
     _, *end = tf.while_loop(condition, body, start, **compat.loop_options(op))
+    lowering.mesh_to_impl, lowering.local_calls = kept
     for tensor, stacks in zip(op.outputs, end, strict=True):
-        lowering.set_tensor_lowering(tensor, LaidOutTensor(stacks))
+        value = LaidOutTensor(stacks)
+        if isinstance(own, TurnMesh):
+            value = own.from_once(value, tensor.shape)
+        lowering.set_tensor_lowering(tensor, value)
 
 
 def _zeros(mesh: ShardMeshImpl, tensor: mtf.Tensor) -> list[tf.Tensor]:

@@ -165,12 +165,30 @@ def test_a_disk_that_fills_ends_the_call(monkeypatch, tmp_path):
     np.testing.assert_allclose(results(program)["total"], whole()["total"])  # the program is still usable
 
 
-def test_a_loop_that_exchanges_values_between_turns_is_refused():
-    def fn(x, f, g):
-        start = [mtf.constant(x.mesh, 0, dtype=tf.int32), x]
-        return mtf.while_loop(
-            lambda i, _: mtf.less(i, 2), lambda i, y: [i + 1, mi.ops.conv3d(mi.ops.conv3d(y, f), g)], start
-        )[1]
+def _looped(x, f, g):
+    """Returns the results of a loop whose iterations exchange halos."""
+    start = [mtf.constant(x.mesh, 0, dtype=tf.int32), x]
+    y = mtf.while_loop(lambda i, _: mtf.less(i, 2), lambda i, y: [i + 1, mi.ops.conv3d(mi.ops.conv3d(y, f), g)], start)[
+        1
+    ]
+    return {"y": mi.ops.conv3d(y, f), "sum": mtf.reduce_sum(y)}
 
-    with pytest.raises(NotSupportedError, match="a loop passes values between processors that take turns"):
+
+@pytest.mark.parametrize("turns", [3, 4])
+def test_the_iterations_of_a_loop_exchange_halos(turns):
+    expected = results(mi.Program(_looped, SHAPES))
+    for name, value in results(build(turns, _looped)).items():
+        np.testing.assert_allclose(value, expected[name], rtol=1e-9, atol=1e-6)
+
+
+def test_a_loop_that_differentiates_a_function_outside_of_it_is_refused():
+    def fn(x, f, g):
+        del f, g
+        y = mtf.cwise(lambda t: t * tf.sin(t), [x])
+        start = [mtf.constant(x.mesh, 0, dtype=tf.int32), x]
+        return mtf.while_loop(lambda i, _: mtf.less(i, 2), lambda i, t: [i + 1, t + mtf.gradients([y], [x])[0]], start)[
+            1
+        ]
+
+    with pytest.raises(NotSupportedError, match="outside of the loop and was computed in turns"):
         build(4, fn)
