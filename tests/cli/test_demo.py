@@ -3,13 +3,11 @@
 import json
 import re
 
-import gin
 import pytest
 
 from mtf_imaging.cli import main
 from mtf_imaging.cli.commands import all_commands, demo
 from mtf_imaging.cli.commands.demo import KINDS, choose_workflow
-from mtf_imaging.cli.config import gin_config
 from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.cli.runtime import subprocesses, usage
 from mtf_imaging.cli.runtime import subprocesses as commands
@@ -19,6 +17,7 @@ from mtf_imaging.kinds.objects import demo as objects
 from mtf_imaging.kinds.objects.generator import write_objects
 from mtf_imaging.kinds.photos import demo as photos
 from mtf_imaging.kinds.photos.scenes import write_scenes
+from tests.commands import bound
 
 
 def make_cases(folder, number):
@@ -231,12 +230,8 @@ def test_objects_that_the_demo_cannot_use(tmp_path, change, message, capsys):
 def test_the_summary_states_the_processors_of_the_layout(tmp_path):
     for workflow in (choose_workflow(tmp_path, None, kind) for kind in KINDS):
         for job, number in ((workflow.job, workflow.processors), (workflow.job_of_one, 1)):
-            gin.clear_config()
-            try:
-                gin_config.bind([gin_config.find_gin_file(name) for name in job], [], {})
+            with bound(*job):
                 assert JobSetup().parsed_layout.processors == number
-            finally:
-                gin.clear_config()
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,10 @@ from mtf_imaging.jobs import evaluating
 from mtf_imaging.jobs.data.training_data import TrainingData
 from mtf_imaging.jobs.held_out.cases import open_held_out
 from mtf_imaging.kinds.volumes.held_out import HeldOutRecords
+from tests.commands import run
+from tests.tiny_runs import train_volumes
 from tests.training.test_events import open_events, read, read_texts
-from tests.training.test_job import LAYOUTS, TINY, run
+from tests.training.test_job import LAYOUTS, TINY
 
 STEPS = [
     "--gin.train.eval_every=2",
@@ -34,13 +36,9 @@ def folder(tmp_path_factory):
         cases, records = folder / f"{name}_cases", folder / name
         assert run("phantom", "--output_dir", cases, "--num_cases", number, "--seed", seed) == 0
         assert run("convert", "--input_dir", cases, "--output_dir", records, "--resolution", 16, "--workers", 1) == 0
-    assert run(*words(folder, "run"), *STEPS) == 0
+    data = ["--data_dir", folder / "train", "--eval_dir", folder / "held_out", "--model_dir", folder / "run"]
+    assert run("train", *data, "--batch_size", 2, *TINY, *LAYOUTS["stacked"], *STEPS) == 0
     return folder
-
-
-def words(folder, model_dir):
-    data = ["--data_dir", folder / "train", "--eval_dir", folder / "held_out", "--model_dir", folder / model_dir]
-    return ["train", *data, "--batch_size", 2, *TINY, *LAYOUTS["stacked"]]
 
 
 def rows(path):
@@ -135,19 +133,21 @@ def test_the_best_checkpoint_scores_what_it_scored(folder, monkeypatch):
         assert {name: str(value) for name, value in found.items()} == {name: scores[step][name] for name in found}
 
 
-def test_resuming_without_the_held_out_cases_warns(folder, tmp_path, caplog):
-    shutil.copytree(folder / "run", tmp_path / "run")
-    assert run("train", "--data_dir", folder / "train", "--model_dir", tmp_path / "run", "--num_steps", 5) == 0
+def test_resuming_without_the_held_out_cases_warns(tiny_runs, tmp_path, caplog):
+    data = tiny_runs.volumes()
+    shutil.copytree(data / "run", tmp_path / "run")
+    (tmp_path / "run/eval").mkdir()  # as in a run with held-out cases
+    assert run("train", "--data_dir", data / "records", "--model_dir", tmp_path / "run", "--num_steps", 4) == 0
     assert "held-out cases are no longer scored. Fix: give eval_dir to score them" in caplog.text
 
 
-def test_a_run_without_held_out_cases_has_no_best_checkpoint(folder, tmp_path, capsys):
-    shutil.copytree(folder / "run", tmp_path / "run", ignore=shutil.ignore_patterns("best", "eval"))
-    volume = folder / "held_out_cases" / "volume-0.nii.gz"
-    predict = ["predict", "--model_dir", tmp_path / "run", "--input", volume, "--output", tmp_path / "out.nii.gz"]
+def test_a_run_without_held_out_cases_has_no_best_checkpoint(tiny_runs, tmp_path, capsys):
+    data = tiny_runs.volumes()
+    volume = data / "cases/volume-0.nii.gz"
+    predict = ["predict", "--model_dir", data / "run", "--input", volume, "--output", tmp_path / "out.nii.gz"]
     assert run(*predict, "--checkpoint", "best") == 1
     assert capsys.readouterr().err == (
-        f"mtf-imaging: {tmp_path}/run: this run has no best checkpoint, because training evaluated no held-out cases. "
+        f"mtf-imaging: {data}/run: this run has no best checkpoint, because training evaluated no held-out cases. "
         "Fix: train with an eval_dir or a fold, or use the last checkpoint, with checkpoint='last'.\n"
         "On the command line: --checkpoint.\n"
     )
@@ -167,10 +167,11 @@ def test_a_run_without_held_out_cases_has_no_best_checkpoint(folder, tmp_path, c
         (["--eval_dir", "nowhere"], "nowhere: this folder of records does not exist"),
     ],
 )
-def test_errors_are_reported_before_anything_is_built(folder, change, text, capsys):
-    assert run(*words(folder, "new"), *STEPS, *change) in (1, 2)
+def test_errors_are_reported_before_anything_is_built(tiny_runs, tmp_path, change, text, capsys):
+    data, model_dir = tiny_runs.volumes(), tmp_path / "new"
+    assert run(*train_volumes(data, model_dir), "--eval_dir", data / "records", *STEPS, *change) in (1, 2)
     assert text in capsys.readouterr().err
-    assert not (folder / "new").exists()
+    assert not model_dir.exists()
 
 
 class OwnEvaluation:

@@ -12,13 +12,13 @@ import pytest
 
 from mtf_imaging.kinds.facts import Facts
 from tests.cli.test_before_tensorflow import PROGRAM
+from tests.commands import run
 from tests.evaluation.oracle import store
 from tests.jobs import object_network, photo_network
 from tests.jobs.launched import launch
 from tests.jobs.object_network import write_objects_folder
 from tests.jobs.photo_network import write_photos
 from tests.scores import read_results
-from tests.training.test_job import run
 
 
 @pytest.fixture(scope="module")

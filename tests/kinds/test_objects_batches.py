@@ -279,7 +279,6 @@ def test_wrong_settings_are_refused(make, error, message):
 
 
 def test_gin_files_set_the_size_and_the_augmentation(folder):
-    gin.clear_config()
     gin.parse_config(
         [
             "Objects.size = [32, 64]",
@@ -289,7 +288,6 @@ def test_gin_files_set_the_size_and_the_augmentation(folder):
         ]
     )
     data = gin.get_configurable("Objects")()
-    gin.clear_config()
     assert (data.sizes(folder), data.split, data.held_out_split, data.masks) == ((32, 64), "train", "val", True)
     assert data.augmentation == ObjectAugmentation(max_scale=2.0)
     assert data.description(folder).scaling == "imagenet"

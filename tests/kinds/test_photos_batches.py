@@ -284,12 +284,10 @@ def test_wrong_settings_are_refused(make, error, message):
 
 
 def test_gin_files_set_the_crops_and_the_augmentation():
-    gin.clear_config()
     gin.parse_config(
         ["Photos.size = [33, 65]", "Photos.augmentation = @PhotoAugmentation()", "PhotoAugmentation.min_scale = 0.75"]
     )
     data = gin.get_configurable("Photos")()
-    gin.clear_config()
     assert (data.sizes("anywhere"), data.split, data.held_out_split) == ((33, 65), "train", "val")
     assert data.augmentation == PhotoAugmentation(min_scale=0.75)
 

@@ -2,11 +2,10 @@
 
 import logging
 
-import gin
 import numpy as np
 import pytest
 
-from mtf_imaging.cli.main import main
+from tests.commands import run
 from tests.scores import read_scores
 
 TINY = [
@@ -34,15 +33,6 @@ LAYOUTS = {
     "placement": [*UNEVEN, "--mesh_impl", "placement"],
     "saved": [*UNEVEN, "--mesh_impl", "stacked"],
 }
-
-
-def run(*words):
-    """Runs a command as a new process would, with a clean gin configuration."""
-    gin.clear_config()
-    try:
-        return main([str(word) for word in words])
-    finally:
-        gin.clear_config()
 
 
 @pytest.fixture(scope="module")
