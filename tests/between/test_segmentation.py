@@ -145,8 +145,9 @@ def test_held_out_scores_are_the_same(groups, folders, tmp_path, name):
         ((9, 6, 5), "cores:4", "batch:cores"),
         ((3, 7, 4), "rows:2,cores:2", "y:rows,batch:cores"),  # one of the slabs is empty
         ((9, 6, 5), "rows:2,cores:2", "z:rows,channels:cores"),
-        ((6, 6, 5), "cores:3", "batch:cores"),
-        ((9, 6, 5), "rows:8", "y:rows"),
+        # In one process, `training/test_sliding_network.py` has several slices of windows.
+        pytest.param((6, 6, 5), "cores:3", "batch:cores", marks=pytest.mark.slow),
+        pytest.param((9, 6, 5), "rows:8", "y:rows", marks=pytest.mark.slow),
     ],
 )
 def test_windows_are_added_in_the_same_order(groups, sizes, mesh, layout):

@@ -1,5 +1,6 @@
 """Batches of which a process reads only its region equal the regions of whole batches, and read only what they need."""
 
+import functools
 import itertools
 import math
 import shutil
@@ -120,11 +121,10 @@ def take(batches, count):
 
 @pytest.fixture(scope="module")
 def whole(records):
-    """Whole batches for each augmentation."""
-    return {
-        name: take(training_batches(records, BATCH, seed=3, augmentation=each), 5)
-        for name, each in AUGMENTATIONS.items()
-    }
+    """Returns a function that returns whole batches for the name of an augmentation."""
+    return functools.cache(
+        lambda name: take(training_batches(records, BATCH, seed=3, augmentation=AUGMENTATIONS[name]), 5)
+    )
 
 
 @pytest.mark.mostly_slow(fast=0.1)
@@ -135,7 +135,7 @@ def test_a_region_of_a_batch_equals_that_of_the_whole_batch(records, whole, regi
     for start in (0, 2):
         options = {"seed": 3, "augmentation": AUGMENTATIONS[augmentation], "regions": {GRID: regions}}
         batches = take(training_batches(records, BATCH, start_step=start, **options), 3)
-        for batch, expected in zip(batches, whole[augmentation][start:], strict=False):
+        for batch, expected in zip(batches, whole(augmentation)[start:], strict=False):
             assert batch["cases"] == expected["cases"]
             for name in SHAPES:
                 np.testing.assert_array_equal(batch[name], expected[name].numpy()[regions[name].slices], err_msg=name)
@@ -145,7 +145,7 @@ def test_a_region_of_a_batch_equals_that_of_the_whole_batch(records, whole, regi
 def test_image_and_labels_may_have_different_regions(records, whole):
     regions = {"image": as_region("image", REGIONS["corner"]), "labels": as_region("labels", REGIONS["last sample"])}
     options = {"seed": 3, "augmentation": MOVED, "regions": {GRID: regions}}
-    for batch, expected in zip(take(training_batches(records, BATCH, **options), 2), whole["moved"]):
+    for batch, expected in zip(take(training_batches(records, BATCH, **options), 2), whole("moved")):
         for name, region in regions.items():
             np.testing.assert_array_equal(batch[name], expected[name].numpy()[region.slices])
 
