@@ -9,7 +9,8 @@ from mtf_imaging.data.records.convert import convert
 from mtf_imaging.kinds.volumes.segment.maps import MapChoice
 from tests.between import segmentation
 from tests.between.segmentation import Setup
-from tests.evaluation.oracle import case, store, store_image
+from tests.data.oriented import store_nifti
+from tests.evaluation.oracle import AFFINE, case, store
 
 # The cases have 24 x 20 x 16 voxels of 2 x 2 x 3 mm, and one of them 30 x 20 x 16 voxels.
 SETUPS = {
@@ -61,8 +62,8 @@ def folders(tmp_path_factory):
     for number, codes, shape in CASES[:2]:
         for channel, stored in enumerate((codes, "RAS")):  # the channels of a case are stored along different axes
             name = f"imagesTr/case_{number:03}_{channel:04}.nii.gz"
-            store_image(folders["mr"] / name, case(number + channel, shape)[0], stored)
-        store_image(folders["mr"] / f"labelsTr/case_{number:03}.nii.gz", case(number, shape)[1], codes)
+            store_nifti(folders["mr"] / name, case(number + channel, shape)[0], stored, AFFINE)
+        store_nifti(folders["mr"] / f"labelsTr/case_{number:03}.nii.gz", case(number, shape)[1], codes, AFFINE)
     (folders["mr"] / "dataset.json").write_text(json.dumps({**MR, "numTraining": 2}))
     return folders
 
