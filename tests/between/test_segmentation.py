@@ -11,6 +11,7 @@ from tests.between import segmentation
 from tests.between.segmentation import Setup
 from tests.data.oriented import store_nifti
 from tests.evaluation.oracle import AFFINE, case, store
+from tests.records import contents
 
 # The cases have 24 x 20 x 16 voxels of 2 x 2 x 3 mm, and one of them 30 x 20 x 16 voxels.
 SETUPS = {
@@ -68,10 +69,6 @@ def folders(tmp_path_factory):
     return folders
 
 
-def content(folder):
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 @pytest.mark.slow
 @setups
 def test_the_segmentations_are_the_same_files(groups, folders, tmp_path, name):
@@ -79,8 +76,8 @@ def test_the_segmentations_are_the_same_files(groups, folders, tmp_path, name):
     cases = folders[setup.data]
     groups.get(4).run(segmentation.segmented, setup, cases, tmp_path / "four", mesh, layout)
     segmentation.segmented(setup, cases, tmp_path / "one")
-    files = content(tmp_path / "four")
-    assert files == content(tmp_path / "one")
+    files = contents(tmp_path / "four")
+    assert files == contents(tmp_path / "one")
     names = {"ct": ["segmentation-12", "segmentation-3", "segmentation-4"], "mr": ["case_003", "case_004"]}
     assert sorted(files) == [f"{name}.nii.gz" for name in names[setup.data]]
     if not setup.cleanup:
@@ -98,9 +95,9 @@ def test_the_maps_are_the_same_files(groups, folders, tmp_path, name):
     cases, choice = folders[setup.data], MapChoice(True, True, several=bool(setup.flips))
     groups.get(4).run(segmentation.segmented, setup, cases, tmp_path / "four", mesh, layout, choice)
     segmentation.segmented(setup, cases, tmp_path / "one", choice=choice)
-    files = content(tmp_path / "four")
+    files = contents(tmp_path / "four")
     assert {file.partition("/")[0] for file in files if "/" in file} == {*choice.names}
-    assert files == content(tmp_path / "one")
+    assert files == contents(tmp_path / "one")
 
 
 def labels_of(path):
@@ -116,7 +113,7 @@ def test_the_scores_are_the_same(groups, folders, tmp_path, name):
     cases = folders[setup.data]
     groups.get(4).run(segmentation.evaluated, setup, cases, tmp_path / "four", mesh, layout)
     segmentation.evaluated(setup, cases, tmp_path / "one")
-    files, expected = content(tmp_path / "four"), content(tmp_path / "one")
+    files, expected = contents(tmp_path / "four"), contents(tmp_path / "one")
     assert files == expected
     assert {"metrics.json", "report.html", f"pictures/case-{FIRST[setup.data]}.png"} <= files.keys()
     assert 0 < json.loads(files["metrics.json"])[LARGEST[setup.data]]["dice_per_case"] < 1

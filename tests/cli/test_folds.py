@@ -1,12 +1,12 @@
 """`--fold`: one folder of records serves all folds, and the held-out cases are never trained on."""
 
-import csv
 import json
 import shutil
 
 import pytest
 
 from tests.commands import run
+from tests.csv_tables import read_rows
 from tests.tiny_runs import train_volumes
 
 
@@ -28,18 +28,15 @@ def words_of(data, model_dir):
     return [*train_volumes(data, model_dir), "--num_steps", 4]
 
 
-def rows(path):
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
-
-
 @pytest.mark.slow
 def test_held_out_cases_are_scored_and_not_trained_on(folder):
     splits = json.loads((folder / "splits.json").read_text())
     assert (folder / "run/splits_final.json").read_bytes() == (folder / "splits.json").read_bytes()
     assert sorted(splits[0]["val"] + splits[1]["val"]) == ["0", "1", "2", "3"]
-    assert {row["cases"] for row in rows(folder / "run/losses.csv")} == {*splits[1]["train"]} == {*splits[0]["val"]}
-    assert [row["step"] for row in rows(folder / "run/eval/scores.csv")] == ["2", "4"]
+    assert (
+        {row["cases"] for row in read_rows(folder / "run/losses.csv")} == {*splits[1]["train"]} == {*splits[0]["val"]}
+    )
+    assert [row["step"] for row in read_rows(folder / "run/eval/scores.csv")] == ["2", "4"]
     assert len(list((folder / "run/best").glob("ckpt-*.index"))) == 1
 
 

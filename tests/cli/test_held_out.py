@@ -1,6 +1,5 @@
 """`train --eval_dir`: TensorBoard events, scores, the best checkpoint, and commands that use it."""
 
-import csv
 import shutil
 from types import SimpleNamespace
 
@@ -13,6 +12,7 @@ from mtf_imaging.jobs.data.training_data import TrainingData
 from mtf_imaging.jobs.held_out.cases import open_held_out
 from mtf_imaging.kinds.volumes.held_out import HeldOutRecords
 from tests.commands import run
+from tests.csv_tables import read_rows
 from tests.tiny_runs import train_volumes
 from tests.training.test_events import open_events, read, read_texts
 from tests.training.test_job import LAYOUTS, TINY
@@ -41,14 +41,9 @@ def folder(tmp_path_factory):
     return folder
 
 
-def rows(path):
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
-
-
 @pytest.mark.slow
 def test_events_are_the_losses_and_the_scores(folder):
-    losses, scores = rows(folder / "run/losses.csv"), rows(folder / "run/eval/scores.csv")
+    losses, scores = read_rows(folder / "run/losses.csv"), read_rows(folder / "run/eval/scores.csv")
     assert [int(row["step"]) for row in scores] == [2, 4, 5]
     for name, table in (("train", losses), ("eval", scores)):
         shown = read(folder / "run" / name)
@@ -74,8 +69,8 @@ def test_the_held_out_loss_equals_the_training_loss_on_the_same_cases(folder, tm
     data = ["--data_dir", records, "--eval_dir", records, "--model_dir", tmp_path / "run", *TINY, *more]
     exact = ["--gin.UNet3D.dropout_rate=0.0", "--gin.UNet3D.norm='instance'", "--gin.job.dtype='float64'"]
     assert run("train", *data, *exact, "--num_steps", 3, "--gin.train.eval_every=1") == 0
-    losses = {int(row["step"]): float(row["loss"]) for row in rows(tmp_path / "run/losses.csv")}
-    scores = {int(row["step"]): float(row["loss"]) for row in rows(tmp_path / "run/eval/scores.csv")}
+    losses = {int(row["step"]): float(row["loss"]) for row in read_rows(tmp_path / "run/losses.csv")}
+    scores = {int(row["step"]): float(row["loss"]) for row in read_rows(tmp_path / "run/eval/scores.csv")}
     assert losses.keys() == {0, 1, 2}
     assert scores.keys() == {1, 2, 3}
     for step in (1, 2):
@@ -108,7 +103,7 @@ def test_the_curves_are_drawn(folder):
 @pytest.mark.slow
 def test_the_best_checkpoint_scores_what_it_scored(folder, monkeypatch):
     """Scores on the grid of the records, while `evaluate` scores in the voxels of each volume."""
-    scores = {int(row["step"]): row for row in rows(folder / "run/eval/scores.csv")}
+    scores = {int(row["step"]): row for row in read_rows(folder / "run/eval/scores.csv")}
     best = max(scores, key=lambda step: float(scores[step]["liver"]))
     assert [path.name for path in (folder / "run/best").glob("*.index")] == [f"ckpt-{best}.index"]
     found = {}

@@ -1,6 +1,5 @@
 """`report.html`: complete numbers and cases, no external resources, and reproducible bytes."""
 
-import csv
 import logging
 import re
 
@@ -13,6 +12,7 @@ from mtf_imaging.evaluation.pairs.score import score_folders
 from mtf_imaging.evaluation.report.distribution import MAX_DOTS, Dot, distribution
 from mtf_imaging.evaluation.report.tables import shown
 from mtf_imaging.evaluation.volume_report import plots
+from tests.csv_tables import read_rows
 from tests.evaluation.html_tree import parse
 from tests.evaluation.oracle import GRID, HU_OF_LABEL, oracle, store
 from tests.kinds.volumes import evaluate
@@ -92,8 +92,7 @@ def test_the_worst_lesion_dice_comes_first(page, metrics):
 
 
 def test_rows_contain_the_full_numbers_of_the_csv(page, scored):
-    with open(scored / "metrics.csv", newline="") as file:
-        table = {row.pop("case"): row for row in csv.DictReader(file)}
+    table = {row.pop("case"): row for row in read_rows(scored / "metrics.csv")}
     for key, row in rows_of(page).items():
         cells = {cell["data-key"]: cell for cell in row.all("td")}
         own = {name: value for name, value in table[key].items() if not name.startswith("official_")}

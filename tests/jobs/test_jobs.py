@@ -1,7 +1,6 @@
 """The jobs compute the same results as the commands, with objects instead of flags and gin files."""
 
 import ast
-import csv
 import json
 import signal
 from pathlib import Path
@@ -15,6 +14,7 @@ from mtf_imaging.files.provenance.digests import digest
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training.optimizers import Adam
 from tests.commands import run
+from tests.csv_tables import read_losses
 from tests.tiny_runs import SPLIT, VOLUMES, train_volumes
 
 
@@ -28,16 +28,11 @@ def folder(tiny_runs):
     return tiny_runs.volumes()
 
 
-def losses(model_dir):
-    with open(model_dir / "losses.csv", newline="") as file:
-        return [float(row["loss"]) for row in csv.DictReader(file)]
-
-
 @pytest.mark.slow
 def test_train_equals_the_command(folder, tmp_path):
     options = settings(data=folder / "records", model_dir=tmp_path, num_steps=4, layout=SPLIT, seed=3)
     mi.jobs.train(**options)
-    assert losses(tmp_path) == losses(folder / "run")
+    assert read_losses(tmp_path) == read_losses(folder / "run")
     facts = [json.loads((run / "run.json").read_text()) for run in (folder / "run", tmp_path)]
     (command,), (job,) = (own["provenance"].pop("starts") for own in facts)
     assert facts[0] == facts[1]
@@ -52,8 +47,8 @@ def test_a_job_resumes_a_run_of_the_command(folder, tmp_path):
     assert run(*train_volumes(folder, tmp_path), "--num_steps", 2, "--seed", 3) == 0
     options = settings(data=folder / "records", model_dir=tmp_path, num_steps=4, layout=SPLIT, seed=3)
     measures = mi.jobs.train(**options)
-    np.testing.assert_allclose(losses(tmp_path), losses(folder / "run"), rtol=1e-9)
-    assert measures["loss"] == pytest.approx(losses(folder / "run")[-1], rel=1e-9)
+    np.testing.assert_allclose(read_losses(tmp_path), read_losses(folder / "run"), rtol=1e-9)
+    assert measures["loss"] == pytest.approx(read_losses(folder / "run")[-1], rel=1e-9)
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """The jobs on images with objects: training, evaluation and prediction, under any layout, with a tiny task."""
 
 import contextlib
-import csv
 import io
 import json
 import re
@@ -16,6 +15,7 @@ import mtf_imaging as mi
 from mtf_imaging.kinds.all_kinds import read_facts
 from mtf_imaging.kinds.objects.data_set import Objects
 from mtf_imaging.kinds.objects.scoring.coco import MEASURES
+from tests.csv_tables import read_losses, read_rows
 from tests.jobs.object_network import CATEGORIES, TinyDetection, write_objects_folder
 from tests.jobs.object_runs import COMMON, DATA, SPLIT, evaluate_run, predict_run, train
 from tests.jobs.photo_network import write_photos
@@ -38,15 +38,6 @@ def predict(folder, tmp_path):
     return lambda **options: predict_run(folder, **{"output": tmp_path / "out"} | options)
 
 
-def rows(path):
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def losses(model_dir):
-    return [float(row["loss"]) for row in rows(model_dir / "losses.csv")]
-
-
 def files(folder):
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*.*"))
 
@@ -63,7 +54,7 @@ def test_a_run_stores_the_size_the_categories_and_the_held_out_split(folder):
 
 @pytest.mark.slow
 def test_held_out_images_are_scored_as_in_evaluate(folder):
-    scores = rows(folder / "run/eval/scores.csv")
+    scores = read_rows(folder / "run/eval/scores.csv")
     assert [*scores[0]] == ["step", "loss", "box_ap", "box_ap50", "mask_ap", "mask_ap50"]
     assert [int(row["step"]) for row in scores] == [2, 4]
     metrics = json.loads((folder / "scores/metrics.json").read_text())
@@ -107,8 +98,8 @@ def test_the_numbers_are_those_of_pycocotools_on_the_files(folder, kind, iou_typ
 @pytest.mark.slow
 def test_training_under_a_layout_equals_training_on_one_processor(folder, tmp_path):
     train(folder, tmp_path / "split", layout=SPLIT)
-    np.testing.assert_allclose(losses(tmp_path / "split"), losses(folder / "run"), rtol=1e-9)
-    scores = [rows(run / "eval/scores.csv") for run in (tmp_path / "split", folder / "run")]
+    np.testing.assert_allclose(read_losses(tmp_path / "split"), read_losses(folder / "run"), rtol=1e-9)
+    scores = [read_rows(run / "eval/scores.csv") for run in (tmp_path / "split", folder / "run")]
     assert [row["box_ap"] for row in scores[0]] == [row["box_ap"] for row in scores[1]]
 
 
@@ -124,7 +115,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(folder, tmp_path):
 def test_training_without_masks_scores_boxes_only(folder, tmp_path):
     data_set = Objects(size=(16, 24), max_boxes=3)
     train(folder, tmp_path / "run", num_steps=2, data_set=data_set, task=TinyDetection())
-    assert [*rows(tmp_path / "run/eval/scores.csv")[0]] == ["step", "loss", "box_ap", "box_ap50"]
+    assert [*read_rows(tmp_path / "run/eval/scores.csv")[0]] == ["step", "loss", "box_ap", "box_ap50"]
     mi.jobs.evaluate(
         **COMMON | {"task": TinyDetection()},
         model_dir=tmp_path / "run",

@@ -15,7 +15,8 @@ from mtf_imaging.jobs.steps.building import training_step
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.settings.training import TrainSettings
 from mtf_imaging.training.optimizers import Adam
-from tests.jobs.test_buckets import losses, resize
+from tests.csv_tables import read_losses
+from tests.jobs.test_buckets import resize
 from tests.jobs.together import weights
 from tests.records import contents
 
@@ -52,7 +53,7 @@ def scores(run):
 
 
 def assert_same_run(run, expected):
-    np.testing.assert_allclose(losses(run), losses(expected), rtol=1e-9)
+    np.testing.assert_allclose(read_losses(run), read_losses(expected), rtol=1e-9)
     np.testing.assert_allclose(scores(run), scores(expected), rtol=1e-9)
     for name, value in weights(expected).items():
         np.testing.assert_allclose(weights(run)[name], value, rtol=1e-9, atol=1e-9, err_msg=name)
@@ -63,12 +64,12 @@ def first_loss(folder, model_dir, **changes):
     data = mi.jobs.TrainingData(folder / "records")
     own = settings(folder, data=data, num_steps=1, monitor=None, **changes)
     mi.jobs.train(**own, model_dir=model_dir)
-    return losses(model_dir)[0]
+    return read_losses(model_dir)[0]
 
 
 def test_micro_batches_draw_the_same_patches(folder, tmp_path):
     loss = first_loss(folder, tmp_path, micro_batches=2)
-    np.testing.assert_allclose(loss, losses(folder / "run")[0], rtol=1e-9)
+    np.testing.assert_allclose(loss, read_losses(folder / "run")[0], rtol=1e-9)
 
 
 def test_a_resumed_run_under_other_layouts_equals_an_uninterrupted_one(folder):
@@ -84,7 +85,7 @@ def test_the_run_stores_the_patch(folder):
 
 
 def test_patches_change_the_result(folder, tmp_path):
-    assert not np.allclose(first_loss(folder, tmp_path, centered_patches=0.0), losses(folder / "run")[0])
+    assert not np.allclose(first_loss(folder, tmp_path, centered_patches=0.0), read_losses(folder / "run")[0])
 
 
 @pytest.mark.slow

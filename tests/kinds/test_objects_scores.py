@@ -1,6 +1,5 @@
 """The scores of detections: average precision by hand, crowd regions, empty images, counts of each image."""
 
-import csv
 import json
 
 import numpy as np
@@ -15,6 +14,7 @@ from mtf_imaging.kinds.objects.scoring.scores import (
     worst_first,
     write_object_metrics,
 )
+from tests.csv_tables import read_rows
 from tests.kinds.object_scenes import TWO, detect, make_image, make_object
 
 NOTHING = detect()
@@ -175,8 +175,7 @@ def test_metrics_are_written_as_json_and_csv(tmp_path):
         "cups": {"image_id": 5, "size": [60, 80], "objects": 2, "found": 1, "false": 0, "missed": 1, "f1": 2 / 3}
     }
     assert (metrics["score_threshold"], metrics["missed"], metrics["f1"]) == (0.9, 1, 2 / 3)
-    with open(tmp_path / "metrics.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_rows(tmp_path / "metrics.csv")
     assert [(row["kind"], row["category"]) for row in rows] == [
         (kind, name) for kind in ("boxes", "masks") for name in ("", "cup", "fork")
     ]
