@@ -4,6 +4,7 @@ import contextlib
 import io
 import json
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -192,7 +193,8 @@ def test_a_split_is_evaluated(folder, evaluate, tmp_path):
     assert [score.key for score in scores] == ["p0", "p1", "p2", "p3"]
     with pytest.raises(mi.DataError, match=r"has no split 'vla'.*Did you mean 'val'\? Fix: choose one of train, val"):
         evaluate(split="vla", output_dir=tmp_path / "other")
-    assert evaluate(output_dir=folder / "scores")[1].size == (18, 40)  # the same images replace their own results
+    own = shutil.copytree(folder / "scores", tmp_path / "own")
+    assert evaluate(output_dir=own)[1].size == (18, 40)  # the same images replace their own results
 
 
 def test_submissions_and_ensembles_are_refused(folder, predict, evaluate, tmp_path):

@@ -119,12 +119,13 @@ def test_the_configuration_is_saved_and_a_change_is_logged(data, tmp_path, caplo
         (["--resolution", "32"], ", not x:32,y:32,z:32"),
     ],
 )
-def test_mistakes_are_reported_without_a_traceback_and_do_not_change_the_run(data, change, text, capsys):
-    before = contents(data / "run")
-    arguments = ["train", "--data_dir", data / "records", "--model_dir", data / "run", "--num_steps", 6]
+def test_mistakes_are_reported_without_a_traceback_and_do_not_change_the_run(data, tmp_path, change, text, capsys):
+    saved = shutil.copytree(data / "run", tmp_path / "run")
+    before = contents(saved)
+    arguments = ["train", "--data_dir", data / "records", "--model_dir", saved, "--num_steps", 6]
     assert run(*arguments, *change) in (1, 2)
     assert text in capsys.readouterr().err
-    assert contents(data / "run") == before
+    assert contents(saved) == before
 
 
 def test_a_folder_with_other_files_is_refused(data, tmp_path, capsys):
