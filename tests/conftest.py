@@ -106,14 +106,6 @@ def no_gin_configuration():
     _clear_gin()
 
 
-@pytest.fixture(scope="session")
-def tiny_runs(tmp_path_factory):
-    from tests.tiny_runs import TinyRuns  # imports TensorFlow
-
-    base = tmp_path_factory.getbasetemp()  # one for each process of pytest-xdist
-    return TinyRuns((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "tiny_runs")
-
-
 @pytest.fixture
 def mounted(tmp_path):
     """Runs a test within `storage.mounting`."""

@@ -5,6 +5,7 @@ changes a copy.
 """
 
 import fcntl
+import os
 import shutil
 
 import numpy as np
@@ -25,40 +26,38 @@ ARRAYS = Classification(ResNet(classes=4, blocks=(1, 1), base_filters=4))
 ARRAY_SIZES = (16, 12)
 
 
-class TinyRuns:
-    """The folders of a session.
+def volumes(factory):
+    """Returns four phantoms `cases`, their `records` of 12 voxels a side, `job.gin`, and a `run` of four steps.
 
     Args:
-      root: a folder that all processes of the session share.
+      factory: the fixture `tmp_path_factory`; so of all functions of this module.
     """
+    return _made(factory, "volumes", write_volumes)
 
-    def __init__(self, root):
-        self._root = root
 
-    def volumes(self):
-        """Four phantoms `cases`, their `records` of 12 voxels a side, `job.gin`, and a `run` of four steps."""
-        return self._made("volumes", write_volumes)
+def arrays(factory):
+    """Returns a `run` with the checkpoints 1 and 2, of which 2 is also the best one, and two `arrays`."""
+    return _made(factory, "arrays", write_arrays)
 
-    def arrays(self):
-        """A `run` with the checkpoints 1 and 2, of which 2 is also the best one, and two `arrays`."""
-        return self._made("arrays", write_arrays)
 
-    def objects(self):
-        """Images with `objects`, a `run` with masks, and its `scores`."""
-        return self._made("objects", object_runs.write_scored_run)
+def objects(factory):
+    """Returns images with `objects`, a `run` with masks, and its `scores`."""
+    return _made(factory, "objects", object_runs.write_scored_run)
 
-    def _made(self, name, write):
-        """Returns a folder, which the first process that needs it writes."""
-        folder, done = self._root / name, self._root / f"{name}.done"
-        self._root.mkdir(exist_ok=True)
-        with open(self._root / f"{name}.lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not done.exists():
-                shutil.rmtree(folder, ignore_errors=True)
-                folder.mkdir()
-                write(folder)
-                done.touch()
-        return folder
+
+def _made(factory, name, write):
+    """Returns a folder, which the first process that needs it writes."""
+    base = factory.getbasetemp()  # one for each process of pytest-xdist
+    root = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "tiny_runs"
+    root.mkdir(exist_ok=True)
+    with open(root / f"{name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (root / f"{name}.done").exists():
+            shutil.rmtree(root / name, ignore_errors=True)
+            (root / name).mkdir()
+            write(root / name)
+            (root / f"{name}.done").touch()
+    return root / name
 
 
 def write_volumes(folder):

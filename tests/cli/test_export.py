@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from tests import tiny_runs
 from tests.commands import run_line
 
 
 @pytest.fixture(scope="module")
-def folder(tiny_runs, tmp_path_factory):
+def folder(tmp_path_factory):
     """A run whose configuration has a window and flips, and its records."""
-    folder, made = tmp_path_factory.mktemp("export"), tiny_runs.volumes()
+    folder, made = tmp_path_factory.mktemp("export"), tiny_runs.volumes(tmp_path_factory)
     for name in ("run", "records"):
         shutil.copytree(made / name, folder / name)
     with open(folder / "run/config.gin", "a") as file:

@@ -5,14 +5,15 @@ import shutil
 
 import pytest
 
+from tests import tiny_runs
 from tests.commands import run
 from tests.csv_tables import read_rows
 from tests.tiny_runs import train_volumes
 
 
 @pytest.fixture(scope="module")
-def data(tiny_runs):
-    return tiny_runs.volumes()
+def data(tmp_path_factory):
+    return tiny_runs.volumes(tmp_path_factory)
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from mtf_imaging.jobs import evaluating
 from mtf_imaging.jobs.data.training_data import TrainingData
 from mtf_imaging.jobs.held_out.cases import open_held_out
 from mtf_imaging.kinds.volumes.held_out import HeldOutRecords
+from tests import tiny_runs
 from tests.commands import run
 from tests.csv_tables import read_rows
 from tests.tiny_runs import train_volumes
@@ -128,16 +129,16 @@ def test_the_best_checkpoint_scores_what_it_scored(folder, monkeypatch):
         assert {name: str(value) for name, value in found.items()} == {name: scores[step][name] for name in found}
 
 
-def test_resuming_without_the_held_out_cases_warns(tiny_runs, tmp_path, caplog):
-    data = tiny_runs.volumes()
+def test_resuming_without_the_held_out_cases_warns(tmp_path_factory, tmp_path, caplog):
+    data = tiny_runs.volumes(tmp_path_factory)
     shutil.copytree(data / "run", tmp_path / "run")
     (tmp_path / "run/eval").mkdir()  # as in a run with held-out cases
     assert run("train", "--data_dir", data / "records", "--model_dir", tmp_path / "run", "--num_steps", 4) == 0
     assert "held-out cases are no longer scored. Fix: give eval_dir to score them" in caplog.text
 
 
-def test_a_run_without_held_out_cases_has_no_best_checkpoint(tiny_runs, tmp_path, capsys):
-    data = tiny_runs.volumes()
+def test_a_run_without_held_out_cases_has_no_best_checkpoint(tmp_path_factory, tmp_path, capsys):
+    data = tiny_runs.volumes(tmp_path_factory)
     volume = data / "cases/volume-0.nii.gz"
     predict = ["predict", "--model_dir", data / "run", "--input", volume, "--output", tmp_path / "out.nii.gz"]
     assert run(*predict, "--checkpoint", "best") == 1
@@ -162,8 +163,8 @@ def test_a_run_without_held_out_cases_has_no_best_checkpoint(tiny_runs, tmp_path
         (["--eval_dir", "nowhere"], "nowhere: this folder of records does not exist"),
     ],
 )
-def test_errors_are_reported_before_anything_is_built(tiny_runs, tmp_path, change, text, capsys):
-    data, model_dir = tiny_runs.volumes(), tmp_path / "new"
+def test_errors_are_reported_before_anything_is_built(tmp_path_factory, tmp_path, change, text, capsys):
+    data, model_dir = tiny_runs.volumes(tmp_path_factory), tmp_path / "new"
     assert run(*train_volumes(data, model_dir), "--eval_dir", data / "records", *STEPS, *change) in (1, 2)
     assert text in capsys.readouterr().err
     assert not model_dir.exists()

@@ -15,6 +15,7 @@ from mtf_imaging.jobs.data.folds import resolve_fold
 from mtf_imaging.kinds.all_kinds import read_facts
 from mtf_imaging.models.class_biases import softmax_biases
 from mtf_imaging.training.optimizers import SGD
+from tests import tiny_runs
 from tests.commands import run
 from tests.tiny_runs import VOLUMES, train_volumes
 
@@ -30,8 +31,8 @@ SETTINGS = {
 
 
 @pytest.fixture(scope="module")
-def records(tiny_runs):
-    return tiny_runs.volumes() / "records"
+def records(tmp_path_factory):
+    return tiny_runs.volumes(tmp_path_factory) / "records"
 
 
 def first_biases(model_dir):

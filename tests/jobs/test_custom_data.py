@@ -16,6 +16,7 @@ from mtf_imaging.kinds.all_kinds import open_subject
 from mtf_imaging.kinds.image_settings import Inference
 from mtf_imaging.models.resnet import Classification
 from mtf_imaging.training.prediction import NetworkBuilder, TrainedRuns, predictor
+from tests import tiny_runs
 from tests.tiny_runs import ARRAY_SIZES, ARRAYS, array
 
 READS = "Evaluation and prediction read volumes with the axes x, y, z and one channel for it. Fix: predict .npy files"
@@ -91,9 +92,9 @@ def test_runs_on_records_are_not_checked(tmp_path, monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def folder(tiny_runs, tmp_path_factory):
+def folder(tmp_path_factory):
     """Returns a folder with a trained run, and arrays to predict."""
-    folder = shutil.copytree(tiny_runs.arrays(), tmp_path_factory.mktemp("arrays"), dirs_exist_ok=True)
+    folder = shutil.copytree(tiny_runs.arrays(tmp_path_factory), tmp_path_factory.mktemp("arrays"), dirs_exist_ok=True)
     np.save(folder / "other.npy", np.zeros((12, 16, 3)))
     np.save(folder / "text.npy", np.full((16, 12, 3), "a"))
     (folder / "damaged.npy").write_bytes(b"not an array")

@@ -38,6 +38,7 @@ from mtf_imaging.models.unet3d import LiverTumorSegmentation, Segmentation, UNet
 from mtf_imaging.network.windows import SlidingWindow
 from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.prediction import NetworkBuilder, TrainedRuns, predictor
+from tests import tiny_runs
 from tests.evaluation.descriptions import REGIONS
 from tests.jobs.isolated import Isolated
 from tests.jobs.object_network import CATEGORIES, TinyDetection, write_objects_folder
@@ -522,16 +523,16 @@ class Parts(LiverTumorSegmentation):
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else None,
 )
-def test_mistakes_are_reported_and_leave_no_folder(tiny_runs, tmp_path, change, error, text):
+def test_mistakes_are_reported_and_leave_no_folder(tmp_path_factory, tmp_path, change, error, text):
     given = {"task": VOLUMES, "dtype": "float64", "model_dir": "run", "output": tmp_path / "model"} | change
-    given |= {name: tiny_runs.volumes() / given[name] for name in ("model_dir", "output")}
+    given |= {name: tiny_runs.volumes(tmp_path_factory) / given[name] for name in ("model_dir", "output")}
     with pytest.raises(error, match=re.escape(text)):
         export(**given)
     assert not any(tmp_path.iterdir())
 
 
-def test_a_model_may_lie_in_the_folder_of_its_run(tiny_runs, tmp_path):
-    run = shutil.copytree(tiny_runs.volumes() / "run", tmp_path / "run")
+def test_a_model_may_lie_in_the_folder_of_its_run(tmp_path_factory, tmp_path):
+    run = shutil.copytree(tiny_runs.volumes(tmp_path_factory) / "run", tmp_path / "run")
     assert export(VOLUMES, run, run / "eval/model", dtype="float64").kind == "volumes"
 
 

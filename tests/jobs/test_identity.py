@@ -15,6 +15,7 @@ from mtf_imaging.models.resnet import Classification
 from mtf_imaging.settings.as_text import identity
 from mtf_imaging.settings.inference import PredictSettings
 from mtf_imaging.training import prediction
+from tests import tiny_runs
 from tests.jobs.test_jobs import settings
 from tests.tiny_runs import ARRAYS, VOLUMES, train_arrays
 
@@ -35,8 +36,8 @@ def scale_by(factor):
 
 
 @pytest.fixture
-def folder(tiny_runs, tmp_path):
-    return shutil.copytree(tiny_runs.arrays(), tmp_path / "copy")
+def folder(tmp_path_factory, tmp_path):
+    return shutil.copytree(tiny_runs.arrays(tmp_path_factory), tmp_path / "copy")
 
 
 def damage(run, name="ckpt-2"):

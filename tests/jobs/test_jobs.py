@@ -13,6 +13,7 @@ from mtf_imaging.data.reading.images import read_labels, read_volume
 from mtf_imaging.files.provenance.digests import digest
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training.optimizers import Adam
+from tests import tiny_runs
 from tests.commands import run
 from tests.csv_tables import read_losses
 from tests.tiny_runs import SPLIT, VOLUMES, train_volumes
@@ -24,8 +25,8 @@ def settings(**changes):
 
 
 @pytest.fixture(scope="module")
-def folder(tiny_runs):
-    return tiny_runs.volumes()
+def folder(tmp_path_factory):
+    return tiny_runs.volumes(tmp_path_factory)
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ import mtf_imaging as mi
 from mtf_imaging.kinds.all_kinds import read_facts
 from mtf_imaging.kinds.objects.data_set import Objects
 from mtf_imaging.kinds.objects.scoring.coco import MEASURES
+from tests import tiny_runs
 from tests.csv_tables import read_losses, read_rows
 from tests.jobs.object_network import CATEGORIES, TinyDetection, write_objects_folder
 from tests.jobs.object_runs import COMMON, DATA, SPLIT, evaluate_run, predict_run, train
@@ -25,8 +26,8 @@ from tests.scores import read_scores
 
 
 @pytest.fixture(scope="module")
-def folder(tiny_runs):
-    return tiny_runs.objects()
+def folder(tmp_path_factory):
+    return tiny_runs.objects(tmp_path_factory)
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 
+from tests import tiny_runs
 from tests.commands import run
 from tests.records import contents
 from tests.scores import read_scores
@@ -37,8 +38,8 @@ LAYOUTS = {
 
 
 @pytest.fixture(scope="module")
-def data(tiny_runs):
-    return tiny_runs.volumes()
+def data(tmp_path_factory):
+    return tiny_runs.volumes(tmp_path_factory)
 
 
 @pytest.fixture(scope="module")
