@@ -13,7 +13,7 @@ from benchmarks.learning import cases, clocked, table
 from benchmarks.learning.contenders import ALL, DOCUMENTED
 from benchmarks.learning.runner import Runner
 from mtf_imaging.cli.config.resources import shipped_files
-from tests.csv_tables import read_rows
+from tests.scores import read_rows
 
 SNAPSHOTS = [[10, 30.0, 0.85, 0.1], [20, 50.0, 0.92, 0.4], [30, 70.0, 0.95, 0.6]]
 

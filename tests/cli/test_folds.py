@@ -7,7 +7,7 @@ import pytest
 
 from tests import tiny_runs
 from tests.commands import run
-from tests.csv_tables import read_rows
+from tests.scores import read_rows
 from tests.tiny_runs import train_volumes
 
 

@@ -13,7 +13,7 @@ from mtf_imaging.jobs.held_out.cases import open_held_out
 from mtf_imaging.kinds.volumes.held_out import HeldOutRecords
 from tests import tiny_runs
 from tests.commands import run
-from tests.csv_tables import read_rows
+from tests.scores import read_rows
 from tests.tiny_runs import train_volumes
 from tests.training.test_events import open_events, read, read_texts
 from tests.training.test_job import LAYOUTS, TINY

@@ -74,7 +74,7 @@ def parse(text):
     return root
 
 
-def check_stands_alone(page, folder):
+def assert_stands_alone(page, folder):
     """Checks that the report of a folder loads nothing from elsewhere, and does not name its place."""
     for node in page.all():
         for name in ("src", "href", "xlink:href", "action", "srcset", "data", "poster"):

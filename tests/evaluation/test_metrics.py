@@ -14,7 +14,7 @@ from mtf_imaging.evaluation.volume_scores.metrics_files import (
     summary_table,
     write_metrics,
 )
-from tests.csv_tables import read_rows
+from tests.scores import read_rows
 
 
 def score(*cases):

@@ -11,7 +11,7 @@ from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.evaluation.pairs.score import score_folders
 from mtf_imaging.evaluation.volume_scores.case import score_case
 from mtf_imaging.evaluation.volume_scores.official import official_case, official_scores
-from tests.csv_tables import read_rows
+from tests.scores import read_rows
 
 PAIRS = Path(__file__).parent / "official_scores"
 EXPECTED = json.loads((PAIRS / "scores.json").read_text())

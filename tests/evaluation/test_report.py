@@ -12,11 +12,10 @@ from mtf_imaging.evaluation.pairs.score import score_folders
 from mtf_imaging.evaluation.report.distribution import MAX_DOTS, Dot, distribution
 from mtf_imaging.evaluation.report.tables import shown
 from mtf_imaging.evaluation.volume_report import plots
-from tests.csv_tables import read_rows
-from tests.evaluation.html_tree import check_stands_alone, parse
+from tests.evaluation.html_tree import assert_stands_alone, parse
 from tests.evaluation.oracle import GRID, HU_OF_LABEL, oracle, store
 from tests.kinds.volumes import evaluate
-from tests.scores import without_provenance
+from tests.scores import read_rows, without_provenance
 
 SHAPE = (20, 16, 12)
 AFFINE = np.diag([1.5, 1.5, 3.0, 1.0])
@@ -212,7 +211,7 @@ def test_pictures_come_before_tables(page):
 
 
 def test_the_page_loads_no_external_resources(page, scored):
-    check_stands_alone(page, scored)
+    assert_stands_alone(page, scored)
     assert "url(" not in (scored / "report.html").read_text()
 
 

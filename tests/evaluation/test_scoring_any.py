@@ -16,8 +16,8 @@ from mtf_imaging.evaluation.volume_scores.metrics_files import column_names, met
 from mtf_imaging.evaluation.volume_scores.overlap import label_overlaps, scored_labels
 from mtf_imaging.evaluation.volume_scores.summary import summarize
 from mtf_imaging.evaluation.volume_scores.surface import surface_distances
-from tests.csv_tables import read_rows
 from tests.evaluation.descriptions import ORGANS, REGIONS
+from tests.scores import read_rows
 
 
 def box(*bounds, shape=(12, 10, 8), value=1):

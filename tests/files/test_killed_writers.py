@@ -93,7 +93,7 @@ def checkpoint(folder):
 
 
 @pytest.fixture(scope="module")
-def checkpoints(tmp_path_factory):
+def killed_checkpoints(tmp_path_factory):
     """Returns the folders of killed writers of checkpoints by the steps that they write: 1 and 2, and 2 as the best."""
     changes = {
         step: f'write_checkpoint(folder, {step}, "new")\ncheckpoint_files["delete_old"](folder, {step}, 1)'
@@ -106,9 +106,9 @@ def checkpoints(tmp_path_factory):
 
 
 @pytest.mark.parametrize("step", [1, 2])
-def test_a_checkpoint(checkpoints, step):
+def test_a_checkpoint(killed_checkpoints, step):
     """A checkpoint of the next step, and of a step that has one, as imported weights have."""
-    folders = checkpoints[step]
+    folders = killed_checkpoints[step]
     assert len(folders) > 8
     for folder in folders:
         checkpoint_files.sweep(folder)
@@ -120,8 +120,8 @@ def test_a_checkpoint(checkpoints, step):
         assert len([*folder.iterdir()]) == 4
 
 
-def test_the_best_checkpoint(checkpoints):
-    for folder in checkpoints["best"]:
+def test_the_best_checkpoint(killed_checkpoints):
+    for folder in killed_checkpoints["best"]:
         checkpoint_files.sweep(folder)
         files, state, name = checkpoint(folder)
         assert state == name

@@ -22,8 +22,8 @@ from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.prediction import predictor
 from mtf_imaging.training.step import TrainingStep
-from tests.csv_tables import read_losses, read_rows
 from tests.records import read_record
+from tests.scores import read_losses, read_rows
 
 MM = (40.0, 40.0, 40.0)
 UNEVEN = mi.Layout.parse("rows:3", "x:rows")  # 8 and 12 or more voxels over 3 processors

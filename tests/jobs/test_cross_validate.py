@@ -25,9 +25,8 @@ from mtf_imaging.network.averages import flipped
 from mtf_imaging.settings.inference import EvaluateSettings
 from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.prediction import NetworkBuilder, TrainedRuns, predictor
-from tests.csv_tables import read_rows
 from tests.jobs.launched import GIN, launch
-from tests.scores import read_scores
+from tests.scores import read_rows, read_scores
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,7 @@ from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training.optimizers import Adam
 from tests import tiny_runs
 from tests.commands import run
-from tests.csv_tables import read_losses
+from tests.scores import read_losses
 from tests.tiny_runs import SPLIT, VOLUMES, train_volumes
 
 

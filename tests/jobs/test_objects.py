@@ -17,12 +17,11 @@ from mtf_imaging.kinds.all_kinds import read_facts
 from mtf_imaging.kinds.objects.data_set import Objects
 from mtf_imaging.kinds.objects.scoring.coco import MEASURES
 from tests import tiny_runs
-from tests.csv_tables import read_losses, read_rows
 from tests.jobs.object_network import CATEGORIES, TinyDetection, write_objects_folder
 from tests.jobs.object_runs import COMMON, DATA, SPLIT, evaluate_run, predict_run, train
 from tests.jobs.photo_network import write_photos
 from tests.kinds.coco_folder import make_annotation, make_fields, write_annotations, write_images
-from tests.scores import read_scores
+from tests.scores import read_losses, read_rows, read_scores
 
 
 @pytest.fixture(scope="module")

@@ -15,10 +15,10 @@ from mtf_imaging.jobs.steps.building import training_step
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.settings.training import TrainSettings
 from mtf_imaging.training.optimizers import Adam
-from tests.csv_tables import read_losses
 from tests.jobs.test_buckets import resize
 from tests.jobs.together import weights
 from tests.records import contents
+from tests.scores import read_losses
 
 PATCH = (8, 4, 8)
 # Group norm: the result does not depend on the number of windows or patches in a batch.

@@ -21,9 +21,8 @@ from mtf_imaging.models.deeplab import SemanticSegmentation
 from mtf_imaging.models.unet3d import Segmentation, UNet3D
 from mtf_imaging.settings.inference import PredictSettings
 from mtf_imaging.training.optimizers import Adam
-from tests.csv_tables import read_losses, read_rows
 from tests.jobs.photo_network import CLASSES, TwoConvs, write_photos
-from tests.scores import read_scores
+from tests.scores import read_losses, read_rows, read_scores
 
 SPLIT = mi.Layout.parse("rows:2,cols:3", "height:rows,width:cols")
 STEPS = 4

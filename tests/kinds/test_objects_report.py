@@ -14,7 +14,7 @@ from mtf_imaging.kinds.objects.report.layers import make_object_layers
 from mtf_imaging.kinds.objects.scoring.coco import MEASURES
 from mtf_imaging.kinds.objects.scoring.scores import score_images
 from tests.evaluation import test_report_browser
-from tests.evaluation.html_tree import check_stands_alone, parse
+from tests.evaluation.html_tree import assert_stands_alone, parse
 from tests.evaluation.test_report import rows_of
 from tests.kinds.object_scenes import detect, make_image, make_object
 
@@ -162,7 +162,7 @@ def test_large_images_are_stored_smaller():
 
 
 def test_the_page_loads_no_external_resources_and_escapes_names(page, scored):
-    check_stands_alone(page, scored)
+    assert_stands_alone(page, scored)
     text = (scored / "report.html").read_text()
     assert ODD not in text
     assert next(page.all("title")).text == "Detection report, 4 images"

@@ -14,8 +14,8 @@ from mtf_imaging.kinds.objects.scoring.scores import (
     worst_first,
     write_object_metrics,
 )
-from tests.csv_tables import read_rows
 from tests.kinds.object_scenes import TWO, detect, make_image, make_object
+from tests.scores import read_rows
 
 NOTHING = detect()
 CUPS = make_image("cups", 5, [make_object(0, (0, 0, 10, 10)), make_object(0, (20, 20, 30, 30))])

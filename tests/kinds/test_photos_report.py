@@ -17,7 +17,7 @@ from mtf_imaging.kinds.photos.report.tables import class_columns
 from mtf_imaging.kinds.photos.scoring.folder import write_photo_scores
 from mtf_imaging.kinds.photos.scoring.scores import score_photo
 from tests.evaluation import test_report_browser
-from tests.evaluation.html_tree import check_stands_alone, parse
+from tests.evaluation.html_tree import assert_stands_alone, parse
 from tests.evaluation.test_report import rows_of
 
 ODD = '<b>&"x'
@@ -214,7 +214,7 @@ def test_the_largest_class_comes_first_in_the_text_of_a_photo():
 
 
 def test_the_page_loads_no_external_resources(page, scored):
-    check_stands_alone(page, scored)
+    assert_stands_alone(page, scored)
     assert "mtf-imaging 0.1.0" in page.one("footer").text
 
 

@@ -21,7 +21,7 @@ from mtf_imaging.kinds.photos.scoring.scores import (
     worst_first,
     write_photo_metrics,
 )
-from tests.csv_tables import read_rows
+from tests.scores import read_rows
 
 IGNORE = 255
 FOUR = PhotoDescription(("background", "tree", "road", "sky"), ((0, 0, 0), (0, 128, 0), (128, 64, 128), (70, 130, 180)))

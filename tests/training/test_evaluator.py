@@ -18,7 +18,7 @@ from mtf_imaging.training.observers.evaluator import Evaluator, Monitoring, chec
 from mtf_imaging.training.observers.event_file import EventFile
 from mtf_imaging.training.observers.step_table import LossLog, StepTable
 from mtf_imaging.training.optimizers import Adam
-from tests.csv_tables import read_rows
+from tests.scores import read_rows
 from tests.training import linear
 from tests.training.linear import Killed, killed_at
 from tests.training.test_events import open_events, read

@@ -9,7 +9,7 @@ from mtf_imaging.training.observers.event_file import EventFile
 from mtf_imaging.training.observers.events import TrainingEvents
 from mtf_imaging.training.observers.step_table import LossLog
 from mtf_imaging.training.optimizers import Adam, StepDecay
-from tests.csv_tables import read_rows
+from tests.scores import read_rows
 from tests.training import linear
 from tests.training.linear import Killed, killed_at
 

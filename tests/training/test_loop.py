@@ -12,7 +12,7 @@ from mtf_imaging.training.loop import train
 from mtf_imaging.training.observers.step_table import LossLog
 from mtf_imaging.training.optimizers import SGD, Adam
 from mtf_imaging.training.step import TrainingStep
-from tests.csv_tables import read_losses, read_rows
+from tests.scores import read_losses, read_rows
 from tests.training import linear
 from tests.training.linear import Killed, killed_at
 

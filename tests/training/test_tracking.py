@@ -20,7 +20,7 @@ from mtf_imaging.training.observers.tracking.services import check_trackers, par
 from mtf_imaging.training.observers.tracking.tracker import Tracker
 from mtf_imaging.training.observers.tracking.wandb import Wandb
 from mtf_imaging.training.optimizers import Adam
-from tests.csv_tables import read_rows
+from tests.scores import read_rows
 from tests.training import linear
 from tests.training.linear import Killed, killed_at
 
