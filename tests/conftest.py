@@ -5,6 +5,7 @@ import gc
 import math
 import os
 import subprocess
+import sys
 import zlib
 
 import hypothesis
@@ -90,6 +91,19 @@ def pytest_collection_modifyitems(config, items):
         runs = [selected.runs(item) for item in items]
         config.hook.pytest_deselected(items=[item for item, run in zip(items, runs, strict=True) if not run])
         items[:] = [item for item, run in zip(items, runs, strict=True) if run]
+
+
+def _clear_gin():
+    if "gin" in sys.modules:
+        sys.modules["gin"].clear_config()
+
+
+@pytest.fixture(autouse=True)
+def no_gin_configuration():
+    """No test gets the settings that commands and other tests have bound."""
+    _clear_gin()
+    yield
+    _clear_gin()
 
 
 @pytest.fixture

@@ -12,9 +12,9 @@ _KILL = """
 import os, signal, sys
 from pathlib import Path
 
-program, changing, place = sys.argv[1:]
+program, place, *changes = sys.argv[1:]
 names, scope = {f"os.{name}" for name in ("mkdir", "rename", "remove", "rmdir", "symlink", "link", "truncate")}, {}
-code = compile(program, "program", "exec"), compile(changing, "changing", "exec")
+begin = compile(program, "program", "exec")
 
 def kill_before(number):
     seen = []
@@ -25,20 +25,22 @@ def kill_before(number):
                 os.kill(os.getpid(), signal.SIGKILL)
     sys.addaudithook(count)
 
-for number in range(1, 1000):
-    folder = Path(place, str(number))
-    folder.mkdir()
-    scope["folder"] = folder
-    exec(code[0], scope)
-    child = os.fork()
-    if child == 0:
-        kill_before(number)
-        exec(code[1], scope)
-        os._exit(0)
-    _, status = os.waitpid(child, 0)
-    if status == 0:
-        sys.exit()
-    assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, status
+for position, changing in enumerate(changes):
+    code = compile(changing, "changing", "exec")
+    for number in range(1, 1000):
+        folder = Path(place, str(position), str(number))
+        folder.mkdir(parents=True)
+        scope["folder"] = folder
+        exec(begin, scope)
+        child = os.fork()
+        if child == 0:
+            kill_before(number)
+            exec(code, scope)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        if status == 0:
+            break
+        assert os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL, status
 """
 
 
@@ -48,18 +50,21 @@ def ended_path(path: Path) -> Path:
     return own.with_name(re.sub(rf"-{os.getpid()}-\d+", f"-{os.getpid()}-1", own.name, count=1))
 
 
-def kill_at_every_change(folder: Path, before: str, change: str) -> list[Path]:
+def kill_at_every_change(folder: Path, before: str, *changes: str) -> list[list[Path]]:
     """Runs code in processes that are killed before their first, second, ... change of the disk.
+
+    They are forked from one process, so that its imports take their time once for all changes.
 
     Args:
       folder: receives a folder for each of these processes, named `folder` in the code.
       before: code that runs first and is not interrupted.
-      change: code whose process is killed before it calls the operating system to change the disk. The last process
+      *changes: code whose process is killed before it calls the operating system to change the disk. The last process
         completes it.
 
     Returns:
-      The folders of the killed processes.
+      The folders of the killed processes, for each change.
     """
     folder.mkdir()
-    subprocess.run([sys.executable, "-c", _KILL, before, change, str(folder)], check=True)
-    return sorted(folder.iterdir(), key=lambda path: int(path.name))[:-1]
+    subprocess.run([sys.executable, "-c", _KILL, before, str(folder), *changes], check=True)
+    places = [folder / str(position) for position in range(len(changes))]
+    return [sorted(place.iterdir(), key=lambda path: int(path.name))[:-1] for place in places]

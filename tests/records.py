@@ -70,9 +70,9 @@ def make_record(case, *sampling, **options):
         return read_record(path)
 
 
-def contents(folder):
-    """Returns the contents of all files below a folder, by their paths in it."""
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+def contents(folder, *without):
+    """Returns the contents of all files below a folder, but those of some names, by their paths in it."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.name not in without)
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
 
 

@@ -1,9 +1,21 @@
-"""Reads scores, to compare those of two runs, layouts or processes, whose provenance differs."""
+"""Reads tables and scores, to compare those of two runs, layouts or processes, whose provenance differs."""
 
+import csv
 import json
 import re
 from pathlib import Path
 from typing import Any
+
+
+def read_rows(path: str | Path) -> list[dict[str, str]]:
+    """Returns the rows of a CSV file as dicts of texts."""
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def read_losses(model_dir: Path) -> list[float]:
+    """Returns the losses of the steps of a run."""
+    return [float(row["loss"]) for row in read_rows(model_dir / "losses.csv")]
 
 
 def read_scores(output_dir: str | Path) -> dict[str, Any]:

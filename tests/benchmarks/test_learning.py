@@ -1,6 +1,5 @@
 """The benchmark of learning: contenders, the Keras program, the table, and runs that are not repeated."""
 
-import csv
 import json
 import re
 import sys
@@ -14,6 +13,7 @@ from benchmarks.learning import cases, clocked, table
 from benchmarks.learning.contenders import ALL, DOCUMENTED
 from benchmarks.learning.runner import Runner
 from mtf_imaging.cli.config.resources import shipped_files
+from tests.scores import read_rows
 
 SNAPSHOTS = [[10, 30.0, 0.85, 0.1], [20, 50.0, 0.92, 0.4], [30, 70.0, 0.95, 0.6]]
 
@@ -38,12 +38,13 @@ def test_the_table_has_means_ranges_differences_and_times(tmp_path):
     cells = [cell.strip() for cell in keras.split("|")[1:-1]]
     assert cells[0] == "`keras_whole`: plain Keras, whole volumes"
     assert cells[4:6] == ["0.500", "-0.100"]
-    with open(tmp_path / table.SNAPSHOTS, newline="") as file:
-        assert [row["cpu_seconds"] for row in csv.DictReader(file) if row["contender"] == "keras_whole"] == [
-            "30.0",
-            "50.0",
-            "70.0",
-        ]
+    assert [
+        row["cpu_seconds"] for row in read_rows(tmp_path / table.SNAPSHOTS) if row["contender"] == "keras_whole"
+    ] == [
+        "30.0",
+        "50.0",
+        "70.0",
+    ]
     assert (tmp_path / table.FIGURE).read_bytes().startswith(b"\x89PNG")
     assert table.by_case(tmp_path / table.CASES).splitlines()[2:] == [
         "| `documented` | 0.700 / 0.950 |",

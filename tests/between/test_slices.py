@@ -52,7 +52,7 @@ def test_each_process_receives_the_region_that_it_wants(groups, name, dtype, mes
     ("sizes", "flips", "mesh", "layout"),
     [
         ((16, 8, 8), ("x", "y"), "rows:2,cols:2", "x:rows,y:cols"),
-        ((16, 8, 8), ("z",), "rows:4", "z:rows"),
+        pytest.param((16, 8, 8), ("z",), "rows:4", "z:rows", marks=pytest.mark.slow),
         pytest.param((9, 14, 8), ("x", "y"), "rows:4", "x:rows", marks=pytest.mark.slow),  # the last slice is empty
         pytest.param((16, 8, 8), (), "rows:2", "y:rows", marks=pytest.mark.slow),  # two processes with one slice
         pytest.param((16, 8, 8), ("x",), "rows:2,cores:2", "x:rows,batch:cores", marks=pytest.mark.slow),

@@ -8,9 +8,10 @@ import pytest
 from mtf_imaging.cli.config import run_config
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs import cross_validating
+from tests.commands import run
 from tests.jobs.test_cross_validate import write_cases
 from tests.scores import read_scores
-from tests.training.test_job import TINY, run
+from tests.training.test_job import TINY
 
 
 @pytest.fixture(scope="module")

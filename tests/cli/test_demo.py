@@ -3,13 +3,11 @@
 import json
 import re
 
-import gin
 import pytest
 
 from mtf_imaging.cli import main
 from mtf_imaging.cli.commands import all_commands, demo
 from mtf_imaging.cli.commands.demo import KINDS, choose_workflow
-from mtf_imaging.cli.config import gin_config
 from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.cli.runtime import subprocesses, usage
 from mtf_imaging.cli.runtime import subprocesses as commands
@@ -19,6 +17,7 @@ from mtf_imaging.kinds.objects import demo as objects
 from mtf_imaging.kinds.objects.generator import write_objects
 from mtf_imaging.kinds.photos import demo as photos
 from mtf_imaging.kinds.photos.scenes import write_scenes
+from tests.commands import bound
 
 
 def make_cases(folder, number):
@@ -209,18 +208,43 @@ def without_masks(folder):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("make", "change", "message"),
     [
         (
+            make_objects,
             lambda folder: (folder / "annotations/instances_val.json").unlink(),
             r"has no split 'val', because .*instances_val\.json is missing\. .*Fix: ",
         ),
-        (without_masks, r"objects_0003\.jpg: an object of the split 'val' has no \"segmentation\"\. .* Fix: add them"),
-        (lambda folder: (folder / "annotations/instances_train.json").write_text("{"), r"instances_train\.json: "),
+        (
+            make_objects,
+            without_masks,
+            r"objects_0003\.jpg: an object of the split 'val' has no \"segmentation\"\. .* Fix: add them",
+        ),
+        (
+            make_objects,
+            lambda folder: (folder / "annotations/instances_train.json").write_text("{"),
+            r"instances_train\.json: ",
+        ),
+        (
+            make_photos,
+            lambda folder: (folder / "ImageSets/Segmentation/val.txt").unlink(),
+            r"has no split 'val'\. .*Fix: choose one of train\.",
+        ),
+        (
+            make_photos,
+            lambda folder: (folder / "SegmentationClass/scene_0003.png").unlink(),
+            r"photos have no label image",
+        ),
+        (make_photos, lambda folder: (folder / "classes.json").write_text("{"), r"classes\.json: not a JSON file"),
+        (
+            lambda folder: make_photos(folder) / "JPEGImages",
+            lambda folder: None,
+            r"contains photos without label images\. Fix: ",
+        ),
     ],
 )
-def test_objects_that_the_demo_cannot_use(tmp_path, change, message, capsys):
-    folder = make_objects(tmp_path / "data")
+def test_images_that_the_demo_cannot_use(tmp_path, make, change, message, capsys):
+    folder = make(tmp_path / "data")
     change(folder)
     assert main.main(["demo", f"--output_dir={tmp_path / 'demo'}", f"--input_dir={folder}"]) == 1
     out, err = capsys.readouterr()
@@ -231,38 +255,8 @@ def test_objects_that_the_demo_cannot_use(tmp_path, change, message, capsys):
 def test_the_summary_states_the_processors_of_the_layout(tmp_path):
     for workflow in (choose_workflow(tmp_path, None, kind) for kind in KINDS):
         for job, number in ((workflow.job, workflow.processors), (workflow.job_of_one, 1)):
-            gin.clear_config()
-            try:
-                gin_config.bind([gin_config.find_gin_file(name) for name in job], [], {})
+            with bound(*job):
                 assert JobSetup().parsed_layout.processors == number
-            finally:
-                gin.clear_config()
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (
-            lambda folder: (folder / "ImageSets/Segmentation/val.txt").unlink(),
-            r"has no split 'val'\. .*Fix: choose one of train\.",
-        ),
-        (lambda folder: (folder / "SegmentationClass/scene_0003.png").unlink(), r"photos have no label image"),
-        (lambda folder: (folder / "classes.json").write_text("{"), r"classes\.json: not a JSON file"),
-    ],
-)
-def test_photos_that_the_demo_cannot_use(tmp_path, change, message, capsys):
-    folder = make_photos(tmp_path / "data")
-    change(folder)
-    assert main.main(["demo", f"--output_dir={tmp_path / 'demo'}", f"--input_dir={folder}"]) == 1
-    out, err = capsys.readouterr()
-    assert not out
-    assert re.search(message, err)
-
-
-def test_photos_without_label_images(tmp_path, capsys):
-    folder = make_photos(tmp_path / "data") / "JPEGImages"
-    assert main.main(["demo", f"--output_dir={tmp_path / 'demo'}", f"--input_dir={folder}"]) == 1
-    assert "contains photos without label images. Fix: " in capsys.readouterr().err
 
 
 def test_a_file_is_not_a_folder_of_data(tmp_path, capsys):

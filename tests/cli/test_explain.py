@@ -5,10 +5,9 @@ import re
 import resource
 import time
 
-import gin
 import pytest
 
-from mtf_imaging.cli.main import main
+from tests import commands
 
 SMALL = ["--gin.UNet3D.base_filters=2", "--gin.UNet3D.depth=2", "--resolution", "32"]
 TWO_BY_TWO = ["--mesh_shape", "rows:2,cols:2", "--layout", "x:rows,y:cols"]
@@ -17,12 +16,7 @@ TWO_BY_TWO = ["--mesh_shape", "rows:2,cols:2", "--layout", "x:rows,y:cols"]
 @pytest.fixture
 def run(capsys):
     def run(*words):
-        gin.clear_config()
-        try:
-            code = main(list(words))
-        finally:
-            gin.clear_config()
-        return code, *capsys.readouterr()
+        return commands.run(*words), *capsys.readouterr()
 
     return run
 

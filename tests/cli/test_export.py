@@ -1,46 +1,25 @@
 """`mtf-imaging export`: what it prints and writes, and mistakes before TensorFlow is loaded."""
 
 import json
-import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-import gin
 import pytest
 
-from mtf_imaging.cli.main import main
-from mtf_imaging.data.phantom import write_phantom
-
-JOB = """
-import mtf_imaging.models.unet3d
-job.task = @unet3d.LiverTumorSegmentation()
-job.window = (-200.0, 300.0)
-job.flips = ("x",)
-LiverTumorSegmentation.network = @UNet3D()
-UNet3D.base_filters = 2
-UNet3D.depth = 1
-UNet3D.convs = 1
-train.num_steps = 1
-train.optimizer = @Adam()
-"""
-
-
-def run(line):
-    gin.clear_config()
-    return main(shlex.split(line))
+from tests import tiny_runs
+from tests.commands import run_line
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("export")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        write_phantom("cases", 2, seed=1)
-        Path("job.gin").write_text(JOB)
-        assert run("convert --input_dir cases --output_dir records --resolution 8 --workers 1") == 0
-        layout = "--mesh_shape rows:2 --layout x:rows"
-        assert run(f"train --data_dir records --model_dir run --gin_file job.gin {layout}") == 0
+    """A run whose configuration has a window and flips, and its records."""
+    folder, made = tmp_path_factory.mktemp("export"), tiny_runs.volumes(tmp_path_factory)
+    for name in ("run", "records"):
+        shutil.copytree(made / name, folder / name)
+    with open(folder / "run/config.gin", "a") as file:
+        file.write('job.window = (-200.0, 300.0)\njob.flips = ("x",)\n')
     return folder
 
 
@@ -53,29 +32,30 @@ def current_folder(request, monkeypatch):
 @pytest.mark.slow
 def test_it_prints_the_inputs_and_uses_the_settings_of_the_run(folder, tmp_path, capsys):
     output = tmp_path / "model"
-    assert run(f"export --model_dir run --output {output}") == 0
+    assert run_line(f"export --model_dir run --output {output}") == 0
     printed = capsys.readouterr().out
     assert "serving_default: Segments an image that is already on the voxel grid of the network.\n" in printed
-    assert "  input image: float32 [x: 8, y: 8, z: 8]\n" in printed
+    assert "  input image: float32 [x: 12, y: 12, z: 12]\n" in printed
     assert "  output labels: uint8 [x: any, y: any, z: any]\n" in printed
-    assert "The grid of 8 x 8 x 8 voxels covers the whole field of view of each image" in printed
+    assert "The grid of 12 x 12 x 12 voxels covers the whole field of view of each image" in printed
     assert f"Next: read {output}/README.md\n" in printed
     card = json.loads((output / "input.json").read_text())
     assert (card["intensities"], card["flips"]) == (["window -200 300"], ["x"])
-    assert run(f"export --model_dir run --output {output}") == 1
+    assert run_line(f"export --model_dir run --output {output}") == 1
     assert f"{output}: already exists, and is never replaced. Fix: name a new folder." in capsys.readouterr().err
 
 
 @pytest.mark.slow
 def test_flags_choose_another_grid(folder, tmp_path, capsys):
     assert (
-        run(f"export --model_dir run --output {tmp_path / 'model'} --resolution 12 --spacing 30 --layout x:rows") == 0
+        run_line(f"export --model_dir run --output {tmp_path / 'model'} --resolution 14 --spacing 30 --layout x:rows")
+        == 0
     )
     output, error = capsys.readouterr()
     assert "--layout x:rows has no effect: an exported network is not split." in error
-    assert "  input image: float32 [x: 12, y: 12, z: 12]\n" in output
+    assert "  input image: float32 [x: 14, y: 14, z: 14]\n" in output
     assert "  input spacing: float64 [axes: 3]\n" in output
-    assert "The grid of 12 x 12 x 12 voxels of 30,30,30 mm lies in the center" in output.replace("\n", " ")
+    assert "The grid of 14 x 14 x 14 voxels of 30,30,30 mm lies in the center" in output.replace("\n", " ")
 
 
 @pytest.mark.parametrize(
@@ -91,7 +71,7 @@ def test_flags_choose_another_grid(folder, tmp_path, capsys):
     ],
 )
 def test_mistakes_are_reported(folder, capsys, line, text):
-    assert run(line) != 0
+    assert run_line(line) != 0
     assert text in capsys.readouterr().err
     assert not Path("model").exists()
 
@@ -107,7 +87,7 @@ def test_an_existing_folder_is_reported_before_tensorflow_is_loaded(folder):
 
 
 def test_help(capsys):
-    assert run("export --help") == 0
+    assert run_line("export --help") == 0
     output = " ".join(capsys.readouterr().out.split())  # lines may break at any space
     assert "mtf-imaging export --model_dir run --output model" in output
     assert "mtf-imaging export --model_dir folds --ensemble --output model" in output

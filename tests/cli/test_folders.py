@@ -2,13 +2,12 @@
 
 import json
 
-import gin
 import nibabel
 import numpy as np
 import pytest
 
-from mtf_imaging.cli.main import main
 from mtf_imaging.data.phantom.phantom import make_case
+from tests.commands import run
 
 TINY = [
     *("--gin_file", "unet3d_demo", "--gin.UNet3D.base_filters=2", "--gin.UNet3D.depth=2", "--gin.UNet3D.convs=1"),
@@ -38,14 +37,6 @@ DESCRIPTIONS = {
     },
 }
 KEYS = {LITS: "{n}", MSD: "liver_{n}", NNUNET: "CASE_{n:03d}"}
-
-
-def run(*words):
-    gin.clear_config()
-    try:
-        return main([str(word) for word in words])
-    finally:
-        gin.clear_config()
 
 
 @pytest.fixture(scope="module")

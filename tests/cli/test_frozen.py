@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from mtf_imaging.training.checkpoints.weights_folder import Weights
-from tests.cli.test_import_weights import JOB, run
+from tests.cli.test_import_weights import JOB
+from tests.commands import run_line
 
 TRAIN = "train --gin_file job.gin --data_dir none --model_dir run"
 
@@ -25,13 +26,13 @@ def variables(step):
 
 
 def test_a_dry_run_counts_the_frozen_weights(capsys):
-    assert run(f"{TRAIN} --num_steps 1 --dry_run --frozen resnet/stem*") == 0
+    assert run_line(f"{TRAIN} --num_steps 1 --dry_run --frozen resnet/stem*") == 0
     output = capsys.readouterr().out
     assert re.search(r"^596 weights in 3 variables are frozen$", output, re.MULTILINE)  # 7 x 7 x 3 x 4 + 2 x 4
 
 
 def test_a_pattern_without_variables_is_refused(capsys):
-    assert run(f"{TRAIN} --num_steps 1 --frozen resnet/stom") == 2
+    assert run_line(f"{TRAIN} --num_steps 1 --frozen resnet/stom") == 2
     error = capsys.readouterr().err
     assert "frozen: no variable of the network has this name or is in the scope 'resnet/stom'. Did you mean" in error
     assert "On the command line: --frozen" in error
@@ -39,7 +40,7 @@ def test_a_pattern_without_variables_is_refused(capsys):
 
 @pytest.mark.slow
 def test_a_run_freezes_thaws_and_averages(capsys):
-    assert run(f"{TRAIN} --num_steps 1 --frozen resnet/stem*,resnet/stage0 --average_decay 0.5") == 0
+    assert run_line(f"{TRAIN} --num_steps 1 --frozen resnet/stem*,resnet/stage0 --average_decay 0.5") == 0
     configuration = Path("run/config.gin").read_text()
     assert "train.frozen = 'resnet/stem*,resnet/stage0'" in configuration
     assert "train.average_decay = 0.5" in configuration
@@ -51,16 +52,16 @@ def test_a_run_freezes_thaws_and_averages(capsys):
     np.testing.assert_array_equal(first["resnet/stem_norm/moving_mean"], 0)
 
     # The saved configuration freezes the same weights, and the flag thaws them.
-    assert run("train --data_dir none --model_dir run --num_steps 2") == 0
+    assert run_line("train --data_dir none --model_dir run --num_steps 2") == 0
     second = variables(2)
     np.testing.assert_array_equal(second["resnet/stem/filter"], first["resnet/stem/filter"])
-    assert run("train --data_dir none --model_dir run --num_steps 3 --frozen ''") == 0
+    assert run_line("train --data_dir none --model_dir run --num_steps 3 --frozen ''") == 0
     third = variables(3)
     assert not np.array_equal(third["resnet/stem/filter"], first["resnet/stem/filter"])
     assert "resnet/stem/filter/velocity" in third
 
     predict = "predict --model_dir run --input image.npy --output"
-    assert run(f"{predict} averages.npy") == 0
-    assert run(f"{predict} last.npy --noaverages") == 0
+    assert run_line(f"{predict} averages.npy") == 0
+    assert run_line(f"{predict} last.npy --noaverages") == 0
     assert not np.allclose(np.load("averages.npy"), np.load("last.npy"), rtol=1e-4)
-    assert run("export --model_dir run --output model") == 0
+    assert run_line("export --model_dir run --output model") == 0

@@ -253,13 +253,9 @@ def test_the_default_job_is_used_without_another_job(here):
 def test_a_flag_sets_the_macro_that_its_parameter_is_bound_to(steps):
     from mtf_imaging.cli.config.training_settings import Training
 
-    gin.clear_config()
-    try:
-        values = {} if steps is None else {"train.num_steps": steps}
-        gin_config.bind([gin_config.find_gin_file("unet3d_real_ct")], [], values)
-        training = Training()
-    finally:
-        gin.clear_config()
+    values = {} if steps is None else {"train.num_steps": steps}
+    gin_config.bind([gin_config.find_gin_file("unet3d_real_ct")], [], values)
+    training = Training()
     last = steps or 400
     assert training.num_steps == last
     rates = [training.optimizer.learning_rate(step) for step in (last // 2, last - 1, last)]

@@ -1,6 +1,5 @@
 """`train --eval_dir`: TensorBoard events, scores, the best checkpoint, and commands that use it."""
 
-import csv
 import shutil
 from types import SimpleNamespace
 
@@ -13,8 +12,12 @@ from mtf_imaging.jobs import evaluating
 from mtf_imaging.jobs.data.training_data import TrainingData
 from mtf_imaging.jobs.held_out.cases import open_held_out
 from mtf_imaging.kinds.volumes.held_out import HeldOutRecords
+from tests import tiny_runs
+from tests.commands import run
+from tests.scores import read_rows
+from tests.tiny_runs import train_volumes
 from tests.training.test_events import open_events, read, read_texts
-from tests.training.test_job import LAYOUTS, TINY, run
+from tests.training.test_job import LAYOUTS, TINY
 
 STEPS = [
     "--gin.train.eval_every=2",
@@ -35,23 +38,14 @@ def folder(tmp_path_factory):
         cases, records = folder / f"{name}_cases", folder / name
         assert run("phantom", "--output_dir", cases, "--num_cases", number, "--seed", seed) == 0
         assert run("convert", "--input_dir", cases, "--output_dir", records, "--resolution", 16, "--workers", 1) == 0
-    assert run(*words(folder, "run"), *STEPS) == 0
+    data = ["--data_dir", folder / "train", "--eval_dir", folder / "held_out", "--model_dir", folder / "run"]
+    assert run("train", *data, "--batch_size", 2, *TINY, *LAYOUTS["stacked"], *STEPS) == 0
     return folder
-
-
-def words(folder, model_dir):
-    data = ["--data_dir", folder / "train", "--eval_dir", folder / "held_out", "--model_dir", folder / model_dir]
-    return ["train", *data, "--batch_size", 2, *TINY, *LAYOUTS["stacked"]]
-
-
-def rows(path):
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
 
 
 @pytest.mark.slow
 def test_events_are_the_losses_and_the_scores(folder):
-    losses, scores = rows(folder / "run/losses.csv"), rows(folder / "run/eval/scores.csv")
+    losses, scores = read_rows(folder / "run/losses.csv"), read_rows(folder / "run/eval/scores.csv")
     assert [int(row["step"]) for row in scores] == [2, 4, 5]
     for name, table in (("train", losses), ("eval", scores)):
         shown = read(folder / "run" / name)
@@ -77,8 +71,8 @@ def test_the_held_out_loss_equals_the_training_loss_on_the_same_cases(folder, tm
     data = ["--data_dir", records, "--eval_dir", records, "--model_dir", tmp_path / "run", *TINY, *more]
     exact = ["--gin.UNet3D.dropout_rate=0.0", "--gin.UNet3D.norm='instance'", "--gin.job.dtype='float64'"]
     assert run("train", *data, *exact, "--num_steps", 3, "--gin.train.eval_every=1") == 0
-    losses = {int(row["step"]): float(row["loss"]) for row in rows(tmp_path / "run/losses.csv")}
-    scores = {int(row["step"]): float(row["loss"]) for row in rows(tmp_path / "run/eval/scores.csv")}
+    losses = {int(row["step"]): float(row["loss"]) for row in read_rows(tmp_path / "run/losses.csv")}
+    scores = {int(row["step"]): float(row["loss"]) for row in read_rows(tmp_path / "run/eval/scores.csv")}
     assert losses.keys() == {0, 1, 2}
     assert scores.keys() == {1, 2, 3}
     for step in (1, 2):
@@ -111,7 +105,7 @@ def test_the_curves_are_drawn(folder):
 @pytest.mark.slow
 def test_the_best_checkpoint_scores_what_it_scored(folder, monkeypatch):
     """Scores on the grid of the records, while `evaluate` scores in the voxels of each volume."""
-    scores = {int(row["step"]): row for row in rows(folder / "run/eval/scores.csv")}
+    scores = {int(row["step"]): row for row in read_rows(folder / "run/eval/scores.csv")}
     best = max(scores, key=lambda step: float(scores[step]["liver"]))
     assert [path.name for path in (folder / "run/best").glob("*.index")] == [f"ckpt-{best}.index"]
     found = {}
@@ -136,19 +130,21 @@ def test_the_best_checkpoint_scores_what_it_scored(folder, monkeypatch):
         assert {name: str(value) for name, value in found.items()} == {name: scores[step][name] for name in found}
 
 
-def test_resuming_without_the_held_out_cases_warns(folder, tmp_path, caplog):
-    shutil.copytree(folder / "run", tmp_path / "run")
-    assert run("train", "--data_dir", folder / "train", "--model_dir", tmp_path / "run", "--num_steps", 5) == 0
+def test_resuming_without_the_held_out_cases_warns(tmp_path_factory, tmp_path, caplog):
+    data = tiny_runs.volumes(tmp_path_factory)
+    shutil.copytree(data / "run", tmp_path / "run")
+    (tmp_path / "run/eval").mkdir()  # as in a run with held-out cases
+    assert run("train", "--data_dir", data / "records", "--model_dir", tmp_path / "run", "--num_steps", 4) == 0
     assert "held-out cases are no longer scored. Fix: give eval_dir to score them" in caplog.text
 
 
-def test_a_run_without_held_out_cases_has_no_best_checkpoint(folder, tmp_path, capsys):
-    shutil.copytree(folder / "run", tmp_path / "run", ignore=shutil.ignore_patterns("best", "eval"))
-    volume = folder / "held_out_cases" / "volume-0.nii.gz"
-    predict = ["predict", "--model_dir", tmp_path / "run", "--input", volume, "--output", tmp_path / "out.nii.gz"]
+def test_a_run_without_held_out_cases_has_no_best_checkpoint(tmp_path_factory, tmp_path, capsys):
+    data = tiny_runs.volumes(tmp_path_factory)
+    volume = data / "cases/volume-0.nii.gz"
+    predict = ["predict", "--model_dir", data / "run", "--input", volume, "--output", tmp_path / "out.nii.gz"]
     assert run(*predict, "--checkpoint", "best") == 1
     assert capsys.readouterr().err == (
-        f"mtf-imaging: {tmp_path}/run: this run has no best checkpoint, because training evaluated no held-out cases. "
+        f"mtf-imaging: {data}/run: this run has no best checkpoint, because training evaluated no held-out cases. "
         "Fix: train with an eval_dir or a fold, or use the last checkpoint, with checkpoint='last'.\n"
         "On the command line: --checkpoint.\n"
     )
@@ -168,10 +164,11 @@ def test_a_run_without_held_out_cases_has_no_best_checkpoint(folder, tmp_path, c
         (["--eval_dir", "nowhere"], "nowhere: this folder of records does not exist"),
     ],
 )
-def test_errors_are_reported_before_anything_is_built(folder, change, text, capsys):
-    assert run(*words(folder, "new"), *STEPS, *change) in (1, 2)
+def test_errors_are_reported_before_anything_is_built(tmp_path_factory, tmp_path, change, text, capsys):
+    data, model_dir = tiny_runs.volumes(tmp_path_factory), tmp_path / "new"
+    assert run(*train_volumes(data, model_dir), "--eval_dir", data / "records", *STEPS, *change) in (1, 2)
     assert text in capsys.readouterr().err
-    assert not (folder / "new").exists()
+    assert not model_dir.exists()
 
 
 class OwnEvaluation:

@@ -1,5 +1,6 @@
 """The commands on photos and on images with objects, and their messages about folders and runs of other kinds."""
 
+import itertools
 import json
 import shutil
 import subprocess
@@ -12,13 +13,13 @@ import pytest
 
 from mtf_imaging.kinds.facts import Facts
 from tests.cli.test_before_tensorflow import PROGRAM
+from tests.commands import run
 from tests.evaluation.oracle import store
 from tests.jobs import object_network, photo_network
 from tests.jobs.launched import launch
 from tests.jobs.object_network import write_objects_folder
 from tests.jobs.photo_network import write_photos
 from tests.scores import read_results
-from tests.training.test_job import run
 
 
 @pytest.fixture(scope="module")
@@ -47,28 +48,28 @@ def folder(tmp_path_factory):
 
 ON_PHOTOS = "--model_dir photo_run --input_dir photos --output_dir out"
 ON_OBJECTS = "--model_dir object_run --input_dir objects --output_dir out"
-TO_RUN = "or the folder of a run on {} as model_dir.\nOn the command line: --{}, --model_dir.\n"
 PHOTOS_FOR_VOLUMES = "photos: holds photos, but volumes are needed here. Fix: "
 OBJECTS_FOR_VOLUMES = "objects: holds images with objects, but volumes are needed here. Fix: "
+
+
+def mismatches():
+    """Yields a command for each kind of run and of data that do not belong together, and its error."""
+    models = {"photo_run": "photos", "object_run": "images with objects", "volume_run": "volumes"}
+    folders = {"photos": "photos", "objects": "images with objects", "cases": "volumes"}
+    for (model, wanted), (path, held) in itertools.product(models.items(), folders.items()):
+        if wanted != held:
+            why = f"the network was trained on {wanted}" if held == "volumes" else f"{wanted} are needed here"
+            for command, flag, output in (("evaluate", "input_dir", "output_dir"), ("predict", "input", "output")):
+                path = path.replace("cases", "cases/volume-3.nii.gz") if command == "predict" else path
+                fix = f"give {wanted} as {flag}, or the folder of a run on {held} as model_dir."
+                yield (
+                    f"{command} --model_dir {model} --{flag} {path} --{output} out",
+                    f"{path}: holds {held}, but {why}. Fix: {fix}\nOn the command line: --{flag}, --model_dir.\n",
+                )
+
+
 ERRORS = [
-    (
-        "evaluate --model_dir photo_run --input_dir cases --output_dir out",
-        "cases: holds volumes, but the network was trained on photos. Fix: give photos as input_dir, "
-        + TO_RUN.format("volumes", "input_dir"),
-    ),
-    (
-        "predict --model_dir photo_run --input cases/volume-3.nii.gz --output out",
-        "cases/volume-3.nii.gz: holds volumes, but the network was trained on photos. Fix: give photos as input, "
-        + TO_RUN.format("volumes", "input"),
-    ),
-    (
-        "evaluate --model_dir volume_run --input_dir photos --output_dir out",
-        f"{PHOTOS_FOR_VOLUMES}give volumes as input_dir, " + TO_RUN.format("photos", "input_dir"),
-    ),
-    (
-        "predict --model_dir volume_run --input photos --output out",
-        f"{PHOTOS_FOR_VOLUMES}give volumes as input, " + TO_RUN.format("photos", "input"),
-    ),
+    *mismatches(),
     (
         "evaluate --model_dir volume_run --input_dir cases --output_dir out --split val",
         "split = 'val' has no effect on volumes: it is a setting of images with objects, photos. Fix: leave split "
@@ -96,35 +97,6 @@ ERRORS = [
     (
         "cross_validate --data_dir photos --input_dir photos --output_dir cv",
         f"{PHOTOS_FOR_VOLUMES}hold out photos with a list of the folder, and run train and evaluate.",
-    ),
-    (
-        "evaluate --model_dir object_run --input_dir cases --output_dir out",
-        "cases: holds volumes, but the network was trained on images with objects. Fix: give images with objects as "
-        "input_dir, " + TO_RUN.format("volumes", "input_dir"),
-    ),
-    (
-        "evaluate --model_dir object_run --input_dir photos --output_dir out",
-        "photos: holds photos, but images with objects are needed here. Fix: give images with objects as input_dir, "
-        + TO_RUN.format("photos", "input_dir"),
-    ),
-    (
-        "predict --model_dir object_run --input photos --output out",
-        "photos: holds photos, but images with objects are needed here. Fix: give images with objects as input, "
-        + TO_RUN.format("photos", "input"),
-    ),
-    (
-        "evaluate --model_dir photo_run --input_dir objects --output_dir out",
-        "objects: holds images with objects, but photos are needed here. Fix: give photos as input_dir, "
-        + TO_RUN.format("images with objects", "input_dir"),
-    ),
-    (
-        "predict --model_dir photo_run --input objects --output out",
-        "objects: holds images with objects, but photos are needed here. Fix: give photos as input, "
-        + TO_RUN.format("images with objects", "input"),
-    ),
-    (
-        "evaluate --model_dir volume_run --input_dir objects --output_dir out",
-        f"{OBJECTS_FOR_VOLUMES}give volumes as input_dir, " + TO_RUN.format("images with objects", "input_dir"),
     ),
     (
         "evaluate --model_dir object_run --input_dir plain --output_dir out",

@@ -1,13 +1,11 @@
 """The last line of a command, which names the next one."""
 
 import re
-import shlex
 
-import gin
 import pytest
 
-from mtf_imaging.cli import main
 from mtf_imaging.cli.runtime.subprocesses import QUIET
+from tests.commands import run_line
 
 
 @pytest.fixture
@@ -17,8 +15,7 @@ def run(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv(QUIET, raising=False)
 
     def run(line):
-        gin.clear_config()
-        assert main.main(shlex.split(line)[1:]) == 0
+        assert run_line(line.removeprefix("mtf-imaging ")) == 0
         return re.findall(r"^Next: (.*)$", capsys.readouterr().out, re.MULTILINE)
 
     return run

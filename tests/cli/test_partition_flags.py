@@ -21,13 +21,6 @@ class Photo:
         return {"image": (f"batch:{batch_size},height:{height},width:{width},channels:3", dtype)}
 
 
-@pytest.fixture(autouse=True)
-def _fresh_gin():
-    gin.clear_config()
-    yield
-    gin.clear_config()
-
-
 def setup_of(*argv, command="train"):
     words = dict.fromkeys(required(*all_commands.load(command).SETTINGS), "x")
     values = usage.parse_flags(

@@ -4,13 +4,11 @@ import contextlib
 import io
 import shlex
 
-import gin
 import nibabel
 import numpy as np
 import pytest
 from PIL import Image
 
-from mtf_imaging.cli import main
 from mtf_imaging.cli.commands.plan import parse_memory
 from mtf_imaging.data.description.dataset_json import write_description
 from mtf_imaging.data.description.description import Description
@@ -18,13 +16,9 @@ from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.data.records.manifest import read_manifest
 from mtf_imaging.data.sampling.grid import format_grid
 from mtf_imaging.errors import ConfigError
+from tests.commands import run
 
 DEVICES = ["--num_devices", "2", "--hardware", "t4"]
-
-
-def run(*words):
-    gin.clear_config()
-    return main.main([str(word) for word in words])
 
 
 @pytest.fixture(scope="module")

@@ -3,18 +3,14 @@
 import nibabel
 import numpy as np
 import pytest
-from nibabel import orientations
+
+from tests.data.oriented import store_nifti
 
 
 def _store(path, canonical, codes="RAS", spacing=(1.5, 2.0, 3.0), dtype=None):
     """Writes a canonical array to a NIfTI file with the stored orientation `codes`; returns the path."""
     affine = nibabel.affines.from_matvec(np.diag(spacing), (-20.0, 10.0, 30.0))
-    turn = orientations.ornt_transform(orientations.axcodes2ornt("RAS"), orientations.axcodes2ornt(codes))
-    stored = np.ascontiguousarray(orientations.apply_orientation(canonical, turn))
-    affine = affine @ orientations.inv_ornt_aff(turn, canonical.shape)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    nibabel.save(nibabel.Nifti1Image(stored.astype(dtype or canonical.dtype), affine), path)
-    return path
+    return store_nifti(path, canonical, codes, affine, dtype)
 
 
 def _arrays(seed=0, shape=(7, 6, 5)):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 
 import nibabel
 import numpy as np
@@ -22,10 +23,11 @@ from mtf_imaging.data.sampling.resample import resample_linear, resample_nearest
 from mtf_imaging.data.sampling.sampling import whole_field
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files.partial import remove
+from tests.data.conftest import _store
 from tests.data.test_pipeline import assert_same, take
 from tests.records import contents, read_record
 
-SHAPE = (8, 6, 5)
+SHAPE, NNUNET = (8, 6, 5), "Dataset001_Brain"
 GRID = "x:4,y:6,z:5"
 BRAIN = Description(
     channels=("CT", "FLAIR", "T1w"),
@@ -48,23 +50,28 @@ def brain(number):
     return [hu, flair, rng.normal(500, 80, SHAPE).astype(np.float32)], rng.integers(0, 5, SHAPE).astype(np.uint8)
 
 
-@pytest.fixture
-def nnunet(tmp_path, store):
-    """A data set of three cases with three channels, in the layout of nnU-Net."""
-    folder = tmp_path / "Dataset001_Brain"
-    for number in range(3):
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A data set of three cases with three channels, in the layout of nnU-Net, and its records."""
+    folder = tmp_path_factory.mktemp("made")
+    for number, codes in enumerate(("RAS", "LPS", "SAL")):
         channels, labels = brain(number)
         for channel, values in enumerate(channels):
-            store(folder / f"imagesTr/b_{number}_{channel:04}.nii.gz", values, ("RAS", "LPS", "SAL")[number])
-        store(folder / f"labelsTr/b_{number}.nii.gz", labels, ("RAS", "LPS", "SAL")[number])
-    write_description(folder, BRAIN, 3)
+            _store(folder / f"{NNUNET}/imagesTr/b_{number}_{channel:04}.nii.gz", values, codes)
+        _store(folder / f"{NNUNET}/labelsTr/b_{number}.nii.gz", labels, codes)
+    write_description(folder / NNUNET, BRAIN, 3)
+    convert(folder / NNUNET, folder / "records", GRID, progress=False)
     return folder
 
 
 @pytest.fixture
-def records(nnunet, tmp_path):
-    convert(nnunet, tmp_path / "records", GRID, progress=False)
-    return tmp_path / "records"
+def nnunet(made, tmp_path):
+    return shutil.copytree(made / NNUNET, tmp_path / NNUNET)
+
+
+@pytest.fixture
+def records(made, tmp_path):
+    return shutil.copytree(made / "records", tmp_path / "records")
 
 
 def expected_values(number, channel):

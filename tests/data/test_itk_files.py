@@ -1,6 +1,5 @@
 """NRRD and MetaImage files: the same volumes as NIfTI, in the same place, and segmentations that ITK finds there."""
 
-import nibabel
 import numpy as np
 import pytest
 import SimpleITK
@@ -12,7 +11,9 @@ from mtf_imaging.data.reading.images import read_geometry, read_mask, read_volum
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.pairs.score import score_folders
-from tests.data.test_simpleitk import HEADERS, HU_OF_LABEL, OBLIQUE, RAS, SHAPE, oracle, turned
+from tests.data import volume_files
+from tests.data.oriented import turned
+from tests.data.test_simpleitk import HEADERS, HU_OF_LABEL, OBLIQUE, RAS, SHAPE, oracle
 from tests.kinds.volumes import plan_predictions, predict_cases
 from tests.records import make_record
 
@@ -29,15 +30,7 @@ def labels_of():
 
 def itk_image(canonical, codes="LPS", affine=RAS):
     """Returns an array as an image of SimpleITK that is stored in another orientation."""
-    turn, stored_affine = turned(codes, affine)
-    stored = nibabel.orientations.apply_orientation(canonical, turn)
-    image = SimpleITK.GetImageFromArray(np.ascontiguousarray(stored.transpose()))
-    lps = np.diag([-1, -1, 1, 1]) @ stored_affine
-    spacing = np.linalg.norm(lps[:3, :3], axis=0)
-    image.SetSpacing(spacing.tolist())
-    image.SetOrigin(lps[:3, 3].tolist())
-    image.SetDirection((lps[:3, :3] / spacing).ravel().tolist())
-    return image
+    return volume_files.itk_image(*turned(canonical, codes, affine))
 
 
 def write(path, image, compressed=False):

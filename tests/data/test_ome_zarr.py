@@ -16,6 +16,7 @@ from mtf_imaging.data.images import voxel_values
 from mtf_imaging.data.reading.channels import read_image
 from mtf_imaging.data.reading.images import read_geometry, read_mask, read_segmentation, read_volume
 from mtf_imaging.errors import DataError
+from tests.data.test_formats import slabs
 from tests.data.zarr_image import LPS, RAS, SCALE, TRANSLATION, axis_entries, edit_attributes, write_image
 
 SHAPE = (7, 6, 5)
@@ -265,7 +266,7 @@ def test_labels_of_nifti_volumes_are_stored_in_canonical_axes(tmp_path, store, a
     hu, labels = arrays()
     volume = read_volume(store(tmp_path / "volume.nii", hu, codes))
     path = tmp_path / "segmentation-3.ome.zarr"
-    write_zarr_labels(path, _slabs(labels, volume.geometry, 2), volume.geometry)
+    write_zarr_labels(path, slabs(labels, volume.geometry, 2), volume.geometry)
     plain = zarr.open_group(path, mode="r")
     np.testing.assert_array_equal(plain["0"][...], labels.T)
     assert plain["0"].dtype == np.uint8
@@ -287,7 +288,7 @@ def test_labels_of_an_oblique_volume_keep_their_place(tmp_path, arrays):
     affine = nibabel.affines.from_matvec(turn @ np.diag([-1.5, -2, 3]), (5, 6, 7))
     nibabel.save(nibabel.Nifti1Image(hu, affine), tmp_path / "volume.nii")
     volume = read_volume(tmp_path / "volume.nii")
-    write_zarr_labels(tmp_path / "s.ome.zarr", _slabs(labels, volume.geometry, 3), volume.geometry)
+    write_zarr_labels(tmp_path / "s.ome.zarr", slabs(labels, volume.geometry, 3), volume.geometry)
     found = read_segmentation(tmp_path / "s.ome.zarr")
     np.testing.assert_allclose(found.geometry.canonical_affine, volume.geometry.canonical_affine, atol=1e-9)
 
@@ -301,7 +302,7 @@ def test_labels_of_zarr_volumes_state_the_same_place(tmp_path, arrays, order, di
     path = write_image(tmp_path / "volume.ome.zarr", stored, order, version, "micrometer", directions)
     volume = read_volume(path)
     output = tmp_path / "segmentation.ome.zarr"
-    write_zarr_labels(output, _slabs(labels, volume.geometry, 1), volume.geometry)
+    write_zarr_labels(output, slabs(labels, volume.geometry, 1), volume.geometry)
     plain, spatial = zarr.open_group(output, mode="r"), order.removeprefix("c")
     expected = volume.geometry.to_stored(labels).transpose(["xyz".index(name) for name in spatial])
     np.testing.assert_array_equal(plain["0"][...], expected)
@@ -311,13 +312,3 @@ def test_labels_of_zarr_volumes_state_the_same_place(tmp_path, arrays, order, di
     assert steps[0]["scale"] == [SCALE[name] for name in spatial]
     assert steps[1]["translation"] == [TRANSLATION[name] for name in spatial]
     np.testing.assert_array_equal(read_mask(output, volume).labels, labels)
-
-
-def _slabs(labels, geometry, thickness):
-    """Returns slabs of canonical labels in the order of the planes of the volume."""
-    axis, is_ascending = geometry.plane_order.axis, geometry.plane_order.ascending
-    size = labels.shape[axis]
-    starts = range(0, size, thickness) if is_ascending else range(size, 0, -thickness)
-    for at in starts:
-        span = slice(at, at + thickness) if is_ascending else slice(max(at - thickness, 0), at)
-        yield labels[(slice(None),) * axis + (span,)]

@@ -6,6 +6,7 @@ from mtf_imaging.data.cases.cases import find_cases
 from mtf_imaging.data.phantom.phantom import STORED_AS, make_case, write_phantom
 from mtf_imaging.data.reading.images import read_labels, read_volume
 from mtf_imaging.errors import DataError
+from tests.records import contents
 
 
 @pytest.fixture(scope="module")
@@ -21,10 +22,6 @@ def cases(folder):
     """The volumes and labels of the phantom cases, in canonical axes."""
     volumes = [(read_volume(case.volume), case.labels) for case in find_cases(folder)]
     return [(volume, read_labels(labels, volume)) for volume, labels in volumes]
-
-
-def contents(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """Batches of which a process reads only its region equal the regions of whole batches, and read only what they need."""
 
+import functools
 import itertools
 import math
 import shutil
@@ -119,11 +120,10 @@ def take(batches, count):
 
 @pytest.fixture(scope="module")
 def whole(records):
-    """Whole batches for each augmentation."""
-    return {
-        name: take(Records(augmentation=each).training_batches(records, BATCH, seed=3), 5)
-        for name, each in AUGMENTATIONS.items()
-    }
+    """Returns a function that returns whole batches for the name of an augmentation."""
+    return functools.cache(
+        lambda name: take(Records(augmentation=AUGMENTATIONS[name]).training_batches(records, BATCH, seed=3), 5)
+    )
 
 
 @pytest.mark.mostly_slow(fast=0.1)
@@ -134,7 +134,7 @@ def test_a_region_of_a_batch_equals_that_of_the_whole_batch(records, whole, regi
     for start in (0, 2):
         samples, own = Records(augmentation=AUGMENTATIONS[augmentation]), {GRID: regions}
         batches = take(samples.training_batches(records, BATCH, 3, start, regions=own), 3)
-        for batch, expected in zip(batches, whole[augmentation][start:], strict=False):
+        for batch, expected in zip(batches, whole(augmentation)[start:], strict=False):
             assert batch["cases"] == expected["cases"]
             for name in SHAPES:
                 np.testing.assert_array_equal(batch[name], expected[name].numpy()[regions[name].slices], err_msg=name)
@@ -144,7 +144,7 @@ def test_a_region_of_a_batch_equals_that_of_the_whole_batch(records, whole, regi
 def test_image_and_labels_may_have_different_regions(records, whole):
     regions = {"image": as_region("image", REGIONS["corner"]), "labels": as_region("labels", REGIONS["last sample"])}
     batches = Records(augmentation=MOVED).training_batches(records, BATCH, seed=3, regions={GRID: regions})
-    for batch, expected in zip(take(batches, 2), whole["moved"]):
+    for batch, expected in zip(take(batches, 2), whole("moved")):
         for name, region in regions.items():
             np.testing.assert_array_equal(batch[name], expected[name].numpy()[region.slices])
 

@@ -4,10 +4,10 @@ import nibabel
 import numpy as np
 import pytest
 import SimpleITK
-from nibabel import orientations
 from scipy.spatial.transform import Rotation
 
 from mtf_imaging.data.sampling.sampling import Sampling
+from tests.data.oriented import turned
 from tests.kinds.volumes import predict_cases
 
 SHAPE = (9, 8, 7)
@@ -20,12 +20,6 @@ OBLIQUE = nibabel.affines.from_matvec(Rotation.from_euler("xyz", (12, -17, 25), 
 def oracle(image):
     """Returns class probabilities for an image with window (-512, 512)."""
     return np.exp(-np.abs(image * 1024 - 512 - HU_OF_LABEL) / 100)
-
-
-def turned(codes, affine):
-    """Returns the transform of a canonical array to the stored orientation `codes`, and the affine of the result."""
-    turn = orientations.ornt_transform(orientations.axcodes2ornt("RAS"), orientations.axcodes2ornt(codes))
-    return turn, affine @ orientations.inv_ornt_aff(turn, SHAPE)
 
 
 # name: (stored axes, affine in RAS, sform code, qform code, affine of the qform or None if it is the same)
@@ -50,9 +44,8 @@ def test_itk_puts_a_prediction_where_it_puts_its_volume(tmp_path, name, suffix):
     labels = np.zeros(SHAPE, np.uint8)
     labels[3:8, 1:6, 2:6] = 1
     labels[MARK] = 2
-    turn, stored_affine = turned(codes, affine)
-    qform = stored_affine if other is None else turned(codes, other)[1]
-    stored = np.ascontiguousarray(orientations.apply_orientation(HU_OF_LABEL[labels], turn))
+    stored, stored_affine = turned(HU_OF_LABEL[labels], codes, affine)
+    qform = stored_affine if other is None else turned(labels, codes, other)[1]
     image = nibabel.Nifti1Image(stored, stored_affine)
     image.set_sform(stored_affine, sform_code, update_affine=False)
     image.set_qform(qform, qform_code, update_affine=False)

@@ -3,20 +3,17 @@
 import nibabel
 import numpy as np
 import pytest
-from nibabel import orientations
 
 from mtf_imaging.data.formats.all_formats import write_label_slabs
 from mtf_imaging.data.reading.images import read_geometry
+from tests.data.oriented import turned
 
 SHAPES = [(9, 8, 7), (9, 8, 1), (1, 5, 6), (1, 1, 4)]
 
 
 def volume(folder, codes, shape=(9, 8, 7), image_class=nibabel.Nifti1Image, extension=False):
     """Stores a volume whose axes are stored along `codes`; returns its path."""
-    turn = orientations.ornt_transform(orientations.axcodes2ornt("RAS"), orientations.axcodes2ornt(codes))
-    affine = np.diag([1.5, 2.0, 3.0, 1.0]) @ orientations.inv_ornt_aff(turn, shape)
-    stored = orientations.apply_orientation(np.zeros(shape, np.int16), turn)
-    image = image_class(np.ascontiguousarray(stored), affine)
+    image = image_class(*turned(np.zeros(shape, np.int16), codes, np.diag([1.5, 2.0, 3.0, 1.0])))
     image.header["cal_max"] = 300
     if extension:
         image.header.extensions.append(nibabel.nifti1.Nifti1Extension("comment", b"scanned twice"))

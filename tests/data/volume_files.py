@@ -7,10 +7,10 @@ from typing import NamedTuple
 import nibabel
 import numpy as np
 import SimpleITK
-from nibabel import orientations
 from PIL import Image
 
 from tests.data.dicom_folder import write_series
+from tests.data.oriented import turned
 from tests.data.zarr_image import write_image
 
 SHAPE = (7, 6, 5)
@@ -48,11 +48,9 @@ class VolumeFormat(NamedTuple):
     def write(self, folder: Path, canonical: np.ndarray, codes: str | None = None) -> Path:
         """Writes a volume `[x, y, z]` whose axes are stored along `codes`; returns its path."""
         codes = codes or self.codes[-1]
-        turn = orientations.ornt_transform(orientations.axcodes2ornt("RAS"), orientations.axcodes2ornt(codes))
-        affine = self.affine @ orientations.inv_ornt_aff(turn, canonical.shape)
         path = folder / self.name
         path.parent.mkdir(parents=True, exist_ok=True)
-        self.save(path, np.ascontiguousarray(orientations.apply_orientation(canonical, turn)), affine, codes)
+        self.save(path, *turned(canonical, codes, self.affine), codes)
         return path
 
     def voxel_file(self, path: Path) -> Path:
@@ -72,14 +70,19 @@ def _lps(affine):
     return lps[:3, 3], spacing, lps[:3, :3] / spacing
 
 
-def _itk(path, stored, affine, codes):
-    del codes
+def itk_image(stored, affine):
+    """Returns stored numbers as an image of SimpleITK."""
     image = SimpleITK.GetImageFromArray(np.ascontiguousarray(stored.transpose()))
     origin, spacing, directions = _lps(affine)
     image.SetOrigin(origin.tolist())
     image.SetSpacing(spacing.tolist())
     image.SetDirection(directions.ravel().tolist())
-    SimpleITK.WriteImage(image, str(path))
+    return image
+
+
+def _itk(path, stored, affine, codes):
+    del codes
+    SimpleITK.WriteImage(itk_image(stored, affine), str(path))
 
 
 def _series(path, stored, affine, codes):

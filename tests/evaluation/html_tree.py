@@ -1,5 +1,6 @@
 """An HTML page as a tree, built with the parser of the standard library."""
 
+import re
 from html.parser import HTMLParser
 
 _VOID = {"br", "img", "input", "meta"}
@@ -71,3 +72,20 @@ def parse(text):
     parser.close()
     (root,) = parser.open
     return root
+
+
+def assert_stands_alone(page, folder):
+    """Checks that the report of a folder loads nothing from elsewhere, and does not name its place."""
+    for node in page.all():
+        for name in ("src", "href", "xlink:href", "action", "srcset", "data", "poster"):
+            target = node.get(name)
+            is_own = target is None or re.match(r"#|data:image/(png|jpeg);base64,", target)
+            assert is_own, (node.tag, target)
+        assert node.tag not in ("link", "iframe", "object", "embed", "base")
+    text = (folder / "report.html").read_text()
+    assert not re.search(r"https?:|//\w+\.|@import", re.sub(r"base64,[\w+/=]+", "", text))
+    assert set(re.findall(r"url\((.{11})", text)) <= {"data:image/"}
+    assert str(folder.parent) not in text
+    assert "$" not in text.split("<script>")[0]
+    policy = page.one("meta", http_equiv="Content-Security-Policy")["content"]
+    assert policy.startswith("default-src 'none'; img-src data:;")

@@ -1,10 +1,9 @@
 """A network that reads the labels off the image, and files whose axes are stored in any order."""
 
-import nibabel
 import numpy as np
-from nibabel import orientations
 
 from mtf_imaging.data.sampling.sampling import Sampling
+from tests.data.oriented import store_nifti, turned
 
 GRID = Sampling((24, 20, 16))
 AFFINE = np.diag([2.0, 2.0, 3.0, 1.0])
@@ -30,14 +29,5 @@ def case(seed=0, shape=(24, 20, 16)):
 def store(folder, number, codes, shape=(24, 20, 16), names=("volume", "segmentation")):
     """Writes a case whose axes are stored along `codes`, and returns the stored labels."""
     for name, array in zip(names, case(number % 3, shape), strict=False):
-        stored = store_image(folder / f"{name}-{number}.nii.gz", array, codes)
-    return stored
-
-
-def store_image(path, array, codes, affine=AFFINE):
-    """Writes an array `[x, y, z]` as a file whose axes are stored along `codes`, and returns the stored array."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    turn = orientations.ornt_transform(orientations.axcodes2ornt("RAS"), orientations.axcodes2ornt(codes))
-    stored = np.ascontiguousarray(orientations.apply_orientation(array, turn))
-    nibabel.save(nibabel.Nifti1Image(stored, affine @ orientations.inv_ornt_aff(turn, array.shape)), path)
-    return stored
+        store_nifti(folder / f"{name}-{number}.nii.gz", array, codes, AFFINE)
+    return turned(array, codes, AFFINE)[0]

@@ -11,7 +11,8 @@ import pytest
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.cleanup.cleanup import Cleanup
-from tests.evaluation.oracle import HU_OF_LABEL, oracle, store_image
+from tests.data.oriented import store_nifti
+from tests.evaluation.oracle import HU_OF_LABEL, oracle
 from tests.kinds.volumes import predict_cases
 
 
@@ -147,7 +148,7 @@ def test_rules_must_be_true_or_false():
 @pytest.mark.parametrize("codes", ["RAS", "LPS", "SAL"])
 def test_predictions_are_cleaned_up_in_any_orientation(tmp_path, codes):
     labels = mask(liver=(1, (0, 0, 0), 4), lesion=(2, (1, 1, 1), 1), tie=(1, (4, 4, 4), 4), far=(2, (0, 6, 6), 1))
-    store_image(tmp_path / "volume-1.nii", HU_OF_LABEL[labels], codes, np.diag([1.5, 1.5, 1.5, 1]))
+    store_nifti(tmp_path / "volume-1.nii", HU_OF_LABEL[labels], codes, np.diag([1.5, 1.5, 1.5, 1]))
     for cleanup, expected in (
         (Cleanup(), labels),
         (Cleanup(lesions_in_liver=True), np.where(mask(far=(1, (0, 6, 6), 1)), 0, labels)),

@@ -1,6 +1,5 @@
 """The files and tables of scores: their structure, and their values against hand-computed ones."""
 
-import csv
 import json
 
 import numpy as np
@@ -15,6 +14,7 @@ from mtf_imaging.evaluation.volume_scores.metrics_files import (
     summary_table,
     write_metrics,
 )
+from tests.scores import read_rows
 
 
 def score(*cases):
@@ -57,8 +57,7 @@ def test_files_and_tables(tmp_path):
     assert metrics["cases"]["2"]["lesion"]["assd"] is None
     assert [lesion["iou"] for lesion in metrics["cases"]["1"]["lesions"]] == [0.0, 0.0]
     assert metrics["cases"]["1"]["tumor_burden"] == {"prediction": 0.5, "reference": 0.25}
-    with open(tmp_path / "metrics.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_rows(tmp_path / "metrics.csv")
     assert rows[1].items() >= {"case": "1", "liver_dice": str(2 / 3), "lesion_dice": "0.0", "liver_mssd": "4.0"}.items()
     assert rows[1].items() >= {"lesions_true_positives": "0", "lesions_false_negatives": "1"}.items()
     assert rows[2]["lesion_assd"] == ""

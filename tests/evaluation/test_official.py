@@ -1,6 +1,5 @@
 """Compares the official scores with the output of the challenge's original program for the same files."""
 
-import csv
 import json
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.evaluation.pairs.score import score_folders
 from mtf_imaging.evaluation.volume_scores.case import score_case
 from mtf_imaging.evaluation.volume_scores.official import official_case, official_scores
+from tests.scores import read_rows
 
 PAIRS = Path(__file__).parent / "official_scores"
 EXPECTED = json.loads((PAIRS / "scores.json").read_text())
@@ -42,8 +42,7 @@ def test_scores_of_each_pair_equal_those_of_the_original_program(metrics, name):
 
 @pytest.mark.filterwarnings("ignore:.*its affine is the identity")
 def test_the_csv_has_the_scores_of_each_case(metrics):
-    with open(metrics[0] / "metrics.csv", newline="") as file:
-        rows = {row["case"]: row for row in csv.DictReader(file)}
+    rows = {row["case"]: row for row in read_rows(metrics[0] / "metrics.csv")}
     for name, expected in EXPECTED.items():
         found = {key: float(rows[name][f"official_{key}"]) for key in expected}
         assert found == pytest.approx(expected, abs=1e-6)

@@ -13,7 +13,7 @@ from mtf_imaging.evaluation.report.outline import outline
 from mtf_imaging.evaluation.volume_report.overlay import MARGIN_MM, make_overlays
 from mtf_imaging.evaluation.volume_report.pictures import position_text
 from mtf_imaging.evaluation.volume_report.planes import PLANES, find_focus
-from tests.evaluation.oracle import store_image
+from tests.data.oriented import store_nifti
 
 SHAPE, SPACING, ORIGIN = (60, 50, 24), (0.7, 0.7, 5.0), (-20.0, 30.0, -40.0)
 AFFINE = nibabel.affines.from_matvec(np.diag(SPACING), ORIGIN)
@@ -101,7 +101,7 @@ def test_an_outline_has_the_area_of_its_mask(seed):
 @pytest.mark.parametrize("codes", ["RAS", "LPS", "LAS", "SAL", "PIR"])
 def test_outlines_do_not_depend_on_the_stored_orientation(tmp_path, codes):
     reference, prediction = labels_of(LIVER, LESION), labels_of(LIVER)
-    store_image(tmp_path / "r.nii", reference, codes, AFFINE)
+    store_nifti(tmp_path / "r.nii", reference, codes, AFFINE)
     segmentation = read_segmentation(tmp_path / "r.nii")
     overlays = make_overlays(None, segmentation.labels, prediction, segmentation.geometry.canonical_affine)
     assert overlays.what == "the largest lesion of the reference"

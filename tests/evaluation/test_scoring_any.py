@@ -1,6 +1,5 @@
 """Scores of any labels: values computed by hand, brute force on random masks, regions and the ignore label."""
 
-import csv
 import itertools
 import json
 import math
@@ -18,6 +17,7 @@ from mtf_imaging.evaluation.volume_scores.overlap import label_overlaps, scored_
 from mtf_imaging.evaluation.volume_scores.summary import summarize
 from mtf_imaging.evaluation.volume_scores.surface import surface_distances
 from tests.evaluation.descriptions import ORGANS, REGIONS
+from tests.scores import read_rows
 
 
 def box(*bounds, shape=(12, 10, 8), value=1):
@@ -201,8 +201,7 @@ def test_files_and_tables(tmp_path):
     assert metrics["left kidney"]["dice_global"] == pytest.approx(2 / 3)
     assert metrics["left kidney"]["undefined"]["hd95"] == 1
     assert metrics["mean"]["dice_per_case"] == pytest.approx(3.5 / 4)
-    with open(tmp_path / "metrics.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_rows(tmp_path / "metrics.csv")
     assert [row["mean_dice"] for row in rows] == ["1.0", "0.75"]
     assert (rows[1]["left_kidney_dice"], rows[1]["left_kidney_hd95"]) == ("0.0", "")
     assert rows[1]["left_kidney_volume_error_ml"] == str(metrics["cases"]["b"]["left kidney"]["volume_error_ml"])

@@ -20,6 +20,7 @@ from mtf_imaging.evaluation.volume_scores.components import find_components, mas
 from mtf_imaging.evaluation.volume_scores.surface import surface_points, surface_voxels
 from mtf_imaging.evaluation.volume_scores.views import stored_view
 from mtf_imaging.evaluation.volume_scores.voxels import VoxelView
+from tests.data.oriented import turned
 from tests.evaluation.descriptions import ORGANS, REGIONS
 
 SHAPE, SPACING = (12, 9, 7), (0.7, 0.76, 2.5)
@@ -39,12 +40,9 @@ def labels_of(seed, description=LITS, shape=SHAPE, smooth=0.7):
 
 def geometry_of(codes, shape=SHAPE, spacing=SPACING):
     """Returns the geometry of a file whose axes are stored along `codes`, and whose canonical shape is `shape`."""
-    turn = nibabel.orientations.ornt_transform(
-        nibabel.orientations.axcodes2ornt("RAS"), nibabel.orientations.axcodes2ornt(codes)
-    )
-    affine = np.diag([*spacing, 1.0]) @ nibabel.orientations.inv_ornt_aff(turn, shape)
+    stored, affine = turned(np.empty(shape), codes, np.diag([*spacing, 1.0]))
     header = nibabel.Nifti1Header()
-    header.set_data_shape(nibabel.orientations.apply_orientation(np.empty(shape), turn).shape)
+    header.set_data_shape(stored.shape)
     header.set_zooms(np.abs(affine[:3, :3]).sum(axis=0))
     geometry = Geometry(header, affine)
     assert geometry.shape == shape

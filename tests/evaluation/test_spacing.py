@@ -10,7 +10,8 @@ from scipy.spatial.transform import Rotation
 from mtf_imaging.data.cases.cases import find_cases
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.evaluation.volume_scores.summary import summarize
-from tests.evaluation.oracle import HU_OF_LABEL, oracle, store_image
+from tests.data.oriented import store_nifti
+from tests.evaluation.oracle import HU_OF_LABEL, oracle
 from tests.kinds.volumes import evaluate, predict_cases
 from tests.records import make_record
 
@@ -38,7 +39,7 @@ def store(folder, codes="RAS", degrees=(0, 0, 0)):
     """Writes case 1, rotated in space by `degrees` and stored along `codes`."""
     labels = canonical_labels()
     for name, array in (("volume", HU_OF_LABEL[labels]), ("segmentation", labels)):
-        store_image(folder / f"{name}-1.nii.gz", array, codes, affine_of(degrees))
+        store_nifti(folder / f"{name}-1.nii.gz", array, codes, affine_of(degrees))
     return folder
 
 

@@ -9,6 +9,7 @@ from mtf_imaging.evaluation.pairs.score import score_folders
 from mtf_imaging.kinds.prediction_record import FILE, PredictionRecord
 from tests.evaluation.oracle import GRID, oracle, store
 from tests.kinds.volumes import evaluate, plan_predictions, predict_cases, prediction_files
+from tests.records import contents
 from tests.storage import fill
 
 
@@ -23,14 +24,10 @@ def run(cases, out):
     return evaluate(cases, out, GRID, oracle, num_pictures=0, progress=False)
 
 
-def content(folder):
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 @pytest.mark.parametrize("room", [0, 4096, 12288])
 def test_a_full_disk_loses_nothing_and_evaluation_resumes_when_there_is_room(cases, tmp_path, mounted, room):
     run(cases, tmp_path / "whole")
-    whole = content(tmp_path / "whole")
+    whole = contents(tmp_path / "whole")
     disk = mounted("size=1m")
     fill(disk, room)
     with pytest.raises(OSError, match="No space left") as error:
@@ -40,29 +37,29 @@ def test_a_full_disk_loses_nothing_and_evaluation_resumes_when_there_is_room(cas
     assert message.endswith(
         "No space left on device. Fix: free some disk space; files that were complete are unchanged."
     )
-    left = content(disk / "out") if (disk / "out").exists() else {}
+    left = contents(disk / "out") if (disk / "out").exists() else {}
     assert left.items() <= whole.items()
     (disk / "filler").unlink()
     run(cases, disk / "out")
-    assert content(disk / "out") == whole
+    assert contents(disk / "out") == whole
 
 
 def test_old_scores_stay_if_new_ones_do_not_fit(cases, tmp_path, mounted):
     disk = mounted("size=1m")
     run(cases, disk / "out")
-    before = content(disk / "out")
+    before = contents(disk / "out")
     fill(disk, 0)
     with pytest.raises(OSError, match="No space left"):
         run(cases, disk / "out")
     with pytest.raises(OSError, match="No space left"):
         score_folders(cases, disk / "out/predictions", disk / "out", workers=1, progress=False)
-    assert content(disk / "out") == before
+    assert contents(disk / "out") == before
 
 
 def test_a_read_only_folder_is_reported_before_segmentation(cases, tmp_path, mounted):
     out = mounted("size=1m") / "out"
     run(cases, out)
-    before = content(out)
+    before = contents(out)
     mounted("remount,ro")
 
     def never(image):
@@ -72,7 +69,7 @@ def test_a_read_only_folder_is_reported_before_segmentation(cases, tmp_path, mou
         evaluate(cases, out, GRID, never, progress=False)
     assert explain(error.value).startswith(f"{out}/")
     assert explain(error.value).endswith("Fix: check the permissions and the disk, or give another folder.")
-    assert content(out) == before
+    assert contents(out) == before
     assert os.access(out, os.R_OK)
 
 
@@ -87,16 +84,16 @@ def predict(cases, out):
 @pytest.mark.parametrize("room", [0, 4096, 8192, 12288, 16384])
 def test_a_prediction_resumes_when_there_is_room(cases, tmp_path, mounted, room):
     predict(cases, tmp_path / "whole")
-    whole = {name: data for name, data in content(tmp_path / "whole").items() if name != FILE}
+    whole = {name: data for name, data in contents(tmp_path / "whole").items() if name != FILE}
     disk = mounted("size=1m")
     fill(disk, room)
     with pytest.raises(OSError, match="No space left") as error:
         predict(cases, disk / "out")
     assert explain(error.value).startswith(f"{disk}/out")
-    left = content(disk / "out") if (disk / "out").exists() else {}
+    left = contents(disk / "out") if (disk / "out").exists() else {}
     assert {name: data for name, data in left.items() if name != FILE}.items() <= whole.items()
     (disk / "filler").unlink()
     predict(cases, disk / "out")
-    completed = content(disk / "out")
+    completed = contents(disk / "out")
     assert completed.pop(FILE)
     assert completed == whole

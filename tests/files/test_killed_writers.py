@@ -40,7 +40,7 @@ def no_lock(folder):
 @pytest.mark.parametrize("name", ["record", "r" * 255], ids=["short", "long"])
 def test_a_folder_that_replaces_another(tmp_path, name):
     change = f'write(folder / "{name}", "new")'
-    folders = kill_at_every_change(tmp_path / "killed", IMPORTS + change.replace('"new"', '"old"'), change)
+    (folders,) = kill_at_every_change(tmp_path / "killed", IMPORTS + change.replace('"new"', '"old"'), change)
     assert len(folders) > 10  # mkdir, open and rename of the new folder; mkdir, rename and remove of the old one
     was_missing = 0
     old, new = ({key.replace("record", name): data for key, data in one.items()} for one in (OLD, NEW))
@@ -56,7 +56,7 @@ def test_a_folder_that_replaces_another(tmp_path, name):
 
 def test_a_folder_that_replaces_a_file(tmp_path):
     before = f'{IMPORTS}(folder / "record").write_text("old")'
-    for folder in kill_at_every_change(tmp_path / "killed", before, 'write(folder / "record", "new")'):
+    for folder in kill_at_every_change(tmp_path / "killed", before, 'write(folder / "record", "new")')[0]:
         write_bytes(folder / "other", b"")  # the next writer, which does not lock the folder
         (folder / "other").unlink()
         assert no_lock(folder) in ({"record": b"old"}, NEW)
@@ -65,7 +65,7 @@ def test_a_folder_that_replaces_a_file(tmp_path):
 def test_what_a_user_deletes_after_a_kill_does_not_come_back(tmp_path):
     """Neither does a part of it, of which the killed process had deleted the rest."""
     before, change = f'{IMPORTS}write(folder / "record", "old")', 'write(folder / "record", "new")'
-    for folder in kill_at_every_change(tmp_path / "killed", before, change):
+    for folder in kill_at_every_change(tmp_path / "killed", before, change)[0]:
         if contents(folder / "record") == {"in/1": b"new", "2": b"new"}:
             (folder / "record").rename(tmp_path / f"taken-{folder.name}")
             with writing_to(folder):
@@ -75,7 +75,7 @@ def test_what_a_user_deletes_after_a_kill_does_not_come_back(tmp_path):
 
 def test_a_locked_output_folder(tmp_path):
     write = 'with writing_to(folder):\n    write_bytes(folder / "a", b"{0}")\n    write(folder / "record", "{0}")'
-    for folder in kill_at_every_change(tmp_path / "killed", IMPORTS + write.format("old"), write.format("new")):
+    for folder in kill_at_every_change(tmp_path / "killed", IMPORTS + write.format("old"), write.format("new"))[0]:
         with writing_to(folder):
             pass
         found = no_lock(folder)
@@ -92,12 +92,23 @@ def checkpoint(folder):
     return {path.name.removeprefix(f"{name}."): path.read_text() for path in folder.glob(f"{name}.*")}, state, name
 
 
-@pytest.mark.parametrize("step", [1, 2])
-def test_a_checkpoint(tmp_path, step):
-    """A checkpoint of the next step, and of a step that has one, as imported weights have."""
+@pytest.fixture(scope="module")
+def killed_checkpoints(tmp_path_factory):
+    """Returns the folders of killed writers of checkpoints by the steps that they write: 1 and 2, and 2 as the best."""
+    changes = {
+        step: f'write_checkpoint(folder, {step}, "new")\ncheckpoint_files["delete_old"](folder, {step}, 1)'
+        for step in (1, 2)
+    }
+    changes["best"] = 'write_checkpoint(folder, 2, "new")\ncheckpoint_files["delete_others"](folder, 2)'
     before = f'{CHECKPOINTS}write_checkpoint(folder, 1, "old")'
-    change = f'write_checkpoint(folder, {step}, "new")\ncheckpoint_files["delete_old"](folder, {step}, 1)'
-    folders = kill_at_every_change(tmp_path / "killed", before, change)
+    folder = tmp_path_factory.mktemp("checkpoints") / "killed"
+    return dict(zip(changes, kill_at_every_change(folder, before, *changes.values()), strict=True))
+
+
+@pytest.mark.parametrize("step", [1, 2])
+def test_a_checkpoint(killed_checkpoints, step):
+    """A checkpoint of the next step, and of a step that has one, as imported weights have."""
+    folders = killed_checkpoints[step]
     assert len(folders) > 8
     for folder in folders:
         checkpoint_files.sweep(folder)
@@ -109,10 +120,8 @@ def test_a_checkpoint(tmp_path, step):
         assert len([*folder.iterdir()]) == 4
 
 
-def test_the_best_checkpoint(tmp_path):
-    before = f'{CHECKPOINTS}write_checkpoint(folder, 1, "old")'
-    change = 'write_checkpoint(folder, 2, "new")\ncheckpoint_files["delete_others"](folder, 2)'
-    for folder in kill_at_every_change(tmp_path / "killed", before, change):
+def test_the_best_checkpoint(killed_checkpoints):
+    for folder in killed_checkpoints["best"]:
         checkpoint_files.sweep(folder)
         files, state, name = checkpoint(folder)
         assert state == name

@@ -10,7 +10,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import gin
 import pytest
 
 from mtf_imaging.cli.commands import train
@@ -18,14 +17,6 @@ from mtf_imaging.cli.main import main
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.files import lock
 from mtf_imaging.jobs.runs import folder as run_folder
-
-
-@pytest.fixture(autouse=True)
-def no_gin_configuration():
-    """Other tests of this process must not get the settings that the commands bind."""
-    yield
-    gin.clear_config()
-
 
 HOLD = """
 import sys, time

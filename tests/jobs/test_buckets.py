@@ -1,6 +1,5 @@
 """Training on records with several grids equals training in which each grid has a program of its own."""
 
-import csv
 import dataclasses
 import json
 import logging
@@ -24,6 +23,7 @@ from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.prediction import predictor
 from mtf_imaging.training.step import TrainingStep
 from tests.records import read_record
+from tests.scores import read_losses, read_rows
 
 MM = (40.0, 40.0, 40.0)
 UNEVEN = mi.Layout.parse("rows:3", "x:rows")  # 8 and 12 or more voxels over 3 processors
@@ -57,11 +57,6 @@ def resize(cases):
         image = nibabel.load(path)
         scaled = image.affine @ np.diag([1.6, 1.6, 1.3, 1.0])
         nibabel.save(nibabel.Nifti1Image(np.asarray(image.dataobj), scaled), path)
-
-
-def losses(model_dir):
-    with open(model_dir / "losses.csv", newline="") as file:
-        return [float(row["loss"]) for row in csv.DictReader(file)]
 
 
 def grids(folder):
@@ -109,9 +104,9 @@ def test_training_equals_separate_programs(folder, tmp_path, layout, micro_batch
     mi.jobs.train(**settings(folder), model_dir=tmp_path, layout=layout, micro_batches=micro_batches)
     expected, variables = by_hand(folder, layout, micro_batches)
     assert {grid for grid, _ in expected} == {*grids(folder)}
-    np.testing.assert_allclose(losses(tmp_path), [loss for _, loss in expected], rtol=1e-9)
+    np.testing.assert_allclose(read_losses(tmp_path), [loss for _, loss in expected], rtol=1e-9)
     # the same losses under every layout
-    np.testing.assert_allclose(losses(tmp_path), losses(folder / "run"), rtol=1e-8)
+    np.testing.assert_allclose(read_losses(tmp_path), read_losses(folder / "run"), rtol=1e-8)
     program = TrainingStep(TASK, Adam(0.01), grids(folder)[0], 2, 1, "float64").build().program
     mi.training.checkpoints.checkpoints.Checkpoints(tmp_path, program).restore()
     assert int(program.step) == STEPS
@@ -123,7 +118,7 @@ def test_training_equals_separate_programs(folder, tmp_path, layout, micro_batch
 def test_a_resumed_run_equals_an_uninterrupted_one(folder, tmp_path):
     mi.jobs.train(**settings(folder, num_steps=2), model_dir=tmp_path)
     mi.jobs.train(**settings(folder), model_dir=tmp_path)
-    assert losses(tmp_path) == losses(folder / "run")
+    assert read_losses(tmp_path) == read_losses(folder / "run")
 
 
 @pytest.mark.slow
@@ -161,8 +156,7 @@ def test_held_out_cases_of_several_grids_are_scored(folder, tmp_path):
     data = TrainingData(folder / "records", fold=0, splits_file=tmp_path / "splits.json")
     run = tmp_path / "run"
     mi.jobs.train(**settings(folder, data=data, num_steps=2, eval_every=2, micro_batches=2), model_dir=run)
-    with open(run / "eval/scores.csv", newline="") as file:
-        (row,) = csv.DictReader(file)
+    (row,) = read_rows(run / "eval/scores.csv")
     overlaps, held_out = [], []
     manifest = open_records(folder / "records")
     for key in ("2", "3"):
@@ -221,7 +215,7 @@ def test_a_case_larger_than_every_grid_is_cropped(folder, tmp_path, caplog):
 def test_a_given_resolution_must_be_that_of_the_records(folder, tmp_path):
     text = "|".join(mi.layout.format_shape(zip("xyz", grid, strict=True)) for grid in grids(folder))
     mi.jobs.train(**settings(folder, num_steps=1), model_dir=tmp_path / "run", resolution=text)
-    assert losses(tmp_path / "run") == losses(folder / "run")[:1]
+    assert read_losses(tmp_path / "run") == read_losses(folder / "run")[:1]
     with pytest.raises(mi.DataError, match=r"the records have the grids .*, but resolution is x:8,y:8,z:8. Fix: leave"):
         mi.jobs.train(**settings(folder), model_dir=tmp_path / "other", resolution=8)
     with pytest.raises(mi.ConfigError, match=r"a batch of 2 cannot be split into 3 equal micro-batches"):

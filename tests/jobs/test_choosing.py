@@ -13,9 +13,9 @@ from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.settings.step import Devices
 from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.step import TrainingStep
+from tests.commands import run
 from tests.conftest import NUM_CPUS
 from tests.jobs.launched import train_command
-from tests.training.test_job import run
 
 STEP = TrainingStep(LiverTumorSegmentation(UNet3D(base_filters=2, depth=1, convs=1)), Adam(), (16, 16, 16))
 

@@ -8,23 +8,22 @@ import pytest
 
 import mtf_imaging as mi
 from mtf_imaging.data.class_frequencies import class_frequencies
-from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.data.records.label_counts import count_labels
 from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.jobs.data.class_frequencies import resolve_frequencies
 from mtf_imaging.jobs.data.folds import resolve_fold
 from mtf_imaging.kinds.all_kinds import read_facts
 from mtf_imaging.models.class_biases import softmax_biases
-from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training.optimizers import SGD
-from tests.jobs.test_jobs import JOB
-from tests.training.test_job import run
+from tests import tiny_runs
+from tests.commands import run
+from tests.tiny_runs import VOLUMES, train_volumes
 
 OUTPUTS = [[0], [1], [2]]
 BIAS = "program/_masters/_named/unet3d.Sclasses.Sbias/.ATTRIBUTES/VARIABLE_VALUE"
 # Steps of SGD with a rate of 0 leave the first biases in the checkpoint.
 SETTINGS = {
-    "task": LiverTumorSegmentation(UNet3D(base_filters=2, depth=1, convs=1)),
+    "task": VOLUMES,
     "optimizer": SGD(0.0),
     "checkpoint_every": 1,
     "progress": False,
@@ -33,10 +32,7 @@ SETTINGS = {
 
 @pytest.fixture(scope="module")
 def records(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("frequencies")
-    write_phantom(folder / "cases", 3, seed=1)
-    mi.jobs.convert(input_dir=folder / "cases", output_dir=folder / "records", resolution=12, workers=1, progress=False)
-    return folder / "records"
+    return tiny_runs.volumes(tmp_path_factory) / "records"
 
 
 def first_biases(model_dir):
@@ -104,8 +100,7 @@ def test_invalid_settings_are_refused(records, tmp_path, setting):
 
 @pytest.mark.slow
 def test_the_command_saves_the_frequencies(records, tmp_path, capsys):
-    (tmp_path / "job.gin").write_text(JOB)
-    command = ["train", "--data_dir", records, "--gin_file", tmp_path / "job.gin", "--model_dir", tmp_path / "run"]
+    command = train_volumes(records.parent, tmp_path / "run")
     run(*command, "--num_steps", "1")
     config = (tmp_path / "run/config.gin").read_text()
     want = class_frequencies(count_labels(records), OUTPUTS)

@@ -1,6 +1,5 @@
 """Cross-validation: each case is scored once, by the network that has not seen it; resuming, refusals, ensembles."""
 
-import csv
 import json
 import re
 import shutil
@@ -27,7 +26,7 @@ from mtf_imaging.settings.inference import EvaluateSettings
 from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.prediction import NetworkBuilder, TrainedRuns, predictor
 from tests.jobs.launched import GIN, launch
-from tests.scores import read_scores
+from tests.scores import read_rows, read_scores
 
 pytestmark = pytest.mark.slow
 
@@ -98,8 +97,7 @@ def test_each_case_is_scored_once_by_the_network_that_has_not_seen_it(folder):
     assert sorted(key for split in splits for key in split["val"]) == ["0", "1", "2", "3", "4"]
     for number, split in enumerate(splits):
         run = folder / f"cv/fold_{number}"
-        with open(run / "losses.csv", newline="") as file:
-            rows = [*csv.DictReader(file)]
+        rows = read_rows(run / "losses.csv")
         assert [row["step"] for row in rows] == ["0", "1", "2"]
         assert {row["cases"] for row in rows} <= {*split["train"]} == {*pooled["cases"]} - {*split["val"]}
         metrics = json.loads((run / "evaluation/metrics.json").read_text())
@@ -107,11 +105,9 @@ def test_each_case_is_scored_once_by_the_network_that_has_not_seen_it(folder):
         assert metrics["cases"] == {key: pooled["cases"][key] for key in metrics["cases"]}
     scores = [case["liver"]["dice"] for case in pooled["cases"].values()]
     assert pooled["liver"]["dice_per_case"] == pytest.approx(np.mean(scores))
-    with open(folder / "cv/metrics.csv", newline="") as file:
-        assert [row["case"] for row in csv.DictReader(file)] == [*pooled["cases"]]
+    assert [row["case"] for row in read_rows(folder / "cv/metrics.csv")] == [*pooled["cases"]]
     assert {*re.findall(r'data-case="(\d)"', (folder / "cv/report.html").read_text())} == {*pooled["cases"]}
-    with open(folder / "cv/folds.csv", newline="") as file:
-        rows = [*csv.DictReader(file)]
+    rows = read_rows(folder / "cv/folds.csv")
     assert [(row["fold"], row["cases"]) for row in rows] == [("0", "2"), ("1", "2"), ("2", "1")]
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,11 +14,12 @@ from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.jobs.predicting import predict
 from mtf_imaging.kinds.all_kinds import open_subject
 from mtf_imaging.kinds.image_settings import Inference
-from mtf_imaging.models.resnet import Classification, GeneratedImages, ResNet
+from mtf_imaging.models.resnet import Classification
 from mtf_imaging.training.prediction import NetworkBuilder, TrainedRuns, predictor
+from tests import tiny_runs
+from tests.tiny_runs import ARRAY_SIZES, ARRAYS, array
 
 READS = "Evaluation and prediction read volumes with the axes x, y, z and one channel for it. Fix: predict .npy files"
-TASK = Classification(ResNet(classes=4, blocks=(1, 1), base_filters=4))
 
 
 class Task:
@@ -92,12 +94,7 @@ def test_runs_on_records_are_not_checked(tmp_path, monkeypatch):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Returns a folder with a trained run, and arrays to predict."""
-    folder = tmp_path_factory.mktemp("arrays")
-    data = mi.jobs.TrainingData("none", GeneratedImages(height=16, width=12))
-    mi.jobs.train(task=TASK, data=data, model_dir=folder / "run", batch_size=2, num_steps=1, progress=False)
-    (folder / "arrays").mkdir()
-    for number in (10, 9):
-        np.save(folder / f"arrays/image_{number}.npy", array(number))
+    folder = shutil.copytree(tiny_runs.arrays(tmp_path_factory), tmp_path_factory.mktemp("arrays"), dirs_exist_ok=True)
     np.save(folder / "other.npy", np.zeros((12, 16, 3)))
     np.save(folder / "text.npy", np.full((16, 12, 3), "a"))
     (folder / "damaged.npy").write_bytes(b"not an array")
@@ -106,16 +103,12 @@ def folder(tmp_path_factory):
     return folder
 
 
-def array(seed):
-    return np.random.default_rng(seed).normal(size=(16, 12, 3))  # float64, which the network casts
-
-
 def test_arrays_are_predicted(folder, tmp_path):
-    options = {"task": TASK, "model_dir": folder / "run", "progress": False}
+    options = {"task": ARRAYS, "model_dir": folder / "run", "progress": False}
     (one,) = predict(**options, input=folder / "arrays/image_9.npy", output=tmp_path / "one.npy")
     several = predict(**options, input=folder / "arrays", output=tmp_path / "several")
     assert several == [tmp_path / f"several/image_{number}.npy" for number in (9, 10)]
-    network = predictor(task=TASK, sizes=(16, 12), model_dir=folder / "run")
+    network = predictor(task=ARRAYS, sizes=ARRAY_SIZES, model_dir=folder / "run")
     for number, path in ((9, one), (9, several[0]), (10, several[1])):
         np.testing.assert_array_equal(np.load(path), network(array(number)))
     with pytest.raises(mi.DataError, match=r"one\.npy: already exists\. Fix: name another output, or set overwrite\."):
@@ -125,7 +118,7 @@ def test_arrays_are_predicted(folder, tmp_path):
 
 
 def test_several_results_of_an_array_are_one_file(folder, tmp_path):
-    options = {"task": Parts(TASK.network), "model_dir": folder / "run", "progress": False}
+    options = {"task": Parts(ARRAYS.network), "model_dir": folder / "run", "progress": False}
     image = folder / "arrays/image_9.npy"
     with pytest.raises(mi.DataError, match=r"a\.npy: the network returned the arrays classes, image, .* a\.npz\."):
         predict(**options, input=image, output=tmp_path / "a.npy")
@@ -144,7 +137,7 @@ def test_several_results_of_an_array_are_one_file(folder, tmp_path):
     assert two[0].exists()
     assert two[1].stat().st_mtime_ns == before  # was kept
     with pytest.raises(mi.DataError, match=r"other settings: task was Parts\(.*, and is .*\. Fix: .* set overwrite"):
-        predict(**options | {"task": TASK}, input=folder / "arrays", output=tmp_path / "several")
+        predict(**options | {"task": ARRAYS}, input=folder / "arrays", output=tmp_path / "several")
 
 
 @pytest.mark.parametrize(
@@ -174,7 +167,7 @@ def test_several_results_of_an_array_are_one_file(folder, tmp_path):
     ids=lambda value: "-".join(value) if isinstance(value, dict) else None,
 )
 def test_mistakes_are_reported(folder, tmp_path, change, text):
-    given = {"task": TASK, "model_dir": "run", "input": "arrays/image_9.npy", "output": tmp_path / "a.npy"} | change
+    given = {"task": ARRAYS, "model_dir": "run", "input": "arrays/image_9.npy", "output": tmp_path / "a.npy"} | change
     given |= {name: folder / given[name] for name in ("model_dir", "input", "output")}
     if change.get("output") == "a.npy":
         given["output"] = tmp_path / "a.npy"

@@ -47,15 +47,15 @@ def write_cases(folder, description, number=3):
 
 
 def task(**settings):
-    return Segmentation(UNet3D(base_filters=2, depth=2, convs=1, dropout_rate=0), **settings)
+    return Segmentation(UNet3D(base_filters=2, depth=1, convs=1, dropout_rate=0), **settings)
 
 
-def trained(folder, description, **settings):
+def trained(folder, description, is_scored=False, **settings):
     """Writes and converts cases, and trains on them; the run is in `folder / "run"`."""
     write_cases(folder / "raw", description)
     mi.jobs.convert(input_dir=folder / "raw", output_dir=folder / "records", resolution=SIZE, workers=1, progress=False)
-    settings = {"num_steps": 2, "progress": False, "eval_every": 1, "dtype": "float64"} | settings
-    data = mi.jobs.TrainingData(folder / "records", eval_dir=folder / "records")
+    settings = {"num_steps": 2, "progress": False, "dtype": "float64"} | settings
+    data = mi.jobs.TrainingData(folder / "records", eval_dir=folder / "records" if is_scored else None)
     mi.jobs.train(task=task(), data=data, model_dir=folder / "run", **settings)
     return folder
 
@@ -63,7 +63,7 @@ def trained(folder, description, **settings):
 @pytest.fixture(scope="module")
 def regions(tmp_path_factory):
     """A run on two channels with regions and an ignore label."""
-    return trained(tmp_path_factory.mktemp("regions"), REGIONS, layout=mi.Layout.parse("rows:2", "x:rows"))
+    return trained(tmp_path_factory.mktemp("regions"), REGIONS, True, layout=mi.Layout.parse("rows:2", "x:rows"))
 
 
 @pytest.fixture(scope="module")

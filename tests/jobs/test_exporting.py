@@ -38,12 +38,14 @@ from mtf_imaging.models.unet3d import LiverTumorSegmentation, Segmentation, UNet
 from mtf_imaging.network.windows import SlidingWindow
 from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.prediction import NetworkBuilder, TrainedRuns, predictor
+from tests import tiny_runs
 from tests.evaluation.descriptions import REGIONS
 from tests.jobs.isolated import Isolated
 from tests.jobs.object_network import CATEGORIES, TinyDetection, write_objects_folder
 from tests.jobs.photo_network import CLASSES, TwoConvs, write_photos
 from tests.jobs.test_described import write_cases
 from tests.kinds.loops import detect_one
+from tests.tiny_runs import VOLUMES
 
 WINDOW = (-160.0, 240.0)  # a division by 400, which is not exact
 NETWORK = UNet3D(base_filters=2, depth=2, convs=1, norm="group", norm_groups=1)
@@ -496,7 +498,6 @@ class Parts(LiverTumorSegmentation):
     [
         ({"output": "run"}, DataError, "run: already exists, and is never replaced. Fix: name a new folder."),
         ({"output": "cases/volume-0.nii.gz"}, DataError, "volume-0.nii.gz: already exists, and is never replaced."),
-        ({"output": "run/eval/model"}, None, ""),
         ({"model_dir": "none"}, mi.CheckpointError, "none: this folder holds no checkpoint. Fix: train there first"),
         ({"checkpoint": "best"}, mi.CheckpointError, "run: this run has no best checkpoint"),
         ({"ensemble": True}, ConfigError, "run: this folder holds no folds (fold_0, fold_1, ...)"),
@@ -505,28 +506,34 @@ class Parts(LiverTumorSegmentation):
         ({"resolution": "x:8"}, DataError, "resolution 'x:8': needs a positive size for x, y and z."),
         ({"spacing": "-1"}, DataError, "spacing '-1': needs a positive size in mm along x, y and z."),
         ({"window": (3, 3)}, DataError, "window (3.0, 3.0): the lower bound must be below the upper bound."),
-        ({"dtype": "float64"}, mi.CheckpointError, "] in the checkpoint, but float64 ["),
-        ({"task": LiverTumorSegmentation(UNet3D(base_filters=3, depth=2))}, mi.CheckpointError, "another network"),
+        ({"dtype": "float32"}, mi.CheckpointError, "] in the checkpoint, but float32 ["),
+        ({"task": LiverTumorSegmentation(UNet3D(base_filters=3, depth=1))}, mi.CheckpointError, "another network"),
         (
-            {"task": TwoClasses(NETWORK)},
+            {"task": TwoClasses(VOLUMES.network)},
             mi.ShapeError,
-            "the network returned probabilities of shape [12, 10, 9, 2] for an image of [12, 10, 9]; 3 classes need "
-            "[12, 10, 9, 3]. Fix: return one probability for each of them at every voxel.",
+            "the network returned probabilities of shape [12, 12, 12, 2] for an image of [12, 12, 12]; 3 classes need "
+            "[12, 12, 12, 3]. Fix: return one probability for each of them at every voxel.",
         ),
-        ({"task": Parts(NETWORK)}, mi.ShapeError, "the network returned probabilities of a, b for an image of"),
-        ({"task": TwoInputs(NETWORK)}, ConfigError, "the network of task TwoInputs has the inputs image, prior, but"),
+        ({"task": Parts(VOLUMES.network)}, mi.ShapeError, "the network returned probabilities of a, b for an image of"),
+        (
+            {"task": TwoInputs(VOLUMES.network)},
+            ConfigError,
+            "the network of task TwoInputs has the inputs image, prior, but",
+        ),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else None,
 )
-def test_mistakes_are_reported_and_leave_no_folder(folder, tmp_path, change, error, text):
-    given = {"task": LIVER, "model_dir": "run", "output": tmp_path / "model"} | change
-    given |= {name: folder / given[name] for name in ("model_dir", "output")}
-    if error is None:
-        assert export(**given).kind == "volumes"
-        return
+def test_mistakes_are_reported_and_leave_no_folder(tmp_path_factory, tmp_path, change, error, text):
+    given = {"task": VOLUMES, "dtype": "float64", "model_dir": "run", "output": tmp_path / "model"} | change
+    given |= {name: tiny_runs.volumes(tmp_path_factory) / given[name] for name in ("model_dir", "output")}
     with pytest.raises(error, match=re.escape(text)):
         export(**given)
     assert not any(tmp_path.iterdir())
+
+
+def test_a_model_may_lie_in_the_folder_of_its_run(tmp_path_factory, tmp_path):
+    run = shutil.copytree(tiny_runs.volumes(tmp_path_factory) / "run", tmp_path / "run")
+    assert export(VOLUMES, run, run / "eval/model", dtype="float64").kind == "volumes"
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 
-import numpy as np
 import pytest
 
 import mtf_imaging as mi
@@ -12,14 +11,13 @@ from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.files.provenance.digests import digest
 from mtf_imaging.files.provenance.record import read_record
 from mtf_imaging.jobs.runs.inference import result_settings
-from mtf_imaging.models.resnet import Classification, GeneratedImages, ResNet
+from mtf_imaging.models.resnet import Classification
 from mtf_imaging.settings.as_text import identity
 from mtf_imaging.settings.inference import PredictSettings
 from mtf_imaging.training import prediction
+from tests import tiny_runs
 from tests.jobs.test_jobs import settings
-
-TASK = Classification(ResNet(classes=4, blocks=(1,), base_filters=2))
-SHAPE = (8, 8, 3)
+from tests.tiny_runs import ARRAYS, VOLUMES, train_arrays
 
 
 class Scaled(Classification):
@@ -37,23 +35,9 @@ def scale_by(factor):
     return lambda image: image * factor
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """A run with the checkpoints 1 and 2, the best checkpoint, and two arrays to predict."""
-    folder = tmp_path_factory.mktemp("identity")
-    data = mi.jobs.TrainingData("none", GeneratedImages(height=8, width=8))
-    options = {"batch_size": 2, "num_steps": 2, "checkpoint_every": 1, "progress": False}
-    mi.jobs.train(task=TASK, data=data, model_dir=folder / "run", **options)
-    shutil.copytree(folder / "run", folder / "run/best", ignore=shutil.ignore_patterns("[!c]*", "ckpt-1.*", "config*"))
-    (folder / "arrays").mkdir()
-    for number in (0, 1):
-        np.save(folder / f"arrays/image_{number}.npy", np.random.default_rng(number).normal(size=SHAPE))
-    return folder
-
-
 @pytest.fixture
-def folder(trained, tmp_path):
-    return shutil.copytree(trained, tmp_path / "copy")
+def folder(tmp_path_factory, tmp_path):
+    return shutil.copytree(tiny_runs.arrays(tmp_path_factory), tmp_path / "copy")
 
 
 def damage(run, name="ckpt-2"):
@@ -61,13 +45,13 @@ def damage(run, name="ckpt-2"):
     path.write_bytes(path.read_bytes()[:100])
 
 
-def predict(folder, task=TASK, **options):
+def predict(folder, task=ARRAYS, **options):
     shared = {"model_dir": folder / "run", "input": folder / "arrays", "output": folder / "out", "progress": False}
     return mi.jobs.predict(task=task, **shared | options)
 
 
 def export(folder, **options):
-    mi.jobs.export(task=TASK, model_dir=folder / "run", output=folder / "model", progress=False, **options)
+    mi.jobs.export(task=ARRAYS, model_dir=folder / "run", output=folder / "model", progress=False, **options)
 
 
 @pytest.mark.parametrize("job", [predict, export])
@@ -106,9 +90,7 @@ def test_the_fixes_work(folder):
 def test_training_falls_back_and_says_so(folder, caplog):
     """The only test of the fix that the messages name: training replaces the damaged checkpoint."""
     damage(folder / "run")
-    data = mi.jobs.TrainingData("none", GeneratedImages(height=8, width=8))
-    options = {"batch_size": 2, "num_steps": 2, "checkpoint_every": 1, "progress": False}
-    mi.jobs.train(task=TASK, data=data, model_dir=folder / "run", **options)
+    train_arrays(folder / "run")
     assert "ckpt-2 is damaged; using the previous one" in caplog.text
     predict(folder)  # training has replaced the damaged checkpoint
 
@@ -140,9 +122,9 @@ def test_a_checkpoint_that_is_saved_meanwhile(folder, monkeypatch, when):
 
 
 def test_a_folder_is_not_completed_with_other_code(folder):
-    network = TASK.network
+    network = ARRAYS.network
     predict(folder, Scaled(network, scale_by(0.123456789)))
-    (folder / "out/image_1.npy").unlink()
+    (folder / "out/image_10.npy").unlink()
     with pytest.raises(mi.DataError, match=r"task was \.\.\.content [0-9a-f]{16}, and is \.\.\.content [0-9a-f]{16}\."):
         predict(folder, Scaled(network, scale_by(0.1234567891)))
     predict(folder, Scaled(network, scale_by(0.123456789)))
@@ -152,13 +134,13 @@ def test_a_folder_is_not_completed_with_other_code(folder):
 
 def test_the_content_of_an_image_counts_and_not_its_time(folder):
     predict(folder)
-    path = folder / "arrays/image_1.npy"
+    path = folder / "arrays/image_10.npy"
     stat, data = path.stat(), path.read_bytes()
     path.write_bytes(data)
     predict(folder)
     path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-    with pytest.raises(mi.DataError, match=r"was predicted from another image than .*image_1\.npy, or this image was"):
+    with pytest.raises(mi.DataError, match=r"was predicted from another image than .*image_10\.npy, or this image was"):
         predict(folder)
 
 
@@ -169,7 +151,7 @@ def test_scores_and_pooled_scores_name_the_restored_checkpoint(tmp_path, monkeyp
     mi.jobs.convert(input_dir=tmp_path / "cases", output_dir=tmp_path / "records", resolution=16, progress=False)
     run = tmp_path / "run"
     mi.jobs.train(**settings(checkpoint_every=1), data=tmp_path / "records", model_dir=run, num_steps=2)
-    shared = {"task": settings()["task"], "model_dir": run, "dtype": "float64", "progress": False}
+    shared = {"task": VOLUMES, "model_dir": run, "dtype": "float64", "progress": False}
     shared |= {"input_dir": tmp_path / "cases", "output_dir": tmp_path / "evaluation"}
     shutil.copytree(run, tmp_path / "whole")
     damage(run)
@@ -197,7 +179,7 @@ def test_side_files_count_by_their_content(tmp_path):
     files = [tmp_path / "codes.json", tmp_path / "other/codes.json", tmp_path / "changed.json"]
     for path, text in zip(files, ("{}", "{}", "{ }"), strict=True):
         path.write_text(text)
-    shared = {"task": TASK, "model_dir": "run", "input": "cases", "output": "out"}
+    shared = {"task": ARRAYS, "model_dir": "run", "input": "cases", "output": "out"}
     first, copied, changed = (
         identities(result_settings(PredictSettings(**shared, label_codes=path))) for path in map(str, files)
     )

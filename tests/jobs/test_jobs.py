@@ -1,7 +1,6 @@
 """The jobs compute the same results as the commands, with objects instead of flags and gin files."""
 
 import ast
-import csv
 import json
 import signal
 from pathlib import Path
@@ -10,63 +9,35 @@ import numpy as np
 import pytest
 
 import mtf_imaging as mi
-from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.data.reading.images import read_labels, read_volume
 from mtf_imaging.files.provenance.digests import digest
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training.optimizers import Adam
-from tests.training.test_job import run
-
-SPLIT = mi.Layout.parse("rows:2,cols:2", "x:rows,y:cols")
-JOB = """
-import mtf_imaging.models.unet3d
-job.task = @unet3d.LiverTumorSegmentation()
-job.dtype = "float64"
-LiverTumorSegmentation.network = @UNet3D()
-UNet3D.base_filters = 2
-UNet3D.depth = 1
-UNet3D.convs = 1
-setup.batch_size = 2
-train.optimizer = @Adam()
-train.checkpoint_every = 2
-Adam.learning_rate = 0.01
-"""
+from tests import tiny_runs
+from tests.commands import run
+from tests.scores import read_losses
+from tests.tiny_runs import SPLIT, VOLUMES, train_volumes
 
 
 def settings(**changes):
-    task = LiverTumorSegmentation(UNet3D(base_filters=2, depth=1, convs=1))
-    given = {"task": task, "optimizer": Adam(0.01), "batch_size": 2, "dtype": "float64", "checkpoint_every": 2}
+    given = {"task": VOLUMES, "optimizer": Adam(0.01), "batch_size": 2, "dtype": "float64", "checkpoint_every": 2}
     return given | {"progress": False} | changes
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("jobs")
-    write_phantom(folder / "cases", 3, seed=1)
-    mi.jobs.convert(input_dir=folder / "cases", output_dir=folder / "records", resolution=16, workers=1, progress=False)
-    mi.jobs.train(**settings(), data=folder / "records", model_dir=folder / "run", num_steps=4, layout=SPLIT)
-    return folder
-
-
-def train_command(folder, model_dir):
-    (folder / "job.gin").write_text(JOB)
-    return ["train", "--data_dir", folder / "records", "--model_dir", model_dir, "--gin_file", folder / "job.gin"]
-
-
-def losses(model_dir):
-    with open(model_dir / "losses.csv", newline="") as file:
-        return [float(row["loss"]) for row in csv.DictReader(file)]
+    return tiny_runs.volumes(tmp_path_factory)
 
 
 @pytest.mark.slow
 def test_train_equals_the_command(folder, tmp_path):
-    split = ["--mesh_shape=rows:2,cols:2", "--layout=x:rows,y:cols"]
-    assert run(*train_command(folder, tmp_path), "--num_steps", 4, *split) == 0
-    assert losses(tmp_path) == losses(folder / "run")
-    facts = [json.loads((run / "run.json").read_text()) for run in (tmp_path, folder / "run")]
+    options = settings(data=folder / "records", model_dir=tmp_path, num_steps=4, layout=SPLIT, seed=3)
+    mi.jobs.train(**options)
+    assert read_losses(tmp_path) == read_losses(folder / "run")
+    facts = [json.loads((run / "run.json").read_text()) for run in (folder / "run", tmp_path)]
     (command,), (job,) = (own["provenance"].pop("starts") for own in facts)
     assert facts[0] == facts[1]
-    assert command.pop("configuration_sha256") == digest(tmp_path / "config.gin")
+    assert command.pop("configuration_sha256") == digest(folder / "run/config.gin")
     assert job.pop("configuration_sha256") is None
     assert command == job
     assert (command["mesh_shape"], command["layout"]) == ("rows:2,cols:2", "x:rows,y:cols")
@@ -74,10 +45,11 @@ def test_train_equals_the_command(folder, tmp_path):
 
 @pytest.mark.slow
 def test_a_job_resumes_a_run_of_the_command(folder, tmp_path):
-    assert run(*train_command(folder, tmp_path), "--num_steps", 2) == 0
-    measures = mi.jobs.train(**settings(), data=folder / "records", model_dir=tmp_path, num_steps=4, layout=SPLIT)
-    np.testing.assert_allclose(losses(tmp_path), losses(folder / "run"), rtol=1e-9)
-    assert measures["loss"] == pytest.approx(losses(folder / "run")[-1], rel=1e-9)
+    assert run(*train_volumes(folder, tmp_path), "--num_steps", 2, "--seed", 3) == 0
+    options = settings(data=folder / "records", model_dir=tmp_path, num_steps=4, layout=SPLIT, seed=3)
+    measures = mi.jobs.train(**options)
+    np.testing.assert_allclose(read_losses(tmp_path), read_losses(folder / "run"), rtol=1e-9)
+    assert measures["loss"] == pytest.approx(read_losses(folder / "run")[-1], rel=1e-9)
 
 
 @pytest.mark.slow
@@ -89,21 +61,21 @@ def test_a_run_of_train_is_evaluated_and_used_without_its_resolution(folder, tmp
         case["case"]: case["digest"] for case in json.loads((folder / "records/dataset.json").read_text())["cases"]
     }
     assert provenance["training_cases"] == records
-    assert facts == {"resolution": "x:16,y:16,z:16", "spacing": "", "fold_digest": None}
-    shared = {"task": settings()["task"], "model_dir": folder / "run", "dtype": "float64", "progress": False}
+    assert facts == {"resolution": "x:12,y:12,z:12", "spacing": "", "fold_digest": None}
+    shared = {"task": VOLUMES, "model_dir": folder / "run", "dtype": "float64", "progress": False}
     scores = mi.jobs.evaluate(**shared, input_dir=folder / "cases", output_dir=tmp_path / "scores", layout=SPLIT)
-    assert [score.key for score in scores] == ["0", "1", "2"]
+    assert [score.key for score in scores] == ["0", "1", "2", "3"]
     (written,) = mi.jobs.predict(**shared, input=folder / "cases/volume-1.nii.gz", output=tmp_path / "one.nii.gz")
     assert written.read_bytes() == (tmp_path / "scores/predictions/segmentation-1.nii.gz").read_bytes()
 
 
 @pytest.mark.slow
 def test_segmentations_are_written_as_ome_zarr(folder, tmp_path):
-    shared = {"task": settings()["task"], "model_dir": folder / "run", "dtype": "float64", "progress": False}
+    shared = {"task": VOLUMES, "model_dir": folder / "run", "dtype": "float64", "progress": False}
     shared["output_format"] = "ome-zarr"
     mi.jobs.evaluate(**shared, input_dir=folder / "cases", output_dir=tmp_path / "scores")
     written = mi.jobs.predict(**shared, input=folder / "cases", output=tmp_path / "out")
-    assert [path.name for path in written] == [f"segmentation-{number}.ome.zarr" for number in (0, 1, 2)]
+    assert [path.name for path in written] == [f"segmentation-{number}.ome.zarr" for number in range(4)]
     for path in written:
         volume = read_volume(folder / "cases" / f"volume-{path.name[13]}.nii.gz")
         evaluated = tmp_path / "scores/predictions" / path.name
@@ -169,7 +141,7 @@ def test_mistakes_are_reported_by_the_names_of_arguments(folder, tmp_path, chang
 
 
 def test_explain_search_and_bench_agree_with_one_another():
-    shared = {"task": settings()["task"], "resolution": 16, "batch_size": 2}
+    shared = {"task": VOLUMES, "resolution": 16, "batch_size": 2}
     explained = mi.jobs.explain(**shared, layout=SPLIT, hardware="h200")
     searched = mi.jobs.search(**shared, num_devices=4, hardware="h200", progress=False)
     (same,) = (result for result in searched.found if result.layout == SPLIT and not result.recompute)
@@ -182,7 +154,7 @@ def test_explain_search_and_bench_agree_with_one_another():
 
 
 def test_explain_computes_the_cost_of_a_training():
-    shared = {"task": settings()["task"], "resolution": 16, "layout": SPLIT}
+    shared = {"task": VOLUMES, "resolution": 16, "layout": SPLIT}
     explained = mi.jobs.explain(**shared, hardware="h200", num_steps=1000, price_per_hour=3)
     cost = explained.recipe_cost
     assert cost.cost == cost.cost_per_1000_steps == pytest.approx(1000 * explained.time.total / 3600 * 4 * 3)
@@ -207,7 +179,7 @@ def test_bench_names_a_class_that_cannot_be_pickled():
 
 @pytest.mark.slow
 def test_bench_compares_layouts():
-    task = settings()["task"]
+    task = VOLUMES
     result = mi.jobs.bench(task=task, resolution=16, layouts=[mi.Layout(), SPLIT], steps=2, progress=False)
     assert result.equal
     assert [row.setup.name for row in result.rows] == ["one processor", "rows:2,cols:2/x:rows,y:cols"]

@@ -1,10 +1,10 @@
 """The jobs on images with objects: training, evaluation and prediction, under any layout, with a tiny task."""
 
 import contextlib
-import csv
 import io
 import json
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -16,15 +16,17 @@ import mtf_imaging as mi
 from mtf_imaging.kinds.all_kinds import read_facts
 from mtf_imaging.kinds.objects.data_set import Objects
 from mtf_imaging.kinds.objects.scoring.coco import MEASURES
+from tests import tiny_runs
 from tests.jobs.object_network import CATEGORIES, TinyDetection, write_objects_folder
-from tests.jobs.object_runs import COMMON, DATA, SPLIT, evaluate_run, predict_run, train, write_scored_run
+from tests.jobs.object_runs import COMMON, DATA, SPLIT, evaluate_run, predict_run, train
 from tests.jobs.photo_network import write_photos
 from tests.kinds.coco_folder import make_annotation, make_fields, write_annotations, write_images
+from tests.scores import read_losses, read_rows, read_scores
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return write_scored_run(tmp_path_factory.mktemp("objects"))
+    return tiny_runs.objects(tmp_path_factory)
 
 
 @pytest.fixture
@@ -35,15 +37,6 @@ def evaluate(folder, tmp_path):
 @pytest.fixture
 def predict(folder, tmp_path):
     return lambda **options: predict_run(folder, **{"output": tmp_path / "out"} | options)
-
-
-def rows(path):
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def losses(model_dir):
-    return [float(row["loss"]) for row in rows(model_dir / "losses.csv")]
 
 
 def files(folder):
@@ -62,7 +55,7 @@ def test_a_run_stores_the_size_the_categories_and_the_held_out_split(folder):
 
 @pytest.mark.slow
 def test_held_out_images_are_scored_as_in_evaluate(folder):
-    scores = rows(folder / "run/eval/scores.csv")
+    scores = read_rows(folder / "run/eval/scores.csv")
     assert [*scores[0]] == ["step", "loss", "box_ap", "box_ap50", "mask_ap", "mask_ap50"]
     assert [int(row["step"]) for row in scores] == [2, 4]
     metrics = json.loads((folder / "scores/metrics.json").read_text())
@@ -106,8 +99,8 @@ def test_the_numbers_are_those_of_pycocotools_on_the_files(folder, kind, iou_typ
 @pytest.mark.slow
 def test_training_under_a_layout_equals_training_on_one_processor(folder, tmp_path):
     train(folder, tmp_path / "split", layout=SPLIT)
-    np.testing.assert_allclose(losses(tmp_path / "split"), losses(folder / "run"), rtol=1e-9)
-    scores = [rows(run / "eval/scores.csv") for run in (tmp_path / "split", folder / "run")]
+    np.testing.assert_allclose(read_losses(tmp_path / "split"), read_losses(folder / "run"), rtol=1e-9)
+    scores = [read_rows(run / "eval/scores.csv") for run in (tmp_path / "split", folder / "run")]
     assert [row["box_ap"] for row in scores[0]] == [row["box_ap"] for row in scores[1]]
 
 
@@ -123,7 +116,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(folder, tmp_path):
 def test_training_without_masks_scores_boxes_only(folder, tmp_path):
     data_set = Objects(size=(16, 24), max_boxes=3)
     train(folder, tmp_path / "run", num_steps=2, data_set=data_set, task=TinyDetection())
-    assert [*rows(tmp_path / "run/eval/scores.csv")[0]] == ["step", "loss", "box_ap", "box_ap50"]
+    assert [*read_rows(tmp_path / "run/eval/scores.csv")[0]] == ["step", "loss", "box_ap", "box_ap50"]
     mi.jobs.evaluate(
         **COMMON | {"task": TinyDetection()},
         model_dir=tmp_path / "run",
@@ -200,7 +193,8 @@ def test_a_split_is_evaluated(folder, evaluate, tmp_path):
     assert [score.key for score in scores] == ["p0", "p1", "p2", "p3"]
     with pytest.raises(mi.DataError, match=r"has no split 'vla'.*Did you mean 'val'\? Fix: choose one of train, val"):
         evaluate(split="vla", output_dir=tmp_path / "other")
-    assert evaluate(output_dir=folder / "scores")[1].size == (18, 40)  # the same images replace their own results
+    own = shutil.copytree(folder / "scores", tmp_path / "own")
+    assert evaluate(output_dir=own)[1].size == (18, 40)  # the same images replace their own results
 
 
 def test_submissions_and_ensembles_are_refused(folder, predict, evaluate, tmp_path):
@@ -340,3 +334,30 @@ def test_pictures_of_an_evaluation_never_replace_the_images(folder, tmp_path):
     with pytest.raises(mi.DataError, match=r"pictures/p0\.png: would be overwritten by its picture\. Fix: name "):
         mi.jobs.evaluate(**COMMON, model_dir=folder / "run", input_dir=tmp_path / "pictures", output_dir=tmp_path)
     assert contents_outside(tmp_path) == before
+
+
+@pytest.mark.slow
+def test_batches_change_no_results(folder, evaluate, predict, tmp_path):
+    """Three images in batches of two; the second batch is filled up."""
+    (one,), (two,) = (predict(output=tmp_path / f"predicted{size}", eval_batch_size=size) for size in (1, 2))
+    assert one.read_text() == two.read_text() != "[]\n"
+    for size, layout in ((2, mi.Layout.parse("")), (2, SPLIT), (3, mi.Layout.parse("rows:3", "batch:rows"))):
+        out = tmp_path / f"{size}_{layout}".replace("/", "_")
+        evaluate(output_dir=out, eval_batch_size=size, layout=layout, num_pictures=1)
+        assert (out / "detections.json").read_text() == (folder / "scores/detections.json").read_text()
+        assert read_scores(out) == read_scores(folder / "scores")
+
+
+@pytest.mark.slow
+def test_flips_and_scales_are_exact_under_any_layout(evaluate, predict, tmp_path):
+    options = {"flips": ("width",), "scales": (0.75, 1.0)}
+    evaluate(**options, eval_batch_size=2)
+    evaluate(**options, output_dir=tmp_path / "split", layout=SPLIT)
+    (path,) = predict(**options)
+    evaluated = json.loads((tmp_path / "scores/detections.json").read_text())
+    assert evaluated == json.loads((tmp_path / "split/detections.json").read_text())
+    assert evaluated == [one for one in json.loads(path.read_text()) if one["image_id"] > 20]
+    evaluate(output_dir=tmp_path / "plain")
+    assert evaluated != json.loads((tmp_path / "plain/detections.json").read_text())
+    with pytest.raises(mi.ConfigError, match=r"flips = \('x',\): not axes of the images\. Fix: list each of"):
+        evaluate(flips=("x",), output_dir=tmp_path / "other")

@@ -1,6 +1,5 @@
 """The jobs on photos: training, evaluation and prediction, under any layout, with a tiny network."""
 
-import csv
 import dataclasses
 import functools
 import json
@@ -23,7 +22,7 @@ from mtf_imaging.models.unet3d import Segmentation, UNet3D
 from mtf_imaging.settings.inference import PredictSettings
 from mtf_imaging.training.optimizers import Adam
 from tests.jobs.photo_network import CLASSES, TwoConvs, write_photos
-from tests.scores import read_scores
+from tests.scores import read_losses, read_rows, read_scores
 
 SPLIT = mi.Layout.parse("rows:2,cols:3", "height:rows,width:cols")
 STEPS = 4
@@ -61,15 +60,6 @@ def predict(folder, tmp_path):
     return lambda **options: mi.jobs.predict(**shared | {"output": tmp_path / "out"} | options)
 
 
-def rows(path):
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def losses(model_dir):
-    return [float(row["loss"]) for row in rows(model_dir / "losses.csv")]
-
-
 def labels(path):
     return read_label_image(path, CLASSES)
 
@@ -92,7 +82,7 @@ def test_a_run_stores_the_crop_the_classes_and_the_held_out_list(folder):
 
 @pytest.mark.slow
 def test_held_out_photos_are_scored_at_their_own_sizes(folder):
-    scores = rows(folder / "run/eval/scores.csv")
+    scores = read_rows(folder / "run/eval/scores.csv")
     assert [*scores[0]] == ["step", "loss", "mean_iou", "pixel_accuracy"]
     assert [int(row["step"]) for row in scores] == [2, 4]
     metrics = json.loads((folder / "scores/metrics.json").read_text())
@@ -134,21 +124,21 @@ def test_evaluation_writes_every_photo_of_the_list(folder):
 @pytest.mark.slow
 def test_training_under_a_layout_equals_training_on_one_processor(folder, tmp_path):
     train(folder, tmp_path / "split", layout=SPLIT)
-    found, expected = losses(tmp_path / "split"), losses(folder / "run")
+    found, expected = read_losses(tmp_path / "split"), read_losses(folder / "run")
     assert len(expected) == STEPS
     np.testing.assert_allclose(found, expected, rtol=1e-9)
-    scores = [rows(run / "eval/scores.csv") for run in (tmp_path / "split", folder / "run")]
+    scores = [read_rows(run / "eval/scores.csv") for run in (tmp_path / "split", folder / "run")]
     assert [row["mean_iou"] for row in scores[0]] == [row["mean_iou"] for row in scores[1]]
 
 
 @pytest.mark.slow
 def test_micro_batches_read_the_same_crops(folder, tmp_path):
     train(folder, tmp_path / "run", micro_batches=2)
-    assert [row["cases"] for row in rows(tmp_path / "run/losses.csv")] == [
-        row["cases"] for row in rows(folder / "run/losses.csv")
+    assert [row["cases"] for row in read_rows(tmp_path / "run/losses.csv")] == [
+        row["cases"] for row in read_rows(folder / "run/losses.csv")
     ]
     # The mean over the pixels of each micro-batch differs from that over all pixels that count.
-    assert losses(tmp_path / "run")[0] == pytest.approx(losses(folder / "run")[0], rel=0.2)
+    assert read_losses(tmp_path / "run")[0] == pytest.approx(read_losses(folder / "run")[0], rel=0.2)
 
 
 @pytest.mark.slow

@@ -11,8 +11,10 @@ import pytest
 import mtf_imaging as mi
 from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.files import lock
+from mtf_imaging.kinds.prediction_record import FILE
 from tests.jobs import together
 from tests.jobs.launched import launch
+from tests.records import contents
 from tests.scores import read_scores
 
 STEPS = 4
@@ -94,11 +96,6 @@ def assert_same_run(run, expected):
         np.testing.assert_allclose(values[name], value, rtol=1e-9, atol=1e-9, err_msg=name)
 
 
-def content(folder):
-    paths = (path for path in folder.rglob("*") if path.is_file() and path.name != "predictions.jsonl")
-    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
-
-
 # Batch norm normalizes each micro-batch by itself.
 RUNS = [
     ("four_space", "one"),
@@ -131,17 +128,20 @@ def test_held_out_scores_equal_those_of_one_process(four, name, other):
 
 def test_evaluation_and_prediction_write_the_same_files(four):
     folder, _ = four
-    assert content(folder / "four_predictions") == content(folder / "one_predictions")
-    assert len(content(folder / "four_box")) == 3
-    windows = [content(folder / f"{name}_windows") for name in ("four", "one")]  # of two runs, which the headers name
+    assert contents(folder / "four_predictions", FILE) == contents(folder / "one_predictions", FILE)
+    assert len(contents(folder / "four_box", FILE)) == 3
+    windows = [
+        contents(folder / f"{name}_windows", FILE) for name in ("four", "one")
+    ]  # of two runs, which the headers name
     assert windows[0].keys() == windows[1].keys()
     for name in windows[0]:
         images = [nibabel.load(folder / f"{run}_windows" / name) for run in ("four", "one")]
         np.testing.assert_array_equal(*(image.dataobj for image in images))
         np.testing.assert_array_equal(*(image.affine for image in images))
-    assert content(folder / "four_box") == content(folder / "one_box") != content(folder / "one_predictions")
+    box = contents(folder / "one_box", FILE)
+    assert contents(folder / "four_box", FILE) == box != contents(folder / "one_predictions", FILE)
     assert read_scores(folder / "four_scores") == read_scores(folder / "one_scores")
-    assert content(folder / "four_scores/predictions") == content(folder / "one_scores/predictions")
+    assert contents(folder / "four_scores/predictions") == contents(folder / "one_scores/predictions")
 
 
 def test_only_process_0_writes(four):
@@ -149,7 +149,7 @@ def test_only_process_0_writes(four):
 
     def kinds(run):
         """Names of files without what differs between any two runs."""
-        return sorted(name.split(".out.tfevents")[0] for name in content(folder / run))
+        return sorted(name.split(".out.tfevents")[0] for name in contents(folder / run))
 
     assert kinds("four_space") == kinds("one")
     assert len(list((folder / "four_space/train").glob("*tfevents*"))) == 1

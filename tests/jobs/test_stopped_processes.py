@@ -3,7 +3,6 @@
 import os
 import signal
 
-import gin
 import pytest
 
 import mtf_imaging as mi
@@ -14,14 +13,6 @@ from mtf_imaging.engine.processes.processes import format_tf_config
 from mtf_imaging.jobs.processes.devices import join
 from mtf_imaging.settings.step import Devices
 from tests.jobs.launched import Launched, assert_same_weights, launch, losses, train_command, wait_for_step
-
-
-@pytest.fixture(autouse=True)
-def no_gin_configuration():
-    """Other tests of this process must not get the settings that the commands bind."""
-    yield
-    gin.clear_config()
-
 
 STEPS = 60
 

@@ -26,6 +26,7 @@ from tests.kinds import loops
 from tests.kinds.curves import Curves, smooth, write_curves
 from tests.kinds.volumes import volumes
 from tests.leftovers import ended_path
+from tests.records import contents
 
 SHARED = "detections.json", "images.json"  # the files about all images
 GRID, SIZE = (6, 5, 4), "height:16,width:24"
@@ -126,14 +127,6 @@ def folder(request, tmp_path):
     return request.param, tmp_path / "images"
 
 
-def content(folder, *without):
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file() and path.name not in without
-    }
-
-
 def intercept(images, change):
     """Calls a function with the keys of each batch before its images are predicted."""
     original = images.steps
@@ -191,7 +184,7 @@ def test_bad_images_are_reported_after_the_others_are_predicted(folder, tmp_path
     assert head == f"2 of {len(keys)} {images.nouns} cannot be used:"
     assert "cannot be used (KeyError: 'tag')" in lines[0]
     assert lines[1].endswith(f"{example.bad[1]} is bad")
-    expected, written = (content(tmp_path / out, FILE, *SHARED) for out in ("whole", "out"))
+    expected, written = (contents(tmp_path / out, FILE, *SHARED) for out in ("whole", "out"))
     is_good = [path for path in expected if not any(Path(path).name.split(".")[0].endswith(key) for key in example.bad)]
     assert len(is_good) < len(expected)
     assert written == {path: expected[path] for path in is_good}
@@ -217,10 +210,10 @@ def test_batches_change_no_results(folder, tmp_path):
         images = example.images(eval_batch_size=size)
         intercept(images, lambda keys: sizes.append(len(keys)))
         predict(images, folder, tmp_path / f"out{size}", example.network)
-        assert content(tmp_path / f"out{size}") == content(tmp_path / "out1")
+        assert contents(tmp_path / f"out{size}") == contents(tmp_path / "out1")
         if example.is_scored:
             loops.evaluate(images, folder, tmp_path / f"scores{size}", example.network, progress=False)
-            assert content(tmp_path / f"scores{size}") == content(tmp_path / "scores1")
+            assert contents(tmp_path / f"scores{size}") == contents(tmp_path / "scores1")
     assert max(sizes) == (2 if name == "photos" else 3)  # photos of several sizes are not in one batch
 
 
@@ -241,11 +234,11 @@ def test_an_interrupted_prediction_is_completed(folder, tmp_path):
         predict(images, folder, tmp_path / "out", example.network)
     assert predict(images, folder, tmp_path / "out", example.network, resumes=True) == keys
     assert calls == [*keys[:3], *keys[2:]]
-    assert content(tmp_path / "out", FILE) == content(tmp_path / "whole", FILE)
+    assert contents(tmp_path / "out", FILE) == contents(tmp_path / "whole", FILE)
     for path in SHARED:
         (tmp_path / "out" / path).unlink(missing_ok=True)
     predict(images, folder, tmp_path / "out", None, resumes=True)  # the predictions of all images are complete
-    assert content(tmp_path / "out", FILE) == content(tmp_path / "whole", FILE)
+    assert contents(tmp_path / "out", FILE) == contents(tmp_path / "whole", FILE)
     next(path for path in (tmp_path / "out").rglob("*") if path.suffix in (".gz", ".png", ".npy", ".txt")).write_bytes(
         b""
     )
@@ -268,7 +261,7 @@ def test_existing_predictions_are_replaced_only_on_request(folder, tmp_path):
     name, folder = folder
     example, out = EXAMPLES[name], tmp_path / "out"
     loops.predict(example.images(), folder, out, example.network)
-    before = content(out)
+    before = contents(out)
     path = out / next(iter(before))
     path.write_bytes(b"someone's work")
     with pytest.raises(DataError, match=r": already exists\. Fix: name another output, or set overwrite") as error:
@@ -276,7 +269,7 @@ def test_existing_predictions_are_replaced_only_on_request(folder, tmp_path):
     assert error.value.settings == ("overwrite",)
     assert path.read_bytes() == b"someone's work"
     loops.predict(example.images(), folder, out, example.network, overwrite=True)
-    assert content(out) == before
+    assert contents(out) == before
 
 
 @pytest.mark.parametrize("folder", EXAMPLES, indirect=True)
@@ -284,12 +277,12 @@ def test_partial_files_of_a_killed_process_are_removed(folder, tmp_path):
     name, folder = folder
     example, out = EXAMPLES[name], tmp_path / "out"
     loops.predict(example.images(), folder, out, example.network)
-    before = content(out)
+    before = contents(out)
     for path in [out / path for path in before]:
         ended_path(path).write_bytes(b"half")
     (out / "notes.txt").write_text("kept")
     loops.predict(example.images(), folder, out, example.network, overwrite=True)
-    assert content(out) == {**before, "notes.txt": b"kept"}
+    assert contents(out) == {**before, "notes.txt": b"kept"}
 
 
 @pytest.mark.parametrize("folder", SCORED, indirect=True)
@@ -304,4 +297,4 @@ def test_an_evaluation_never_replaces_other_results(folder, tmp_path, existing):
     (out / existing).write_bytes(b"mine")
     with pytest.raises(DataError, match="the file already exists and belongs to other"):
         loops.evaluate(example.images(), folder, out, example.network, progress=False)
-    assert content(out) == {str(existing): b"mine"}
+    assert contents(out) == {str(existing): b"mine"}

@@ -1,8 +1,5 @@
 """Batches of objects: their geometry, order and reproducibility."""
 
-import itertools
-import re
-
 import gin
 import numpy as np
 import pytest
@@ -17,9 +14,9 @@ from mtf_imaging.kinds.objects.reading.annotations import find_object_images
 from mtf_imaging.kinds.objects.reading.images import read_object_image
 from mtf_imaging.kinds.objects.reading.masks import decode_mask
 from mtf_imaging.kinds.objects.reading.native import fit
-from mtf_imaging.kinds.photos.data_set import PhotoAugmentation
 from mtf_imaging.training.data_set import data_batches, data_sizes
 from tests.kinds.coco_folder import make_annotation, make_fields, write_annotations, write_folder
+from tests.kinds.test_photos_batches import as_arrays
 
 SIZES = ((30, 40), (24, 18), (33, 21), (16, 16), (20, 36))
 PLAIN = ObjectAugmentation(1, 1, flip=False)
@@ -38,62 +35,19 @@ def make_annotations():
     return annotations
 
 
+def write_coco(folder):
+    return write_folder(folder, make_fields(SIZES, make_annotations()))
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    return write_folder(tmp_path_factory.mktemp("coco"), make_fields(SIZES, make_annotations()))
+    return write_coco(tmp_path_factory.mktemp("coco"))
 
 
 def batches(folder, count, *, batch_size=1, start_step=0, seed=3, sizes=(32, 36), **options):
-    """Returns some batches as NumPy arrays."""
     options = {"max_boxes": 4, "masks": True, "mask_size": 8, "scaling": "unit"} | options
-    stream = Objects("train", **options).batches(
-        folder, batch_size=batch_size, sizes=sizes, seed=seed, start_step=start_step
-    )
-    return [
-        {name: x if name == "cases" else x.numpy() for name, x in batch.items()}
-        for batch in itertools.islice(stream, count)
-    ]
-
-
-def assert_equal(first, second):
-    assert first.keys() == second.keys()
-    for name in first:
-        np.testing.assert_array_equal(first[name], second[name])
-
-
-def test_a_resumed_stream_continues_exactly(folder):
-    whole = batches(folder, 6, batch_size=2, augmentation=ObjectAugmentation())
-    shapes = {name: (x.shape, x.dtype) for name, x in whole[0].items() if name != "cases"}
-    assert shapes == {
-        "image": ((2, 32, 36, 3), np.float32),
-        "boxes": ((2, 4, 4), np.float32),
-        "classes": ((2, 4), np.int32),
-        "masks": ((2, 4, 8, 8), np.float32),
-    }
-    for expected, resumed in zip(
-        whole[3:], batches(folder, 3, batch_size=2, start_step=3, augmentation=ObjectAugmentation())
-    ):
-        assert_equal(resumed, expected)
-    other = batches(folder, 1, batch_size=2, seed=4, augmentation=ObjectAugmentation())
-    assert not np.array_equal(other[0]["image"], whole[0]["image"])
-    assert "masks" not in batches(folder, 1, masks=False)[0]
-
-
-def test_samples_do_not_depend_on_the_batch_size(folder):
-    one, three = (
-        batches(folder, 12 // size, batch_size=size, augmentation=ObjectAugmentation(0.5, 2)) for size in (1, 3)
-    )
-    for name in one[0]:
-        np.testing.assert_array_equal(
-            np.concatenate([batch[name] for batch in one]), np.concatenate([batch[name] for batch in three])
-        )
-
-
-def test_each_image_occurs_once_per_epoch(folder):
-    keys = [key for batch in batches(folder, 15) for key in batch["cases"]]
-    epochs = [keys[start : start + 5] for start in (0, 5, 10)]
-    assert all(sorted(epoch) == [f"p{number}" for number in range(5)] for epoch in epochs)
-    assert len({*map(tuple, epochs)}) > 1
+    given = {"batch_size": batch_size, "sizes": sizes, "seed": seed, "start_step": start_step}
+    return as_arrays(Objects("train", **options).batches(folder, **given), count)
 
 
 def test_without_augmentation_images_fit_as_in_prediction(folder):
@@ -201,13 +155,6 @@ def test_crops_are_at_random_positions(folder):
     assert len(corners) == 20
 
 
-def test_large_inputs_are_the_same(folder, monkeypatch):
-    want = batches(folder, 3, augmentation=ObjectAugmentation())
-    monkeypatch.setattr("mtf_imaging.data.pixels.batches._LARGE", 0)
-    for got, expected in zip(batches(folder, 3, augmentation=ObjectAugmentation()), want, strict=True):
-        assert_equal(got, expected)
-
-
 @pytest.mark.parametrize(
     ("break_it", "message"),
     [
@@ -252,34 +199,7 @@ def test_an_invalid_folder_is_reported_before_the_first_batch(folder, tmp_path):
         call(sizes=(8,))
 
 
-@pytest.mark.parametrize(
-    ("make", "error", "message"),
-    [
-        (lambda: Objects(size=640), ConfigError, "Objects.size 640: must be two positive integers"),
-        (
-            lambda: Objects(scaling="image"),
-            ConfigError,
-            "Objects.scaling 'image' is not known. Did you mean 'imagenet'?",
-        ),
-        (
-            lambda: Objects(augmentation=PhotoAugmentation()),
-            ConfigError,
-            "class PhotoAugmentation, which does not change",
-        ),
-        (lambda: Objects(max_boxes=0), ConfigError, "Objects.max_boxes 0: must be a positive integer"),
-        (lambda: Objects(mask_size=1.5), ConfigError, "Objects.mask_size 1.5: must be a positive integer"),
-        (lambda: Objects(masks=1), ConfigError, "Objects.masks 1: must be True or False"),
-        (lambda: ObjectAugmentation(min_scale=0), DataError, "ObjectAugmentation.min_scale 0: must be a number of at"),
-        (lambda: ObjectAugmentation(3.0), DataError, "ObjectAugmentation.min_scale 3 is above max_scale 1.2."),
-    ],
-)
-def test_wrong_settings_are_refused(make, error, message):
-    with pytest.raises(error, match=re.escape(message)):
-        make()
-
-
 def test_gin_files_set_the_size_and_the_augmentation(folder):
-    gin.clear_config()
     gin.parse_config(
         [
             "Objects.size = [32, 64]",
@@ -289,7 +209,6 @@ def test_gin_files_set_the_size_and_the_augmentation(folder):
         ]
     )
     data = gin.get_configurable("Objects")()
-    gin.clear_config()
     assert (data.sizes(folder), data.split, data.held_out_split, data.masks) == ((32, 64), "train", "val", True)
     assert data.augmentation == ObjectAugmentation(max_scale=2.0)
     assert data.description(folder).scaling == "imagenet"
@@ -297,6 +216,10 @@ def test_gin_files_set_the_size_and_the_augmentation(folder):
     with pytest.raises(DataError, match="has no split 'val'"):
         find_object_images(folder, data.held_out_split)
     assert len(find_object_images(folder, None)) == 5
+
+
+def test_masks_are_read_only_if_they_are_trained(folder):
+    assert "masks" not in batches(folder, 1, masks=False)[0]
 
 
 def test_draws_are_even():

@@ -1,6 +1,5 @@
 """The scores of detections: average precision by hand, crowd regions, empty images, counts of each image."""
 
-import csv
 import json
 
 import numpy as np
@@ -16,6 +15,7 @@ from mtf_imaging.kinds.objects.scoring.scores import (
     write_object_metrics,
 )
 from tests.kinds.object_scenes import TWO, detect, make_image, make_object
+from tests.scores import read_rows
 
 NOTHING = detect()
 CUPS = make_image("cups", 5, [make_object(0, (0, 0, 10, 10)), make_object(0, (20, 20, 30, 30))])
@@ -175,8 +175,7 @@ def test_metrics_are_written_as_json_and_csv(tmp_path):
         "cups": {"image_id": 5, "size": [60, 80], "objects": 2, "found": 1, "false": 0, "missed": 1, "f1": 2 / 3}
     }
     assert (metrics["score_threshold"], metrics["missed"], metrics["f1"]) == (0.9, 1, 2 / 3)
-    with open(tmp_path / "metrics.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_rows(tmp_path / "metrics.csv")
     assert [(row["kind"], row["category"]) for row in rows] == [
         (kind, name) for kind in ("boxes", "masks") for name in ("", "cup", "fork")
     ]

@@ -1,6 +1,5 @@
 """The confusion, boundary F and scores of photos, compared with TensorFlow, with hand-made cases and by brute force."""
 
-import csv
 import itertools
 import json
 import math
@@ -22,6 +21,7 @@ from mtf_imaging.kinds.photos.scoring.scores import (
     worst_first,
     write_photo_metrics,
 )
+from tests.scores import read_rows
 
 IGNORE = 255
 FOUR = PhotoDescription(("background", "tree", "road", "sky"), ((0, 0, 0), (0, 128, 0), (128, 64, 128), (70, 130, 180)))
@@ -203,8 +203,7 @@ def test_the_files_contain_the_metrics(scores, tmp_path):
     write_photo_metrics(tmp_path, scores, FOUR)
     metrics = json.loads((tmp_path / "metrics.json").read_text())
     assert metrics == json.loads(json.dumps(photo_metrics(scores, FOUR)))
-    with open(tmp_path / "metrics.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_rows(tmp_path / "metrics.csv")
     assert [(row["photo"], row["class"]) for row in rows] == [
         (score.key, name) for score in scores for name in FOUR.classes
     ]

@@ -139,16 +139,12 @@ def test_the_operation_refuses_an_unknown_choice():
 
 
 def test_gin_names():
-    with gin.unlock_config():
-        gin.parse_config(
-            """
-            unet3d.LiverTumorSegmentation.dice = 'classes'
-            unet3d.LiverTumorSegmentation.dice_over = 'batch'
-            LiverTumorSegmentation.dice_background = True
-            """
-        )
-    try:
-        task = LiverTumorSegmentation(NETWORK)
-        assert (task.dice, task.dice_over, task.dice_background) == ("classes", "batch", True)
-    finally:
-        gin.clear_config()
+    gin.parse_config(
+        """
+        unet3d.LiverTumorSegmentation.dice = 'classes'
+        unet3d.LiverTumorSegmentation.dice_over = 'batch'
+        LiverTumorSegmentation.dice_background = True
+        """
+    )
+    task = LiverTumorSegmentation(NETWORK)
+    assert (task.dice, task.dice_over, task.dice_background) == ("classes", "batch", True)

@@ -348,18 +348,14 @@ def test_images_of_one_dimension_are_refused():
 
 
 def test_gin_names():
-    with gin.unlock_config():
-        gin.parse_config(
-            """
-            unet3d.Segmentation.channels = ('FLAIR', 'T1w')
-            unet3d.Segmentation.labels = 3
-            Segmentation.regions = {'whole': (1, 2, 3), 'core': 3}
-            """
-        )
-    try:
-        description = Segmentation(NETWORK).description
-        assert (description.channels, description.num_outputs) == (("FLAIR", "T1w"), 2)
-        assert dict(description.masks) == {"whole": (1, 2, 3), "core": (3,)}
-        assert LiverTumorSegmentation(NETWORK).description is mi.data.LITS
-    finally:
-        gin.clear_config()
+    gin.parse_config(
+        """
+        unet3d.Segmentation.channels = ('FLAIR', 'T1w')
+        unet3d.Segmentation.labels = 3
+        Segmentation.regions = {'whole': (1, 2, 3), 'core': 3}
+        """
+    )
+    description = Segmentation(NETWORK).description
+    assert (description.channels, description.num_outputs) == (("FLAIR", "T1w"), 2)
+    assert dict(description.masks) == {"whole": (1, 2, 3), "core": (3,)}
+    assert LiverTumorSegmentation(NETWORK).description is mi.data.LITS

@@ -2,23 +2,18 @@
 
 import math
 
-import gin
 import pytest
 
-from mtf_imaging.cli.config import gin_config
 from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.cli.config.training_settings import Job, Training
 from mtf_imaging.engine.program.tracing import trace_only
+from tests.commands import bound
 
 
 @pytest.fixture(scope="module")
 def configured():
-    gin.clear_config()
-    try:
-        gin_config.bind([gin_config.find_gin_file("unet3d_tpu_256")], [], {})
+    with bound("unet3d_tpu_256"):
         return Job(), JobSetup(), Training()
-    finally:
-        gin.clear_config()
 
 
 def test_its_weights_equal_those_of_the_reference(configured):

@@ -163,9 +163,5 @@ def test_groups_that_do_not_divide_the_channels_are_refused(arguments):
 
 
 def test_gin_names():
-    with gin.unlock_config():
-        gin.parse_config("unet3d.UNet3D.base_filters = 5\nunet3d.LiverTumorSegmentation.network = @unet3d.UNet3D()")
-    try:
-        assert LiverTumorSegmentation().network.base_filters == 5
-    finally:
-        gin.clear_config()
+    gin.parse_config("unet3d.UNet3D.base_filters = 5\nunet3d.LiverTumorSegmentation.network = @unet3d.UNet3D()")
+    assert LiverTumorSegmentation().network.base_filters == 5

@@ -219,12 +219,8 @@ def test_invalid_settings(arguments, text):
 
 def test_lists_of_gin_become_tuples():
     text = "unet3d.UNet3D.depth = 2\nunet3d.UNet3D.kernel_sizes = [(3, 3, 1), [3, 3, 3]]\n"
-    with gin.unlock_config():
-        gin.parse_config(text + "unet3d.UNet3D.pool_sizes = [[2, 2, 1]]\nunet3d.UNet3D.max_filters = 320")
-    try:
-        network = UNet3D()
-        assert network.kernel_sizes == ((3, 3, 1), (3, 3, 3))
-        assert network.level_strides == ((1, 1, 1), (2, 2, 1))
-        assert hash(network) == hash(dataclasses.replace(network))
-    finally:
-        gin.clear_config()
+    gin.parse_config(text + "unet3d.UNet3D.pool_sizes = [[2, 2, 1]]\nunet3d.UNet3D.max_filters = 320")
+    network = UNet3D()
+    assert network.kernel_sizes == ((3, 3, 1), (3, 3, 3))
+    assert network.level_strides == ((1, 1, 1), (2, 2, 1))
+    assert hash(network) == hash(dataclasses.replace(network))

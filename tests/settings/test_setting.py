@@ -5,7 +5,6 @@ import inspect
 from collections.abc import Sequence
 from types import SimpleNamespace
 
-import gin
 import pytest
 from absl import flags
 
@@ -194,9 +193,3 @@ def test_settings_with_several_parts_keep_their_positional_arguments():
     assert Devices("placement", "ring") == Devices(mesh_impl="placement", communication="ring")
     assert mi.jobs.TrainingData("records").data_dir == "records"
     assert {one.name for one in settings_of(mi.jobs.TrainingData)} == {one.name for one in settings_of(DataSettings)}
-
-
-@pytest.fixture(autouse=True)
-def clear_gin():
-    yield
-    gin.clear_config()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mtf_imaging.jobs import training as job
-from tests.training.test_job import run
+from tests.commands import run
 
 TINY = ["--gin_file", "unet3d_demo", "--gin.UNet3D.base_filters=2", "--gin.UNet3D.depth=1", "--gin.UNet3D.convs=1"]
 AUGMENTED = {

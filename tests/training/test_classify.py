@@ -3,17 +3,16 @@
 import re
 from pathlib import Path
 
-import gin
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.cli.main import main
 from mtf_imaging.models.resnet import Classification, GeneratedImages, ResNet
 from mtf_imaging.training.optimizers import SGD
 from mtf_imaging.training.prediction import predictor
 from mtf_imaging.training.step import training_step
+from tests.commands import run
 from tests.training.test_shipped_jobs import dry_run
 
 TASK = Classification(ResNet(classes=4, blocks=(1, 1, 1), base_filters=8))
@@ -21,12 +20,7 @@ TASK = Classification(ResNet(classes=4, blocks=(1, 1, 1), base_filters=8))
 
 def train(model_dir, *words):
     """Trains as a new process would, with a clean gin configuration; returns the table of the steps."""
-    gin.clear_config()
-    try:
-        argv = ["--gin_file=classify_4way", "--data_dir=none", f"--model_dir={model_dir}", *words]
-        assert main(["train", *argv]) == 0
-    finally:
-        gin.clear_config()
+    assert run("train", "--gin_file=classify_4way", "--data_dir=none", f"--model_dir={model_dir}", *words) == 0
     return np.genfromtxt(Path(model_dir) / "losses.csv", delimiter=",", names=True, usecols=(0, 1, 2))
 
 

@@ -2,11 +2,10 @@
 
 import re
 
-import gin
 import pytest
 
-from mtf_imaging.cli.main import main
 from mtf_imaging.kinds.photos.scenes import write_scenes
+from tests.commands import run
 from tests.training.test_shipped_jobs import dry_run
 
 
@@ -15,12 +14,8 @@ def test_it_learns(tmp_path, caplog):
     """The whole job reaches a mean IoU above 0.85. A third of its steps is enough to show that it learns."""
     folder = tmp_path / "scenes"
     write_scenes(folder, 120, seed=1, progress=False)
-    gin.clear_config()
-    try:
-        words = [f"--data_dir={folder}", f"--eval_dir={folder}", f"--model_dir={tmp_path / 'run'}"]
-        assert main(["train", *words, "--gin_file=deeplab_scenes", "--gin_file=single", "--num_steps=300"]) == 0
-    finally:
-        gin.clear_config()
+    words = [f"--data_dir={folder}", f"--eval_dir={folder}", f"--model_dir={tmp_path / 'run'}"]
+    assert run("train", *words, "--gin_file=deeplab_scenes", "--gin_file=single", "--num_steps=300") == 0
     (value,) = re.findall(r"step 300: held-out cases: .* mean_iou (\S+),", caplog.text)
     assert float(value) > 0.5  # background everywhere has 0.13
 

@@ -1,6 +1,5 @@
 """Evaluation during training: a killed or stopped run ends with the scores of an uninterrupted run."""
 
-import csv
 import itertools
 import logging
 import math
@@ -19,6 +18,7 @@ from mtf_imaging.training.observers.evaluator import Evaluator, Monitoring, chec
 from mtf_imaging.training.observers.event_file import EventFile
 from mtf_imaging.training.observers.step_table import LossLog, StepTable
 from mtf_imaging.training.optimizers import Adam
+from tests.scores import read_rows
 from tests.training import linear
 from tests.training.linear import Killed, killed_at
 from tests.training.test_events import open_events, read
@@ -69,8 +69,7 @@ def run(
 
 
 def rows(folder):
-    with open(folder / "eval/scores.csv", newline="") as file:
-        return list(csv.DictReader(file))
+    return read_rows(folder / "eval/scores.csv")
 
 
 def best_weights(folder):

@@ -1,7 +1,5 @@
 """TensorBoard shows each number of losses.csv once, however often the run is killed."""
 
-import csv
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -11,6 +9,7 @@ from mtf_imaging.training.observers.event_file import EventFile
 from mtf_imaging.training.observers.events import TrainingEvents
 from mtf_imaging.training.observers.step_table import LossLog
 from mtf_imaging.training.optimizers import Adam, StepDecay
+from tests.scores import read_rows
 from tests.training import linear
 from tests.training.linear import Killed, killed_at
 
@@ -42,8 +41,7 @@ def run(folder, num_steps, batches=linear.batches):
 
 def check_equal_to_losses(folder, num_steps):
     shown = read(folder / "train")
-    with open(folder / "losses.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_rows(folder / "losses.csv")
     for name in ("loss", "error"):
         assert shown[name] == [(int(row["step"]), np.float32(row[name])) for row in rows]
     assert [step for step, _ in shown["loss"]] == list(range(num_steps))

@@ -1,13 +1,16 @@
 """The whole job on the command line, from synthetic CTs to metrics, on both meshes, with uneven slices."""
 
 import logging
+import shutil
 
-import gin
 import numpy as np
 import pytest
 
-from mtf_imaging.cli.main import main
+from tests import tiny_runs
+from tests.commands import run
+from tests.records import contents
 from tests.scores import read_scores
+from tests.tiny_runs import train_volumes
 
 TINY = [
     "--gin_file",
@@ -20,7 +23,6 @@ TINY = [
     "--gin.Adam.learning_rate=0.003",  # the job's schedule ends with the run, and a run resumes with more steps
 ]
 SIZES = "x:15,y:16,z:13"
-UNEVEN = ["--mesh_shape", "rows:2,cores:2", "--layout", "z:rows,batch:cores"]
 LAYOUTS = {
     "whole": [],
     "stacked": [
@@ -31,48 +33,26 @@ LAYOUTS = {
         "--mesh_impl",
         "stacked",
     ],
-    "placement": [*UNEVEN, "--mesh_impl", "placement"],
-    "saved": [*UNEVEN, "--mesh_impl", "stacked"],
+    "placement": ["--mesh_shape", "rows:2,cores:2", "--layout", "z:rows,batch:cores", "--mesh_impl", "placement"],
 }
-
-
-def run(*words):
-    """Runs a command as a new process would, with a clean gin configuration."""
-    gin.clear_config()
-    try:
-        return main([str(word) for word in words])
-    finally:
-        gin.clear_config()
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("data")
-    assert run("phantom", "--output_dir", folder / "cases", "--num_cases", 3, "--seed", 1) == 0
-    words = ["--input_dir", folder / "cases", "--output_dir", folder / "records", "--resolution", SIZES]
-    assert run("convert", *words, "--workers", 1) == 0
-    return folder
-
-
-def train(data, name, steps):
-    words = ["--data_dir", data / "records", "--model_dir", data / name, "--batch_size", 3, "--seed", 3]
-    assert run("train", *words, *TINY, *LAYOUTS[name], "--num_steps", steps) == 0
-    return data / name
+    return tiny_runs.volumes(tmp_path_factory)
 
 
 @pytest.fixture(scope="module")
-def saved(data):
-    return train(data, "saved", 1)
-
-
-@pytest.fixture(scope="module")
-def runs(data):
+def runs(data, tmp_path_factory):
     """Trains four steps under each layout. The run "whole" stops after two and resumes with its saved configuration."""
-    for name in ("stacked", "placement"):
-        train(data, name, 4)
-    train(data, "whole", 2)
-    assert run("train", "--data_dir", data / "records", "--model_dir", data / "whole", "--num_steps", 4) == 0
-    return data
+    folder = tmp_path_factory.mktemp("runs")
+    words = ["--input_dir", data / "cases", "--output_dir", folder / "records", "--resolution", SIZES]
+    assert run("convert", *words, "--workers", 1) == 0
+    for name, steps in (("stacked", 4), ("placement", 4), ("whole", 2)):
+        words = ["--data_dir", folder / "records", "--model_dir", folder / name, "--batch_size", 3, "--seed", 3]
+        assert run("train", *words, *TINY, *LAYOUTS[name], "--num_steps", steps) == 0
+    assert run("train", "--data_dir", folder / "records", "--model_dir", folder / "whole", "--num_steps", 4) == 0
+    return folder
 
 
 def losses(folder):
@@ -88,42 +68,38 @@ def test_losses_equal_those_of_a_resumed_run_without_a_layout(runs, name):
 
 
 @pytest.mark.slow
-def test_evaluation_drops_the_rule_for_batch_and_gives_the_same_metrics(runs, caplog):
-    arguments = ["evaluate", "--model_dir", runs / "stacked", "--input_dir", runs / "cases", "--output_dir"]
+def test_evaluation_drops_the_rule_for_batch_and_gives_the_same_metrics(data, runs, caplog):
+    arguments = ["evaluate", "--model_dir", runs / "stacked", "--input_dir", data / "cases", "--output_dir"]
     with caplog.at_level(logging.INFO):
         assert run(*arguments, runs / "a") == 0
     assert "'batch:cores' is dropped from the layout" in caplog.text
     assert run(*arguments, runs / "b", "--layout", "", "--mesh_shape", "") == 0
     metrics = read_scores(runs / "a")
-    assert len(metrics["cases"]) == 3
+    assert len(metrics["cases"]) == 4
     assert metrics == read_scores(runs / "b")
 
 
 @pytest.mark.slow
-def test_prediction_on_the_placement_mesh(runs, tmp_path):
-    volume = next((runs / "cases").glob("volume-*"))
+def test_prediction_on_the_placement_mesh(data, runs, tmp_path):
+    volume = next((data / "cases").glob("volume-*"))
     assert (
         run("predict", "--model_dir", runs / "placement", "--input", volume, "--output", tmp_path / "one.nii.gz") == 0
     )
     assert (tmp_path / "one.nii.gz").is_file()
 
 
-def test_a_dry_run_prints_slices_and_writes_nothing(data, capsys):
-    words = ["train", "--data_dir", data / "records", "--model_dir", data / "dry", "--batch_size", 2, *TINY]
-    assert run(*words, *LAYOUTS["stacked"], "--dry_run") == 0
+def test_a_dry_run_prints_slices_and_writes_nothing(data, tmp_path, capsys):
+    assert run(*train_volumes(data, tmp_path / "dry"), *LAYOUTS["stacked"], "--num_steps", 1, "--dry_run") == 0
     table = {line.split("  ")[0]: line for line in capsys.readouterr().out.splitlines()}
-    assert table["image"].endswith("1 x 8 x 8 x 13 x 1")
+    assert table["image"].endswith("1 x 6 x 6 x 12 x 1")
     assert table["unet3d/down0/conv0/filter"].endswith("3 x 3 x 3 x 1 x 2")
-    assert not (data / "dry").exists()
+    assert not any(tmp_path.iterdir())
 
 
-def test_the_configuration_is_saved_and_a_change_is_logged(saved, data, caplog):
+def test_the_configuration_is_saved_and_a_change_is_logged(data, tmp_path, caplog):
+    saved = shutil.copytree(data / "run", tmp_path / "run")
     text = (saved / "config.gin").read_text()
-    for binding in (
-        "setup.layout = 'z:rows,batch:cores'",
-        f"setup.resolution = '{SIZES}'",
-        "train.seed = 3",
-    ):
+    for binding in ("setup.layout = 'x:rows,y:cols'", "setup.resolution = 'x:12,y:12,z:12'", "train.seed = 3"):
         assert binding in text
     arguments = ["train", "--data_dir", data / "records", "--model_dir", saved]
     assert run(*arguments) == 0
@@ -134,21 +110,18 @@ def test_the_configuration_is_saved_and_a_change_is_logged(saved, data, caplog):
     assert "Adam.learning_rate = 0.5" in (saved / "config.gin").read_text()
 
 
-def contents(folder):
-    return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
-
-
 @pytest.mark.mostly_slow(fast=0.5)
 @pytest.mark.parametrize(
     ("change", "text"),
     [
         (["--gin.UNet3D.base_filters=3"], "this checkpoint belongs to another network or optimizer: 'unet3d/"),
         (["--gin.UNet3D.depth=0"], "UNet3D.depth = 0: it must be an int of at least 1."),
-        (["--layout", "x:cores,batch:cores"], "cannot split both 'batch' (size 3) and 'x' (size 15) over 'cores'"),
+        (["--layout", "x:cols,batch:cols"], "cannot split both 'batch' (size 2) and 'x' (size 12) over 'cols'"),
         (["--resolution", "32"], ", not x:32,y:32,z:32"),
     ],
 )
-def test_mistakes_are_reported_without_a_traceback_and_do_not_change_the_run(saved, data, change, text, capsys):
+def test_mistakes_are_reported_without_a_traceback_and_do_not_change_the_run(data, tmp_path, change, text, capsys):
+    saved = shutil.copytree(data / "run", tmp_path / "run")
     before = contents(saved)
     arguments = ["train", "--data_dir", data / "records", "--model_dir", saved, "--num_steps", 6]
     assert run(*arguments, *change) in (1, 2)
@@ -156,9 +129,7 @@ def test_mistakes_are_reported_without_a_traceback_and_do_not_change_the_run(sav
     assert contents(saved) == before
 
 
-def test_a_folder_with_other_files_is_refused(data, capsys):
-    (data / "other").mkdir()
-    (data / "other/notes.txt").write_text("mine")
-    words = ["train", "--data_dir", data / "records", "--model_dir", data / "other", *TINY, "--num_steps", 1]
-    assert run(*words) == 2
+def test_a_folder_with_other_files_is_refused(data, tmp_path, capsys):
+    (tmp_path / "notes.txt").write_text("mine")
+    assert run(*train_volumes(data, tmp_path), "--num_steps", 1) == 2
     assert "contains notes.txt but neither config.gin nor run.json" in capsys.readouterr().err

@@ -1,6 +1,5 @@
 """The training loop: an interrupted run that resumes equals an uninterrupted run."""
 
-import csv
 import logging
 
 import numpy as np
@@ -13,6 +12,7 @@ from mtf_imaging.training.loop import train
 from mtf_imaging.training.observers.step_table import LossLog
 from mtf_imaging.training.optimizers import SGD, Adam
 from mtf_imaging.training.step import TrainingStep
+from tests.scores import read_losses, read_rows
 from tests.training import linear
 from tests.training.linear import Killed, killed_at
 
@@ -59,19 +59,13 @@ def test_a_run_resumes_under_another_layout_with_the_same_losses(tmp_path):
     run(tmp_path / "one", 8)
     run(tmp_path / "two", 4)
     run(tmp_path / "two", 8, mesh_shape="rows:4", layout="x:rows")
-    one, two = (losses(tmp_path / name) for name in ("one", "two"))
+    one, two = (read_losses(tmp_path / name) for name in ("one", "two"))
     np.testing.assert_allclose(one, two, rtol=1e-12)
-
-
-def losses(folder):
-    with open(folder / "losses.csv", newline="") as file:
-        return [float(row["loss"]) for row in csv.DictReader(file)]
 
 
 def test_losses_are_written_in_full_precision_with_their_cases(tmp_path):
     run(tmp_path, 2)
-    with open(tmp_path / "losses.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = read_rows(tmp_path / "losses.csv")
     assert [row["step"] for row in rows] == ["0", "1"]
     assert rows[1].keys() == {"step", "loss", "error", "cases"}
     assert rows[1]["cases"] == "1a 1b"
@@ -90,7 +84,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_keeps_the_last_checkpoint(t
         run(tmp_path, 10, batches=batches)
     assert sorted(path.name for path in tmp_path.glob("*.index")) == ["ckpt-3.index", "ckpt-6.index"]
     run(tmp_path, 10)  # with valid images, the run resumes
-    assert np.isfinite(losses(tmp_path)).all()
+    assert np.isfinite(read_losses(tmp_path)).all()
 
 
 @pytest.mark.parametrize("parts", [1, 2])
@@ -130,4 +124,4 @@ def test_a_damaged_last_checkpoint_costs_only_the_steps_since_the_one_before(tmp
     run(tmp_path / "damaged", 6)
     (tmp_path / "damaged/ckpt-6.data-00000-of-00001").write_bytes(b"")
     assert_same(state(whole), state(run(tmp_path / "damaged", 8)))
-    assert losses(tmp_path / "whole") == losses(tmp_path / "damaged")
+    assert read_losses(tmp_path / "whole") == read_losses(tmp_path / "damaged")

@@ -336,13 +336,9 @@ def test_every_optimizer_gets_clipped_gradients_of_the_trained_weights(optimizer
 def test_gin_sets_the_norm_of_every_optimizer(optimizer):
     import_module("mtf_imaging.cli.config.training_settings")  # registers the optimizers
     name = optimizer.__name__
-    gin.clear_config()
-    try:
-        gin.parse_config(f"holder.value = @{name}()\n{name}.clip_norm = -1.0")
-        with pytest.raises(ConfigError, match=rf"{name}\.clip_norm = -1\.0: it must be a number above 0, or None"):
-            _holder()
-    finally:
-        gin.clear_config()
+    gin.parse_config(f"holder.value = @{name}()\n{name}.clip_norm = -1.0")
+    with pytest.raises(ConfigError, match=rf"{name}\.clip_norm = -1\.0: it must be a number above 0, or None"):
+        _holder()
 
 
 @gin.configurable("holder")

@@ -4,12 +4,11 @@ import runpy
 import sys
 from pathlib import Path
 
-import gin
 import numpy as np
 import pytest
 
-from mtf_imaging.cli.main import main
 from tests import pages
+from tests.commands import run
 
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "own_network.md"
 
@@ -30,11 +29,7 @@ def folder(tmp_path_factory):
 
 def train(model_dir, *words):
     """Trains as a new process would, with a clean gin configuration; returns the exit code."""
-    gin.clear_config()
-    try:
-        return main(["train", "--data_dir=images", f"--model_dir={model_dir}", *words])
-    finally:
-        gin.clear_config()
+    return run("train", "--data_dir=images", f"--model_dir={model_dir}", *words)
 
 
 def losses(model_dir):

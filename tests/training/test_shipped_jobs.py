@@ -1,21 +1,18 @@
 """Every shipped job can be planned under every shipped layout, and builds under one of them."""
 
-import contextlib
-
-import gin
 import numpy as np
 import pytest
 
-from mtf_imaging.cli.config import gin_config, resources
+from mtf_imaging.cli.config import resources
 from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.cli.config.training_settings import Job, Training
-from mtf_imaging.cli.main import main
 from mtf_imaging.data.phantom.kinds import BRAIN_TUMORS
 from mtf_imaging.engine.layout import format_rules, parse_layout
 from mtf_imaging.kinds.objects.generator import write_objects
 from mtf_imaging.kinds.objects.scenes import CATEGORIES
 from mtf_imaging.kinds.photos.scenes import SCENES, write_scenes
 from mtf_imaging.training.optimizers import Adafactor
+from tests.commands import bound, run
 
 SHIPPED = list(resources.shipped_files())
 JOBS = [name for name in SHIPPED if name.startswith("gin/")]
@@ -57,27 +54,8 @@ OF_VOLUMES = [job for job in JOBS if job not in OF_OTHERS]
 SMALL = ["--resolution", "x:128,y:128,z:16", "--batch_size", "2"]
 
 
-@contextlib.contextmanager
-def bound(job):
-    """Binds a job within a `with` block."""
-    gin.clear_config()
-    try:
-        gin_config.bind([gin_config.find_gin_file(job)], [], {})
-        yield
-    finally:
-        gin.clear_config()
-
-
-def run(*words):
-    gin.clear_config()
-    try:
-        return main([*words])
-    finally:
-        gin.clear_config()
-
-
 def dry_run(*words, data_dir="none"):
-    return run("train", "--data_dir", str(data_dir), "--model_dir", "none", *words, "--dry_run")
+    return run("train", "--data_dir", data_dir, "--model_dir", "none", *words, "--dry_run")
 
 
 @pytest.fixture(scope="module")

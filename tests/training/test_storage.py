@@ -5,13 +5,12 @@ import os
 import shutil
 import signal
 
-import gin
 import pytest
 
-from mtf_imaging.cli.main import main
 from mtf_imaging.data.records.manifest import record_path
 from mtf_imaging.files import lock
 from mtf_imaging.training.observers import step_table as losses
+from tests.commands import run
 from tests.records import damage, voxel_file
 from tests.storage import fill, no_file_larger_than
 
@@ -21,15 +20,6 @@ TINY = [
     *("--gin.train.checkpoint_every=2", "--seed", "3"),
     "--gin.Adam.learning_rate=0.003",  # the job's schedule ends with the run, and these runs resume with more steps
 ]
-
-
-def run(*words):
-    """Runs a command as a new process would, with a clean gin configuration."""
-    gin.clear_config()
-    try:
-        return main([str(word) for word in words])
-    finally:
-        gin.clear_config()
 
 
 @pytest.fixture(scope="module")

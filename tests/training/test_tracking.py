@@ -1,6 +1,5 @@
 """Experiment trackers: each step arrives once, also after a kill, and a service that fails ends no training."""
 
-import csv
 import dataclasses
 import importlib.util
 import json
@@ -21,6 +20,7 @@ from mtf_imaging.training.observers.tracking.services import check_trackers, par
 from mtf_imaging.training.observers.tracking.tracker import Tracker
 from mtf_imaging.training.observers.tracking.wandb import Wandb
 from mtf_imaging.training.optimizers import Adam
+from tests.scores import read_rows
 from tests.training import linear
 from tests.training.linear import Killed, killed_at
 
@@ -75,8 +75,7 @@ def run(folder, service, batches=linear.batches, num_steps=10):
 
 
 def check_equal_to_losses(rows, folder):
-    with open(folder / "losses.csv", newline="") as file:
-        losses = {int(row["step"]): row for row in csv.DictReader(file)}
+    losses = {int(row["step"]): row for row in read_rows(folder / "losses.csv")}
     assert [row.step for row in rows] == [0, 2, 4, 6, 8, 9], "each step once, in order"
     for row in rows:
         assert row.values["loss"] == float(losses[row.step]["loss"])

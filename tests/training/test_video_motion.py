@@ -5,18 +5,17 @@ import runpy
 import sys
 from pathlib import Path
 
-import gin
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.cli.main import main
 from mtf_imaging.models.resnet import Classification
 from mtf_imaging.models.video import GeneratedClips, R2Plus1D
 from mtf_imaging.training.optimizers import SGD
 from mtf_imaging.training.step import training_step
 from tests import pages
+from tests.commands import run
 from tests.training.test_shipped_jobs import dry_run
 
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "video.md"
@@ -25,11 +24,7 @@ DIMS = ("time", "height", "width")
 
 def train(model_dir, *words):
     """Trains as a new process would, with a clean gin configuration; returns the table of the steps."""
-    gin.clear_config()
-    try:
-        assert main(["train", f"--model_dir={model_dir}", *words]) == 0
-    finally:
-        gin.clear_config()
+    assert run("train", f"--model_dir={model_dir}", *words) == 0
     return np.genfromtxt(Path(model_dir) / "losses.csv", delimiter=",", names=True, usecols=(0, 1, 2))
 
 

@@ -1,0 +1,3 @@
+"""The report and the scores in the folder that a module's fixture `scored` writes."""
+
+from tests.evaluation.conftest import metrics, page  # noqa: F401
