@@ -19,6 +19,7 @@ from mtf_imaging.engine.program import checks, lowering, memory, tracing
 from mtf_imaging.engine.program.in_turns import InTurns, Lowered
 from mtf_imaging.engine.program.inputs import Input, Spec, label_faults_explained
 from mtf_imaging.engine.program.variables import Variables
+from mtf_imaging.engine.turns.schedule import TurnCosts
 from mtf_imaging.errors import LayoutError, ShapeError
 
 _logger = logging.getLogger(__name__)
@@ -332,6 +333,11 @@ class Program(tf.Module):
     def input_specs(self) -> dict[str, tf.TensorSpec]:
         """The whole shapes and the dtypes of the inputs by name."""
         return {name: own.spec for name, own in self._inputs.items()}
+
+    @property
+    def turn_costs(self) -> TurnCosts | None:
+        """What turns read, write and keep; None if no processors take turns."""
+        return self.function.schedule.costs if isinstance(self.function, InTurns) else None
 
     @property
     def num_nodes(self) -> int:

@@ -40,6 +40,7 @@ _CHEAP = frozenset(
         ),
         *("Squeeze", "StridedSlice", "Sub", "Tanh", "TanhGrad", "Tile", "Transpose", "Unpack", "ZerosLike"),
         *("StopGradient", "SquaredDifference", "GatherV2", "Xdivy", "Div", "DivNoNan", "BitwiseXor", "RightShift"),
+        "TensorListStack",
     )
 )
 # Operations whose results have the same bytes as their first input.
@@ -234,14 +235,18 @@ def _recomputed(places: _Places, stored: Collection, shared: Collection) -> tupl
 
 
 def _is_cheap(op: tf.Operation) -> bool:
+    if any(x.dtype == tf.variant for x in op.outputs):
+        return True  # a list, such as the rows of a random mask, cannot be stored
     if op.type == "FusedBatchNormV3":
         return not op.get_attr("is_training")  # a product and a sum
     return op.type in _CHEAP
 
 
 def num_bytes(x: tf.Tensor) -> float:
-    """Returns the bytes of a tensor, or infinity if its shape is unknown, as those of some unused results are."""
-    return math.prod(x.shape) * x.dtype.size if x.shape.is_fully_defined() else math.inf
+    """Returns the bytes of a tensor, or infinity if it cannot be stored: a list, or a tensor of unknown shape."""
+    if x.dtype == tf.variant or not x.shape.is_fully_defined():
+        return math.inf
+    return math.prod(x.shape) * x.dtype.size
 
 
 def make_functions(graph: tf.Graph, stages: Sequence[Stage]) -> list[Callable[..., list[tf.Tensor]]]:

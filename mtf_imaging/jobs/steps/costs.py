@@ -120,6 +120,7 @@ def explain_step(
         recipe,
         receptive_field_of(step, image),
         None if image.sizes in (None, step.sizes) else patch_cost(step, image, layout, hardware, hosts),
+        step.build(layout).network.turn_costs if layout.sequential else None,
     )
 
 

@@ -41,6 +41,7 @@ def as_dict(explained: Explained) -> dict:
         "dtype": explained.dtype,
         "receptive_field": field and _field_dict(field),
         "patch": explained.patch and _patch_dict(explained.patch),
+        "turns": explained.turns and explained.turns._asdict(),
         "memory_a_device": {
             name: memory(variant)
             for name, variant in (("kept", explained.kept), ("recomputed", explained.recomputed))

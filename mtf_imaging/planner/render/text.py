@@ -52,7 +52,8 @@ def _summary(explained, paint):
     mesh = "one processor"
     if layout.mesh_shape:
         mesh = f"mesh {layout.mesh_string}, layout " + (layout.rules_string or '""')
-    yield paint(f"{mesh}: {counted(plan.processors, 'processor')} on {counted(plan.devices, 'device')}", _BOLD)
+    devices = plan.devices // explained.turns.turns if explained.turns else plan.devices
+    yield paint(f"{mesh}: {counted(plan.processors, 'processor')} on {counted(devices, 'device')}", _BOLD)
     if plan.parts > 1:
         again = ", with an extra forward pass for sums over the batch" if plan.forward_passes > 1 else ""
         yield f"a batch of {explained.batch_size} in {plan.parts} micro-batches{again}"
@@ -64,8 +65,10 @@ def _summary(explained, paint):
         yield ""
         yield "changes of the layout within the network"
         yield from (f"  {change}" for change in plan.changes)
+    if explained.turns:
+        yield from _turn_lines(layout, explained.turns)
     yield ""
-    yield "memory per device"
+    yield "memory per processor, most of which waits" if explained.turns else "memory per device"
     for name, variant in (("activations kept", explained.kept), ("activations recomputed", explained.recomputed)):
         if variant is not None:
             yield _memory_line(explained, name, variant, paint)
@@ -196,6 +199,14 @@ def _fix(sizes, coarse):
     fixes = [f"use {sizes}"] if sizes else []
     fixes += ["use fewer processors"] + (["gather coarse levels with gather_below"] if coarse else [])
     return f"Fix: {', or '.join(fixes)}."
+
+
+def _turn_lines(layout, costs):
+    yield ""
+    yield f"processors along {' and '.join(layout.sequential)} take {costs.turns} turns"
+    yield f"  a turn reads and writes {format_bytes(costs.at_once)} in its largest stage"
+    moved = f"a step writes {format_bytes(costs.written)} and reads {format_bytes(costs.read)}"
+    yield f"  {format_bytes(costs.waiting)} wait in offload_dir or in host memory; {moved}"
 
 
 def _memory_line(explained, name, plan, paint):
