@@ -52,7 +52,7 @@ def as_setup(layout: Layout | Setup) -> Setup:
     if isinstance(layout, Setup):
         return layout
     name = f"{layout.mesh_string}/{layout.rules_string}" if layout.mesh_shape else ONE_PROCESSOR_NAME
-    return Setup(name, layout)
+    return Setup(f"{name} in turns" if layout.sequential else name, layout)
 
 
 def bench_step(

@@ -131,7 +131,13 @@ class Schedule:
           known: {name: value} of the tensors that the program gets.
         """
         self.store.open()
-        values: dict[str, tf.Tensor | list[tf.Tensor]] = dict(known)
+        try:
+            return self._run(dict(known))
+        except BaseException:
+            self.store.forget()
+            raise
+
+    def _run(self, values: dict[str, tf.Tensor | list[tf.Tensor]]) -> list[tf.Tensor]:
         with tf.device(self._device):
             for stage, function in zip(self.stages, self._functions, strict=True):
                 if stage.in_turns:

@@ -164,6 +164,11 @@ class Store:
         for key in [key for key in self._pending if key[1] == turn]:
             self._pending.pop(key).result()
 
+    def forget(self) -> None:
+        """Drops all values, after a call that failed."""
+        concurrent.futures.wait(self._pending.values())
+        self._pending, self._kept = {}, {}
+
     def drop(self, names: Iterable[str]) -> None:
         """Drops values that nothing reads again."""
         for name in names:
