@@ -17,6 +17,7 @@ LEAST = {
     "meshes": 25,
     "ops": 20,
     "layers": 5,
+    "turns": 5,
     "upstream": 10,
     "program": 8,
     "network": 10,

@@ -17,12 +17,13 @@ from tests.mutants import (
     result_mutants,
     slurm_mutants,
     training_mutants,
+    turn_mutants,
     upstream_mutants,
     zarr_mutants,
 )
 
 _MODULES = (
-    *(layout_mutants, mesh_mutants, ops_mutants, layer_mutants, upstream_mutants, lowering_mutants),
+    *(layout_mutants, mesh_mutants, turn_mutants, ops_mutants, layer_mutants, upstream_mutants, lowering_mutants),
     *(program_mutants, training_mutants, learning_mutants, evaluation_mutants, result_mutants),
     *(data_mutants, file_mutants, format_mutants, zarr_mutants, process_mutants, slurm_mutants, kubernetes_mutants),
 )

@@ -34,8 +34,8 @@ MUTANTS = [
         ("functools.reduce(np.logical_or, wide, np.zeros(lead, bool))", "functools.reduce(np.logical_and, wide)"),
         ("    shape[dim + 1] = mask.shape[1]", "    shape[dim] = mask.shape[1]"),
         ("np.clip(tail.whole - own * tail.size, 0, tail.size)", "np.clip(tail.whole - own * tail.size, 1, tail.size)"),
-        ("np.clip(tail.whole - first - 1, 0, tail.size - 1)", "np.clip(tail.whole - first, 0, tail.size - 1)"),
-        ("empty = [any(at[tail.axis] * tail.size >= tail.whole", "empty = [any(at[tail.axis] * tail.size > tail.whole"),
+        ("* tail.size - 1, 0, tail.size - 1)", "* tail.size, 0, tail.size - 1)"),
+        ("return [any(at[tail.axis] * tail.size >= tail.whole", "return [any(at[tail.axis] * tail.size > tail.whole"),
         (
             "return resize(mesh, x, {dim: sizes[dim] for dim in dims.values()})",
             "return x",

@@ -187,7 +187,7 @@ MUTANTS = [
             "x, y = [lowering.masked(t) for t in self.inputs]",
             "x, y = [lowering.tensors[t].to_laid_out_tensor() for t in self.inputs]",
         ),
-        ("        if not uneven:\n            return None", "        if uneven:\n            return None", "", _SMALL),
+        ("return pieces if uneven else None", "return None if uneven else pieces", "", _SMALL),
         (
             "wide[dim] = (size - 1) * strides[place] + geometry.windows[place].extent",
             "wide[dim] = size * strides[place] + geometry.windows[place].extent",

@@ -125,6 +125,20 @@ def test_activations_are_computed_again_from_stored_convolutions():
     assert len(large) == 3, large
 
 
+def test_sums_of_values_that_are_equal_in_all_turns():
+    def fn(x, f, g):
+        del f, g
+        ones = mtf.ones(x.mesh, x.shape, x.dtype)
+        return {
+            "sum": mtf.reduce_sum(ones),
+            "largest": mtf.reduce_max(ones),
+            "both": mtf.reduce_sum(ones * 2.0 + 0.0 * x),
+        }
+
+    found = results(build(4, fn))
+    assert found == {"sum": 32 * 8 * 8 * 4, "largest": 1, "both": 2 * 32 * 8 * 8 * 4}
+
+
 def test_placement_in_turns():
     program = mi.Program(
         network, SHAPES, "rows:2,slabs:4", "y:rows,x:slabs", "placement", ["CPU:0", "CPU:1"], sequential="slabs"

@@ -1,0 +1,54 @@
+"""Faults of processors that take turns."""
+
+from tests.mutants.mutant import mutants
+
+_TURNS = "tests/engine/ops/test_in_turns.py"
+_ALL = f"{_TURNS} turns or placement or loop or folder or disk"
+
+MUTANTS = [
+    *mutants(
+        "mtf_imaging/engine/meshes/turns.py",
+        _ALL,
+        ("source = sources[at[axis]]", "source = at[axis]"),
+        ("repeats = math.prod(self._sizes[axis] for", "repeats = math.prod(1 for"),
+        ("reduced = along.intersection(axes)", "reduced = frozenset(along)", "", f"{_TURNS} equals_the_whole"),
+        ("index = index * self._sizes[axis] + self.places[axis]", "index = self.places[axis]", "", _TURNS),
+        ("begin[dim] = self.places[axis] * sizes[dim]", "begin[dim] = self.places[axis]"),
+        ("tf.where(self.table(exists), x, constant(fill, x.dtype))", "x", "", _TURNS),
+    ),
+    *mutants(
+        "mtf_imaging/engine/meshes/halo/reading.py",
+        _ALL,
+        ("*reversed(before), x, *after", "*before, x, *after", "", _TURNS),
+        ("begin = piece.source - m.before", "begin = 0", "", _TURNS),
+        (
+            "strip = _sent(mesh, strip, m.axis, -piece.distance, 0)",
+            "strip = _sent(mesh, strip, m.axis, 0, 0)",
+            "",
+            _TURNS,
+        ),
+    ),
+    *mutants(
+        "mtf_imaging/engine/turns/stages.py",
+        _ALL,
+        ("return last if last % 2 == in_turns else last + 1", "return last"),
+        ('return not op.get_attr("is_training")', "return False", "a norm that is stored gives the same result"),
+        ("again.add(key)", "pass", "", f"{_TURNS} computed_again"),
+    ),
+    *mutants(
+        "mtf_imaging/engine/turns/store.py",
+        _ALL,
+        ("self._offsets[name] + turn * raw.nbytes", "self._offsets[name]"),
+        ("if free < self.size:", "if free > self.size:"),
+        ("os.unlink(path)", "pass"),
+        ("other.begin <= value.end and value.begin <= other.end", "other.begin < value.begin"),
+        ("concurrent.futures.wait(self._pending.values())\n        self._pending, self._kept = {}, {}", "pass"),
+    ),
+    *mutants(
+        "mtf_imaging/engine/turns/schedule.py",
+        _ALL,
+        ('"MAX": tf.maximum,', '"MAX": tf.minimum,', "", _TURNS),
+        ("begin = mark.places[turn] * size", "begin = turn * size", "", _TURNS),
+        ("parts[0] = value if turn == 0 else parts[0]", "parts[0] = value", "all turns have the same value"),
+    ),
+]
