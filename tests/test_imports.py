@@ -24,6 +24,7 @@ LAYERS = [
     {"ops"},
     {"layers"},
     {"upstream"},
+    {"turns"},
     {"program"},
     {"network"},
     {"training"},

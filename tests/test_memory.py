@@ -61,10 +61,13 @@ def test_the_error_about_a_too_large_variable_names_its_size(initializer):
     assert lines[2:] == [
         "  Fix: do one of the following:",
         "  - more processors: use a larger mesh_shape on more devices, or a layout that splits more dimensions",
+        "  - processors in turns, of which a device keeps one at a time, such as mesh_shape='slabs:8', "
+        "layout='x:slabs' and sequential='slabs'",
         "  - less work at once: use a smaller batch_size or more micro_batches",
         "  - smaller tensors: use a lower resolution, or halve the bytes with dtype='bfloat16'",
     ]
-    assert error.value.settings == ("mesh_shape", "layout", "batch_size", "micro_batches", "resolution", "dtype")
+    settings = "mesh_shape", "layout", "sequential", "batch_size", "micro_batches", "resolution", "dtype"
+    assert error.value.settings == settings
 
 
 def test_the_error_about_an_array_in_the_function_has_no_sizes():

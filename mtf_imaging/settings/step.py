@@ -88,7 +88,7 @@ class LayoutSettings(Settings):
       sequential: names of mesh dimensions whose processors take turns on their device, for instance slabs, so that the
         device needs the memory of one slice. The results are the same.
       offload_dir: folder in which the slices of processors wait for their turn. Default: the memory of the host if
-        there is a GPU, else the folder of temporary files.
+        there is a GPU, else TMPDIR, or that of /tmp and /var/tmp with more space.
     """
 
     mesh_shape: str = setting(default="", flag=True)

@@ -124,8 +124,8 @@ PREDICT = "predict --model_dir run --input cases --output out"
 @pytest.mark.parametrize(
     ("words", "written"),
     [
-        (TRAIN, "--mesh_shape, --layout, --batch_size, --micro_batches, --resolution"),
-        (PREDICT, "--mesh_shape, --layout, --resolution"),
+        (TRAIN, "--mesh_shape, --layout, --sequential, --batch_size, --micro_batches, --resolution"),
+        (PREDICT, "--mesh_shape, --layout, --sequential, --resolution"),
     ],
 )
 def test_out_of_memory(monkeypatch, capsys, configurables, words, written):
@@ -139,6 +139,8 @@ def test_out_of_memory(monkeypatch, capsys, configurables, words, written):
         "mtf-imaging: out of memory: Unable to allocate 4 PiB.\n"
         "  Fix: do one of the following:\n"
         "  - more processors: use a larger mesh_shape on more devices, or a layout that splits more dimensions\n"
+        "  - processors in turns, of which a device keeps one at a time, such as mesh_shape='slabs:8', "
+        "layout='x:slabs' and sequential='slabs'\n"
         "  - less work at once: use a smaller batch_size or more micro_batches\n"
         "  - smaller tensors: use a lower resolution, or halve the bytes with dtype='bfloat16'\n"
         f"""On the command line: {written}, --gin.job.dtype='"DTYPE"'.\n"""

@@ -88,7 +88,7 @@ def parse_setup(text: str) -> tuple[str, Layout]:
       LayoutError: the mesh or the layout is not valid.
 
     >>> parse_setup("rows:2 / x:rows")
-    ('rows:2/x:rows', Layout(mesh_shape=(('rows', 2),), rules=(('x', 'rows'),)))
+    ('rows:2/x:rows', Layout(mesh_shape=(('rows', 2),), rules=(('x', 'rows'),), sequential=()))
     >>> parse_setup("/")[0]
     'one processor'
     """

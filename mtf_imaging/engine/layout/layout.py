@@ -43,7 +43,7 @@ class Layout:
     mesh_shape: Shape = ()
     rules: Rules = ()
     sequential: tuple[str, ...] = ()
-    offload_dir: str | None = dataclasses.field(default=None, compare=False)
+    offload_dir: str | None = dataclasses.field(default=None, compare=False, repr=False)
     _typed: tuple[str, str] | None = dataclasses.field(default=None, compare=False, repr=False)
 
     @classmethod

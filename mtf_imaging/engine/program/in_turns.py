@@ -1,5 +1,7 @@
 """A lowered program whose processors take turns, with the interface of a compiled function."""
 
+import os
+import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -10,6 +12,8 @@ from mtf_imaging.engine.meshes.devices import default_devices
 from mtf_imaging.engine.meshes.turn_mesh import TurnMesh
 from mtf_imaging.engine.program.variables import Variables
 from mtf_imaging.engine.turns.schedule import Schedule
+
+_ON_DISK = ("/var/tmp",)
 
 
 class Lowered(NamedTuple):
@@ -95,5 +99,11 @@ def _reads(graph: tf.Graph) -> list[tuple[str, tf.Tensor, tf.DType]]:
 
 
 def _default_folder() -> str | None:
-    """Returns None, the memory of the host, if there is a GPU, and the folder of temporary files if there is none."""
-    return None if any("GPU" in device.upper() for device in default_devices()) else tempfile.gettempdir()
+    """Returns None, the memory of the host, if there is a GPU, and a folder of temporary files if there is none.
+
+    /tmp is often in memory; /var/tmp then has more space.
+    """
+    if any("GPU" in device.upper() for device in default_devices()):
+        return None
+    folders = [tempfile.gettempdir(), *([] if "TMPDIR" in os.environ else filter(os.path.isdir, _ON_DISK))]
+    return max(folders, key=lambda folder: shutil.disk_usage(folder).free)

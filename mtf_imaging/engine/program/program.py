@@ -78,8 +78,8 @@ class Program(tf.Module):
       may_repeat: whether to allow processors that repeat the same work without a warning.
       sequential: names of mesh dimensions whose processors take turns on their device, separated by commas. Only the
         slices of one turn are in the memory of the device; those of the others wait in `offload_dir`.
-      offload_dir: the folder in which slices wait; default: the memory of the host if there is a GPU, else the folder
-        of temporary files.
+      offload_dir: the folder in which slices wait; default: the memory of the host if there is a GPU, else TMPDIR, or
+        that of /tmp and /var/tmp with more space.
 
     Attributes:
       layout: the `Layout`.

@@ -33,7 +33,7 @@ def _first(rows):
 
 
 ALL = _rows(CASES + padded.CASES)
-FAST = _first(_rows(CASES))
+FAST = _first(_rows(CASES))[::3]
 PAIRS = [*FAST, *(row for row in pairwise(ALL) if row not in FAST)]
 
 
@@ -137,6 +137,17 @@ def test_sums_of_values_that_are_equal_in_all_turns():
 
     found = results(build(4, fn))
     assert found == {"sum": 32 * 8 * 8 * 4, "largest": 1, "both": 2 * 32 * 8 * 8 * 4}
+
+
+def test_halos_of_values_that_are_equal_in_all_turns():
+    """The turns at the border read zeros."""
+
+    def fn(x, f, g):
+        del g
+        return {"y": mi.ops.conv3d(mtf.ones(x.mesh, x.shape, x.dtype), f)}
+
+    expected = results(mi.Program(fn, SHAPES))["y"]
+    np.testing.assert_allclose(results(build(4, fn))["y"], expected, rtol=1e-9, atol=1e-9)
 
 
 def test_placement_in_turns():
