@@ -64,8 +64,8 @@ class Schedule:
         self, turns: Turns, results: Sequence[tf.Tensor], known: Sequence[str], folder: str | None, device: str
     ) -> None:
         graph = turns.graph
-        self._turns, self._results, self._known, self._device = turns, [x.name for x in results], set(known), device
-        self.stages = stages.cut(turns, results, self._known)
+        self._turns, self._results, self._device = turns, [x.name for x in results], device
+        self.stages = stages.cut(turns, results, set(known))
         self._functions = stages.make_functions(graph, self.stages)
         self._marks = {f"{name}:0": mark for name, mark in turns.marks.items()}
         self._axes = {name: turns.axes_of(graph.get_tensor_by_name(name)) for name in self._marks}

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from mtf_imaging.engine.meshes.devices import host_device
 from mtf_imaging.errors import ConfigError, OutOfMemoryError, reason
 
 IN_MEMORY = 2**20  # bytes in all turns, up to which a value stays in memory
@@ -144,7 +145,8 @@ class Store:
     def put(self, name: str, turn: int, value: tf.Tensor) -> None:
         """Stores the value of a turn."""
         if name not in self._offsets or self._folder is None:
-            self._kept[name, turn] = value
+            with tf.device(host_device()):
+                self._kept[name, turn] = tf.identity(value)  # a GPU would keep the values of all turns
             return
         raw = np.ascontiguousarray(value.numpy()).reshape(-1).view(np.uint8)
         self.written += raw.nbytes
