@@ -37,10 +37,12 @@ class Received(Mark):
     Attributes:
       turns: for each turn, the turn whose value it gets, or None if it gets `fill`.
       fill: a number.
+      part: begin and size of the slice of the value that it gets; None if it gets the whole value.
     """
 
     turns: tuple[int | None, ...]
     fill: float
+    part: tuple[tuple[int, ...], tuple[int, ...]] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,6 +97,7 @@ class Turns:
       number: number of turns.
       coordinates: for each turn, the coordinate along each mesh dimension, 0 along those that do not take turns.
       marks: {name of a placeholder: its `Mark`} in the graph that is being lowered.
+      computed: {name of a placeholder: the tensor that a turn computes for it}.
       places: {mesh dimension: placeholder of the coordinate of a turn along it}.
     """
 
@@ -104,13 +107,15 @@ class Turns:
         self.number = math.prod(self._sizes)
         self.coordinates = list(itertools.product(*map(range, self._sizes)))
         self.marks: dict[str, Mark] = {}
+        self.computed: dict[str, tf.Tensor] = {}
         self.places: dict[int, tf.Tensor] = {}
         self._along: dict[str, frozenset[int]] = {}
 
     def begin(self) -> None:
         """Begins the graph of a program."""
         self.places = {axis: tf.compat.v1.placeholder(tf.int32, [], "place_of_turn") for axis in self.axes}
-        self.marks, self._along = {}, {place.op.name: frozenset([axis]) for axis, place in self.places.items()}
+        self.marks, self.computed = {}, {}
+        self._along = {place.op.name: frozenset([axis]) for axis, place in self.places.items()}
 
     @property
     def graph(self) -> tf.Graph:
@@ -180,7 +185,7 @@ class Turns:
         if axis not in self.axes_of(x):
             exists = [turn is not None for turn in turns]
             return x if all(exists) else tf.where(self.table(exists), x, constant(fill, x.dtype))
-        return self._mark(Received(x, tuple(turns), fill), x.shape, self.axes_of(x))
+        return self.mark(Received(x, tuple(turns), fill), x.shape, self.axes_of(x))
 
     def reduce(self, x: tf.Tensor, axes: Collection[int], reduction: str) -> tf.Tensor:
         """Returns the "SUM", "MAX" or "MIN" over the turns that differ only along mesh dimensions."""
@@ -188,7 +193,7 @@ class Turns:
         repeats = math.prod(self._sizes[axis] for axis in axes if axis in self.axes and axis not in along)
         reduced = along.intersection(axes)
         if reduced:
-            x = self._mark(Reduced(x, self._groups(along, reduced), reduction), x.shape, along - reduced)
+            x = self.mark(Reduced(x, self._groups(along, reduced), reduction), x.shape, along - reduced)
         return x * tf.cast(repeats, x.dtype) if reduction == "SUM" and repeats > 1 else x
 
     def join(self, x: tf.Tensor, axis: int, dim: int) -> tf.Tensor:
@@ -198,11 +203,11 @@ class Turns:
         if axis not in along:
             return tf.tile(x, [self._sizes[axis] if d == dim else 1 for d in range(len(shape))])
         places = tuple(at[axis] for at in self.coordinates)
-        return self._mark(Joined(x, self._groups(along, {axis}), dim, places), shape, along - {axis})
+        return self.mark(Joined(x, self._groups(along, {axis}), dim, places), shape, along - {axis})
 
     def first(self, x: tf.Tensor) -> tf.Tensor:
         """Returns a value that is equal in all turns as a value that is computed once."""
-        return self._mark(First(x), x.shape, frozenset()) if self.axes_of(x) else x
+        return self.mark(First(x), x.shape, frozenset()) if self.axes_of(x) else x
 
     def _groups(self, along: Collection[int], axes: Collection[int]) -> tuple[int | None, ...]:
         """Returns for each turn the number of its group.
@@ -231,7 +236,8 @@ class Turns:
             if group is not None and all(at[axis] == other[axis] for axis in axes)
         )
 
-    def _mark(self, mark: Mark, shape: Any, along: frozenset[int]) -> tf.Tensor:
+    def mark(self, mark: Mark, shape: Any, along: frozenset[int]) -> tf.Tensor:
+        """Returns a placeholder with a mark for a value that differs between turns along mesh dimensions."""
         placeholder = tf.compat.v1.placeholder(mark.source.dtype, shape, "of_turns")
         self.marks[placeholder.op.name] = mark
         self._along[placeholder.op.name] = along

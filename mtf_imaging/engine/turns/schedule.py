@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from mtf_imaging.engine.meshes.turns import First, Grouped, Joined, Mark, Received, Reduced, Turns
 from mtf_imaging.engine.turns import stages
-from mtf_imaging.engine.turns.store import Buffer, Store, Value
+from mtf_imaging.engine.turns.store import Store, Value, as_tensor, empty
 
 _COMBINE: dict[str, Callable[[tf.Tensor, tf.Tensor], tf.Tensor]] = {
     "SUM": tf.add,
@@ -66,7 +66,7 @@ class Schedule:
         graph = turns.graph
         self._turns, self._results, self._device = turns, [x.name for x in results], device
         self.stages = stages.cut(turns, results, set(known))
-        self._functions = stages.make_functions(graph, self.stages)
+        self._functions = stages.make_functions(turns, self.stages)
         self._marks = {f"{name}:0": mark for name, mark in turns.marks.items()}
         self._axes = {name: turns.axes_of(graph.get_tensor_by_name(name)) for name in self._marks}
         self._places = {place.name: axis for axis, place in turns.places.items()}
@@ -113,9 +113,9 @@ class Schedule:
             for x in stage.feeds:
                 mark = self._marks.get(x.name)
                 if isinstance(mark, Received):
-                    read += self.store.values[mark.source.name].nbytes * sum(turn is not None for turn in mark.turns)
+                    read += int(stages.num_bytes(x)) * sum(turn is not None for turn in mark.turns)
                 elif x.name in self.store.values:
-                    read += self.store.values[x.name].nbytes * number
+                    read += sum(end - first for first, end in stage.extents[x.name]) * number
         return TurnCosts(
             number,
             max(int(sum(map(stages.num_bytes, [*stage.feeds, *stage.fetches]))) for stage in in_turns),
@@ -173,10 +173,11 @@ class Schedule:
                 if x.name in self._last and stage.number < self._last[x.name]:
                     self.store.put(x.name, turn, y)
                 for own in self._collected[x.name]:
-                    _collect(collected[own.name], own.mark, turn, y)
+                    first = isinstance(own.mark, First) and turn == 0
+                    _collect(collected[own.name], own.mark, turn, self.store.own(y) if first else y)
         self.store.settle(self._turns.number - 1)
         for name, parts in collected.items():
-            done = [part.tensor() if isinstance(part, Buffer) else part for part in parts]
+            done = [as_tensor(part) if isinstance(part, np.ndarray) else part for part in parts]
             values[name] = done if self._axes[name] else done[0]
 
     def _requests(self, stage: stages.Stage, turn: int, values: Mapping) -> list:
@@ -193,14 +194,14 @@ class Schedule:
                 if source is None:
                     yield tf.fill(x.shape, tf.constant(x.dtype.as_numpy_dtype(mark.fill), x.dtype))
                 else:
-                    yield self.store.fetch(mark.source.name, source)
+                    yield self.store.fetch(mark.source.name, source, stage.extents[x.name], mark.part)
             elif x.name in values:
                 value = values[x.name]
                 if isinstance(mark, Grouped) and self._axes[x.name]:
                     value = value[self._turns.group_of(mark.groups, turn, self._axes[x.name])]
                 yield value
             else:
-                yield self.store.fetch(x.name, turn)
+                yield self.store.fetch(x.name, turn, stage.extents[x.name])
 
 
 def _collect(parts: list, mark: Mark, turn: int, value: tf.Tensor) -> None:
@@ -216,8 +217,8 @@ def _collect(parts: list, mark: Mark, turn: int, value: tf.Tensor) -> None:
         if parts[group] is None:
             shape = value.shape.as_list()
             shape[mark.dim] *= 1 + max(mark.places)
-            parts[group] = Buffer(shape, value.dtype)
+            parts[group] = empty(shape, value.dtype)
         begin = mark.places[turn] * size
         place: list = [slice(None)] * len(value.shape)
         place[mark.dim] = slice(begin, begin + size)
-        parts[group].array[tuple(place)] = np.asarray(value.numpy())
+        parts[group][tuple(place)] = np.asarray(value.numpy())

@@ -12,10 +12,13 @@ import collections
 import dataclasses
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import tensorflow as tf
 
-from mtf_imaging.engine.meshes.turns import Mark, Turns
+from mtf_imaging.engine.meshes.turns import Turns
+from mtf_imaging.engine.turns.slicing import slice_early
+from mtf_imaging.engine.turns.store import extent
 
 # Operations that take as long as a copy of their results.
 _CHEAP = frozenset(
@@ -59,6 +62,7 @@ class Stage:
       fetches: the tensors that later stages, or the results, read.
       effects: operations that it runs because of their effects.
       operations: the operations that it computes.
+      extents: {feed: the bytes (first, end) of it that are read}.
     """
 
     number: int
@@ -66,6 +70,7 @@ class Stage:
     fetches: list[tf.Tensor] = dataclasses.field(default_factory=list)
     effects: list[tf.Operation] = dataclasses.field(default_factory=list)
     operations: set[tf.Operation] = dataclasses.field(default_factory=set)
+    extents: dict[str, list[tuple[int, int]]] = dataclasses.field(default_factory=dict)
 
     @property
     def in_turns(self) -> bool:
@@ -80,17 +85,42 @@ def cut(turns: Turns, results: Iterable[tf.Tensor], known: Collection[str]) -> l
       results: tensors that are computed once.
       known: names of the tensors that have values before the first stage: inputs and variables.
     """
-    graph = turns.graph
-    places = _Places(turns, graph.get_operations(), known)
-    results, effects = list(results), [op for op in graph.get_operations() if op.type in _EFFECTS]
-    again: set = {x.ref() for op in places.operations if op.type in _ALIASES for x in op.outputs}
+    results, known = list(results), frozenset(known)
+    slice_early(turns, _cut(turns, results, known).stored)
+    return _cut(turns, results, known).stages
+
+
+class _Cut(NamedTuple):
+    """A graph that was cut into stages.
+
+    Attributes:
+      stages: the stages, in order.
+      stored: references of the tensors that are stored.
+    """
+
+    stages: list[Stage]
+    stored: frozenset
+
+
+def _cut(turns: Turns, results: Sequence[tf.Tensor], known: Collection[str]) -> _Cut:
+    operations = turns.graph.get_operations()
+    places = _Places(turns, operations, known)
+    effects = [op for op in operations if op.type in _EFFECTS]
+    again: set = {x.ref() for op in operations if op.type in _ALIASES for x in op.outputs}
     shared: set = set()
     for _ in range(_ROUNDS):
-        stages = _stages(places, results, effects, again)
-        feeds = [x for stage in stages if stage.in_turns for x in stage.feeds]
-        stored = {x.ref() for x in feeds if places.is_in_turns(x) and not places.is_given(x)}
+        stored = _stored(places, _stages(places, results, effects, again))
         again, shared = _recomputed(places, stored, shared)
-    return _stages(places, results, effects, again)
+    stages = _stages(places, results, effects, again)
+    for stage in stages:
+        stage.extents = _extents(places, stage)
+    return _Cut(stages, _stored(places, stages))
+
+
+def _stored(places: "_Places", stages: Sequence[Stage]) -> frozenset:
+    """Returns the references of the tensors of turns that stages read."""
+    feeds = [places.source(x) for stage in stages if stage.in_turns for x in stage.feeds]
+    return frozenset(x.ref() for x in feeds if places.is_in_turns(x) and not places.is_given(x))
 
 
 class _Places:
@@ -99,8 +129,22 @@ class _Places:
     def __init__(self, turns: Turns, operations: Iterable[tf.Operation], known: Collection[str]) -> None:
         self._turns, self._known = turns, known
         self._stage: dict[tf.Operation, int | None] = {}
-        for op in operations:
-            self._stage[op] = self._place(op)
+        stack = list(operations)
+        while stack:  # the source of a mark may come later than the mark
+            if stack[-1] in self._stage:
+                stack.pop()
+            elif waiting := [op for op in self._before(stack[-1]) if op not in self._stage]:
+                stack += waiting
+            else:
+                self._stage[stack[-1]] = self._place(stack[-1])
+
+    def _before(self, op: tf.Operation) -> list[tf.Operation]:
+        mark = self._turns.marks.get(op.name)
+        return [*(x.op for x in self.inputs(op)), *op.control_inputs, *([] if mark is None else [mark.source.op])]
+
+    def inputs(self, op: tf.Operation) -> list[tf.Tensor]:
+        """Returns the inputs of an operation."""
+        return [self._turns.computed.get(x.op.name, x) for x in op.inputs]
 
     def _place(self, op: tf.Operation) -> int | None:
         if self._is_place(op):
@@ -111,14 +155,13 @@ class _Places:
             return complete + 1 if self._turns.axes_of(op.outputs[0]) else complete
         if any(x.name in self._known for x in op.outputs) or op.type == "Placeholder":
             return 0
-        before = [self._stage[x.op] for x in op.inputs]
-        in_turns = any(stage is not None and stage % 2 for stage in before)
-        before += [self._stage[other] for other in op.control_inputs]
-        stages = [stage for stage in before if stage is not None]
-        if not stages:
+        before = [stage for x in self.inputs(op) if (stage := self._stage[x.op]) is not None]
+        if not before:
             return None
-        last = max(stages)
-        return last if last % 2 == in_turns else last + 1
+        in_turns = any(stage % 2 for stage in before)
+        # What is computed once may precede the turns for which it waits: only the results of turns are large.
+        before += [stage for other in op.control_inputs if (stage := self._stage[other]) is not None]
+        return max(before) // 2 * 2 + in_turns
 
     def _is_place(self, op: tf.Operation) -> bool:
         return any(op is place.op for place in self._turns.places.values())
@@ -137,12 +180,13 @@ class _Places:
         """Returns whether a tensor is no result of an operation: the place of the turn, a mark, or a known value."""
         return self._is_place(x.op) or x.op.name in self._turns.marks or x.name in self._known
 
-    def mark(self, x: tf.Tensor) -> Mark | None:
-        return self._turns.marks.get(x.op.name)
+    def source(self, x: tf.Tensor) -> tf.Tensor:
+        """Returns the tensor from which the value of a mark is made; any other tensor is its own source."""
+        return self._turns.marks[x.op.name].source if x.op.name in self._turns.marks else x
 
     @property
     def operations(self) -> list[tf.Operation]:
-        """All operations, in the order of the graph."""
+        """All operations, each after those that it needs."""
         return list(self._stage)
 
     @property
@@ -168,12 +212,9 @@ def _stages(
     wanted: list[dict] = [{} for _ in stages]  # as an ordered set
 
     def want(x: tf.Tensor) -> None:
-        mark = places.mark(x)
-        if mark is not None:
-            x = mark.source
-        elif places.is_given(x):
-            return
-        wanted[places[x.op] or 0][x.ref()] = x
+        source = places.source(x)
+        if source is not x or not places.is_given(x):
+            wanted[places[source.op] or 0][source.ref()] = source
 
     for x in results:
         want(x)
@@ -189,7 +230,7 @@ def _stages(
             if op in stage.operations:
                 continue
             stage.operations.add(op)
-            for x in op.inputs:
+            for x in places.inputs(op):
                 own = places[x.op] == stage.number or places.is_constant(x)
                 if places.is_given(x) or not (own or (stage.in_turns and places.is_in_turns(x) and x.ref() in again)):
                     feeds[x.ref()] = x
@@ -199,6 +240,30 @@ def _stages(
         for x in stage.feeds:
             want(x)
     return [stage for stage in stages if stage.fetches or stage.effects]
+
+
+def _extents(places: _Places, stage: Stage) -> dict[str, list[tuple[int, int]]]:
+    """Returns the bytes of each feed of known size that a stage reads: only those of slices if it reads no others."""
+    users: dict = collections.defaultdict(list)
+    for op in stage.operations:
+        for x in places.inputs(op):
+            users[x.ref()].append(op)
+    fetched = {x.ref() for x in stage.fetches}
+    extents = {}
+    for x in stage.feeds:
+        if math.isfinite(num_bytes(x)):
+            slices = x.ref() not in fetched and all(op.type == "Slice" for op in users[x.ref()])
+            extents[x.name] = [_extent(op) for op in users[x.ref()]] if slices else [(0, int(num_bytes(x)))]
+    return extents
+
+
+def _extent(cut_out: tf.Operation) -> tuple[int, int]:
+    """Returns the bytes (first, end) of the input of a `Slice` between its first and its last element."""
+    x, begin, _ = cut_out.inputs
+    first = tf.get_static_value(begin)
+    if first is None or not num_bytes(cut_out.outputs[0]):
+        return 0, int(num_bytes(x))
+    return extent(x.shape.as_list(), x.dtype.size, first, cut_out.outputs[0].shape.as_list())
 
 
 def _recomputed(places: _Places, stored: Collection, shared: Collection) -> tuple[set, set]:
@@ -220,7 +285,7 @@ def _recomputed(places: _Places, stored: Collection, shared: Collection) -> tupl
         for x in op.outputs:
             if not places.is_in_turns(x) or places.is_given(x):
                 continue
-            inputs, own, key = {i.ref() for i in op.inputs}, num_bytes(x), x.ref()
+            inputs, own, key = {i.ref() for i in places.inputs(op)}, num_bytes(x), x.ref()
             others = sum(cost[i] for i in inputs)
             needed = [i for i in inputs if cost[i]]
             only = source.get(needed[0]) if len(needed) == 1 else None
@@ -249,11 +314,16 @@ def num_bytes(x: tf.Tensor) -> float:
     return math.prod(x.shape) * x.dtype.size
 
 
-def make_functions(graph: tf.Graph, stages: Sequence[Stage]) -> list[Callable[..., list[tf.Tensor]]]:
+def make_functions(turns: Turns, stages: Sequence[Stage]) -> list[Callable[..., list[tf.Tensor]]]:
     """Returns for each stage the compiled function from the values of its feeds to those of its fetches."""
-    definition = graph.as_graph_def()
-    nodes = {node.name: node for node in definition.node}
-    return [_function(stage, nodes, definition) for stage in stages]
+    whole = turns.graph.as_graph_def()
+    for node in whole.node:
+        node.attr.pop("_class", None)  # the operation next to which it is placed may be in another stage
+        for place, name in enumerate(node.input):
+            if name in turns.computed:
+                node.input[place] = turns.computed[name].name.removesuffix(":0")
+    nodes = {node.name: node for node in whole.node}
+    return [_function(stage, nodes, whole) for stage in stages]
 
 
 def _function(
@@ -267,13 +337,14 @@ def _function(
         kept = [x for x in node.input if not x.startswith("^") or x[1:] in names]
         del node.input[:]
         node.input.extend(kept)
-        node.attr.pop("_class", None)  # the operation next to which it is placed may be in another stage
     given = {x.ref(): place for place, x in enumerate(stage.feeds)}
-    used = {x.ref() for op in stage.operations for x in op.inputs}
+    used = {name.removesuffix(":0") for node in part.node for name in node.input}
 
     def call(*values: tf.Tensor) -> list[tf.Tensor]:
         own = [x.name for x in stage.fetches if x.ref() not in given]
-        inputs = {x.name: value for x, value in zip(stage.feeds, values, strict=True) if x.ref() in used}
+        inputs = {
+            x.name: value for x, value in zip(stage.feeds, values, strict=True) if x.name.removesuffix(":0") in used
+        }
         effects = [op.name for op in stage.effects]
         found = tf.graph_util.import_graph_def(part, input_map=inputs, return_elements=own + effects, name="")
         computed = dict(zip(own, found[: len(own)], strict=True))

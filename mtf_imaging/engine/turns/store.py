@@ -1,12 +1,13 @@
 """Stores the values of turns in a file, so that other turns and later stages can read them.
 
 The file has no name: it is unlinked when it is created, so it disappears with the process. Two threads read the values
-of the next turn and write those of the last one while a turn computes. Bytes go from TensorFlow's memory to the file
-and back without a conversion.
+of the next turn and write those of the last one while a turn computes. A stored value is read without a copy: the
+tensor lies in the pages of the file.
 """
 
 import concurrent.futures
 import contextlib
+import mmap
 import os
 import shutil
 import tempfile
@@ -21,6 +22,7 @@ from mtf_imaging.errors import ConfigError, OutOfMemoryError, reason
 
 IN_MEMORY = 2**20  # bytes in all turns, up to which a value stays in memory
 _ALIGNMENT = 64  # of TensorFlow's tensors, in bytes
+_PAGE = mmap.ALLOCATIONGRANULARITY
 _THREADS = 2
 
 
@@ -43,33 +45,35 @@ class Value(NamedTuple):
     def nbytes(self) -> int:
         return int(np.prod(self.shape, dtype=np.int64)) * self.dtype.size
 
+    @property
+    def room(self) -> int:
+        """Bytes of a turn in the file: whole pages."""
+        return -(-self.nbytes // _PAGE) * _PAGE
 
-class Buffer:
-    """An array whose memory becomes a tensor without a copy.
 
-    Args:
-      shape: the shape.
-      dtype: the dtype.
+def extent(shape: Sequence[int], itemsize: int, begin: Sequence[int], size: Sequence[int]) -> tuple[int, int]:
+    """Returns the bytes (first, end) of a tensor from the first to the last element of a slice that is not empty."""
+    last = [b + n - 1 for b, n in zip(begin, size, strict=True)]
+    first, end = (int(np.ravel_multi_index(tuple(at), tuple(shape))) for at in (begin, last))
+    return first * itemsize, (end + 1) * itemsize
 
-    Attributes:
-      array: the array.
-    """
 
-    def __init__(self, shape: Sequence[int], dtype: tf.DType) -> None:
-        self._shape, self._dtype = tuple(shape), dtype
-        size = int(np.prod(self._shape, dtype=np.int64)) * dtype.size
-        raw = np.empty(size + _ALIGNMENT, np.uint8)
-        begin = -raw.ctypes.data % _ALIGNMENT
-        self.raw = raw[begin : begin + size]
-        self.array = self.raw.view(dtype.as_numpy_dtype).reshape(self._shape)
+def empty(shape: Sequence[int], dtype: tf.DType) -> np.ndarray:
+    """Returns an array that `as_tensor` does not copy."""
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.size
+    raw = np.empty(size + _ALIGNMENT, np.uint8)
+    begin = -raw.ctypes.data % _ALIGNMENT
+    return raw[begin : begin + size].view(dtype.as_numpy_dtype).reshape(shape)
 
-    def tensor(self) -> tf.Tensor:
-        """Returns the tensor; the array must not change afterwards."""
-        if self._dtype == tf.bool or not self.raw.size:
-            return tf.constant(self.array, self._dtype)
-        itemsize = [self._dtype.size] if self._dtype.size > 1 else []  # a cast from bytes drops this dimension
-        raw = self.raw.reshape([*self._shape, *itemsize])
-        return tf.bitcast(tf.experimental.dlpack.from_dlpack(raw.__dlpack__()), self._dtype)
+
+def as_tensor(array: np.ndarray) -> tf.Tensor:
+    """Returns the tensor in the memory of an array, which must not change afterwards; only bool is copied."""
+    dtype = tf.as_dtype(array.dtype)
+    if dtype == tf.bool or not array.size:
+        return tf.constant(array, dtype)
+    itemsize = [dtype.size] if dtype.size > 1 else []  # a cast from bytes drops this dimension
+    raw = array.reshape(-1).view(np.uint8).reshape([*array.shape, *itemsize])
+    return tf.bitcast(tf.experimental.dlpack.from_dlpack(raw.__dlpack__()), dtype)
 
 
 class Store:
@@ -146,20 +150,40 @@ class Store:
         """Stores the value of a turn."""
         if name not in self._offsets or self._folder is None:
             with tf.device(host_device()):
-                self._kept[name, turn] = tf.identity(value)  # a GPU would keep the values of all turns
+                self._kept[name, turn] = tf.identity(self.own(value))  # a GPU would keep the values of all turns
             return
         raw = np.ascontiguousarray(value.numpy()).reshape(-1).view(np.uint8)
         self.written += raw.nbytes
-        self._pending[name, turn] = self._threads.submit(self._write, raw, self._offsets[name] + turn * raw.nbytes)
+        self._pending[name, turn] = self._threads.submit(self._write, raw, self._offset(name, turn))
 
-    def fetch(self, name: str, turn: int) -> concurrent.futures.Future:
-        """Returns the value of a turn as a future, which a thread reads."""
+    def own(self, value: tf.Tensor) -> tf.Tensor:
+        """Returns a value in memory of its own: an operation may pass on pages of the file, which will change."""
+        return value if self._folder is None else tf.constant(value.numpy())
+
+    def fetch(
+        self,
+        name: str,
+        turn: int,
+        extents: Sequence[tuple[int, int]],
+        part: tuple[Sequence[int], Sequence[int]] | None = None,
+    ) -> concurrent.futures.Future:
+        """Returns the value of a turn as a future, which a thread reads.
+
+        Args:
+          name: name of the value.
+          turn: the turn.
+          extents: the bytes (first, end) that will be used.
+          part: begin and size of the slice to return; None for the whole value.
+        """
         if (name, turn) in self._kept:
             done: concurrent.futures.Future = concurrent.futures.Future()
-            done.set_result(self._kept[name, turn])
+            done.set_result(_part(self._kept[name, turn], part))
             return done
-        self.read += self.values[name].nbytes
-        return self._threads.submit(self._read, name, turn, self._pending.get((name, turn)))
+        if part is not None:
+            value = self.values[name]
+            extents = [extent(value.shape, value.dtype.size, *part)]
+        self.read += sum(end - first for first, end in extents)
+        return self._threads.submit(self._read, name, turn, extents, part, self._pending.get((name, turn)))
 
     def settle(self, turn: int) -> None:
         """Waits until all values of a turn are written."""
@@ -191,17 +215,34 @@ class Store:
                 ) from None
             view, offset = view[done:], offset + done
 
-    def _read(self, name: str, turn: int, written: concurrent.futures.Future | None) -> tf.Tensor:
+    def _read(
+        self,
+        name: str,
+        turn: int,
+        extents: Sequence[tuple[int, int]],
+        part: tuple[Sequence[int], Sequence[int]] | None,
+        written: concurrent.futures.Future | None,
+    ) -> tf.Tensor:
         if written is not None:
             written.result()
         assert self._file is not None
         value = self.values[name]
-        buffer = Buffer(value.shape, value.dtype)
-        view, offset = buffer.raw.data, self._offsets[name] + turn * value.nbytes
-        while view:
-            done = os.preadv(self._file, [view], offset)
-            view, offset = view[done:], offset + done
-        return buffer.tensor()
+        # In a private mapping, an operation that reuses the memory of its input does not change the file.
+        mapped = mmap.mmap(self._file, value.nbytes, access=mmap.ACCESS_COPY, offset=self._offset(name, turn))
+        raw = np.frombuffer(mapped, np.uint8)
+        for first, end in extents:
+            begin = first // _PAGE * _PAGE
+            mapped.madvise(mmap.MADV_WILLNEED, begin, end - begin)
+            raw[begin:end:_PAGE].max()  # waits until the pages are in memory
+        return _part(as_tensor(raw.view(value.dtype.as_numpy_dtype).reshape(value.shape)), part)
+
+    def _offset(self, name: str, turn: int) -> int:
+        return self._offsets[name] + turn * self.values[name].room
+
+
+def _part(x: tf.Tensor, part: tuple[Sequence[int], Sequence[int]] | None) -> tf.Tensor:
+    with tf.device(host_device()):
+        return x if part is None else tf.slice(x, *part)
 
 
 def _offsets(values: Mapping[str, Value], turns: int) -> tuple[dict[str, int], int]:
@@ -213,7 +254,7 @@ def _offsets(values: Mapping[str, Value], turns: int) -> tuple[dict[str, int], i
     placed: list[tuple[int, int, Value]] = []
     offsets, size = {}, 0
     for name, value in sorted(values.items(), key=lambda item: -item[1].nbytes):
-        needed, at = value.nbytes * turns, 0
+        needed, at = value.room * turns, 0
         others = sorted((b, e) for b, e, other in placed if other.begin <= value.end and value.begin <= other.end)
         for begin, end in others:
             if at + needed <= begin:
