@@ -5,6 +5,7 @@ The batches from step k on do not depend on the step at which a run starts.
 
 import dataclasses
 import itertools
+import math
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,6 +27,7 @@ from mtf_imaging.engine.layout import TensorRegion
 
 _PACKAGE = __name__.partition(".")[0]
 _PREFETCH = 2  # batches
+_LARGE = 2**26  # voxels; larger samples are read one at a time when a step needs them, which saves memory
 # The regions of this process in the image and the labels of a batch, by record grid.
 RegionsByGrid = Mapping[Grid, Mapping[str, TensorRegion]]
 
@@ -84,9 +86,14 @@ class BatchReader:
         cases = tf.data.Dataset.range(start * batch_size, tf.int64.max).map(case).batch(batch_size)
         if region.is_empty:
             return _empty_batches(cases, manifest, region)
+        large = math.prod(part.stop - part.start for part in region.box) > _LARGE
         inputs = tf.data.Dataset.range(start * width, tf.int64.max)
-        inputs = inputs.map(load, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-        inputs = inputs.batch(width, drop_remainder=True).prefetch(_PREFETCH)
+        inputs = inputs.map(
+            load,
+            num_parallel_calls=None if large else tf.data.AUTOTUNE,
+            deterministic=None if large else True,
+        )
+        inputs = inputs.batch(width, drop_remainder=True).prefetch(0 if large else _PREFETCH)
         return _batches(tf.data.Dataset.zip((cases, inputs)), manifest, region, reader)
 
 
