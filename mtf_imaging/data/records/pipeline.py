@@ -88,13 +88,14 @@ class BatchReader:
             return _empty_batches(cases, manifest, region)
         large = math.prod(part.stop - part.start for part in region.box) > _LARGE
         inputs = tf.data.Dataset.range(start * width, tf.int64.max)
-        inputs = inputs.map(
-            load,
-            num_parallel_calls=None if large else tf.data.AUTOTUNE,
-            deterministic=None if large else True,
-        )
-        inputs = inputs.batch(width, drop_remainder=True).prefetch(0 if large else _PREFETCH)
-        return _batches(tf.data.Dataset.zip((cases, inputs)), manifest, region, reader)
+        if large:
+            inputs = inputs.map(load).batch(width, drop_remainder=True)
+        else:
+            inputs = inputs.map(load, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+            inputs = inputs.batch(width, drop_remainder=True).prefetch(_PREFETCH)
+        options = tf.data.Options()
+        options.experimental_optimization.inject_prefetch = False  # large samples are not prefetched
+        return _batches(tf.data.Dataset.zip((cases, inputs)).with_options(options), manifest, region, reader)
 
 
 def _bucket(manifest: Manifest, at: Sequence[int]) -> Manifest:
