@@ -55,7 +55,7 @@ class Schedule:
       device: the device of values that are computed once.
 
     Attributes:
-      num_nodes: number of nodes in the graph that was cut into stages.
+      num_nodes: number of operations in all stages, each counted once.
       stages: the stages, in order.
       store: the stored values.
     """
@@ -71,7 +71,7 @@ class Schedule:
         self._axes = {name: turns.axes_of(graph.get_tensor_by_name(name)) for name in self._marks}
         self._places = {place.name: axis for axis, place in turns.places.items()}
         self._numbers = [tf.constant(at, tf.int32) for at in range(turns.number)]
-        self.num_nodes = len(graph.get_operations())
+        self.num_nodes = len(frozenset().union(*(stage.operations for stage in self.stages)))
         self._last = self._last_readers()
         fetched = {x.name for stage in self.stages for x in stage.fetches}
         self._collected: dict[str, list[_Collected]] = collections.defaultdict(list)

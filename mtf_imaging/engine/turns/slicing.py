@@ -16,10 +16,12 @@ from mtf_imaging.engine.meshes.turns import Received, Turns
 # Operations that compute each element from the elements in the same place of their inputs, which may be broadcast.
 _ELEMENTWISE = frozenset(
     (
-        *("Abs", "Add", "AddN", "AddV2", "BiasAdd", "Cast", "Elu", "EluGrad", "Exp", "Identity", "LeakyRelu"),
-        *("LeakyReluGrad", "Maximum", "Minimum", "Mul", "MulNoNan", "Neg", "RealDiv", "Relu", "Relu6", "Relu6Grad"),
-        *("ReluGrad", "SelectV2", "Selu", "SeluGrad", "Sigmoid", "SigmoidGrad", "Softplus", "Sqrt"),
-        *("Square", "SquaredDifference", "Sub", "Tanh", "TanhGrad"),
+        *("Abs", "Add", "AddN", "AddV2", "BiasAdd", "Cast", "Cos", "Elu", "EluGrad", "Equal", "Erf", "Exp", "Greater"),
+        *("GreaterEqual", "Identity", "LeakyRelu", "LeakyReluGrad", "Less", "LessEqual", "Log", "LogicalAnd"),
+        *("LogicalNot", "LogicalOr", "Maximum", "Minimum", "Mul", "MulNoNan", "Neg", "NotEqual", "OnesLike", "Pow"),
+        *("RealDiv", "Relu", "Relu6", "Relu6Grad", "ReluGrad", "Rsqrt", "SelectV2", "Selu", "SeluGrad", "Sigmoid"),
+        *("SigmoidGrad", "Sign", "Sin", "Softplus", "Sqrt", "Square", "SquaredDifference", "Sub", "Tanh", "TanhGrad"),
+        "ZerosLike",
     )
 )
 _RESHAPES = frozenset(("ExpandDims", "Reshape", "Squeeze"))

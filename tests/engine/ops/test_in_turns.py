@@ -125,6 +125,41 @@ def test_activations_are_computed_again_from_stored_convolutions():
     assert len(large) == 3, large
 
 
+def _with_more_filters(y):
+    return mtf.slice(mtf.concat([mtf.sigmoid(y), y], "filters"), 2, 4, "filters")
+
+
+# What lies between two convolutions, and the number of strips that a turn stores because its neighbor needs them. A
+# strip of the input is always stored, on both sides.
+BETWEEN = {
+    "nothing": (lambda y: y, 2),
+    "activation that is not 0 at 0": (mtf.sigmoid, 2),
+    "selection": (lambda y: mtf.where(mtf.less(y, 0.5), mtf.square(y), 1.0 + y), 2),
+    "batch norm": (lambda y: mi.ops.batch_norm(y, True), 2),
+    "group norm": (lambda y: mi.ops.group_norm(y, 2), 2),
+    "layer norm": (mi.ops.layer_norm, 2),
+    "sum of two": (lambda y: y + mtf.exp(0.1 * y), 2),
+    "other filters": (_with_more_filters, 2),
+    "pool": (lambda y: mi.ops.max_pool3d(y, 2, 1), 5),
+    "position": (lambda y: y * mtf.cast(mtf.mtf_range(y.mesh, y.shape.get_dim_by_name("x"), tf.int32), y.dtype), 2),
+}
+
+
+@pytest.mark.parametrize("between", BETWEEN)
+def test_a_neighbor_computes_its_strip(between):
+    middle, number = BETWEEN[between]
+
+    def fn(x, f, g):
+        total = mtf.reduce_sum(mtf.square(mi.ops.conv3d(middle(mi.ops.conv3d(x, f)), g)))
+        return dict(zip(["total", "df", "dx"], [total, *mtf.gradients([total], [f, x])], strict=True))
+
+    expected, program = results(mi.Program(fn, SHAPES)), build(8, fn)
+    for name, value in results(program).items():
+        np.testing.assert_allclose(value, expected[name], rtol=1e-9, atol=1e-9)
+    strips = [x for x, value in program.function.schedule.store.values.items() if value.shape[-4:] == (1, 8, 8, 4)]
+    assert len(strips) == number, strips
+
+
 def test_sums_of_values_that_are_equal_in_all_turns():
     def fn(x, f, g):
         del f, g
