@@ -44,7 +44,7 @@ _CHEAP = frozenset(
     )
 )
 # Operations whose results have the same bytes as their first input.
-_ALIASES = frozenset(("EnsureShape", "ExpandDims", "Identity", "Reshape", "Squeeze", "StopGradient"))
+ALIASES = frozenset(("EnsureShape", "ExpandDims", "Identity", "Reshape", "Squeeze", "StopGradient"))
 _ROUNDS = 4  # what is stored and what is computed again depend on each other
 _EFFECTS = ("Assert", "PrintV2")
 
@@ -83,7 +83,7 @@ def cut(turns: Turns, results: Iterable[tf.Tensor], known: Collection[str]) -> l
     graph = turns.graph
     places = _Places(turns, graph.get_operations(), known)
     results, effects = list(results), [op for op in graph.get_operations() if op.type in _EFFECTS]
-    again: set = {x.ref() for op in places.operations if op.type in _ALIASES for x in op.outputs}
+    again: set = {x.ref() for op in places.operations if op.type in ALIASES for x in op.outputs}
     shared: set = set()
     for _ in range(_ROUNDS):
         stages = _stages(places, results, effects, again)
@@ -224,7 +224,7 @@ def _recomputed(places: _Places, stored: Collection, shared: Collection) -> tupl
             others = sum(cost[i] for i in inputs)
             needed = [i for i in inputs if cost[i]]
             only = source.get(needed[0]) if len(needed) == 1 else None
-            if _is_cheap(op) and (others < own or op.type in _ALIASES or (others == own and only in shared)):
+            if _is_cheap(op) and (others < own or op.type in ALIASES or (others == own and only in shared)):
                 again.add(key)
                 cost[key], source[key] = others, only
                 continue

@@ -89,13 +89,17 @@ class Store:
 
     def __init__(self, values: Mapping[str, Value], turns: int, folder: str | None) -> None:
         self.values, self._turns, self._folder = values, turns, folder
-        stored = [name for name, value in values.items() if value.nbytes * turns > IN_MEMORY]
+        stored = [name for name, value in values.items() if not self.is_kept(value)]
         self._offsets, self.size = _offsets({name: values[name] for name in stored}, turns)
         self._kept: dict[tuple[str, int], tf.Tensor] = {}
         self._pending: dict[tuple[str, int], concurrent.futures.Future] = {}
         self._file: int | None = None
         self._threads = concurrent.futures.ThreadPoolExecutor(_THREADS, "turns")
         self.written = self.read = 0
+
+    def is_kept(self, value: Value) -> bool:
+        """Returns whether a value is too small for the file."""
+        return value.nbytes * self._turns <= IN_MEMORY
 
     def open(self) -> None:
         """Creates the file.

@@ -23,6 +23,7 @@ _TENSOR = 2**20, 2**26  # minimum and maximum bytes: an allocator returns larger
 _TENSORS = 2**28  # total bytes of all tensors, too many for any cache
 _COPIED = 2**26  # bytes
 _CHAIN = 200
+_OFFLOAD = 1e9  # bytes per second, not measured: a file on a local disk, part of which is in the page cache
 
 
 class Convolution(NamedTuple):
@@ -138,6 +139,7 @@ class Machine:
             share=1.0,
             bandwidth=self._bytes / seconds["elementwise"],
             bandwidth_share=1.0,
+            offload=_OFFLOAD,
         )
 
 

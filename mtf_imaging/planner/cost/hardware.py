@@ -31,6 +31,8 @@ class Hardware:
       bandwidth_share: the share of `bandwidth` that elementwise operations achieve.
       network: bytes per second that a host sends to other hosts.
       network_latency: seconds until the first byte of an exchange between hosts arrives.
+      offload: bytes per second that a device stores while its processors take turns, and reads again: in the memory of
+        the host, or on a disk.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Hardware:
     bandwidth_share: float = 0.75
     network: float = 25e9
     network_latency: float = 50e-6
+    offload: float = 6e9
 
     def __post_init__(self):
         for name, value in vars(self).items():

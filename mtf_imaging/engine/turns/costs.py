@@ -1,0 +1,181 @@
+"""The memory of a turn, and the bytes that turns store and read: computed from the stages, without running them."""
+
+import collections
+import math
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import tensorflow as tf
+
+from mtf_imaging.engine.meshes.turns import Grouped, Mark, Received, Turns
+from mtf_imaging.engine.turns.stages import ALIASES, Stage, num_bytes
+from mtf_imaging.engine.turns.store import Store, Value
+
+# Operations whose kernels may write their result over an input of the same size.
+_OVERWRITING = frozenset(
+    (
+        *("Abs", "Add", "AddN", "AddV2", "BiasAdd", "Div", "DivNoNan", "Elu", "EluGrad", "Exp", "LeakyRelu"),
+        *("LeakyReluGrad", "Maximum", "Minimum", "Mul", "MulNoNan", "Neg", "RealDiv", "Reciprocal", "Relu", "ReluGrad"),
+        *("Rsqrt", "Sigmoid", "SigmoidGrad", "Softmax", "Softplus", "Sqrt", "Square", "SquaredDifference", "Sub"),
+        *("Tanh", "TanhGrad", "Xdivy"),
+    )
+)
+
+
+# Measured for training steps of U-Nets on a CPU with glibc, whose peak differs from the model by up to 12%
+# (docs/evidence/memory.md): three kinds of memory are freed by different threads, and reused by none of the others.
+_KEPT = 1.5
+
+
+class TurnCosts(NamedTuple):
+    """What the turns of a program keep and move, in bytes.
+
+    Attributes:
+      turns: number of turns.
+      inputs: the inputs, which are whole.
+      tensors: tensors at the peak: those within a stage, the results of the last turn, and values that are computed
+        once, such as sums. Variables are not counted.
+      buffers: what threads read for this turn and the next, and write of the last one, each in the stage that moves the
+        most.
+      nodes: number of nodes of the graph.
+      stages: number of stages, each with its own function.
+      waiting: the room for the values that wait.
+      written: bytes that a call stores.
+      read: bytes that a call reads again.
+    """
+
+    turns: int
+    inputs: int
+    tensors: int
+    buffers: int
+    nodes: int
+    stages: int
+    waiting: int
+    written: int
+    read: int
+
+    @property
+    def memory(self) -> int:
+        """The memory of a turn: inputs, tensors and buffers, and memory that the process keeps after it freed them."""
+        return self.inputs + int(_KEPT * (self.tensors + self.buffers))
+
+
+class _Span(NamedTuple):
+    """A value that is in memory from one stage to another."""
+
+    begin: int
+    end: int
+    nbytes: int
+
+
+def turn_costs(turns: Turns, stages: Sequence[Stage], store: Store, results: Collection[str]) -> TurnCosts:
+    """Returns what the turns of a program keep and move.
+
+    Args:
+      turns: the turns, whose marks are in the graph.
+      stages: the stages, in order.
+      store: the stored values.
+      results: names of the tensors that a call returns.
+    """
+    marks = {f"{name}:0": mark for name, mark in turns.marks.items()}
+    place = {op: number for number, op in enumerate(turns.graph.get_operations())}
+    spans = [*_spans(turns.graph, stages, marks, results)]
+    spans += [_Span(v.begin, v.end, v.nbytes * turns.number) for v in store.values.values() if store.is_kept(v)]
+    tensors = reads = writes = read = 0
+    for stage in stages:
+        stored = [(value, marks.get(x.name)) for x in stage.feeds if (value := _value(x, marks, store))]
+        for value, mark in stored:
+            read += value.nbytes * (
+                sum(t is not None for t in mark.turns) if isinstance(mark, Received) else turns.number
+            )
+        reads = max(reads, sum(value.nbytes for value, _ in stored if not store.is_kept(value)))
+        own = [store.values[x.name] for x in stage.fetches if x.name in store.values]
+        writes = max(writes, sum(value.nbytes for value in own if not store.is_kept(value)))
+        last = sum(map(_bytes, stage.fetches)) if stage.in_turns else 0
+        alive = sum(span.nbytes for span in spans if span.begin <= stage.number <= span.end)
+        tensors = max(tensors, _peak(stage, sorted(stage.operations, key=place.__getitem__)) + last + alive)
+    others = [turn.op for turn in turns.places.values()]
+    given = [
+        op.outputs[0] for op in place if op.type == "Placeholder" and op not in others and op.name not in turns.marks
+    ]
+    return TurnCosts(
+        turns.number,
+        sum(_bytes(x) for x in given if x.dtype != tf.resource),
+        tensors,
+        2 * reads + writes,
+        len(place),
+        len(stages),
+        store.size,
+        sum(value.nbytes for value in store.values.values()) * turns.number,
+        read,
+    )
+
+
+def _value(x: tf.Tensor, marks: Mapping[str, Mark], store: Store) -> Value | None:
+    """Returns the stored value that a stage reads as a feed; None for another feed."""
+    mark = marks.get(x.name)
+    return store.values.get(mark.source.name if isinstance(mark, Received) else x.name)
+
+
+def _spans(
+    graph: tf.Graph, stages: Sequence[Stage], marks: Mapping[str, Mark], results: Collection[str]
+) -> Iterator[_Span]:
+    """Yields the values that are computed once, or by groups of turns."""
+    last = {x.name: stage.number for stage in stages for x in stage.feeds}
+    last |= dict.fromkeys(results, stages[-1].number)
+    collected: dict[str, list[tuple[str, int]]] = collections.defaultdict(list)
+    for name, mark in marks.items():
+        if not isinstance(mark, Received):
+            groups = len({*mark.groups} - {None}) if isinstance(mark, Grouped) else 1
+            collected[mark.source.name].append((name, groups))
+    for stage in stages:
+        for x in stage.fetches:
+            values = collected[x.name] if stage.in_turns else [(x.name, 1), *collected[x.name]]
+            for name, number in values:
+                if name in last:
+                    yield _Span(stage.number, last[name], number * _bytes(graph.get_tensor_by_name(name)))
+
+
+def _peak(stage: Stage, operations: Sequence[tf.Operation]) -> int:
+    """Returns the most bytes that a stage holds at once, without what it reads.
+
+    Operations run one after the other, and each tensor is freed after its last use. Neither kernel work space nor memory
+    that the allocator wastes is counted.
+
+    Args:
+      stage: the stage.
+      operations: its operations, each after its inputs.
+    """
+    given = {x.ref() for x in stage.feeds}
+    order = [op for op in operations if not given.intersection(x.ref() for x in op.outputs)]
+    same: dict = {}  # a tensor that shares the memory of another one, which comes first
+    last: dict = {}
+    for number, op in enumerate(order):
+        if op.type in ALIASES:
+            x, y = op.inputs[0].ref(), op.outputs[0].ref()
+            same[y] = same.get(x, x)
+        last.update((same.get(x.ref(), x.ref()), number) for x in op.inputs)
+    last.update((same.get(x.ref(), x.ref()), len(order)) for x in stage.fetches)
+    ends = collections.defaultdict(list)
+    for x, number in last.items():
+        ends[number].append(x)
+
+    live: dict = {}
+    total = most = 0
+    for number, op in enumerate(order):
+        new = {x.ref(): _bytes(x) for x in op.outputs if x.ref() not in same}
+        total += sum(new.values())
+        overwritten = 0
+        if op.type in _OVERWRITING:
+            overwritten = max((live.get(x, 0) for x in ends[number] if live.get(x) in new.values()), default=0)
+        most = max(most, total - overwritten)
+        live |= new
+        for x in [*ends[number], *(x for x in new if x not in last)]:
+            total -= live.pop(x, 0)
+    return most
+
+
+def _bytes(x: tf.Tensor) -> int:
+    """Returns the bytes of a tensor; those of a list are the bytes of its parts, which are tensors as well."""
+    nbytes = num_bytes(x)
+    return 0 if math.isinf(nbytes) else int(nbytes)
