@@ -83,10 +83,9 @@ def plan(own: PlanSettings) -> JobPlan:
     """Plans a training job for a data set and devices.
 
     The plan chooses the step with the finest spacing, then the most filters, then the largest batch that fits on the
-    devices under some layout, by the estimates of `search`. If no layout that computes a volume at once fits, it chooses
-    turns. If whole volumes fit only with voxels more than twice as large as the data's, it chooses the largest patches
-    that fit instead. The levels of the network follow from
-    the spacing and the size of the grid or patch. No device is used.
+    devices under some layout, by the estimates of `search`. If a volume fits only in turns, the plan chooses them. If
+    whole volumes fit only with voxels more than twice as large as the data's, it chooses the largest patches that fit
+    instead. The levels of the network follow from the spacing and the size of the grid or patch. No device is used.
 
     Returns:
       The plan.

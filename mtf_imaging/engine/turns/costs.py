@@ -68,13 +68,16 @@ class _Span(NamedTuple):
     nbytes: int
 
 
-def turn_costs(turns: Turns, stages: Sequence[Stage], store: Store, results: Collection[str]) -> TurnCosts:
+def turn_costs(
+    turns: Turns, stages: Sequence[Stage], store: Store, known: Collection[str], results: Collection[str]
+) -> TurnCosts:
     """Returns what the turns of a program keep and move.
 
     Args:
       turns: the turns, whose marks are in the graph.
       stages: the stages, in order.
       store: the stored values.
+      known: names of the tensors that a call gets: inputs and variables.
       results: names of the tensors that a call returns.
     """
     marks = {f"{name}:0": mark for name, mark in turns.marks.items()}
@@ -85,22 +88,18 @@ def turn_costs(turns: Turns, stages: Sequence[Stage], store: Store, results: Col
     for stage in stages:
         stored = [(value, marks.get(x.name)) for x in stage.feeds if (value := _value(x, marks, store))]
         for value, mark in stored:
-            read += value.nbytes * (
-                sum(t is not None for t in mark.turns) if isinstance(mark, Received) else turns.number
-            )
+            sources = mark.turns if isinstance(mark, Received) else range(turns.number)
+            read += value.nbytes * sum(source is not None for source in sources)
         reads = max(reads, sum(value.nbytes for value, _ in stored if not store.is_kept(value)))
         own = [store.values[x.name] for x in stage.fetches if x.name in store.values]
         writes = max(writes, sum(value.nbytes for value in own if not store.is_kept(value)))
         last = sum(map(_bytes, stage.fetches)) if stage.in_turns else 0
         alive = sum(span.nbytes for span in spans if span.begin <= stage.number <= span.end)
         tensors = max(tensors, _peak(stage, sorted(stage.operations, key=place.__getitem__)) + last + alive)
-    others = [turn.op for turn in turns.places.values()]
-    given = [
-        op.outputs[0] for op in place if op.type == "Placeholder" and op not in others and op.name not in turns.marks
-    ]
+    inputs = [x for x in map(turns.graph.get_tensor_by_name, known) if x.op.type == "Placeholder"]
     return TurnCosts(
         turns.number,
-        sum(_bytes(x) for x in given if x.dtype != tf.resource),
+        sum(map(_bytes, inputs)),
         tensors,
         2 * reads + writes,
         len(place),
@@ -139,8 +138,8 @@ def _spans(
 def _peak(stage: Stage, operations: Sequence[tf.Operation]) -> int:
     """Returns the most bytes that a stage holds at once, without what it reads.
 
-    Operations run one after the other, and each tensor is freed after its last use. Neither kernel work space nor memory
-    that the allocator wastes is counted.
+    Operations run one after the other, and each tensor is freed after its last use. Neither kernel work space nor
+    memory that the allocator wastes is counted.
 
     Args:
       stage: the stage.

@@ -48,6 +48,7 @@ class Schedule:
     ) -> None:
         graph = turns.graph
         self._turns, self._results, self._device = turns, [x.name for x in results], device
+        self._known = known
         self.stages = stages.cut(turns, results, set(known))
         self._functions = stages.make_functions(graph, self.stages)
         self._marks = {f"{name}:0": mark for name, mark in turns.marks.items()}
@@ -90,7 +91,7 @@ class Schedule:
     @property
     def costs(self) -> TurnCosts:
         """What the turns keep and move."""
-        return turn_costs(self._turns, self.stages, self.store, self._results)
+        return turn_costs(self._turns, self.stages, self.store, self._known, self._results)
 
     def __call__(self, known: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:
         """Computes the results.

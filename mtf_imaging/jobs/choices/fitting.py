@@ -68,7 +68,7 @@ class Fitted:
         devices, turns = self.found.layout.processors, self.found.plan.turns
         if turns is not None:
             reason = (
-                f"a volume does not fit at once, so each device computes {turns.turns} slabs in turn. The others wait in "
+                f"a volume does not fit at once, so a device computes {turns.turns} slabs in turn. The others wait in "
                 f"{format_bytes(turns.waiting)} of offload_dir, or of host memory if there is a GPU; a step writes "
                 f"{format_bytes(turns.written)} and reads {format_bytes(turns.read)}"
             )
