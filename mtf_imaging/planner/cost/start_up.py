@@ -36,7 +36,7 @@ _NODES_OF_PROGRAM = 200.0  # inputs, results, the step and the random keys
 _SECONDS_PER_NODE = 1e-3
 _BYTES_PER_NODE = 16e3
 _BYTES_PER_STAGE = 1e6  # of processors in turns; each stage is a function
-_PROCESS = 600_000_000  # bytes of a process that has imported TensorFlow
+PROCESS = 600_000_000  # bytes of a process that has imported TensorFlow
 
 SECONDS_LIMIT = 600.0
 BYTES_LIMIT = 16 * 2**30
@@ -77,7 +77,7 @@ def start_ups(plan: Plan, batch: int) -> dict[str, StartUp]:
     if plan.turns is not None:
         nodes = plan.turns.nodes
         graph = int(nodes * _BYTES_PER_NODE + plan.turns.stages * _BYTES_PER_STAGE)
-        memory = _PROCESS + graph + plan.variables + plan.turns.memory
+        memory = PROCESS + graph + plan.variables + plan.turns.memory
         return {"turns": StartUp(nodes, graph, nodes * _SECONDS_PER_NODE, memory, memory)}
     hosts = plan.interconnect.num_hosts
     processes = {"stacked": 1, "placement": 1, "collective": -(-plan.processors // hosts)}
@@ -86,7 +86,7 @@ def start_ups(plan: Plan, batch: int) -> dict[str, StartUp]:
         if name in processes:
             nodes = num_nodes(plan, name)
             graph = int(nodes * _BYTES_PER_NODE)
-            memory = _PROCESS + graph + batch + plan.variables
+            memory = PROCESS + graph + batch + plan.variables
             result[name] = StartUp(nodes, graph, nodes * _SECONDS_PER_NODE, memory, memory * processes[name])
     return result
 
