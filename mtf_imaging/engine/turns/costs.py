@@ -22,7 +22,7 @@ _OVERWRITING = frozenset(
 )
 
 
-# Measured for training steps of U-Nets on a CPU with glibc, whose peak differs from the model by up to 12%
+# Measured for training steps of U-Nets on a CPU with glibc, whose peak differs from the model by up to 13%
 # (docs/evidence/memory.md): three kinds of memory are freed by different threads, and reused by none of the others.
 _KEPT = 1.5
 
