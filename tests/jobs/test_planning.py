@@ -45,7 +45,7 @@ class Planned:
             time = _Time(self.seconds * variant.batch_size)
             found.append(_Found(ONE_PROCESSOR, recompute, _Plan(need), time, fits))
         if not found[-1].fits and variant.patch is None and memory * self.in_turns <= self.available:
-            costs = TurnCosts(8, 0, 0, 0, 0, 0, 2**33, 2**34, 2**35)
+            costs = TurnCosts(8, 0, 0, 0, 0, 0, 0, 2**33, 2**34, 2**35)
             layout = Layout.parse("slabs:8", "x:slabs", "slabs")
             found.append(_Found(layout, False, _Plan(memory * self.in_turns, costs), _Time(self.seconds), True))
         return Searched(tuple(sorted(found, key=lambda one: not one.fits)), {}, {})

@@ -30,12 +30,12 @@ def test_every_factorization_of_the_devices_is_a_candidate(devices, dims, number
 @pytest.mark.parametrize(
     ("devices", "sizes", "layouts"),
     [
-        (1, {"x": 12}, ["slabs:2", "slabs:3", "slabs:4", "slabs:6"]),
-        (1, {"x": 10, "y": 8}, ["slabs:2", "slabs:4", "slabs:5"]),  # 4 slabs of 3, 3, 3 and 1
-        (2, {"x": 8, "y": 8}, ["rows:2,slabs:2", "rows:2,slabs:4"]),
-        (3, {"x": 4, "y": 2, "z": 9}, ["cols:3,slabs:2"]),
-        (4, {"x": 4, "batch": 8}, ["cores:4,slabs:2"]),
-        (4, {"x": 16, "y": 2, "z": 2}, ["rows:2,cols:2,slabs:2", "rows:2,cols:2,slabs:4", "rows:2,cols:2,slabs:8"]),
+        (1, {"x": 24}, ["slabs:2", "slabs:3", "slabs:4", "slabs:6"]),
+        (1, {"x": 18, "y": 8}, ["slabs:2", "slabs:3", "slabs:4"]),  # 4 slabs of 5, 5, 5 and 3
+        (2, {"x": 16, "y": 8}, ["rows:2,slabs:2", "rows:2,slabs:4"]),
+        (3, {"x": 8, "y": 2, "z": 9}, ["cols:3,slabs:2"]),
+        (4, {"x": 8, "batch": 8}, ["cores:4,slabs:2"]),
+        (4, {"x": 32, "y": 2, "z": 2}, ["rows:2,cols:2,slabs:2", "rows:2,cols:2,slabs:4", "rows:2,cols:2,slabs:8"]),
         (5, {"x": 16, "y": 2}, []),
     ],
 )

@@ -17,12 +17,6 @@ from mtf_imaging.errors import OutOfMemoryError, reason
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 _IN_TURNS = "mesh_shape='slabs:8', layout='x:slabs' and sequential='slabs'"
-_WAYS_OUT = (
-    "more processors: use a larger mesh_shape on more devices, or a layout that splits more dimensions",
-    "processors in turns, of which a device keeps one at a time, such as {in_turns}",
-    "less work at once: use a smaller batch_size or more micro_batches",
-    "smaller tensors: use a lower resolution, or halve the bytes with dtype='bfloat16'",
-)
 _THINNEST = 4  # voxels of a slab
 _SETTINGS = ("mesh_shape", "layout", "sequential", "batch_size", "micro_batches", "resolution", "dtype")
 # Phrases of TensorFlow, oneDNN, CUDA and cuDNN about insufficient memory, in errors of any class. The last phrase is
@@ -147,8 +141,17 @@ def shortage_explained(program_demand: Callable[[], Demand | None]) -> Iterator[
             "Fix: do one of the following:",
         ]
         in_turns = estimate.in_turns() if estimate else _IN_TURNS
-        ways = [f"- {way.format(in_turns=in_turns)}" for way in _WAYS_OUT]
+        ways = [f"- {way}" for way in _ways_out(in_turns)]
         raise OutOfMemoryError("\n  ".join([*facts, *ways]), _SETTINGS) from error
+
+
+def _ways_out(in_turns: str) -> Sequence[str]:
+    return (
+        "more processors: use a larger mesh_shape on more devices, or a layout that splits more dimensions",
+        f"processors in turns, of which a device keeps one at a time, such as {in_turns}",
+        "less work at once: use a smaller batch_size or more micro_batches",
+        "smaller tensors: use a lower resolution, or halve the bytes with dtype='bfloat16'",
+    )
 
 
 def _is_shortage(error: Exception) -> bool:

@@ -35,8 +35,8 @@ class TurnCosts(NamedTuple):
       inputs: the inputs, which are whole.
       tensors: tensors at the peak: those within a stage, the results of the last turn, and values that are computed
         once, such as sums. Variables are not counted.
-      buffers: what threads read for this turn and the next, and write of the last one, each in the stage that moves the
-        most.
+      reads: what a turn reads, in the stage that reads the most.
+      writes: what a turn stores, in the stage that stores the most.
       nodes: number of nodes of the graph.
       stages: number of stages, each with its own function.
       waiting: the room for the values that wait.
@@ -47,7 +47,8 @@ class TurnCosts(NamedTuple):
     turns: int
     inputs: int
     tensors: int
-    buffers: int
+    reads: int
+    writes: int
     nodes: int
     stages: int
     waiting: int
@@ -56,8 +57,16 @@ class TurnCosts(NamedTuple):
 
     @property
     def memory(self) -> int:
-        """The memory of a turn: inputs, tensors and buffers, and memory that the process keeps after it freed them."""
-        return self.inputs + int(_KEPT * (self.tensors + self.buffers))
+        """What a device holds of a turn: inputs, tensors, and what the turn reads."""
+        return self.inputs + self.tensors + self.reads
+
+    @property
+    def process_memory(self) -> int:
+        """What a process holds that computes on the CPU.
+
+        Threads read the next turn and write the last one. The process keeps freed memory.
+        """
+        return self.inputs + int(_KEPT * (self.tensors + 2 * self.reads + self.writes))
 
 
 class _Span(NamedTuple):
@@ -101,7 +110,8 @@ def turn_costs(
         turns.number,
         sum(map(_bytes, inputs)),
         tensors,
-        2 * reads + writes,
+        reads,
+        writes,
         len(place),
         len(stages),
         store.size,

@@ -137,6 +137,7 @@ class Machine:
             bandwidth=self._bytes / seconds["elementwise"],
             bandwidth_share=1.0,
             offload=_OFFLOAD,
+            is_host="GPU" not in self._devices[0].upper(),
         )
 
 

@@ -51,7 +51,7 @@ class StartUp(NamedTuple):
       seconds: seconds from the start of the program to the end of its first step, excluding the computation of the
         step.
       process_memory: bytes of host memory of one process: TensorFlow, the graph, a whole batch, and whole variables,
-        which pass through the process in checkpoints. With processors in turns, also the memory of a turn, for a CPU.
+        which pass through the process in checkpoints. With processors in turns, also the memory of a turn on a CPU.
       host_memory: bytes of host memory of all processes on a host.
     """
 
@@ -77,7 +77,7 @@ def start_ups(plan: Plan, batch: int) -> dict[str, StartUp]:
     if plan.turns is not None:
         nodes = plan.turns.nodes
         graph = int(nodes * _BYTES_PER_NODE + plan.turns.stages * _BYTES_PER_STAGE)
-        memory = PROCESS + graph + plan.variables + plan.turns.memory
+        memory = PROCESS + graph + plan.variables + plan.turns.process_memory
         return {"turns": StartUp(nodes, graph, nodes * _SECONDS_PER_NODE, memory, memory)}
     hosts = plan.interconnect.num_hosts
     processes = {"stacked": 1, "placement": 1, "collective": -(-plan.processors // hosts)}

@@ -207,8 +207,7 @@ def _turn_lines(plan):
     yield f"processors along {' and '.join(plan.layout.sequential)} take {costs.turns} turns"
     yield (
         f"  a turn needs {format_bytes(costs.memory)}: {format_bytes(costs.inputs)} of inputs, "
-        f"{format_bytes(costs.tensors)} of tensors, {format_bytes(costs.buffers)} to read the next turn and write the "
-        "last one, and memory that is freed but not reused"
+        f"{format_bytes(costs.tensors)} of tensors, and {format_bytes(costs.reads)} that it reads"
     )
     moved = f"a step writes {format_bytes(costs.written)} and reads {format_bytes(costs.read)}"
     yield f"  {format_bytes(costs.waiting)} wait in offload_dir or in host memory; {moved}"

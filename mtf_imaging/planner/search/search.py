@@ -9,6 +9,7 @@ from mtf_imaging.engine.turns.costs import TurnCosts
 from mtf_imaging.errors import MtfImagingError
 from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.planner.cost.plan import Plan, make_plan
+from mtf_imaging.planner.cost.start_up import start_ups
 from mtf_imaging.planner.cost.step_time import StepTime, step_time
 from mtf_imaging.training.step import TracedStep
 from mtf_imaging.training.task import Inputs
@@ -16,7 +17,7 @@ from mtf_imaging.training.task import Inputs
 _MESH_NAMES = ("rows", "cols", "planes")
 BATCH = "batch"
 _SLABS = "slabs"
-_THINNEST = 2  # voxels of a slab; thinner ones have more rows of neighbors than their own
+_THINNEST = 4  # voxels of a slab; a U-Net needs more memory for thinner ones, because their halos take more
 
 
 def candidates(num_devices: int, spatial: Sequence[str]) -> Iterator[Layout]:
@@ -130,7 +131,10 @@ class Target:
         """Returns the cost of a step under a layout; see `make_plan`."""
         plan = make_plan(step, layout, num_hosts=self.num_hosts, mesh_impl=self.mesh_impl, turns=turns)
         time = step_time(plan, self.hardware, self.dtype)
-        return Found(layout, recompute, plan, time, plan.memory <= self.memory)
+        fits = plan.memory <= self.memory
+        if turns is not None and self.hardware.is_host:
+            fits = fits and start_ups(plan, turns.inputs)["turns"].process_memory <= self.hardware.memory
+        return Found(layout, recompute, plan, time, fits)
 
 
 def search(
@@ -177,7 +181,7 @@ def layouts_in_turns(num_devices: int, sizes: Mapping[str, int], spatial: Sequen
     With several devices, each takes its part of the batch or of the other dimensions.
 
     >>> [layout.mesh_string for layout in layouts_in_turns(1, {"x": 12}, ["x"])]
-    ['slabs:2', 'slabs:3', 'slabs:4', 'slabs:6']
+    ['slabs:2', 'slabs:3']
 
     Args:
       num_devices: the number of devices.
