@@ -292,8 +292,7 @@ def test_a_large_volume_on_a_small_device_is_planned_in_turns_or_on_patches(monk
     plan = plan_fingerprint(data, build_task, 1, device, progress=False, offload_dir="/disk")
     (turns,) = plan.alternatives
     assert (plan.kind.value, plan.patch, plan.grid.value) == (WHOLE, None, (512, 512, 512))
-    assert plan.found.plan.memory <= 4.5 * 2**30
-    assert turns.prediction.plan.memory <= plan.found.plan.memory
+    assert max(plan.found.plan.memory, turns.prediction.plan.memory) <= 4.5 * 2**30
     text, table = gin_text(plan, "raw", {}), plan_table(plan)
     assert "setup.layout = 'x:slabs'\nsetup.sequential = 'slabs'\nsetup.offload_dir = '/disk'\n" in text
     assert "turns        a volume does not fit at once, so a device computes " in table
