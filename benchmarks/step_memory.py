@@ -10,27 +10,32 @@ It prints three figures for one volume of size^3 voxels:
 - "tensors": the tensor peak that TensorFlow reports, as the median of several later steps.
 - "planned": the tensor peak that the planner computes and `mtf-imaging explain` prints.
 
+With --sequential, it prints the peak memory of the process above the imported libraries, and the memory of a turn with
+the graph, the weights and the optimizer slots, as planned.
+
 The weights and the optimizer slots are allocated before the step and not included. With --pairs, steps with and without
 recomputation alternate in one process, and their times are compared.
 """
 
 import argparse
 import dataclasses
-import resource
 import statistics
 import time
 
 import numpy as np
 
 import mtf_imaging as mi
+from benchmarks.partition.memory import peak as peak_bytes
 from mtf_imaging.engine.layout import Layout
+from mtf_imaging.jobs.steps.costs import turn_costs
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.planner.bench.subject import tensors_above
 from mtf_imaging.planner.cost.plan import make_plan
+from mtf_imaging.planner.cost.start_up import PROCESS, start_ups
 from mtf_imaging.training.optimizers import Adafactor
 from mtf_imaging.training.step import TrainingStep, training_step
 
-GIB = 2**30
+MIB, GIB = 2**20, 2**30
 STEPS = 5  # single steps have peaks that differ by up to 15%
 
 
@@ -48,6 +53,7 @@ class Setting:
     recompute: bool = _flag(False, "recompute activations in the backward pass")
     mesh_shape: str = _flag("", "mesh of processors, all on one device, for instance rows:2,cols:2")
     layout: str = _flag("", "rules of the layout, for instance x:rows,y:cols")
+    sequential: str = _flag("", "mesh dimensions whose processors take turns, for instance rows")
     norm: str = _flag("batch", "norm of the network: batch, group or instance")
     tpu: bool = _flag(False, "use the network of gin/unet3d_tpu_256.gin instead of gin/unet3d_lits.gin")
 
@@ -68,9 +74,10 @@ class Setting:
 
     def plan(self):
         """Returns the plan of the step."""
-        layout = Layout.parse(self.mesh_shape, self.layout)
+        layout = Layout.parse(self.mesh_shape, self.layout, self.sequential)
         step = TrainingStep(self.task(), Adafactor(), self.sizes, 1, 1, self.dtype)
-        return make_plan(step.trace(layout), layout, mesh_impl="stacked")
+        turns = turn_costs(step, layout) if self.sequential else None
+        return make_plan(step.trace(layout), layout, mesh_impl="stacked", turns=turns)
 
     def program(self, **options):
         task = self.task()
@@ -80,6 +87,7 @@ class Setting:
             mesh_shape=self.mesh_shape,
             layout=self.layout,
             mesh_impl="stacked",
+            sequential=self.sequential,
             **options,
         )
 
@@ -90,7 +98,8 @@ class Setting:
     def __str__(self):
         network = f"{self.base_filters} filters, {self.norm} norm{', network of a TPU' if self.tpu else ''}"
         network += ", recomputed" if self.recompute else ""
-        return f"{self.size}^3 {self.dtype}, {network}, layout '{self.layout}'"
+        turns = f" in turns on {self.mesh_shape}" if self.sequential else ""
+        return f"{self.size}^3 {self.dtype}, {network}, layout '{self.layout}'{turns}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,24 +107,25 @@ class Measured:
     """The measurements of one process.
 
     Attributes:
+      imported: bytes before the program was built.
       before: bytes before the first step.
       peak: bytes at the peak of the first step.
+      last: bytes at the peak of all steps.
       tensors: median tensor bytes at the peak of later steps; 0 if there is only one step.
       seconds: duration of the last step.
     """
 
+    imported: int
     before: int
     peak: int
+    last: int
     tensors: int
     seconds: float
 
 
-def peak_bytes():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
 def measure(setting, steps=STEPS + 1):
     """Runs steps and returns a `Measured`. The process must not have run any step before."""
+    imported = peak_bytes()
     program, batch = setting.program(), setting.batch()
     before = peak_bytes()
     tensors, seconds = [], []
@@ -125,7 +135,13 @@ def measure(setting, steps=STEPS + 1):
         seconds.append(time.perf_counter() - began)
         if number == 0:
             peak = peak_bytes()
-    return Measured(before, peak, int(statistics.median(tensors[1:] or [0])), seconds[-1])
+    return Measured(imported, before, peak, peak_bytes(), int(statistics.median(tensors[1:] or [0])), seconds[-1])
+
+
+def planned_process(setting):
+    """Returns the memory of a process in turns without imported libraries, as planned."""
+    plan = setting.plan()
+    return start_ups(plan, 0)["turns"].process_memory - PROCESS
 
 
 def time_pairs(setting, pairs):
@@ -171,6 +187,14 @@ def main():
             f"{setting.size}^3 {setting.dtype}, layout '{setting.layout}': {kept:.1f} s kept, {again:.1f} s recomputed"
         )
         print(f"recomputation takes {ratio:.2f} times as long (median of {pairs} pairs)")
+        return
+    if setting.sequential:
+        measured, planned = measure(setting), planned_process(setting)
+        process = measured.last - measured.imported
+        print(
+            f"{setting}: process {process / MIB:.0f} MiB above the imports, planned {planned / MIB:.0f} MiB, "
+            f"{planned / process:.2f} of it; {measured.seconds:.1f} s"
+        )
         return
     measured, planned = measure(setting), setting.plan().peak.nbytes
     step = measured.peak - measured.before

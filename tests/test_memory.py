@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
+from mtf_imaging.engine.program import memory
 from mtf_imaging.errors import OutOfMemoryError
 
 SHAPES = {"image": "batch:2,x:8", "weights": ("x:8,filters:3", tf.float64)}
@@ -68,6 +69,34 @@ def test_the_error_about_a_too_large_variable_names_its_size(initializer):
     ]
     settings = "mesh_shape", "layout", "sequential", "batch_size", "micro_batches", "resolution", "dtype"
     assert error.value.settings == settings
+
+
+@pytest.mark.parametrize(
+    ("mesh", "layout", "sequential", "devices", "in_turns"),
+    [
+        # The image and its square have 2 KiB together.
+        ("", "", "", 1, "mesh_shape='slabs:4', layout='x:slabs' and sequential='slabs'"),
+        ("rows:2", "x:rows", "", 2, "mesh_shape='rows:2,slabs:2', layout='x:rows,y:slabs' and sequential='slabs'"),
+        ("rows:2", "x:rows", "", 1, "sequential='rows'"),
+        ("rows:2,slabs:4", "y:rows,x:slabs", "slabs", 1, "mesh_shape='rows:2,slabs:8'"),
+    ],
+)
+def test_the_error_names_turns_that_fit(monkeypatch, mesh, layout, sequential, devices, in_turns):
+    monkeypatch.setattr(memory, "device_memory", lambda device: 600)
+    cpus = [device.name for device in tf.config.list_logical_devices("CPU")][:devices]
+    square, shapes = lambda image: mi.mtf.reduce_sum(mi.mtf.square(image)), {"image": "batch:1,x:16,y:4,channels:4"}
+    program = mi.Program(
+        square, shapes, mesh, layout, "auto" if sequential else "placement", cpus, sequential=sequential
+    )
+
+    def fail(*_):
+        raise MemoryError("no memory")
+
+    program.function = fail
+    with pytest.raises(OutOfMemoryError) as error:
+        program(image=np.zeros((1, 16, 4, 4)))
+    way = "processors in turns, of which a device keeps one at a time, such as"
+    assert f"\n  - {way} {in_turns}\n" in str(error.value)
 
 
 def test_the_error_about_an_array_in_the_function_has_no_sizes():

@@ -123,7 +123,8 @@ def cross_validate(own: CrossValidateSettings) -> dict[str, Any]:
         layout = own.layout
         if layout == AUTO and todo:
             patch_or_whole = sample_sizes(data, sizes)
-            layout = choose_layout(training_step(own, task_for(own.task, description), patch_or_whole), devices, group)
+            step = training_step(own, task_for(own.task, description), patch_or_whole)
+            layout = choose_layout(step, devices, group, own.offload_dir)
 
         for fold in todo:
             train_on, hold_out = (counted(len(keys), "case") for keys in (splits[fold].train, splits[fold].val))

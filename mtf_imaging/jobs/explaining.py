@@ -48,7 +48,7 @@ def picture_of(explained: Explained, volume: tuple[tuple[str, int], ...]) -> Lay
     def parts(of: Plan | None) -> tuple[tuple[str, int], ...]:
         if of is None:
             return ()
-        return (("weights", of.weights), ("optimizer", of.state), ("activations at the peak", of.peak.nbytes))
+        return (("weights", of.weights), ("optimizer", of.state), ("activations at the peak", of.temporary))
 
     shape = "".join(f",{name}:{size}" for name, size in volume)
     halos = [op for op in plan.ops if op.phase == "forward" and any(map(sum, op.halo.values()))]

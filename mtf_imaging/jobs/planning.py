@@ -83,9 +83,9 @@ def plan(own: PlanSettings) -> JobPlan:
     """Plans a training job for a data set and devices.
 
     The plan chooses the step with the finest spacing, then the most filters, then the largest batch that fits on the
-    devices under some layout, by the estimates of `search`. If whole volumes fit only with voxels more than twice as
-    large as the data's, it chooses the largest patches that fit instead. The levels of the network follow from
-    the spacing and the size of the grid or patch. No device is used.
+    devices under some layout, by the estimates of `search`. If a volume fits only in turns, the plan chooses them. If
+    whole volumes fit only with voxels more than twice as large as the data's, it chooses the largest patches that fit
+    instead. The levels of the network follow from the spacing and the size of the grid or patch. No device is used.
 
     Returns:
       The plan.
@@ -101,7 +101,8 @@ def plan(own: PlanSettings) -> JobPlan:
         kind = dataclasses.replace(kind, memory=float(own.memory))
     workers = own.workers or default_workers(WORKER_BYTES)
     fingerprint = read_fingerprint(own.data_dir, own.fingerprint_file, own.spacing_table, workers, own.progress)
-    return plan_fingerprint(fingerprint, own.task, own.num_devices, kind, own.num_hosts, own.progress, own.patches)
+    options = own.num_hosts, own.progress, own.patches, own.offload_dir
+    return plan_fingerprint(fingerprint, own.task, own.num_devices, kind, *options)
 
 
 def plan_fingerprint(
@@ -112,10 +113,11 @@ def plan_fingerprint(
     num_hosts: int = 1,
     progress: bool = True,
     patches: str = "auto",
+    offload_dir: str | None = None,
 ) -> JobPlan:
     """Does the same as `plan`, for a given fingerprint."""
     dtype, loss = _choose_dtype(hardware), choose_loss(fingerprint)
-    devices = PlannedDevices(num_devices, hardware, num_hosts=num_hosts)
+    devices = PlannedDevices(num_devices, hardware, num_hosts=num_hosts, offload_dir=offload_dir)
 
     def step_of(variant: Variant) -> TrainingStep:
         network = choose_network(variant.sizes, variant.spacing, variant.filters)
@@ -124,7 +126,9 @@ def plan_fingerprint(
         return training_step(own, built, variant.sizes)
 
     def search(variant: Variant) -> Searched:
-        return search_step(step_of(variant), devices, progress=False)
+        # Turns replace coarser voxels and patches, not smaller batches.
+        turns = variant.patch is None and variant.batch_size == 1
+        return search_step(step_of(variant), devices, progress=False, may_take_turns=turns)
 
     with tqdm(desc="search", unit="step", file=sys.stderr, disable=not progress, leave=False) as bar:
 

@@ -1,21 +1,32 @@
 """Searches for the fastest layout and for the largest trainable cube."""
 
+import dataclasses
 import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from tqdm import tqdm
 
-from mtf_imaging.engine.layout import Layout
+from mtf_imaging.engine.layout import Layout, parse_shape
 from mtf_imaging.engine.meshes.grid import ShardGrid
-from mtf_imaging.errors import ConfigError
+from mtf_imaging.engine.program.in_turns import free_space
+from mtf_imaging.engine.program.memory import format_bytes
+from mtf_imaging.errors import ConfigError, MtfImagingError
 from mtf_imaging.jobs.explaining import planned_step
-from mtf_imaging.jobs.steps.costs import Hosts, volume_of
+from mtf_imaging.jobs.steps.costs import Hosts, turn_costs, volume_of
 from mtf_imaging.jobs.steps.recomputation import recomputes_activations, with_recomputation
 from mtf_imaging.planner.cost.hardware import Hardware, find_hardware
 from mtf_imaging.planner.cost.interconnect import Interconnect
 from mtf_imaging.planner.search import largest
-from mtf_imaging.planner.search.search import Found, Searched, Steps, Target, candidates
+from mtf_imaging.planner.search.search import (
+    Found,
+    Searched,
+    Steps,
+    Target,
+    candidates,
+    first_fault,
+    layouts_in_turns,
+)
 from mtf_imaging.planner.search.search import search as search_layouts
 from mtf_imaging.settings.planning import LargestCubeSettings, PlannedStepSettings, SearchSettings
 from mtf_imaging.settings.setting import filled, takes
@@ -31,6 +42,7 @@ class PlannedDevices(NamedTuple):
       memory_limit: bytes of device memory available to tensors; None for the usable share of the memory.
       num_hosts: the number of hosts.
       mesh_impl: the mesh implementation, as in `search`.
+      offload_dir: the folder in which the slices of processors wait for their turn; None for the default of `Program`.
     """
 
     number: int
@@ -38,6 +50,7 @@ class PlannedDevices(NamedTuple):
     memory_limit: float | None = None
     num_hosts: int = 1
     mesh_impl: str = "auto"
+    offload_dir: str | None = None
 
     @property
     def memory(self) -> float:
@@ -65,13 +78,16 @@ class PlannedDevices(NamedTuple):
 def search(own: SearchSettings) -> Searched:
     """Ranks all layouts for a number of devices by the step time that the planner predicts.
 
+    If no layout fits that uses all processors at once, processors take turns, as few as possible.
+
     Returns:
       The layouts, fastest first. `report` formats them as a table.
 
     Raises:
       ConfigError: an argument is invalid.
     """
-    return search_step(planned_step(own), _devices(own), progress=own.progress)
+    devices = _devices(own)._replace(offload_dir=own.offload_dir)
+    return search_step(planned_step(own), devices, progress=own.progress)
 
 
 @takes(LargestCubeSettings)
@@ -93,9 +109,58 @@ def _devices(own: SearchSettings | LargestCubeSettings) -> PlannedDevices:
     return PlannedDevices(own.num_devices, hardware, own.memory_limit, own.num_hosts, own.mesh_impl)
 
 
-def search_step(step: TrainingStep, devices: PlannedDevices, *, progress: bool = True) -> Searched:
-    """Does the same as `search`, for a `TrainingStep`."""
-    return _searcher(step, devices, progress)(step.sizes, _layouts(step, devices))
+def search_step(
+    step: TrainingStep, devices: PlannedDevices, *, progress: bool = True, may_take_turns: bool = True
+) -> Searched:
+    """Does the same as `search`, for a `TrainingStep`.
+
+    Args:
+      step: the step.
+      devices: the devices.
+      progress: whether to show progress.
+      may_take_turns: whether to try processors in turns if no layout fits.
+    """
+    searched = _searcher(step, devices, progress)(step.sizes, _layouts(step, devices))
+    if searched.best is not None or not may_take_turns:
+        return searched
+    found, reason = search_turns(step, devices, progress)
+    if found is not None:
+        return dataclasses.replace(searched, found=(found, *searched.found))
+    return dataclasses.replace(searched, skipped=reason | searched.skipped)
+
+
+def search_turns(
+    step: TrainingStep, devices: PlannedDevices, progress: bool = False
+) -> tuple[Found | None, dict[Layout, str]]:
+    """Returns the layout with the fewest turns that fits, or a reason that none does.
+
+    The step is lowered for each number of turns that is tried: 3 for a volume of 512^3 voxels.
+    """
+    target, sizes = devices.target(step.dtype), dict(parse_shape(next(iter(step.part_inputs.values()))[0]))
+    if target.num_hosts > 1 or target.mesh_impl == "collective":
+        return None, {}  # several processes cannot take turns
+    layouts = layouts_in_turns(devices.number, sizes, [name for name, _ in volume_of(step)])
+    recompute, best, reason = recomputes_activations(step.task), None, {}
+    begin, end = 0, len(layouts)
+    bar = tqdm(desc="search", unit="number of turns", disable=not progress, leave=False, file=sys.stderr)
+    while begin < end:
+        bar.update()
+        layout = dataclasses.replace(layouts[(begin + end) // 2], offload_dir=devices.offload_dir)
+        try:
+            turns = turn_costs(step, layout)
+        except MtfImagingError as error:
+            return None, {layout: first_fault(error)}
+        free = free_space(devices.offload_dir)
+        if turns.waiting > free:
+            needs = f"turns store {format_bytes(turns.waiting)}, but {format_bytes(free)} are free"
+            return None, {layout: f"{needs}; another offload_dir may have more space"}
+        found = target.rank(layout, recompute, step.trace(layout), turns)
+        if found.fits:
+            best, end = found, (begin + end) // 2
+        else:
+            reason = {layout: f"even a turn needs {format_bytes(found.plan.memory)}"}
+            begin = (begin + end) // 2 + 1
+    return best, reason
 
 
 def largest_cube_of(step: TrainingStep, devices: PlannedDevices, *, progress: bool = True) -> tuple[int, Found] | None:

@@ -194,7 +194,7 @@ def _make_plan(run: _Run) -> _Plan:
     if frequencies is not None:
         task = task.with_class_frequencies(frequencies)
     step = training_step(own, task, sample_sizes(data, whole))
-    layout = choose_layout(step, run.devices, run.group) if own.layout == AUTO else own.layout
+    layout = choose_layout(step, run.devices, run.group, own.offload_dir) if own.layout == AUTO else own.layout
     monitor = own.monitor or data.images.measure(data.description)
     return _Plan(step, Layout.of(layout), whole, frequencies, monitor)
 

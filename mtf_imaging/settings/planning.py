@@ -10,6 +10,7 @@ from mtf_imaging.settings.setting import Settings, changed, setting, settings
 from mtf_imaging.settings.step import (
     BatchSettings,
     Devices,
+    LayoutSettings,
     NetworkSettings,
     ProgressSettings,
     SpacingSettings,
@@ -124,6 +125,8 @@ class MemoryLimitSettings(Settings):
 class SearchSettings(PlannedStepSettings, HardwareSettings, MemoryLimitSettings, ProgressSettings):
     """The settings of `search`."""
 
+    offload_dir: str | None = changed(LayoutSettings, "offload_dir")
+
 
 @settings
 class LargestCubeSettings(CubeSettings, HardwareSettings, MemoryLimitSettings, ProgressSettings):
@@ -181,3 +184,4 @@ class PlanSettings(HardwareSettings, SpacingTableSettings, WorkerSettings, Progr
     memory: float | None = setting(default=None, above=0, unit="bytes")
     patches: str = setting(default="auto", choices=PATCHES, flag=True)
     fingerprint_file: str | Path | None = setting(default=None)
+    offload_dir: str | None = changed(LayoutSettings, "offload_dir")

@@ -83,8 +83,8 @@ class LayoutSettings(Settings):
     Attributes:
       mesh_shape: names and sizes of the mesh dimensions, for instance rows:2,cols:2. Default: one processor.
       layout: rules that split dimensions over mesh dimensions, for instance x:rows,y:cols; an empty string splits
-        nothing. With auto, train chooses `mesh_shape` and `layout` for the available devices, and saves them with the
-        run.
+        nothing. With auto, train chooses `mesh_shape`, `layout` and `sequential` for the available devices, and saves
+        them with the run.
       sequential: names of mesh dimensions whose processors take turns on their device, for instance slabs, so that the
         device needs the memory of one slice. The results are the same.
       offload_dir: folder in which the slices of processors wait for their turn. Default: the memory of the host if

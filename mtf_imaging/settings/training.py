@@ -12,6 +12,7 @@ from mtf_imaging.settings.setting import Settings, changed, documented, setting,
 from mtf_imaging.settings.step import (
     BatchSettings,
     DevicesSetting,
+    LayoutSettings,
     NetworkSettings,
     ProgressSettings,
     SpacingTableSettings,
@@ -163,7 +164,7 @@ class TrainSettings(NetworkSettings, RunSettings, BatchSettings, PatchSettings, 
       data: the training data, a `TrainingData`, or a folder of records that `convert` wrote.
       model_dir: folder of the run, for checkpoints, the configuration and TensorBoard events.
       layout: the mesh of processors and the dimensions to split over it. auto selects the layout with the shortest
-        predicted step, with one processor for each process or device.
+        predicted step, with one processor for each process or device, or turns if no such layout fits.
       profile_steps: steps to trace for TensorBoard's profiler (pip install xprof); 10:13 traces steps 10, 11 and 12.
       dry_run: whether to build the step and print its costs and the per-processor shape of every tensor, instead of
         training.
@@ -177,6 +178,7 @@ class TrainSettings(NetworkSettings, RunSettings, BatchSettings, PatchSettings, 
     data: DataSettings | str | Path = setting(example="@NAME()")
     model_dir: str | Path = setting(flag=True)
     layout: Layout | str = setting(default=ONE_PROCESSOR)
+    offload_dir: str | None = changed(LayoutSettings, "offload_dir", shared=False)
     profile_steps: str | None = setting(default=None, flag=True)
     dry_run: bool = setting(default=False, flag=True)
     stop: Callable[[], str | None] | None = setting(default=None, shared=False)
@@ -221,6 +223,7 @@ class CrossValidateSettings(
     folds: Sequence[int] | None = setting(default=None, unit="folds", flag=True)
     cleanup: CleanupSettings | str | None = changed(CleanupSetting, "cleanup")
     layout: Layout | str = changed(TrainSettings, "layout")
+    offload_dir: str | None = changed(LayoutSettings, "offload_dir", shared=False)
     stop: Callable[[], str | None] | None = changed(TrainSettings, "stop")
     handle_signals: bool = changed(TrainSettings, "handle_signals")
     save_configuration: Callable[[int, Any, Layout], str] | None = setting(default=None, shared=False)

@@ -157,6 +157,25 @@ def test_one_processor_exchanges_nothing(run):
     assert "an interior processor sends 0 bytes, a corner processor 0 bytes, in 0 exchanges; 0 all-reduces" in out
 
 
+def test_processors_in_turn(run):
+    words = ["explain", *SMALL, "--mesh_shape", "slabs:4", "--layout", "x:slabs", "--sequential", "slabs"]
+    code, out, _ = run(*words, "--hardware", "l4")
+    assert code == 0
+    report = json.loads(run(*words, "--hardware", "l4", "--json")[1])
+    turns, memory, seconds = report["turns"], report["memory_a_device"], report["seconds"]
+    assert turns["memory"] == turns["inputs"] + turns["tensors"] + turns["reads"]
+    assert turns["inputs"] == 32**3 * 8  # an image and labels
+    assert [*memory] == ["kept"]
+    assert memory["kept"]["peak_activations"] == turns["memory"]
+    assert seconds["offload"] == (turns["written"] + turns["read"]) / report["hardware"]["offload"]
+    assert out.startswith("mesh slabs:4, layout x:slabs: 4 processors on 1 device\n")
+    assert "\nprocessors along slabs take 4 turns\n  a turn needs " in out
+    assert " wait in offload_dir or in host memory; a step writes " in out
+    assert re.search(r"activations kept .* of a turn: fits in 75% of l4's 22\.4 GiB\n", out)
+    assert re.search(r" per step on l4, 0% of it exchange: .*, offload [\d.]+ ms\n", out)
+    assert re.search(r"\nstart-up \(estimate\) +turns\n", out)
+
+
 @pytest.mark.slow
 def test_a_dry_run_of_train_prints_the_same(run):
     _, explained, _ = run("explain", *SMALL, *TWO_BY_TWO)

@@ -6,10 +6,13 @@ import math
 import pytest
 
 import mtf_imaging as mi
+from mtf_imaging.cli.runtime.plan_text import gin_text, plan_table
 from mtf_imaging.data.description.description import LITS
 from mtf_imaging.data.phantom import write_phantom
-from mtf_imaging.engine.layout import ONE_PROCESSOR
+from mtf_imaging.engine.layout import ONE_PROCESSOR, Layout
+from mtf_imaging.engine.turns.costs import TurnCosts
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.jobs import searching
 from mtf_imaging.jobs.choices.deciding import PATCHES, WHOLE, fit
 from mtf_imaging.jobs.choices.network import choose_levels
 from mtf_imaging.jobs.choices.patching import patch_sizes
@@ -26,11 +29,11 @@ from tests.jobs.fingerprints import fingerprint
 class Planned:
     """A search in which memory is proportional to voxels, filters and the batch, and halves with recomputation.
 
-    A step takes `seconds` for each volume.
+    A step takes `seconds` for each volume. In turns, a whole volume needs a share `in_turns` of the memory.
     """
 
-    def __init__(self, available, seconds):
-        self.available, self.seconds, self.tried = available, seconds, []
+    def __init__(self, available, seconds, in_turns=1.0):
+        self.available, self.seconds, self.tried, self.in_turns = available, seconds, [], in_turns
 
     def __call__(self, variant):
         self.tried.append(variant)
@@ -41,12 +44,16 @@ class Planned:
             fits = need <= self.available
             time = _Time(self.seconds * variant.batch_size)
             found.append(_Found(ONE_PROCESSOR, recompute, _Plan(need), time, fits))
+        if not found[-1].fits and variant.patch is None and memory * self.in_turns <= self.available:
+            costs = TurnCosts(8, 0, 0, 0, 0, 0, 0, 2**33, 2**34, 2**35)
+            layout = Layout.parse("slabs:8", "x:slabs", "slabs")
+            found.append(_Found(layout, False, _Plan(memory * self.in_turns, costs), _Time(self.seconds), True))
         return Searched(tuple(sorted(found, key=lambda one: not one.fits)), {}, {})
 
 
 class _Plan:
-    def __init__(self, memory):
-        self.memory = memory
+    def __init__(self, memory, turns=None):
+        self.memory, self.turns = memory, turns
 
 
 class _Time:
@@ -64,9 +71,9 @@ def fitted(data, available, seconds=0.1):
     return decision.chosen, search
 
 
-def decided(data, available, patches="auto", seconds=0.1):
+def decided(data, available, patches="auto", seconds=0.1, in_turns=1.0):
     hardware = Hardware("gpu", available, 1, 1, 1, usable=1.0)
-    search = Planned(available, seconds)
+    search = Planned(available, seconds, in_turns)
     return fit(data, search, hardware, 1, lambda _: None, patches), search
 
 
@@ -156,6 +163,21 @@ def test_whole_volumes_of_at_most_twice_the_spacing_are_preferred():
     assert (patch.spacing.value, patch.grid.value) == ((1.0, 1.0, 1.0), (256, 256, 256))
     assert (patch.filters, patch.batch_size.value, patch.recompute.value) == (32, 2, False)
     assert math.prod(patch.patch.value) * 64 <= 144**3 * 16
+
+
+def test_turns_replace_coarser_voxels_and_patches():
+    decision, search = decided(fingerprint(*LARGE), 64**3 * 64, in_turns=1 / 64)
+    chosen = decision.chosen
+    assert (decision.kind.value, decision.other, len(search.tried)) == (WHOLE, None, 1)
+    assert (chosen.spacing.value, chosen.filters, chosen.patch) == ((1.0,) * 3, 32, None)
+    assert chosen.batch_size == (1, "even one volume fits only in turns")
+    assert chosen.layout == (
+        Layout.parse("slabs:8", "x:slabs", "slabs"),
+        "a volume does not fit at once, so a device computes 8 slabs in turn. The others wait in 8.0 GiB of "
+        "offload_dir, or of host memory if there is a GPU; a step writes 16.0 GiB and reads 32.0 GiB",
+    )
+    assert decided(fingerprint(*LARGE), 64**3 * 64, "always", in_turns=1 / 64)[0].kind.value == PATCHES
+    assert decided(fingerprint(*LARGE), 64**3 * 64, in_turns=1 / 8)[0].kind.value == PATCHES
 
 
 def test_patches_replace_whole_volumes_of_coarser_voxels():
@@ -263,9 +285,19 @@ def test_a_device_without_bfloat16_computes_in_float32():
 
 
 @pytest.mark.slow
-def test_a_large_volume_on_a_small_device_is_planned_on_patches():
+def test_a_large_volume_on_a_small_device_is_planned_in_turns_or_on_patches(monkeypatch):
     data = fingerprint(*[((512, 512, 512), (0.8, 0.8, 0.8))] * 12)
     device = dataclasses.replace(HARDWARE["rtx4090"], memory=6 * 2**30)
+    monkeypatch.setattr(searching, "free_space", lambda folder: 2**40)
+    plan = plan_fingerprint(data, build_task, 1, device, progress=False, offload_dir="/disk")
+    (turns,) = plan.alternatives
+    assert (plan.kind.value, plan.patch, plan.grid.value) == (WHOLE, None, (512, 512, 512))
+    assert max(plan.found.plan.memory, turns.prediction.plan.memory) <= 4.5 * 2**30
+    text, table = gin_text(plan, "raw", {}), plan_table(plan)
+    assert "setup.layout = 'x:slabs'\nsetup.sequential = 'slabs'\nsetup.offload_dir = '/disk'\n" in text
+    assert "turns        a volume does not fit at once, so a device computes " in table
+
+    monkeypatch.setattr(searching, "free_space", lambda folder: 2**30)
     plan = plan_fingerprint(data, build_task, 1, device, progress=False)
     assert plan.kind.value == PATCHES
     patches, whole = plan.alternatives

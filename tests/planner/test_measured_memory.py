@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from benchmarks.largest_cube import peak_of
-from benchmarks.step_memory import STEPS, Setting
+from benchmarks.step_memory import STEPS, Setting, planned_process
 from mtf_imaging.engine.ops.conv.local import has_all_gradients
 
 pytestmark = pytest.mark.skipif(
@@ -43,3 +43,13 @@ def test_the_plan_is_within_15_percent_of_a_measured_step(size, dtype):
 )
 def test_so_is_the_plan_of_other_steps(options):
     assert planned_per_measured(Setting(**{"size": 48, **options})) == pytest.approx(1, abs=0.15)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("size", "turns"), [(64, 8), (96, 8), (128, 8), (128, 4), (96, 24)])
+def test_the_plan_of_turns_is_within_15_percent_of_a_measured_process(size, turns):
+    """The memory of the process without the imported libraries: a turn, the graph, the weights and their slots."""
+    options = {"mesh_shape": f"slabs:{turns}", "layout": "x:slabs", "sequential": "slabs"}
+    setting = Setting(size, "float32", base_filters=8, **options)
+    measured = peak_of(setting, 3)
+    assert planned_process(setting) / (measured.last - measured.imported) == pytest.approx(1, abs=0.15)

@@ -11,7 +11,7 @@ from mtf_imaging.planner.cost.hardware import Hardware, find_hardware
 from mtf_imaging.planner.render.search_table import search_table
 from mtf_imaging.planner.search.equal import equal_layouts, split_axes
 from mtf_imaging.planner.search.largest import largest_cube
-from mtf_imaging.planner.search.search import Searched, Steps, Target, candidates, search
+from mtf_imaging.planner.search.search import Searched, Steps, Target, candidates, layouts_in_turns, search
 from mtf_imaging.training.optimizers import Adafactor
 from mtf_imaging.training.step import TrainingStep
 
@@ -25,6 +25,26 @@ def test_every_factorization_of_the_devices_is_a_candidate(devices, dims, number
     for layout in found:
         assert layout.processors == devices
         assert [onto for _, onto in layout.rules] == [name for name, _ in layout.mesh_shape]
+
+
+@pytest.mark.parametrize(
+    ("devices", "sizes", "layouts"),
+    [
+        (1, {"x": 24}, ["slabs:2", "slabs:3", "slabs:4", "slabs:6"]),
+        (1, {"x": 18, "y": 8}, ["slabs:2", "slabs:3", "slabs:4"]),  # 4 slabs of 5, 5, 5 and 3
+        (2, {"x": 16, "y": 8}, ["rows:2,slabs:2", "rows:2,slabs:4"]),
+        (3, {"x": 8, "y": 2, "z": 9}, ["cols:3,slabs:2"]),
+        (4, {"x": 8, "batch": 8}, ["cores:4,slabs:2"]),
+        (4, {"x": 32, "y": 2, "z": 2}, ["rows:2,cols:2,slabs:2", "rows:2,cols:2,slabs:4", "rows:2,cols:2,slabs:8"]),
+        (5, {"x": 16, "y": 2}, []),
+    ],
+)
+def test_slabs_take_turns_and_devices_split_the_rest(devices, sizes, layouts):
+    found = layouts_in_turns(devices, {"batch": 1} | sizes, [name for name in sizes if name != "batch"])
+    assert [layout.mesh_string for layout in found] == layouts
+    for layout in found:
+        assert (layout.sequential, layout.rules[-1]) == (("slabs",), ("x", "slabs"))
+        assert layout.processors // layout.turns == devices
 
 
 @pytest.fixture(scope="module")

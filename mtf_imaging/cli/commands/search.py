@@ -32,12 +32,13 @@ EXAMPLE = "mtf-imaging search --num_devices 8 --hardware a100 --gin_file unet3d_
 SETTINGS = (_Flags,)
 WITHOUT = ("input_partition_dims", "num_cores_per_replica")
 NOTES = (
-    "search places one processor on each device. Its layouts split the batch and the dimensions of the image. To "
-    "estimate the cost of one layout, run explain; to measure it, run bench.",
+    "search places one processor on each device. Its layouts split the batch and the dimensions of the image. If none "
+    "fits, processors take turns on each device, as few as possible (docs/concepts/turns.md). To estimate the "
+    "cost of one layout, run explain; to measure it, run bench.",
     planning_flags.PATCH,
     planning_flags.TRAINING_COST,
 )
-IDLE = dict.fromkeys(("mesh_shape", "layout"), "search tries all layouts for --num_devices devices.")
+IDLE = dict.fromkeys(("mesh_shape", "layout", "sequential"), "search tries all layouts for --num_devices devices.")
 
 
 def run(values: flags.FlagValues) -> str:
@@ -54,7 +55,8 @@ def run(values: flags.FlagValues) -> str:
     sizes = (16, 16, 16) if values.max_resolution else None  # arbitrary sizes; only the number of dimensions matters
     step = bound_step(setup, values.data_dir, sizes).step
     hardware = planning_flags.hardware_of(values.hardware)
-    devices = PlannedDevices(values.num_devices, hardware, limit, values.num_hosts, setup.mesh_impl)
+    hosts = values.num_hosts, setup.mesh_impl
+    devices = PlannedDevices(values.num_devices, hardware, limit, *hosts, setup.offload_dir)
     recipe = Recipe(planned_num_steps(), values.price_per_hour)
     if values.max_resolution:
         print(largest_text(largest_cube_of(step, devices), step, devices, recipe))

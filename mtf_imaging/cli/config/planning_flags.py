@@ -113,8 +113,10 @@ def check_devices(setup: JobSetup, num_devices: int | None) -> None:
     Raises:
       ConfigError: the mesh has more processors than there are devices.
     """
-    if num_devices is not None and setup.parsed_layout.processors > num_devices:
+    at_once = setup.parsed_layout.processors // setup.parsed_layout.turns
+    if num_devices is not None and at_once > num_devices:
+        turns = " in a turn" if setup.parsed_layout.sequential else ""
         raise ConfigError(
-            f"mesh {setup.mesh_shape} has {setup.parsed_layout.processors} processors, but --num_devices is "
+            f"mesh {setup.mesh_shape} has {at_once} processors{turns}, but --num_devices is "
             f"{num_devices}. Fix: give a smaller --mesh_shape, or leave --num_devices out for one device per processor."
         )

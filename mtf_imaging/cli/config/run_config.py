@@ -114,6 +114,7 @@ def save_config(model_dir: str | Path, setup: JobSetup, facts: Facts, layout: La
     }
     if setup.has_auto_layout:  # a resumed run keeps its layout
         decided |= {"setup.mesh_shape": layout.mesh_string, "setup.layout": layout.rules_string}
+        decided["setup.sequential"] = ",".join(layout.sequential)
     with gin.unlock_config():
         for name, value in decided.items():
             if value is not None:

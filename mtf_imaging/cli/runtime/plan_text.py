@@ -15,6 +15,7 @@ from mtf_imaging.data.intensities.schemes import WINDOW
 from mtf_imaging.data.modality import is_ct
 from mtf_imaging.data.sampling.grid import AXIS_NAMES, format_grid
 from mtf_imaging.data.sampling.sampling import format_spacing
+from mtf_imaging.engine.layout import Layout
 from mtf_imaging.engine.program.memory import format_bytes
 from mtf_imaging.jobs.choices import Choice
 from mtf_imaging.jobs.choices.deciding import Alternative
@@ -96,6 +97,7 @@ def gin_text(plan: JobPlan, data_dir: str, lines: Mapping[str, str]) -> str:
         *_bound("setup.batch_size", plan.batch_size),
         *_bound("setup.mesh_shape", _as(plan.layout, lambda layout: layout.mesh_string)),
         f"setup.layout = {plan.layout.value.rules_string!r}",
+        *_turns(plan.layout.value),
         *_bound("job.dtype", plan.dtype),
         *(_bound("job.window", plan.window) if plan.window is not None else ()),
         "",
@@ -135,6 +137,7 @@ def plan_table(plan: JobPlan) -> str:
         "batch": f"{plan.batch_size.value}, {plan.num_steps.value:,} steps",
         **({} if plan.window is None else {"window": _window(plan.window)}),
         "layout": f"{plan.layout.value.rules_string or 'no split'} on {_devices(plan)}",
+        **({"turns": plan.layout.reason} if plan.layout.value.sequential else {}),
         "memory": _memory(plan),
         "time": _time(plan),
     }
@@ -201,6 +204,13 @@ def _task(plan: JobPlan) -> Iterator[str]:
             yield f"{task}.{name} = {value!r}"
     yield from _all_bound(task, plan.loss)
     yield from _all_bound("unet3d.UNet3D", plan.network)
+
+
+def _turns(layout: Layout) -> Iterator[str]:
+    if layout.sequential:
+        yield f"setup.sequential = {','.join(layout.sequential)!r}"
+    if layout.offload_dir:
+        yield f"setup.offload_dir = {layout.offload_dir!r}"
 
 
 def _description(description: Description) -> dict[str, Any]:

@@ -1,7 +1,9 @@
 """The output of `mtf-imaging search`, with flags for using the result."""
 
+import shlex
 from collections.abc import Iterator
 
+from mtf_imaging.engine.layout import Layout
 from mtf_imaging.engine.program.memory import format_bytes
 from mtf_imaging.jobs.searching import PlannedDevices
 from mtf_imaging.jobs.steps.recomputation import recompute_setting, recomputes_activations
@@ -90,4 +92,10 @@ def _flags(found: Found, step: TrainingStep) -> str:
     mesh_shape, layout = (text or repr("") for text in (found.layout.mesh_string, found.layout.rules_string))
     needed = found.recompute and not recomputes_activations(step.task)
     again = f" --gin.{recompute_setting(step.task)}=True" if needed else ""
-    return f"--mesh_shape {mesh_shape} --layout {layout}{again}"
+    return f"--mesh_shape {mesh_shape} --layout {layout}{turn_flags(found.layout)}{again}"
+
+
+def turn_flags(layout: Layout) -> str:
+    """Returns the flags for processors in turns, with a space before; "" if no processors take turns."""
+    folder = f" --offload_dir {shlex.quote(layout.offload_dir)}" if layout.offload_dir else ""
+    return f" --sequential {','.join(layout.sequential)}{folder}" if layout.sequential else ""

@@ -120,6 +120,11 @@ class Layout:
         return math.prod(size for _, size in self.mesh_shape)
 
     @property
+    def turns(self) -> int:
+        """The number of processors that take turns on a device; 1 if all compute at the same time."""
+        return math.prod(size for name, size in self.mesh_shape if name in self.sequential)
+
+    @property
     def slices_per_dimension(self) -> dict[str, int]:
         """The number of slices of each tensor dimension that has a rule."""
         sizes = dict(self.mesh_shape)

@@ -1,9 +1,12 @@
 """Lists devices, those that compute and the host CPU, and sets how GPUs allocate memory."""
 
 import contextlib
+import os
 from collections.abc import Sequence
 
 import tensorflow as tf
+
+from mtf_imaging.engine.compat import gpu_memory_limit
 
 
 def default_devices() -> list[str]:
@@ -15,6 +18,13 @@ def default_devices() -> list[str]:
 def host_device() -> str:
     """Returns the device string of the CPU, of the first one if the process has several logical CPUs."""
     return tf.config.list_logical_devices("CPU")[0].name
+
+
+def device_memory(device: str) -> int:
+    """Returns the bytes of a GPU that TensorFlow may use, or those of the memory of this machine for a CPU."""
+    if "GPU" in device.upper():
+        return gpu_memory_limit(int(device.rpartition(":")[2]))
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def number_of(name: str, devices: Sequence[str]) -> int:

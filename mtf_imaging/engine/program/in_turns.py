@@ -1,9 +1,11 @@
 """A lowered program whose processors take turns, with the interface of a compiled function."""
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -96,6 +98,15 @@ def _reads(graph: tf.Graph) -> list[tuple[str, tf.Tensor, tf.DType]]:
     outside = {inner.name: outer for outer, inner in graph.captures}
     operations = [op for op in graph.get_operations() if op.type == "ReadVariableOp"]
     return [(op.outputs[0].name, outside[op.inputs[0].name], op.outputs[0].dtype) for op in operations]
+
+
+def free_space(folder: str | None) -> int:
+    """Returns the bytes that a folder has room for; None is the folder or the memory that `Program` chooses."""
+    folder = folder or _default_folder()
+    if folder is not None:
+        return shutil.disk_usage(folder).free
+    available = re.search(r"^MemAvailable:\s*(\d+) kB", Path("/proc/meminfo").read_text(), re.MULTILINE)
+    return int(available[1]) * 1024 if available else 0
 
 
 def _default_folder() -> str | None:

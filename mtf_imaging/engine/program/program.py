@@ -19,7 +19,7 @@ from mtf_imaging.engine.program import checks, lowering, memory, tracing
 from mtf_imaging.engine.program.in_turns import InTurns, Lowered
 from mtf_imaging.engine.program.inputs import Input, Spec, label_faults_explained
 from mtf_imaging.engine.program.variables import Variables
-from mtf_imaging.engine.turns.schedule import TurnCosts
+from mtf_imaging.engine.turns.costs import TurnCosts
 from mtf_imaging.errors import LayoutError, ShapeError
 
 _logger = logging.getLogger(__name__)

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from mtf_imaging.engine.meshes.turns import First, Grouped, Joined, Mark, Received, Reduced, Turns
 from mtf_imaging.engine.turns import stages
+from mtf_imaging.engine.turns.costs import TurnCosts, turn_costs
 from mtf_imaging.engine.turns.store import Store, Value, as_tensor, empty
 
 _COMBINE: dict[str, Callable[[tf.Tensor, tf.Tensor], tf.Tensor]] = {
@@ -24,24 +25,6 @@ class _Collected(NamedTuple):
 
     name: str
     mark: Mark
-
-
-class TurnCosts(NamedTuple):
-    """What the turns of a program move, in bytes.
-
-    Attributes:
-      turns: number of turns.
-      at_once: the tensors that a turn reads and writes in the stage with most of them.
-      waiting: the room for the values that wait.
-      written: bytes that a call stores.
-      read: bytes that a call reads again.
-    """
-
-    turns: int
-    at_once: int
-    waiting: int
-    written: int
-    read: int
 
 
 class Schedule:
@@ -65,6 +48,7 @@ class Schedule:
     ) -> None:
         graph = turns.graph
         self._turns, self._results, self._device = turns, [x.name for x in results], device
+        self._known = known
         self.stages = stages.cut(turns, results, set(known))
         self._functions = stages.make_functions(turns, self.stages)
         self._marks = {f"{name}:0": mark for name, mark in turns.marks.items()}
@@ -106,23 +90,8 @@ class Schedule:
 
     @property
     def costs(self) -> TurnCosts:
-        """The bytes that a call moves."""
-        number, in_turns = self._turns.number, [stage for stage in self.stages if stage.in_turns]
-        read = 0
-        for stage in in_turns:
-            for x in stage.feeds:
-                mark = self._marks.get(x.name)
-                if isinstance(mark, Received):
-                    read += int(stages.num_bytes(x)) * sum(turn is not None for turn in mark.turns)
-                elif x.name in self.store.values:
-                    read += sum(end - first for first, end in stage.extents[x.name]) * number
-        return TurnCosts(
-            number,
-            max(int(sum(map(stages.num_bytes, [*stage.feeds, *stage.fetches]))) for stage in in_turns),
-            self.store.size,
-            sum(value.nbytes for value in self.store.values.values()) * number,
-            read,
-        )
+        """What the turns keep and move."""
+        return turn_costs(self._turns, self.stages, self.store, self._known, self._results)
 
     def __call__(self, known: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:
         """Computes the results.
@@ -221,4 +190,4 @@ def _collect(parts: list, mark: Mark, turn: int, value: tf.Tensor) -> None:
         begin = mark.places[turn] * size
         place: list = [slice(None)] * len(value.shape)
         place[mark.dim] = slice(begin, begin + size)
-        parts[group][tuple(place)] = np.asarray(value.numpy())
+        parts[group][tuple(place)] = np.asarray(value)

@@ -40,8 +40,7 @@ def slice_early(turns: Turns, stored: Collection) -> None:
     with turns.graph.as_default():
         at_sender = _Slicer(stored, tf.slice, lambda operand: None)
         for name, mark in list(turns.marks.items()):
-            place = _place(mark.source.op) if isinstance(mark, Received) and mark.source.op.type == "Slice" else None
-            if place is None:
+            if not isinstance(mark, Received) or (place := _place(mark.source.op)) is None:
                 continue
             try:
                 value = _at_receiver(turns, stored, mark.turns).slice(*place)
@@ -59,7 +58,9 @@ def slice_early(turns: Turns, stored: Collection) -> None:
 
 
 def _place(cut_out: tf.Operation) -> tuple[tf.Tensor, int, int, int] | None:
-    """Returns the input, dimension, begin and size of a constant `Slice` of one dimension; None for another."""
+    """Returns the input, dimension, begin and size of a constant `Slice` of one dimension; None for all others."""
+    if cut_out.type != "Slice":
+        return None
     x, begin, _ = cut_out.inputs
     first, size = tf.get_static_value(begin), cut_out.outputs[0].shape
     dims = [d for d, n in enumerate(x.shape) if n != size[d]] or [0]

@@ -47,7 +47,7 @@ _CHEAP = frozenset(
     )
 )
 # Operations whose results have the same bytes as their first input.
-_ALIASES = frozenset(("EnsureShape", "ExpandDims", "Identity", "Reshape", "Squeeze", "StopGradient"))
+ALIASES = frozenset(("EnsureShape", "ExpandDims", "Identity", "Reshape", "Squeeze", "StopGradient"))
 _ROUNDS = 4  # what is stored and what is computed again depend on each other
 _EFFECTS = ("Assert", "PrintV2")
 
@@ -61,7 +61,7 @@ class Stage:
       feeds: the tensors that it reads.
       fetches: the tensors that later stages, or the results, read.
       effects: operations that it runs because of their effects.
-      operations: the operations that it computes.
+      operations: the operations that it computes, each after those that it needs.
       extents: {feed: the bytes (first, end) of it that are read}.
     """
 
@@ -69,7 +69,7 @@ class Stage:
     feeds: list[tf.Tensor] = dataclasses.field(default_factory=list)
     fetches: list[tf.Tensor] = dataclasses.field(default_factory=list)
     effects: list[tf.Operation] = dataclasses.field(default_factory=list)
-    operations: set[tf.Operation] = dataclasses.field(default_factory=set)
+    operations: list[tf.Operation] = dataclasses.field(default_factory=list)
     extents: dict[str, list[tuple[int, int]]] = dataclasses.field(default_factory=dict)
 
     @property
@@ -106,7 +106,7 @@ def _cut(turns: Turns, results: Sequence[tf.Tensor], known: Collection[str]) -> 
     operations = turns.graph.get_operations()
     places = _Places(turns, operations, known)
     effects = [op for op in operations if op.type in _EFFECTS]
-    again: set = {x.ref() for op in operations if op.type in _ALIASES for x in op.outputs}
+    again: set = {x.ref() for op in operations if op.type in ALIASES for x in op.outputs}
     shared: set = set()
     for _ in range(_ROUNDS):
         stored = _stored(places, _stages(places, results, effects, again))
@@ -137,6 +137,7 @@ class _Places:
                 stack += waiting
             else:
                 self._stage[stack[-1]] = self._place(stack[-1])
+        self._order = {op: number for number, op in enumerate(self._stage)}
 
     def _before(self, op: tf.Operation) -> list[tf.Operation]:
         mark = self._turns.marks.get(op.name)
@@ -187,7 +188,11 @@ class _Places:
     @property
     def operations(self) -> list[tf.Operation]:
         """All operations, each after those that it needs."""
-        return list(self._stage)
+        return list(self._order)
+
+    def order(self, op: tf.Operation) -> int:
+        """Returns the place of an operation among all operations."""
+        return self._order[op]
 
     @property
     def last(self) -> int:
@@ -225,17 +230,19 @@ def _stages(
         feeds: dict = {}
         todo = [x.op for x in stage.fetches if not places.is_given(x)] + stage.effects
         feeds.update({x.ref(): x for x in stage.fetches if places.is_given(x)})
+        operations: set[tf.Operation] = set()
         while todo:
             op = todo.pop()
-            if op in stage.operations:
+            if op in operations:
                 continue
-            stage.operations.add(op)
+            operations.add(op)
             for x in places.inputs(op):
                 own = places[x.op] == stage.number or places.is_constant(x)
                 if places.is_given(x) or not (own or (stage.in_turns and places.is_in_turns(x) and x.ref() in again)):
                     feeds[x.ref()] = x
                 else:
                     todo.append(x.op)
+        stage.operations = sorted(operations, key=places.order)
         stage.feeds = list(feeds.values())
         for x in stage.feeds:
             want(x)
@@ -289,7 +296,7 @@ def _recomputed(places: _Places, stored: Collection, shared: Collection) -> tupl
             others = sum(cost[i] for i in inputs)
             needed = [i for i in inputs if cost[i]]
             only = source.get(needed[0]) if len(needed) == 1 else None
-            if _is_cheap(op) and (others < own or op.type in _ALIASES or (others == own and only in shared)):
+            if _is_cheap(op) and (others < own or op.type in ALIASES or (others == own and only in shared)):
                 again.add(key)
                 cost[key], source[key] = others, only
                 continue

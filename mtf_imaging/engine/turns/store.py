@@ -93,13 +93,17 @@ class Store:
 
     def __init__(self, values: Mapping[str, Value], turns: int, folder: str | None) -> None:
         self.values, self._turns, self._folder = values, turns, folder
-        stored = [name for name, value in values.items() if value.nbytes * turns > IN_MEMORY]
+        stored = [name for name, value in values.items() if not self.is_kept(value)]
         self._offsets, self.size = _offsets({name: values[name] for name in stored}, turns)
         self._kept: dict[tuple[str, int], tf.Tensor] = {}
         self._pending: dict[tuple[str, int], concurrent.futures.Future] = {}
         self._file: int | None = None
         self._threads = concurrent.futures.ThreadPoolExecutor(_THREADS, "turns")
         self.written = self.read = 0
+
+    def is_kept(self, value: Value) -> bool:
+        """Returns whether a value is too small for the file."""
+        return value.nbytes * self._turns <= IN_MEMORY
 
     def open(self) -> None:
         """Creates the file.
@@ -152,13 +156,13 @@ class Store:
             with tf.device(host_device()):
                 self._kept[name, turn] = tf.identity(self.own(value))  # a GPU would keep the values of all turns
             return
-        raw = np.ascontiguousarray(value.numpy()).reshape(-1).view(np.uint8)
+        raw = np.asarray(value).reshape(-1).view(np.uint8)
         self.written += raw.nbytes
         self._pending[name, turn] = self._threads.submit(self._write, raw, self._offset(name, turn))
 
     def own(self, value: tf.Tensor) -> tf.Tensor:
         """Returns a value in memory of its own: an operation may pass on pages of the file, which will change."""
-        return value if self._folder is None else tf.constant(value.numpy())
+        return value if self._folder is None else tf.constant(np.array(value))
 
     def fetch(
         self,

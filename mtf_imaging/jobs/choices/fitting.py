@@ -65,7 +65,14 @@ class Fitted:
     @property
     def layout(self) -> Choice:
         """The layout."""
-        devices = self.found.layout.processors
+        devices, turns = self.found.layout.processors, self.found.plan.turns
+        if turns is not None:
+            reason = (
+                f"a volume does not fit at once, so a device computes {turns.turns} slabs in turn. The others wait in "
+                f"{format_bytes(turns.waiting)} of offload_dir, or of host memory if there is a GPU; a step writes "
+                f"{format_bytes(turns.written)} and reads {format_bytes(turns.read)}"
+            )
+            return Choice(self.found.layout, reason)
         alone = f"one device computes the whole {'volume' if self.patch is None else 'batch'}"
         return Choice(self.found.layout, alone if devices == 1 else f"the fastest for {devices} devices")
 
@@ -159,6 +166,8 @@ def _largest_batch(
     few cases, a plan has the same number of steps for all batch sizes.
     """
     most = batch_sizes(num_cases)[0]
+    if most > 1 and alone.layout.sequential:
+        return alone, Choice(1, "even one volume fits only in turns")
     if most > 1 and alone.recompute:
         return alone, Choice(1, "even one volume fits only with recomputed activations")
     least = f"at least 2, or {SMALL_BATCH} from {2 * SMALL_BATCH} cases on"

@@ -5,11 +5,12 @@ import logging
 
 import tensorflow as tf
 
-from mtf_imaging.engine.layout import ONE_PROCESSOR, Layout
+from mtf_imaging.engine.layout import Layout
 from mtf_imaging.engine.meshes.devices import default_devices
 from mtf_imaging.engine.meshes.group import Group
+from mtf_imaging.engine.program.memory import format_bytes
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.jobs.searching import PlannedDevices, search_step
+from mtf_imaging.jobs.searching import PlannedDevices, search_step, search_turns
 from mtf_imaging.jobs.steps.recomputation import recomputes_activations
 from mtf_imaging.planner.bench.machine import Machine, kernels_of_step
 from mtf_imaging.planner.cost.hardware import HARDWARE, Hardware
@@ -23,45 +24,45 @@ _LINK, _LATENCY = 1e9, 2e-4  # bytes per second; seconds
 _SAMPLES = 3
 
 
-def choose_layout(step: TrainingStep, devices: Devices, group: Group) -> Layout:
+def choose_layout(step: TrainingStep, devices: Devices, group: Group, offload_dir: str | None = None) -> Layout:
     """Returns the layout with the shortest predicted step, with one processor for each process or device.
 
-    Process 0 searches, and all processes get its result.
+    If no such layout fits, the processors of each device take turns. Process 0 searches, and all processes get its
+    result.
 
     Args:
       step: the training step.
       devices: the settings of the devices.
       group: the processes.
+      offload_dir: the folder in which the slices of processors wait for their turn; None for the default of `Program`.
 
     Raises:
       ConfigError: there is no layout for this number of devices.
     """
-    mesh_shape, layout = group.first(lambda: _choose(step, devices, group))
-    return Layout.parse(mesh_shape, layout)
+    words = group.first(lambda: _choose(step, devices, group, offload_dir))
+    return Layout.parse(*words, offload_dir)
 
 
-def _choose(step: TrainingStep, devices: Devices, group: Group) -> tuple[str, str]:
-    num = _num_devices(devices, group)
-    if num == 1:
-        chosen, why = ONE_PROCESSOR, "there is one device"
-    else:
-        hardware = _hardware(step, group)
-        mesh_impl = "collective" if group.num > 1 else "placement"
-        planned = PlannedDevices(num, hardware, None, group.num_hosts, mesh_impl)
-        searched = search_step(step, planned, progress=False)
-        recompute = recomputes_activations(step.task)
-        ranked = [found for found in searched.found if found.recompute == recompute]
-        if not ranked:
-            raise ConfigError(
-                f"no layout keeps {num} devices busy: {next(iter(searched.skipped.values()), '')}. Fix: use fewer "
-                "devices, or a higher resolution.",
-                ["resolution"],
-            )
-        chosen = ranked[0].layout
-        memory = "" if ranked[0].fits else "; it may need more memory than a device has"
-        why = f"{format_seconds(ranked[0].time.total)} per step on {num} x {hardware.name} as predicted{memory}"
+def _choose(step: TrainingStep, devices: Devices, group: Group, offload_dir: str | None) -> tuple[str, str, str]:
+    num, hardware = _num_devices(devices, group), _hardware(step, group)
+    mesh_impl = "collective" if group.num > 1 else "placement"
+    planned = PlannedDevices(num, hardware, None, group.num_hosts, mesh_impl, offload_dir)
+    searched = search_step(step, planned, progress=False, may_take_turns=False)
+    recompute = recomputes_activations(step.task)
+    ranked = [found for found in searched.found if found.recompute == recompute]
+    if not ranked:
+        raise ConfigError(
+            f"no layout keeps {num} devices busy: {next(iter(searched.skipped.values()), '')}. Fix: use fewer "
+            "devices, or a higher resolution.",
+            ["resolution"],
+        )
+    found = ranked[0] if ranked[0].fits else search_turns(step, planned)[0] or ranked[0]
+    chosen, turns = found.layout, found.plan.turns
+    memory = "" if found.fits else "; it may need more memory than a device has"
+    waiting = f", in {turns.turns} turns; {format_bytes(turns.waiting)} wait" if turns else ""
+    why = f"{format_seconds(found.time.total)} per step on {num} x {hardware.name} as predicted{waiting}{memory}"
     _logger.info("layout 'auto' is '%s' on mesh '%s': %s", chosen.rules_string, chosen.mesh_string, why)
-    return chosen.mesh_string, chosen.rules_string
+    return chosen.mesh_string, chosen.rules_string, ",".join(chosen.sequential)
 
 
 def _num_devices(devices: Devices, group: Group) -> int:

@@ -155,7 +155,7 @@ def modeled_memory(step: TrainingStep, program: Program) -> int:
         number = len(mesh.devices)
         kind = "stacked" if number == 1 else "placement"
     traced = step.trace(layout, [f"device:{n}" for n in range(number)])
-    return make_plan(traced, layout, number, mesh_impl=kind).memory
+    return make_plan(traced, layout, number, mesh_impl=kind, turns=program.turn_costs).memory
 
 
 def each_step(step: TrainingStep, built: BuiltStep) -> list[tuple[TrainingStep, BuiltStep]]:

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from typing import NamedTuple, Self
 
 from mtf_imaging.engine.layout import Layout, parse_shape
+from mtf_imaging.engine.program.program import Program
 from mtf_imaging.engine.program.tracing import check, trace_only
+from mtf_imaging.engine.turns.costs import TurnCosts
 from mtf_imaging.errors import ConfigError, LayoutError, MtfImagingError, ShapeError
 from mtf_imaging.jobs.steps.recomputation import recomputes_activations, with_recomputation
 from mtf_imaging.planner.cost.explained import Explained
@@ -40,7 +42,7 @@ class WholeImage(NamedTuple):
 
 
 class Hosts(NamedTuple):
-    """The hosts of the planned devices, one device for each processor.
+    """The hosts of the planned devices, one device for each processor that computes at the same time.
 
     Attributes:
       number: number of hosts.
@@ -59,11 +61,12 @@ class Hosts(NamedTuple):
 
     def devices(self, layout: Layout) -> list[str]:
         """Returns the names of the planned devices."""
-        return [f"device:{number}" for number in range(1 if self.mesh_impl == "stacked" else layout.processors)]
+        number = 1 if self.mesh_impl == "stacked" else layout.processors // layout.turns
+        return [f"device:{number}" for number in range(number)]
 
-    def plan(self, step: TracedStep, layout: Layout) -> Plan:
+    def plan(self, step: TracedStep, layout: Layout, turns: TurnCosts | None = None) -> Plan:
         """Returns the cost of a step; see `make_plan`."""
-        return make_plan(step, layout, num_hosts=self.number, mesh_impl=self.mesh_impl)
+        return make_plan(step, layout, num_hosts=self.number, mesh_impl=self.mesh_impl, turns=turns)
 
 
 def explain_step(
@@ -105,8 +108,9 @@ def explain_step(
         raise _with_faults_of_inputs(error, step, layout) from None
     repeated = check(traced.traced, layout)
     recomputes = recomputes_activations(step.task)
-    other = with_recomputation(step, not recomputes)
-    plan = hosts.plan(traced, layout)
+    turns = turn_costs(step, layout) if layout.sequential else None
+    other = None if turns else with_recomputation(step, not recomputes)
+    plan = hosts.plan(traced, layout, turns)
     return Explained(
         plan,
         None if other is None else hosts.plan(other.trace(layout, devices), layout),
@@ -120,7 +124,28 @@ def explain_step(
         recipe,
         receptive_field_of(step, image),
         None if image.sizes in (None, step.sizes) else patch_cost(step, image, layout, hardware, hosts),
-        step.build(layout).network.turn_costs if layout.sequential else None,
+    )
+
+
+def turn_costs(step: TrainingStep, layout: Layout) -> TurnCosts:
+    """Returns what the turns of a step keep and move, summed over its devices.
+
+    The step is lowered, because the values that pass between turns follow from its graph.
+    """
+    every = [
+        (costs, number) for program, number in step.build(layout, "stacked").calls if (costs := program.turn_costs)
+    ]
+    return TurnCosts(
+        layout.turns,
+        max(costs.inputs for costs, _ in every),
+        max(costs.tensors for costs, _ in every),
+        max(costs.reads for costs, _ in every),
+        max(costs.writes for costs, _ in every),
+        sum(costs.nodes for costs, _ in every),
+        sum(costs.stages for costs, _ in every),
+        sum(costs.waiting for costs, _ in every),
+        sum(costs.written * number for costs, number in every),
+        sum(costs.read * number for costs, number in every),
     )
 
 
@@ -194,7 +219,8 @@ def predict_cost(
         traced = trace_only(step.task.predict, inputs, layout, hosts.devices(layout))
         check(traced, layout)
         step_of_pass = TracedStep(traced, dict.fromkeys(traced.needed, FORWARD), 1, 1)
-        plan = hosts.plan(step_of_pass, layout)
+        program = Program(step.task.predict, inputs, layout=layout, mesh_impl="stacked") if layout.sequential else None
+        plan = hosts.plan(step_of_pass, layout, program and program.turn_costs)
     except MtfImagingError:
         return None
     return Prediction(plan, passes, hardware, step.dtype)

@@ -2,7 +2,6 @@
 
 import collections
 import math
-import os
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -10,8 +9,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from mtf_imaging.engine.compat import gpu_memory_limit
-from mtf_imaging.engine.meshes.devices import default_devices
+from mtf_imaging.engine.meshes.devices import default_devices, device_memory
 from mtf_imaging.engine.ops.conv import grouped
 from mtf_imaging.engine.ops.conv.operations import Conv, ConvInputGrad
 from mtf_imaging.planner.cost.hardware import Hardware
@@ -23,6 +21,7 @@ _TENSOR = 2**20, 2**26  # minimum and maximum bytes: an allocator returns larger
 _TENSORS = 2**28  # total bytes of all tensors, too many for any cache
 _COPIED = 2**26  # bytes
 _CHAIN = 200
+_OFFLOAD = 1e9  # bytes per second, not measured: a file on a local disk, part of which is in the page cache
 
 
 class Convolution(NamedTuple):
@@ -127,10 +126,9 @@ class Machine:
         rate = sum(flops.values()) / sum(flops[each] * seconds[each.clipped] / each.clipped.flops for each in flops)
         # `Hardware` assumes that float64 runs at half the rate of float32.
         float32 = rate * 2 if self._dtype == "float64" else rate
-        memory = _gpu_memory(self._devices[0]) or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         return Hardware(
             "this machine",
-            memory,
+            device_memory(self._devices[0]),
             rate,
             float32,
             link=_COPIED / seconds["copy"],
@@ -138,6 +136,8 @@ class Machine:
             share=1.0,
             bandwidth=self._bytes / seconds["elementwise"],
             bandwidth_share=1.0,
+            offload=_OFFLOAD,
+            is_host="GPU" not in self._devices[0].upper(),
         )
 
 
@@ -196,10 +196,3 @@ def _chain():
 
     x = tf.ones([8])
     return lambda: run(x).numpy()
-
-
-def _gpu_memory(device):
-    """Returns the bytes of a GPU that TensorFlow may use, or None for other devices."""
-    if "GPU" not in device.upper():
-        return None
-    return gpu_memory_limit(int(device.rpartition(":")[2]))

@@ -2,7 +2,6 @@
 
 import dataclasses
 
-from mtf_imaging.engine.turns.schedule import TurnCosts
 from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.planner.cost.plan import Plan
 from mtf_imaging.planner.cost.prediction import PatchCost
@@ -30,7 +29,6 @@ class Explained:
       batch: input bytes of a whole batch.
       recipe: the training length and the device price.
       receptive_field: the part of the image on which an output voxel depends; None if unknown.
-      turns: what the turns of processors read, write and keep; None if no processors take turns.
       patch: the patches of the image, and the costs of predicting the whole image; None for a step on whole images.
     """
 
@@ -46,7 +44,6 @@ class Explained:
     recipe: Recipe = UNKNOWN_RECIPE
     receptive_field: ReceptiveField | None = None
     patch: PatchCost | None = None
-    turns: TurnCosts | None = None
 
     @property
     def kept(self) -> Plan | None:

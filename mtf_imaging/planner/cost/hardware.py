@@ -31,6 +31,9 @@ class Hardware:
       bandwidth_share: the share of `bandwidth` that elementwise operations achieve.
       network: bytes per second that a host sends to other hosts.
       network_latency: seconds until the first byte of an exchange between hosts arrives.
+      offload: bytes per second that a device stores while its processors take turns, and reads again: in the memory of
+        the host, or on a disk.
+      is_host: whether the device is the CPU, whose memory is that of the process.
     """
 
     name: str
@@ -45,11 +48,13 @@ class Hardware:
     bandwidth_share: float = 0.75
     network: float = 25e9
     network_latency: float = 50e-6
+    offload: float = 6e9
+    is_host: bool = False
 
     def __post_init__(self):
         for name, value in vars(self).items():
             most = 1 if name in ("share", "usable", "bandwidth_share") else math.inf
-            if name != "name" and not (isinstance(value, int | float) and 0 < value <= most):
+            if name not in ("name", "is_host") and not (isinstance(value, int | float) and 0 < value <= most):
                 raise ConfigError(
                     f"hardware {self.name}: {name} must be a number above 0{' and at most 1' * (most == 1)}, not "
                     f"{value!r}. Fix: set {name} to such a number."

@@ -14,6 +14,7 @@ from mtf_imaging.engine.meshes.grid import ShardGrid
 from mtf_imaging.engine.ops.freezing import is_weight
 from mtf_imaging.engine.ops.reshard import LayoutChange, layout_changes
 from mtf_imaging.engine.program.traffic import traffic
+from mtf_imaging.engine.turns.costs import TurnCosts
 from mtf_imaging.planner.cost.interconnect import Interconnect
 from mtf_imaging.planner.cost.memory_traffic import halo_copies, memory_traffic
 from mtf_imaging.planner.cost.residence import Peak, peak
@@ -79,8 +80,9 @@ class Plan:
       weights_read: bytes of weights that each device reads in a pass.
       state_read: bytes of other variables that each device reads in a step. If the layout splits a variable, each
         device updates its own slice; otherwise only the device that keeps the variable updates it.
-      peak: the peak of temporary tensors on a device.
+      peak: the peak of temporary tensors on a device that computes its processors at the same time.
       changes: the operations at which the layout changes within the network.
+      turns: what turns keep and move, summed over the devices; None if no processors take turns.
     """
 
     layout: Layout
@@ -95,6 +97,7 @@ class Plan:
     state_read: int
     peak: Peak
     changes: tuple[LayoutChange, ...]
+    turns: TurnCosts | None = None
 
     @property
     def grid(self) -> ShardGrid:
@@ -127,7 +130,12 @@ class Plan:
     @property
     def memory(self) -> int:
         """Bytes that a device holds at the peak of a step."""
-        return self.weights + self.state + self.peak.nbytes
+        return self.weights + self.state + self.temporary
+
+    @property
+    def temporary(self) -> int:
+        """Bytes of temporary tensors on a device at the peak of a step."""
+        return self.turns.memory // self.devices if self.turns else self.peak.nbytes
 
     @property
     def wasted(self) -> float:
@@ -179,23 +187,27 @@ def make_plan(
     *,
     num_hosts: int = 1,
     mesh_impl: str = "placement",
+    turns: TurnCosts | None = None,
 ) -> Plan:
     """Adds up the cost of a step.
 
     Args:
       step: the step, as returned by `TrainingStep.trace`.
       layout: a legal layout; see `tracing.check`.
-      devices: the number of devices; default: one per processor. With fewer devices, several processors share one.
+      devices: the number of devices; default: one for each processor of a turn. With fewer devices, several processors
+        share one.
       num_hosts: the number of hosts, which must divide the number of devices.
       mesh_impl: "placement" distributes the variables over the devices, "collective" gives each device all of them, and
         "stacked" has one device.
+      turns: what turns keep and move, summed over the devices; None if no processors take turns.
 
     Raises:
       ConfigError: `num_hosts` does not divide the number of devices.
     """
-    devices = 1 if mesh_impl == "stacked" else devices or layout.processors
+    devices = 1 if mesh_impl == "stacked" else devices or layout.processors // layout.turns
     mesh = _PlannedMesh(
-        mtf.convert_to_shape(list(layout.mesh_shape)),
+        # Devices split the first mesh dimensions. The processors that take turns are on the same device.
+        mtf.convert_to_shape(sorted(layout.mesh_shape, key=lambda dim: dim[0] in layout.sequential)),
         mtf.convert_to_layout_rules(list(layout.rules)),
         [f"device:{n}" for n in range(devices)],
     )
@@ -220,6 +232,7 @@ def make_plan(
         sum(_slice_bytes(v, mesh) for v in variables if not is_weight(v) and mesh.is_split(v.shape)),
         peak(step.phases, mesh, mesh.grid.stack_size),
         tuple(layout_changes(step.traced.graph, mesh)),
+        turns,
     )
 
 

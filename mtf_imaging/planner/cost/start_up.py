@@ -35,7 +35,8 @@ _NODES_OF_PROGRAM = 200.0  # inputs, results, the step and the random keys
 # which TensorFlow optimizes and places the graph.
 _SECONDS_PER_NODE = 1e-3
 _BYTES_PER_NODE = 16e3
-_PROCESS = 600_000_000  # bytes of a process that has imported TensorFlow
+_BYTES_PER_STAGE = 1e6  # of processors in turns; each stage is a function
+PROCESS = 600_000_000  # bytes of a process that has imported TensorFlow
 
 SECONDS_LIMIT = 600.0
 BYTES_LIMIT = 16 * 2**30
@@ -50,7 +51,7 @@ class StartUp(NamedTuple):
       seconds: seconds from the start of the program to the end of its first step, excluding the computation of the
         step.
       process_memory: bytes of host memory of one process: TensorFlow, the graph, a whole batch, and whole variables,
-        which pass through the process in checkpoints.
+        which pass through the process in checkpoints. With processors in turns, also the memory of a turn on a CPU.
       host_memory: bytes of host memory of all processes on a host.
     """
 
@@ -67,12 +68,17 @@ class StartUp(NamedTuple):
 
 
 def start_ups(plan: Plan, batch: int) -> dict[str, StartUp]:
-    """Returns the start-up costs of each mesh implementation with one device per processor.
+    """Returns the start-up costs of each mesh implementation with one device per processor, or those of turns.
 
     Args:
       plan: the plan of a step, under any mesh implementation.
       batch: input bytes of a whole batch.
     """
+    if plan.turns is not None:
+        nodes = plan.turns.nodes
+        graph = int(nodes * _BYTES_PER_NODE + plan.turns.stages * _BYTES_PER_STAGE)
+        memory = PROCESS + graph + plan.variables + plan.turns.process_memory
+        return {"turns": StartUp(nodes, graph, nodes * _SECONDS_PER_NODE, memory, memory)}
     hosts = plan.interconnect.num_hosts
     processes = {"stacked": 1, "placement": 1, "collective": -(-plan.processors // hosts)}
     result = {}
@@ -80,7 +86,7 @@ def start_ups(plan: Plan, batch: int) -> dict[str, StartUp]:
         if name in processes:
             nodes = num_nodes(plan, name)
             graph = int(nodes * _BYTES_PER_NODE)
-            memory = _PROCESS + graph + batch + plan.variables
+            memory = PROCESS + graph + batch + plan.variables
             result[name] = StartUp(nodes, graph, nodes * _SECONDS_PER_NODE, memory, memory * processes[name])
     return result
 

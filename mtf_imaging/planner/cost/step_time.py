@@ -17,6 +17,7 @@ class StepTime(NamedTuple):
       links: seconds of exchanges that are limited by the links within a host.
       network: seconds of exchanges that are limited by the network between hosts.
       latency: seconds spent on waiting for exchanges, independent of their size.
+      offload: seconds spent on storing and reading the values of turns.
     """
 
     compute: float
@@ -24,6 +25,7 @@ class StepTime(NamedTuple):
     links: float
     network: float
     latency: float
+    offload: float = 0.0
 
     @property
     def total(self) -> float:
@@ -40,7 +42,8 @@ def step_time(plan: Plan, hardware: Hardware, dtype: str) -> StepTime:
 
     An operation takes as long as its arithmetic or its reads and writes, whichever takes longer (Williams, Waterman and
     Patterson 2009, "Roofline: an insightful visual performance model"). The exchanges of an operation take as long as
-    their slowest link. Exchanges between processors on one device do not use links.
+    their slowest link. Exchanges between processors on one device do not use links. Turns store and read their values
+    at `Hardware.offload`; the model assumes no overlap with computation.
 
     Args:
       plan: the plan of the step.
@@ -58,6 +61,8 @@ def step_time(plan: Plan, hardware: Hardware, dtype: str) -> StepTime:
         link, network = load.within / hardware.link, load.between / hardware.network
         seconds["network" if network > link else "links"] += times * max(link, network)
         seconds["latency"] += times * load.messages * (hardware.network_latency if load.between else hardware.latency)
+    if plan.turns is not None:
+        seconds["offload"] = (plan.turns.written + plan.turns.read) / plan.devices / hardware.offload
     return StepTime(**seconds)
 
 

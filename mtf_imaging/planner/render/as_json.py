@@ -23,7 +23,7 @@ def as_dict(explained: Explained) -> dict:
         return {
             "weights": plan.weights,
             "optimizer": plan.state,
-            "peak_activations": plan.peak.nbytes,
+            "peak_activations": plan.temporary,
             "total": plan.memory,
             "fits": explained.fits(plan),
         }
@@ -41,7 +41,7 @@ def as_dict(explained: Explained) -> dict:
         "dtype": explained.dtype,
         "receptive_field": field and _field_dict(field),
         "patch": explained.patch and _patch_dict(explained.patch),
-        "turns": explained.turns and explained.turns._asdict(),
+        "turns": plan.turns and plan.turns._asdict() | {"memory": plan.turns.memory},
         "memory_a_device": {
             name: memory(variant)
             for name, variant in (("kept", explained.kept), ("recomputed", explained.recomputed))

@@ -44,7 +44,7 @@ def _row(rank: int, group: Sequence[Found], best: Found | None) -> tuple[str, ..
     return (
         str(rank) if found.fits else "-",
         mesh_shape,
-        layout + (" (recomputed)" if found.recompute else ""),
+        layout + (" in turns" if found.plan.turns else "") + (" (recomputed)" if found.recompute else ""),
         f"{len(group)}: {axes}" if len(group) > 1 else "",
         format_seconds(found.time.total),
         f"{found.time.exchange_share:.0%}",
@@ -56,6 +56,8 @@ def _row(rank: int, group: Sequence[Found], best: Found | None) -> tuple[str, ..
 def _why(found: Found, best: Found | None) -> str:
     if not found.fits:
         return "does not fit"
+    if found.plan.turns:
+        return f"fits in {found.plan.turns.turns} turns; {format_bytes(found.plan.turns.waiting)} wait"
     if found is best:
         return "the fastest that fits"
     slower = found.time.total / best.time.total - 1

@@ -52,8 +52,7 @@ def _summary(explained, paint):
     mesh = "one processor"
     if layout.mesh_shape:
         mesh = f"mesh {layout.mesh_string}, layout " + (layout.rules_string or '""')
-    devices = plan.devices // explained.turns.turns if explained.turns else plan.devices
-    yield paint(f"{mesh}: {counted(plan.processors, 'processor')} on {counted(devices, 'device')}", _BOLD)
+    yield paint(f"{mesh}: {counted(plan.processors, 'processor')} on {counted(plan.devices, 'device')}", _BOLD)
     if plan.parts > 1:
         again = ", with an extra forward pass for sums over the batch" if plan.forward_passes > 1 else ""
         yield f"a batch of {explained.batch_size} in {plan.parts} micro-batches{again}"
@@ -65,14 +64,15 @@ def _summary(explained, paint):
         yield ""
         yield "changes of the layout within the network"
         yield from (f"  {change}" for change in plan.changes)
-    if explained.turns:
-        yield from _turn_lines(layout, explained.turns)
+    if plan.turns:
+        yield from _turn_lines(plan)
     yield ""
-    yield "memory per processor, most of which waits" if explained.turns else "memory per device"
+    yield "memory per device"
     for name, variant in (("activations kept", explained.kept), ("activations recomputed", explained.recomputed)):
         if variant is not None:
             yield _memory_line(explained, name, variant, paint)
-    yield f"  the peak is at {_short(plan.peak.at.name)}; largest tensors: {_largest(plan)}"
+    if not plan.turns:
+        yield f"  the peak is at {_short(plan.peak.at.name)}; largest tensors: {_largest(plan)}"
     yield ""
     yield "per step"
     ends = plan.interior, plan.border
@@ -153,8 +153,8 @@ def _start_up_lines(explained, paint):
         ("  memory per host", *(format_bytes(start.host_memory) for start in every.values())),
     ]
     yield from text_table(rows, (20, 0))
-    placement = every["placement"]
-    if placement.takes_too_long and explained.plan.interconnect.mesh_impl == "placement":
+    placement = every.get("placement")
+    if placement and placement.takes_too_long and explained.plan.interconnect.mesh_impl == "placement":
         yield paint(
             f"  notice: placement builds {placement.nodes:,} nodes in one process, which takes about "
             f"{_duration(placement.seconds)} and {format_bytes(placement.graph_memory)}. "
@@ -201,17 +201,22 @@ def _fix(sizes, coarse):
     return f"Fix: {', or '.join(fixes)}."
 
 
-def _turn_lines(layout, costs):
+def _turn_lines(plan):
+    costs = plan.turns
     yield ""
-    yield f"processors along {' and '.join(layout.sequential)} take {costs.turns} turns"
-    yield f"  a turn reads and writes {format_bytes(costs.at_once)} in its largest stage"
+    yield f"processors along {' and '.join(plan.layout.sequential)} take {costs.turns} turns"
+    yield (
+        f"  a turn needs {format_bytes(costs.memory)}: {format_bytes(costs.inputs)} of inputs, "
+        f"{format_bytes(costs.tensors)} of tensors, and {format_bytes(costs.reads)} that it reads"
+    )
     moved = f"a step writes {format_bytes(costs.written)} and reads {format_bytes(costs.read)}"
     yield f"  {format_bytes(costs.waiting)} wait in offload_dir or in host memory; {moved}"
 
 
 def _memory_line(explained, name, plan, paint):
     line = f"  {name:22} {format_bytes(plan.memory):>10}"
-    parts = ((plan.weights, "weights"), (plan.state, "optimizer"), (plan.peak.nbytes, "at the peak"))
+    peak = "of a turn" if plan.turns else "at the peak"
+    parts = ((plan.weights, "weights"), (plan.state, "optimizer"), (plan.temporary, peak))
     line += " = " + " + ".join(f"{format_bytes(size)} {what}" for size, what in parts)
     fits = explained.fits(plan)
     if fits is None:

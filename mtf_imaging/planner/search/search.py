@@ -5,15 +5,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from mtf_imaging.engine.layout import Layout, UnevenSplit, parse_shape, uneven_splits
 from mtf_imaging.engine.program.tracing import check
+from mtf_imaging.engine.turns.costs import TurnCosts
 from mtf_imaging.errors import MtfImagingError
 from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.planner.cost.plan import Plan, make_plan
+from mtf_imaging.planner.cost.start_up import start_ups
 from mtf_imaging.planner.cost.step_time import StepTime, step_time
 from mtf_imaging.training.step import TracedStep
 from mtf_imaging.training.task import Inputs
 
 _MESH_NAMES = ("rows", "cols", "planes")
 BATCH = "batch"
+_SLABS = "slabs"
+_THINNEST = 4  # voxels of a slab; a U-Net needs more memory for thinner ones, because their halos take more
 
 
 def candidates(num_devices: int, spatial: Sequence[str]) -> Iterator[Layout]:
@@ -123,11 +127,14 @@ class Target:
     num_hosts: int = 1
     mesh_impl: str = "placement"
 
-    def rank(self, layout: Layout, recompute: bool, step: TracedStep) -> Found:
-        """Returns the cost of a step under a layout."""
-        plan = make_plan(step, layout, num_hosts=self.num_hosts, mesh_impl=self.mesh_impl)
+    def rank(self, layout: Layout, recompute: bool, step: TracedStep, turns: TurnCosts | None = None) -> Found:
+        """Returns the cost of a step under a layout; see `make_plan`."""
+        plan = make_plan(step, layout, num_hosts=self.num_hosts, mesh_impl=self.mesh_impl, turns=turns)
         time = step_time(plan, self.hardware, self.dtype)
-        return Found(layout, recompute, plan, time, plan.memory <= self.memory)
+        fits = plan.memory <= self.memory
+        if turns is not None and self.hardware.is_host:
+            fits = fits and start_ups(plan, turns.inputs)["turns"].process_memory <= self.hardware.memory
+        return Found(layout, recompute, plan, time, fits)
 
 
 def search(
@@ -166,6 +173,31 @@ def search(
                 found.append(target.rank(layout, True, again))
     found.sort(key=lambda one: (not one.fits, one.time.total if one.fits else one.plan.memory))
     return Searched(tuple(found), skipped, steps.sizes)
+
+
+def layouts_in_turns(num_devices: int, sizes: Mapping[str, int], spatial: Sequence[str]) -> list[Layout]:
+    """Returns the layouts whose processors take turns along the first spatial dimension, the thickest slabs first.
+
+    With several devices, each takes its part of the batch or of the other dimensions.
+
+    >>> [layout.mesh_string for layout in layouts_in_turns(1, {"x": 12}, ["x"])]
+    ['slabs:2', 'slabs:3']
+
+    Args:
+      num_devices: the number of devices.
+      sizes: {dimension: size} of the inputs.
+      spatial: the names of the spatial dimensions.
+    """
+    first, *others = spatial
+    at_once = next((one for one in candidates(num_devices, others) if idle_processors(one, sizes) is None), None)
+    if at_once is None:
+        return []
+    size = sizes[first]
+    numbers = [n for n in range(2, size // _THINNEST + 1) if size % n == 0 or n.bit_count() == 1]
+    layouts = [
+        Layout((*at_once.mesh_shape, (_SLABS, n)), (*at_once.rules, (first, _SLABS)), (_SLABS,)) for n in numbers
+    ]
+    return [layout for layout in layouts if idle_processors(layout, sizes) is None]
 
 
 def idle_processors(layout: Layout, sizes: Mapping[str, int]) -> UnevenSplit | None:

@@ -103,6 +103,23 @@ def test_any_number_of_turns_gives_the_same_results(turns, tmp_path):
     assert not list(tmp_path.iterdir())  # the file has no name
 
 
+def test_the_costs_are_those_of_a_call(tmp_path):
+    program = build(8, offload_dir=str(tmp_path))
+    costs, stored = program.turn_costs, program.function.schedule.store
+    program(**values())
+    assert (costs.written, costs.read, costs.waiting) == (stored.written, stored.read, stored.size)
+    assert costs.inputs == sum(value.nbytes for value in values().values())
+    assert build(4).turn_costs.memory > costs.memory
+
+
+def test_the_memory_of_a_turn():
+    """A convolution of a slab of [1, 8, 8, 8, 4] float64 with rows of neighbors."""
+    slab, row, wide = 8 * 8**3 * 4, 8 * 8**2 * 4, 8 * 10**3 * 4
+    costs = build(4, lambda x, f, g: mi.ops.conv3d(x, f) + mtf.reduce_sum(g)).turn_costs
+    assert (costs.reads, costs.writes) == (2 * row, 2 * row)  # rows of two neighbors, and its own
+    assert slab + wide < costs.tensors < 7 * slab + 4 * slab  # the joined results are whole
+
+
 def test_the_same_turns_give_the_same_bits():
     first, second = results(build(4)), results(build(4))
     for name, value in first.items():
