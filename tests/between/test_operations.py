@@ -83,6 +83,25 @@ def test_many_layouts_equal_the_whole(groups, num, name, mesh, layout):
     _check(groups.get(num), name, mesh, layout)
 
 
+@pytest.mark.parametrize(
+    ("num", "name", "mesh", "layout"),
+    [
+        (2, "conv3d strides 2, 1, 3", "slabs:3,rows:2", "x:slabs,y:rows"),
+        (2, "conv3d halo of several slices", "slabs:2,rows:12", "y:slabs,x:rows"),
+        (2, "conv3d_transpose odd output sizes", "slabs:3,rows:2", "y:slabs,x:rows"),
+        (2, "max_pool3d overlapping ties", "slabs:2,cols:2,planes:3", "z:slabs,y:cols,x:planes"),
+        (2, "batch_norm", "slabs:4", "x:slabs"),
+        (2, "batch_norm", "slabs:3,rows:4", "y:slabs,x:rows"),
+        (2, "group_norm", "slabs:2,model:2", "x:slabs,channels:model"),
+        (2, "dice_loss", "slabs:3,rows:2", "x:slabs,y:rows"),
+        (2, "roi_align of three levels", "slabs:2,cols:2", "height:slabs,width:cols"),
+    ],
+)
+def test_in_turns(groups, num, name, mesh, layout):
+    group, dtype = groups.get(num), "float32" if name.startswith(NO_FLOAT64) else "float64"
+    group.run(checks.check_operation, name, dtype, mesh, layout, "collective, half in turns")
+
+
 def test_bfloat16(groups):
     for name in ("conv3d 3^3", "batch_norm"):
         groups.get(4).run(checks.check_operation, name, "bfloat16", "rows:4,cols:3", "x:rows,y:cols")

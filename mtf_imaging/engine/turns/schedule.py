@@ -53,6 +53,7 @@ class Schedule:
       known: names of the tensors that a call gets: inputs and variables.
       folder: the folder for stored values; None for memory.
       device: the device of values that are computed once.
+      must_run: operations that a call runs even if nothing depends on them.
 
     Attributes:
       num_nodes: number of nodes in the graph that was cut into stages.
@@ -61,11 +62,17 @@ class Schedule:
     """
 
     def __init__(
-        self, turns: Turns, results: Sequence[tf.Tensor], known: Sequence[str], folder: str | None, device: str
+        self,
+        turns: Turns,
+        results: Sequence[tf.Tensor],
+        known: Sequence[str],
+        folder: str | None,
+        device: str,
+        must_run: Sequence[tf.Operation] = (),
     ) -> None:
         graph = turns.graph
         self._turns, self._results, self._device = turns, [x.name for x in results], device
-        self.stages = stages.cut(turns, results, set(known))
+        self.stages = stages.cut(turns, results, set(known), must_run)
         self._functions = stages.make_functions(graph, self.stages)
         self._marks = {f"{name}:0": mark for name, mark in turns.marks.items()}
         self._axes = {name: turns.axes_of(graph.get_tensor_by_name(name)) for name in self._marks}

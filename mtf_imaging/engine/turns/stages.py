@@ -57,7 +57,7 @@ class Stage:
       number: its place in the order of stages; odd numbers are computed in turns.
       feeds: the tensors that it reads.
       fetches: the tensors that later stages, or the results, read.
-      effects: operations that it runs because of their effects.
+      effects: operations that it runs because of their effects, in this order.
       operations: the operations that it computes.
     """
 
@@ -72,17 +72,21 @@ class Stage:
         return self.number % 2 == 1
 
 
-def cut(turns: Turns, results: Iterable[tf.Tensor], known: Collection[str]) -> list[Stage]:
+def cut(
+    turns: Turns, results: Iterable[tf.Tensor], known: Collection[str], must_run: Collection[tf.Operation] = ()
+) -> list[Stage]:
     """Returns the stages that compute results, in order.
 
     Args:
       turns: the turns of the mesh, whose marks are in the graph.
       results: tensors that are computed once.
       known: names of the tensors that have values before the first stage: inputs and variables.
+      must_run: operations that run even if nothing depends on them.
     """
     graph = turns.graph
     places = _Places(turns, graph.get_operations(), known)
-    results, effects = list(results), [op for op in graph.get_operations() if op.type in _EFFECTS]
+    results, must_run = list(results), set(must_run)
+    effects = [op for op in graph.get_operations() if op.type in _EFFECTS or op in must_run]
     again: set = {x.ref() for op in places.operations if op.type in _ALIASES for x in op.outputs}
     shared: set = set()
     for _ in range(_ROUNDS):
@@ -111,7 +115,7 @@ class _Places:
             return complete + 1 if self._turns.axes_of(op.outputs[0]) else complete
         if any(x.name in self._known for x in op.outputs) or op.type == "Placeholder":
             return 0
-        before = [self._stage[x.op] for x in op.inputs]
+        before = [self._stage[x.op] for x in self._turns.inputs_of(op)]
         in_turns = any(stage is not None and stage % 2 for stage in before)
         before += [self._stage[other] for other in op.control_inputs]
         stages = [stage for stage in before if stage is not None]
@@ -259,28 +263,29 @@ def make_functions(graph: tf.Graph, stages: Sequence[Stage]) -> list[Callable[..
 def _function(
     stage: Stage, nodes: Mapping[str, tf.compat.v1.NodeDef], whole: tf.compat.v1.GraphDef
 ) -> Callable[..., list[tf.Tensor]]:
-    names = {op.name for op in stage.operations}
+    names, effects = {op.name for op in stage.operations}, [op.name for op in stage.effects]
+    # Exchanges that processes start in different orders wait for each other.
+    previous = dict(zip(effects[1:], effects))
     part = tf.compat.v1.GraphDef(versions=whole.versions, library=whole.library)
     for name in names:
         node = part.node.add()
         node.CopyFrom(nodes[name])
         kept = [x for x in node.input if not x.startswith("^") or x[1:] in names]
         del node.input[:]
-        node.input.extend(kept)
+        node.input.extend([*kept, *([f"^{previous[name]}"] if name in previous else [])])
         node.attr.pop("_class", None)  # the operation next to which it is placed may be in another stage
     given = {x.ref(): place for place, x in enumerate(stage.feeds)}
     used = {x.ref() for op in stage.operations for x in op.inputs}
 
-    def call(*values: tf.Tensor) -> list[tf.Tensor]:
+    def call(*values: tf.Tensor) -> tuple[list[tf.Tensor], tf.Tensor]:
         own = [x.name for x in stage.fetches if x.ref() not in given]
         inputs = {x.name: value for x, value in zip(stage.feeds, values, strict=True) if x.ref() in used}
-        effects = [op.name for op in stage.effects]
         found = tf.graph_util.import_graph_def(part, input_map=inputs, return_elements=own + effects, name="")
         computed = dict(zip(own, found[: len(own)], strict=True))
         with tf.control_dependencies(found[len(own) :]):
-            return [
-                tf.identity(values[given[x.ref()]]) if x.ref() in given else computed[x.name] for x in stage.fetches
-            ]
+            fetched = [values[given[x.ref()]] if x.ref() in given else computed[x.name] for x in stage.fetches]
+            return [tf.identity(x) for x in fetched], tf.constant(True)  # without fetches, only this reads the effects
 
     specs = [tf.TensorSpec(x.shape, x.dtype) for x in stage.feeds]
-    return tf.function(call, autograph=False).get_concrete_function(*specs)
+    function = tf.function(call, autograph=False).get_concrete_function(*specs)
+    return lambda *values: function(*values)[0]
