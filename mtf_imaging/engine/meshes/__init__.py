@@ -78,12 +78,10 @@ def _collective(
     num, at_once = joined.processes.num, [size for name, size in layout.mesh_shape if name not in in_turns]
     shards, processors = ShardGrid.make(at_once, num).num_shards, math.prod(at_once)
     if num % shards or (shards < num and shards < processors):
-        of_a_turn = " of a turn" if in_turns else ""
         raise ConfigError(
-            f"mesh '{layout.mesh_string}' cannot be divided equally among {num} processes: its {processors} "
-            f"processors{of_a_turn} make at most {shards} equal boxes. Fix: choose a mesh_shape whose sizes"
-            f"{' outside sequential' if in_turns else ''} multiply to {num} "
-            f"or a multiple of it, or start {shards} processes.",
+            f"mesh '{layout.mesh_string}' cannot be divided equally among {num} processes: the {processors} processors "
+            f"that compute at once make at most {shards} equal boxes. Fix: choose a mesh_shape whose sizes, without "
+            f"those in sequential, multiply to {num} or a multiple of it, or start {shards} processes.",
             ["mesh_shape"],
         )
     spare = ((_SPARE, num // shards),) if shards < num else ()

@@ -46,7 +46,8 @@ class TurnMesh(ShardMeshImpl):
         of_a_turn = [1 if axis in axes else size for axis, size in enumerate(sizes)]
         if transport is None:
             grid = ShardGrid.make(of_a_turn, len(devices))
-            once = each = InProcess(grid, list(devices)[: grid.num_shards])
+            once: Transport = InProcess(grid, list(devices)[: grid.num_shards])
+            each = once
         else:
             once, each = transport(of_a_turn), transport(of_a_turn)
         super().__init__(shape, layout, devices, transport=InTurns(once, each, self.turns))

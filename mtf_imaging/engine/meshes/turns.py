@@ -167,8 +167,9 @@ class Turns:
         Args:
           call: the parity of the calls of the program, Tensor[] int32.
         """
-        turn = self.table([np.int32(turn % 2) for turn in range(self.number)])
-        return tf.bitwise.bitwise_xor(turn, call) if self.number % 2 else turn
+        with tf.device("CPU:0"):
+            turn = self.table([np.int32(turn % 2) for turn in range(self.number)])
+            return tf.bitwise.bitwise_xor(turn, call) if self.number % 2 else turn
 
     def at(self, shard: Sequence[int], turn: int) -> tuple[int, ...]:
         """Returns the coordinates of a shard in a turn."""
@@ -301,7 +302,7 @@ class InTurns(Transport):
         self._turns.begin()
         self._once.begin(turn)
         self._each.begin(None if turn is None else self._turns.parity(turn))
-        self._started.clear()
+        self._started = []
 
     def end(self) -> list[tf.Operation]:
         return self._started

@@ -68,11 +68,11 @@ class Schedule:
         known: Sequence[str],
         folder: str | None,
         device: str,
-        must_run: Sequence[tf.Operation] = (),
+        must_run: Sequence[tf.Operation],
     ) -> None:
         graph = turns.graph
         self._turns, self._results, self._device = turns, [x.name for x in results], device
-        self.stages = stages.cut(turns, results, set(known), must_run)
+        self.stages = stages.cut(turns, results, set(known), set(must_run))
         self._functions = stages.make_functions(graph, self.stages)
         self._marks = {f"{name}:0": mark for name, mark in turns.marks.items()}
         self._axes = {name: turns.axes_of(graph.get_tensor_by_name(name)) for name in self._marks}

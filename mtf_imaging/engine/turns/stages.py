@@ -73,7 +73,7 @@ class Stage:
 
 
 def cut(
-    turns: Turns, results: Iterable[tf.Tensor], known: Collection[str], must_run: Collection[tf.Operation] = ()
+    turns: Turns, results: Iterable[tf.Tensor], known: Collection[str], must_run: Collection[tf.Operation]
 ) -> list[Stage]:
     """Returns the stages that compute results, in order.
 
@@ -81,12 +81,11 @@ def cut(
       turns: the turns of the mesh, whose marks are in the graph.
       results: tensors that are computed once.
       known: names of the tensors that have values before the first stage: inputs and variables.
-      must_run: operations that run even if nothing depends on them.
+      must_run: a set of operations that run even if nothing depends on them.
     """
     graph = turns.graph
     places = _Places(turns, graph.get_operations(), known)
-    results, must_run = list(results), set(must_run)
-    effects = [op for op in graph.get_operations() if op.type in _EFFECTS or op in must_run]
+    results, effects = list(results), [op for op in graph.get_operations() if op.type in _EFFECTS or op in must_run]
     again: set = {x.ref() for op in places.operations if op.type in _ALIASES for x in op.outputs}
     shared: set = set()
     for _ in range(_ROUNDS):
