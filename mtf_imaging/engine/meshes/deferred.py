@@ -76,7 +76,9 @@ class DeferredSums:
           axes: mesh dimensions over which to sum.
         """
         in_turns = [axis for axis in axes if axis in self._transport.in_turns]
-        (partial,) = self._transport.reduce(stacks, in_turns, "SUM")  # not deferred, so that no turn stores its sum
+        if in_turns:  # a deferred sum over turns would store the gradients of every turn
+            stacks = self._transport.reduce(stacks, in_turns, "SUM")
+        (partial,) = stacks
         self._waiting.append(DeferredSum(self, partial, set(axes).difference(in_turns)))
         return self._waiting[-1]
 
